@@ -1,0 +1,197 @@
+"""The corpus type, its digest, and counts from arrays with every check done."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+MAX_COUNT = 2**24
+"""Largest count of a word in a document: above it float32 no longer holds every whole number."""
+
+MAX_WORDS = 2**31 - 1
+"""Largest vocabulary: word ids are int32."""
+
+
+class CorpusError(ValueError):
+    """A corpus that cannot be used: one line saying where, what is wrong and what to do."""
+
+
+class Corpus(NamedTuple):
+    """Word counts of documents, with the words and the document names.
+
+    Attributes:
+        counts: `scipy.sparse.csr_array` of shape [D, V], int32, 1..2**24; indices sorted,
+            duplicates summed, no stored zeros. Rows without entries are empty documents.
+        vocabulary: V distinct non-empty words, one a column.
+        names: D document names, one a row (not necessarily distinct).
+    """
+
+    counts: sp.csr_array
+    vocabulary: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def printable(value: object) -> str:
+    """`value` as text that fits into a one-line message: control characters escaped, cut at 200.
+
+    Example:
+        >>> print(printable("two\\nlines"))
+        two\\nlines
+    """
+    text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def error_at(
+    place: object, problem: str, remedy: str, *, line: int | None = None
+) -> CorpusError:
+    """Build the one-line error `PLACE:LINE: what is wrong; what to do`.
+
+    Example:
+        >>> error_at("docword.x.txt", "word id 9 > 7", "check the header", line=4)
+        CorpusError('docword.x.txt:4: word id 9 > 7; check the header')
+    """
+    where = printable(place) if line is None else f"{printable(place)}:{line}"
+    return CorpusError(f"{where}: {problem}; {remedy}")
+
+
+def digest(corpus: Corpus) -> str:
+    """SHA-256 over counts and vocabulary, to recognise a corpus; the names do not enter.
+
+    Args:
+        corpus: any corpus.
+
+    Returns:
+        64 hexadecimal digits, the same on every machine.
+
+    Example:
+        >>> digest(from_counts([[1, 0], [2, 3]]))[:16]
+        'b0b0ee69b4f85b46'
+    """
+    counts = corpus.counts
+    sha = hashlib.sha256(np.asarray(counts.shape, "<i8").tobytes())
+    for array, dtype in ((counts.indptr, "<i8"), (counts.indices, "<i4"), (counts.data, "<i4")):
+        sha.update(np.ascontiguousarray(array, dtype))
+    for word in corpus.vocabulary:
+        encoded = word.encode("utf-8", "surrogatepass")
+        sha.update(len(encoded).to_bytes(8, "little") + encoded)
+    return sha.hexdigest()
+
+
+def from_counts(
+    counts: object,
+    vocabulary: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    *,
+    source: str = "counts",
+) -> Corpus:
+    """Make a corpus of an array of counts, checking every entry.
+
+    Entries stored twice in a sparse array are summed, explicit zeros dropped, empty documents
+    kept; whole numbers stored as floats are accepted.
+
+    Args:
+        counts: [D, V], documents in rows: anything `numpy.asarray` takes, or any SciPy sparse
+            matrix or array. Whole numbers in 0..2**24, at least one of them positive.
+        vocabulary: V distinct non-empty words; `w0, w1, ...` when left out.
+        names: D document names; `0, 1, ...` when left out.
+        source: what the messages call the counts, a file name for example.
+
+    Returns:
+        The corpus.
+
+    Raises:
+        CorpusError: `counts` is not two-dimensional or not numeric, holds a negative, NaN,
+            infinite, fractional or larger count, or no count at all; `vocabulary` or `names` has
+            the wrong length, or `vocabulary` an empty or repeated word.
+
+    Example:
+        >>> corpus = from_counts([[2, 0, 1], [0, 0, 0]], ["apple", "pear", "plum"])
+        >>> corpus.counts.sum(axis=1).tolist(), corpus.names
+        ([3, 0], ('0', '1'))
+    """
+    entries = _entries(counts, source)
+    shape = entries.shape
+    if min(shape) < 1:
+        raise error_at(source, f"the shape is {shape}", "give at least one document and one word")
+    if shape[1] > MAX_WORDS:
+        raise error_at(source, f"{shape[1]} words", f"keep at most {MAX_WORDS}")
+    if vocabulary is None:
+        vocabulary = [f"w{i}" for i in range(shape[1])]
+    words = _words(vocabulary, shape, source)
+    labels = tuple(map(str, range(shape[0]) if names is None else names))
+    if len(labels) != shape[0]:
+        raise error_at(source, f"{len(labels)} names for {shape[0]} documents", "name every row")
+
+    _check_values(entries, source)
+    whole = sp.coo_array((entries.data.astype(np.int64), entries.coords), shape=shape)
+    table = sp.csr_array(whole)
+    table.sum_duplicates()
+    table.eliminate_zeros()
+    if table.nnz == 0:
+        raise error_at(source, "every document is empty", "give documents with words in them")
+    _check_values(table.tocoo(), source)
+    return Corpus(table.astype(np.int32), words, labels)
+
+
+def _entries(counts: object, source: str) -> sp.coo_array:
+    """`counts` as unchecked coordinates and values, two-dimensional and numeric."""
+    remedy = "give whole numbers, one document a row and one word a column"
+    try:
+        if isinstance(counts, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
+            counts.check_format(full_check=True)
+        array = counts if sp.issparse(counts) else np.asarray(counts)
+        if array.ndim != 2:
+            raise error_at(source, f"the array has {array.ndim} dimensions, not 2", remedy)
+        if array.dtype.kind not in "biuf":
+            raise error_at(source, f"the values have dtype {array.dtype}", remedy)
+        return sp.coo_array(array)
+    except CorpusError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise error_at(source, f"not a valid array ({printable(error)})", remedy) from None
+
+
+def _check_values(entries: sp.coo_array, source: str) -> None:
+    values = entries.data
+    bad = (values < 0) | (values > MAX_COUNT)
+    if values.dtype.kind == "f":
+        bad |= ~(values == np.floor(values))
+    if not bad.any():
+        return
+    first = int(np.argmax(bad))
+    value = values[first].item()
+    kind = "is not a whole number" if 0 <= value <= MAX_COUNT or value != value else "is out of range"
+    row, column = (int(axis[first]) for axis in entries.coords)
+    raise error_at(
+        source,
+        f"row {row}, column {column} (counted from 0) is {value}, which {kind}",
+        f"counts are whole numbers from 0 to 2**24 = {MAX_COUNT}",
+    )
+
+
+def _words(vocabulary: Sequence[str], shape: tuple[int, int], source: str) -> tuple[str, ...]:
+    if isinstance(vocabulary, str):
+        raise error_at(source, "vocabulary is one string", "give a list of words")
+    words = tuple(map(str, vocabulary))
+    if len(words) != shape[1]:
+        turned = len(words) == shape[0]
+        raise error_at(
+            source,
+            f"{len(words)} words in the vocabulary for {shape[1]} columns of counts",
+            "transpose the counts: documents go in rows" if turned else "give one word a column",
+        )
+    if len(set(words)) < len(words) or "" in words:
+        seen: set[str] = set()
+        for index, word in enumerate(words):
+            if not word or word in seen:
+                what = f"repeats {printable(word)!r}" if word else "is empty"
+                raise error_at(
+                    source, f"vocabulary word {index} (counted from 0) {what}", "make words distinct"
+                )
+            seen.add(word)
+    return words

@@ -1,0 +1,9 @@
+"""Exact random variates that JAX lacks or gets wrong, in log space where they can underflow."""
+
+from simplex_jax.draws.categorical import categorical
+from simplex_jax.draws.cir import cir
+from simplex_jax.draws.dirichlet import log_dirichlet
+from simplex_jax.draws.gamma import loggamma
+from simplex_jax.draws.poisson import poisson
+
+__all__ = ["categorical", "cir", "log_dirichlet", "loggamma", "poisson"]

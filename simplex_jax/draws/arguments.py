@@ -1,0 +1,68 @@
+"""Checks of a draw's arguments: a ValueError when the values are at hand, a mask under jit."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+
+def as_float(name: str, value: ArrayLike) -> jax.Array:
+    """Return ``value`` as a floating point array, or raise a ValueError that names it."""
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a number or an array of numbers: {error}") from None
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        return array if array.dtype.itemsize >= 4 else array.astype(jnp.float32)
+    if jnp.issubdtype(array.dtype, jnp.integer):
+        return array.astype(jnp.result_type(float))
+    raise ValueError(f"{name} must be real numbers, not {array.dtype}")
+
+
+def promote(**arguments: ArrayLike) -> list[jax.Array]:
+    """Return the named arguments as floating point arrays of one common dtype."""
+    arrays = [as_float(name, value) for name, value in arguments.items()]
+    dtype = jnp.result_type(*arrays)
+    return [array.astype(dtype) for array in arrays]
+
+
+def common_shape(shape: Sequence[int] | None, **arguments: jax.Array) -> tuple[int, ...]:
+    """Return the shape of a draw: that of the broadcast arguments, or ``shape`` if it fits."""
+    shapes = [array.shape for array in arguments.values()]
+    described = ", ".join(f"{name} {array.shape}" for name, array in arguments.items())
+    try:
+        broadcast = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(f"the shapes of {described} do not broadcast") from None
+    if shape is None:
+        return broadcast
+    shape = tuple(shape)
+    try:
+        fits = np.broadcast_shapes(shape, broadcast) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"shape {shape} does not hold the broadcast of {described}")
+    return shape
+
+
+def require(name: str, value: jax.Array, valid: jax.Array, needs: str) -> None:
+    """Raise a ValueError naming the argument unless all of ``valid``; under tracing do nothing."""
+    if isinstance(valid, jax.core.Tracer) or bool(jnp.all(valid)):
+        return
+    where = tuple(int(i) for i in np.argwhere(~np.asarray(valid))[0])
+    found = np.asarray(value)[where] if np.shape(value) else np.asarray(value)
+    place = f" at index {where}" if where else ""
+    raise ValueError(f"{name} must be {needs}; it is {found}{place}")
+
+
+def positive(value: jax.Array) -> jax.Array:
+    """Return where ``value`` is finite and at least the smallest normal number."""
+    return (value >= jnp.finfo(value.dtype).tiny) & (value <= jnp.finfo(value.dtype).max)
+
+
+def nonnegative(value: jax.Array) -> jax.Array:
+    """Return where ``value`` is finite and at least zero."""
+    return (value >= 0) & (value <= jnp.finfo(value.dtype).max)

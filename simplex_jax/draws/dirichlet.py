@@ -1,0 +1,47 @@
+"""Dirichlet variates in log space."""
+
+from collections.abc import Sequence
+
+import jax
+from jax.nn import logsumexp
+from jax.typing import ArrayLike
+
+from simplex_jax.draws import arguments
+from simplex_jax.draws.gamma import loggamma
+
+
+def log_dirichlet(
+    key: jax.Array, concentration: ArrayLike, shape: Sequence[int] | None = None
+) -> jax.Array:
+    """Draw the logarithm of a Dirichlet variate.
+
+    Args:
+        key: A PRNG key, threefry or rbg.
+        concentration: Concentrations, shape [..., K], finite and positive.
+        shape: Batch shape of the result; by default that of ``concentration`` less its last axis.
+
+    Returns:
+        Log probabilities, shape [*shape, K]: finite down to concentration 1e-6, where the
+        probabilities themselves are 0 in float32, and with exponentials that sum to one.
+
+    Raises:
+        ValueError: A concentration is not finite and positive, or has no last axis.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import draws
+        >>> log_p = draws.log_dirichlet(jax.random.key(0), jnp.full(1000, 1e-4))
+        >>> bool(jnp.isfinite(log_p).all()), round(float(jnp.exp(log_p).sum()), 5)
+        (True, 1.0)
+    """
+    (concentration,) = arguments.promote(concentration=concentration)
+    if concentration.ndim == 0:
+        raise ValueError("concentration must have a last axis of length K; it is a scalar")
+    arguments.require(
+        "concentration", concentration, arguments.positive(concentration), "finite and positive"
+    )
+    if shape is not None:
+        shape = (*shape, concentration.shape[-1])
+    shape = arguments.common_shape(shape, concentration=concentration)
+    log_g = loggamma(key, concentration, shape)
+    return log_g - logsumexp(log_g, axis=-1, keepdims=True)

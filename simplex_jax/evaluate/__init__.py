@@ -1,0 +1,1 @@
+"""Judging a fitted model: held-out perplexity, checks and the report."""
