@@ -12,8 +12,8 @@ import numpy as np
 from scipy import special, stats
 from statistics_checks import Law, tabulate
 
-MAX_NCX2_SHAPE = 1e3  # scipy.stats.ncx2 was checked for 2a in 2e-4..2e3 ...
-MAX_NCX2_RATE = 2e3  # ... and is exact but slow for large noncentralities
+MAX_NCX2_SHAPE = 1e3  # scipy.stats.ncx2 was checked for 2a in 2e-4..2e3
+MAX_NCX2_RATE = 2e3  # beyond it ncx2 is as exact but slow
 SUM_WINDOW = 12.0  # standard deviations of the Poisson weights that are summed: 1e-32 is left out
 TINY = 1e-13  # relative error at which the leading term of the series replaces everything
 
@@ -58,17 +58,42 @@ def cir_cdf_and_sf(log_y: np.ndarray, shape: float, rate: float) -> tuple[np.nda
 
 def _cdf_and_sf(y: np.ndarray, shape: float, rate: float) -> tuple[np.ndarray, np.ndarray]:
     if rate == 0.0:
-        return special.gammainc(shape, y), special.gammaincc(shape, y)
+        return _gamma_cdf_and_sf(y, shape)
     if shape <= MAX_NCX2_SHAPE and rate <= MAX_NCX2_RATE:
         law = stats.ncx2(2 * shape, 2 * rate)
-        return law.cdf(2 * y), law.sf(2 * y)
+        cdf = law.cdf(2 * y)
+        sf = 1 - cdf
+        upper = cdf > 0.5  # elsewhere sf is not needed, and overflows for y near 0
+        sf[upper] = law.sf(2 * y[upper])
+        return cdf, sf
     counts, weights = _poisson_weights(rate)
     cdf = np.zeros_like(y)
     sf = np.zeros_like(y)
     for count, weight in zip(counts, weights, strict=True):
-        cdf += weight * special.gammainc(shape + count, y)
-        sf += weight * special.gammaincc(shape + count, y)
+        lower, upper = _gamma_cdf_and_sf(y, shape + count)
+        cdf += weight * lower
+        sf += weight * upper
     return cdf, sf
+
+
+def _gamma_cdf_and_sf(y: np.ndarray, shape: float) -> tuple[np.ndarray, np.ndarray]:
+    """The regularised incomplete gamma functions P(shape, y) and Q(shape, y).
+
+    SciPy sums a series that it cuts off too early at large shapes and 4.5 or more standard
+    deviations out; there Temme's uniform expansion (DLMF 8.12) is taken, whose first omitted term
+    is below 1e-3 / shape^1.5.
+    """
+    if shape < 1e6:
+        return special.gammainc(shape, y), special.gammaincc(shape, y)
+    mu = (y - shape) / shape
+    near = np.abs(mu) < 0.1
+    with np.errstate(divide="ignore"):
+        half_square = np.where(near, _minus_log1p(np.where(near, mu, 0.0)), mu - np.log1p(mu))
+    eta = np.copysign(np.sqrt(2 * half_square), mu)
+    c0 = -1 / 3 + eta * (1 / 12 - eta * (2 / 135 - eta / 864))
+    remainder = np.exp(-shape * half_square) / np.sqrt(2 * np.pi * shape) * np.where(near, c0, 0.0)
+    z = eta * np.sqrt(shape)
+    return special.ndtr(z) - remainder, special.ndtr(-z) + remainder
 
 
 def _poisson_weights(rate: float) -> tuple[np.ndarray, np.ndarray]:
@@ -159,7 +184,7 @@ def log_beta_law(a: float, b: float) -> Law:
         deep = (np.log(np.geomspace(1e-12, 1 - 1e-9, 200)) + np.log(a) + special.betaln(a, b)) / a
     mean = a / (a + b)
     body = np.log(mean) + np.linspace(-40, 0, 200)
-    near_one = -np.geomspace(1e-290, 1.0, 300)
+    near_one = -np.geomspace(1e-300, 1.0, 300)
     sd = np.sqrt(b / (a * (a + b + 1)))
     local = np.log(mean) + np.linspace(-10, 10, 201) * min(sd, 3.0)
     start = np.concatenate([np.minimum(deep, -1e-300), body, near_one, local])

@@ -3,9 +3,10 @@
 import hashlib
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 MAX_COUNT = 2**24
@@ -35,20 +36,18 @@ class Corpus(NamedTuple):
 
 
 def printable(value: object) -> str:
-    """`value` as text that fits into a one-line message: control characters escaped, cut at 200.
+    r"""`value` as text that fits into a one-line message: control characters escaped, cut at 200.
 
     Example:
-        >>> print(printable("two\\nlines"))
-        two\\nlines
+        >>> print(printable("two\nlines"))
+        two\nlines
     """
     text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def error_at(
-    place: object, problem: str, remedy: str, *, line: int | None = None
-) -> CorpusError:
+def error_at(place: object, problem: str, remedy: str, *, line: int | None = None) -> CorpusError:
     """Build the one-line error `PLACE:LINE: what is wrong; what to do`.
 
     Example:
@@ -70,12 +69,12 @@ def digest(corpus: Corpus) -> str:
 
     Example:
         >>> digest(from_counts([[1, 0], [2, 3]]))[:16]
-        'b0b0ee69b4f85b46'
+        '1d1b9433bf420416'
     """
     counts = corpus.counts
     sha = hashlib.sha256(np.asarray(counts.shape, "<i8").tobytes())
     for array, dtype in ((counts.indptr, "<i8"), (counts.indices, "<i4"), (counts.data, "<i4")):
-        sha.update(np.ascontiguousarray(array, dtype))
+        sha.update(np.ascontiguousarray(array, dtype).data)
     for word in corpus.vocabulary:
         encoded = word.encode("utf-8", "surrogatepass")
         sha.update(len(encoded).to_bytes(8, "little") + encoded)
@@ -83,7 +82,7 @@ def digest(corpus: Corpus) -> str:
 
 
 def from_counts(
-    counts: object,
+    counts: npt.ArrayLike | sp.sparray | sp.spmatrix,
     vocabulary: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
     *,
@@ -122,7 +121,13 @@ def from_counts(
         raise error_at(source, f"{shape[1]} words", f"keep at most {MAX_WORDS}")
     if vocabulary is None:
         vocabulary = [f"w{i}" for i in range(shape[1])]
-    words = _words(vocabulary, shape, source)
+    words = distinct_words(vocabulary, source)
+    if len(words) != shape[1]:
+        raise error_at(
+            source,
+            f"{len(words)} words in the vocabulary for counts of shape {shape}",
+            "transpose the counts" if len(words) == shape[0] else "give one word a column",
+        )
     labels = tuple(map(str, range(shape[0]) if names is None else names))
     if len(labels) != shape[0]:
         raise error_at(source, f"{len(labels)} names for {shape[0]} documents", "name every row")
@@ -138,7 +143,7 @@ def from_counts(
     return Corpus(table.astype(np.int32), words, labels)
 
 
-def _entries(counts: object, source: str) -> sp.coo_array:
+def _entries(counts: Any, source: str) -> sp.coo_array:
     """`counts` as unchecked coordinates and values, two-dimensional and numeric."""
     remedy = "give whole numbers, one document a row and one word a column"
     try:
@@ -149,6 +154,10 @@ def _entries(counts: object, source: str) -> sp.coo_array:
             raise error_at(source, f"the array has {array.ndim} dimensions, not 2", remedy)
         if array.dtype.kind not in "biuf":
             raise error_at(source, f"the values have dtype {array.dtype}", remedy)
+        if not sp.issparse(counts):
+            # SciPy knows neither half precision nor foreign byte orders.
+            native = np.float64 if array.dtype.kind == "f" else array.dtype.newbyteorder("=")
+            array = array.astype(native)
         return sp.coo_array(array)
     except CorpusError:
         raise
@@ -158,14 +167,16 @@ def _entries(counts: object, source: str) -> sp.coo_array:
 
 def _check_values(entries: sp.coo_array, source: str) -> None:
     values = entries.data
-    bad = (values < 0) | (values > MAX_COUNT)
+    fractional = np.zeros(values.shape, bool)
     if values.dtype.kind == "f":
-        bad |= ~(values == np.floor(values))
+        values = values.astype(np.float64)
+        fractional = ~(values == np.floor(values))
+    bad = (values < 0) | (values > MAX_COUNT) | fractional
     if not bad.any():
         return
     first = int(np.argmax(bad))
     value = values[first].item()
-    kind = "is not a whole number" if 0 <= value <= MAX_COUNT or value != value else "is out of range"
+    kind = "is not a whole number" if fractional[first] else "is out of range"
     row, column = (int(axis[first]) for axis in entries.coords)
     raise error_at(
         source,
@@ -174,24 +185,21 @@ def _check_values(entries: sp.coo_array, source: str) -> None:
     )
 
 
-def _words(vocabulary: Sequence[str], shape: tuple[int, int], source: str) -> tuple[str, ...]:
+def distinct_words(vocabulary: Sequence[str], source: str) -> tuple[str, ...]:
+    """The words as a tuple, refused if one is empty or repeated.
+
+    Raises:
+        CorpusError: naming the position of the word.
+    """
     if isinstance(vocabulary, str):
-        raise error_at(source, "vocabulary is one string", "give a list of words")
+        raise error_at(source, "the vocabulary is one string", "give a list of words")
     words = tuple(map(str, vocabulary))
-    if len(words) != shape[1]:
-        turned = len(words) == shape[0]
-        raise error_at(
-            source,
-            f"{len(words)} words in the vocabulary for {shape[1]} columns of counts",
-            "transpose the counts: documents go in rows" if turned else "give one word a column",
-        )
-    if len(set(words)) < len(words) or "" in words:
-        seen: set[str] = set()
-        for index, word in enumerate(words):
-            if not word or word in seen:
-                what = f"repeats {printable(word)!r}" if word else "is empty"
-                raise error_at(
-                    source, f"vocabulary word {index} (counted from 0) {what}", "make words distinct"
-                )
-            seen.add(word)
-    return words
+    if not words:
+        raise error_at(source, "the vocabulary has no word", "give a list of words")
+    if len(set(words)) == len(words) and "" not in words:
+        return words
+    first: dict[str, int] = {}
+    index = next(i for i, word in enumerate(words) if not word or first.setdefault(word, i) < i)
+    word = words[index]
+    what = f"repeats word {first[word]}, {printable(word)!r}" if word else "is empty"
+    raise error_at(source, f"vocabulary word {index} (counted from 0) {what}", "make them distinct")

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from simplex_jax.corpus.corpus import CorpusError, error_at, printable
 
@@ -51,19 +51,21 @@ def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
     Raises:
         CorpusError: the file is missing, unreadable, not a regular file or empty.
     """
-    with _open_regular(path) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         packed = file.read(2) == _GZIP
         file.seek(0)
         limit = unpacked_limit(size) if packed else size
         source: BinaryIO = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
-        with io.BufferedReader(_Guarded(source, path, limit), 2**16) as stream:
+        stream: io.BufferedReader = io.BufferedReader(_Guarded(source, path, limit), 2**16)
+        with stream:
             if not stream.peek(1):
                 raise error_at(path, "the file is empty", "give a file with documents in it")
             yield stream, limit
 
 
-def _open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file as it is, or raise a `CorpusError` that says why not."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -95,7 +97,11 @@ class _Guarded(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
         try:
             data = self._source.read(len(buffer))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -124,7 +130,7 @@ def ascii_compatible(encoding: str) -> bool:
     """
     try:
         return "\r\n".encode(encoding) == b"\r\n"
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise ValueError(f"encoding={encoding!r} is not known; utf-8 or latin-1?") from None
 
 
@@ -174,9 +180,10 @@ def decoded(data: bytes, path: Path, encoding: str, line: int = 1) -> str:
         text = data.decode(encoding)
     except UnicodeError as error:
         start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        column = start - data.rfind(b"\n", 0, start)
         raise error_at(
             path,
-            f"byte {start + 1 - (data.rfind(b'\n', 0, start) + 1)} of the line is not {encoding}",
+            f"byte {column} of the line is not {encoding}",
             "convert the file, or give its encoding, such as latin-1",
             line=line + data.count(b"\n", 0, start),
         ) from None

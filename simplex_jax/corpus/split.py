@@ -88,6 +88,6 @@ def _rows(corpus: Corpus, rows: np.ndarray) -> Corpus:
 
 
 def _with_data(counts: sp.csr_array, data: np.ndarray) -> sp.csr_array:
-    out = sp.csr_array((data, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
+    out = sp.csr_array((data, counts.indices, counts.indptr), shape=counts.shape, copy=True)
     out.eliminate_zeros()
     return out

@@ -10,6 +10,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments, uniform
+from simplex_jax.draws.bits import random_words
 
 
 def _first_above(weights: jax.Array, threshold: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -43,7 +44,7 @@ def _categorical(key: jax.Array, weights: jax.Array, shape: tuple[int, ...]) -> 
     scaled = jnp.where(valid[..., None], weights / peak, 1)
     n = math.prod(shape)
     scaled = jnp.broadcast_to(scaled, (*shape, k)).reshape(n, k)
-    u = uniform.uniform(uniform.random_bits(key, n, dtype), dtype)
+    u = uniform.uniform(random_words(key, n, dtype)[0], dtype)
 
     # Two levels: first a block of about sqrt(K) categories, then a category in it.
     width = math.isqrt(max(k - 1, 0)) + 1

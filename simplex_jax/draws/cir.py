@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments, gamma, uniform
+from simplex_jax.draws.bits import random_words
 
 # Above this rate the transition is written relative to its drift, see _cir.
 _LARGE_RATE = 8.0
@@ -27,9 +28,9 @@ def _cir(
         jnp.broadcast_to(jnp.where(valid, x, 1), shape).ravel() for x in (log_theta, a, h)
     )
     size = a.shape[0]
-    key_gamma, key_first, key_normal = jax.random.split(key, 3)
-    first = uniform.exponential(uniform.random_bits(key_first, size, dtype), dtype)
-    z = uniform.normal(uniform.random_bits(key_normal, size, dtype), dtype)
+    key_gamma, key_words = jax.random.split(key)
+    word_first, word_z = random_words(key_words, size, dtype)
+    first, z = uniform.exponential(word_first, dtype), uniform.normal(word_z, dtype)
 
     # theta' / c is Gamma(a + N) with N ~ Poisson(rate). Let the first point of a unit Poisson
     # process fall at `first`. Beyond the rate: N = 0, and first - rate is a fresh exponential,

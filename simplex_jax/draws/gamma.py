@@ -10,6 +10,7 @@ from jax.scipy.special import gammainc
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments, rejection, uniform
+from simplex_jax.draws.bits import random_words
 
 # log1p(y) - y + y^2/2 - y^3/3 over y^4 for |y| <= 1/4, in y / (1/4), highest degree first;
 # relative error 4e-7. The direct difference would lose all its digits there in float32.
@@ -37,57 +38,45 @@ def _remainder(y: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(y) < _REMAINDER_LIMIT, near, direct)
 
 
-def _propose(key: jax.Array, shape_parameter: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return Marsaglia and Tsang's proposal and whether it is accepted.
+def _propose(key: jax.Array, shape_parameter: jax.Array) -> jax.Array:
+    """Return Marsaglia and Tsang's (2000) proposal, or -1 where it is rejected.
 
     With y = x / (3 sqrt(d)) the log acceptance probability is 3 d (log1p(y) - y + y^2/2 - y^3/3),
     free of the cancellation of the usual form x^2/2 + d - d v + d log v, and at most 0 for every
     d > 0: the method is exact down to shape 1/3, where it is merely less often accepted.
     """
     dtype = shape_parameter.dtype
-    key_x, key_u = jax.random.split(key)
-    size = shape_parameter.shape[0]
-    x = uniform.normal(uniform.random_bits(key_x, size, dtype), dtype)
-    u = uniform.uniform(uniform.random_bits(key_u, size, dtype), dtype)
+    word_x, word_u = random_words(key, shape_parameter.shape[0], dtype)
     d = shape_parameter - 1 / 3
-    y = x * lax.rsqrt(d) / 3
+    y = uniform.normal(word_x, dtype) * lax.rsqrt(d) / 3
     inside = y > -1
-    accepted = inside & (u < jnp.exp(3 * d * _remainder(jnp.where(inside, y, 0))))
-    return d * (1 + y) ** 3, accepted
+    log_acceptance = 3 * d * _remainder(jnp.where(inside, y, 0))
+    accepted = inside & (uniform.uniform(word_u, dtype) < jnp.exp(log_acceptance))
+    return jnp.where(accepted, d * (1 + y) ** 3, -1)
 
 
-def _by_inversion(
-    key: jax.Array, shape_parameter: jax.Array, wanted: jax.Array, value: jax.Array
-) -> jax.Array:
-    """Replace the wanted entries by bisection of the distribution function in log space."""
+def _by_inversion(key: jax.Array, shape_parameter: jax.Array, run: jax.Array) -> jax.Array:
+    """Return variates by bisection of the distribution function in log space."""
     dtype = shape_parameter.dtype
-    u = uniform.uniform(uniform.random_bits(key, value.shape[0], dtype), dtype)
+    u = uniform.uniform(random_words(key, shape_parameter.shape[0], dtype)[0], dtype)
     span = 80 / jnp.sqrt(shape_parameter)
     low, high = jnp.log(shape_parameter) - span, jnp.log(shape_parameter) + span
 
-    # A loop that no entry needs runs zero times, under vmap too, where a cond would run always.
-    def halve(state):
-        number, low, high = state
+    def halve(_, bounds):
+        low, high = bounds
         middle = (low + high) / 2
         below = gammainc(shape_parameter, jnp.exp(middle)) < u
-        return number + 1, jnp.where(below, middle, low), jnp.where(below, high, middle)
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
-    needed = jnp.any(wanted)
-    _, low, high = lax.while_loop(
-        lambda state: needed & (state[0] < _BISECTIONS), halve, (0, low, high)
-    )
-    return jnp.where(wanted, jnp.exp((low + high) / 2), value)
+    low, high = lax.fori_loop(0, jnp.where(run, _BISECTIONS, 0), halve, (low, high))
+    return jnp.exp((low + high) / 2)
 
 
 def standard_gamma(
     key: jax.Array, shape_parameter: jax.Array, rounds: int = rejection.ROUNDS
 ) -> jax.Array:
     """Return Gamma(shape_parameter, 1) draws for shape parameters [n] of at least 1/2."""
-    key_first, key_rest = jax.random.split(key)
-    value, accepted = _propose(key_first, shape_parameter)
-    return rejection.fill_rejected(
-        key_rest, value, accepted, shape_parameter, _propose, _by_inversion, rounds
-    )
+    return rejection.sample(key, shape_parameter, _propose, _by_inversion, rounds=rounds)
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -97,7 +86,7 @@ def _loggamma(key: jax.Array, a: jax.Array, shape: tuple[int, ...]) -> jax.Array
     key_gamma, key_boost = jax.random.split(key)
     small = a < 1
     g = standard_gamma(key_gamma, jnp.where(small, a + 1, a))
-    e = uniform.exponential(uniform.random_bits(key_boost, a.shape[0], a.dtype), a.dtype)
+    e = uniform.exponential(random_words(key_boost, a.shape[0], a.dtype)[0], a.dtype)
     value = jnp.log(g) - jnp.where(small, e / a, 0)
     return jnp.where(valid, value.reshape(shape), jnp.nan)
 

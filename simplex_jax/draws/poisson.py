@@ -11,6 +11,7 @@ from jax.scipy.special import gammaincc
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments, rejection, uniform
+from simplex_jax.draws.bits import random_words
 
 _INVERSION_LIMIT = 10.0
 # Poisson(10) exceeds this with probability below 2^-65, the resolution of the widest uniform.
@@ -56,44 +57,38 @@ def _log_pmf(count: jax.Array, rate: jax.Array) -> jax.Array:
     return jnp.where(count < few, count * jnp.log(rate) - rate - log_factorial, many)
 
 
-def _propose(key: jax.Array, rate: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return a proposal of Hoermann's (1993) transformed rejection PTRS, and its acceptance."""
-    dtype, size = rate.dtype, rate.shape[0]
-    key_u, key_v = jax.random.split(key)
-    sign, us = uniform.side_and_magnitude(uniform.random_bits(key_u, size, dtype), dtype)
-    u = jnp.where(sign, us - 0.5, 0.5 - us)
-    v = uniform.uniform(uniform.random_bits(key_v, size, dtype), dtype)
+def _propose(key: jax.Array, rate: jax.Array) -> jax.Array:
+    """Return a count of Hoermann's (1993) transformed rejection PTRS, -1 where it is rejected."""
+    dtype = rate.dtype
+    word_u, word_v = random_words(key, rate.shape[0], dtype)
+    negative, us = uniform.side_and_magnitude(word_u, dtype)
+    u = jnp.where(negative, us - 0.5, 0.5 - us)
+    v = uniform.uniform(word_v, dtype)
     b = 0.931 + 2.53 * jnp.sqrt(rate)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
-    ratio = 0.9277 - 3.6224 / (b - 2)
-    k = jnp.floor(rate) + jnp.floor((2 * a / us + b) * u + 0.43 + (rate - jnp.floor(rate)))
-    inside = (us >= 0.07) & (v <= ratio)
-    outside = (k < 0) | ((us < 0.013) & (v > us))
+    whole = jnp.floor(rate)
+    k = whole + jnp.floor((2 * a / us + b) * u + 0.43 + (rate - whole))
+    surely = (us >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
+    never = (k < 0) | ((us < 0.013) & (v > us))
     below = jnp.log(v * inverse_alpha / (a / (us * us) + b)) <= _log_pmf(k, rate)
-    return k, inside | (~outside & below)
+    return jnp.where(surely | (~never & below), k, -1)
 
 
-def _by_bisection(
-    key: jax.Array, rate: jax.Array, wanted: jax.Array, value: jax.Array
-) -> jax.Array:
-    """Replace the wanted entries by bisection of the distribution function."""
+def _by_bisection(key: jax.Array, rate: jax.Array, run: jax.Array) -> jax.Array:
+    """Return counts by bisection of the distribution function."""
     dtype = rate.dtype
-    u = uniform.uniform(uniform.random_bits(key, rate.shape[0], dtype), dtype)
-    needed = jnp.any(wanted)
+    u = uniform.uniform(random_words(key, rate.shape[0], dtype)[0], dtype)
 
     # The count is the smallest k with P(N <= k) >= u; it lies in (low, high].
-    def halve(state):
-        number, low, high = state
+    def halve(_, bounds):
+        low, high = bounds
         middle = jnp.floor((low + high) / 2)
         below = gammaincc(middle + 1, rate) < u
-        return number + 1, jnp.where(below, middle, low), jnp.where(below, high, middle)
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
-    low, high = jnp.full_like(rate, -1), jnp.ceil(rate + 40 * jnp.sqrt(rate))
-    _, _, high = lax.while_loop(
-        lambda state: needed & (state[0] < _BISECTIONS), halve, (0, low, high)
-    )
-    return jnp.where(wanted, high, value)
+    start = jnp.full_like(rate, -1), jnp.ceil(rate + 40 * jnp.sqrt(rate))
+    return lax.fori_loop(0, jnp.where(run, _BISECTIONS, 0), halve, start)[1]
 
 
 def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
@@ -107,9 +102,9 @@ def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
         pmf = pmf * rate / (number + 1)
         # Subtraction leaves an error of some 1e-7 of the whole in the far tail, where the
         # geometric bound P(N > j) <= p(j + 1) / (1 - rate / (j + 2)) keeps it in proportion.
-        following = pmf * rate / (number + 2)
-        bound = following / jnp.maximum(1 - rate / (number + 3), 0.05)
-        tail = jnp.clip(tail - pmf, 0, bound)
+        ratio = rate / (number + 3)
+        bound = pmf * rate / (number + 2) / (1 - ratio)
+        tail = jnp.clip(tail - pmf, 0, jnp.where(ratio < 1, bound, 1))
         return number + 1, pmf, tail, count
 
     start = (jnp.zeros((), dtype), jnp.exp(-rate), -jnp.expm1(-rate), jnp.zeros_like(rate))
@@ -122,16 +117,12 @@ def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
 def _poisson(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     valid = arguments.nonnegative(rate)
     rate = jnp.broadcast_to(jnp.where(valid, rate, 1), shape).ravel()
-    key_small, key_first, key_rest = jax.random.split(key, 3)
+    key_small, key_large = jax.random.split(key)
     small = rate < _INVERSION_LIMIT
-    few = _by_inversion(
-        uniform.random_bits(key_small, rate.shape[0], rate.dtype), jnp.where(small, rate, 0)
-    )
+    word, _ = random_words(key_small, rate.shape[0], rate.dtype)
+    few = _by_inversion(word, jnp.where(small, rate, 0))
     large_rate = jnp.where(small, _INVERSION_LIMIT, rate)
-    proposed, accepted = _propose(key_first, large_rate)
-    many = rejection.fill_rejected(
-        key_rest, proposed, accepted | small, large_rate, _propose, _by_bisection
-    )
+    many = rejection.sample(key_large, large_rate, _propose, _by_bisection, needed=~small)
     return jnp.where(valid, jnp.where(small, few, many).reshape(shape), jnp.nan)
 
 

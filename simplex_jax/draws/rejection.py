@@ -9,56 +9,101 @@ from jax import lax
 # A proposal is turned down with probability below 0.3 in every use, so that a variate is left
 # after this many rounds with probability below 1e-16; the fallback then draws it exactly.
 ROUNDS = 32
-_BLOCK = 1024
+_WORD = 32
 
 
-def fill_rejected(
+def _positions(mask: jax.Array, capacity: int) -> jax.Array:
+    """Return the positions of the first ``capacity`` true entries, padded with ``len(mask)``.
+
+    As ``jnp.nonzero(mask, size=capacity)``, at a third of its cost: whole words are counted and
+    spread, and the rank inside a word is found by halving it.
+    """
+    size = mask.shape[0]
+    words = -(-size // _WORD)
+    bits = jnp.pad(mask, (0, words * _WORD - size)).reshape(words, _WORD)
+    place = jnp.uint32(1) << lax.iota(jnp.uint32, _WORD)
+    packed = jnp.sum(jnp.where(bits, place, 0), axis=1, dtype=jnp.uint32)
+    counts = lax.population_count(packed).astype(jnp.int32)
+    ends = jnp.cumsum(counts)
+    word = jnp.repeat(lax.iota(jnp.int32, words), counts, total_repeat_length=capacity)
+    rank = lax.iota(jnp.int32, capacity) - (ends - counts)[word]
+    rest = packed[word]
+    position = word * _WORD
+    for width in (16, 8, 4, 2, 1):
+        low = rest & jnp.uint32((1 << width) - 1)
+        below = lax.population_count(low).astype(jnp.int32)
+        upper = rank >= below
+        rank = jnp.where(upper, rank - below, rank)
+        rest = jnp.where(upper, rest >> width, low)
+        position = position + jnp.where(upper, width, 0)
+    return jnp.where(lax.iota(jnp.int32, capacity) < ends[-1], position, size)
+
+
+def sample(
     key: jax.Array,
-    value: jax.Array,
-    accepted: jax.Array,
     parameter: jax.Array,
-    propose: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]],
-    fallback: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array],
+    propose: Callable[[jax.Array, jax.Array], jax.Array],
+    fallback: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
+    needed: jax.Array | None = None,
     rounds: int = ROUNDS,
 ) -> jax.Array:
-    """Return ``value`` with its rejected entries drawn again until they are accepted.
+    """Return variates of [0, inf) by rejection: one round for all, then rounds for the rejected.
 
     The rejected are gathered into blocks, so that a further round costs what the rejected cost
     and not what the whole array costs.
 
     Args:
-        key: A key not used for ``value``.
-        value: First proposals, shape [n].
-        accepted: Where they stand, shape [n], bool.
-        parameter: What ``propose`` needs of each entry, shape [n].
-        propose: ``(key, parameter [m]) -> (value [m], accepted [m])``.
-        fallback: ``(key, parameter [m], wanted [m], value [m]) -> value [m]``, which replaces
-            the wanted entries by exact draws made without rejection.
+        key: A PRNG key.
+        parameter: What a proposal needs of each entry, shape [n].
+        propose: ``(key, parameter [m]) -> value [m]``, negative where it is rejected. One array
+            in place of a value and a flag lets XLA make one loop of it.
+        fallback: ``(key, parameter [m], run) -> value [m]``, exact draws without rejection for
+            what is left after ``rounds``. The flag says whether there is any: its loop must run
+            zero times otherwise, which also holds under vmap, where a cond would run both ways.
+        needed: Where a variate is needed, shape [n]; elsewhere anything may be returned.
         rounds: The largest number of rounds for a block.
     """
-    size = value.shape[0]
-    block = min(_BLOCK, size)
-    order = jnp.nonzero(~accepted, size=size + block, fill_value=size)[0]
-    left = size - jnp.sum(accepted)
+    size = parameter.shape[0]
+    if size == 0:
+        return parameter
+    key_first, key_rest = jax.random.split(key)
+    block = min(size, max(256, size // 64))
+    capacity = min(-(-size // block), 8) * block
 
-    def one_block(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        start, filled = carry
-        block_key = jax.random.fold_in(key, start)
-        index = lax.dynamic_slice(order, (start,), (block,))
+    def one_block(block_key: jax.Array, index: jax.Array) -> jax.Array:
         here = parameter.at[index].get(mode="clip")
+        unused = index >= size
 
         def one_round(state):
-            number, wanted, drawn = state
-            proposed, good = propose(jax.random.fold_in(block_key, number), here)
-            return number + 1, wanted & ~good, jnp.where(wanted & good, proposed, drawn)
+            number, drawn = state
+            proposed = propose(jax.random.fold_in(block_key, number), here)
+            return number + 1, jnp.where(drawn < 0, proposed, drawn)
 
-        _, wanted, drawn = lax.while_loop(
-            lambda state: (state[0] < rounds) & jnp.any(state[1]),
+        _, drawn = lax.while_loop(
+            lambda state: (state[0] < rounds) & jnp.any(state[1] < 0),
             one_round,
-            (0, index < size, jnp.zeros(block, value.dtype)),
+            (0, jnp.where(unused, 0, -1).astype(parameter.dtype)),
         )
-        drawn = fallback(jax.random.fold_in(block_key, rounds), here, wanted, drawn)
-        return start + block, filled.at[index].set(drawn, mode="drop")
+        left = drawn < 0
+        last = fallback(jax.random.fold_in(block_key, rounds), here, jnp.any(left))
+        return jnp.where(left, last, drawn)
 
-    _, filled = lax.while_loop(lambda carry: carry[0] < left, one_block, (0, value))
-    return filled
+    def one_sweep(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        number, value = state
+        sweep_key = jax.random.fold_in(key_rest, number)
+        rejected = value < 0
+        positions = _positions(rejected, capacity)
+        found = jnp.minimum(jnp.sum(rejected), capacity)
+
+        def step(carry):
+            start, value = carry
+            index = lax.dynamic_slice(positions, (start,), (block,))
+            drawn = one_block(jax.random.fold_in(sweep_key, start), index)
+            return start + block, value.at[index].set(drawn, mode="drop")
+
+        return number + 1, lax.while_loop(lambda carry: carry[0] < found, step, (0, value))[1]
+
+    value = propose(key_first, parameter)
+    if needed is not None:
+        value = jnp.where(needed, value, 0)
+    return lax.while_loop(lambda state: jnp.any(state[1] < 0), one_sweep, (0, value))[1]

@@ -1,4 +1,4 @@
-"""Random bits, and the exponential and normal variates made from one word each.
+"""Uniform, exponential and normal variates, each made from one random word.
 
 JAX's own uniforms keep 23 bits and its normals stop at 5.4 standard deviations. Here one word of
 32 bits (64 in double precision) is a sign or side bit and a magnitude v in (0, 1/2) that is exact
@@ -44,11 +44,6 @@ def polynomial(coefficients: Sequence[float], x: jax.Array) -> jax.Array:
     for coefficient in coefficients[1:]:
         value = value * x + coefficient
     return value
-
-
-def random_bits(key: jax.Array, size: int, dtype: jnp.dtype) -> jax.Array:
-    """Return ``size`` random words as wide as ``dtype``. Every draw takes its bits from here."""
-    return jax.random.bits(key, (size,), jnp.uint64 if dtype == jnp.float64 else jnp.uint32)
 
 
 def side_and_magnitude(bits: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:

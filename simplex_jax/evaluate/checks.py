@@ -13,24 +13,24 @@ def topic_warnings(
     *,
     similarity: float = 0.95,
 ) -> list[str]:
-    """Looks for the usual failures of a topic model.
+    """Look for the usual failures of a topic model.
 
     They are a perplexity that is not a number, that ends no lower than it began or that has risen
     from its lowest value by more than 2 %; topics that no token uses; and topics that are nearly
     the same.
 
     Args:
-      metrics: the evaluations in order, each with `perplexity` (None when not measured).
-      mean: posterior mean of the topics, [K, V]; rows sum to 1.
-      prevalence: share of the tokens in each topic, [K]; sums to 1.
-      similarity: cosine between two topics from which they count as the same, in (0, 1].
+        metrics: the evaluations in order, each with `perplexity` (None when not measured).
+        mean: posterior mean of the topics, [K, V]; rows sum to 1.
+        prevalence: share of the tokens in each topic, [K]; sums to 1.
+        similarity: cosine between two topics from which they count as the same, in (0, 1].
 
     Returns:
-      One sentence for each finding; topics are numbered from 0.
+        One sentence for each finding; topics are numbered from 0.
 
     Example:
-      >>> topic_warnings([{"perplexity": 900.0}, {"perplexity": 950.0}], [[1.0, 0.0]], [1.0])
-      ['The held-out perplexity did not fall: 900 at first, 950 at the end.']
+        >>> topic_warnings([{"perplexity": 900.0}, {"perplexity": 950.0}], [[1.0, 0.0]], [1.0])
+        ['The held-out perplexity did not fall: 900 at first, 950 at the end.']
     """
     found = _perplexity_warnings([record.get("perplexity") for record in metrics])
     topics = np.asarray(mean)

@@ -22,10 +22,10 @@ class Topics(NamedTuple):
     """Fitted topics.
 
     Attributes:
-      mean: posterior mean of the word probabilities, [K, V]; rows sum to 1.
-      sd: their posterior standard deviation, [K, V].
-      vocabulary: the V words.
-      prevalence: share of the tokens in each topic, [K]; sums to 1.
+        mean: posterior mean of the word probabilities, [K, V]; rows sum to 1.
+        sd: their posterior standard deviation, [K, V].
+        vocabulary: the V words.
+        prevalence: share of the tokens in each topic, [K]; sums to 1.
     """
 
     mean: ArrayLike
@@ -45,37 +45,37 @@ def write(
     warnings: Sequence[str] = (),
     top_words: int = 10,
 ) -> None:
-    """Writes the report, atomically.
+    """Write the report, atomically.
 
     Args:
-      path: the HTML file to make or replace.
-      settings: name -> value, as resolved for the run; shown in the order given.
-      corpus: name -> value; `documents`, `tokens` and `vocabulary` are counts and have to be
-        there, others (such as a digest) are shown below them.
-      versions: package -> version.
-      metrics: the evaluations in order, each with `documents` and `seconds` so far and
-        `perplexity`, `perplexity_average` and `tokens_per_second` where measured.
-      topics: the fitted topics.
-      warnings: sentences to show first, for instance from `checks.topic_warnings`.
-      top_words: words shown of each topic, at least 1.
+        path: the HTML file to make or replace.
+        settings: name -> value, as resolved for the run; shown in the order given.
+        corpus: name -> value; `documents`, `tokens` and `vocabulary` are counts and have to be
+            there, others (such as a digest) are shown below them.
+        versions: package -> version.
+        metrics: the evaluations in order, each with `documents` and `seconds` so far and
+            `perplexity`, `perplexity_average` and `tokens_per_second` where measured.
+        topics: the fitted topics.
+        warnings: sentences to show first, for instance from `checks.topic_warnings`.
+        top_words: words shown of each topic, at least 1.
 
     Raises:
-      ValueError: topics whose shapes do not agree, or no word to show.
+        ValueError: topics whose shapes do not agree, or no word to show.
 
     Example:
-      >>> import tempfile
-      >>> fitted = Topics([[0.75, 0.25]], [[0.1, 0.1]], ["ion", "pump"], [1.0])
-      >>> with tempfile.TemporaryDirectory() as root:
-      ...     write(
-      ...         Path(root) / "report.html",
-      ...         settings={"topics": 1},
-      ...         corpus={"documents": 3, "tokens": 12, "vocabulary": 2},
-      ...         versions={"jax": "0.10.2"},
-      ...         metrics=[],
-      ...         topics=fitted,
-      ...     )
-      ...     "pump" in (Path(root) / "report.html").read_text("utf-8")
-      True
+        >>> import tempfile
+        >>> fitted = Topics([[0.75, 0.25]], [[0.1, 0.1]], ["ion", "pump"], [1.0])
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     write(
+        ...         Path(root) / "report.html",
+        ...         settings={"topics": 1},
+        ...         corpus={"documents": 3, "tokens": 12, "vocabulary": 2},
+        ...         versions={"jax": "0.10.2"},
+        ...         metrics=[],
+        ...         topics=fitted,
+        ...     )
+        ...     "pump" in (Path(root) / "report.html").read_text("utf-8")
+        True
     """
     template = _environment().get_template("lda_report.html")
     html = template.render(

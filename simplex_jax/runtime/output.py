@@ -21,31 +21,31 @@ from jax.typing import ArrayLike
 
 
 def prepare(path: str | Path, files: Sequence[str], *, overwrite: bool = False) -> Path:
-    r"""Makes the directory of a run ready and returns it.
+    r"""Make the directory of a run ready and return it.
 
     With `overwrite`, the named files of an earlier run (and what an interrupted write left of
     them) are removed, so that two runs never mix; any other file in the directory is left alone.
     Call it after the input has been read: bad input then leaves the earlier run as it was.
 
     Args:
-      path: the directory; made, with its parents, when absent.
-      files: the names of all files that the run writes.
-      overwrite: allow a directory that is not empty.
+        path: the directory; made, with its parents, when absent.
+        files: the names of all files that the run writes.
+        overwrite: allow a directory that is not empty.
 
     Returns:
-      The directory as a `Path`.
+        The directory as a `Path`.
 
     Raises:
-      FileExistsError: the directory is not empty and `overwrite` is false.
-      NotADirectoryError: `path` is a file.
+        FileExistsError: the directory is not empty and `overwrite` is false.
+        NotADirectoryError: `path` is a file.
 
     Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as root:
-      ...     directory = prepare(Path(root) / "run", ["config.json"])
-      ...     write_json(directory / "config.json", {"seed": 0})
-      ...     (directory / "config.json").read_text()
-      '{\n  "seed": 0\n}\n'
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     directory = prepare(Path(root) / "run", ["config.json"])
+        ...     write_json(directory / "config.json", {"seed": 0})
+        ...     (directory / "config.json").read_text()
+        '{\n  "seed": 0\n}\n'
     """
     directory = Path(path)
     if directory.exists() and not directory.is_dir():
@@ -67,24 +67,24 @@ def prepare(path: str | Path, files: Sequence[str], *, overwrite: bool = False) 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
-    """Opens a binary file that takes the place of `path` when the block ends without an error.
+    """Open a binary file that takes the place of `path` when the block ends without an error.
 
     The bytes go to a hidden file in the same directory (a rename is atomic only within one file
     system). On an error that file is removed and `path` stays as it was.
 
     Args:
-      path: the file to make or replace; its directory must exist.
+        path: the file to make or replace; its directory must exist.
 
     Yields:
-      The open file.
+        The open file.
 
     Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as root:
-      ...     with replacing(Path(root) / "a.bin") as file:
-      ...         _ = file.write(b"whole")
-      ...     (Path(root) / "a.bin").read_bytes()
-      b'whole'
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     with replacing(Path(root) / "a.bin") as file:
+        ...         _ = file.write(b"whole")
+        ...     (Path(root) / "a.bin").read_bytes()
+        b'whole'
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -106,40 +106,40 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes UTF-8 text, atomically.
+    """Write UTF-8 text, atomically.
 
     Args:
-      path: the file to make or replace.
-      text: its contents; line ends are kept as they are.
+        path: the file to make or replace.
+        text: its contents; line ends are kept as they are.
     """
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def write_json(path: str | Path, value: object) -> None:
-    """Writes a JSON file, atomically, keeping the order of keys.
+    """Write a JSON file, atomically, keeping the order of keys.
 
     Args:
-      path: the file to make or replace.
-      value: mappings, sequences, strings, numbers, paths, NumPy or JAX arrays, nested at will.
-        NaN and infinities become null: JSON has no such numbers.
+        path: the file to make or replace.
+        value: mappings, sequences, strings, numbers, paths, NumPy or JAX arrays, nested at will.
+            NaN and infinities become null: JSON has no such numbers.
 
     Raises:
-      TypeError: a value of another type.
+        TypeError: a value of another type.
     """
     write_text(path, json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Writes a comma-separated file with one header line, atomically.
+    """Write a comma-separated file with one header line, atomically.
 
     Args:
-      path: the file to make or replace.
-      header: the column names.
-      rows: the lines; fields are quoted where they have to be.
+        path: the file to make or replace.
+        header: the column names.
+        rows: the lines; fields are quoted where they have to be.
 
     Raises:
-      ValueError: a row whose length is not that of the header.
+        ValueError: a row whose length is not that of the header.
     """
     with replacing(path) as file:
         writer = csv.writer(codecs.getwriter("utf-8")(file), lineterminator="\n")
@@ -153,14 +153,14 @@ def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[o
 
 
 def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]]) -> None:
-    """Writes named arrays as an uncompressed `.npz` that loads without pickle, atomically.
+    """Write named arrays as an uncompressed `.npz` that loads without pickle, atomically.
 
     Args:
-      path: the file to make or replace; the name is used as given, with no suffix added.
-      arrays: name -> array of numbers, booleans or strings.
+        path: the file to make or replace; the name is used as given, with no suffix added.
+        arrays: name -> array of numbers, booleans or strings.
 
     Raises:
-      ValueError: an array of objects, which only a pickle could hold.
+        ValueError: an array of objects, which only a pickle could hold.
     """
     plain = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in plain.items():
@@ -173,22 +173,22 @@ def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]])
 
 
 def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
-    r"""Appends one record to a JSON-lines file, in one write.
+    r"""Append one record to a JSON-lines file, in one write.
 
     The line is readable as soon as the call returns, and survives the end of the process.
 
     Args:
-      path: the file, made when absent.
-      record: name -> value, of the types that `write_json` takes.
+        path: the file, made when absent.
+        record: name -> value, of the types that `write_json` takes.
 
     Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as root:
-      ...     append_json_line(Path(root) / "metrics.jsonl", {"step": 5, "perplexity": 1812.5})
-      ...     append_json_line(Path(root) / "metrics.jsonl", {"step": 10, "perplexity": None})
-      ...     print((Path(root) / "metrics.jsonl").read_text(), end="")
-      {"step": 5, "perplexity": 1812.5}
-      {"step": 10, "perplexity": null}
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     append_json_line(Path(root) / "metrics.jsonl", {"step": 5, "perplexity": 1812.5})
+        ...     append_json_line(Path(root) / "metrics.jsonl", {"step": 10, "perplexity": None})
+        ...     print((Path(root) / "metrics.jsonl").read_text(), end="")
+        {"step": 5, "perplexity": 1812.5}
+        {"step": 10, "perplexity": null}
     """
     line = json.dumps(_plain(record), ensure_ascii=False) + "\n"
     with Path(path).open("ab", buffering=0) as file:
@@ -196,7 +196,7 @@ def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
 
 
 def _plain(value: object) -> object:
-    """What `json` can write, with null for the numbers it lacks."""
+    """Return what `json` can write, with null for the numbers it lacks."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,0 +1,237 @@
+"""The protocol of the library, a pair of pure functions, and the two ways to combine kernels.
+
+A kernel can be used inside any JAX program: both functions are pure and can be traced, vmapped and
+scanned. The kernels built here are pytrees as well (their functions are `jax.tree_util.Partial`),
+so that a kernel handed to a jitted function brings its arrays along as arguments: data is never
+compiled into a program, and another step size or another corpus of the same shape does not compile
+again.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+
+PyTree: TypeAlias = Any
+"""Any nesting of tuples, lists, dicts and NamedTuples with arrays as leaves."""
+
+Position: TypeAlias = PyTree
+"""What is sampled. For simplex kernels: log-probabilities, leaves [..., K]."""
+
+Batch: TypeAlias = PyTree
+"""What one update sees of the data; its meaning is up to the estimator."""
+
+State: TypeAlias = Any
+"""A NamedTuple with at least `position` and `step`, the number of updates done (int32)."""
+
+Info: TypeAlias = PyTree
+"""What one update says about itself: numbers to plot."""
+
+Init: TypeAlias = Callable[[jax.Array, Position], State]
+Update: TypeAlias = Callable[[jax.Array, State, Batch], tuple[State, Info]]
+
+
+class Kernel(NamedTuple):
+    """A sampling algorithm: how to start and how to move.
+
+    Attributes:
+        init: `(key, position) -> state`.
+        update: `(key, state, batch) -> (state, info)`, which keeps the structure, shapes and
+            dtypes of the state and adds one to `state.step`.
+    """
+
+    init: Init
+    update: Update
+
+
+@functools.cache
+def static(function: Callable, **options: Any) -> Callable:
+    """Fix hashable options of a function; equal options give the very same object.
+
+    Identity is what JAX compares functions by, so kernels built alike share compiled code.
+    """
+    return functools.partial(function, **options)
+
+
+def as_pytree(tree: PyTree) -> PyTree:
+    """Wrap the plain functions among the leaves, so that the tree may cross into jitted code."""
+    return jax.tree.map(lambda leaf: Partial(leaf) if callable(leaf) else leaf, tree)
+
+
+def bind(function: Callable, *arguments: PyTree, **named: PyTree) -> Partial:
+    """Freeze leading and named arguments of a function, as a pytree of those arguments."""
+    return Partial(function, *as_pytree(arguments), **as_pytree(named))
+
+
+def current_step(state: State) -> jax.Array:
+    """Return the number of updates done, an int32 scalar.
+
+    Chains move together: where `state.step` has leading axes, all its entries are equal and the
+    first is read.
+    """
+    return jnp.ravel(state.step)[0]
+
+
+def chains(
+    kernel: Kernel, n: int, *, position_axis: int | None = None, batch_axis: int | None = None
+) -> Kernel:
+    """Run `n` independent chains side by side.
+
+    Args:
+        kernel: The kernel of one chain.
+        n: Number of chains.
+        position_axis: Axis of the leaves of the initial position that runs over the chains; None
+            starts all chains at one position.
+        batch_axis: Axis of the leaves of a batch that runs over the chains; None shows the same
+            batch to all of them.
+
+    Returns:
+        A kernel whose state and info have a leading axis `n`, `step` included (see
+        `current_step`). Chain i uses the i-th of `jax.random.split(key, n)`.
+
+    Raises:
+        ValueError: `n` is not a positive integer.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import base, estimators
+        >>> from simplex_jax.samplers import scir
+        >>> one = scir.build(estimators.categorical(size=3), alpha=0.5, step_size=1.0)
+        >>> many = base.chains(one, 8)
+        >>> state = many.init(jax.random.key(0), jnp.ones(4))
+        >>> state, info = many.update(jax.random.key(1), state, jnp.array([0, 0, 2]))
+        >>> state.position.shape
+        (8, 4)
+    """
+    if not isinstance(n, int) or n < 1:
+        raise ValueError(f"n must be a positive integer; it is {n!r}")
+    options = {"n": n, "batch_axis": batch_axis}
+    return Kernel(
+        init=bind(static(_init_chains, n=n, position_axis=position_axis), kernel.init),
+        update=bind(static(_update_chains, **options), kernel.update),
+    )
+
+
+def _init_chains(
+    init: Init, key: jax.Array, position: Position, *, n: int, position_axis: int | None
+) -> State:
+    keys = jax.random.split(key, n)
+    return jax.vmap(init, in_axes=(0, position_axis), axis_size=n)(keys, position)
+
+
+def _update_chains(
+    update: Update,
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    *,
+    n: int,
+    batch_axis: int | None,
+) -> tuple[State, Info]:
+    keys = jax.random.split(key, n)
+    return jax.vmap(update, in_axes=(0, 0, batch_axis), axis_size=n)(keys, state, batch)
+
+
+class ProductState(NamedTuple):
+    """State of a product of kernels.
+
+    Attributes:
+        sites: The state of each site's kernel, by name.
+    """
+
+    sites: dict[str, State]
+
+    @property
+    def position(self) -> dict[str, Position]:
+        """The positions of all sites, by name."""
+        return {name: state.position for name, state in self.sites.items()}
+
+    @property
+    def step(self) -> jax.Array:
+        """Number of sweeps done: every site moves once in each."""
+        return next(iter(self.sites.values())).step
+
+
+Conditional: TypeAlias = Callable[[jax.Array, dict[str, Position], Batch], Batch]
+"""`(key, positions, batch) -> batch of a site`, given the latest positions of all sites."""
+
+
+def product(
+    kernels: Mapping[str, Kernel], conditionals: Mapping[str, Conditional] | None = None
+) -> Kernel:
+    """Gibbs over named sites: each in turn, in the given order, moves given all the others.
+
+    Args:
+        kernels: The kernel of each site, by name.
+        conditionals: For a site, the function that makes its kernel's batch out of the raw batch
+            and the latest positions of all sites; it may be random. A site without one gets the
+            raw batch.
+
+    Returns:
+        A kernel whose position, and info, are dicts by site. Its `init` takes such a dict.
+
+    Raises:
+        ValueError: No kernel, a conditional of an unknown site, or a position without all sites.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import base, estimators
+        >>> from simplex_jax.samplers import scir
+        >>> one = scir.build(estimators.categorical(size=2), alpha=1.0, step_size=1.0)
+        >>> both = base.product(
+        ...     {"colour": one, "shape": one},
+        ...     {site: (lambda key, positions, batch, s=site: batch[s]) for site in
+        ...      ("colour", "shape")},
+        ... )
+        >>> state = both.init(jax.random.key(0), {"colour": jnp.ones(3), "shape": jnp.ones(2)})
+        >>> batch = {"colour": jnp.array([0, 2]), "shape": jnp.array([1, 1])}
+        >>> state, info = both.update(jax.random.key(1), state, batch)
+        >>> {site: log_p.shape for site, log_p in state.position.items()}
+        {'colour': (3,), 'shape': (2,)}
+    """
+    conditionals = dict(conditionals or {})
+    if not kernels:
+        raise ValueError("kernels must have at least one site")
+    if unknown := sorted(set(conditionals) - set(kernels)):
+        raise ValueError(f"conditionals names sites without a kernel: {', '.join(unknown)}")
+    # A dict that crosses into jitted code comes back with sorted keys: the order of the scan is
+    # kept apart.
+    order = tuple(kernels)
+    return Kernel(
+        init=bind(static(_init_product, order=order), dict(kernels)),
+        update=bind(static(_update_product, order=order), dict(kernels), conditionals),
+    )
+
+
+def _init_product(
+    kernels: dict[str, Kernel], key: jax.Array, position: dict[str, Position], *, order: tuple
+) -> ProductState:
+    if not isinstance(position, Mapping) or set(position) != set(order):
+        raise ValueError(f"position must be a dict with exactly the sites {', '.join(order)}")
+    keys = jax.random.split(key, len(order))
+    return ProductState(
+        {name: kernels[name].init(k, position[name]) for name, k in zip(order, keys, strict=True)}
+    )
+
+
+def _update_product(
+    kernels: dict[str, Kernel],
+    conditionals: dict[str, Conditional],
+    key: jax.Array,
+    state: ProductState,
+    batch: Batch,
+    *,
+    order: tuple[str, ...],
+) -> tuple[ProductState, dict[str, Info]]:
+    infos = {}
+    for name, key_site in zip(order, jax.random.split(key, len(order)), strict=True):
+        key_batch, key_update = jax.random.split(key_site)
+        seen = batch
+        if name in conditionals:
+            seen = conditionals[name](key_batch, state.position, batch)
+        moved, infos[name] = kernels[name].update(key_update, state.sites[name], seen)
+        state = ProductState({**state.sites, name: moved})
+    return state, infos

@@ -1,0 +1,212 @@
+"""Minibatch streams: pure functions `(key, step) -> batch`, traced inside the sampling loop.
+
+What a stream yields depends on its key and on the step alone, so there is no iterator to save: a
+run resumed at a step sees the batches that it would have seen. Streams cost O(batch size) a step,
+whatever the size of the data, and are pytrees: the data reach jitted code as arguments.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax.base import Batch, PyTree, bind, static
+
+Stream: TypeAlias = Callable[[jax.Array, jax.Array], Batch]
+
+# Four rounds make a pseudo-random permutation of a large set (Luby and Rackoff 1988); small sets
+# need more. Eight cost less than the lookup of the data.
+_ROUNDS = 8
+
+
+class Indexed(NamedTuple):
+    """Data together with their numbers, for estimators that remember something of each datum.
+
+    Attributes:
+        ids: Numbers of the data, int32 [n].
+        data: The data, leaves [n, ...].
+    """
+
+    ids: jax.Array
+    data: PyTree
+
+
+def indexed(data: PyTree) -> Indexed:
+    """Number the data, leaves [N, ...], from 0; a stream of it yields `Indexed` batches.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches
+        >>> stream = batches.full(batches.indexed(jnp.array([7, 8])))
+        >>> batch = stream(jax.random.key(0), 0)
+        >>> batch.ids.tolist(), batch.data.tolist()
+        ([0, 1], [7, 8])
+    """
+    return Indexed(jnp.arange(_length(data), dtype=jnp.int32), data)
+
+
+def full(data: PyTree) -> Stream:
+    """Yield all the data at every step."""
+    _length(data)
+    return bind(_full, _on_device(data))
+
+
+def _full(data: PyTree, key: jax.Array, step: jax.Array) -> Batch:
+    del key, step
+    return data
+
+
+def uniform(data: PyTree, batch_size: int, replace: bool = True) -> Stream:
+    """Yield independent uniform batches.
+
+    Args:
+        data: Leaves [N, ...].
+        batch_size: Number of data in a batch.
+        replace: Draw with replacement, as in the SCIR paper, or a subset of distinct data.
+
+    Returns:
+        A stream of batches, leaves [batch_size, ...].
+
+    Raises:
+        ValueError: `batch_size` is not positive, or above N without replacement, or the leaves
+            differ in length.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches
+        >>> stream = batches.uniform(jnp.arange(5), 5, replace=False)
+        >>> sorted(stream(jax.random.key(0), 3).tolist())
+        [0, 1, 2, 3, 4]
+    """
+    _check_batch_size(batch_size, None if replace else _length(data))
+    options = {"size": _length(data), "batch_size": batch_size, "replace": replace}
+    return bind(static(_uniform, **options), _on_device(data))
+
+
+def _uniform(
+    data: PyTree, key: jax.Array, step: jax.Array, *, size: int, batch_size: int, replace: bool
+) -> Batch:
+    key = jax.random.fold_in(key, step)
+    if replace:
+        index = jax.random.randint(key, (batch_size,), 0, size)
+    else:
+        index = permutation(key, jnp.arange(batch_size), size)
+    return _take(data, index)
+
+
+def shuffled(data: PyTree, batch_size: int) -> Stream:
+    """Yield the data in epochs, each in a new order.
+
+    An epoch has ceil(N / batch_size) batches. Where the batch size does not divide N, the last
+    batch is filled up with the first data of the same epoch: every datum is seen at least once in
+    an epoch, no batch holds a datum twice, and each batch by itself is a uniform subset. Batches of
+    one epoch are negatively dependent, which theory for independent batches does not cover.
+
+    Args:
+        data: Leaves [N, ...].
+        batch_size: Number of data in a batch, at most N.
+
+    Returns:
+        A stream of batches, leaves [batch_size, ...].
+
+    Raises:
+        ValueError: `batch_size` is not between 1 and N, or the leaves differ in length.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches
+        >>> stream = batches.shuffled(jnp.arange(4), 2)
+        >>> epoch = [stream(jax.random.key(0), step) for step in (2, 3)]
+        >>> sorted(jnp.concatenate(epoch).tolist())
+        [0, 1, 2, 3]
+    """
+    _check_batch_size(batch_size, _length(data))
+    options = {"size": _length(data), "batch_size": batch_size}
+    return bind(static(_shuffled, **options), _on_device(data))
+
+
+def _shuffled(
+    data: PyTree, key: jax.Array, step: jax.Array, *, size: int, batch_size: int
+) -> Batch:
+    batches = -(-size // batch_size)
+    epoch, place = jnp.divmod(step, batches)
+    rank = place * batch_size + jnp.arange(batch_size)
+    rank = jnp.where(rank < size, rank, rank - size)
+    return _take(data, permutation(jax.random.fold_in(key, epoch), rank, size))
+
+
+def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
+    """Map indices by a keyed pseudo-random permutation of 0..size-1, at O(1) an index.
+
+    A Feistel network on pairs (a, b) with a b-range of about sqrt(size) each (Black and Rogaway
+    2002), whose few values beyond the range walk on along their cycle. Each index is mapped
+    uniformly, and so are pairs of indices, as far as tests can tell; but 8 rounds of 32 key bits
+    cannot reach all `size!` orders, and it is no cryptography. `jax.random.permutation` sorts all
+    `size` values instead.
+
+    Args:
+        key: A PRNG key.
+        index: Integers in 0..size-1.
+        size: Size of the set, up to 2^31 - 1.
+
+    Returns:
+        The image of every index, int32.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches
+        >>> image = batches.permutation(jax.random.key(0), jnp.arange(1000), 1000)
+        >>> sorted(image.tolist()) == list(range(1000))
+        True
+    """
+    left = math.isqrt(size - 1) + 1
+    right = -(-size // left)
+    round_keys = jax.random.bits(key, (_ROUNDS,), jnp.uint32)
+
+    def network(x: jax.Array) -> jax.Array:
+        a, b = x // right, x % right
+        for i in range(0, _ROUNDS, 2):
+            a = (a + _scramble(b ^ round_keys[i]) % left) % left
+            b = (b + _scramble(a ^ round_keys[i + 1]) % right) % right
+        return a * right + b
+
+    # A cycle of the network that starts in the range returns to it: the walk ends.
+    return jax.lax.while_loop(
+        lambda x: jnp.any(x >= size),
+        lambda x: jnp.where(x >= size, network(x), x),
+        network(jnp.asarray(index).astype(jnp.uint32)),
+    ).astype(jnp.int32)
+
+
+def _scramble(x: jax.Array) -> jax.Array:
+    """Mix the bits of uint32 values (the finaliser of MurmurHash3, in the public domain)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)
+
+
+def _take(data: PyTree, index: jax.Array) -> Batch:
+    return jax.tree.map(lambda leaf: leaf[index], data)
+
+
+def _on_device(data: PyTree) -> PyTree:
+    return jax.tree.map(jnp.asarray, data)
+
+
+def _length(data: PyTree) -> int:
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(data)]
+    lengths = {shape[0] if shape else None for shape in shapes}
+    if len(lengths) != 1 or None in lengths or 0 in lengths:
+        raise ValueError(
+            f"data must have arrays of one length along their first axis; the shapes are {shapes}"
+        )
+    return shapes[0][0]
+
+
+def _check_batch_size(batch_size: int, limit: int | None) -> None:
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size must be a positive integer; it is {batch_size!r}")
+    if limit is not None and batch_size > limit:
+        raise ValueError(f"batch_size {batch_size} is larger than the data, {limit}")

@@ -1,0 +1,151 @@
+"""Text to counts: tokens and vocabulary limits by scikit-learn's `CountVectorizer`."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+
+from simplex_jax.corpus.corpus import Corpus, CorpusError, distinct_words, error_at, from_counts
+from simplex_jax.corpus.files import text_lines
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How text becomes counts.
+
+    Attributes:
+        lowercase: turn everything into lower case first.
+        token_pattern: regular expression of a word, with at most one group; by default three or
+            more letters of any script.
+        stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one a line.
+        min_df: leave out words in fewer documents: a number, or a fraction of the documents.
+        max_df: leave out words in more documents: a number, or a fraction of the documents.
+        max_vocabulary: keep only so many words, the most frequent; None for all.
+
+    Raises:
+        ValueError: an option is out of range, naming it.
+
+    Example:
+        >>> TextOptions(min_df=1.5)
+        Traceback (most recent call last):
+        ValueError: min_df=1.5: give a whole number from 1 or a fraction from 0 to 1
+    """
+
+    lowercase: bool = True
+    token_pattern: str = r"(?u)\b[^\W\d_]{3,}\b"
+    stop_words: str = "english"
+    min_df: int | float = 5
+    max_df: int | float = 0.5
+    max_vocabulary: int | None = 30_000
+
+    def __post_init__(self) -> None:
+        try:
+            groups = re.compile(self.token_pattern).groups
+        except (re.error, TypeError) as error:
+            raise ValueError(
+                f"token_pattern={self.token_pattern!r}: not a regular expression ({error})"
+            ) from None
+        if groups > 1:
+            raise ValueError(f"token_pattern={self.token_pattern!r}: use at most one group")
+        for name in ("min_df", "max_df"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not whole and not (isinstance(value, float) and 0 <= value <= 1):
+                raise ValueError(
+                    f"{name}={value!r}: give a whole number from 1 or a fraction from 0 to 1"
+                )
+        if self.max_vocabulary is not None and self.max_vocabulary < 1:
+            raise ValueError(f"max_vocabulary={self.max_vocabulary}: give at least 1, or None")
+
+
+def from_texts(
+    texts: Iterable[str],
+    names: Sequence[str] | None = None,
+    *,
+    options: TextOptions | None = None,
+    vocabulary: Sequence[str] | None = None,
+    source: str = "texts",
+) -> Corpus:
+    """Count the words of texts.
+
+    Args:
+        texts: one string a document, read once; a document without a word stays as an empty one.
+        names: a name for each; `0, 1, ...` when left out. Looked at after the last text, so that
+            it may be filled on the way.
+        options: tokens and vocabulary limits; `TextOptions()` when left out.
+        vocabulary: the words to count, in this order, whatever the limits and stop words say.
+        source: what the messages call the texts, a file name for example.
+
+    Returns:
+        The corpus, with words in alphabetical order (or the order of `vocabulary`).
+
+    Raises:
+        CorpusError: there is no text, or no word is left.
+
+    Example:
+        >>> limits = TextOptions(min_df=1, max_df=1.0)
+        >>> corpus = from_texts(["The apple and the pear", "Pear, pear!"], options=limits)
+        >>> corpus.vocabulary, corpus.counts.toarray().tolist()
+        (('apple', 'pear'), [[1, 1], [0, 2]])
+    """
+    options = options or TextOptions()
+    vocabulary = None if vocabulary is None else distinct_words(vocabulary, source)
+    vectorizer = CountVectorizer(
+        analyzer=_analyzer(options, keep_stop_words=vocabulary is not None),
+        lowercase=False,
+        min_df=options.min_df,
+        max_df=options.max_df,
+        max_features=options.max_vocabulary,
+        vocabulary=vocabulary,
+        dtype=np.int64,
+    )
+    seen = 0
+
+    def counted() -> Iterable[str]:
+        nonlocal seen
+        for seen, text in enumerate(texts, start=1):  # noqa: B007
+            yield text
+
+    try:
+        counts = vectorizer.fit_transform(counted())
+    except CorpusError:
+        raise
+    except ValueError:
+        if seen == 0:
+            raise error_at(source, "no document", "give at least one") from None
+        raise error_at(source, *_nothing_left(options, seen)) from None
+    if counts.nnz == 0:
+        if vocabulary is None:
+            raise error_at(source, *_nothing_left(options, seen))
+        raise error_at(
+            source,
+            f"none of the {seen} documents has a word of the vocabulary",
+            "check that the vocabulary belongs to these texts, and its upper and lower case",
+        )
+    return from_counts(counts, vectorizer.get_feature_names_out(), names, source=source)
+
+
+def _nothing_left(options: TextOptions, documents: int) -> tuple[str, str]:
+    problem = (
+        f"no word is left after min_df={options.min_df}, max_df={options.max_df}, "
+        f"stop_words={options.stop_words}: none of {documents} documents keeps a word"
+    )
+    return problem, "lower min_df, raise max_df, or check that this is text, one document each"
+
+
+def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str], list[str]]:
+    tokens = CountVectorizer(
+        lowercase=options.lowercase, token_pattern=options.token_pattern
+    ).build_analyzer()
+    if keep_stop_words or options.stop_words == "none":
+        return tokens
+    if options.stop_words == "english":
+        listed: Iterable[str] = ENGLISH_STOP_WORDS
+    else:
+        listed = [line for _, line in text_lines(Path(options.stop_words))]
+    # Stop words go through the same tokens as the text, so that "don't" stops what it became.
+    stop = {token for entry in listed for token in tokens(entry)}
+    return lambda text: [token for token in tokens(text) if token not in stop]

@@ -1,0 +1,51 @@
+"""Random words for the draws, from threefry keys by code that XLA fuses into what uses them."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+def threefry2x32(
+    key: tuple[jax.Array, jax.Array], counter: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """Return the Threefry-2x32 hash (Salmon et al. 2011, 20 rounds) of counters, uint32.
+
+    JAX's own lowering for the CPU rolls the rounds into a loop that passes over memory ten times
+    and keeps one word of each two. Written out, a pair of words costs half of one of those.
+    """
+    first, second = key
+    schedule = (first, second, first ^ second ^ jnp.uint32(_PARITY))
+    x, y = counter[0] + schedule[0], counter[1] + schedule[1]
+    for i in range(5):
+        for rotation in _ROTATIONS[i % 2]:
+            x = x + y
+            y = x ^ ((y << rotation) | (y >> (32 - rotation)))
+        x = x + schedule[(i + 1) % 3]
+        y = y + schedule[(i + 2) % 3] + jnp.uint32(i + 1)
+    return x, y
+
+
+def random_words(key: jax.Array, size: int, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:
+    """Return two arrays of ``size`` random words as wide as ``dtype``.
+
+    Every draw takes its randomness from here. Other generators than threefry go through
+    `jax.random.bits`.
+    """
+    wide = dtype == jnp.float64
+    if jax.random.key_impl(key) != "threefry2x32":
+        keys = jax.random.split(key)
+        word = jnp.uint64 if wide else jnp.uint32
+        return jax.random.bits(keys[0], (size,), word), jax.random.bits(keys[1], (size,), word)
+    data = jax.random.key_data(key)
+    position = lax.iota(jnp.uint32, size)
+    blocks = [
+        threefry2x32((data[0], data[1]), (jnp.full(size, i, jnp.uint32), position))
+        for i in range(2 if wide else 1)
+    ]
+    if not wide:
+        return blocks[0]
+    high, low = ((x.astype(jnp.uint64) << 32) | y.astype(jnp.uint64) for x, y in blocks)
+    return high, low

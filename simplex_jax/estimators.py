@@ -1,0 +1,303 @@
+"""Estimators: what makes the counts that a simplex kernel eats out of a batch.
+
+The counts are those of the full data, one leaf [..., K] for each leaf of the position: how often
+each category of each simplex was drawn, in expectation. Where data are categorical they are seen;
+where assignments are latent they are drawn, or expected, given the position.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax.base import Batch, Position, PyTree, bind
+from simplex_jax.batches import Indexed
+from simplex_jax.draws import arguments
+
+Counts: TypeAlias = PyTree
+"""Counts per category, leaves [..., K] like those of the position."""
+
+CountsOf: TypeAlias = Callable[[jax.Array, Position, Batch], Counts]
+"""`(key, position, batch) -> counts`, summed over the data of the batch. Needs no scaling."""
+
+
+class Estimator(NamedTuple):
+    """An estimate of the full-data counts, with a memory from batch to batch.
+
+    Attributes:
+        init: `(key) -> memory`.
+        estimate: `(key, memory, position, batch) -> (counts, memory)`; the position holds
+            log-probabilities. Counts should be nonnegative; SCIR takes negative ones as 0.
+    """
+
+    init: Callable[[jax.Array], PyTree]
+    estimate: Callable[[jax.Array, PyTree, Position, Batch], tuple[Counts, PyTree]]
+
+
+def subsampled(counts_of: CountsOf, size: float) -> Estimator:
+    """Scale the counts of a batch of n data by `size / n`: unbiased, and the papers' estimate.
+
+    Args:
+        counts_of: `(key, position, batch) -> counts` of the batch, leaves [..., K].
+        size: Number of data in the full data set. n is the length of the batch's leading axis.
+
+    Raises:
+        ValueError: `size` is not positive.
+
+    Example: the expected counts of a mixture of two known coins (heads with probability 0.2 and
+    0.9) whose weights are sampled; data are 0 or 1.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import estimators
+        >>> likelihood = jnp.log(jnp.array([[0.8, 0.1], [0.2, 0.9]]))  # [outcome, coin]
+        >>> def counts_of(key, log_weights, batch):
+        ...     return jax.nn.softmax(log_weights + likelihood[batch]).sum(axis=0)
+        >>> estimator = estimators.subsampled(counts_of, size=100)
+        >>> log_weights = jnp.log(jnp.array([0.5, 0.5]))
+        >>> counts, memory = estimator.estimate(
+        ...     jax.random.key(0), (), log_weights, jnp.array([0, 1]))
+        >>> print(counts.round())
+        [54. 46.]
+    """
+    _check_size(size)
+    return Estimator(init=_no_memory, estimate=bind(_subsampled, counts_of, size))
+
+
+def _subsampled(
+    counts_of: CountsOf,
+    size: float,
+    key: jax.Array,
+    memory: PyTree,
+    position: Position,
+    batch: Batch,
+) -> tuple[Counts, PyTree]:
+    scale = size / _length(batch)
+    return jax.tree.map(lambda n: n * scale, counts_of(key, position, batch)), memory
+
+
+def categorical(size: float) -> Estimator:
+    """Scaled counts of observed categories.
+
+    Batches have the structure of the position; for a leaf [..., K] there, the leaf here holds n
+    labels in 0..K-1 for each simplex, an integer array [n, ...]. Labels out of range give NaN.
+
+    Args:
+        size: Number of data in the full data set.
+
+    Raises:
+        ValueError: `size` is not positive; when used, the labels do not fit the position.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import estimators
+        >>> estimator = estimators.categorical(size=100)
+        >>> counts, _ = estimator.estimate(
+        ...     jax.random.key(0), (), jnp.zeros(3), jnp.array([0, 2, 2, 2, 2]))
+        >>> counts.tolist()
+        [20.0, 0.0, 80.0]
+    """
+    return subsampled(_label_counts, size)
+
+
+def multinomial(size: float) -> Estimator:
+    """Scaled sums of observed count rows.
+
+    Batches have the structure of the position; for a leaf [..., K] there, the leaf here holds n
+    rows of counts for each simplex, [n, ..., K].
+
+    Args:
+        size: Number of rows in the full data set.
+
+    Raises:
+        ValueError: `size` is not positive; when used, the rows do not fit the position.
+    """
+    return subsampled(_row_counts, size)
+
+
+def control_variate(
+    counts_of: CountsOf, size: float, reference: Position, reference_counts: Counts
+) -> Estimator:
+    """Estimate the difference from known full-data counts at a reference position.
+
+    The estimate is `reference_counts + (size / n) * (counts_of(position) - counts_of(reference))`,
+    both over the same batch and with the same key: unbiased, and of small variance near the
+    reference. It may be negative far away from it.
+
+    Args:
+        counts_of: `(key, position, batch) -> counts`. Best without randomness (expected counts):
+            then `reference_counts` can be exact, and so is the estimate at the reference.
+        size: Number of data in the full data set.
+        reference: Log-probabilities, like a kernel's position; say the end of a short run.
+        reference_counts: `counts_of` there, over the full data.
+
+    Raises:
+        ValueError: `size` is not positive.
+    """
+    _check_size(size)
+    return Estimator(
+        init=_no_memory,
+        estimate=bind(_control_variate, counts_of, size, reference, reference_counts),
+    )
+
+
+def _control_variate(
+    counts_of: CountsOf,
+    size: float,
+    reference: Position,
+    reference_counts: Counts,
+    key: jax.Array,
+    memory: PyTree,
+    position: Position,
+    batch: Batch,
+) -> tuple[Counts, PyTree]:
+    scale = size / _length(batch)
+    here = counts_of(key, position, batch)
+    there = counts_of(jax.random.clone(key), reference, batch)
+    counts = jax.tree.map(
+        lambda known, a, b: known + scale * (a - b), reference_counts, here, there
+    )
+    return counts, memory
+
+
+class Memory(NamedTuple):
+    """Memory of the memoised estimator.
+
+    Attributes:
+        assignments: The latest assignment of every datum, leaves [N, ...].
+        counts: Their counts, leaves [..., K].
+    """
+
+    assignments: PyTree
+    counts: Counts
+
+
+Assign: TypeAlias = Callable[[jax.Array, Position, PyTree, PyTree], PyTree]
+"""`(key, position, data, previous) -> assignments`, leaves [n, ...], for n data."""
+
+Count: TypeAlias = Callable[[PyTree, PyTree], Counts]
+"""`(assignments, data) -> counts`, summed over the data."""
+
+
+def memoised(assign: Assign, count: Count, assignments: PyTree, counts: Counts) -> Estimator:
+    """Keep the assignments of all data, and hence their exact counts.
+
+    A batch's new assignments replace its old ones in the running counts. If `assign` draws from the
+    conditional given the position, or by any step that leaves it invariant, then SCIR with a
+    refreshed total is an exact minibatch Gibbs sampler: no discretisation and no subsampling error.
+
+    Batches are `batches.Indexed`. The data of one batch must be distinct: use `batches.shuffled`,
+    or `batches.uniform` without replacement. Counts of whole numbers stay exact in float32 up to
+    2^24.
+
+    Args:
+        assign: `(key, position, data, previous) -> assignments` for the data of a batch, given
+            their previous assignments.
+        count: `(assignments, data) -> counts`, a sum over data.
+        assignments: Of all data, leaves [N, ...], to start from.
+        counts: `count(assignments, data)` over all data.
+
+    Example: the weights of a mixture of two coins, as in `subsampled`, with drawn assignments.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches, draws, estimators
+        >>> likelihood = jnp.array([[0.8, 0.1], [0.2, 0.9]])  # [outcome, coin]
+        >>> def assign(key, log_weights, data, previous):
+        ...     return draws.categorical(key, jnp.exp(log_weights) * likelihood[data])
+        >>> def count(coins, data):
+        ...     return jnp.zeros(2).at[coins].add(1.0)
+        >>> data, coins = jnp.array([0, 0, 1, 1, 1]), jnp.array([0, 0, 0, 1, 1])
+        >>> estimator = estimators.memoised(assign, count, coins, count(coins, data))
+        >>> memory = estimator.init(jax.random.key(0))
+        >>> batch = batches.Indexed(jnp.array([0, 4]), data[jnp.array([0, 4])])
+        >>> counts, memory = estimator.estimate(
+        ...     jax.random.key(1), memory, jnp.log(jnp.array([0.5, 0.5])), batch)
+        >>> float(counts.sum()), bool((counts == count(memory.assignments, data)).all())
+        (5.0, True)
+    """
+    memory = jax.tree.map(jnp.asarray, Memory(assignments, counts))
+    return Estimator(init=bind(_recall, memory), estimate=bind(_memoised, assign, count))
+
+
+def _recall(memory: Memory, key: jax.Array) -> Memory:
+    del key
+    return memory
+
+
+def _memoised(
+    assign: Assign,
+    count: Count,
+    key: jax.Array,
+    memory: Memory,
+    position: Position,
+    batch: Indexed,
+) -> tuple[Counts, Memory]:
+    old = jax.tree.map(lambda leaf: leaf[batch.ids], memory.assignments)
+    new = assign(key, position, batch.data, old)
+    counts = jax.tree.map(
+        lambda total, added, removed: total + (added - removed).astype(total.dtype),
+        memory.counts,
+        count(new, batch.data),
+        count(old, batch.data),
+    )
+    assignments = jax.tree.map(
+        lambda leaf, values: leaf.at[batch.ids].set(values.astype(leaf.dtype)),
+        memory.assignments,
+        new,
+    )
+    return counts, Memory(assignments, counts)
+
+
+def _no_memory(key: jax.Array) -> tuple:
+    del key
+    return ()
+
+
+def _check_size(size: float) -> None:
+    value = arguments.as_float("size", size)
+    arguments.require("size", value, arguments.positive(value), "finite and positive")
+
+
+def _length(batch: Batch) -> int:
+    leaves = jax.tree.leaves(batch)
+    if not leaves or jnp.ndim(leaves[0]) == 0:
+        raise ValueError("batch must have arrays with a leading axis over its data")
+    return jnp.shape(leaves[0])[0]
+
+
+def _label_counts(key: jax.Array, position: Position, batch: Batch) -> Counts:
+    del key
+    return jax.tree.map(_histogram, position, batch)
+
+
+def _histogram(leaf: jax.Array, labels: jax.Array) -> jax.Array:
+    """Count labels [n, ...] into the categories of `leaf` [..., K]."""
+    labels = jnp.asarray(labels)
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise ValueError(f"batch must hold integer labels, not {labels.dtype}")
+    if labels.shape[1:] != leaf.shape[:-1]:
+        raise ValueError(
+            f"batch of labels of shape {labels.shape} does not fit a position of shape "
+            f"{leaf.shape}: it must be [n, {', '.join(map(str, leaf.shape[:-1]))}]"
+        )
+    k = leaf.shape[-1]
+    rows = leaf.size // k
+    flat = labels.reshape(labels.shape[0], rows)
+    valid = (flat >= 0) & (flat < k)
+    cell = jnp.where(valid, flat + k * jnp.arange(rows), leaf.size)
+    counts = jnp.zeros(leaf.size, leaf.dtype).at[cell].add(1, mode="drop").reshape(rows, k)
+    return jnp.where(valid.all(axis=0)[:, None], counts, jnp.nan).reshape(leaf.shape)
+
+
+def _row_counts(key: jax.Array, position: Position, batch: Batch) -> Counts:
+    del key
+    return jax.tree.map(_sum_rows, position, batch)
+
+
+def _sum_rows(leaf: jax.Array, rows: jax.Array) -> jax.Array:
+    rows = jnp.asarray(rows)
+    if rows.shape[1:] != leaf.shape:
+        raise ValueError(
+            f"batch of rows of shape {rows.shape} does not fit a position of shape {leaf.shape}"
+        )
+    return rows.sum(axis=0, dtype=leaf.dtype)

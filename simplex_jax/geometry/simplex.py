@@ -1,0 +1,124 @@
+"""The probability simplex in log space.
+
+Probabilities of a sparse Dirichlet underflow: in float32 a Gamma(0.01) draw is 0 in two cases out
+of five. The library therefore keeps log-probabilities, normalised along the last axis; take `exp`
+of them where probabilities are wanted.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.nn import logsumexp
+from jax.typing import ArrayLike
+
+from simplex_jax.base import Position, PyTree
+from simplex_jax.draws import arguments
+
+
+def normalise(log_weights: jax.Array) -> jax.Array:
+    """Return log-probabilities proportional to `exp(log_weights)` along the last axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.geometry import simplex
+        >>> print(simplex.normalise(jnp.array([-1000.0, -1000.0])).round(4))
+        [-0.6932 -0.6932]
+    """
+    return log_weights - logsumexp(log_weights, axis=-1, keepdims=True)
+
+
+def log_probabilities(weights: ArrayLike, name: str = "position") -> jax.Array:
+    """Return the log-probabilities of nonnegative weights, normalised along the last axis.
+
+    Args:
+        weights: Shape [..., K], finite and nonnegative, no row all zero. A zero becomes -inf.
+        name: What errors call the weights.
+
+    Raises:
+        ValueError: The weights are none of that.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.geometry import simplex
+        >>> jnp.exp(simplex.log_probabilities([1, 3])).round(4).tolist()
+        [0.25, 0.75]
+    """
+    weights = arguments.as_float(name, weights)
+    if weights.ndim == 0 or weights.shape[-1] == 0:
+        raise ValueError(
+            f"{name} must have a last axis of categories; its shape is {weights.shape}"
+        )
+    arguments.require(name, weights, arguments.nonnegative(weights), "finite and nonnegative")
+    total = weights.sum(axis=-1)
+    arguments.require(f"the sum of {name}", total, total > 0, "positive in every row")
+    return normalise(jnp.log(weights))
+
+
+def log_position(position: Position) -> Position:
+    """Return the log-probabilities of every leaf of a position of nonnegative weights.
+
+    Raises:
+        ValueError: The position is empty or a leaf is invalid; the message names the leaf.
+    """
+    leaves, structure = jax.tree.flatten_with_path(position, is_leaf=_is_numbers)
+    if not leaves:
+        raise ValueError("position must have at least one leaf")
+    return jax.tree.unflatten(
+        structure,
+        [log_probabilities(leaf, "position" + jax.tree_util.keystr(path)) for path, leaf in leaves],
+    )
+
+
+def like(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
+    """Return the leaves of `tree` that belong to those of `position`, in their dtypes.
+
+    Args:
+        name: What errors call the tree.
+        tree: A tree of the structure of `position`, or one array for all its leaves.
+        position: Log-probabilities, leaves [..., K].
+
+    Raises:
+        ValueError: The structures differ, or an array does not broadcast to its leaf.
+    """
+    leaves = jax.tree.leaves(position)
+    structure: Any = jax.tree.structure(position)
+    arrays, found = jax.tree.flatten(tree)
+    if jax.tree_util.treedef_is_leaf(found) and len(arrays) == 1:
+        arrays = arrays * len(leaves)
+    elif found != structure:
+        raise ValueError(
+            f"{name} must be one array or have the structure of the position, {structure}; "
+            f"its structure is {found}"
+        )
+    return [_fitted(name, a, leaf) for a, leaf in zip(arrays, leaves, strict=True)]
+
+
+def concentration(alpha: PyTree) -> PyTree:
+    """Return `alpha` with arrays as leaves, or raise a ValueError if one is not positive."""
+    leaves, structure = jax.tree.flatten_with_path(alpha, is_leaf=_is_numbers)
+    arrays = []
+    for path, leaf in leaves:
+        name = "alpha" + jax.tree_util.keystr(path)
+        array = arguments.as_float(name, leaf)
+        arguments.require(name, array, arguments.positive(array), "finite and positive")
+        arrays.append(array)
+    return jax.tree.unflatten(structure, arrays)
+
+
+def _is_numbers(node: PyTree) -> bool:
+    # A list of numbers is one vector, as in log_probabilities, not a tree of scalars.
+    return isinstance(node, list) and all(isinstance(item, int | float) for item in node)
+
+
+def _fitted(name: str, array: ArrayLike, leaf: jax.Array) -> jax.Array:
+    array = jnp.asarray(array, leaf.dtype)
+    try:
+        fits = jnp.broadcast_shapes(array.shape, leaf.shape) == leaf.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} of shape {array.shape} does not broadcast to the position's {leaf.shape}"
+        )
+    return array

@@ -1,0 +1,213 @@
+"""The driver: runs a kernel in compiled chunks, and calls hooks on the host between them."""
+
+import contextlib
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.base import (
+    Batch,
+    Info,
+    Kernel,
+    Position,
+    PyTree,
+    State,
+    Update,
+    as_pytree,
+    bind,
+    current_step,
+)
+from simplex_jax.batches import Stream
+from simplex_jax.runtime.hooks import Event, Hook
+
+Collect: TypeAlias = Callable[[State, Info], PyTree]
+"""`(state, info) -> what to keep` of a step."""
+
+
+def position_of(state: State, info: Info) -> Position:
+    """Keep the position."""
+    del info
+    return state.position
+
+
+def run(
+    key: jax.Array,
+    kernel: Kernel,
+    state: State,
+    stream: Stream | Iterable[Batch],
+    num_steps: int,
+    *,
+    collect: Collect = position_of,
+    thin: int = 1,
+    hooks: Sequence[Hook] = (),
+    chunk: int = 100,
+    max_seconds: float | None = None,
+) -> tuple[State, PyTree]:
+    """Do `num_steps` updates of a kernel.
+
+    The update after step i uses `fold_in(key_update, i)` and the batch `stream(key_stream, i)`,
+    where `key_update, key_stream = split(key)` and i is `state.step`. So neither the chunks, nor
+    thinning, nor hooks change a sample, and a run continued from its last state with the same key
+    gives what one long run would have given.
+
+    Device memory holds one chunk of what is collected; the trace is gathered on the host. The loop
+    is compiled once, for chunks of any length. The state passed in stays usable.
+
+    Args:
+        key: A PRNG key.
+        kernel: A kernel; see `base.chains` for many chains.
+        state: Its state, from `kernel.init` or from an earlier run.
+        stream: A stream of `simplex_jax.batches`, or any iterable of batches, which is read chunk
+            by chunk on the host. When that ends the run ends.
+        num_steps: Number of updates.
+        collect: `(state, info) -> pytree` to keep of a step; by default the position.
+        thin: Keep the steps after which `state.step` is a multiple of `thin`.
+        hooks: Called with an `Event` after every chunk, in order; the run ends after a chunk for
+            which one of them returns True. Those with a `close` method are closed at the end,
+            after an error as well.
+        chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
+        max_seconds: End after the first chunk that brings the time spent in updates, compilation
+            and hooks apart, to this.
+
+    Returns:
+        The last state, and the trace: what was collected, NumPy arrays stacked along a new first
+        axis.
+
+    Raises:
+        ValueError: An argument is out of range.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches, estimators
+        >>> from simplex_jax.runtime import driver
+        >>> from simplex_jax.samplers import scir
+        >>> x = jnp.array([0, 0, 0, 1])
+        >>> kernel = scir.build(estimators.categorical(size=4), alpha=0.1, step_size=0.5)
+        >>> state = kernel.init(jax.random.key(0), jnp.full(3, 1 / 3))
+        >>> state, trace = driver.run(
+        ...     jax.random.key(1), kernel, state, batches.uniform(x, 2), num_steps=50)
+        >>> int(state.step), trace.shape
+        (50, (50, 3))
+    """
+    for name, value, least in [("num_steps", num_steps, 0), ("thin", thin, 1), ("chunk", chunk, 1)]:
+        if not isinstance(value, int) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}; it is {value!r}")
+    # Weak types would make the second chunk differ from the first, and compile again.
+    state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
+    first = step = int(current_step(state))
+    last = first + num_steps
+    advance = functools.partial(
+        _advance,
+        tuple(jax.random.split(key)),
+        as_pytree(kernel.update),
+        as_pytree(collect),
+        thin=thin,
+        slots=(chunk - 1) // thin + 2,
+    )
+    source = None if callable(stream) else iter(stream)
+    pieces: list[PyTree] = []
+    seconds = compile_seconds = 0.0
+
+    with contextlib.ExitStack() as stack:
+        for hook in hooks:
+            if hasattr(hook, "close"):
+                stack.callback(hook.close)
+        while True:
+            length = min(chunk - step % chunk, last - step)
+            if source is None:
+                feed = as_pytree(stream)
+            else:
+                feed, length = _read(source, step, length, chunk)
+            if feed is None:
+                break
+            if not pieces:
+                # No steps: the time of compilation, and the structure of an empty trace.
+                started = time.perf_counter()
+                _, _, kept = jax.block_until_ready(advance(feed, state, 0))
+                compile_seconds = time.perf_counter() - started
+                pieces.append(jax.tree.map(lambda leaf: np.asarray(leaf)[:0], kept))
+            if length == 0:
+                break
+            started = time.perf_counter()
+            state, info, kept = jax.block_until_ready(advance(feed, state, length))
+            seconds += time.perf_counter() - started
+            count = (step + length) // thin - step // thin
+            pieces.append(jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], kept))
+            step += length
+            event = Event(step, first, last, seconds, compile_seconds, state, info, {})
+            stop = [bool(hook(event)) for hook in hooks]
+            if any(stop) or step >= last or (max_seconds is not None and seconds >= max_seconds):
+                break
+    if not pieces:
+        raise ValueError("stream must have at least one batch")
+    return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
+
+
+@functools.partial(jax.jit, static_argnames=("thin", "slots"))
+def _advance(
+    keys: tuple[jax.Array, jax.Array],
+    update: Update,
+    collect: Collect,
+    stream: Stream,
+    state: State,
+    length: int,
+    *,
+    thin: int,
+    slots: int,
+) -> tuple[State, Info, PyTree]:
+    """Do `length` updates; return the state, the last info, and up to `slots` collected values.
+
+    The length is not static: a while loop costs what a scan does, and one program serves all.
+    """
+    state_shape, info_shape = jax.eval_shape(_update, keys, update, stream, state)
+    kept_shape = jax.eval_shape(collect, state_shape, info_shape)
+    start = current_step(state)
+
+    def body(_: int, carry: tuple[State, Info, PyTree]) -> tuple[State, Info, PyTree]:
+        state, _, kept = carry
+        step = current_step(state)
+        state, info = _update(keys, update, stream, state)
+        # Within a block of `thin` steps all write the same slot, and the last one fills it.
+        value = jax.lax.cond(
+            (step + 1) % thin == 0, collect, lambda *_: _zeros(kept_shape), state, info
+        )
+        slot = step // thin - start // thin
+        kept = jax.tree.map(lambda rows, row: rows.at[slot].set(row), kept, value)
+        return state, info, kept
+
+    kept = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), kept_shape)
+    return jax.lax.fori_loop(0, length, body, (state, _zeros(info_shape), kept))
+
+
+@jax.jit
+def _update(keys: tuple[jax.Array, jax.Array], update: Update, stream: Stream, state: State) -> tuple[State, Info]:
+    """Do one update. Jitted, so that finding its shapes and compiling it share one trace."""
+    key_update, key_stream = keys
+    step = current_step(state)
+    return update(jax.random.fold_in(key_update, step), state, stream(key_stream, step))
+
+
+def _zeros(shapes: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+def _read(source: Iterator[Batch], step: int, length: int, chunk: int) -> tuple[Any, int]:
+    """Read up to `length` batches into a stream; None when the source has ended."""
+    batches = list(itertools.islice(source, length))
+    if not batches:
+        return None, 0
+    # Every chunk has the same shape, so that a shorter one does not compile again.
+    filled = batches + batches[-1:] * (chunk - len(batches))
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *filled)
+    return bind(_stacked, jax.device_put(stacked), step), len(batches)
+
+
+def _stacked(batches: Batch, start: int, key: jax.Array, step: jax.Array) -> Batch:
+    del key
+    return jax.tree.map(lambda leaf: leaf[step - start], batches)

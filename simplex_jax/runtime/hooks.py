@@ -1,0 +1,180 @@
+"""Hooks: what happens on the host between the chunks of a run."""
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TextIO
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from simplex_jax.base import Info, State
+
+
+class Event(NamedTuple):
+    """The end of a chunk.
+
+    Attributes:
+        step: Number of updates done, `state.step`.
+        first_step: `state.step` at the start of the run.
+        last_step: Where the run is to end.
+        seconds: Time spent in the updates of this run; compilation and hooks are not counted.
+        compile_seconds: Time spent on compilation.
+        state: The state.
+        info: The Info of the last update.
+        metrics: Numbers that a hook leaves for those after it: an evaluation writes what
+            `Progress` shows, `MetricsLog` records and `EarlyStop` watches.
+    """
+
+    step: int
+    first_step: int
+    last_step: int
+    seconds: float
+    compile_seconds: float
+    state: State
+    info: Info
+    metrics: dict[str, float]
+
+
+class Hook(Protocol):
+    """Any function of an event; True ends the run. A `close` method is called when a run ends."""
+
+    def __call__(self, event: Event, /) -> bool | None:
+        """Handle the end of a chunk."""
+
+
+def info_metrics(info: Info) -> dict[str, float]:
+    """Return the numbers of an Info by name, each averaged over its chains.
+
+    Example:
+        >>> from typing import NamedTuple
+        >>> import numpy as np
+        >>> class Info(NamedTuple):
+        ...     accepted: np.ndarray
+        >>> info_metrics({"atoms": Info(np.array([0.5, 1.0]))})
+        {'atoms.accepted': 0.75}
+    """
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): float(np.mean(leaf))
+        for path, leaf in jax.tree.leaves_with_path(info)
+    }
+
+
+class Progress:
+    """Show steps, rate, time left and the latest metrics: a bar on a terminal, else plain lines.
+
+    Args:
+        show: Names of metrics to show, from `Event.metrics` or the Info.
+        file: Where to; standard error by default.
+        interval: Least number of seconds between plain lines; the last step is always shown.
+    """
+
+    def __init__(
+        self, show: Sequence[str] = (), *, file: TextIO | None = None, interval: float = 10.0
+    ) -> None:
+        self._show = tuple(show)
+        self._file = file or sys.stderr
+        self._interval = interval
+        self._latest: dict[str, float] = {}
+        self._printed = -math.inf
+        self._bar: Any = None
+
+    def __call__(self, event: Event) -> None:
+        """Show the event."""
+        found = info_metrics(event.info) | event.metrics
+        self._latest.update({name: found[name] for name in self._show if name in found})
+        if self._file.isatty():
+            self._draw(event)
+        elif event.step >= event.last_step or time.monotonic() - self._printed >= self._interval:
+            self._printed = time.monotonic()
+            print(self._line(event), file=self._file, flush=True)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _draw(self, event: Event) -> None:
+        if self._bar is None:
+            self._bar = tqdm(
+                total=event.last_step, initial=event.first_step, unit="step", file=self._file
+            )
+        self._bar.set_postfix(
+            {name: f"{value:.5g}" for name, value in self._latest.items()}, refresh=False
+        )
+        self._bar.update(event.step - self._bar.n)
+
+    def _line(self, event: Event) -> str:
+        rate = (event.step - event.first_step) / max(event.seconds, 1e-9)
+        left = (event.last_step - event.step) / rate
+        parts = [
+            f"step {event.step}/{event.last_step}",
+            f"{rate:.4g} steps/s",
+            f"{tqdm.format_interval(left)} left",
+            *(f"{name} {value:.5g}" for name, value in self._latest.items()),
+        ]
+        return ", ".join(parts)
+
+
+class MetricsLog:
+    """Append one JSON object a line: step, seconds, the numbers of the Info, and the metrics.
+
+    A number that is not finite is written as null. The file is closed between lines, so that what
+    was written survives a crash.
+
+    Args:
+        path: The file, created if missing; its folder must exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+
+    def __call__(self, event: Event) -> None:
+        """Append the event."""
+        numbers = {"seconds": event.seconds} | info_metrics(event.info) | event.metrics
+        record = {"step": event.step} | {
+            name: float(value) if math.isfinite(value) else None for name, value in numbers.items()
+        }
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+class EarlyStop:
+    """End the run when a metric has stopped to fall.
+
+    Args:
+        metric: Its name in `Event.metrics` or the Info; chunks without it are passed over.
+        patience: Number of values in a row that are no improvement before the run ends.
+        least: An improvement is a value below the best so far by more than this.
+
+    Raises:
+        ValueError: `patience` is not positive or `least` is negative.
+    """
+
+    def __init__(self, metric: str, *, patience: int, least: float = 0.0) -> None:
+        if patience < 1:
+            raise ValueError(f"patience must be at least 1; it is {patience}")
+        if not least >= 0:
+            raise ValueError(f"least must be at least 0; it is {least}")
+        self._metric = metric
+        self._patience = patience
+        self._least = least
+        self._best = math.inf
+        self._stale = 0
+
+    def __call__(self, event: Event) -> bool:
+        """Tell whether the metric has been stale for too long."""
+        value = (info_metrics(event.info) | event.metrics).get(self._metric)
+        if value is None:
+            return False
+        if value < self._best - self._least:
+            self._best, self._stale = value, 0
+        else:
+            self._stale += 1
+        return self._stale >= self._patience

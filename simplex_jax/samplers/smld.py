@@ -1,0 +1,206 @@
+"""SMLD, stochastic mirrored Langevin dynamics (Hsieh, Kavis, Rolland and Cevher 2018)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
+from simplex_jax.draws import arguments
+from simplex_jax.estimators import Estimator
+from simplex_jax.geometry import simplex
+from simplex_jax.schedules import StepSize
+
+
+class State(NamedTuple):
+    """State of SMLD.
+
+    Attributes:
+        position: Log-probabilities, leaves [..., K], normalised along the last axis. They are a
+            representative of the dual variable as well, which matters only up to a shift.
+        step: Number of updates done, int32.
+        memory: What the estimator remembers.
+        dual: The dual variable of the linearised variant, leaves [..., K]; None otherwise.
+    """
+
+    position: Position
+    step: jax.Array
+    memory: PyTree
+    dual: PyTree
+
+
+class Info(NamedTuple):
+    """What an update of SMLD tells, all scalars.
+
+    Attributes:
+        step_size: The step size used.
+        stiffness: Largest h sum(a_hat) / 2 of a row, a bound on h times the curvature of the dual
+            potential. The Euler step is unstable above 2 and accurate far below 1.
+        smallest: Smallest log-probability.
+    """
+
+    step_size: jax.Array
+    stiffness: jax.Array
+    smallest: jax.Array
+
+
+def init(
+    key: jax.Array,
+    position: Position,
+    *,
+    estimator: Estimator,
+    reference: int | None = None,
+    linearised: bool = False,
+) -> State:
+    """Start from probability vectors, leaves [..., K]; positive weights are normalised.
+
+    Raises:
+        ValueError: The position has an entry that is not finite and positive (the dual variable
+            of a zero is infinite), or `reference` is not one of its categories.
+    """
+    log_omega = simplex.log_position(position)
+    for leaf in jax.tree.leaves(log_omega):
+        arguments.require("log position", leaf, leaf > -jnp.inf, "of positive probabilities")
+        if reference is not None and not -leaf.shape[-1] <= reference < leaf.shape[-1]:
+            raise ValueError(f"reference {reference} is not one of {leaf.shape[-1]} categories")
+    dual = None
+    if linearised:
+        assert reference is not None
+        # The inverse of omega_l / omega_reference = 1 + y_l.
+        dual = jax.tree.map(
+            lambda leaf: jnp.expm1(leaf - jnp.take(leaf, jnp.array([reference]), axis=-1)),
+            log_omega,
+        )
+    return State(
+        position=log_omega,
+        step=jnp.zeros((), jnp.int32),
+        memory=estimator.init(key),
+        dual=dual,
+    )
+
+
+def update(
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    *,
+    estimator: Estimator,
+    alpha: PyTree,
+    step_size: StepSize,
+    reference: int | None = None,
+) -> tuple[State, Info]:
+    """Estimate the counts from the batch and take one Euler step of the dual variable."""
+    key_estimate, key_noise = jax.random.split(key)
+    h = schedules.at(step_size, state.step)
+    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
+
+    leaves, structure = jax.tree.flatten(state.position)
+    counts = simplex.like("the estimated counts", estimate, state.position)
+    priors = simplex.like("alpha", alpha, state.position)
+    duals = leaves if state.dual is None else jax.tree.leaves(state.dual)
+    moved, totals = [], []
+    for leaf, y, n_hat, prior, key_leaf in zip(
+        leaves, duals, counts, priors, jax.random.split(key_noise, len(leaves)), strict=True
+    ):
+        a_hat = jnp.broadcast_to(prior + n_hat, leaf.shape)
+        total = a_hat.sum(axis=-1, keepdims=True)
+        step = h.astype(leaf.dtype)
+        noise = jax.random.normal(key_leaf, leaf.shape, leaf.dtype)
+        change = step * (a_hat - total * jnp.exp(leaf)) + jnp.sqrt(2 * step) * noise
+        if reference is not None:
+            change = change.at[..., reference].set(0)
+        moved.append(y + change)
+        totals.append(total.ravel())
+
+    if state.dual is None:
+        position = [simplex.normalise(y) for y in moved]
+    else:
+        position = [simplex.normalise(_log_linearised(y)) for y in moved]
+    info = Info(
+        step_size=h,
+        stiffness=h * jnp.concatenate(totals).max() / 2,
+        smallest=jnp.stack([leaf.min() for leaf in position]).min(),
+    )
+    state = State(
+        position=jax.tree.unflatten(structure, position),
+        step=state.step + 1,
+        memory=memory,
+        dual=None if state.dual is None else jax.tree.unflatten(structure, moved),
+    )
+    return state, info
+
+
+def _log_linearised(y: jax.Array) -> jax.Array:
+    """Return log max(0, 1 + y), with the smallest normal number for 0 to keep it finite."""
+    return jnp.log(jnp.maximum(1 + y, jnp.finfo(y.dtype).tiny))
+
+
+def build(
+    estimator: Estimator,
+    alpha: PyTree,
+    step_size: StepSize,
+    *,
+    reference: int | None = None,
+    linearised: bool = False,
+) -> Kernel:
+    r"""SMLD with the entropic mirror map: unconstrained Langevin dynamics of log omega.
+
+    With counts :math:`\hat n` estimated from the batch, :math:`\hat a = \alpha + \hat n` and sum
+    :math:`\hat a_\cdot`,
+
+    .. math::
+        y_j' = y_j + h\,(\hat a_j - \hat a_\cdot\, \omega_j) + \sqrt{2 h}\; \xi_j,
+        \qquad \omega = \mathrm{softmax}(y), \qquad \xi_j \sim N(0, 1)
+
+    The dual potential :math:`W(y) = -\sum_j a_j y_j + a_\cdot \log \sum_j e^{y_j}` is convex even
+    for a sparse Dirichlet (Hsieh et al. 2018, equation 3.7), and Dirichlet(a) is the stationary
+    law as h -> 0.
+
+    - By default all K coordinates move alike. W does not change along (1, ..., 1), so the noise in
+      that direction does not reach omega.
+    - With a `reference` category, that one's y stays 0 and the others are the paper's dual
+      variable, log(omega_j / omega_reference). Choose a category of many counts: a sparse one
+      makes all the others mix slowly.
+    - `linearised=True` is the paper's "SMLD-approximate": omega_j proportional to
+      :math:`\max(0, 1 + y_j)` instead of :math:`e^{y_j}`. It is a heuristic that behaves like an
+      optimiser and **its stationary law is not the posterior**: the mean is right, the variance is
+      far too small. It is here for comparison. A probability of 0 is raised to the smallest normal
+      number.
+
+    Args:
+        estimator: Estimates the full-data counts, see `simplex_jax.estimators`.
+        alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
+            the position, or a tree of them with the structure of the position.
+        step_size: h, positive, or a schedule of the number of updates.
+        reference: The reference category, None for the symmetric form.
+        linearised: Use the linearised exponential; needs a `reference`.
+
+    Returns:
+        A kernel over log-probabilities.
+
+    Raises:
+        ValueError: `alpha` or `step_size` is out of range, or `linearised` lacks a `reference`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import estimators
+        >>> from simplex_jax.samplers import smld
+        >>> kernel = smld.build(estimators.categorical(size=4), alpha=0.1, step_size=0.01)
+        >>> state = kernel.init(jax.random.key(0), jnp.full(3, 1 / 3))
+        >>> state, info = kernel.update(jax.random.key(1), state, jnp.array([0, 0, 0, 1]))
+        >>> print(jnp.exp(state.position).sum().round(5), info.stiffness < 0.1)
+        1.0 True
+    """
+    schedules.check(step_size)
+    if linearised and reference is None:
+        raise ValueError("linearised needs a reference category: give reference=")
+    return Kernel(
+        init=bind(static(init, reference=reference, linearised=linearised), estimator=estimator),
+        update=bind(
+            static(update, reference=reference),
+            estimator=estimator,
+            alpha=simplex.concentration(alpha),
+            step_size=step_size,
+        ),
+    )

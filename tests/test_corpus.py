@@ -1,0 +1,310 @@
+"""Corpora from arrays and texts, their digest, and their splits."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from simplex_jax.corpus import (
+    MAX_COUNT,
+    CorpusError,
+    TextOptions,
+    digest,
+    from_counts,
+    from_texts,
+    holdout,
+    split_tokens,
+)
+
+COUNTS = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 5, 0, 1]])
+EVERY_WORD = TextOptions(min_df=1, max_df=1.0)
+
+
+def random_counts(seed, documents=200, words=30):
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(0.4 * rng.gamma(0.3, size=(documents, words)) * 10)
+    counts[::17] = 0
+    return from_counts(counts)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        np.asarray,
+        np.ndarray.tolist,
+        lambda c: c.astype(np.float32),
+        lambda c: c.astype(np.uint8),
+        np.asfortranarray,
+        *(
+            lambda c, layout=layout: getattr(sp, layout)(c)
+            for layout in (
+                "csr_array", "csc_array", "coo_array", "bsr_array", "dia_array", "lil_array",
+                "dok_array", "csr_matrix", "coo_matrix",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_from_counts_takes_every_kind_of_array(convert):
+    corpus = from_counts(convert(COUNTS), ["a", "b", "c", "d"], ["x", "y", "z"])
+    assert isinstance(corpus.counts, sp.csr_array)
+    assert corpus.counts.dtype == np.int32
+    assert corpus.counts.has_canonical_format
+    assert corpus.counts.nnz == 4
+    np.testing.assert_array_equal(corpus.counts.toarray(), COUNTS)
+    assert corpus.vocabulary == ("a", "b", "c", "d")
+    assert corpus.names == ("x", "y", "z")
+
+
+def test_from_counts_sums_duplicates_and_drops_zeros():
+    entries = sp.coo_array(([1, 2, 0, 4], ([0, 0, 1, 1], [1, 1, 0, 1])), shape=(2, 2))
+    corpus = from_counts(entries)
+    assert corpus.counts.toarray().tolist() == [[0, 3], [0, 4]]
+    assert corpus.counts.nnz == 2
+    assert corpus.vocabulary == ("w0", "w1")
+    assert corpus.names == ("0", "1")
+
+
+def test_from_counts_leaves_its_argument_alone():
+    counts = sp.csr_array(([1, 2, 0], [2, 0, 1], [0, 3]), shape=(1, 3))
+    before = [array.copy() for array in (counts.data, counts.indices, counts.indptr)]
+    from_counts(counts)
+    for array, old in zip((counts.data, counts.indices, counts.indptr), before, strict=True):
+        np.testing.assert_array_equal(array, old)
+
+
+def test_largest_count_is_kept():
+    assert from_counts([[MAX_COUNT]]).counts[0, 0] == MAX_COUNT
+
+
+def csr(data, indices, indptr, shape):
+    """A csr_array with contents that its constructor would refuse."""
+    array = sp.csr_array(shape, dtype=np.asarray(data).dtype)
+    array.data, array.indices, array.indptr = map(np.asarray, (data, indices, indptr))
+    return array
+
+
+BAD_COUNTS = {
+    "negative": ([[0, 1], [-1, 0]], "row 1, column 0"),
+    "nan": ([[0.0, np.nan]], "row 0, column 1"),
+    "infinite": ([[np.inf, 1.0]], "row 0, column 0"),
+    "minus infinity": ([[1.0, -np.inf]], "out of range"),
+    "fraction": ([[1.0], [0.5]], "row 1, column 0 .* is 0.5"),
+    "huge": ([[MAX_COUNT + 1]], "16777217"),
+    "huge unsigned": (np.array([[2**63]], np.uint64), "9223372036854775808"),
+    "huge float": (np.array([[1e30]]), "out of range"),
+    "half precision fraction": (np.array([[0.1]], np.float16), "not a whole number"),
+    "negative, hidden by its duplicate": (
+        sp.coo_array(([-1, 3], ([0, 0], [0, 0])), shape=(1, 1)),
+        "is -1",
+    ),
+    "duplicates with a huge sum": (
+        sp.coo_array(([MAX_COUNT, 1], ([1, 1], [0, 0])), shape=(2, 1)),
+        "row 1, column 0 .* is 16777217",
+    ),
+    "duplicates beyond int32": (
+        sp.coo_array(([MAX_COUNT] * 300, ([0] * 300, [0] * 300)), shape=(1, 1)),
+        "out of range",
+    ),
+    "one dimension": ([1, 2], "1 dimensions"),
+    "three dimensions": (np.zeros((2, 2, 2)), "3 dimensions"),
+    "scalar": (3, "0 dimensions"),
+    "none": (None, "0 dimensions"),
+    "objects": (np.array([[None]]), "dtype object"),
+    "ragged": ([[1, 2], [3]], "not a valid array"),
+    "text": ([["a", "b"]], "dtype <U1"),
+    "complex": ([[1j]], "complex"),
+    "no document": (np.zeros((0, 3)), r"\(0, 3\)"),
+    "no word": (np.zeros((3, 0)), r"\(3, 0\)"),
+    "all empty": (np.zeros((2, 3)), "every document is empty"),
+    "sparse index out of range": (csr([1], [9], [0, 1], (1, 3)), "not a valid array"),
+    "sparse negative index": (csr([1], [-1], [0, 1], (1, 3)), "not a valid array"),
+    "sparse pointers decrease": (csr([1, 1], [0, 1], [0, 2, 1], (2, 3)), "not a valid array"),
+}
+
+
+@pytest.mark.parametrize(("counts", "message"), BAD_COUNTS.values(), ids=BAD_COUNTS)
+def test_bad_counts(counts, message):
+    with pytest.raises(CorpusError, match=message) as caught:
+        from_counts(counts)
+    assert str(caught.value).startswith("counts: ")
+    assert "; " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "names", "message"),
+    [
+        (["a", "b"], None, "2 words in the vocabulary"),
+        (["a", "b", "c"], None, "transpose"),
+        (["a", "b", "b", "c"], None, "word 2 .* repeats word 1, 'b'"),
+        (["a", "", "b", "c"], None, "word 1 .* is empty"),
+        ("abcd", None, "one string"),
+        (None, ["x"], "1 names for 3 documents"),
+    ],
+)
+def test_bad_labels(vocabulary, names, message):
+    with pytest.raises(CorpusError, match=message):
+        from_counts(COUNTS, vocabulary, names)
+
+
+def test_digest_depends_on_counts_and_words_only():
+    corpus = from_counts(COUNTS)
+    assert digest(corpus) == digest(from_counts(sp.csc_array(COUNTS), names=["x", "y", "z"]))
+    assert digest(corpus) == digest(
+        corpus._replace(
+            counts=sp.csr_array(
+                (
+                    corpus.counts.data.astype(np.int64),
+                    corpus.counts.indices.astype(np.int64),
+                    corpus.counts.indptr.astype(np.int64),
+                ),
+                shape=corpus.counts.shape,
+            )
+        )
+    )
+    others = [
+        from_counts(COUNTS[:, [1, 0, 2, 3]]),
+        from_counts(COUNTS[:2]),
+        from_counts(COUNTS * 2),
+        from_counts(COUNTS, ["w0", "w1", "w2", "w4"]),
+        from_counts(np.hstack([COUNTS, np.zeros((3, 1))])),
+    ]
+    assert len({digest(corpus), *map(digest, others)}) == 6
+
+
+def test_holdout_parts_the_documents():
+    corpus = random_counts(1)
+    train, heldout = holdout(corpus, 50, seed=3)
+    assert train.counts.shape[0] == 150
+    assert len(heldout.names) == heldout.counts.shape[0] == 50
+    assert set(train.names) | set(heldout.names) == set(corpus.names)
+    assert list(map(int, heldout.names)) == sorted(map(int, heldout.names))
+    rows = list(map(int, heldout.names))
+    assert (corpus.counts[rows] != heldout.counts).nnz == 0
+    again = holdout(corpus, 50, seed=3)[1]
+    assert again.names == heldout.names
+    assert holdout(corpus, 50, seed=4)[1].names != heldout.names
+
+
+def test_holdout_of_nothing():
+    train, heldout = holdout(random_counts(1), 0, seed=0)
+    assert train.counts.shape == (200, 30)
+    assert heldout.counts.shape == (0, 30)
+
+
+@pytest.mark.parametrize(("count", "seed"), [(-1, 0), (200, 0), (5, -1)])
+def test_holdout_refuses(count, seed):
+    with pytest.raises(ValueError, match=r"count=|seed="):
+        holdout(random_counts(1), count, seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_split_tokens_halves_every_document(seed):
+    counts = random_counts(seed).counts
+    observed, target = split_tokens(counts, seed)
+    assert observed.dtype == target.dtype == counts.dtype
+    assert observed.shape == target.shape == counts.shape
+    assert (observed + target != counts).nnz == 0
+    assert observed.data.min() > 0
+    assert target.data.min() > 0
+    difference = observed.sum(axis=1) - target.sum(axis=1)
+    assert np.abs(difference).max() == 1
+    np.testing.assert_array_equal(np.abs(difference), counts.sum(axis=1) % 2)
+    again, _ = split_tokens(counts, seed)
+    assert (again != observed).nnz == 0
+
+
+def pair_excess(split, documents=4000):
+    """z of the number of documents `a a b b` whose observed half is `a b`, against 2/3."""
+    counts = sp.csr_array(np.full((documents, 2), 2, np.int32))
+    observed, _ = split(counts, 7)
+    mixed = int((observed.toarray()[:, 0] == 1).sum())
+    return (mixed - documents * 2 / 3) / np.sqrt(documents * 2 / 9)
+
+
+def test_split_tokens_is_uniform_over_halves():
+    """Exact hypergeometric law; false alarm below 1e-4 (two-sided z of 4)."""
+    assert abs(pair_excess(split_tokens)) < 4
+
+    def coin_for_every_token(counts, seed):
+        rng = np.random.default_rng(seed)
+        return sp.csr_array(rng.binomial(counts.toarray(), 0.5)), None
+
+    assert abs(pair_excess(coin_for_every_token)) > 4
+
+
+def test_split_tokens_gives_odd_tokens_to_either_side():
+    """False alarm below 1e-4 (two-sided z of 4)."""
+    counts = sp.csr_array(np.ones((4000, 1), np.int32))
+    observed, _ = split_tokens(counts, 0)
+    assert abs(observed.sum() - 2000) < 4 * np.sqrt(1000)
+
+
+def test_texts_with_all_options(tmp_path):
+    texts = ["The Cat and the dog", "A cat, a CAT!", "", "Dog-food for 2 dogs"]
+    assert from_texts(texts, options=EVERY_WORD).vocabulary == ("cat", "dog", "dogs", "food")
+    plain = TextOptions(min_df=1, max_df=1.0, stop_words="none", lowercase=False)
+    assert "The" in from_texts(texts, options=plain).vocabulary
+    assert from_texts(texts, options=TextOptions(min_df=2, max_df=3)).vocabulary == ("cat", "dog")
+    frequent = TextOptions(min_df=1, max_df=1.0, max_vocabulary=1)
+    assert from_texts(texts, options=frequent).vocabulary == ("cat",)
+    stop = tmp_path / "stop.txt"
+    stop.write_text("Cat\ndog-food\n")
+    own = TextOptions(min_df=1, max_df=1.0, stop_words=str(stop))
+    assert from_texts(texts, options=own).vocabulary == ("and", "dogs", "for", "the")
+    short = TextOptions(min_df=1, max_df=1.0, token_pattern=r"[a-z]+", stop_words="none")
+    assert "a" in from_texts(texts, options=short).vocabulary
+
+
+def test_texts_keep_empty_documents():
+    corpus = from_texts(["cat", "", "12 34"], ["x", "y", "z"], options=EVERY_WORD)
+    assert corpus.counts.sum(axis=1).tolist() == [1, 0, 0]
+    assert corpus.names == ("x", "y", "z")
+
+
+def test_texts_with_a_given_vocabulary():
+    corpus = from_texts(["the dog", "Cat dog dog"], vocabulary=["dog", "the", "unseen", "cat"])
+    assert corpus.vocabulary == ("dog", "the", "unseen", "cat")
+    assert corpus.counts.toarray().tolist() == [[1, 1, 0, 0], [2, 0, 0, 1]]
+
+
+def test_texts_are_words_of_any_script():
+    corpus = from_texts(["größe naïve Москва 東京都 h2o"], options=EVERY_WORD)
+    assert corpus.vocabulary == ("größe", "naïve", "москва", "東京都")
+
+
+@pytest.mark.parametrize(
+    ("texts", "kwargs", "message"),
+    [
+        ([], {}, "no document"),
+        (["cat"], {}, "no word is left after min_df=5"),
+        (["1 2 3"], {"options": EVERY_WORD}, "no word is left"),
+        (["the and"], {"options": EVERY_WORD}, "stop_words=english"),
+        (["cat"], {"vocabulary": ["dog"]}, "none of the 1 documents"),
+        (["cat"], {"vocabulary": ["dog", "dog"]}, "repeats"),
+        (["cat"], {"vocabulary": []}, "no word"),
+        (["cat"], {"options": EVERY_WORD, "names": ["x", "y"]}, "2 names"),
+    ],
+)
+def test_bad_texts(texts, kwargs, message):
+    with pytest.raises(CorpusError, match=message):
+        from_texts(texts, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_df": -1},
+        {"min_df": 0},
+        {"min_df": 1.5},
+        {"min_df": True},
+        {"max_df": float("nan")},
+        {"max_df": "0.5"},
+        {"token_pattern": "("},
+        {"token_pattern": "(a)(b)"},
+        {"token_pattern": None},
+        {"max_vocabulary": 0},
+    ],
+)
+def test_bad_options(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        TextOptions(**options)

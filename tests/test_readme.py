@@ -1,0 +1,105 @@
+"""README says what is so: its Python runs, its commands parse, and CI runs the test command."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+import jax.numpy as jnp
+import pytest
+
+from simplex_jax import cli
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[str]:
+    lines = "".join(blocks("sh")).splitlines()
+    return [line.partition(" #")[0].strip() for line in lines if line.strip()]
+
+
+def own_commands() -> list[str]:
+    return [command for command in commands() if command.startswith("simplex-jax")]
+
+
+def python_block(word: str) -> str:
+    (block,) = [block for block in blocks("python") if word in block]
+    return block
+
+
+def test_kernel_example():
+    """The mean is that of the Dirichlet posterior, within far more than its Monte Carlo error."""
+    scope: dict = {}
+    exec(python_block("scir.build"), scope)
+    mean = scope["mean"]
+    posterior = (jnp.array([800, 100, 100, *[0] * 7]) + 0.1) / 1001
+    assert mean.shape == (10,)
+    assert jnp.abs(mean - posterior).max() < 0.02
+
+
+def test_lda_example(tmp_path, monkeypatch, capsys):
+    """Sixty documents on three themes that share no word."""
+    themes = (
+        "rivers mountains valleys forests",
+        "violin sonata opera quartet",
+        "goal match penalty",
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    for i in range(60):
+        (tmp_path / "texts" / f"{i}.txt").write_text(f"{themes[i % 3]} " * 3)
+    exec(python_block("models"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert set(lines[0].split()) <= set(" ".join(themes).split())
+
+
+def test_every_python_block_is_run():
+    assert len(blocks("python")) == 2
+
+
+def test_two_commands_do_all_the_set_up():
+    set_up = [command for command in commands() if "-m venv" in command]
+    assert len(set_up) == 2
+    assert set_up[0].endswith("simplex-jax lda")
+    assert set_up[1].endswith("-m pytest -n 2")
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    """CI takes the command from README; here its own lines find exactly one."""
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    (line,) = re.findall(r"^command=\$\((grep .*)\)$", script, flags=re.MULTILINE)
+    found = subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    (command,) = found.stdout.splitlines()
+    assert command in commands()
+    assert command.count(" && ") == 2
+    subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
+
+
+@pytest.mark.parametrize("command", own_commands())
+def test_command_is_understood(command, tmp_path, monkeypatch):
+    """Options and values only; test_cli runs the command line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    for name in re.findall(r"\S+\.(?:txt|npz|gz)\b", command):
+        (tmp_path / name).touch()
+    (group,) = (found for found in vars(cli).values() if isinstance(found, click.Group))
+    _, name, *arguments = shlex.split(command)
+    if "--help" in arguments:
+        with pytest.raises(click.exceptions.Exit, match="0"):
+            group.commands[name].make_context(name, arguments)
+    else:
+        group.commands[name].make_context(name, arguments)
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
