@@ -34,7 +34,7 @@ def public(x):
     """
 
 def duplicate():
-    """{PROSE}, says this function. Kept explanation with words."""
+    """{PROSE}, says this function. Kept explanation with and words."""
 
 def short():
     """Briefly told elsewhere."""
@@ -115,4 +115,4 @@ def test_embedded_corpus():
     assert {"eigenvalues", "thread", "polynomial", "gradient", "clustering"} <= set(
         corpus.vocabulary
     )
-    assert "scipy.optimize.optimize.fmin" in corpus.names
+    assert "scipy.optimize.fmin" in corpus.names

@@ -7,12 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simplex_jax.corpus import MAX_COUNT, CorpusError, TextOptions, read
 
-fuzz = settings(max_examples=200, derandomize=True, deadline=None, database=None)
+fuzz = settings(
+    max_examples=200,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0)
 
 

@@ -25,7 +25,7 @@ EMBEDDED_OPTIONS = TextOptions(min_df=10, max_df=0.08)
 _MIN_WORDS = 20  # in a document that stands alone
 _MAX_REPEATS = 4  # documents that may share a line: beyond, it is boilerplate
 
-_SKIPPED_FOLDERS = {"_vendor", "site-packages", "test", "testing", "tests"}
+_SKIPPED_FOLDERS = {"_vendor", "idle_test", "site-packages", "test", "testing", "tests"}
 _SKIPPED_SECTIONS = re.compile(r"(references|see also)\b.*", re.IGNORECASE)
 _UNDERLINE = re.compile(r"\s*([-=~^\"*#+])\1{2,}\s*")
 _PROMPT = re.compile(r"\s*>>> ")
@@ -71,8 +71,8 @@ _GENERIC = frozenset(
     subclass subclasses suitable support supported supports sure syntax table take taken takes
     target temporary test tests treat treated true try tuple tuples turn type types typically
     underlying undefined unless unspecified updated usage use used useful user users uses using
-    usual usually doesn don isn valid valueerror value values variable variables various version versions
-    want way ways whether wise work works wrapper write written yield yields zero
+    usual usually valid valueerror value values variable variables various version versions want way
+    ways whether wise work works wrapper write written yield yields zero don doesn isn
     """.split()  # noqa: SIM905
 )
 

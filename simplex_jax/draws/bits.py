@@ -28,22 +28,31 @@ def threefry2x32(
     return x, y
 
 
-def random_words(key: jax.Array, size: int, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:
+def random_words(
+    key: jax.Array, size: int, dtype: jnp.dtype, row: jax.Array | int = 0
+) -> tuple[jax.Array, jax.Array]:
     """Return two arrays of ``size`` random words as wide as ``dtype``.
 
     Every draw takes its randomness from here. Other generators than threefry go through
     `jax.random.bits`.
+
+    Args:
+        key: A PRNG key.
+        size: Number of words, up to 2^32.
+        dtype: float32 or float64.
+        row: Which of 2^31 independent pairs of arrays; a loop counts rows for less than a
+            ``fold_in`` of the key would cost.
     """
     wide = dtype == jnp.float64
     if jax.random.key_impl(key) != "threefry2x32":
-        keys = jax.random.split(key)
+        keys = jax.random.split(jax.random.fold_in(key, row))
         word = jnp.uint64 if wide else jnp.uint32
         return jax.random.bits(keys[0], (size,), word), jax.random.bits(keys[1], (size,), word)
     data = jax.random.key_data(key)
     position = lax.iota(jnp.uint32, size)
+    first = jnp.broadcast_to(2 * jnp.asarray(row).astype(jnp.uint32), (size,))
     blocks = [
-        threefry2x32((data[0], data[1]), (jnp.full(size, i, jnp.uint32), position))
-        for i in range(2 if wide else 1)
+        threefry2x32((data[0], data[1]), (first + i, position)) for i in range(2 if wide else 1)
     ]
     if not wide:
         return blocks[0]

@@ -13,27 +13,57 @@ from simplex_jax.draws import arguments, uniform
 from simplex_jax.draws.bits import random_words
 
 
-def _first_above(weights: jax.Array, threshold: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the first index whose running sum exceeds the threshold, and the sum before it.
+_UNROLL = 16
 
-    Weights are [n, K]. The sums are taken one after the other, so that a zero weight leaves them
-    as they are and cannot be chosen; if rounding leaves the threshold at or above the last sum,
-    the last positive weight is chosen.
+
+def _sums(rows: jax.Array) -> jax.Array:
+    """Return the sum over the first axis, one row after the other."""
+    return lax.scan(lambda total, row: (total + row, None), rows[0], rows[1:], unroll=_UNROLL)[0]
+
+
+def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
+    """Return the index at which the running sum of the weights first exceeds u times the total.
+
+    Two levels, a group of about sqrt(K) categories and then a category in it, with the draws side
+    by side in the last axis: nothing but the weights themselves has size [K, n]. A zero weight is
+    never chosen, as sums that decide are taken one after the other and it leaves them as they are.
+
+    Args:
+        weights: Shape [K, n], not negative, each column with a positive sum.
+        u: Uniforms in (0, 1), shape [n].
+
+    Returns:
+        Indices 0..K-1, int32 [n].
     """
+    k, n = weights.shape
+    size = math.isqrt(max(k - 1, 0)) + 1
+    groups = -(-k // size)
+    grouped = jnp.pad(weights, ((0, groups * size - k), (0, 0))).reshape(groups, size, n)
+    sums = jnp.sum(grouped, axis=1)
+    threshold = u * _sums(sums)
 
-    def add(carry, column):
-        number, total, index, before, found = carry
-        after = total + column
-        here = (column > 0) & ~found
-        index = jnp.where(here, number, index)
-        before = jnp.where(here, total, before)
-        return (number + 1, after, index, before, found | (after > threshold)), None
+    def next_group(carry, row):
+        total, group, before = carry
+        total = total + row
+        passed = total <= threshold
+        return (total, group + passed, jnp.where(passed, total, before)), None
 
-    n = weights.shape[0]
-    zero = jnp.zeros(n, weights.dtype)
-    start = (0, zero, jnp.zeros(n, jnp.int32), zero, jnp.zeros(n, bool))
-    (_, _, index, before, _), _ = lax.scan(add, start, weights.T)
-    return index, before
+    zero, first = jnp.zeros(n, weights.dtype), jnp.zeros(n, jnp.int32)
+    (_, group, before), _ = lax.scan(next_group, (zero, first, zero), sums, unroll=_UNROLL)
+    group = jnp.minimum(group, groups - 1)
+    inside = jnp.take_along_axis(grouped, group[None, None, :], axis=0)[0]
+    left = threshold - before
+
+    # The sum of a group was rounded in another order: past its end, the last positive weight.
+    def next_category(carry, row):
+        total, number, category, found = carry
+        category = jnp.where((row > 0) & ~found, number, category)
+        total = total + row
+        return (total, number + 1, category, found | (total > left)), None
+
+    start = (zero, jnp.int32(0), first, jnp.zeros(n, bool))
+    (_, _, category, _), _ = lax.scan(next_category, start, inside, unroll=_UNROLL)
+    return group * size + category
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -44,18 +74,8 @@ def _categorical(key: jax.Array, weights: jax.Array, shape: tuple[int, ...]) -> 
     scaled = jnp.where(valid[..., None], weights / peak, 1)
     n = math.prod(shape)
     scaled = jnp.broadcast_to(scaled, (*shape, k)).reshape(n, k)
-    u = uniform.uniform(random_words(key, n, dtype)[0], dtype)
-
-    # Two levels: first a block of about sqrt(K) categories, then a category in it.
-    width = math.isqrt(max(k - 1, 0)) + 1
-    blocks = -(-k // width)
-    blocked = jnp.pad(scaled, ((0, 0), (0, blocks * width - k))).reshape(n, blocks, width)
-    sums = jnp.sum(blocked, axis=-1)
-    threshold = u * jnp.sum(sums, axis=-1)
-    block, before = _first_above(sums, threshold)
-    inside = jnp.take_along_axis(blocked, block[:, None, None], axis=1)[:, 0]
-    index, _ = _first_above(inside, threshold - before)
-    return jnp.where(valid, (block * width + index).reshape(shape), -1)
+    index = choose(scaled.T, uniform.uniform(random_words(key, n, dtype)[0], dtype))
+    return jnp.where(valid, index.reshape(shape), -1)
 
 
 def categorical(

@@ -1,0 +1,130 @@
+"""The corpus on the device: tokens in compressed rows, and batches of documents out of them."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax import lax
+
+from simplex_jax import batches
+
+
+class DeviceCorpus(NamedTuple):
+    """All tokens of a corpus, document after document, shortest document first.
+
+    Nothing is padded and nothing is dropped. Neighbouring documents are about equally long, so
+    that documents side by side in a batch end at about the same position.
+
+    Attributes:
+        tokens: Word of every token, int32 [T].
+        starts: First token of every document, and T, int32 [D + 1].
+        order: Row of every document in the counts that it came from, int32 [D].
+    """
+
+    tokens: jax.Array
+    starts: jax.Array
+    order: jax.Array
+
+
+class Documents(NamedTuple):
+    """Some documents of a corpus, side by side.
+
+    Attributes:
+        tokens: Word of every token of the corpus, int32 [T].
+        starts: First token of each document, int32 [B].
+        lengths: Number of its tokens, int32 [B]; 0 for padding.
+    """
+
+    tokens: jax.Array
+    starts: jax.Array
+    lengths: jax.Array
+
+
+def to_device(counts: sp.csr_array) -> DeviceCorpus:
+    """Write out the tokens of a table of counts [D, V].
+
+    Raises:
+        ValueError: There are more tokens than int32 can number.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax.corpus import device
+        >>> corpus = device.to_device(sp.csr_array([[2, 0, 1], [0, 1, 0]]))
+        >>> corpus.tokens.tolist(), corpus.starts.tolist(), corpus.order.tolist()
+        ([1, 0, 0, 2], [0, 1, 4], [1, 0])
+    """
+    counts = sp.csr_array(counts)
+    lengths = np.asarray(counts.sum(axis=1), dtype=np.int64)
+    if lengths.sum() >= 2**31:
+        raise ValueError(f"counts must have fewer than 2^31 tokens; they have {lengths.sum()}")
+    order = np.argsort(lengths, kind="stable")
+    ordered = counts[order]
+    tokens = np.repeat(ordered.indices, ordered.data).astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int32)
+    return DeviceCorpus(
+        jnp.asarray(tokens), jnp.asarray(starts), jnp.asarray(order.astype(np.int32))
+    )
+
+
+def size(corpus: DeviceCorpus) -> int:
+    """Return the number of documents."""
+    return corpus.order.shape[0]
+
+
+def select(corpus: DeviceCorpus, ids: jax.Array) -> Documents:
+    """Return documents by their place in the device corpus, int32 [B]; ids from D on are empty."""
+    starts = corpus.starts.at[ids].get(mode="clip")
+    ends = corpus.starts.at[ids + 1].get(mode="clip")
+    return Documents(corpus.tokens, starts, ends - starts)
+
+
+def blocks(corpus: DeviceCorpus, batch_size: int) -> jax.Array:
+    """Return the ids of all documents in blocks of neighbours, int32 [blocks, batch_size].
+
+    Ids from D on pad the last block.
+    """
+    count = -(-size(corpus) // batch_size)
+    return jnp.arange(count * batch_size, dtype=jnp.int32).reshape(count, batch_size)
+
+
+def block_stream(corpus: DeviceCorpus, batch_size: int) -> batches.Stream:
+    """Yield blocks of documents of about equal length, all of them once an epoch, in random order.
+
+    For estimators that remember the whole corpus, to which a batch need not be representative.
+    """
+    stream = batches.shuffled(blocks(corpus, batch_size), 1)
+    return batches.bind(_only, stream)
+
+
+def _only(stream: batches.Stream, key: jax.Array, step: jax.Array) -> jax.Array:
+    return stream(key, step)[0]
+
+
+def uniform_stream(corpus: DeviceCorpus, batch_size: int) -> batches.Stream:
+    """Yield uniform subsets of distinct documents, for estimators that scale a batch up."""
+    return batches.uniform(jnp.arange(size(corpus), dtype=jnp.int32), batch_size, replace=False)
+
+
+def token_slots(
+    documents: Documents, first: jax.Array, count: int
+) -> tuple[jax.Array, jax.Array]:
+    """Return the places of some tokens of the documents, numbered through.
+
+    Args:
+        documents: The documents.
+        first: Number of the first token wanted.
+        count: How many, static.
+
+    Returns:
+        For each token its place in `documents.tokens`, int32 [count], T beyond the last one; and
+        its document 0..B-1, int32 [count].
+    """
+    ends = jnp.cumsum(documents.lengths)
+    offset = jnp.maximum(ends - first, 0)
+    marks = jnp.zeros(count, jnp.int32).at[offset].add(1, mode="drop")
+    document = jnp.minimum(jnp.cumsum(marks), documents.lengths.shape[0] - 1)
+    number = first + lax.iota(jnp.int32, count)
+    place = documents.starts[document] + number - (ends - documents.lengths)[document]
+    return jnp.where(number < ends[-1], place, documents.tokens.shape[0]), document
