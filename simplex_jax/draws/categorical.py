@@ -13,57 +13,38 @@ from simplex_jax.draws import arguments, uniform
 from simplex_jax.draws.bits import random_words
 
 
-_UNROLL = 16
-
-
-def _sums(rows: jax.Array) -> jax.Array:
-    """Return the sum over the first axis, one row after the other."""
-    return lax.scan(lambda total, row: (total + row, None), rows[0], rows[1:], unroll=_UNROLL)[0]
+# Categories in one loop that XLA fuses: fewer cost passes over memory, more cost registers.
+_UNROLL = 10
 
 
 def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
     """Return the index at which the running sum of the weights first exceeds u times the total.
 
-    Two levels, a group of about sqrt(K) categories and then a category in it, with the draws side
-    by side in the last axis: nothing but the weights themselves has size [K, n]. A zero weight is
-    never chosen, as sums that decide are taken one after the other and it leaves them as they are.
+    The draws lie side by side in the last axis and the categories are gone through one after the
+    other, which vectorises and needs no array of running sums. The total is summed in the same
+    order, so that u times it stays below the last sum, and a zero weight is never chosen.
 
     Args:
         weights: Shape [K, n], not negative, each column with a positive sum.
-        u: Uniforms in (0, 1), shape [n].
+        u: Uniforms in (0, 1) of 24 bits (53 in double precision) or fewer, shape [n].
 
     Returns:
         Indices 0..K-1, int32 [n].
     """
-    k, n = weights.shape
-    size = math.isqrt(max(k - 1, 0)) + 1
-    groups = -(-k // size)
-    grouped = jnp.pad(weights, ((0, groups * size - k), (0, 0))).reshape(groups, size, n)
-    sums = jnp.sum(grouped, axis=1)
-    threshold = u * _sums(sums)
+    # Both passes must see the same numbers: not one of them recomputed with fused operations.
+    weights = lax.optimization_barrier(weights)
+    zero = jnp.zeros(weights.shape[1], weights.dtype)
+    total, _ = lax.scan(lambda total, row: (total + row, None), zero, weights, unroll=_UNROLL)
+    threshold = u * total
 
-    def next_group(carry, row):
-        total, group, before = carry
+    def pass_category(carry, row):
+        total, passed = carry
         total = total + row
-        passed = total <= threshold
-        return (total, group + passed, jnp.where(passed, total, before)), None
+        return (total, passed + (total <= threshold)), None
 
-    zero, first = jnp.zeros(n, weights.dtype), jnp.zeros(n, jnp.int32)
-    (_, group, before), _ = lax.scan(next_group, (zero, first, zero), sums, unroll=_UNROLL)
-    group = jnp.minimum(group, groups - 1)
-    inside = jnp.take_along_axis(grouped, group[None, None, :], axis=0)[0]
-    left = threshold - before
-
-    # The sum of a group was rounded in another order: past its end, the last positive weight.
-    def next_category(carry, row):
-        total, number, category, found = carry
-        category = jnp.where((row > 0) & ~found, number, category)
-        total = total + row
-        return (total, number + 1, category, found | (total > left)), None
-
-    start = (zero, jnp.int32(0), first, jnp.zeros(n, bool))
-    (_, _, category, _), _ = lax.scan(next_category, start, inside, unroll=_UNROLL)
-    return group * size + category
+    start = (zero, jnp.zeros(weights.shape[1], jnp.int32))
+    (_, passed), _ = lax.scan(pass_category, start, weights, unroll=_UNROLL)
+    return jnp.minimum(passed, weights.shape[0] - 1)
 
 
 @partial(jax.jit, static_argnames="shape")
