@@ -288,25 +288,33 @@ def _control_variate(
     return reference.counts + scale * (here - there), reference
 
 
-def default_batch_size(corpus: DeviceCorpus, shape: tuple[int, int]) -> int:
+def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> int:
     """Return a batch size at which drawing the topics costs no more than drawing the labels.
 
     A topic update touches K V numbers whatever the batch: batches of about as many tokens.
     """
-    documents, tokens = device.size(corpus), corpus.tokens.shape[0]
     wanted = -(-documents * shape[0] * shape[1] // max(tokens, 1))
     return max(1, min(documents, wanted))
 
 
-def default_step_size(sampler: str) -> StepSize:
+class Step(NamedTuple):
+    """A step size, constant where tau is 0, else `schedules.polynomial_decay(*step)`."""
+
+    initial: float
+    tau: float = 0.0
+    kappa: float = 0.0
+
+
+def default_step(sampler: str, counts: str) -> Step:
     """Return the step size used where none is given.
 
-    With exact counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
-    topics have all but forgotten where they were.
+    With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
+    topics have all but forgotten where they were. With estimated counts it is the schedule of the
+    SCIR paper. SGRLD and SMLD take the steps that Patterson and Teh published.
     """
-    if sampler == "scir":
-        return 5.0
-    return polynomial_decay(0.01, tau=1000, kappa=0.6)
+    if sampler != "scir":
+        return Step(0.01, tau=1000, kappa=0.6)
+    return Step(5.0) if counts == "memoised" else Step(0.5, tau=10, kappa=0.33)
 
 
 def build(
@@ -332,7 +340,7 @@ def build(
         sampler: "scir", "sgrld" or "smld".
         counts: "memoised", "subsampled" or "control-variate".
         how: The local step.
-        step_size: Step size of the sampler or a schedule of it; see `default_step_size`.
+        step_size: Step size of the sampler or a schedule of it; see `default_step`.
         batch_size: Documents a batch; see `default_batch_size`.
 
     Returns:
@@ -359,7 +367,8 @@ def build(
     if counts not in COUNTS:
         raise ValueError(f"counts must be one of {', '.join(COUNTS)}; it is {counts!r}")
     documents = device.size(corpus)
-    batch_size = default_batch_size(corpus, shape) if batch_size is None else batch_size
+    if batch_size is None:
+        batch_size = default_batch_size(documents, corpus.tokens.shape[0], shape)
     if not 1 <= batch_size <= documents:
         raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size}")
     if counts == "memoised":
@@ -372,7 +381,9 @@ def build(
         else:
             passes = -(-documents // batch_size)
             estimator = control_variate(corpus, shape, alpha, how, batch_size, refresh=passes)
-    step_size = default_step_size(sampler) if step_size is None else step_size
+    if step_size is None:
+        step = default_step(sampler, counts)
+        step_size = polynomial_decay(*step) if step.tau else step.initial
     if sampler == "smld":
         return smld.build(estimator, alpha=beta, step_size=step_size), stream
     module = scir if sampler == "scir" else sgrld

@@ -21,6 +21,8 @@ from simplex_jax.draws.bits import random_words
 from simplex_jax.draws.categorical import choose
 
 _SMALLEST = 1e-18
+# Documents side by side below which a narrower loop would save nothing.
+_NARROWEST = 128
 
 
 class Assignments(NamedTuple):
@@ -29,12 +31,13 @@ class Assignments(NamedTuple):
     Attributes:
         labels: Topic of every token of the corpus, [T]; K where it has none yet.
         documents: Tokens of each topic in the documents at hand, float [K, B].
-        words: Tokens of each topic and word, [K, V]; float where they are expectations.
+        words: Tokens of each topic and word, [K, V]; float where they are expectations, None
+            where they are not wanted.
     """
 
     labels: jax.Array
     documents: jax.Array
-    words: jax.Array
+    words: jax.Array | None
 
 
 Sweep: TypeAlias = Callable[..., Assignments]
@@ -69,12 +72,13 @@ def likelihood_of(log_topics: jax.Array) -> jax.Array:
 def count_labels(labels: jax.Array, documents: Documents, num_topics: int) -> jax.Array:
     """Count the labels of each document, float32 [K, B]."""
     total = jnp.sum(documents.lengths)
+    step = min(CHUNK, max(1, labels.shape[0]))
 
     def chunk(state):
         first, counts = state
-        place, document = token_slots(documents, first, CHUNK)
+        place, document = token_slots(documents, first, step)
         label = labels.at[place].get(mode="fill", fill_value=num_topics).astype(jnp.int32)
-        return first + CHUNK, counts.at[label, document].add(1, mode="drop")
+        return first + step, counts.at[label, document].add(1, mode="drop")
 
     start = (jnp.int32(0), jnp.zeros((num_topics, documents.lengths.shape[0]), jnp.float32))
     return lax.while_loop(lambda state: state[0] < total, chunk, start)[1]
@@ -90,8 +94,10 @@ def _record(
     weights: jax.Array | None,
 ) -> Assignments:
     """Enter new labels of some tokens; labels of K and places of T are dropped."""
-    one = jnp.ones((), state.words.dtype)
-    if weights is None:
+    if state.words is None:
+        words = None
+    elif weights is None:
+        one = jnp.ones((), state.words.dtype)
         words = state.words.at[old, word].add(-one, mode="drop").at[new, word].add(one, mode="drop")
     else:
         expected = weights / jnp.sum(weights, axis=0)
@@ -119,12 +125,49 @@ def collapsed(
 
     P(z = k) is proportional to (alpha_k + n_dk without this token) times the word's probability
     under topic k. A token without a label is drawn given those before it that have one.
+
+    The documents of a batch go side by side, sorted by length. When three in four have ended, the
+    loop goes on with the last quarter alone: a few long documents do not hold up the many.
     """
+    batch_size = documents.lengths.shape[0]
+    order = jnp.argsort(documents.lengths)
+    lengths, starts = documents.lengths[order], documents.starts[order]
+    state = state._replace(documents=state.documents[:, order])
+    width, number = batch_size, jnp.int32(0)
+    while width:
+        rest = 0 if width <= _NARROWEST else width // 4
+        ended = batch_size - width
+        lanes = Documents(documents.tokens, starts[ended:], lengths[ended:])
+        number, narrow = _positions(
+            key,
+            likelihood,
+            alpha,
+            lanes,
+            state._replace(documents=state.documents[:, ended:]),
+            expected,
+            number,
+            lengths[batch_size - rest - 1],
+        )
+        state = narrow._replace(documents=state.documents.at[:, ended:].set(narrow.documents))
+        width = rest
+    return state._replace(documents=jnp.zeros_like(state.documents).at[:, order].set(state.documents))
+
+
+def _positions(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    state: Assignments,
+    expected: bool,
+    first: jax.Array,
+    last: jax.Array,
+) -> tuple[jax.Array, Assignments]:
+    """Draw the tokens at positions first..last-1 of all documents, one position after the other."""
     num_topics = likelihood.shape[0]
     num_tokens = documents.tokens.shape[0]
     lane = lax.iota(jnp.int32, documents.lengths.shape[0])
     topic = lax.iota(jnp.int32, num_topics)[:, None]
-    longest = jnp.max(documents.lengths)
 
     def position(loop):
         number, state = loop
@@ -140,7 +183,7 @@ def collapsed(
         kept = weights if expected else None
         return number + 1, _record(state, place, lane, word, old, new, kept)
 
-    return lax.while_loop(lambda loop: loop[0] < longest, position, (jnp.int32(0), state))[1]
+    return lax.while_loop(lambda loop: loop[0] < last, position, (first, state))
 
 
 def blocked(
@@ -157,19 +200,20 @@ def blocked(
     log_theta = draws.loggamma(key_theta, alpha[:, None] + state.documents)
     theta = jnp.maximum(jnp.exp(log_theta - jnp.max(log_theta, axis=0)), _SMALLEST)
     total = jnp.sum(documents.lengths)
+    step = min(CHUNK, max(1, documents.tokens.shape[0]))
 
     def chunk(loop):
         first, state = loop
-        place, document = token_slots(documents, first, CHUNK)
+        place, document = token_slots(documents, first, step)
         active = place < documents.tokens.shape[0]
         word = documents.tokens.at[place].get(mode="clip")
         old = state.labels.at[place].get(mode="fill", fill_value=num_topics).astype(jnp.int32)
         weights = theta[:, document] * likelihood[:, word]
-        bits, _ = random_words(key_labels, CHUNK, weights.dtype, row=first)
+        bits, _ = random_words(key_labels, step, weights.dtype, row=first)
         new = choose(weights, uniform.uniform(bits, weights.dtype))
         new = jnp.where(active, new, num_topics)
         kept = weights if expected else None
-        return first + CHUNK, _record(state, place, document, word, old, new, kept)
+        return first + step, _record(state, place, document, word, old, new, kept)
 
     return lax.while_loop(lambda loop: loop[0] < total, chunk, (jnp.int32(0), state))[1]
 

@@ -72,14 +72,21 @@ class Progress:
         show: Names of metrics to show, from `Event.metrics` or the Info.
         file: Where to; standard error by default.
         interval: Least number of seconds between plain lines; the last step is always shown.
+        max_seconds: The length of a run that ends by time: seconds are then what is counted.
     """
 
     def __init__(
-        self, show: Sequence[str] = (), *, file: TextIO | None = None, interval: float = 10.0
+        self,
+        show: Sequence[str] = (),
+        *,
+        file: TextIO | None = None,
+        interval: float = 10.0,
+        max_seconds: float | None = None,
     ) -> None:
         self._show = tuple(show)
         self._file = file or sys.stderr
         self._interval = interval
+        self._max_seconds = max_seconds
         self._latest: dict[str, float] = {}
         self._printed = -math.inf
         self._bar: Any = None
@@ -90,7 +97,7 @@ class Progress:
         self._latest.update({name: found[name] for name in self._show if name in found})
         if self._file.isatty():
             self._draw(event)
-        elif event.step >= event.last_step or time.monotonic() - self._printed >= self._interval:
+        elif self._over(event) or time.monotonic() - self._printed >= self._interval:
             self._printed = time.monotonic()
             print(self._line(event), file=self._file, flush=True)
 
@@ -100,21 +107,34 @@ class Progress:
             self._bar.close()
             self._bar = None
 
+    def _over(self, event: Event) -> bool:
+        timed_out = self._max_seconds is not None and event.seconds >= self._max_seconds
+        return timed_out or event.step >= event.last_step
+
     def _draw(self, event: Event) -> None:
+        timed = self._max_seconds is not None
         if self._bar is None:
             self._bar = tqdm(
-                total=event.last_step, initial=event.first_step, unit="step", file=self._file
+                total=self._max_seconds if timed else event.last_step,
+                initial=0 if timed else event.first_step,
+                unit="s" if timed else "step",
+                bar_format="{l_bar}{bar}| {n:.0f}/{total:.0f} s{postfix}" if timed else None,
+                file=self._file,
             )
         self._bar.set_postfix(
             {name: f"{value:.5g}" for name, value in self._latest.items()}, refresh=False
         )
-        self._bar.update(event.step - self._bar.n)
+        done = min(event.seconds, self._max_seconds) if timed else event.step
+        self._bar.update(done - self._bar.n)
 
     def _line(self, event: Event) -> str:
         rate = (event.step - event.first_step) / max(event.seconds, 1e-9)
         left = (event.last_step - event.step) / rate
+        total = f"/{event.last_step}"
+        if self._max_seconds is not None:
+            left, total = max(self._max_seconds - event.seconds, 0), ""
         parts = [
-            f"step {event.step}/{event.last_step}",
+            f"step {event.step}{total}",
             f"{rate:.4g} steps/s",
             f"{tqdm.format_interval(left)} left",
             *(f"{name} {value:.5g}" for name, value in self._latest.items()),

@@ -20,6 +20,27 @@ import numpy as np
 from jax.typing import ArrayLike
 
 
+def check(path: str | Path, *, overwrite: bool = False) -> None:
+    """Raise what `prepare` would raise, and touch nothing: for a look before the work begins.
+
+    Raises:
+        FileExistsError: the directory is not empty and `overwrite` is false.
+        NotADirectoryError: `path` is a file.
+    """
+    directory = Path(path)
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise NotADirectoryError(f"output {str(directory)!r} is a file: give a directory")
+    found = sorted(entry.name for entry in directory.iterdir())
+    if found and not overwrite:
+        listed = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
+        raise FileExistsError(
+            f"output directory {str(directory)!r} is not empty ({listed}): "
+            "choose another one, or pass --overwrite (overwrite=True) to replace the run in it"
+        )
+
+
 def prepare(path: str | Path, files: Sequence[str], *, overwrite: bool = False) -> Path:
     r"""Make the directory of a run ready and return it.
 
@@ -47,17 +68,9 @@ def prepare(path: str | Path, files: Sequence[str], *, overwrite: bool = False) 
         ...     (directory / "config.json").read_text()
         '{\n  "seed": 0\n}\n'
     """
+    check(path, overwrite=overwrite)
     directory = Path(path)
-    if directory.exists() and not directory.is_dir():
-        raise NotADirectoryError(f"output {str(directory)!r} is a file: give a directory")
     directory.mkdir(parents=True, exist_ok=True)
-    found = sorted(entry.name for entry in directory.iterdir())
-    if found and not overwrite:
-        listed = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
-        raise FileExistsError(
-            f"output directory {str(directory)!r} is not empty ({listed}): "
-            "choose another one, or pass --overwrite (overwrite=True) to replace the run in it"
-        )
     for name in files:
         (directory / name).unlink(missing_ok=True)
         for leftover in directory.glob(f".{name}.*.tmp"):

@@ -165,8 +165,8 @@ def build(
     - `linearised=True` is the paper's "SMLD-approximate": omega_j proportional to
       :math:`\max(0, 1 + y_j)` instead of :math:`e^{y_j}`. It is a heuristic that behaves like an
       optimiser and **its stationary law is not the posterior**: the mean is right, the variance is
-      far too small. It is here for comparison. A probability of 0 is raised to the smallest normal
-      number.
+      off by a factor of the order of a_reference / a_j. It is here for comparison. A probability
+      of 0 is raised to the smallest normal number.
 
     Args:
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`.

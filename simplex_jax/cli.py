@@ -1,0 +1,269 @@
+"""The command line, `simplex-jax`."""
+
+import functools
+import importlib.metadata
+import itertools
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import jax
+import numpy as np
+
+import simplex_jax
+from simplex_jax import corpus as corpora
+from simplex_jax import topics
+from simplex_jax.corpus import Corpus, TextOptions
+from simplex_jax.evaluate import checks, report
+from simplex_jax.models import lda as model
+from simplex_jax.models import local
+from simplex_jax.runtime import output
+from simplex_jax.runtime.hooks import Event, Progress
+
+_PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")
+_FILES = (
+    "config.json",
+    "metrics.jsonl",
+    "topics.csv",
+    "topics.npz",
+    "doc_topics.npz",
+    "vocabulary.txt",
+    "report.html",
+)
+_TOP_WORDS = 20
+
+
+def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn the errors of a run into one line and exit status 1; --debug shows the traceback."""
+
+    @functools.wraps(command)
+    def guarded(*args: Any, debug: bool, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except (ValueError, OSError, FloatingPointError, MemoryError) as error:
+            if debug:
+                raise
+            message = " ".join(str(error).split()) or type(error).__name__
+            click.echo(f"simplex-jax: error: {message}", err=True)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("simplex-jax: interrupted before the results were written", err=True)
+            sys.exit(130)
+
+    return guarded
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.version_option(simplex_jax.__version__, prog_name="simplex-jax")
+def main() -> None:
+    """Sample models of the probability simplex."""
+
+
+@main.command()
+@click.argument("input", required=False, type=click.Path(path_type=Path))
+@click.option("--topics", "num_topics", default=30, type=click.IntRange(1), help="Number K.")
+@click.option("--sampler", default="scir", type=click.Choice(model.SAMPLERS))
+@click.option(
+    "--counts",
+    default="memoised",
+    type=click.Choice(model.COUNTS),
+    help="memoised keeps the topics of all tokens and is exact with scir; the others estimate.",
+)
+@click.option(
+    "--local",
+    "local_step",
+    type=click.Choice(sorted(local.SWEEPS)),
+    help="How topics of tokens are drawn.  [default: collapsed if memoised, else blocked]",
+)
+@click.option("--alpha", default=0.1, help="Concentration of topic shares, per topic.")
+@click.option("--beta", default=0.05, help="Concentration of words, per word.")
+@click.option("--step-size", type=float, help="Constant step.  [default: set by the sampler]")
+@click.option("--batch-size", type=click.IntRange(1), help="Documents.  [default: by size]")
+@click.option("--sweeps", type=click.IntRange(1), help="Over a batch.  [default: 1 or 10]")
+@click.option("--passes", type=click.FloatRange(0, min_open=True), help="[default: 200]")
+@click.option("--steps", type=click.IntRange(1), help="Length of the run in updates.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="... in training time.")
+@click.option(
+    "--holdout",
+    type=click.IntRange(0),
+    help="Documents kept for perplexity.  [default: a tenth, at most 1000]",
+)
+@click.option("--eval-every", type=click.IntRange(1), help="Steps.  [default: 50 evaluations]")
+@click.option("--seed", default=0, type=click.IntRange(0))
+@click.option("--vocab", type=click.Path(path_type=Path), help="One word a line.")
+@click.option("--format", "format_name", type=click.Choice(sorted(corpora.FORMATS)))
+@click.option("--encoding", default="utf-8", help="Of text files.")
+@click.option("--stop-words", default="english", help="english, none, or a file of words.")
+@click.option("--min-df", default=5, type=click.IntRange(1), help="Documents a word must be in.")
+@click.option("--max-df", default=0.5, help="Largest share of documents a word may be in.")
+@click.option("--max-vocabulary", default=30_000, type=click.IntRange(1))
+@click.option("--out", type=click.Path(path_type=Path), help="[default: a new simplex-jax-lda*]")
+@click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@one_line_errors
+def lda(
+    input: Path | None,
+    vocab: Path | None,
+    format_name: str | None,
+    encoding: str,
+    stop_words: str,
+    min_df: int,
+    max_df: float,
+    max_vocabulary: int,
+    holdout: int | None,
+    out: Path | None,
+    overwrite: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Find topics in INPUT and write them, with their uncertainty, to a directory.
+
+    INPUT is a folder of texts, a file with one document a line, UCI bag-of-words (docword) or a
+    SciPy sparse matrix (.npz). Without it, topics of the documentation of the installed Python
+    packages are found. --alpha and --beta are per topic and per word, not sums.
+    """
+    lengths = [name for name in ("passes", "steps", "seconds") if options[name] is not None]
+    if len(lengths) > 1:
+        raise click.UsageError(f"give one of --{' and --'.join(lengths)}")
+    if out is not None:
+        output.check(out, overwrite=overwrite)
+    say = (lambda _: None) if quiet else functools.partial(click.echo, err=True)
+
+    say(f"reading {input or 'the documentation of the installed Python packages'} ...")
+    if input is None:
+        data = corpora.embedded_corpus()
+    else:
+        limits = TextOptions(
+            stop_words=stop_words, min_df=min_df, max_df=max_df, max_vocabulary=max_vocabulary
+        )
+        data = corpora.read(input, format_name, vocab, limits, encoding)
+    seed = options["seed"]
+    held = min(1000, len(data.names) // 10) if holdout is None else holdout
+    train, heldout = _hold_out(data, held, seed)
+    settings = topics.resolve(train.counts, **_fit_options(options))
+    say(_described(data, held, settings))
+    directory = output.prepare(out or _free_directory(), _FILES, overwrite=overwrite)
+
+    described = {
+        "input": str(input) if input else "documentation of the installed Python packages",
+        "documents": len(data.names),
+        "held_out": held,
+        "tokens": int(data.counts.sum()),
+        "vocabulary": len(data.vocabulary),
+        "digest": corpora.digest(data),
+    }
+    output.write_json(
+        directory / "config.json",
+        {"settings": settings._asdict(), "corpus": described, "versions": _versions()},
+    )
+    hooks: list[Any] = [_Log(directory / "metrics.jsonl")]
+    if not quiet:
+        hooks.append(Progress(["perplexity", "tokens_per_second"], max_seconds=settings.seconds))
+        say("compiling ...")
+    fitted = topics.fit(train, heldout=heldout, hooks=hooks, **_fit_options(options))
+    say("writing ...")
+    _write(directory, data, train, fitted, described)
+    say(_keys(fitted, data.vocabulary))
+    say(f"written to {directory}; open {directory / 'report.html'}")
+
+
+def _fit_options(options: dict[str, Any]) -> dict[str, Any]:
+    renamed = {"counts": "counts_estimate", "local_step": "local"}
+    return {renamed.get(name, name): value for name, value in options.items()}
+
+
+def _hold_out(data: Corpus, held: int, seed: int) -> tuple[Corpus, Any]:
+    """Split held-out documents off, and their tokens in two; None where nothing is held out."""
+    if held == 0:
+        return data, None
+    train, heldout = corpora.holdout(data, held, seed)
+    return train, corpora.split_tokens(heldout.counts, seed)
+
+
+def _described(data: Corpus, held: int, settings: topics.Settings) -> str:
+    """Say what is about to happen, in two lines."""
+    device = jax.devices()[0]
+    return (
+        f"{len(data.names):,} documents ({held:,} held out), {int(data.counts.sum()):,} tokens, "
+        f"{len(data.vocabulary):,} words\n"
+        f"{settings.num_topics} topics by {settings.sampler} with {settings.counts} counts, "
+        f"alpha {settings.alpha:g} per topic (sum {settings.alpha * settings.num_topics:g}), "
+        f"beta {settings.beta:g} per word (sum {settings.beta * len(data.vocabulary):g}), "
+        f"{settings.batch_size:,} documents a batch, seed {settings.seed}, "
+        f"jax {jax.__version__} on {device.device_kind}"
+    )
+
+
+def _free_directory() -> Path:
+    names = itertools.chain(
+        ["simplex-jax-lda"], (f"simplex-jax-lda-{i}" for i in itertools.count(2))
+    )
+    return next(path for path in map(Path, names) if not path.exists())
+
+
+def _versions() -> dict[str, str]:
+    versions = {"simplex_jax": simplex_jax.__version__, "python": platform.python_version()}
+    return versions | {name: importlib.metadata.version(name) for name in _PACKAGES}
+
+
+def _write(
+    directory: Path, data: Corpus, train: Corpus, fitted: topics.Fit, described: dict[str, Any]
+) -> None:
+    vocabulary = data.vocabulary
+    output.write_npz(directory / "topics.npz", {"mean": fitted.mean, "sd": fitted.sd})
+    output.write_npz(
+        directory / "doc_topics.npz",
+        {"proportions": fitted.proportions, "documents": np.asarray(train.names)},
+    )
+    output.write_text(directory / "vocabulary.txt", "".join(f"{word}\n" for word in vocabulary))
+    output.write_csv(
+        directory / "topics.csv",
+        ["topic", "rank", "word", "probability"],
+        (
+            [topic, rank, vocabulary[word], f"{row[word]:.6g}"]
+            for topic, row in enumerate(fitted.mean)
+            for rank, word in enumerate(_top(row, _TOP_WORDS), start=1)
+        ),
+    )
+    empty = int((np.diff(train.counts.indptr) == 0).sum())
+    warnings = checks.topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence)
+    if empty:
+        warnings.append(f"{empty} documents have no word of the vocabulary.")
+    report.write(
+        directory / "report.html",
+        settings=fitted.settings._asdict(),
+        corpus=described,
+        versions=_versions(),
+        metrics=fitted.metrics,
+        topics=report.Topics(fitted.mean, fitted.sd, vocabulary, fitted.prevalence),
+        warnings=warnings,
+    )
+
+
+def _top(row: np.ndarray, count: int) -> np.ndarray:
+    return np.argsort(-row, kind="stable")[:count]
+
+
+def _keys(fitted: topics.Fit, vocabulary: tuple[str, ...]) -> str:
+    """Describe the topics, a line each, the most prevalent first."""
+    return "\n".join(
+        f"{topic:4d} {100 * fitted.prevalence[topic]:5.1f} %  "
+        + " ".join(vocabulary[word] for word in _top(fitted.mean[topic], 10))
+        for topic in np.argsort(-fitted.prevalence)
+    )
+
+
+class _Log:
+    """A hook that appends what an evaluation measured to the metrics of the run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self, event: Event) -> None:
+        output.append_json_line(
+            self._path, {"step": event.step, "seconds": event.seconds} | event.metrics
+        )

@@ -1,0 +1,169 @@
+"""Held-out perplexity of topics by document completion.
+
+Half of the tokens of every held-out document are observed: its topic proportions are inferred from
+them, with the topics fixed, and the other half is predicted. The perplexity is
+exp(-mean log p(w | d)) over target tokens, p(w | d) = sum_k theta_dk phi_kw. Averaged, p is the
+mean over the samples of a chain: that is the posterior predictive, and lower than for one sample.
+"""
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax import lax
+from jax.nn import logsumexp
+
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.models.inference import document_proportions
+from simplex_jax.runtime.hooks import Event
+
+_CHUNK = 16_384
+SWEEPS, BURN_IN = 20, 10
+
+
+class Completion(NamedTuple):
+    """Held-out documents, split in two.
+
+    Attributes:
+        observed: What topic proportions are inferred from.
+        words: Words of the target halves, int32 [n].
+        documents: Their documents, by place in `observed`, int32 [n].
+        counts: How often each occurs, float32 [n].
+    """
+
+    observed: DeviceCorpus
+    words: jax.Array
+    documents: jax.Array
+    counts: jax.Array
+
+
+def completion(observed: sp.csr_array, target: sp.csr_array) -> Completion:
+    """Put held-out documents on the device.
+
+    Args:
+        observed: Counts of the observed halves, [D, V].
+        target: Counts of the target halves of the same documents, [D, V].
+
+    Raises:
+        ValueError: The shapes differ or there is no target token.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax.evaluate import perplexity
+        >>> data = perplexity.completion(sp.csr_array([[2, 1]]), sp.csr_array([[0, 3]]))
+        >>> data.words.tolist(), data.counts.tolist()
+        ([1], [3.0])
+    """
+    if observed.shape != target.shape:
+        raise ValueError(
+            f"observed {observed.shape} and target {target.shape} must have the same shape"
+        )
+    entries = sp.coo_array(target)
+    if not entries.nnz:
+        raise ValueError("target must have at least one token: hold out more documents")
+    corpus = device.to_device(observed)
+    place = np.empty(observed.shape[0], np.int32)
+    place[np.asarray(corpus.order)] = np.arange(observed.shape[0], dtype=np.int32)
+    rows, columns = entries.coords
+    return Completion(
+        corpus,
+        jnp.asarray(columns.astype(np.int32)),
+        jnp.asarray(place[rows]),
+        jnp.asarray(entries.data.astype(np.float32)),
+    )
+
+
+@partial(jax.jit, static_argnames=("sweeps", "burn_in"))
+def log_predictive(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    data: Completion,
+    *,
+    sweeps: int = SWEEPS,
+    burn_in: int = BURN_IN,
+) -> jax.Array:
+    """Return log p(w | d) of every target entry given topics [K, V], float [n]."""
+    everything = jnp.arange(device.size(data.observed), dtype=jnp.int32)
+    theta = document_proportions(
+        key,
+        log_topics,
+        alpha,
+        device.select(data.observed, everything),
+        sweeps=sweeps,
+        burn_in=burn_in,
+    )
+    log_theta = jnp.log(theta)
+
+    def one_chunk(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
+        word, document = entry
+        return logsumexp(log_theta[:, document] + log_topics[:, word], axis=0)
+
+    size = data.words.shape[0]
+    step = min(_CHUNK, size)
+    chunks = -(-size // step)
+    padded = [
+        jnp.pad(x, (0, chunks * step - size)).reshape(chunks, step)
+        for x in (data.words, data.documents)
+    ]
+    return lax.map(one_chunk, tuple(padded)).ravel()[:size]
+
+
+def perplexity(log_p: jax.Array, counts: jax.Array) -> float:
+    """Return exp(-mean log p) over target tokens."""
+    log_p, counts = np.asarray(log_p, np.float64), np.asarray(counts, np.float64)
+    with np.errstate(over="ignore"):
+        return float(np.exp(-(log_p @ counts) / counts.sum()))
+
+
+class Evaluation:
+    """A hook that writes `perplexity` and `perplexity_average` into the metrics of an event.
+
+    The average is over the evaluations of the second half of the run, by steps or by seconds.
+
+    Args:
+        data: The held-out documents.
+        alpha: Concentrations of topic proportions, [K].
+        key: A PRNG key.
+        max_seconds: The length of a run that ends by time.
+    """
+
+    def __init__(
+        self,
+        data: Completion,
+        alpha: jax.Array,
+        key: jax.Array,
+        max_seconds: float | None = None,
+    ) -> None:
+        self._data, self._alpha, self._key = data, alpha, key
+        self._max_seconds = max_seconds
+        self._log_sum: np.ndarray | None = None
+        self._samples = 0
+
+    def __call__(self, event: Event) -> None:
+        """Evaluate the topics at hand."""
+        key = jax.random.fold_in(self._key, event.step)
+        log_p = np.asarray(
+            log_predictive(key, event.state.position, self._alpha, self._data), np.float64
+        )
+        event.metrics["perplexity"] = perplexity(log_p, self._data.counts)
+        if second_half(event, self._max_seconds):
+            self._samples += 1
+            so_far = self._log_sum
+            self._log_sum = log_p if so_far is None else np.logaddexp(so_far, log_p)
+        if self._log_sum is not None:
+            mean = self._log_sum - math.log(self._samples)
+            event.metrics["perplexity_average"] = perplexity(mean, self._data.counts)
+
+
+def second_half(event: Event, max_seconds: float | None) -> bool:
+    """Return whether a run is past half of its steps or of its time."""
+    steps = event.last_step - event.first_step
+    if 2 * (event.step - event.first_step) >= steps:
+        return True
+    return max_seconds is not None and 2 * event.seconds >= max_seconds

@@ -1,0 +1,260 @@
+import functools
+import io
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simplex_jax import base, batches, estimators, schedules
+from simplex_jax.runtime import driver, hooks
+from simplex_jax.samplers import sgrld, smld
+
+LABELS = np.array([0] * 8 + [1] + [3])
+KERNEL = smld.build(
+    estimators.categorical(10), 0.5, schedules.polynomial_decay(0.02, tau=10.0, kappa=0.3)
+)
+STREAM = batches.shuffled(LABELS, 3)
+
+
+@pytest.fixture
+def state(getkey):
+    return KERNEL.init(getkey(), jnp.ones(4))
+
+
+@pytest.fixture
+def key(getkey):
+    return getkey()
+
+
+@pytest.fixture
+def reference(key, state):
+    """The samples of 25 steps by a plain loop over the documented keys."""
+    key_update, key_stream = jax.random.split(key)
+    update = jax.jit(KERNEL.update)
+    positions = []
+    for step in range(25):
+        state, _ = update(jax.random.fold_in(key_update, step), state, STREAM(key_stream, step))
+        positions.append(np.asarray(state.position))
+    return np.stack(positions)
+
+
+def same(first, second):
+    np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 25, 100])
+@pytest.mark.parametrize("thin", [1, 3, 10, 30])
+def test_neither_chunks_nor_thinning_change_samples(chunk, thin, key, state, reference):
+    end, trace = driver.run(key, KERNEL, state, STREAM, 25, chunk=chunk, thin=thin)
+    same(trace, reference[thin - 1 :: thin])
+    same(end.position, reference[-1])
+    assert int(end.step) == 25
+    assert int(state.step) == 0, "the state passed in is untouched"
+
+
+@pytest.mark.parametrize("thin", [1, 4])
+def test_a_resumed_run_continues_the_samples(thin, key, state, reference):
+    whole = driver.run(key, KERNEL, state, STREAM, 25, chunk=6, thin=thin)
+    pieces, resumed = [], state
+    for steps in (3, 0, 9, 13):
+        resumed, piece = driver.run(key, KERNEL, resumed, STREAM, steps, chunk=6, thin=thin)
+        pieces.append(piece)
+    np.testing.assert_array_equal(np.concatenate(pieces), whole[1])
+    np.testing.assert_array_equal(resumed.position, whole[0].position)
+    same(whole[1], reference[thin - 1 :: thin])
+
+
+def test_one_program_serves_chunks_of_all_lengths(key, state):
+    run = functools.partial(driver.run, key, KERNEL, stream=STREAM, chunk=10)
+    state, _ = run(state=state, num_steps=10)
+    compiled = driver._advance._cache_size()
+    for steps in (1, 13, 27):
+        state, _ = run(state=state, num_steps=steps)
+    assert driver._advance._cache_size() == compiled
+
+
+def test_data_are_arguments_of_the_program(key):
+    stream = batches.uniform(np.zeros(100_000, np.int32), 5)
+    state = KERNEL.init(key, jnp.ones(4))
+    text = driver._advance.lower(
+        tuple(jax.random.split(key)),
+        base.as_pytree(KERNEL.update),
+        base.as_pytree(driver.position_of),
+        base.as_pytree(stream),
+        state,
+        1,
+        thin=1,
+        slots=3,
+    ).as_text()
+    assert len(text) < 200_000
+
+
+def test_collect_may_keep_anything(key, state):
+    def collect(state, info):
+        return {"largest": jnp.argmax(state.position), "info": info}
+
+    _, trace = driver.run(key, KERNEL, state, STREAM, 8, collect=collect, thin=2)
+    assert trace["largest"].shape == (4,)
+    assert trace["largest"].dtype == np.int32
+    same(trace["info"].step_size, 0.02 * (1 + np.arange(1, 8, 2) / 10) ** -0.3)
+    _, nothing = driver.run(key, KERNEL, state, STREAM, 3, collect=lambda state, info: ())
+    assert nothing == ()
+    _, empty = driver.run(key, KERNEL, state, STREAM, 0)
+    assert empty.shape == (0, 4)
+
+
+def test_host_batches_are_read_as_they_come(key, state):
+    numbers = np.arange(25)
+    rows = [LABELS[(i + numbers[:3]) % 10] for i in range(25)]
+
+    def stream(key, step):
+        return jnp.asarray(np.stack(rows))[step]
+
+    on_device, trace = driver.run(key, KERNEL, state, stream, 25, chunk=10)
+    taken = []
+    source = (taken.append(i) or row for i, row in enumerate(rows))
+    on_host, host_trace = driver.run(key, KERNEL, state, source, 23, chunk=10)
+    assert taken == list(range(23))
+    np.testing.assert_array_equal(host_trace, trace[:23])
+    on_host, rest = driver.run(key, KERNEL, on_host, source, 100, chunk=10)
+    assert int(on_host.step) == 25, "the run ends where the batches end"
+    np.testing.assert_array_equal(np.concatenate([host_trace, rest]), trace)
+    np.testing.assert_array_equal(on_host.position, on_device.position)
+    with pytest.raises(ValueError, match="stream"):
+        driver.run(key, KERNEL, state, [], 5)
+
+
+def test_hooks_are_called_at_multiples_of_the_chunk_and_closed(key, state):
+    events, closed = [], []
+
+    class Watch:
+        def __call__(self, event):
+            events.append(event)
+
+        def close(self):
+            closed.append(self)
+
+    state, _ = driver.run(key, KERNEL, state, STREAM, 3, chunk=10)
+    end, _ = driver.run(key, KERNEL, state, STREAM, 30, chunk=10, hooks=[Watch(), Watch()])
+    assert [event.step for event in events[::2]] == [10, 20, 30, 33]
+    assert {(event.first_step, event.last_step) for event in events} == {(3, 33)}
+    assert all(int(event.state.step) == event.step for event in events)
+    seconds = [event.seconds for event in events[::2]]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0
+    assert events[0].metrics is events[1].metrics
+    np.testing.assert_array_equal(events[-1].state.position, end.position)
+    assert len(closed) == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_hooks_are_closed_after_an_error(error, key, state):
+    closed = []
+
+    class Fail:
+        def __call__(self, event):
+            if event.step == 20:
+                raise error
+
+        def close(self):
+            closed.append(self)
+
+    with pytest.raises(error):
+        driver.run(key, KERNEL, state, STREAM, 50, chunk=10, hooks=[Fail()])
+    assert len(closed) == 1
+    driver.run(key, KERNEL, state, STREAM, 5)
+
+
+def test_a_hook_ends_the_run_after_all_hooks_saw_the_chunk(key, state, reference):
+    seen = []
+    stop_hooks = [lambda event: event.step >= 10, lambda event: seen.append(event.step)]
+    end, trace = driver.run(key, KERNEL, state, STREAM, 25, chunk=5, hooks=stop_hooks)
+    assert seen == [5, 10]
+    assert int(end.step) == 10
+    same(trace, reference[:10])
+    end, _ = driver.run(key, KERNEL, state, STREAM, 10**6, chunk=5, max_seconds=0.0)
+    assert int(end.step) == 5
+
+
+def test_chains_share_the_stream_and_the_step(key, getkey):
+    kernel = base.chains(sgrld.build(estimators.categorical(10), 0.5, 0.01), 3)
+    state = kernel.init(getkey(), jnp.ones(4))
+    state, trace = driver.run(key, kernel, state, STREAM, 6, thin=2)
+    assert trace.shape == (3, 3, 4)
+    assert np.asarray(state.step).tolist() == [6, 6, 6]
+    assert not np.allclose(trace[:, 0], trace[:, 1])
+
+
+def test_bad_arguments_are_named(key, state):
+    for name, value in [("num_steps", -1), ("num_steps", 1.5), ("thin", 0), ("chunk", 0)]:
+        arguments = {"num_steps": 5, name: value}
+        with pytest.raises(ValueError, match=name):
+            driver.run(key, KERNEL, state, STREAM, **arguments)
+
+
+def event(step, metrics, seconds=1.0, info=()):
+    return hooks.Event(step, 0, 100, seconds, 0.5, None, info, metrics)
+
+
+def test_early_stop_waits_for_its_patience():
+    stop = hooks.EarlyStop("loss", patience=2, least=0.1)
+    values = [5.0, 4.0, 3.95, None, 3.0, 2.95, np.nan]
+    answers = [
+        stop(event(i, {} if value is None else {"loss": value})) for i, value in enumerate(values)
+    ]
+    assert answers == [False] * 6 + [True]
+    for bad in ({"patience": 0}, {"patience": 1, "least": -1.0}, {"patience": 1, "least": np.nan}):
+        with pytest.raises(ValueError, match=next(reversed(bad))):
+            hooks.EarlyStop("loss", **bad)
+
+
+def test_metrics_log_appends_lines_of_json(tmp_path, key, state):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 0}\n')
+    evaluate = lambda event: event.metrics.update(score=np.float32(2.5), bad=np.inf)  # noqa: E731
+    log = hooks.MetricsLog(path)
+    driver.run(key, KERNEL, state, STREAM, 10, chunk=5, hooks=[evaluate, log])
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 5, 10]
+    assert lines[2]["score"] == 2.5
+    assert lines[2]["bad"] is None
+    assert {"seconds", "step_size", "stiffness", "smallest"} <= set(lines[2])
+
+
+def test_progress_writes_plain_lines_elsewhere():
+    file = io.StringIO()
+    progress = hooks.Progress(["perplexity"], file=file, interval=3600)
+    progress(event(10, {"perplexity": 123.4}, seconds=2.0))
+    progress(event(50, {}, seconds=10.0))
+    progress(event(100, {}, seconds=20.0))
+    progress.close()
+    first, last = file.getvalue().splitlines()
+    assert first == "step 10/100, 5 steps/s, 00:18 left, perplexity 123.4"
+    assert last == "step 100/100, 5 steps/s, 00:00 left, perplexity 123.4"
+
+
+def test_progress_draws_a_bar_on_a_terminal():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    file = Terminal()
+    progress = hooks.Progress(["perplexity"], file=file)
+    progress(event(40, {"perplexity": 123.4}))
+    progress(event(100, {}))
+    progress.close()
+    progress.close()
+    assert "100/100" in file.getvalue()
+    assert "perplexity=123.4" in file.getvalue()
+
+
+def test_polynomial_decay():
+    schedule = schedules.polynomial_decay(0.5, tau=10, kappa=0.33)
+    # METHODS of the SCIR paper's LDA run: 0.50 at the start, about 0.11 after 1000 updates.
+    assert float(schedule(0)) == 0.5
+    assert float(schedule(jnp.int32(1000))) == pytest.approx(0.5 * 101**-0.33)
+    for bad in ({"initial": 0.0}, {"tau": -1.0}, {"kappa": -0.1}, {"tau": np.nan}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            schedules.polynomial_decay(**{"initial": 0.5, "tau": 10.0, "kappa": 0.3, **bad})

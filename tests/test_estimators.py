@@ -1,0 +1,154 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simplex_jax import base, batches, draws, estimators
+from simplex_jax.runtime import driver
+from simplex_jax.samplers import scir
+
+LIKELIHOOD = jnp.array([[0.8, 0.1, 0.3], [0.2, 0.9, 0.7]])  # [outcome, component]
+DATA = jnp.array([0, 0, 1, 1, 1, 0, 1])
+
+
+def expected_counts(key, log_weights, batch):
+    return jax.nn.softmax(log_weights + jnp.log(LIKELIHOOD)[batch]).sum(axis=0)
+
+
+def all_batches(n):
+    return [jnp.array(rows) for rows in itertools.combinations(range(len(DATA)), n)]
+
+
+def test_categorical_counts_labels_by_simplex(getkey):
+    labels = jnp.array([[0, 2], [1, 2], [0, 0], [0, 1]])
+    estimator = estimators.categorical(size=8)
+    counts, _ = estimator.estimate(getkey(), (), jnp.zeros((2, 3)), labels)
+    np.testing.assert_array_equal(counts, [[6, 2, 0], [2, 2, 4]])
+    position = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(2)}
+    batch = {"a": labels, "b": jnp.array([0, 0, 0, 1])}
+    counts, _ = estimator.estimate(getkey(), (), position, batch)
+    np.testing.assert_array_equal(counts["b"], [6, 2])
+    np.testing.assert_array_equal(counts["a"], [[6, 2, 0], [2, 2, 4]])
+
+
+@pytest.mark.parametrize("bad", [-1, 3, 2**31 - 1, -(2**31)])
+def test_labels_out_of_range_spoil_their_own_simplex_only(bad, getkey):
+    labels = jnp.array([[0, 2], [bad, 1]])
+    counts, _ = estimators.categorical(2).estimate(getkey(), (), jnp.zeros((2, 3)), labels)
+    assert np.isnan(counts[0]).all()
+    np.testing.assert_array_equal(counts[1], [0, 1, 1])
+
+
+def test_multinomial_sums_rows(getkey):
+    rows = jnp.array([[1, 0, 2], [0, 5, 0]])
+    counts, _ = estimators.multinomial(size=6).estimate(getkey(), (), jnp.zeros(3), rows)
+    np.testing.assert_array_equal(counts, [3, 15, 6])
+
+
+def test_bad_input_is_named(getkey):
+    for size in (0, -1, np.nan, np.inf):
+        for build in (estimators.categorical, estimators.multinomial):
+            with pytest.raises(ValueError, match="size"):
+                build(size)
+        with pytest.raises(ValueError, match="size"):
+            estimators.control_variate(expected_counts, size, jnp.zeros(3), jnp.zeros(3))
+    categorical, multinomial = estimators.categorical(5), estimators.multinomial(5)
+    with pytest.raises(ValueError, match="integer labels"):
+        categorical.estimate(getkey(), (), jnp.zeros(3), jnp.zeros(4))
+    with pytest.raises(ValueError, match=r"batch of labels .* \[n, 2\]"):
+        categorical.estimate(getkey(), (), jnp.zeros((2, 3)), jnp.zeros(4, jnp.int32))
+    with pytest.raises(ValueError, match="batch of rows"):
+        multinomial.estimate(getkey(), (), jnp.zeros(3), jnp.zeros((4, 2)))
+    with pytest.raises(ValueError, match="batch"):
+        categorical.estimate(getkey(), (), jnp.zeros(3), jnp.int32(1))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_subsampled_and_control_variate_are_unbiased(n, getkey):
+    """Averaged over all batches of n, both give the full-data counts; the variate varies less."""
+    log_weights = jnp.log(jnp.array([0.5, 0.2, 0.3]))
+    reference = jnp.log(jnp.array([0.45, 0.25, 0.3]))
+    full = expected_counts(None, log_weights, DATA)
+    known = expected_counts(None, reference, DATA)
+    plain = estimators.subsampled(expected_counts, len(DATA))
+    variate = estimators.control_variate(expected_counts, len(DATA), reference, known)
+    spread = {}
+    for name, estimator in {"plain": plain, "variate": variate}.items():
+        estimates = np.stack(
+            [
+                estimator.estimate(getkey(), (), log_weights, DATA[rows])[0]
+                for rows in all_batches(n)
+            ]
+        )
+        np.testing.assert_allclose(estimates.mean(axis=0), full, rtol=1e-5)
+        spread[name] = estimates.var(axis=0).sum()
+    assert spread["variate"] < spread["plain"] / 20
+    exact, _ = variate.estimate(getkey(), (), reference, DATA[:n])
+    np.testing.assert_allclose(exact, known, rtol=1e-6)
+
+
+def test_control_variate_uses_the_same_draws_twice(getkey):
+    def drawn_counts(key, log_weights, batch):
+        labels = draws.categorical(key, jnp.exp(log_weights) * LIKELIHOOD[batch])
+        return jnp.zeros(3).at[labels].add(1.0)
+
+    reference, known = jnp.log(jnp.array([0.2, 0.3, 0.5])), jnp.array([2.0, 2.0, 3.0])
+    estimator = estimators.control_variate(drawn_counts, len(DATA), reference, known)
+    with jax.debug_key_reuse(True):
+        counts, _ = jax.jit(estimator.estimate)(getkey(), (), reference, DATA)
+    np.testing.assert_array_equal(counts, known)
+
+
+def assign(key, log_weights, data, previous):
+    return draws.categorical(key, jnp.exp(log_weights) * LIKELIHOOD[data])
+
+
+def count(labels, data):
+    return jnp.zeros(3).at[labels].add(1.0)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
+def test_memoised_counts_stay_those_of_all_assignments(batch_size, getkey):
+    labels = jnp.zeros(len(DATA), jnp.int8)
+    estimator = estimators.memoised(assign, count, labels, count(labels, DATA))
+    kernel = scir.build(estimator, alpha=0.5, step_size=1.0, total="refreshed")
+    state = kernel.init(getkey(), jnp.ones(3))
+    stream = batches.shuffled(batches.indexed(DATA), batch_size)
+    state, memories = driver.run(
+        getkey(), kernel, state, stream, 60, collect=lambda state, info: state.memory
+    )
+    assert memories.assignments.dtype == np.int8
+    for labels, counts in zip(memories.assignments, memories.counts, strict=True):
+        np.testing.assert_array_equal(counts, np.bincount(labels, minlength=3))
+    changed = (np.diff(memories.assignments, axis=0) != 0).sum(axis=1)
+    assert changed.max() <= batch_size
+    assert (np.diff(memories.assignments, axis=0) != 0).any(axis=0).all()
+
+
+def test_previous_assignments_are_those_of_the_batch(getkey):
+    def keep_and_check(key, position, data, previous):
+        return jnp.where(previous == data, previous, 2)
+
+    estimator = estimators.memoised(keep_and_check, count, DATA, count(DATA, DATA))
+    memory = estimator.init(getkey())
+    ids = jnp.array([5, 2, 6])
+    batch = batches.Indexed(ids, DATA[ids])
+    counts, memory = estimator.estimate(getkey(), memory, jnp.zeros(3), batch)
+    np.testing.assert_array_equal(memory.assignments, DATA)
+    np.testing.assert_array_equal(counts, count(DATA, DATA))
+
+
+def test_estimators_carry_their_arrays_as_arguments():
+    """Nothing of the size of the data is compiled into a program."""
+    data = jnp.arange(10_000) % 3
+    estimator = estimators.memoised(assign, count, data, count(data, data))
+    kernel = base.as_pytree(scir.build(estimator, alpha=0.5, step_size=1.0))
+    sizes = [leaf.size for leaf in jax.tree.leaves(kernel) if hasattr(leaf, "size")]
+    assert max(sizes) == 10_000
+
+    def start(kernel, key):
+        return kernel.init(key, jnp.ones(3))
+
+    assert len(jax.jit(start).lower(kernel, jax.random.key(0)).as_text()) < 20_000
