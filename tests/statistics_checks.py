@@ -20,7 +20,9 @@ from scipy import special, stats
 Cdf = Callable[[np.ndarray], np.ndarray]
 
 
-def float_resolution(samples: np.ndarray, dtype: type = np.float32, ulps: float = 1.0) -> np.ndarray:
+def float_resolution(
+    samples: np.ndarray, dtype: type = np.float32, ulps: float = 1.0
+) -> np.ndarray:
     """`ulps` units in the last place of `dtype` at each sample, and at least those of 1."""
     magnitude = np.where(np.isfinite(samples), np.maximum(np.abs(samples), 1.0), 1.0)
     return ulps * np.spacing(magnitude.astype(dtype)).astype(np.float64)
@@ -50,9 +52,7 @@ def dkwm(
     return float(min(1.0, 2.0 * np.exp(-2.0 * n * distance**2)))
 
 
-def mean_z(
-    samples: np.ndarray, mean: float, variance: float, resolution: float = 0.0
-) -> float:
+def mean_z(samples: np.ndarray, mean: float, variance: float, resolution: float = 0.0) -> float:
     """Two-sided normal test of the mean against its exact value and standard error.
 
     Nominal up to the Edgeworth term: at |z| = 5 the rate is inflated by about
@@ -164,7 +164,9 @@ SCORE_ERROR = 1e-4
 SCORE_LIMIT = 6.5  # beyond it lies 1e-10: out of reach of every sample size used here
 
 
-def tabulate(cdf_and_sf: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], start: np.ndarray) -> Law:
+def tabulate(
+    cdf_and_sf: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], start: np.ndarray
+) -> Law:
     """Tabulate a law by bisection, from a few `start` nodes that span its support.
 
     `cdf_and_sf(x)` returns P(X <= x) and P(X > x), each accurate where it is the smaller one.

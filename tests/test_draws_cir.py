@@ -52,7 +52,9 @@ def designed_settings() -> list[Setting]:
     found += [Setting(x, a, h) for (i, x), (j, a), (k, h) in levels if (i + j + k) % 3 == 0]
     # Starts in the stationary law, where a fitted model lives, and rates around ten.
     found += [Setting(float(np.log(a)), a, h) for a in (0.02, 0.6, 30.0) for h in (0.01, 0.5)]
-    found += [Setting(float(np.log(r)), 0.02, float(np.log(2))) for r in (6.0, 7.5, 8.5, 11.0, 40.0)]
+    found += [
+        Setting(float(np.log(r)), 0.02, float(np.log(2))) for r in (6.0, 7.5, 8.5, 11.0, 40.0)
+    ]
     return [as_dtype(s, np.float32) for s in found]
 
 

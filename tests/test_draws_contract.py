@@ -1,97 +1,16 @@
-"""What all draws promise besides their law: shapes, dtypes, keys, transformations, bad arguments.
-
-Nothing here is statistical but `test_leftovers_of_the_rejection_loops_are_exact`.
-"""
+"""What all draws promise besides their law: shapes, dtypes, keys, transformations, bad arguments."""
 
 import functools
-import importlib
-import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference_laws as laws
-import statistics_checks as checks
-from scipy import stats
+from draw_cases import CASES, SHAPE, assert_valid, every_argument, every_draw, values_of
 
 from simplex_jax import draws
-
-
-class Case(NamedTuple):
-    """A draw with valid arguments of batch shape [6] that reach all its branches."""
-
-    draw: Callable[..., jax.Array]
-    arguments: dict[str, np.ndarray]
-    bad: dict[str, tuple[float, ...]]  # values that are not allowed, by argument
-
-    @property
-    def event(self) -> tuple[int, ...]:
-        """Shape of one result."""
-        return (4,) if self.draw is draws.log_dirichlet else ()
-
-    def __call__(self, key: jax.Array, *values, shape: tuple[int, ...] | None = None) -> jax.Array:
-        return self.draw(key, **dict(zip(self.arguments, values, strict=True)), shape=shape)
-
-
-def array(*values: float) -> np.ndarray:
-    return np.array(values, np.float32)
-
-
-NOT_FINITE = (np.nan, np.inf, -np.inf)
-NOT_POSITIVE = (*NOT_FINITE, 0.0, -0.0, -1.0, -1e-45, 1e-45)
-ROWS = np.geomspace(1e-4, 1e3, 24).astype(np.float32).reshape(6, 4)
-CASES = {
-    "loggamma": Case(
-        draws.loggamma,
-        {"shape_parameter": array(1e-6, 0.3, 1.0, 7.0, 1e4, 1e8)},
-        {"shape_parameter": NOT_POSITIVE},
-    ),
-    "poisson": Case(
-        draws.poisson,
-        {"rate": array(0.0, 1e-3, 2.0, 11.0, 1e4, 1e9)},
-        {"rate": (*NOT_FINITE, -1.0, -1e-30)},
-    ),
-    "cir": Case(
-        draws.cir,
-        {
-            "log_theta": array(-np.inf, -1e4, -1.0, 2.0, 7.0, 18.0),
-            "shape_parameter": array(0.01, 1e-6, 0.5, 3.0, 1e3, 1e8),
-            "step_size": array(0.5, 50.0, 1e-6, 0.1, 1e-3, 2.0),
-        },
-        {
-            "log_theta": (np.nan, np.inf),
-            "shape_parameter": NOT_POSITIVE,
-            "step_size": NOT_POSITIVE,
-        },
-    ),
-    "log_dirichlet": Case(
-        draws.log_dirichlet, {"concentration": ROWS}, {"concentration": NOT_POSITIVE}
-    ),
-    "categorical": Case(
-        draws.categorical, {"weights": ROWS}, {"weights": (*NOT_FINITE, -1.0, -1e-30)}
-    ),
-}
-ARGUMENTS = [(name, argument) for name, case in CASES.items() for argument in case.arguments]
-
-SHAPE = (50, 6)
-
-every_draw = pytest.mark.parametrize("name", CASES)
-every_argument = pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
-
-
-def values_of(case: Case, dtype: type = np.float32) -> list[jax.Array]:
-    return [jnp.asarray(value, dtype) for value in case.arguments.values()]
-
-
-def assert_valid(case: Case, x: jax.Array) -> None:
-    x = np.asarray(x)
-    assert not np.isnan(x).any()
-    if case.draw is draws.categorical:
-        assert ((x >= 0) & (x < 4)).all()
 
 
 def assert_same_up_to_rounding(x: jax.Array, expected: np.ndarray) -> None:
@@ -153,7 +72,7 @@ def test_dtypes(name: str, getkey: Callable[[], jax.Array]) -> None:
     case = CASES[name]
 
     def result(dtype: type) -> np.dtype:
-        values = [np.ones((3,) + v.shape[1:], dtype) for v in case.arguments.values()]
+        values = [np.ones((3, *v.shape[1:]), dtype) for v in case.arguments.values()]
         return jax.eval_shape(case, getkey(), *values).dtype
 
     real = {np.float32: jnp.float32, np.float16: jnp.float32, np.int32: jnp.float32}
@@ -254,7 +173,7 @@ class assert_no_compilation:
 
 
 def test_assert_no_compilation_sees_one() -> None:
-    with pytest.raises(AssertionError), assert_no_compilation():  # noqa: PT012
+    with pytest.raises(AssertionError), assert_no_compilation():
         jax.jit(lambda x: x * 3.25 + 17.0)(jnp.ones(23))
 
 
@@ -323,7 +242,7 @@ def test_shapes_that_do_not_broadcast(getkey: Callable[[], jax.Array]) -> None:
         draws.cir(getkey(), jnp.zeros(2), jnp.ones(3), 0.1)
     for draw in (draws.log_dirichlet, draws.categorical):
         for bad in (jnp.float32(1.0), jnp.ones((3, 0))):
-            with pytest.raises(ValueError, match="concentration|weights"):
+            with pytest.raises(ValueError, match=r"concentration|weights"):
                 draw(getkey(), bad)
 
 
@@ -334,107 +253,3 @@ def test_rows_without_weight(getkey: Callable[[], jax.Array]) -> None:
     index = np.asarray(jax.jit(draws.categorical)(getkey(), weights))
     assert index[0] in (0, 1)
     assert index[1] == -1
-
-
-# Extremes: no NaN for any valid argument at any random word
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_no_nan_at_extreme_arguments(dtype: type, getkey: Callable[[], jax.Array]) -> None:
-    """Far beyond the documented range: still a number, and no loop without end."""
-    info = np.finfo(dtype)
-    with jax.enable_x64(dtype is np.float64):
-        positive = np.array([info.tiny, 1e-20, 1e-6, 0.3, 1.0, 1e8, 1e20, 1e30], dtype)
-        for draw in (draws.loggamma, draws.poisson):
-            found = np.asarray(draw(getkey(), positive, (200, 8)))
-            assert positive[np.isnan(found).any(axis=0)].tolist() == []
-        starts = np.array([-np.inf, -info.max, -1e20, -1e4, 0, 88, 1e4, 1e20, info.max], dtype)
-        x, a, h = (c.ravel() for c in np.meshgrid(starts, positive, positive))
-        found = np.asarray(draws.cir(getkey(), x, a, h, (50, x.size)))
-        wrong = np.isnan(found).any(axis=0)
-        assert list(zip(x[wrong], a[wrong], h[wrong], strict=True)) == []
-        rows = np.array(list(itertools.product(positive, repeat=2)), dtype)
-        assert not np.isnan(np.asarray(draws.log_dirichlet(getkey(), rows, (50, 64)))).any()
-        index = np.asarray(draws.categorical(getkey(), rows, (50, 64)))
-        assert np.isin(index, (0, 1)).all()
-
-
-WORDS = (0, -1, *(1 << bit for bit in range(64)), *(~(1 << bit) for bit in (0, 1, 31, 62, 63)))
-
-
-def pattern_words(key: jax.Array, size: int, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:
-    """Every pair of the words above, in turn, in place of random ones."""
-    del key
-    width = 64 if dtype == jnp.float64 else 32
-    kind = np.uint64 if width == 64 else np.uint32
-    words = np.unique(np.array([word % 2**width for word in WORDS], kind))
-    position = np.arange(size)
-    second = position // words.size % words.size
-    return jnp.asarray(words[position % words.size]), jnp.asarray(words[second])
-
-
-@pytest.fixture
-def extreme_words(monkeypatch: pytest.MonkeyPatch):
-    for name in ("categorical", "cir", "gamma", "poisson"):
-        module = importlib.import_module(f"simplex_jax.draws.{name}")
-        monkeypatch.setattr(module, "random_words", pattern_words)
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-
-
-@every_draw
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.usefixtures("extreme_words")
-def test_no_nan_at_extreme_words(name: str, dtype: type) -> None:
-    """Zero, ones, single bits and their complements, in pairs, in every round of a rejection loop.
-
-    So most entries end in the fallback, whose incomplete gamma functions are slow for large
-    parameters: 1e4 is the largest here.
-    """
-    case = CASES[name]
-    with jax.enable_x64(dtype is np.float64):
-        values = [jnp.minimum(v, 1e4)[:, None] for v in values_of(case, dtype)]
-        x = case(jax.random.key(0), *values, shape=(6, 1500))
-        assert_valid(case, x)
-        assert np.isfinite(np.asarray(x)).all()
-
-
-def reject(key: jax.Array, parameter: jax.Array) -> jax.Array:
-    """A proposal that is always turned down."""
-    del key
-    return jnp.full_like(parameter, -1)
-
-
-@pytest.mark.parametrize("name", ["gamma", "poisson"])
-def test_leftovers_of_the_rejection_loops_are_exact(
-    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With every proposal rejected only the fallback is left; false-alarm rate 1e-3 each.
-
-    Up to 1e3, beyond which the float32 incomplete gamma function of JAX that the fallback inverts
-    loses digits (and rejections become so rare that it is reached with probability 1e-40).
-    """
-    module = importlib.import_module(f"simplex_jax.draws.{name}")
-    monkeypatch.setattr(module, "_propose", reject)
-    jax.clear_caches()
-    key = jax.random.key(seed)
-    parameters = np.float32([0.2, 1.0, 15.0, 100.0, 1e3])[:, None]
-    p_values: dict[object, float] = {}
-    if name == "gamma":
-        samples = np.asarray(draws.loggamma(key, parameters, (5, 4000)), np.float64)
-        for a, x in zip(parameters[:, 0], samples, strict=True):
-            law = laws.cir_law(float(a), 0.0)
-            p_values |= checks.prefixed(float(a), checks.check_law(x, law, bins=50, ulps=8.0))
-    else:
-        samples = np.asarray(draws.poisson(key, parameters, (5, 4000)), np.float64)
-        for rate, x in zip(parameters[:, 0], samples, strict=True):
-            law = stats.poisson(float(rate))
-            p_values[(float(rate), "dkwm")] = checks.dkwm(
-                x, law.cdf, left_cdf=lambda k, law=law: law.cdf(np.ceil(k) - 1)
-            )
-            p_values[(float(rate), "variance")] = checks.variance_z(
-                x, rate, rate, float(rate) + 3 * float(rate) ** 2
-            )
-    jax.clear_caches()
-    assert checks.family(p_values) == {}

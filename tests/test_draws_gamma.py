@@ -88,7 +88,9 @@ def beta_mixture_law(concentration: np.ndarray, index: int) -> checks.Law:
 
 
 DIRICHLETS = {
-    **{f"{a:g} x {k}": np.full(k, a) for a in (1e-6, 1e-4, 0.01, 1.0, 1e3, 1e6) for k in (2, 3, 50)},
+    **{
+        f"{a:g} x {k}": np.full(k, a) for a in (1e-6, 1e-4, 0.01, 1.0, 1e3, 1e6) for k in (2, 3, 50)
+    },
     "increasing": np.geomspace(1e-6, 1e6, 13),
     "sparse and dense": np.array([1e-4, 20.0, 0.3, 1.0, 1e-2]),
 }

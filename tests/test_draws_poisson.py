@@ -43,9 +43,7 @@ def check_rate(x: np.ndarray, rate: float, dtype: type) -> dict[str, float]:
     law = stats.poisson(rate)
     off = np.where(x >= 2**24, np.spacing(x.astype(dtype)).astype(np.float64), 0.0)
     p_values = {
-        "dkwm": checks.dkwm(
-            x, law.cdf, left_cdf=lambda k: law.cdf(np.ceil(k) - 1), resolution=off
-        ),
+        "dkwm": checks.dkwm(x, law.cdf, left_cdf=lambda k: law.cdf(np.ceil(k) - 1), resolution=off),
         "mean": checks.mean_z(x, rate, rate, resolution=float(off.mean()) / 2),
     }
     if rate < 100:

@@ -54,7 +54,7 @@ def test_lda_example(tmp_path, monkeypatch, capsys):
     (tmp_path / "texts").mkdir()
     for i in range(60):
         (tmp_path / "texts" / f"{i}.txt").write_text(f"{themes[i % 3]} " * 3)
-    exec(python_block("models"), {})
+    exec(python_block("topics.fit"), {})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 20
     assert set(lines[0].split()) <= set(" ".join(themes).split())

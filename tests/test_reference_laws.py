@@ -72,7 +72,9 @@ def test_poisson_log_pmf(rate: float) -> None:
         assert value == pytest.approx(float(exact), rel=1e-12, abs=1e-11)
 
 
-@pytest.mark.parametrize(("a", "b"), [(1e-6, 0.1), (1e-2, 5.0), (0.5, 1e-4), (3.0, 1e6), (1e6, 1e6)])
+@pytest.mark.parametrize(
+    ("a", "b"), [(1e-6, 0.1), (1e-2, 5.0), (0.5, 1e-4), (3.0, 1e6), (1e6, 1e6)]
+)
 def test_log_beta_law(a: float, b: float) -> None:
     law = laws.log_beta_law(a, b)
     assert np.all(np.diff(law.nodes) > 0)

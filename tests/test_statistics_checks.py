@@ -15,7 +15,7 @@ def normal_law() -> checks.Law:
 
 
 def test_p_values_are_not_too_small_for_a_correct_sampler(seed: int) -> None:
-    """Each check rejects at level 0.05 in at most 5 % of 400 runs; the bound is 6 sd above: 1e-8."""
+    """At level 0.05 each check rejects at most 5 % of 400 runs; 6 sd are allowed (1e-8)."""
     rng = np.random.default_rng(seed)
     counts: dict[str, int] = {}
     for _ in range(REPEATS):

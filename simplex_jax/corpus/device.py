@@ -13,6 +13,9 @@ from simplex_jax import batches
 # Tokens that are worked on at once where all tokens of some documents are gone through.
 CHUNK = 16_384
 
+# Places up to a chunk beyond the last token must be int32 as well.
+_MOST_TOKENS = 2**31 - 1 - CHUNK
+
 
 class DeviceCorpus(NamedTuple):
     """All tokens of a corpus, document after document, shortest document first.
@@ -21,8 +24,9 @@ class DeviceCorpus(NamedTuple):
     that documents side by side in a batch end at about the same position.
 
     Attributes:
-        tokens: Word of every token, int32 [T].
-        starts: First token of every document, and T, int32 [D + 1].
+        tokens: Word of every token, int32 [T]. A corpus without tokens has one that belongs to
+            no document.
+        starts: First token of every document, and their end, int32 [D + 1].
         order: Row of every document in the counts that it came from, int32 [D].
     """
 
@@ -49,7 +53,7 @@ def to_device(counts: sp.csr_array) -> DeviceCorpus:
     """Write out the tokens of a table of counts [D, V].
 
     Raises:
-        ValueError: There are more tokens than int32 can number.
+        ValueError: There are more tokens than int32 can number, or no documents.
 
     Example:
         >>> import scipy.sparse as sp
@@ -60,11 +64,15 @@ def to_device(counts: sp.csr_array) -> DeviceCorpus:
     """
     counts = sp.csr_array(counts)
     lengths = np.asarray(counts.sum(axis=1), dtype=np.int64)
-    if lengths.sum() >= 2**31:
-        raise ValueError(f"counts must have fewer than 2^31 tokens; they have {lengths.sum()}")
+    if lengths.size == 0:
+        raise ValueError("counts must have at least one document")
+    if lengths.sum() > _MOST_TOKENS:
+        raise ValueError(f"counts must have at most {_MOST_TOKENS} tokens; they have {lengths.sum()}")
     order = np.argsort(lengths, kind="stable")
     ordered = counts[order]
     tokens = np.repeat(ordered.indices, ordered.data).astype(np.int32)
+    if tokens.size == 0:
+        tokens = np.zeros(1, np.int32)
     starts = np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int32)
     return DeviceCorpus(
         jnp.asarray(tokens), jnp.asarray(starts), jnp.asarray(order.astype(np.int32))

@@ -44,11 +44,10 @@ def _cir(
     empty = rest < 0
     root = jnp.sqrt(2 * jnp.maximum(rest, 0))
     g = gamma.standard_gamma(key_gamma, a + jnp.where(empty, 1.0, 0.5).astype(dtype))
-    boost = jnp.where(empty, rest / a, 0)
     noise = z * (root + z / 2)
 
     total = jnp.where(empty, g, (rest + noise) + g)
-    direct = jnp.log(scale * total) + boost
+    direct = jnp.log(scale * total) + jnp.where(empty, rest / a, 0)
 
     # scale * rate = theta e^-h, so for a large rate log theta' = log theta - h + log1p(small),
     # where the rounding of the difference is carried along: it would be a visible bias.

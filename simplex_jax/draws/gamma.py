@@ -30,12 +30,12 @@ _BISECTIONS = 64
 
 def _remainder(y: jax.Array) -> jax.Array:
     """Return log1p(y) - y + y^2/2 - y^3/3, which is never positive."""
-    direct = jnp.log1p(y) - y * (1 - y * (0.5 - y / 3))
+    rest = y * (1 - y * (0.5 - y / 3))
     if y.dtype == jnp.float64:
-        return direct
+        return jnp.log1p(y) - rest
     y2 = y * y
     near = y2 * y2 * uniform.polynomial(_REMAINDER, y / _REMAINDER_LIMIT)
-    return jnp.where(jnp.abs(y) < _REMAINDER_LIMIT, near, direct)
+    return jnp.where(jnp.abs(y) < _REMAINDER_LIMIT, near, jnp.log(1 + y) - rest)
 
 
 def _propose(key: jax.Array, shape_parameter: jax.Array) -> jax.Array:

@@ -64,8 +64,8 @@ def corpus_proportions(
     alpha: jax.Array,
     corpus: DeviceCorpus,
     *,
-    sweeps: int = 20,
-    burn_in: int = 10,
+    sweeps: int = 10,
+    burn_in: int = 5,
     batch_size: int = 4096,
 ) -> np.ndarray:
     """Return the proportions of all documents of a corpus, in the order of its counts.

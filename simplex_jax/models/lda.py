@@ -137,11 +137,15 @@ def control_variate(
 
 def proportions(alpha: ArrayLike, num_topics: int) -> jax.Array:
     """Return the concentrations of topic proportions, [K]; `alpha` is per topic, not the sum."""
-    value = arguments.as_float("alpha", alpha)
-    arguments.require("alpha", value, arguments.positive(value), "finite and positive")
-    if value.shape not in ((), (num_topics,)):
-        raise ValueError(f"alpha must be a scalar or have shape ({num_topics},); it is {value.shape}")
-    return jnp.broadcast_to(value, (num_topics,))
+    return _concentrations("alpha", alpha, (num_topics,))
+
+
+def _concentrations(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
+    value = arguments.as_float(name, value)
+    arguments.require(name, value, arguments.positive(value), "finite and positive")
+    if value.shape not in ((), shape[-1:], shape):
+        raise ValueError(f"{name} of shape {value.shape} is no scalar and does not fit {shape}")
+    return jnp.broadcast_to(value, shape)
 
 
 def _check(shape: tuple[int, int], how: Local) -> None:
@@ -149,9 +153,11 @@ def _check(shape: tuple[int, int], how: Local) -> None:
         raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
     if how.method not in local.SWEEPS:
         raise ValueError(f"method must be one of {', '.join(local.SWEEPS)}; it is {how.method!r}")
-    if how.sweeps < 1 or not 0 <= how.burn_in < how.sweeps:
+    whole = isinstance(how.sweeps, int) and isinstance(how.burn_in, int)
+    if not whole or not 0 <= how.burn_in < how.sweeps:
         raise ValueError(
-            f"sweeps must be positive and burn_in below it; they are {how.sweeps}, {how.burn_in}"
+            "sweeps must be a positive integer and burn_in a smaller one, from 0 on; they are "
+            f"{how.sweeps!r}, {how.burn_in!r}"
         )
 
 
@@ -369,8 +375,11 @@ def build(
     documents = device.size(corpus)
     if batch_size is None:
         batch_size = default_batch_size(documents, corpus.tokens.shape[0], shape)
-    if not 1 <= batch_size <= documents:
-        raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size}")
+    if not isinstance(batch_size, int) or not 1 <= batch_size <= documents:
+        raise ValueError(
+            f"batch_size must be an integer between 1 and {documents}; it is {batch_size!r}"
+        )
+    beta = _concentrations("beta", beta, shape)
     if counts == "memoised":
         estimator = memoised(corpus, shape, alpha, how)
         stream = device.block_stream(corpus, batch_size)

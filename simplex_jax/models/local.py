@@ -64,15 +64,17 @@ def likelihood_of(log_topics: jax.Array) -> jax.Array:
     """Return topics [K, V] as probabilities relative to the likeliest topic of each word.
 
     Assignments depend on the topics up to a factor for each word only, and this one keeps a word
-    that is improbable under all topics from underflowing in all of them.
+    that is improbable under all topics from underflowing in all of them. A word that is impossible
+    under all of them fits all alike.
     """
-    return jnp.exp(log_topics - jnp.max(log_topics, axis=0))
+    peak = jnp.max(log_topics, axis=0)
+    return jnp.where(jnp.isneginf(peak), 1, jnp.exp(log_topics - peak))
 
 
 def count_labels(labels: jax.Array, documents: Documents, num_topics: int) -> jax.Array:
     """Count the labels of each document, float32 [K, B]."""
     total = jnp.sum(documents.lengths)
-    step = min(CHUNK, max(1, labels.shape[0]))
+    step = min(CHUNK, labels.shape[0])
 
     def chunk(state):
         first, counts = state
@@ -200,7 +202,7 @@ def blocked(
     log_theta = draws.loggamma(key_theta, alpha[:, None] + state.documents)
     theta = jnp.maximum(jnp.exp(log_theta - jnp.max(log_theta, axis=0)), _SMALLEST)
     total = jnp.sum(documents.lengths)
-    step = min(CHUNK, max(1, documents.tokens.shape[0]))
+    step = min(CHUNK, documents.tokens.shape[0])
 
     def chunk(loop):
         first, state = loop

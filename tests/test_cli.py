@@ -1,0 +1,151 @@
+"""The command line as a user meets it: outputs, exit status, one line for each error."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from click.testing import CliRunner
+
+from simplex_jax.cli import main
+
+TINY = ["--topics", "2", "--passes", "4", "--min-df", "1", "--max-df", "1.0"]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "texts.txt"
+    lines = ["river water stream boat", "goal match team ball"] * 20
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_a_run_writes_everything(texts, tmp_path):
+    out = tmp_path / "run"
+    result = invoke("lda", texts, *TINY, "--holdout", 4, "--seed", 1, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert "perplexity" in result.stderr
+
+    config = json.loads((out / "config.json").read_text())
+    assert config["settings"]["num_topics"] == 2
+    assert config["settings"]["batch_size"] >= 1
+    assert config["corpus"]["documents"] == 40
+    assert len(config["corpus"]["digest"]) == 64
+    assert config["versions"]["jax"]
+
+    metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert {"step", "documents", "seconds", "perplexity", "tokens_per_second"} <= set(metrics[-1])
+    assert metrics[-1]["perplexity_average"] > 1
+
+    words = (out / "vocabulary.txt").read_text().splitlines()
+    assert words == sorted("river water stream boat goal match team ball".split())
+    with np.load(out / "topics.npz", allow_pickle=False) as arrays:
+        mean, sd = arrays["mean"], arrays["sd"]
+    assert mean.shape == sd.shape == (2, 8)
+    np.testing.assert_allclose(mean.sum(axis=1), 1, rtol=1e-5)
+    with np.load(out / "doc_topics.npz", allow_pickle=False) as arrays:
+        assert arrays["proportions"].shape == (36, 2)
+        assert arrays["documents"].shape == (36,)
+    with (out / "topics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["topic", "rank", "word", "probability"]
+    assert len(rows) == 16
+    top = words[int(mean[0].argmax())]
+    assert (rows[0]["word"], float(rows[0]["probability"])) == (top, pytest.approx(mean[0].max()))
+    html = (out / "report.html").read_text()
+    assert "river" in html
+    assert "http" not in html.replace("http://www.w3.org", "")
+
+    again = invoke("lda", texts, *TINY, "--out", out)
+    assert again.exit_code == 1
+    assert "--overwrite" in again.stderr
+    assert json.loads((out / "config.json").read_text()) == config
+    assert invoke("lda", texts, *TINY, "--holdout", 0, "--out", out, "--overwrite").exit_code == 0
+
+
+def test_other_samplers_and_counts(texts, tmp_path):
+    for number, options in enumerate(
+        [
+            ["--sampler", "sgrld", "--counts", "subsampled", "--batch-size", 10],
+            ["--sampler", "smld", "--counts", "control-variate", "--batch-size", 10],
+        ]
+    ):
+        out = tmp_path / f"run{number}"
+        result = invoke("lda", texts, *TINY, *options, "--sweeps", 2, "--quiet", "--out", out)
+        assert result.exit_code == 0, result.stderr
+        assert result.output == ""
+        with np.load(out / "topics.npz", allow_pickle=False) as arrays:
+            assert np.isfinite(arrays["mean"]).all()
+
+
+def test_without_out_a_new_directory_is_made(texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("simplex-jax-lda", "simplex-jax-lda-2"):
+        assert invoke("lda", texts, *TINY, "--holdout", 0, "--quiet").exit_code == 0
+        assert (tmp_path / name / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--topics", "0"],
+        ["--sampler", "hmc"],
+        ["--passes", "2", "--steps", "3"],
+        ["--seconds", "-1"],
+        ["--no-such-option"],
+    ],
+)
+def test_bad_usage_is_status_two(texts, tmp_path, arguments):
+    result = invoke("lda", texts, *arguments, "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("docword.x.txt", b"2\n3\n2\n1 1 2\n1 9 1\n", ["docword.x.txt:5"]),
+        ("docword.x.txt", b"2\n3\n1\n1 1 -2\n", ["docword.x.txt:4"]),
+        ("empty.txt", b"", ["empty.txt"]),
+        ("latin.txt", b"caf\xe9 river water\n", ["latin.txt:1", "encoding"]),
+        ("pickle.npz", b"\x80\x04K\x01.", ["pickle.npz"]),
+        ("missing.txt", None, ["missing.txt"]),
+    ],
+)
+def test_bad_data_is_one_line_and_status_one(tmp_path, name, content, words):
+    (tmp_path / "vocab.x.txt").write_text("a\nb\nc\n")
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    result = invoke("lda", tmp_path / name, *TINY, "--quiet", "--out", tmp_path / "run")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert all(word in result.stderr for word in words), result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_settings_are_status_one_and_leave_nothing(texts, tmp_path):
+    for options in (["--alpha", "-1"], ["--batch-size", "1000"], ["--holdout", "41"]):
+        result = invoke("lda", texts, *TINY, *options, "--quiet", "--out", tmp_path / "run")
+        assert result.exit_code == 1
+        assert len(result.stderr.splitlines()) == 1
+        assert options[0].strip("-").replace("-", "_").split("_")[0] in result.stderr
+        assert not (tmp_path / "run" / "topics.csv").exists()
+
+
+def test_counts_without_a_vocabulary(tmp_path):
+    path = tmp_path / "counts.npz"
+    sp.save_npz(path, sp.csr_array(np.array([[3, 2, 0], [0, 1, 4]] * 10)))
+    result = invoke("lda", path, *TINY, "--holdout", 2, "--quiet", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "run" / "vocabulary.txt").read_text() == "w0\nw1\nw2\n"
+
+
+def test_a_failure_shows_its_traceback_on_request(tmp_path):
+    result = invoke("lda", tmp_path / "none.txt", "--debug")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, ValueError)

@@ -1,0 +1,305 @@
+"""LDA against the enumerated posterior of a tiny corpus, and at its edges.
+
+Chains start from exact draws of the posterior, which an exact sampler leaves invariant: after any
+number of steps they are independent exact draws. Unless a test says otherwise its p-values are
+judged by Holm's procedure at 1e-3 (`statistics_checks.family`): with a fresh seed a correct library
+fails a test with a probability of at most 1e-3.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import statistics_checks as checks
+import tiny_lda
+
+from simplex_jax import base, draws, run
+from simplex_jax.corpus import device
+from simplex_jax.models import lda, local
+from simplex_jax.runtime import driver
+from simplex_jax.samplers import scir
+
+METHODS = ("blocked", "collapsed")
+ALPHA, BETA = np.array([0.4, 0.9]), np.array([0.1, 0.3, 0.5])
+SHAPE = (2, 3)
+CORPUS = device.to_device(tiny_lda.table([[0, 0, 1], [1, 2], [2], []], 3))
+POSTERIOR = tiny_lda.posterior(CORPUS, ALPHA, BETA)
+CHAINS = 30_000
+
+
+def nothing(state, info):
+    return ()
+
+
+def build(method, h, alpha=ALPHA, beta=BETA, corpus=CORPUS):
+    """Memoised SCIR in batches of one document."""
+    return lda.build(
+        corpus, SHAPE, alpha=alpha, beta=beta, how=lda.Local(method), step_size=h, batch_size=1
+    )
+
+
+def carrying(method, h):
+    estimator = lda.memoised(CORPUS, SHAPE, ALPHA, lda.Local(method))
+    kernel = scir.build(estimator, alpha=jnp.asarray(BETA, jnp.float32), step_size=h)
+    return kernel, device.block_stream(CORPUS, 1)
+
+
+def label_counts(labels, tokens, num_words=3):
+    hot = jax.nn.one_hot(labels, SHAPE[0], dtype=jnp.int32, axis=-2)
+    return hot @ jax.nn.one_hot(tokens, num_words, dtype=jnp.int32)
+
+
+def posterior_checks(kernel, stream, num_steps, getkey, seed):
+    """P-values of the features of chains that started from exact draws, after some steps."""
+    rng = np.random.default_rng(seed)
+    z, log_phi = tiny_lda.draw(POSTERIOR, rng, CHAINS)
+    many = base.chains(kernel, CHAINS)
+    state = many.init(getkey(), jnp.ones(SHAPE))
+    memory = lda.Memory(jnp.asarray(z, jnp.uint8), label_counts(z, CORPUS.tokens))
+    state = state._replace(position=jnp.asarray(log_phi, jnp.float32), memory=memory)
+    state, _ = run(getkey(), many, state, stream, num_steps, collect=nothing)
+    counts = label_counts(state.memory.labels, CORPUS.tokens)
+    np.testing.assert_array_equal(state.memory.counts, counts)
+    return feature_checks(state)
+
+
+def feature_checks(state):
+    seen = tiny_lda.observed(POSTERIOR, state.memory.labels, state.position, BETA)
+    expected = tiny_lda.exact(POSTERIOR, BETA)
+    return {
+        name: checks.mean_z(value, expected[name], value.var()) for name, value in seen.items()
+    }
+
+
+# Elapsed times of 3 and more, and more steps than documents.
+STEPS = {0.1: 30, 0.5: 20, 5.0: 12}
+
+
+@pytest.mark.parametrize("h", STEPS)
+@pytest.mark.parametrize("method", METHODS)
+def test_memoised_scir_leaves_the_posterior_invariant(method, h, getkey, seed):
+    assert not checks.family(posterior_checks(*build(method, h), STEPS[h], getkey, seed))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "wrong",
+    [{"beta": 1.02 * BETA}, {"alpha": 1.1 * ALPHA}, {"alpha": ALPHA[::-1]}],
+    ids=["beta 2 % up", "alpha 10 % up", "alpha reversed"],
+)
+def test_wrong_hyperparameters_are_seen(method, wrong, getkey, seed):
+    assert checks.family(posterior_checks(*build(method, 0.5, **wrong), 20, getkey, seed))
+
+
+@pytest.mark.parametrize("h", [0.1, 0.5])
+def test_carrying_the_total_is_biased(h, getkey, seed):
+    assert checks.family(posterior_checks(*carrying("collapsed", h), STEPS[h], getkey, seed))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_memoised_scir_reaches_the_posterior(method, getkey):
+    """From equal topics and no labels. 400 visits of a document bring it there within noise."""
+    kernel, stream = build(method, 5.0)
+    many = base.chains(kernel, CHAINS)
+    state = many.init(getkey(), jnp.ones(SHAPE))
+    assert (np.asarray(state.memory.labels) == SHAPE[0]).all()
+    state, _ = run(getkey(), many, state, stream, 400, collect=nothing)
+    assert not checks.family(feature_checks(state))
+
+
+def test_reference_draws_have_the_enumerated_moments(seed):
+    z, log_phi = tiny_lda.draw(POSTERIOR, np.random.default_rng(seed), 100_000)
+    expected = tiny_lda.exact(POSTERIOR, BETA)
+    assert not checks.family(
+        {
+            name: checks.mean_z(value, expected[name], value.var())
+            for name, value in tiny_lda.observed(POSTERIOR, z, log_phi, BETA).items()
+        }
+    )
+
+
+@functools.partial(jax.jit, static_argnames="method")
+def successive(key, log_phi, z, words, alpha, beta, num_steps, method):
+    """Alternate the kernel with new words given its labels and topics, in many chains."""
+    chains = len(z)
+
+    def one(key, position, memory, tokens):
+        kernel, stream = build(method, 0.7, alpha, beta, CORPUS._replace(tokens=tokens))
+        key_stream, key_move, key_words = jax.random.split(key, 3)
+        state = kernel.init(jax.random.clone(key_move), jnp.ones(SHAPE))
+        state = state._replace(position=position, memory=memory)
+        batch = jax.random.randint(key_stream, (1,), 0, device.size(CORPUS))
+        state, _ = kernel.update(key_move, state, batch)
+        labels = state.memory.labels
+        tokens = draws.categorical(key_words, jnp.exp(state.position)[labels])
+        return state.position, lda.Memory(labels, label_counts(labels, tokens)), tokens
+
+    def step(i, carry):
+        keys = jax.random.split(jax.random.fold_in(key, i), chains)
+        return jax.vmap(one)(keys, *carry)
+
+    start = (log_phi, lda.Memory(z, label_counts(z, words)), words)
+    log_phi, memory, words = jax.lax.fori_loop(0, num_steps, step, start)
+    return log_phi, memory.labels, words
+
+
+def marginal(rng, size):
+    """Draws of topics, labels and words from their joint prior."""
+    log_phi = tiny_lda.log_dirichlet(rng, np.broadcast_to(BETA, (size, *SHAPE)))
+    lengths = np.diff(CORPUS.starts)
+    theta = np.exp(tiny_lda.log_dirichlet(rng, np.broadcast_to(ALPHA, (size, len(lengths), 2))))
+    z = (rng.uniform(size=(size, lengths.sum())) > np.repeat(theta[:, :, 0], lengths, axis=1)).astype(int)
+    ends = np.cumsum(np.exp(log_phi), axis=-1)[np.arange(size)[:, None], z]
+    words = (rng.uniform(size=(*z.shape, 1)) > ends[..., :2]).sum(axis=-1)
+    return log_phi, z, words
+
+
+def joint_features(log_phi, z, words):
+    """Functions of topics, labels and words."""
+    log_phi = np.asarray(log_phi, np.float64)
+    z, words = np.asarray(z), np.asarray(words)
+    own = log_phi[np.arange(len(z))[:, None], z, words]
+    values = {"log phi": (BETA * log_phi).sum(axis=(1, 2)), "own log": np.maximum(own, -50).sum(axis=1)}
+    for k, w in np.ndindex(SHAPE):
+        values["phi", k, w] = np.exp(log_phi[:, k, w])
+        values["count", k, w] = ((z == k) & (words == w)).sum(axis=1)
+        values["count times phi", k, w] = values["count", k, w] * values["phi", k, w]
+    for i in range(z.shape[1]):
+        values["likelihood", i] = np.exp(own[:, i])
+        for j in range(i):
+            values["together", i, j] = z[:, i] == z[:, j]
+            values["same", i, j] = (z[:, i] == z[:, j]) & (words[:, i] == words[:, j])
+    return values
+
+
+def joint_zs(method, getkey, seed, alpha=ALPHA, beta=BETA):
+    """Geweke (2004): two ways to simulate topics, labels and words together must agree.
+
+    The chains start from the joint prior, so that their ends are independent draws of it: their
+    effective sample size is their number.
+    """
+    rng = np.random.default_rng(seed)
+    log_phi, z, words = marginal(rng, CHAINS)
+    ends = successive(
+        getkey(),
+        jnp.asarray(log_phi, jnp.float32),
+        jnp.asarray(z, jnp.uint8),
+        jnp.asarray(words, jnp.int32),
+        jnp.asarray(alpha, jnp.float32),
+        jnp.asarray(beta, jnp.float32),
+        20,
+        method,
+    )
+    ours = joint_features(*ends)
+    theirs = joint_features(*marginal(rng, 10 * CHAINS))
+    return {
+        name: abs(value.mean() - theirs[name].mean())
+        / np.sqrt(value.var() / len(value) + theirs[name].var() / len(theirs[name]))
+        for name, value in ours.items()
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_joint_distribution(method, getkey, seed):
+    """Below 4.5 for all of some 50 functions: a false-alarm rate below 4e-4."""
+    zs = joint_zs(method, getkey, seed)
+    assert len(zs) >= 20
+    assert max(zs.values()) < 4.5, zs
+    for wrong in ({"alpha": 2 * ALPHA}, {"alpha": ALPHA[::-1]}, {"beta": 1.1 * BETA}):
+        assert max(joint_zs(method, getkey, seed, **wrong).values()) > 4.5, wrong
+
+
+LOG_PHI = np.log([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]])
+NEAR = np.log([[0.58, 0.3, 0.12], [0.12, 0.28, 0.6]])
+
+
+def expected_counts(log_phi):
+    """The exact full-data counts at given topics, by enumeration."""
+    counts = np.zeros(SHAPE)
+    starts = np.asarray(CORPUS.starts)
+    for first, last in zip(starts[:-1], starts[1:], strict=True):
+        words = np.asarray(CORPUS.tokens[first:last])
+        z, p = tiny_lda.conditional(words, np.exp(log_phi), ALPHA)
+        one_hot = tiny_lda.one_hot(z, 2)
+        counts += np.einsum("s,snk,nw->kw", p, one_hot, tiny_lda.one_hot(words, 3))
+    return counts
+
+
+@jax.jit
+def estimates(keys, estimator, stream, memory):
+    def one(key):
+        key_stream, key_estimate = jax.random.split(key)
+        batch = stream(key_stream, 0)
+        log_phi = jnp.asarray(LOG_PHI, jnp.float32)
+        return estimator.estimate(key_estimate, memory, log_phi, batch)[0]
+
+    return jax.vmap(one)(keys)
+
+
+def cell_checks(counts, expected):
+    counts = np.asarray(counts, np.float64)
+    return {
+        cell: checks.mean_z(counts[:, *cell], expected[cell], counts[:, *cell].var())
+        for cell in np.ndindex(SHAPE)
+    }
+
+
+# Twelve sweeps from no labels leave no trace of the start on documents of three tokens.
+HOW = {
+    "blocked": lda.Local("blocked", sweeps=16, burn_in=12),
+    "collapsed": lda.Local("collapsed", sweeps=16, burn_in=12, expected=True),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_subsampled_counts_are_unbiased(method, getkey):
+    exact = expected_counts(LOG_PHI)
+    keys = jax.random.split(getkey(), 20_000)
+    variances = []
+    for batch_size in (4, 2):
+        estimator = lda.subsampled(CORPUS, SHAPE, ALPHA, HOW[method], batch_size)
+        stream = device.uniform_stream(CORPUS, batch_size)
+        counts = estimates(keys, estimator, stream, ())
+        assert not checks.family(cell_checks(counts, exact))
+        assert checks.family(cell_checks(1.03 * counts, exact)), "the check has no power"
+        total = np.asarray(counts).sum(axis=(1, 2))
+        if batch_size == device.size(CORPUS):
+            np.testing.assert_allclose(total, 6, rtol=1e-5)
+        variances.append(np.asarray(counts).var(axis=0).sum())
+    assert variances[0] < variances[1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_control_variate_is_unbiased_and_quieter_near_its_reference(method, getkey):
+    keys = jax.random.split(getkey(), 20_000)
+    stream = device.uniform_stream(CORPUS, 2)
+    arguments = (CORPUS, SHAPE, ALPHA, HOW[method], 2)
+    # An age of 1 is not yet that of a new reference.
+    reference = lda.Reference(
+        jnp.asarray(NEAR, jnp.float32),
+        jnp.asarray(expected_counts(NEAR), jnp.float32),
+        jnp.ones((), jnp.int32),
+    )
+    estimator = lda.control_variate(*arguments, refresh=50)
+    controlled = estimates(keys, estimator, stream, reference)
+    assert not checks.family(cell_checks(controlled, expected_counts(LOG_PHI)))
+    assert checks.family(cell_checks(controlled, expected_counts(NEAR))), "the check has no power"
+    plain = estimates(keys, lda.subsampled(*arguments), stream, ())
+    assert (np.asarray(controlled).var(axis=0) < 0.3 * np.asarray(plain).var(axis=0)).all()
+
+
+def test_control_variate_moves_its_reference(getkey):
+    estimator = lda.control_variate(CORPUS, SHAPE, ALPHA, lda.Local(), batch_size=3, refresh=2)
+    reference, ages, moved = estimator.init(getkey()), [], []
+    estimate = jax.jit(estimator.estimate)
+    for step in range(4):
+        log_phi = jnp.asarray(LOG_PHI - 1e-3 * step, jnp.float32)
+        counts, reference = estimate(getkey(), reference, log_phi, jnp.array([3, 0, 1]))
+        ages.append(int(reference.age))
+        moved.append(bool((reference.log_topics == log_phi).all()))
+        assert float(reference.counts.sum()) == 6
+        assert float(counts.sum()) == pytest.approx(6)
+    assert ages == [1, 2, 1, 2]
+    assert moved == [True, False, True, False]

@@ -1,0 +1,136 @@
+"""Document completion and streaming moments against what they are defined as."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from simplex_jax.corpus import device
+from simplex_jax.evaluate import moments, perplexity
+from simplex_jax.models import inference
+from simplex_jax.runtime.hooks import Event
+
+TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
+ALPHA = np.array([0.5, 0.8])
+
+
+class State(NamedTuple):
+    position: jax.Array
+    step: int
+
+
+def event(step, position, last=10, seconds=0.0):
+    return Event(step, 0, last, seconds, 0.0, State(position, step), (), {})
+
+
+def exact_proportions(words):
+    """E[theta | words] by enumeration of all topic assignments."""
+    k = len(ALPHA)
+    total, mean = 0.0, np.zeros(k)
+    for z in np.ndindex(*[k] * len(words)):
+        n, weight = np.zeros(k), 1.0
+        for topic, word in zip(z, words, strict=True):
+            weight *= (ALPHA[topic] + n[topic]) * TOPICS[topic, word]
+            n[topic] += 1
+        total += weight
+        mean += weight * (ALPHA + n) / (ALPHA.sum() + len(words))
+    return mean / total
+
+
+def test_proportions_are_the_posterior_mean():
+    """Many copies of three documents; 5 standard errors, false alarm below 1e-5."""
+    documents = [[0, 0, 1], [2], []]
+    copies = 3000
+    counts = np.array([np.bincount(words, minlength=3) for words in documents] * copies)
+    corpus = device.to_device(sp.csr_array(counts))
+    rows = inference.corpus_proportions(
+        jax.random.key(0),
+        jnp.log(TOPICS).astype(jnp.float32),
+        jnp.asarray(ALPHA, jnp.float32),
+        corpus,
+        sweeps=30,
+        burn_in=10,
+        batch_size=2500,
+    ).reshape(copies, 3, 2)
+    assert rows.dtype == np.float32
+    for i, words in enumerate(documents):
+        error = rows[:, i].astype(float).std(axis=0) / np.sqrt(copies)
+        assert np.all(np.abs(rows[:, i].astype(float).mean(axis=0) - exact_proportions(words)) <= 5 * error + 1e-6)
+
+
+def test_log_predictive_uses_the_documents_own_proportions():
+    """Documents of very different lengths, so that the device order is not the order of rows."""
+    observed = sp.csr_array([[0, 0, 40], [30, 0, 0], [0, 0, 0], [0, 0, 20]])
+    target = sp.csr_array([[0, 2, 0], [1, 0, 0], [1, 0, 0], [0, 0, 3]])
+    data = perplexity.completion(observed, target)
+    log_p = perplexity.log_predictive(
+        jax.random.key(0),
+        jnp.log(TOPICS).astype(jnp.float32),
+        jnp.asarray(ALPHA, jnp.float32),
+        data,
+        sweeps=400,
+        burn_in=50,
+    )
+    theta = np.array([exact_proportions([2] * 9), exact_proportions([0] * 9), ALPHA / ALPHA.sum()])
+    # Row 2 observes nothing: its predictive is that of the prior, exactly.
+    np.testing.assert_allclose(np.exp(log_p[2]), (theta[2] @ TOPICS)[0], rtol=1e-5)
+    # The others lean to the topic of their words.
+    assert np.exp(log_p[0]) == pytest.approx(0.3, abs=0.05)
+    assert np.exp(log_p[1]) > 0.55
+    assert np.exp(log_p[3]) > 0.5
+
+
+def test_perplexity_is_the_exponential_of_minus_the_mean():
+    value = perplexity.perplexity(jnp.log(jnp.array([0.5, 0.125])), jnp.array([1.0, 3.0]))
+    assert value == pytest.approx(2 ** ((1 + 9) / 4))
+
+
+def test_topics_that_exclude_a_word_give_a_large_number_not_nan():
+    data = perplexity.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
+    log_p = perplexity.log_predictive(
+        jax.random.key(0), jnp.array([[0.0, -2000.0]]), jnp.ones(1), data
+    )
+    assert float(log_p[0]) == pytest.approx(-2000)
+    assert perplexity.perplexity(log_p, data.counts) == np.inf
+
+
+def test_average_is_of_probabilities_in_the_second_half():
+    data = perplexity.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
+    hook = perplexity.Evaluation(data, jnp.ones(1), jax.random.key(0))
+    seen = []
+    for step, p in [(4, 0.9), (6, 0.5), (10, 0.1)]:
+        happened = event(step, jnp.log(jnp.array([[1 - p, p]])))
+        hook(happened)
+        seen.append(happened.metrics)
+    assert "perplexity_average" not in seen[0]
+    assert seen[2]["perplexity"] == pytest.approx(10, rel=1e-5)
+    assert seen[2]["perplexity_average"] == pytest.approx(1 / 0.3, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("observed", "target", "words"),
+    [([[1, 0]], [[0, 1, 0]], "same shape"), ([[1, 0]], [[0, 0]], "hold out more")],
+)
+def test_bad_completions(observed, target, words):
+    with pytest.raises(ValueError, match=words):
+        perplexity.completion(sp.csr_array(observed), sp.csr_array(target))
+
+
+def test_moments_are_those_of_the_samples_of_the_second_half():
+    samples = jax.random.dirichlet(jax.random.key(0), jnp.ones(3), (10, 2))
+    hook = moments.Moments()
+    for step, p in enumerate(samples, start=1):
+        hook(event(step, jnp.log(p)))
+    kept = np.asarray(samples)[4:]
+    assert hook.samples == 6
+    np.testing.assert_allclose(hook.mean, kept.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(hook.sd, kept.std(axis=0, ddof=1), rtol=1e-4)
+
+
+def test_half_of_a_run_that_ends_by_time_is_told_by_the_clock():
+    happened = event(3, jnp.zeros((1, 2)), last=2**31 - 1, seconds=6.0)
+    assert perplexity.second_half(happened, max_seconds=10.0)
+    assert not perplexity.second_half(happened, max_seconds=20.0)
