@@ -9,8 +9,8 @@ drawn from an LDA of that size.
 
 All candidates take turns in every repeat, and medians are compared, so that a load on the machine
 weighs on all alike. `wall` counts on all cores, `cpu` is processor time of all threads: NumPy runs
-on one core, and on two here as two threads with a generator each. The floor is what the random words
-and the passes over memory cost alone: four words a draw, three numbers read and one written.
+on one core, and on two here as two threads with a generator each. The floor is what the random
+words and the passes over memory cost alone: four words a draw, two numbers read and one written.
 """
 
 import argparse
@@ -143,8 +143,8 @@ def main() -> None:
     print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}, {os.cpu_count()} cores")
     rates = np.exp(log_theta) / np.expm1(steps)
     print(
-        f"{log_theta.size:,} draws; fitted on {name}; share of shapes below 1: "
-        f"{(shapes < 1).mean():.2f}; rates: median {np.median(rates):.2g}, largest {rates.max():.2g}"
+        f"{log_theta.size:,} draws; fitted on {name}; {(shapes < 1).mean():.0%} of shapes below 1; "
+        f"rates: median {np.median(rates):.2g}, largest {rates.max():.2g}"
     )
     table = measure(candidates(log_theta, shapes, steps), log_theta.size, options.repeats)
     own = table["cir"]

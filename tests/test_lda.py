@@ -68,9 +68,7 @@ def posterior_checks(kernel, stream, num_steps, getkey, seed):
 def feature_checks(state):
     seen = tiny_lda.observed(POSTERIOR, state.memory.labels, state.position, BETA)
     expected = tiny_lda.exact(POSTERIOR, BETA)
-    return {
-        name: checks.mean_z(value, expected[name], value.var()) for name, value in seen.items()
-    }
+    return {name: checks.mean_z(value, expected[name], value.var()) for name, value in seen.items()}
 
 
 # Elapsed times of 3 and more, and more steps than documents.
@@ -150,7 +148,9 @@ def marginal(rng, size):
     log_phi = tiny_lda.log_dirichlet(rng, np.broadcast_to(BETA, (size, *SHAPE)))
     lengths = np.diff(CORPUS.starts)
     theta = np.exp(tiny_lda.log_dirichlet(rng, np.broadcast_to(ALPHA, (size, len(lengths), 2))))
-    z = (rng.uniform(size=(size, lengths.sum())) > np.repeat(theta[:, :, 0], lengths, axis=1)).astype(int)
+    z = (
+        rng.uniform(size=(size, lengths.sum())) > np.repeat(theta[:, :, 0], lengths, axis=1)
+    ).astype(int)
     ends = np.cumsum(np.exp(log_phi), axis=-1)[np.arange(size)[:, None], z]
     words = (rng.uniform(size=(*z.shape, 1)) > ends[..., :2]).sum(axis=-1)
     return log_phi, z, words
@@ -161,7 +161,10 @@ def joint_features(log_phi, z, words):
     log_phi = np.asarray(log_phi, np.float64)
     z, words = np.asarray(z), np.asarray(words)
     own = log_phi[np.arange(len(z))[:, None], z, words]
-    values = {"log phi": (BETA * log_phi).sum(axis=(1, 2)), "own log": np.maximum(own, -50).sum(axis=1)}
+    values = {
+        "log phi": (BETA * log_phi).sum(axis=(1, 2)),
+        "own log": np.maximum(own, -50).sum(axis=1),
+    }
     for k, w in np.ndindex(SHAPE):
         values["phi", k, w] = np.exp(log_phi[:, k, w])
         values["count", k, w] = ((z == k) & (words == w)).sum(axis=1)

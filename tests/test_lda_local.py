@@ -234,7 +234,13 @@ def test_expected_counts_have_the_mean_of_the_labels_and_less_noise(method, getk
     corpus = replicas(copies)
     documents = whole(corpus)
     start = state_of(np.random.default_rng(seed).integers(0, TOPICS, corpus.tokens.size), documents)
-    arguments = (jnp.asarray(PHI, jnp.float32), jnp.asarray(ALPHA, jnp.float32), documents, start, 1)
+    arguments = (
+        jnp.asarray(PHI, jnp.float32),
+        jnp.asarray(ALPHA, jnp.float32),
+        documents,
+        start,
+        1,
+    )
 
     @jax.jit
     @jax.vmap

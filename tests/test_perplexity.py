@@ -58,7 +58,10 @@ def test_proportions_are_the_posterior_mean():
     assert rows.dtype == np.float32
     for i, words in enumerate(documents):
         error = rows[:, i].astype(float).std(axis=0) / np.sqrt(copies)
-        assert np.all(np.abs(rows[:, i].astype(float).mean(axis=0) - exact_proportions(words)) <= 5 * error + 1e-6)
+        assert np.all(
+            np.abs(rows[:, i].astype(float).mean(axis=0) - exact_proportions(words))
+            <= 5 * error + 1e-6
+        )
 
 
 def test_log_predictive_uses_the_documents_own_proportions():

@@ -23,7 +23,9 @@ def assignments(num_tokens, num_topics):
 def number(labels, num_topics):
     """The rows of `assignments` that are the rows of labels; K^N where one is no topic."""
     labels = np.asarray(labels, np.int64)
-    row = np.ravel_multi_index(np.minimum(labels, num_topics - 1).T, (num_topics,) * labels.shape[1])
+    row = np.ravel_multi_index(
+        np.minimum(labels, num_topics - 1).T, (num_topics,) * labels.shape[1]
+    )
     return np.where((labels < num_topics).all(axis=1), row, num_topics ** labels.shape[1])
 
 

@@ -67,7 +67,9 @@ def to_device(counts: sp.csr_array) -> DeviceCorpus:
     if lengths.size == 0:
         raise ValueError("counts must have at least one document")
     if lengths.sum() > _MOST_TOKENS:
-        raise ValueError(f"counts must have at most {_MOST_TOKENS} tokens; they have {lengths.sum()}")
+        raise ValueError(
+            f"counts must have at most {_MOST_TOKENS} tokens; they have {lengths.sum()}"
+        )
     order = np.argsort(lengths, kind="stable")
     ordered = counts[order]
     tokens = np.repeat(ordered.indices, ordered.data).astype(np.int32)
@@ -118,9 +120,7 @@ def uniform_stream(corpus: DeviceCorpus, batch_size: int) -> batches.Stream:
     return batches.uniform(jnp.arange(size(corpus), dtype=jnp.int32), batch_size, replace=False)
 
 
-def token_slots(
-    documents: Documents, first: jax.Array, count: int
-) -> tuple[jax.Array, jax.Array]:
+def token_slots(documents: Documents, first: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """Return the places of some tokens of the documents, numbered through.
 
     Args:

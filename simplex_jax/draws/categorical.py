@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 from simplex_jax.draws import arguments, uniform
 from simplex_jax.draws.bits import random_words
 
-
 # Categories in one loop that XLA fuses: fewer cost passes over memory, more cost registers.
 _UNROLL = 10
 
@@ -90,9 +89,7 @@ def categorical(
     if shape is not None:
         shape = (*shape, weights.shape[-1])
     shape = arguments.common_shape(shape, weights=weights)[:-1]
-    arguments.require(
-        "weights", weights, arguments.nonnegative(weights), "finite and not negative"
-    )
+    arguments.require("weights", weights, arguments.nonnegative(weights), "finite and not negative")
     some = jnp.broadcast_to(jnp.max(weights, axis=-1, keepdims=True) > 0, weights.shape)
     arguments.require("weights", weights, some, "positive somewhere in each row")
     return _categorical(key, weights, shape)

@@ -106,4 +106,4 @@ def sample(
     value = propose(key_first, parameter)
     if needed is not None:
         value = jnp.where(needed, value, 0)
-    return lax.while_loop(lambda state: jnp.any(state[1] < 0), one_sweep, (0, value))[1]
+    return lax.while_loop(lambda state: jnp.any(state[1] < 0), one_sweep, (jnp.int32(0), value))[1]

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from jax import lax
 from jax.nn import logsumexp
+from jax.typing import ArrayLike
 
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
@@ -114,11 +115,11 @@ def log_predictive(
     return lax.map(one_chunk, tuple(padded)).ravel()[:size]
 
 
-def perplexity(log_p: jax.Array, counts: jax.Array) -> float:
+def perplexity(log_p: ArrayLike, counts: ArrayLike) -> float:
     """Return exp(-mean log p) over target tokens."""
-    log_p, counts = np.asarray(log_p, np.float64), np.asarray(counts, np.float64)
+    weights = np.asarray(counts, np.float64)
     with np.errstate(over="ignore"):
-        return float(np.exp(-(log_p @ counts) / counts.sum()))
+        return float(np.exp(-(np.asarray(log_p, np.float64) @ weights) / weights.sum()))
 
 
 class Evaluation:

@@ -46,6 +46,9 @@ class Local(NamedTuple):
     expected: bool = False
 
 
+ONE_SWEEP = Local()
+
+
 class Memory(NamedTuple):
     """Memory of memoised counts.
 
@@ -168,9 +171,7 @@ def _no_memory(key: jax.Array) -> tuple:
 
 def _init_memory(corpus: DeviceCorpus, key: jax.Array, *, shape: tuple[int, int]) -> Memory:
     del key
-    return Memory(
-        local.no_labels(corpus.tokens.shape[0], shape[0]), jnp.zeros(shape, jnp.int32)
-    )
+    return Memory(local.no_labels(corpus.tokens.shape[0], shape[0]), jnp.zeros(shape, jnp.int32))
 
 
 def _memoised(
@@ -331,7 +332,7 @@ def build(
     beta: ArrayLike = 0.05,
     sampler: str = "scir",
     counts: str = "memoised",
-    how: Local = Local(),
+    how: Local = ONE_SWEEP,
     step_size: StepSize | None = None,
     batch_size: int | None = None,
 ) -> tuple[Kernel, Stream]:

@@ -152,7 +152,9 @@ def collapsed(
         )
         state = narrow._replace(documents=state.documents.at[:, ended:].set(narrow.documents))
         width = rest
-    return state._replace(documents=jnp.zeros_like(state.documents).at[:, order].set(state.documents))
+    return state._replace(
+        documents=jnp.zeros_like(state.documents).at[:, order].set(state.documents)
+    )
 
 
 def _positions(

@@ -186,7 +186,9 @@ def _advance(
 
 
 @jax.jit
-def _update(keys: tuple[jax.Array, jax.Array], update: Update, stream: Stream, state: State) -> tuple[State, Info]:
+def _update(
+    keys: tuple[jax.Array, jax.Array], update: Update, stream: Stream, state: State
+) -> tuple[State, Info]:
     """Do one update. Jitted, so that finding its shapes and compiling it share one trace."""
     key_update, key_stream = keys
     step = current_step(state)

@@ -124,7 +124,7 @@ class Progress:
         self._bar.set_postfix(
             {name: f"{value:.5g}" for name, value in self._latest.items()}, refresh=False
         )
-        done = min(event.seconds, self._max_seconds) if timed else event.step
+        done = event.step if self._max_seconds is None else min(event.seconds, self._max_seconds)
         self._bar.update(done - self._bar.n)
 
     def _line(self, event: Event) -> str:
