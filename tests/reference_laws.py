@@ -29,7 +29,7 @@ class Moments(NamedTuple):
 
 
 def cir_rate(log_theta: float, step_size: float) -> tuple[float, float]:
-    """The Poisson rate r and log(1 - exp(-h)) of a transition, from exactly representable inputs."""
+    """The Poisson rate r and log(1 - exp(-h)) of a transition; the inputs are exact."""
     s = -np.expm1(-np.float64(step_size))
     return float(np.exp(np.float64(log_theta) - step_size) / s), float(np.log(s))
 

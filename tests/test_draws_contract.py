@@ -1,4 +1,4 @@
-"""What all draws promise besides their law: shapes, dtypes, keys, transformations, bad arguments."""
+"""What all draws promise besides their law: shapes, dtypes, keys, transforms, bad arguments."""
 
 import functools
 from collections.abc import Callable

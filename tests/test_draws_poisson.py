@@ -28,8 +28,11 @@ def bin_edges(rate: float, dtype: type) -> np.ndarray:
     if sd < 15:
         return np.arange(np.ceil(rate + 10 * sd + 20)) + 0.5
     edges = np.floor(stats.poisson.ppf(np.arange(1, BINS) / BINS, rate)) + 0.5
-    # Above 2^24 only some whole numbers are floats: an edge belongs between two of them.
-    return np.unique(np.where(edges > 2**24, checks.between_floats(edges, dtype), edges))
+    # Above 2^24 a count is rounded to a float, and halfway to the one with the even significand: an
+    # edge belongs halfway above such a one, so that everything up to the edge lies below it.
+    spacing = np.spacing(edges.astype(dtype)).astype(np.float64)
+    rounded = 2 * spacing * np.round(edges / (2 * spacing)) + spacing / 2
+    return np.unique(np.where(spacing > 1, rounded, edges))
 
 
 def check_rate(x: np.ndarray, rate: float, dtype: type) -> dict[str, float]:

@@ -44,9 +44,7 @@ def same(first, second):
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("chunk", "thin"), [(1, 1), (7, 3), (25, 1), (100, 10), (4, 10), (10, 30)]
-)
+@pytest.mark.parametrize(("chunk", "thin"), [(1, 1), (7, 3), (25, 1), (100, 10), (4, 10), (10, 30)])
 def test_neither_chunks_nor_thinning_change_samples(chunk, thin, key, state, reference):
     end, trace = driver.run(key, KERNEL, state, STREAM, 25, chunk=chunk, thin=thin)
     same(trace, reference[thin - 1 :: thin])

@@ -17,8 +17,7 @@ import tiny_lda
 
 from simplex_jax import base, draws, run
 from simplex_jax.corpus import device
-from simplex_jax.models import lda, local
-from simplex_jax.runtime import driver
+from simplex_jax.models import lda
 from simplex_jax.samplers import scir
 
 METHODS = ("blocked", "collapsed")
@@ -26,7 +25,7 @@ ALPHA, BETA = np.array([0.4, 0.9]), np.array([0.1, 0.3, 0.5])
 SHAPE = (2, 3)
 CORPUS = device.to_device(tiny_lda.table([[0, 0, 1], [1, 2], [2], []], 3))
 POSTERIOR = tiny_lda.posterior(CORPUS, ALPHA, BETA)
-CHAINS = 30_000
+CHAINS = 20_000
 
 
 def nothing(state, info):
@@ -91,19 +90,17 @@ def test_wrong_hyperparameters_are_seen(method, wrong, getkey, seed):
     assert checks.family(posterior_checks(*build(method, 0.5, **wrong), 20, getkey, seed))
 
 
-@pytest.mark.parametrize("h", [0.1, 0.5])
-def test_carrying_the_total_is_biased(h, getkey, seed):
-    assert checks.family(posterior_checks(*carrying("collapsed", h), STEPS[h], getkey, seed))
+def test_carrying_the_total_is_biased(getkey, seed):
+    assert checks.family(posterior_checks(*carrying("collapsed", 0.1), 60, getkey, seed))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_memoised_scir_reaches_the_posterior(method, getkey):
-    """From equal topics and no labels. 400 visits of a document bring it there within noise."""
-    kernel, stream = build(method, 5.0)
+def test_memoised_scir_reaches_the_posterior(getkey):
+    """From equal topics and no labels; 25 passes leave no trace of the start above the noise."""
+    kernel, stream = build("collapsed", 5.0)
     many = base.chains(kernel, CHAINS)
     state = many.init(getkey(), jnp.ones(SHAPE))
     assert (np.asarray(state.memory.labels) == SHAPE[0]).all()
-    state, _ = run(getkey(), many, state, stream, 400, collect=nothing)
+    state, _ = run(getkey(), many, state, stream, 100, collect=nothing)
     assert not checks.family(feature_checks(state))
 
 

@@ -18,8 +18,8 @@ from simplex_jax import batches, draws, estimators
 from simplex_jax.runtime import driver
 from simplex_jax.samplers import scir
 
-DATA = np.array([0, 0, 0, 1, 1, 1])
-ALPHA = {"weights": 0.5, "symbols": 0.1}
+DATA = np.array([0, 0, 0, 0, 0, 1])
+ALPHA = {"weights": 1.0, "symbols": 0.2}
 CHAINS = 20_000
 STEPS = {0.1: 120, 0.5: 60}
 

@@ -17,7 +17,7 @@ def table(documents, num_words):
 
 def assignments(num_tokens, num_topics):
     """All assignments of tokens to topics, [K^N, N]; state s has the digits of s."""
-    return np.indices((num_topics,) * num_tokens).reshape(num_tokens, -1).T
+    return np.array(list(np.ndindex((num_topics,) * num_tokens)), int).reshape(-1, num_tokens)
 
 
 def number(labels, num_topics):
