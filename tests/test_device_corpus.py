@@ -28,7 +28,7 @@ def words_of(documents):
     ]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(documents_of_a_corpus)
 def test_tokens_are_those_of_the_counts(rows):
     counts = table(rows, WORDS)
@@ -72,7 +72,7 @@ def test_a_corpus_without_tokens_and_tables_that_cannot_be():
         device.to_device(sp.csr_array(np.array([[2**31 - 2]], np.int64)))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(rows=documents_of_a_corpus, ids=st.lists(st.integers(0, 12), min_size=3, max_size=3))
 def test_select_and_ids_beyond_the_last_are_empty(rows, ids):
     corpus = device.to_device(table(rows, WORDS))
@@ -109,7 +109,7 @@ def test_uniform_stream_yields_distinct_documents_uniformly():
     assert (abs(np.bincount(ids.ravel()) - 1600) < 5 * np.sqrt(4000 * 0.4 * 0.6)).all()
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(
     rows=documents_of_a_corpus,
     ids=st.lists(st.integers(0, 12), min_size=3, max_size=3, unique=True),
@@ -135,7 +135,7 @@ def test_token_slots_find_every_token_once(rows, ids):
     assert found == wanted
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(
     rows=documents_of_a_corpus,
     ids=st.lists(st.integers(0, 12), min_size=3, max_size=3, unique=True),

@@ -272,6 +272,8 @@ def test_label_dtype_holds_every_topic_and_none(num_topics, dtype):
 
 
 def test_likelihood_is_relative_to_the_likeliest_topic():
-    log_topics = jnp.array([[-1e4, -1.0, -jnp.inf], [-1e4 - 1, -2.0, 0.0]])
+    nothing = -jnp.inf
+    log_topics = jnp.array([[-1e4, -1.0, nothing, nothing], [-1e4 - 1, -2.0, 0.0, nothing]])
     likelihood = local.likelihood_of(log_topics)
-    np.testing.assert_allclose(likelihood, [[1, 1, 0], [np.exp(-1), np.exp(-1), 1]], rtol=1e-3)
+    e = np.exp(-1)
+    np.testing.assert_allclose(likelihood, [[1, 1, 0, 1], [e, e, 1, 1]], rtol=1e-3)

@@ -1,6 +1,7 @@
 """LDA so small that its laws can be enumerated, and mutants of the library's code."""
 
 import inspect
+import itertools
 import types
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ def conditional(words, phi, alpha):
 
 
 class Posterior(NamedTuple):
-    """p(z, phi | words): all z [S, N], their probabilities, and phi_k | z ~ Dirichlet(a), [S, K, V]."""
+    """p(z, phi | words): all z [S, N], their probabilities; phi_k | z ~ Dirichlet(a), [S, K, V]."""
 
     words: np.ndarray
     starts: np.ndarray
@@ -66,7 +67,7 @@ def posterior(corpus, alpha, beta):
     hot = one_hot(z, len(alpha))
     a = beta + np.einsum("snk,nw->skw", hot, one_hot(words, len(beta)))
     log_p = _log_polya(a, 0).sum(axis=1)
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in itertools.pairwise(starts):
         log_p += _log_polya(hot[:, first:last].sum(axis=1), alpha)
     return Posterior(words, starts, alpha, z, special.softmax(log_p), a)
 
@@ -84,7 +85,7 @@ def draw(law, rng, size):
 
 
 def features(law, z, first, second, logs, beta):
-    """Functions of (z, phi), all linear in moments of phi_k, of which phi_0 and phi_1 are independent.
+    """Functions of (z, phi), linear in moments of the phi_k, which are independent given z.
 
     Args:
         law: The posterior; only its words, starts and alpha are used.
@@ -110,8 +111,7 @@ def features(law, z, first, second, logs, beta):
         for j in range(i):
             values["together", i, j] = (hot[:, i] * hot[:, j]).sum(axis=1)
     theta = [
-        law.alpha + hot[:, first:last].sum(axis=1)
-        for first, last in zip(law.starts[:-1], law.starts[1:], strict=True)
+        law.alpha + hot[:, first:last].sum(axis=1) for first, last in itertools.pairwise(law.starts)
     ]
     theta = [t / t.sum(axis=1, keepdims=True) for t in theta]
     for d in range(len(theta)):

@@ -1,4 +1,4 @@
-"""Random words for the draws, from threefry keys by code that XLA fuses into what uses them."""
+"""Random words for the draws, by a threefry that XLA fuses into what uses them."""
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +33,9 @@ def random_words(
 ) -> tuple[jax.Array, jax.Array]:
     """Return two arrays of ``size`` random words as wide as ``dtype``.
 
-    Every draw takes its randomness from here. Other generators than threefry go through
-    `jax.random.bits`.
+    Every draw takes its randomness from here, whatever the generator of the key: the words of a
+    key that is no threefry key are hashed to one. Threefry, fused into the draw, is faster than
+    calls of the other generators.
 
     Args:
         key: A PRNG key.
@@ -43,17 +44,14 @@ def random_words(
         row: Which of 2^31 independent pairs of arrays; a loop counts rows for less than a
             ``fold_in`` of the key would cost.
     """
-    wide = dtype == jnp.float64
-    if jax.random.key_impl(key) != "threefry2x32":
-        keys = jax.random.split(jax.random.fold_in(key, row))
-        word = jnp.uint64 if wide else jnp.uint32
-        return jax.random.bits(keys[0], (size,), word), jax.random.bits(keys[1], (size,), word)
     data = jax.random.key_data(key)
+    hashed = data[0], data[1]
+    for i in range(2, data.shape[0], 2):
+        hashed = threefry2x32(hashed, (data[i], data[i + 1]))
+    wide = dtype == jnp.float64
     position = lax.iota(jnp.uint32, size)
     first = jnp.broadcast_to(2 * jnp.asarray(row).astype(jnp.uint32), (size,))
-    blocks = [
-        threefry2x32((data[0], data[1]), (first + i, position)) for i in range(2 if wide else 1)
-    ]
+    blocks = [threefry2x32(hashed, (first + i, position)) for i in range(2 if wide else 1)]
     if not wide:
         return blocks[0]
     high, low = ((x.astype(jnp.uint64) << 32) | y.astype(jnp.uint64) for x, y in blocks)

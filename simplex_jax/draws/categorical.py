@@ -51,10 +51,13 @@ def _categorical(key: jax.Array, weights: jax.Array, shape: tuple[int, ...]) -> 
     dtype, k = weights.dtype, weights.shape[-1]
     peak = jnp.max(weights, axis=-1, keepdims=True)
     valid = jnp.all(arguments.nonnegative(weights), axis=-1) & (peak[..., 0] > 0)
-    scaled = jnp.where(valid[..., None], weights / peak, 1)
+    # A power of two, so that sums of the largest weights do not overflow and no weight is rounded.
+    scaled = weights * jnp.where(peak > 1, 2.0**-64, 2.0**64).astype(dtype)
+    scaled = jnp.where(valid[..., None], scaled, 1)
     n = math.prod(shape)
     scaled = jnp.broadcast_to(scaled, (*shape, k)).reshape(n, k)
-    index = choose(scaled.T, uniform.uniform(random_words(key, n, dtype)[0], dtype))
+    key_word, _ = jax.random.split(key)  # a key that is used up, for JAX's check of their reuse
+    index = choose(scaled.T, uniform.uniform(random_words(key_word, n, dtype)[0], dtype))
     return jnp.where(valid, index.reshape(shape), -1)
 
 

@@ -12,6 +12,8 @@ from simplex_jax.draws.bits import random_words
 
 # Above this rate the transition is written relative to its drift, see _cir.
 _LARGE_RATE = 8.0
+# Above this step e^h - 1 is e^h to double precision.
+_LONG_STEP = 40.0
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -24,9 +26,7 @@ def _cir(
         & arguments.positive(h)
         & (log_theta <= jnp.finfo(dtype).max)  # -inf, a process at zero, is valid
     )
-    log_theta, a, h = (
-        jnp.broadcast_to(jnp.where(valid, x, 1), shape).ravel() for x in (log_theta, a, h)
-    )
+    log_theta, a, h = arguments.flatten(shape, *(jnp.where(valid, x, 1) for x in (log_theta, a, h)))
     size = a.shape[0]
     key_gamma, key_words = jax.random.split(key)
     word_first, word_z = random_words(key_words, size, dtype)
@@ -39,7 +39,8 @@ def _cir(
     # Gamma(a + 1/2), the noncentral chi-square with at least one degree of freedom. So no Poisson
     # variate is drawn at all, and the one gamma has shape at least 1/2.
     scale = -jnp.expm1(-h)
-    rate = jnp.minimum(jnp.exp(log_theta) / jnp.expm1(h), 1e30)
+    rate = jnp.where(h < _LONG_STEP, jnp.exp(log_theta) / jnp.expm1(h), jnp.exp(log_theta - h))
+    rate = jnp.minimum(rate, float(jnp.finfo(dtype).max) ** 0.75)  # whose square root has room
     rest = rate - first
     empty = rest < 0
     root = jnp.sqrt(2 * jnp.maximum(rest, 0))
@@ -57,7 +58,7 @@ def _cir(
     relative = moved + (jnp.log1p((noise + (g - first)) / rate) + lost)
 
     value = jnp.where((rate > _LARGE_RATE) & (rate > a) & ~empty, relative, direct)
-    return jnp.where(valid, value.reshape(shape), jnp.nan)
+    return jnp.where(valid, arguments.unflatten(shape, value), jnp.nan)
 
 
 def cir(

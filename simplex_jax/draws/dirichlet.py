@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import jax
-from jax.nn import logsumexp
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments
@@ -35,13 +35,18 @@ def log_dirichlet(
         (True, 1.0)
     """
     (concentration,) = arguments.promote(concentration=concentration)
-    if concentration.ndim == 0:
-        raise ValueError("concentration must have a last axis of length K; it is a scalar")
+    if concentration.ndim == 0 or concentration.shape[-1] == 0:
+        raise ValueError(
+            f"concentration must have a last axis of length K > 0; got {concentration.shape}"
+        )
     arguments.require(
         "concentration", concentration, arguments.positive(concentration), "finite and positive"
     )
     if shape is not None:
         shape = (*shape, concentration.shape[-1])
     shape = arguments.common_shape(shape, concentration=concentration)
+    # Logs of sparse rows are of the order of 1 / concentration: the largest is taken off first,
+    # so that what normalises the row is not rounded to their precision.
     log_g = loggamma(key, concentration, shape)
-    return log_g - logsumexp(log_g, axis=-1, keepdims=True)
+    log_g = log_g - jnp.max(log_g, axis=-1, keepdims=True)
+    return log_g - jnp.log(jnp.sum(jnp.exp(log_g), axis=-1, keepdims=True))

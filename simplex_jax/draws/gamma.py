@@ -50,7 +50,7 @@ def _propose(key: jax.Array, shape_parameter: jax.Array) -> jax.Array:
     d = shape_parameter - 1 / 3
     y = uniform.normal(word_x, dtype) * lax.rsqrt(d) / 3
     inside = y > -1
-    log_acceptance = 3 * d * _remainder(jnp.where(inside, y, 0))
+    log_acceptance = d * (3 * _remainder(jnp.where(inside, y, 0)))
     accepted = inside & (uniform.uniform(word_u, dtype) < jnp.exp(log_acceptance))
     return jnp.where(accepted, d * (1 + y) ** 3, -1)
 
@@ -82,13 +82,13 @@ def standard_gamma(
 @partial(jax.jit, static_argnames="shape")
 def _loggamma(key: jax.Array, a: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     valid = arguments.positive(a)
-    a = jnp.broadcast_to(jnp.where(valid, a, 1), shape).ravel()
+    (a,) = arguments.flatten(shape, jnp.where(valid, a, 1))
     key_gamma, key_boost = jax.random.split(key)
     small = a < 1
     g = standard_gamma(key_gamma, jnp.where(small, a + 1, a))
     e = uniform.exponential(random_words(key_boost, a.shape[0], a.dtype)[0], a.dtype)
     value = jnp.log(g) - jnp.where(small, e / a, 0)
-    return jnp.where(valid, value.reshape(shape), jnp.nan)
+    return jnp.where(valid, arguments.unflatten(shape, value), jnp.nan)
 
 
 def loggamma(

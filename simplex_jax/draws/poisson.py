@@ -116,14 +116,15 @@ def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
 @partial(jax.jit, static_argnames="shape")
 def _poisson(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     valid = arguments.nonnegative(rate)
-    rate = jnp.broadcast_to(jnp.where(valid, rate, 1), shape).ravel()
+    (rate,) = arguments.flatten(shape, jnp.where(valid, rate, 1))
     key_small, key_large = jax.random.split(key)
     small = rate < _INVERSION_LIMIT
     word, _ = random_words(key_small, rate.shape[0], rate.dtype)
     few = _by_inversion(word, jnp.where(small, rate, 0))
     large_rate = jnp.where(small, _INVERSION_LIMIT, rate)
     many = rejection.sample(key_large, large_rate, _propose, _by_bisection, needed=~small)
-    return jnp.where(valid, jnp.where(small, few, many).reshape(shape), jnp.nan)
+    counts = arguments.unflatten(shape, jnp.where(small, few, many))
+    return jnp.where(valid, counts, jnp.nan)
 
 
 def poisson(key: jax.Array, rate: ArrayLike, shape: Sequence[int] | None = None) -> jax.Array:

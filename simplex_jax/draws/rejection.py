@@ -6,10 +6,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from simplex_jax.draws import arguments
+
 # A proposal is turned down with probability below 0.3 in every use, so that a variate is left
 # after this many rounds with probability below 1e-16; the fallback then draws it exactly.
 ROUNDS = 32
 _WORD = 32
+_SMALLEST = 64
 
 
 def _positions(mask: jax.Array, capacity: int) -> jax.Array:
@@ -49,8 +52,9 @@ def sample(
 ) -> jax.Array:
     """Return variates of [0, inf) by rejection: one round for all, then rounds for the rejected.
 
-    The rejected are gathered into blocks, so that a further round costs what the rejected cost
-    and not what the whole array costs.
+    The rejected are gathered into an array an eighth as long for a second round, and what that
+    leaves into one of a 32nd for the others: a round costs what the rejected cost, and there are
+    few loops to be waited for on a GPU. If an array overflows, all is done again for the rest.
 
     Args:
         key: A PRNG key.
@@ -61,49 +65,46 @@ def sample(
             what is left after ``rounds``. The flag says whether there is any: its loop must run
             zero times otherwise, which also holds under vmap, where a cond would run both ways.
         needed: Where a variate is needed, shape [n]; elsewhere anything may be returned.
-        rounds: The largest number of rounds for a block.
+        rounds: The largest number of rounds after the second.
     """
     size = parameter.shape[0]
     if size == 0:
         return parameter
-    key_first, key_rest = jax.random.split(key)
-    block = min(size, max(256, size // 64))
-    capacity = min(-(-size // block), 8) * block
+    key_first, key_second, key_rounds = jax.random.split(key, 3)
+    many, few = (min(size, max(_SMALLEST, arguments.pad(size // part))) for part in (8, 32))
 
-    def one_block(block_key: jax.Array, index: jax.Array) -> jax.Array:
-        here = parameter.at[index].get(mode="clip")
-        unused = index >= size
-
+    def last_rounds(key: jax.Array, parameter: jax.Array, unused: jax.Array) -> jax.Array:
         def one_round(state):
             number, drawn = state
-            proposed = propose(jax.random.fold_in(block_key, number), here)
+            proposed = propose(jax.random.fold_in(key, number), parameter)
             return number + 1, jnp.where(drawn < 0, proposed, drawn)
 
         _, drawn = lax.while_loop(
             lambda state: (state[0] < rounds) & jnp.any(state[1] < 0),
             one_round,
-            (0, jnp.where(unused, 0, -1).astype(parameter.dtype)),
+            (jnp.int32(0), jnp.where(unused, 0, -1).astype(parameter.dtype)),
         )
         left = drawn < 0
-        last = fallback(jax.random.fold_in(block_key, rounds), here, jnp.any(left))
+        last = fallback(jax.random.fold_in(key, rounds), parameter, jnp.any(left))
         return jnp.where(left, last, drawn)
 
-    def one_sweep(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def sweep(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         number, value = state
-        sweep_key = jax.random.fold_in(key_rest, number)
-        rejected = value < 0
-        positions = _positions(rejected, capacity)
-        found = jnp.minimum(jnp.sum(rejected), capacity)
-
-        def step(carry):
-            start, value = carry
-            index = lax.dynamic_slice(positions, (start,), (block,))
-            drawn = one_block(jax.random.fold_in(sweep_key, start), index)
-            return start + block, value.at[index].set(drawn, mode="drop")
-
-        return number + 1, lax.while_loop(lambda carry: carry[0] < found, step, (0, value))[1]
+        index = _positions(value < 0, many)
+        here = parameter.at[index].get(mode="clip")
+        drawn = propose(jax.random.fold_in(key_second, number), here)
+        # Kept from being computed again, entry by entry, in the loops that look for what is left.
+        drawn = lax.optimization_barrier(jnp.where(index < size, drawn, 0))
+        again = _positions(drawn < 0, few)
+        last = last_rounds(
+            jax.random.fold_in(key_rounds, number),
+            here.at[again].get(mode="clip"),
+            again >= many,
+        )
+        drawn = drawn.at[again].set(last, mode="drop")
+        return number + 1, value.at[index].set(drawn, mode="drop")
 
     value = propose(key_first, parameter)
     if needed is not None:
         value = jnp.where(needed, value, 0)
-    return lax.while_loop(lambda state: jnp.any(state[1] < 0), one_sweep, (jnp.int32(0), value))[1]
+    return lax.while_loop(lambda state: jnp.any(state[1] < 0), sweep, (jnp.int32(0), value))[1]
