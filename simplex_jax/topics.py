@@ -14,7 +14,7 @@ from simplex_jax import schedules
 from simplex_jax.corpus import Corpus, device
 from simplex_jax.evaluate import perplexity
 from simplex_jax.evaluate.moments import Moments
-from simplex_jax.models import inference, lda
+from simplex_jax.models import inference, lda, lda_counts
 from simplex_jax.runtime.driver import run
 from simplex_jax.runtime.hooks import Event, Hook
 
@@ -144,7 +144,7 @@ def resolve(
     if burn_in is None:
         burn_in = 0 if memoised else sweeps // 2
     default = lda.default_step(sampler, counts_estimate)
-    return Settings(
+    settings = Settings(
         num_topics=num_topics,
         alpha=float(alpha),
         beta=float(beta),
@@ -163,6 +163,14 @@ def resolve(
         eval_every=min(eval_every, num_steps),
         seed=int(seed),
     )
+    for name in ("alpha", "beta", "step_size"):
+        value = getattr(settings, name)
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be finite and positive; it is {value}")
+    if sampler not in lda.SAMPLERS:
+        raise ValueError(f"sampler must be one of {', '.join(lda.SAMPLERS)}; it is {sampler!r}")
+    lda_counts.check((num_topics, counts.shape[1]), local_step(settings))
+    return settings
 
 
 def fit(
@@ -211,7 +219,7 @@ def fit(
         jax.random.key(settings.seed), 4
     )
     data = device.to_device(counts)
-    alpha = lda.proportions(settings.alpha, num_topics)
+    alpha = lda_counts.proportions(settings.alpha, num_topics)
     kernel, stream = lda.build(
         data,
         shape,
@@ -219,7 +227,7 @@ def fit(
         beta=settings.beta,
         sampler=settings.sampler,
         counts=settings.counts,
-        how=lda.Local(settings.local, settings.sweeps, settings.burn_in, settings.expected),
+        how=local_step(settings),
         step_size=step_size(settings),
         batch_size=settings.batch_size,
     )
@@ -262,6 +270,11 @@ def fit(
         settings=settings,
         state=state,
     )
+
+
+def local_step(settings: Settings) -> lda_counts.Local:
+    """Return the local step of a run."""
+    return lda_counts.Local(settings.local, settings.sweeps, settings.burn_in, settings.expected)
 
 
 def step_size(settings: Settings) -> schedules.StepSize:

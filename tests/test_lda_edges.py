@@ -9,7 +9,7 @@ import tiny_lda
 
 from simplex_jax import run
 from simplex_jax.corpus import device
-from simplex_jax.models import lda
+from simplex_jax.models import lda, lda_counts
 from simplex_jax.runtime import driver
 
 METHODS = ("blocked", "collapsed")
@@ -25,8 +25,8 @@ def case(sampler, counts, method):
 
 def how(counts, method):
     if counts == "memoised":
-        return lda.Local(method)
-    return lda.Local(method, sweeps=3, burn_in=1, expected=counts == "control-variate")
+        return lda_counts.Local(method)
+    return lda_counts.Local(method, sweeps=3, burn_in=1, expected=counts == "control-variate")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_jit_equals_eager(method, getkey):
-    estimator = lda.memoised(SMALL, (2, 3), 0.3, lda.Local(method))
+    estimator = lda_counts.memoised(SMALL, (2, 3), 0.3, lda_counts.Local(method))
     log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), (2, 3)))
     arguments = (getkey(), estimator.init(getkey()), log_topics, jnp.array([4, 0, 2]))
     jax.tree.map(
@@ -66,7 +66,7 @@ def test_jit_equals_eager(method, getkey):
 
 def assign(corpus, shape, method, getkey, alpha=0.1):
     """The memory after a visit of all documents, at random topics."""
-    estimator = lda.memoised(corpus, shape, alpha, lda.Local(method))
+    estimator = lda_counts.memoised(corpus, shape, alpha, lda_counts.Local(method))
     log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), shape))
     ids = jnp.arange(device.size(corpus))
     return jax.jit(estimator.estimate)(getkey(), estimator.init(getkey()), log_topics, ids)[1]
@@ -92,7 +92,7 @@ def test_one_topic_takes_all_words(getkey):
 def test_corpus_without_tokens_has_no_counts(getkey):
     corpus = device.to_device(sp.csr_array((3, 2), dtype=np.int32))
     assert not assign(corpus, (2, 2), "blocked", getkey).counts.any()
-    estimator = lda.subsampled(corpus, (2, 2), 0.1, lda.Local(expected=True), 2)
+    estimator = lda_counts.subsampled(corpus, (2, 2), 0.1, lda_counts.Local(expected=True), 2)
     topics = jnp.log(jnp.full((2, 2), 0.5))
     assert not jax.jit(estimator.estimate)(getkey(), (), topics, jnp.array([2, 0]))[0].any()
 
@@ -111,13 +111,13 @@ def test_double_precision(getkey):
     [
         ({"sampler": "gibbs"}, "sampler"),
         ({"counts": "exact"}, "counts"),
-        ({"how": lda.Local("variational")}, "method"),
-        ({"how": lda.Local(sweeps=0)}, "sweeps"),
-        ({"how": lda.Local(sweeps=1.5)}, "sweeps"),
-        ({"how": lda.Local(sweeps=2, burn_in=2), "counts": "subsampled"}, "burn_in"),
-        ({"how": lda.Local(sweeps=2, burn_in=-1), "counts": "control-variate"}, "burn_in"),
-        ({"how": lda.Local(sweeps=2, burn_in=1)}, "burn_in"),
-        ({"how": lda.Local(expected=True)}, "expected"),
+        ({"how": lda_counts.Local("variational")}, "method"),
+        ({"how": lda_counts.Local(sweeps=0)}, "sweeps"),
+        ({"how": lda_counts.Local(sweeps=1.5)}, "sweeps"),
+        ({"how": lda_counts.Local(sweeps=2, burn_in=2), "counts": "subsampled"}, "burn_in"),
+        ({"how": lda_counts.Local(sweeps=2, burn_in=-1), "counts": "control-variate"}, "burn_in"),
+        ({"how": lda_counts.Local(sweeps=2, burn_in=1)}, "burn_in"),
+        ({"how": lda_counts.Local(expected=True)}, "expected"),
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": [0.1, -1.0]}, "alpha"),
         ({"alpha": [0.1, 0.1, 0.1]}, "alpha"),

@@ -1,8 +1,8 @@
 """Latent assignments: SCIR with memoised counts is exact if, and only if, totals are refreshed.
 
-The model is small enough to enumerate: six observations of three symbols, from a mixture of two
-components with unknown weights and unknown distributions. One SCIR kernel moves both, in many
-independent chains that start from the posterior; their averages over time give standard errors.
+The model is small enough to enumerate: six observations of three symbols, from an equal mixture of
+two components whose distributions are unknown. SCIR moves both distributions, in many independent
+chains that start from the posterior; their averages over time give standard errors.
 With a threshold of 5 of them a test of a correct sampler fails by chance once in 10^6 seeds.
 """
 
@@ -19,19 +19,9 @@ from simplex_jax.runtime import driver
 from simplex_jax.samplers import scir
 
 DATA = np.array([0, 0, 0, 0, 0, 1])
-ALPHA = {"weights": 1.0, "symbols": 0.2}
+ALPHA = 0.2
 CHAINS = 20_000
 STEPS = {0.1: 120, 0.5: 60}
-
-
-def counts_of(labels):
-    symbols = np.zeros((2, 3))
-    np.add.at(symbols, (labels, DATA), 1)
-    return np.bincount(labels, minlength=2), symbols
-
-
-def log_beta(a):
-    return special.gammaln(a).sum(axis=-1) - special.gammaln(a.sum(axis=-1))
 
 
 def enumerate_posterior():
@@ -40,44 +30,34 @@ def enumerate_posterior():
     That is E (phi_00 - phi_10)^2, which no exchange of the labels changes.
     """
     assignments = np.array(list(itertools.product((0, 1), repeat=len(DATA))))
-    log_weights, values = [], []
-    for labels in assignments:
-        sizes, symbols = counts_of(labels)
-        a = ALPHA["symbols"] + symbols
-        log_weights.append(log_beta(ALPHA["weights"] + sizes) + log_beta(a).sum())
-        total = a.sum(axis=-1)
-        mean = a[:, 0] / total
-        square = mean * (a[:, 0] + 1) / (total + 1)
-        values.append(square.sum() - 2 * mean.prod())
-    return assignments, special.softmax(log_weights), np.array(values)
+    a = ALPHA + np.asarray(count(assignments.T, DATA))
+    total = a.sum(axis=-1)
+    log_beta = special.gammaln(a).sum(axis=-1) - special.gammaln(total)
+    mean = a[..., 0] / total
+    square = mean * (a[..., 0] + 1) / (total + 1)
+    value = square.sum(axis=-1) - 2 * mean.prod(axis=-1)
+    return assignments, special.softmax(log_beta.sum(axis=-1)), value
 
 
 def exact_draws(rng):
-    """Labels [6, chains], weights [chains, 2] and symbols [chains, 2, 3] from the posterior."""
+    """Labels [6, chains] and unnormalised distributions [chains, 2, 3] from the posterior."""
     assignments, probabilities, _ = enumerate_posterior()
     labels = assignments[rng.choice(len(assignments), CHAINS, p=probabilities)]
-    member = np.eye(2)[labels]
-    weights = rng.gamma(ALPHA["weights"] + member.sum(axis=1))
-    symbols = rng.gamma(ALPHA["symbols"] + np.einsum("cnk,nv->ckv", member, np.eye(3)[DATA]))
-    return labels.T, {"weights": weights, "symbols": symbols}
+    return labels.T, rng.gamma(ALPHA + np.asarray(count(labels.T, DATA)))
 
 
 def assign(key, position, data, previous):
-    """Draw labels [n, chains] from weights [chains, 2] and symbols [chains, 2, 3]."""
-    log_joint = position["weights"] + jnp.moveaxis(position["symbols"][..., data], -1, 0)
-    return draws.categorical(key, jax.nn.softmax(log_joint))
+    """Draw labels [n, chains] given log-probabilities [chains, 2, 3]."""
+    return draws.categorical(key, jax.nn.softmax(jnp.moveaxis(position[..., data], -1, 0)))
 
 
 def count(labels, data):
-    member = jax.nn.one_hot(labels, 2)
-    return {
-        "weights": member.sum(axis=0),
-        "symbols": jnp.einsum("nck,nv->ckv", member, jax.nn.one_hot(data, 3)),
-    }
+    """Count labels [n, chains] of the data [n] into [chains, 2, 3]."""
+    return jnp.einsum("nck,nv->ckv", jax.nn.one_hot(labels, 2), jax.nn.one_hot(data, 3))
 
 
 def squared_difference(state, info):
-    phi = jnp.exp(state.position["symbols"])
+    phi = jnp.exp(state.position)
     return (phi[:, 0, 0] - phi[:, 1, 0]) ** 2
 
 
@@ -87,11 +67,10 @@ def deviation(h, total, getkey, seed):
     labels, data = jnp.asarray(labels), jnp.asarray(DATA)
     estimator = estimators.memoised(assign, count, labels, count(labels, data))
     kernel = scir.build(estimator, ALPHA, h, total=total)
-    start = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), start)
     _, trace = driver.run(
         getkey(),
         kernel,
-        kernel.init(getkey(), start),
+        kernel.init(getkey(), jnp.asarray(start, jnp.float32)),
         batches.shuffled(batches.indexed(data), 3),
         STEPS[h],
         collect=squared_difference,

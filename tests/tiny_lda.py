@@ -18,7 +18,8 @@ def table(documents, num_words):
 
 def assignments(num_tokens, num_topics):
     """All assignments of tokens to topics, [K^N, N]; state s has the digits of s."""
-    return np.array(list(np.ndindex((num_topics,) * num_tokens)), int).reshape(-1, num_tokens)
+    rows = list(np.ndindex((num_topics,) * num_tokens))
+    return np.array(rows, int).reshape(len(rows), num_tokens)
 
 
 def number(labels, num_topics):

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.nn import logsumexp
 from jax.typing import ArrayLike
 
 from simplex_jax.base import Position, PyTree
@@ -25,7 +24,10 @@ def normalise(log_weights: jax.Array) -> jax.Array:
         >>> print(simplex.normalise(jnp.array([-1000.0, -1000.0])).round(4))
         [-0.6932 -0.6932]
     """
-    return log_weights - logsumexp(log_weights, axis=-1, keepdims=True)
+    # The largest is taken off first, so that the sum is not rounded to the precision of weights
+    # that may be of the order of e^-10000.
+    log_weights = log_weights - jnp.max(log_weights, axis=-1, keepdims=True)
+    return log_weights - jnp.log(jnp.sum(jnp.exp(log_weights), axis=-1, keepdims=True))
 
 
 def log_probabilities(weights: ArrayLike, name: str = "position") -> jax.Array:

@@ -16,7 +16,7 @@ from jax import lax
 
 from simplex_jax import draws
 from simplex_jax.corpus.device import CHUNK, Documents, token_slots
-from simplex_jax.draws import uniform
+from simplex_jax.draws import arguments, uniform
 from simplex_jax.draws.bits import random_words
 from simplex_jax.draws.categorical import choose
 
@@ -132,29 +132,34 @@ def collapsed(
     loop goes on with the last quarter alone: a few long documents do not hold up the many.
     """
     batch_size = documents.lengths.shape[0]
-    order = jnp.argsort(documents.lengths)
-    lengths, starts = documents.lengths[order], documents.starts[order]
-    state = state._replace(documents=state.documents[:, order])
-    width, number = batch_size, jnp.int32(0)
+    width = arguments.pad(batch_size)
+    # The lanes that pad the batch to a width that vectorises are empty documents and come first.
+    order = jnp.pad(
+        jnp.argsort(documents.lengths), (width - batch_size, 0), constant_values=batch_size
+    )
+    lengths = documents.lengths.at[order].get(mode="fill", fill_value=0)
+    starts = documents.starts.at[order].get(mode="clip")
+    known = state.documents.at[:, order].get(mode="fill", fill_value=0)
+    state, number = state._replace(documents=known), jnp.int32(0)
+    full = width
     while width:
-        rest = 0 if width <= _NARROWEST else width // 4
-        ended = batch_size - width
-        lanes = Documents(documents.tokens, starts[ended:], lengths[ended:])
+        rest = 0 if width <= _NARROWEST else arguments.pad(width // 4)
+        ended = full - width
+        narrow = state._replace(documents=state.documents[:, ended:])
         number, narrow = _positions(
             key,
             likelihood,
             alpha,
-            lanes,
-            state._replace(documents=state.documents[:, ended:]),
+            Documents(documents.tokens, starts[ended:], lengths[ended:]),
+            narrow,
             expected,
             number,
-            lengths[batch_size - rest - 1],
+            lengths[full - rest - 1],
         )
         state = narrow._replace(documents=state.documents.at[:, ended:].set(narrow.documents))
         width = rest
-    return state._replace(
-        documents=jnp.zeros_like(state.documents).at[:, order].set(state.documents)
-    )
+    columns = jnp.zeros((state.documents.shape[0], batch_size), state.documents.dtype)
+    return state._replace(documents=columns.at[:, order].set(state.documents, mode="drop"))
 
 
 def _positions(

@@ -99,7 +99,7 @@ def update(
         log_theta = leaf + totals.current(key_leaf_total, log_sum, a_hat)
         log_theta = draws.cir(key_leaf_move, log_theta, a_hat, h.astype(leaf.dtype))
         log_total.append(logsumexp(log_theta, axis=-1, keepdims=True))
-        position.append(log_theta - log_total[-1])
+        position.append(simplex.normalise(log_theta))
         concentrations.append(a_hat.sum(axis=-1).ravel())
         negative.append((n_hat < 0).ravel())
 

@@ -100,7 +100,7 @@ def update(
         theta = jnp.exp(leaf + totals.current(key_leaf_total, log_sum, prior))
         log_theta, negative = _step(key_leaf_noise, theta, leaf, prior, n_hat, h.astype(leaf.dtype))
         log_total.append(logsumexp(log_theta, axis=-1, keepdims=True))
-        position.append(log_theta - log_total[-1])
+        position.append(simplex.normalise(log_theta))
         reflected.append(negative.ravel())
 
     info = Info(
