@@ -12,7 +12,7 @@ from simplex_jax.draws import arguments
 # after this many rounds with probability below 1e-16; the fallback then draws it exactly.
 ROUNDS = 32
 _WORD = 32
-_SMALLEST = 64
+_SMALLEST = 256
 
 
 def _positions(mask: jax.Array, capacity: int) -> jax.Array:
@@ -55,6 +55,7 @@ def sample(
     The rejected are gathered into an array an eighth as long for a second round, and what that
     leaves into one of a 32nd for the others: a round costs what the rejected cost, and there are
     few loops to be waited for on a GPU. If an array overflows, all is done again for the rest.
+    Short arrays, as under a vmap over many rows, have all their rounds in place.
 
     Args:
         key: A PRNG key.
@@ -71,9 +72,9 @@ def sample(
     if size == 0:
         return parameter
     key_first, key_second, key_rounds = jax.random.split(key, 3)
-    many, few = (min(size, max(_SMALLEST, arguments.pad(size // part))) for part in (8, 32))
+    many, few = (max(_SMALLEST // 4, arguments.pad(size // part)) for part in (8, 32))
 
-    def last_rounds(key: jax.Array, parameter: jax.Array, unused: jax.Array) -> jax.Array:
+    def last_rounds(key: jax.Array, parameter: jax.Array, drawn: jax.Array) -> jax.Array:
         def one_round(state):
             number, drawn = state
             proposed = propose(jax.random.fold_in(key, number), parameter)
@@ -82,7 +83,7 @@ def sample(
         _, drawn = lax.while_loop(
             lambda state: (state[0] < rounds) & jnp.any(state[1] < 0),
             one_round,
-            (jnp.int32(0), jnp.where(unused, 0, -1).astype(parameter.dtype)),
+            (jnp.int32(0), drawn),
         )
         left = drawn < 0
         last = fallback(jax.random.fold_in(key, rounds), parameter, jnp.any(left))
@@ -99,7 +100,7 @@ def sample(
         last = last_rounds(
             jax.random.fold_in(key_rounds, number),
             here.at[again].get(mode="clip"),
-            again >= many,
+            jnp.where(again < many, -1, 0).astype(drawn.dtype),
         )
         drawn = drawn.at[again].set(last, mode="drop")
         return number + 1, value.at[index].set(drawn, mode="drop")
@@ -107,4 +108,6 @@ def sample(
     value = propose(key_first, parameter)
     if needed is not None:
         value = jnp.where(needed, value, 0)
+    if size <= _SMALLEST:
+        return last_rounds(key_rounds, parameter, value)
     return lax.while_loop(lambda state: jnp.any(state[1] < 0), sweep, (jnp.int32(0), value))[1]
