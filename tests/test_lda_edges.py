@@ -45,7 +45,7 @@ def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
     assert int(state.step) == 600
     assert trace.shape == (600, 4, 3)
     assert np.isfinite(trace).all()
-    np.testing.assert_allclose(np.exp(trace).sum(axis=-1), 1, atol=1e-4)
+    np.testing.assert_allclose(np.exp(trace).sum(axis=-1), 1, atol=1e-5)
     # Other settings and another number of steps of the same shapes use the same program.
     kernel, stream = lda.build(SMALL, (4, 3), alpha=0.5, beta=0.3, step_size=0.02, **arguments)
     run(getkey(), kernel, state, stream, 7)

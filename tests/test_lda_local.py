@@ -117,7 +117,7 @@ def test_wrong_arguments_are_seen(method, arguments, getkey, seed):
     [
         ("collapsed", "state.documents - (old == topic)", "state.documents"),
         ("collapsed", "number < documents.lengths", "number < documents.lengths - 1"),
-        ("collapsed", "order].set(state.documents)", "::-1].set(state.documents)"),
+        ("collapsed", "columns.at[:, order]", "columns.at[:, order[::-1]]"),
         ("blocked", "alpha[:, None] + state.documents", "alpha[:, None]"),
         ("blocked", "active = place <", "active = place + 1 <"),
     ],
