@@ -4,8 +4,8 @@
 
 Needs the folder ../shared/peers (or --peers), which holds the corpora and `common.py`: topic
 proportions of held-out documents by 50 fixed-point iterations of CVB0 with the topics fixed,
-perplexity of the other half of their tokens. K = 50, alpha = 0.1 and beta = 0.05 for all tools. Seconds
-are those of training alone: evaluation is outside the clock, compilation is reported apart.
+perplexity of the other half of their tokens. K = 50, alpha = 0.1 and beta = 0.05 for all tools.
+Seconds are those of training alone: evaluation and compilation are outside the clock.
 """
 
 import argparse
@@ -39,6 +39,7 @@ class Curve:
         self._sum, self._samples = 0.0, 0
 
     def __call__(self, event) -> None:
+        """Evaluate an event."""
         sample = np.exp(np.asarray(event.state.position, np.float64))
         point = {
             "passes": event.metrics["passes"],
