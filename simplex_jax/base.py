@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
+from simplex_jax.draws import arguments
+
 PyTree: TypeAlias = Any
 """Any nesting of tuples, lists, dicts and NamedTuples with arrays as leaves."""
 
@@ -106,8 +108,7 @@ def chains(
         >>> state.position.shape
         (8, 4)
     """
-    if not isinstance(n, int) or n < 1:
-        raise ValueError(f"n must be a positive integer; it is {n!r}")
+    n = arguments.at_least("n", n, 1)
     options = {"n": n, "batch_axis": batch_axis}
     return Kernel(
         init=bind(static(_init_chains, n=n, position_axis=position_axis), kernel.init),

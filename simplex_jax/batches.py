@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax.base import Batch, PyTree, bind, static
+from simplex_jax.draws import arguments
 
 Stream: TypeAlias = Callable[[jax.Array, jax.Array], Batch]
 
@@ -44,12 +45,12 @@ def indexed(data: PyTree) -> Indexed:
         >>> batch.ids.tolist(), batch.data.tolist()
         ([0, 1], [7, 8])
     """
-    return Indexed(jnp.arange(_length(data), dtype=jnp.int32), data)
+    return Indexed(jnp.arange(length(data), dtype=jnp.int32), data)
 
 
 def full(data: PyTree) -> Stream:
     """Yield all the data at every step."""
-    _length(data)
+    length(data)
     return bind(_full, _on_device(data))
 
 
@@ -80,8 +81,8 @@ def uniform(data: PyTree, batch_size: int, replace: bool = True) -> Stream:
         >>> sorted(stream(jax.random.key(0), 3).tolist())
         [0, 1, 2, 3, 4]
     """
-    _check_batch_size(batch_size, None if replace else _length(data))
-    options = {"size": _length(data), "batch_size": batch_size, "replace": replace}
+    _check_batch_size(batch_size, None if replace else length(data))
+    options = {"size": length(data), "batch_size": batch_size, "replace": replace}
     return bind(static(_uniform, **options), _on_device(data))
 
 
@@ -122,8 +123,8 @@ def shuffled(data: PyTree, batch_size: int) -> Stream:
         >>> sorted(jnp.concatenate(epoch).tolist())
         [0, 1, 2, 3]
     """
-    _check_batch_size(batch_size, _length(data))
-    options = {"size": _length(data), "batch_size": batch_size}
+    _check_batch_size(batch_size, length(data))
+    options = {"size": length(data), "batch_size": batch_size}
     return bind(static(_shuffled, **options), _on_device(data))
 
 
@@ -195,18 +196,18 @@ def _on_device(data: PyTree) -> PyTree:
     return jax.tree.map(jnp.asarray, data)
 
 
-def _length(data: PyTree) -> int:
+def length(data: PyTree, name: str = "data") -> int:
+    """Return how many data there are, or raise a ValueError if the leaves do not agree."""
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(data)]
     lengths = {shape[0] if shape else None for shape in shapes}
     if len(lengths) != 1 or None in lengths or 0 in lengths:
         raise ValueError(
-            f"data must have arrays of one length along their first axis; the shapes are {shapes}"
+            f"{name} must have arrays of one length along their first axis; the shapes are {shapes}"
         )
     return shapes[0][0]
 
 
 def _check_batch_size(batch_size: int, limit: int | None) -> None:
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size must be a positive integer; it is {batch_size!r}")
+    arguments.at_least("batch_size", batch_size, 1)
     if limit is not None and batch_size > limit:
-        raise ValueError(f"batch_size {batch_size} is larger than the data, {limit}")
+        raise ValueError(f"batch_size {batch_size} is larger than the data: give at most {limit}")

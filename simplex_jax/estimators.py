@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax.base import Batch, Position, PyTree, bind
-from simplex_jax.batches import Indexed
+from simplex_jax.batches import Indexed, length
 from simplex_jax.draws import arguments
 
 Counts: TypeAlias = PyTree
@@ -72,7 +72,7 @@ def _subsampled(
     position: Position,
     batch: Batch,
 ) -> tuple[Counts, PyTree]:
-    scale = size / _length(batch)
+    scale = size / length(batch, "batch")
     return jax.tree.map(lambda n: n * scale, counts_of(key, position, batch)), memory
 
 
@@ -151,7 +151,7 @@ def _control_variate(
     position: Position,
     batch: Batch,
 ) -> tuple[Counts, PyTree]:
-    scale = size / _length(batch)
+    scale = size / length(batch, "batch")
     here = counts_of(key, position, batch)
     there = counts_of(jax.random.clone(key), reference, batch)
     counts = jax.tree.map(
@@ -232,6 +232,8 @@ def _memoised(
     position: Position,
     batch: Indexed,
 ) -> tuple[Counts, Memory]:
+    if not isinstance(batch, Indexed):
+        raise ValueError("batch must be batches.Indexed: make the stream of batches.indexed(data)")
     old = jax.tree.map(lambda leaf: leaf[batch.ids], memory.assignments)
     new = assign(key, position, batch.data, old)
     counts = jax.tree.map(
@@ -258,13 +260,6 @@ def _check_size(size: float) -> None:
     arguments.require("size", value, arguments.positive(value), "finite and positive")
 
 
-def _length(batch: Batch) -> int:
-    leaves = jax.tree.leaves(batch)
-    if not leaves or jnp.ndim(leaves[0]) == 0:
-        raise ValueError("batch must have arrays with a leading axis over its data")
-    return jnp.shape(leaves[0])[0]
-
-
 def _label_counts(key: jax.Array, position: Position, batch: Batch) -> Counts:
     del key
     return jax.tree.map(_histogram, position, batch)
@@ -278,14 +273,16 @@ def _histogram(leaf: jax.Array, labels: jax.Array) -> jax.Array:
     if labels.shape[1:] != leaf.shape[:-1]:
         raise ValueError(
             f"batch of labels of shape {labels.shape} does not fit a position of shape "
-            f"{leaf.shape}: it must be [n, {', '.join(map(str, leaf.shape[:-1]))}]"
+            f"{leaf.shape}: it must be [{', '.join(map(str, ('n', *leaf.shape[:-1])))}]"
         )
     k = leaf.shape[-1]
     rows = leaf.size // k
     flat = labels.reshape(labels.shape[0], rows)
-    valid = (flat >= 0) & (flat < k)
-    cell = jnp.where(valid, flat + k * jnp.arange(rows), leaf.size)
-    counts = jnp.zeros(leaf.size, leaf.dtype).at[cell].add(1, mode="drop").reshape(rows, k)
+    # Widened, as K may not fit the dtype of the labels, and a sum of ones not that of the position.
+    valid = (flat >= 0) & (flat.astype(jnp.uint32) < k)
+    cell = jnp.where(valid, flat.astype(jnp.int32) + k * jnp.arange(rows), leaf.size)
+    cells = jnp.zeros(leaf.size, jnp.int32).at[cell].add(1, mode="drop")
+    counts = cells.reshape(rows, k).astype(leaf.dtype)
     return jnp.where(valid.all(axis=0)[:, None], counts, jnp.nan).reshape(leaf.shape)
 
 

@@ -20,7 +20,11 @@ def at(step_size: StepSize, step: jax.Array) -> jax.Array:
 
 
 def check(step_size: StepSize) -> None:
-    """Raise a ValueError unless the step size is finite and positive, for a schedule at step 0."""
+    """Raise a ValueError unless the step size is finite and positive.
+
+    Of a schedule only step 0 is seen. It must stay positive: where it falls to 0 the chain becomes
+    NaN, so give a decay an end value.
+    """
     value = arguments.as_float("step_size", at(step_size, jnp.asarray(0, jnp.int32)))
     if value.ndim:
         raise ValueError(f"step_size must be a scalar; its shape is {value.shape}")

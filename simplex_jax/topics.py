@@ -1,7 +1,6 @@
 """Topics of a corpus: latent Dirichlet allocation from counts to a summary of its posterior."""
 
 import math
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import schedules
-from simplex_jax.corpus import Corpus, device
+from simplex_jax.corpus import Corpus, device, from_counts
+from simplex_jax.draws import arguments
 from simplex_jax.evaluate import perplexity
 from simplex_jax.evaluate.moments import Moments
 from simplex_jax.models import inference, lda, lda_counts
@@ -19,6 +19,7 @@ from simplex_jax.runtime.driver import run
 from simplex_jax.runtime.hooks import Event, Hook
 
 _EVALUATIONS = 50
+_MAX_STEPS = 2**31 - 1
 
 
 class Settings(NamedTuple):
@@ -38,9 +39,9 @@ class Settings(NamedTuple):
         tau: Steps after which the step size decays; 0 for a constant one.
         kappa: Exponent of the decay.
         batch_size: Documents in a batch.
-        num_steps: Updates, if time does not end the run before.
+        num_steps: Updates, or None if time ends the run.
         seconds: Training time that ends the run, or None.
-        eval_every: Updates between evaluations and samples.
+        eval_every: Updates between evaluations and posterior samples.
         seed: Seed of all randomness.
     """
 
@@ -57,7 +58,7 @@ class Settings(NamedTuple):
     tau: float
     kappa: float
     batch_size: int
-    num_steps: int
+    num_steps: int | None
     seconds: float | None
     eval_every: int
     seed: int
@@ -68,12 +69,13 @@ class Fit(NamedTuple):
 
     Attributes:
         mean: Posterior mean of the topics, float32 [K, V].
-        sd: Posterior standard deviation, float32 [K, V].
+        sd: Posterior standard deviation, float32 [K, V]; NaN where there is a single sample.
         samples: Number of posterior samples behind them, from the second half of the run.
         proportions: Topic proportions of the documents given the mean topics, float32 [D, K].
-        prevalence: Share of the tokens in each topic, float [K].
-        metrics: One record per evaluation: step, documents, seconds, tokens_per_second and, with
-            held-out documents, perplexity and perplexity_average.
+        prevalence: Expected share of the documents' tokens in each topic, float [K].
+        metrics: One record per evaluation: step, documents and passes visited, seconds,
+            tokens_per_second (of the documents visited, in training) and, with held-out documents,
+            perplexity and perplexity_average.
         settings: The settings, resolved.
         state: Last state of the kernel.
     """
@@ -109,8 +111,7 @@ def resolve(
     seed: int = 0,
 ) -> Settings:
     """Return the settings of a run with everything that was left out filled in; see `fit`."""
-    if not isinstance(num_topics, int) or num_topics < 1:
-        raise ValueError(f"num_topics must be a positive integer; it is {num_topics!r}")
+    num_topics = arguments.at_least("num_topics", num_topics, 1)
     if counts_estimate not in lda.COUNTS:
         raise ValueError(
             f"counts_estimate must be one of {', '.join(lda.COUNTS)}; it is {counts_estimate!r}"
@@ -129,14 +130,19 @@ def resolve(
     if not 1 <= batch_size <= documents:
         raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size}")
     per_pass = -(-documents // batch_size)
-    if seconds is not None:
-        num_steps = 2**31 - 1
-    elif steps is not None:
-        num_steps = int(steps)
-    else:
-        num_steps = max(1, round((200 if passes is None else passes) * per_pass))
+    steps = None if steps is None else arguments.at_least("steps", steps, 1)
+    num_steps = None
+    if seconds is None:
+        length = (200 if passes is None else passes) * per_pass if steps is None else steps
+        if length > _MAX_STEPS:
+            raise ValueError(
+                f"{length:g} steps are more than a run can number: give fewer passes or steps"
+            )
+        num_steps = max(1, round(length))
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be between 0 and 2^63 - 1; it is {seed}")
     if eval_every is None:
-        eval_every = per_pass if seconds is not None else max(1, num_steps // _EVALUATIONS)
+        eval_every = per_pass if num_steps is None else max(1, num_steps // _EVALUATIONS)
     if eval_every < 1:
         raise ValueError(f"eval_every must be positive; it is {eval_every}")
     if sweeps is None:
@@ -150,7 +156,7 @@ def resolve(
         beta=float(beta),
         sampler=sampler,
         counts=counts_estimate,
-        local=local or ("collapsed" if memoised else "blocked"),
+        local=local or "collapsed",
         sweeps=sweeps,
         burn_in=burn_in,
         expected=expected,
@@ -160,7 +166,7 @@ def resolve(
         batch_size=batch_size,
         num_steps=num_steps,
         seconds=seconds,
-        eval_every=min(eval_every, num_steps),
+        eval_every=eval_every if num_steps is None else min(eval_every, num_steps),
         seed=int(seed),
     )
     for name in ("alpha", "beta", "step_size"):
@@ -178,6 +184,7 @@ def fit(
     num_topics: int,
     *,
     heldout: tuple[sp.csr_array, sp.csr_array] | None = None,
+    documents: Corpus | sp.csr_array | None = None,
     hooks: Sequence[Hook] = (),
     **options: object,
 ) -> Fit:
@@ -187,6 +194,7 @@ def fit(
         corpus: A corpus, or a table of its counts [D, V].
         num_topics: Number of topics K.
         heldout: Observed and target counts of other documents, to measure perplexity on.
+        documents: The documents whose proportions are wanted; by default those of `corpus`.
         hooks: Called with an `Event` after every evaluation, say `hooks.Progress`.
         **options: As in `resolve`: `alpha` per topic and `beta` per word (not their sums);
             `sampler` "scir", "sgrld" or "smld"; `counts_estimate` "memoised", "subsampled" or
@@ -200,7 +208,8 @@ def fit(
         `seconds` ends a run by the clock.
 
     Raises:
-        ValueError: An option is out of range.
+        ValueError: An option is out of range, the counts are no counts, or the held-out documents
+            have another vocabulary.
         FloatingPointError: The topics became NaN; the message names the step.
 
     Example:
@@ -212,7 +221,14 @@ def fit(
         ...     [0, 0, 1, 1], [1, 1, 0, 0])
         ((2, 4), True)
     """
-    counts = corpus.counts if isinstance(corpus, Corpus) else sp.csr_array(corpus)
+    counts = _table(corpus)
+    wanted = counts if documents is None else _table(documents)
+    for name, table in {"heldout": heldout and heldout[0], "documents": wanted}.items():
+        if table is not None and table.shape[1] != counts.shape[1]:
+            raise ValueError(
+                f"{name} has {table.shape[1]} words and the corpus {counts.shape[1]}: "
+                "take both from one corpus"
+            )
     settings = resolve(counts, num_topics, **options)  # type: ignore[arg-type]
     shape = (num_topics, counts.shape[1])
     key_init, key_run, key_evaluate, key_documents = jax.random.split(
@@ -248,28 +264,41 @@ def fit(
         kernel,
         state,
         stream,
-        settings.num_steps,
+        settings.num_steps or _MAX_STEPS,
         collect=_nothing,
-        thin=settings.num_steps,
         hooks=[*measures, records, *hooks],
         chunk=settings.eval_every,
         max_seconds=settings.seconds,
     )
+    if not moments.samples:  # a hook has ended the run in its first half
+        moments.add(state.position)
     mean = moments.mean
+    log_mean = jnp.log(jnp.maximum(mean, jnp.finfo(mean.dtype).tiny))
     proportions = inference.corpus_proportions(
-        key_documents, jnp.log(jnp.maximum(mean, jnp.finfo(mean.dtype).tiny)), alpha, data
+        key_documents, log_mean, alpha, data if documents is None else device.to_device(wanted)
     )
-    lengths = np.asarray(counts.sum(axis=1), np.float64)
     return Fit(
         mean=np.asarray(mean),
         sd=np.asarray(moments.sd),
         samples=moments.samples,
         proportions=proportions,
-        prevalence=lengths @ proportions / lengths.sum(),
+        prevalence=_prevalence(wanted, proportions, settings.alpha),
         metrics=records.records,
         settings=settings,
         state=state,
     )
+
+
+def _table(corpus: Corpus | sp.csr_array) -> sp.csr_array:
+    return corpus.counts if isinstance(corpus, Corpus) else from_counts(corpus).counts
+
+
+def _prevalence(counts: sp.csr_array, proportions: np.ndarray, alpha: float) -> np.ndarray:
+    """Return the share of the tokens in each topic: the proportions without what the prior adds."""
+    lengths = np.asarray(counts.sum(axis=1), np.float64)
+    num_topics = proportions.shape[1]
+    tokens = (lengths + num_topics * alpha) @ proportions - len(lengths) * alpha
+    return np.maximum(tokens, 0) / lengths.sum()
 
 
 def local_step(settings: Settings) -> lda_counts.Local:
@@ -294,11 +323,13 @@ class _Records:
 
     def __init__(self, settings: Settings, corpus: device.DeviceCorpus) -> None:
         self.records: list[dict[str, float]] = []
-        self._batch_size = settings.batch_size
-        self._sweeps = settings.sweeps
-        self._documents = device.size(corpus)
-        self._per_document = corpus.tokens.shape[0] / self._documents
-        self._started = time.time()
+        size = device.size(corpus)
+        per_pass = -(-size // settings.batch_size)
+        # Blocks of memoised counts cover the corpus exactly once a pass, the last one being short.
+        memoised = settings.counts == "memoised"
+        self._per_step = size / per_pass if memoised else settings.batch_size
+        self._documents = size
+        self._tokens = corpus.tokens.shape[0]
 
     def check(self, event: Event) -> None:
         """Stop a run whose topics are no longer numbers."""
@@ -309,13 +340,10 @@ class _Records:
 
     def __call__(self, event: Event) -> None:
         """Complete the metrics of an event and keep them."""
-        per_pass = -(-self._documents // self._batch_size)
-        passes = event.step / per_pass
-        documents = passes * self._documents
+        documents = event.step * self._per_step
+        passes = documents / self._documents
         event.metrics["documents"] = round(documents)
         event.metrics["passes"] = round(passes, 3)
-        event.metrics["tokens_per_second"] = round(
-            documents * self._per_document * self._sweeps / max(event.seconds, 1e-9)
-        )
+        event.metrics["tokens_per_second"] = round(passes * self._tokens / max(event.seconds, 1e-9))
         record = {"step": event.step, "seconds": round(event.seconds, 4)} | event.metrics
         self.records.append(record)

@@ -50,8 +50,12 @@ def test_a_run_writes_everything(texts, tmp_path):
     assert mean.shape == sd.shape == (2, 8)
     np.testing.assert_allclose(mean.sum(axis=1), 1, rtol=1e-5)
     with np.load(out / "doc_topics.npz", allow_pickle=False) as arrays:
-        assert arrays["proportions"].shape == (36, 2)
-        assert arrays["documents"].shape == (36,)
+        proportions, names = arrays["proportions"], arrays["documents"]
+    assert proportions.shape == (40, 2)
+    rivers = [int(name) % 2 for name in names]  # lines are numbered from 1: rivers are odd
+    leaning = (proportions[:, 0] > 0.5).astype(int).tolist()
+    assert leaning in (rivers, [1 - river for river in rivers])
+    assert config["reading"]["min_df"] == 1
     with (out / "topics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["topic", "rank", "word", "probability"]
@@ -84,6 +88,23 @@ def test_other_samplers_and_counts(texts, tmp_path):
             assert np.isfinite(arrays["mean"]).all()
 
 
+def test_options_about_reading_need_an_input(tmp_path):
+    result = invoke("lda", "--min-df", 3, "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "--min-df" in result.stderr
+
+
+def test_documents_too_short_to_hold_out(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("river\ngoal\n" * 10)
+    asked = invoke("lda", path, *TINY, "--holdout", 1, "--seed", 1, "--out", tmp_path / "a")
+    default = invoke("lda", path, *TINY, "--seed", 1, "--out", tmp_path / "b")
+    assert default.exit_code == 0
+    if asked.exit_code:  # by the draw of sides
+        assert "hold out more" in asked.stderr
+        assert not (tmp_path / "a").exists()
+
+
 def test_without_out_a_new_directory_is_made(texts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("simplex-jax-lda", "simplex-jax-lda-2"):
@@ -98,6 +119,9 @@ def test_without_out_a_new_directory_is_made(texts, tmp_path, monkeypatch):
         ["--sampler", "hmc"],
         ["--passes", "2", "--steps", "3"],
         ["--seconds", "-1"],
+        ["--alpha", "-1"],
+        ["--beta", "0"],
+        ["--max-df", "7"],
         ["--no-such-option"],
     ],
 )
@@ -130,12 +154,12 @@ def test_bad_data_is_one_line_and_status_one(tmp_path, name, content, words):
 
 
 def test_bad_settings_are_status_one_and_leave_nothing(texts, tmp_path):
-    for options in (["--alpha", "-1"], ["--batch-size", "1000"], ["--holdout", "41"]):
+    for options in (["--batch-size", "1000"], ["--holdout", "41"], ["--passes", "1e30"]):
         result = invoke("lda", texts, *TINY, *options, "--quiet", "--out", tmp_path / "run")
         assert result.exit_code == 1
         assert len(result.stderr.splitlines()) == 1
-        assert options[0].strip("-").replace("-", "_").split("_")[0] in result.stderr
-        assert not (tmp_path / "run" / "topics.csv").exists()
+        assert options[0].strip("-").split("-")[0] in result.stderr
+        assert not (tmp_path / "run").exists()
 
 
 def test_counts_without_a_vocabulary(tmp_path):

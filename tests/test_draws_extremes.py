@@ -14,6 +14,7 @@ from draw_cases import CASES, assert_valid, every_draw, values_of
 from scipy import stats
 
 from simplex_jax import draws
+from simplex_jax.draws import uniform
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -116,3 +117,23 @@ def test_leftovers_of_the_rejection_loops_are_exact(
             )
     jax.clear_caches()
     assert checks.family(p_values) == {}
+
+
+@pytest.mark.parametrize("word", [0x1FFFFFFF, 0x07FFFFFF, 0x00FFFFFF, 0x0000FFFF, 0x000000FF])
+def test_cir_is_a_number_where_the_normal_cancels_the_drift(word, monkeypatch):
+    """z = -sqrt(2 rest) to the last bits, and a gamma too small to hide what rounding leaves."""
+    module = importlib.import_module("simplex_jax.draws.cir")
+    words = jnp.array([0x3FFFFFFE, word | 1], jnp.uint32)
+    first = uniform.exponential(words[:1], jnp.float32)[0]
+    z = uniform.normal(words[1:], jnp.float32)[0]
+    assert z < 0
+    monkeypatch.setattr(
+        module, "random_words", lambda key, size, dtype: tuple(jnp.full(size, w) for w in words)
+    )
+    monkeypatch.setattr(module.gamma, "standard_gamma", lambda key, a: jnp.full_like(a, 1e-30))
+    rate = (z**2 / 2 + first) * (1 + 1e-7 * jnp.arange(-2000, 2000))
+    log_theta = jnp.log(rate * jnp.expm1(0.5)).astype(jnp.float32)
+    drawn = jax.jit(module._cir.__wrapped__, static_argnums=4)(
+        jax.random.key(0), log_theta, jnp.float32(1e-3), jnp.float32(0.5), log_theta.shape
+    )
+    assert not jnp.isnan(drawn).any()

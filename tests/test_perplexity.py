@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from simplex_jax.corpus import device
 from simplex_jax.evaluate import moments, perplexity
 from simplex_jax.models import inference
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, second_half
 
 TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
 ALPHA = np.array([0.5, 0.8])
@@ -135,5 +135,5 @@ def test_moments_are_those_of_the_samples_of_the_second_half():
 
 def test_half_of_a_run_that_ends_by_time_is_told_by_the_clock():
     happened = event(3, jnp.zeros((1, 2)), last=2**31 - 1, seconds=6.0)
-    assert perplexity.second_half(happened, max_seconds=10.0)
-    assert not perplexity.second_half(happened, max_seconds=20.0)
+    assert second_half(happened, max_seconds=10.0)
+    assert not second_half(happened, max_seconds=20.0)

@@ -1,7 +1,9 @@
 """Checks of a draw's arguments: a ValueError when the values are at hand, a mask under jit."""
 
 import math
+import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +27,17 @@ def as_float(name: str, value: ArrayLike) -> jax.Array:
     raise ValueError(f"{name} must be real numbers, not {array.dtype}")
 
 
+def at_least(name: str, value: SupportsIndex, least: int) -> int:
+    """Return ``value`` as an int, or raise a ValueError unless it is one of at least ``least``."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise ValueError(f"{name} must be an integer of at least {least}; it is {value!r}")
+    return number
+
+
 def promote(**arguments: ArrayLike) -> list[jax.Array]:
     """Return the named arguments as floating point arrays of one common dtype."""
     arrays = [as_float(name, value) for name, value in arguments.items()]
@@ -42,7 +55,9 @@ def common_shape(shape: Sequence[int] | None, **arguments: jax.Array) -> tuple[i
         raise ValueError(f"the shapes of {described} do not broadcast") from None
     if shape is None:
         return broadcast
-    shape = tuple(shape)
+    if not isinstance(shape, Sequence):
+        raise ValueError(f"shape must be a tuple of integers; it is {shape!r}")
+    shape = tuple(at_least("shape", side, 0) for side in shape)
     try:
         fits = np.broadcast_shapes(shape, broadcast) == shape
     except ValueError:

@@ -72,8 +72,9 @@ def categorical(
         shape: Shape of the result; by default that of ``weights`` less its last axis.
 
     Returns:
-        Indices 0..K-1, int32. A weight of zero is never chosen. -1 where the weights are invalid
-        and values cannot be checked (under ``jit``).
+        Indices 0..K-1, int32. A weight of zero is never chosen, and one below 1e-7 of the total (in
+        float32) as often as a uniform of 23 bits and rounded sums allow. -1 where the weights are
+        invalid and values cannot be checked (under ``jit``).
 
     Raises:
         ValueError: A weight is negative or not finite, a row is all zero, or shapes do not fit.

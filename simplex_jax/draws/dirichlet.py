@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments
@@ -22,7 +21,8 @@ def log_dirichlet(
 
     Returns:
         Log probabilities, shape [*shape, K]: finite down to concentration 1e-6, where the
-        probabilities themselves are 0 in float32, and with exponentials that sum to one.
+        probabilities themselves are 0 in float32, and with exponentials that sum to one. NaN in
+        rows where a concentration is invalid and values cannot be checked (under ``jit``).
 
     Raises:
         ValueError: A concentration is not finite and positive, or has no last axis.
@@ -45,8 +45,4 @@ def log_dirichlet(
     if shape is not None:
         shape = (*shape, concentration.shape[-1])
     shape = arguments.common_shape(shape, concentration=concentration)
-    # Logs of sparse rows are of the order of 1 / concentration: the largest is taken off first,
-    # so that what normalises the row is not rounded to their precision.
-    log_g = loggamma(key, concentration, shape)
-    log_g = log_g - jnp.max(log_g, axis=-1, keepdims=True)
-    return log_g - jnp.log(jnp.sum(jnp.exp(log_g), axis=-1, keepdims=True))
+    return jax.nn.log_softmax(loggamma(key, concentration, shape), axis=-1)

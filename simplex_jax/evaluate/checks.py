@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jax.typing import ArrayLike
 
+_LARGEST_COMPARISON = 5_000  # topics, of which all pairs are compared
+
 
 def topic_warnings(
     metrics: Sequence[Mapping[str, float | None]],
@@ -17,7 +19,7 @@ def topic_warnings(
 
     They are a perplexity that is not a number, that ends no lower than it began or that has risen
     from its lowest value by more than 2 %; topics that no token uses; and topics that are nearly
-    the same.
+    the same, which is looked for among up to 5,000 topics.
 
     Args:
         metrics: the evaluations in order, each with `perplexity` (None when not measured).
@@ -38,6 +40,8 @@ def topic_warnings(
     unused = np.flatnonzero(shares < 1e-4)
     if unused.size:
         found.append(f"No more than 0.01 % of the tokens belong to topic {_listed(unused)}.")
+    if len(topics) > _LARGEST_COMPARISON:
+        return found
     unit = topics / np.linalg.norm(topics, axis=1, keepdims=True)
     cosine = np.triu(unit @ unit.T, k=1)
     for first, second in np.argwhere(cosine > similarity)[:10]:

@@ -5,8 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from simplex_jax.evaluate.perplexity import second_half
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, second_half
 
 
 @functools.partial(jax.jit, donate_argnums=(0, 1))
@@ -34,10 +33,12 @@ class Moments:
         self.samples = 0
 
     def __call__(self, event: Event) -> None:
-        """Add the position at hand."""
-        if not second_half(event, self._max_seconds):
-            return
-        log_p = event.state.position
+        """Add the position at hand, if it is time."""
+        if second_half(event, self._max_seconds):
+            self.add(event.state.position)
+
+    def add(self, log_p: jax.Array) -> None:
+        """Add a sample of log-probabilities."""
         if not self.samples:
             self._mean, self._squares = jnp.zeros_like(log_p), jnp.zeros_like(log_p)
         self.samples += 1
@@ -47,10 +48,10 @@ class Moments:
 
     @property
     def mean(self) -> jax.Array:
-        """Posterior mean."""
+        """Posterior mean, once there is a sample."""
         return self._mean
 
     @property
     def sd(self) -> jax.Array:
-        """Posterior standard deviation; zero after a single sample."""
-        return jnp.sqrt(self._squares / max(self.samples - 1, 1))
+        """Posterior standard deviation; NaN while there are fewer than two samples."""
+        return jnp.sqrt(self._squares / jnp.where(self.samples > 1, self.samples - 1, jnp.nan))

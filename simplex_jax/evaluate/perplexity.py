@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.models.inference import document_proportions
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, second_half
 
 _CHUNK = 16_384
 SWEEPS, BURN_IN = 20, 10
@@ -160,11 +160,3 @@ class Evaluation:
         if self._log_sum is not None:
             mean = self._log_sum - math.log(self._samples)
             event.metrics["perplexity_average"] = perplexity(mean, self._data.counts)
-
-
-def second_half(event: Event, max_seconds: float | None) -> bool:
-    """Return whether a run is past half of its steps or of its time."""
-    steps = event.last_step - event.first_step
-    if 2 * (event.step - event.first_step) >= steps:
-        return True
-    return max_seconds is not None and 2 * event.seconds >= max_seconds

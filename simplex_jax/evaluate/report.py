@@ -122,6 +122,7 @@ def _rows(topics: Topics, top_words: int) -> list[dict[str, object]]:
         )
     if top_words < 1:
         raise ValueError(f"top_words must be at least 1, got {top_words}")
+    spread = np.nan_to_num(sd)  # without a second sample there is no deviation to show
     order = np.argsort(-mean, axis=1, kind="stable")[:, :top_words]
     scale = float(mean.max())
     return [
@@ -135,8 +136,8 @@ def _rows(topics: Topics, top_words: int) -> list[dict[str, object]]:
                     "mean": float(mean[k, w]),
                     "sd": float(sd[k, w]),
                     "bar": 100 * float(mean[k, w]) / scale,
-                    "low": 100 * max(float(mean[k, w] - sd[k, w]), 0.0) / scale,
-                    "high": 100 * min(float(mean[k, w] + sd[k, w]) / scale, 1.0),
+                    "low": 100 * max(float(mean[k, w] - spread[k, w]), 0.0) / scale,
+                    "high": 100 * min(float(mean[k, w] + spread[k, w]) / scale, 1.0),
                 }
                 for w in order[k]
             ],

@@ -24,10 +24,8 @@ def normalise(log_weights: jax.Array) -> jax.Array:
         >>> print(simplex.normalise(jnp.array([-1000.0, -1000.0])).round(2))
         [-0.69 -0.69]
     """
-    # The largest is taken off first, so that the sum is not rounded to the precision of weights
-    # that may be of the order of e^-10000.
-    log_weights = log_weights - jnp.max(log_weights, axis=-1, keepdims=True)
-    return log_weights - jnp.log(jnp.sum(jnp.exp(log_weights), axis=-1, keepdims=True))
+    # Not less a logsumexp, which is rounded to the precision of logs of the order of 10,000.
+    return jax.nn.log_softmax(log_weights, axis=-1)
 
 
 def log_probabilities(weights: ArrayLike, name: str = "position") -> jax.Array:

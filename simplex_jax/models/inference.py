@@ -64,13 +64,14 @@ def corpus_proportions(
     alpha: jax.Array,
     corpus: DeviceCorpus,
     *,
-    sweeps: int = 10,
-    burn_in: int = 5,
+    sweeps: int = 30,
+    burn_in: int = 10,
     batch_size: int = 4096,
 ) -> np.ndarray:
     """Return the proportions of all documents of a corpus, in the order of its counts.
 
-    Works through blocks of `batch_size` documents, so that device memory is bounded.
+    Works through blocks of `batch_size` documents, so that device memory is bounded. They are Monte
+    Carlo means: for a short document the noise shrinks as one over the root of the sweeps kept.
 
     Returns:
         Proportions, float32 [D, K], on the host.

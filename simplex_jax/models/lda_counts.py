@@ -96,7 +96,7 @@ def subsampled(
     """
     check(shape, how)
     room = device.capacity(corpus, batch_size)
-    options = {"how": how, "room": room, "num_words": shape[1]}
+    options = {"how": how, "room": room}
     return Estimator(
         init=bind(_no_memory),
         estimate=bind(static(_subsampled, **options), corpus, proportions(alpha, shape[0])),
@@ -232,9 +232,7 @@ def _subsampled(
     *,
     how: Local,
     room: int,
-    num_words: int,
 ) -> tuple[jax.Array, tuple]:
-    del num_words
     documents = device.compact(device.select(corpus, ids), room)
     counts = batch_counts(key, log_topics, alpha, documents, how)
     return counts * (device.size(corpus) / ids.shape[0]), memory

@@ -24,6 +24,7 @@ from simplex_jax.base import (
     current_step,
 )
 from simplex_jax.batches import Stream
+from simplex_jax.draws import arguments
 from simplex_jax.runtime.hooks import Event, Hook
 
 Collect: TypeAlias = Callable[[State, Info], PyTree]
@@ -95,9 +96,10 @@ def run(
         >>> int(state.step), trace.shape
         (50, (50, 3))
     """
-    for name, value, least in [("num_steps", num_steps, 0), ("thin", thin, 1), ("chunk", chunk, 1)]:
-        if not isinstance(value, int) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}; it is {value!r}")
+    num_steps = arguments.at_least("num_steps", num_steps, 0)
+    thin, chunk = arguments.at_least("thin", thin, 1), arguments.at_least("chunk", chunk, 1)
+    if max_seconds is not None and not max_seconds >= 0:
+        raise ValueError(f"max_seconds must be at least 0; it is {max_seconds}")
     # Weak types would make the second chunk differ from the first, and compile again.
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
     first = step = int(current_step(state))
@@ -131,22 +133,28 @@ def run(
                 started = time.perf_counter()
                 _, _, kept = jax.block_until_ready(advance(feed, state, 0))
                 compile_seconds = time.perf_counter() - started
-                pieces.append(jax.tree.map(lambda leaf: np.asarray(leaf)[:0], kept))
+                pieces.append(_first(kept, 0))
             if length == 0:
                 break
             started = time.perf_counter()
             state, info, kept = jax.block_until_ready(advance(feed, state, length))
             seconds += time.perf_counter() - started
             count = (step + length) // thin - step // thin
-            pieces.append(jax.tree.map(lambda leaf, n=count: np.asarray(leaf)[:n], kept))
+            if count:
+                pieces.append(_first(kept, count))
             step += length
             event = Event(step, first, last, seconds, compile_seconds, state, info, {})
             stop = [bool(hook(event)) for hook in hooks]
             if any(stop) or step >= last or (max_seconds is not None and seconds >= max_seconds):
                 break
     if not pieces:
-        raise ValueError("stream must have at least one batch")
+        raise ValueError("stream must have a batch to read, and num_steps be 1 at least")
     return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
+
+
+def _first(kept: PyTree, count: int) -> PyTree:
+    # Copies, for a view would keep the memory of a whole chunk.
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:count].copy(), kept)
 
 
 @functools.partial(jax.jit, static_argnames=("thin", "slots"))

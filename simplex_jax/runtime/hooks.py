@@ -1,6 +1,5 @@
 """Hooks: what happens on the host between the chunks of a run."""
 
-import json
 import math
 import os
 import sys
@@ -14,6 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from simplex_jax.base import Info, State
+from simplex_jax.runtime import output
 
 
 class Event(NamedTuple):
@@ -46,6 +46,13 @@ class Hook(Protocol):
 
     def __call__(self, event: Event, /) -> bool | None:
         """Handle the end of a chunk."""
+
+
+def second_half(event: Event, max_seconds: float | None = None) -> bool:
+    """Return whether a run is past half of its steps or, if it ends by time, of its seconds."""
+    if 2 * (event.step - event.first_step) >= event.last_step - event.first_step:
+        return True
+    return max_seconds is not None and 2 * event.seconds >= max_seconds
 
 
 def info_metrics(info: Info) -> dict[str, float]:
@@ -113,10 +120,11 @@ class Progress:
 
     def _draw(self, event: Event) -> None:
         timed = self._max_seconds is not None
+        done = event.step if self._max_seconds is None else min(event.seconds, self._max_seconds)
         if self._bar is None:
             self._bar = tqdm(
                 total=self._max_seconds if timed else event.last_step,
-                initial=0 if timed else event.first_step,
+                initial=done,
                 unit="s" if timed else "step",
                 bar_format="{l_bar}{bar}| {n:.0f}/{total:.0f} s{postfix}" if timed else None,
                 file=self._file,
@@ -124,7 +132,6 @@ class Progress:
         self._bar.set_postfix(
             {name: f"{value:.5g}" for name, value in self._latest.items()}, refresh=False
         )
-        done = event.step if self._max_seconds is None else min(event.seconds, self._max_seconds)
         self._bar.update(done - self._bar.n)
 
     def _line(self, event: Event) -> str:
@@ -157,12 +164,9 @@ class MetricsLog:
 
     def __call__(self, event: Event) -> None:
         """Append the event."""
-        numbers = {"seconds": event.seconds} | info_metrics(event.info) | event.metrics
-        record = {"step": event.step} | {
-            name: float(value) if math.isfinite(value) else None for name, value in numbers.items()
-        }
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        seconds = {"step": event.step, "seconds": event.seconds}
+        record = seconds | info_metrics(event.info) | event.metrics
+        output.append_json_line(self._path, record)
 
 
 class EarlyStop:

@@ -59,14 +59,14 @@ def init(
         ValueError: The position has an entry that is not finite and positive (the dual variable
             of a zero is infinite), or `reference` is not one of its categories.
     """
+    _check(reference, linearised)
     log_omega = simplex.log_position(position)
     for leaf in jax.tree.leaves(log_omega):
-        arguments.require("log position", leaf, leaf > -jnp.inf, "of positive probabilities")
+        arguments.require("position", jnp.exp(leaf), leaf > -jnp.inf, "positive everywhere")
         if reference is not None and not -leaf.shape[-1] <= reference < leaf.shape[-1]:
             raise ValueError(f"reference {reference} is not one of {leaf.shape[-1]} categories")
     dual = None
     if linearised:
-        assert reference is not None
         # The inverse of omega_l / omega_reference = 1 + y_l.
         dual = jax.tree.map(
             lambda leaf: jnp.expm1(leaf - jnp.take(leaf, jnp.array([reference]), axis=-1)),
@@ -136,6 +136,11 @@ def _log_linearised(y: jax.Array) -> jax.Array:
     return jnp.log(jnp.maximum(1 + y, jnp.finfo(y.dtype).tiny))
 
 
+def _check(reference: int | None, linearised: bool) -> None:
+    if linearised and reference is None:
+        raise ValueError("linearised needs a reference category: give reference=")
+
+
 def build(
     estimator: Estimator,
     alpha: PyTree,
@@ -193,8 +198,7 @@ def build(
         1.0 True
     """
     schedules.check(step_size)
-    if linearised and reference is None:
-        raise ValueError("linearised needs a reference category: give reference=")
+    _check(reference, linearised)
     return Kernel(
         init=bind(static(init, reference=reference, linearised=linearised), estimator=estimator),
         update=bind(
