@@ -93,7 +93,7 @@ def test_proportions_of_other_documents_on_request():
         (COUNTS, {"heldout": (sp.csr_array([[1, 1]]), sp.csr_array([[1, 1]]))}, "heldout has 2"),
         (COUNTS, {"documents": sp.csr_array([[1, 1]])}, "documents has 2"),
         ([[0.5, 1.0]], {}, "whole|fraction"),
-        ([[-1, 1]], {}, "negative"),
+        ([[-1, 1]], {}, "is -1, which is out of range"),
         ([[0, 0]], {}, "empty"),
     ],
 )
