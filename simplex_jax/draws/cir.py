@@ -22,12 +22,18 @@ def _cir(
     key: jax.Array, log_theta: jax.Array, a: jax.Array, h: jax.Array, shape: tuple[int, ...]
 ) -> jax.Array:
     dtype = log_theta.dtype
-    valid = (
-        arguments.positive(a)
-        & arguments.positive(h)
-        & (log_theta <= jnp.finfo(dtype).max)  # -inf, a process at zero, is valid
+    known = log_theta <= jnp.finfo(dtype).max  # -inf, a process at zero, is valid
+    valid = known & arguments.positive(a) & arguments.positive(h)
+    log_theta = jnp.where(known, log_theta, 0)
+    a, h = (jnp.where(arguments.positive(x), x, 1) for x in (a, h))
+
+    # Functions of the step at its own shape, which is often a single number.
+    scale = -jnp.expm1(-h)
+    growth = jnp.where(h < _LONG_STEP, jnp.expm1(h), 1)
+    decay = jnp.where(h < _LONG_STEP, 0, h)
+    log_theta, a, h, scale, growth, decay = arguments.flatten(
+        shape, log_theta, a, h, scale, growth, decay
     )
-    log_theta, a, h = arguments.flatten(shape, *(jnp.where(valid, x, 1) for x in (log_theta, a, h)))
     size = a.shape[0]
     key_gamma, key_words = jax.random.split(key)
     word_first, word_z = random_words(key_words, size, dtype)
@@ -39,8 +45,7 @@ def _cir(
     # Poisson(rest) count, and Gamma(a + 1 + Poisson(rest)) = (z + sqrt(2 rest))^2 / 2 +
     # Gamma(a + 1/2), the noncentral chi-square with at least one degree of freedom. So no Poisson
     # variate is drawn at all, and the one gamma has shape at least 1/2.
-    scale = -jnp.expm1(-h)
-    rate = jnp.where(h < _LONG_STEP, jnp.exp(log_theta) / jnp.expm1(h), jnp.exp(log_theta - h))
+    rate = jnp.exp(log_theta - decay) / growth
     rate = jnp.minimum(rate, float(jnp.finfo(dtype).max) ** 0.75)  # whose square root has room
     rest = rate - first
     empty = rest < 0
