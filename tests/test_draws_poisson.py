@@ -138,4 +138,4 @@ def test_jax_poisson_is_rejected_at_1e6(getkey: Callable[[], jax.Array]) -> None
         return jax.random.poisson(key, rate, shape).astype(jnp.float32)
 
     found = rejections(jax_poisson, getkey(), rates=(1e6,))
-    assert {check for _, check in found} >= {"variance", "chi_square"}
+    assert "chi_square" in {check for _, check in found}
