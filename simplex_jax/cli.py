@@ -297,6 +297,12 @@ def _warnings(data: Corpus, fitted: topics.Fit) -> list[str]:
             f"The means and deviations are of {fitted.samples} posterior samples only: "
             "a longer run or a smaller --eval-every gives more."
         )
+    stiffness = fitted.metrics[-1].get("stiffness", 0.0)
+    if stiffness > 2:
+        found.append(
+            f"The steps of SMLD were beyond its stability (stiffness {stiffness:.0f}, at most 2): "
+            "the topics are no posterior samples. Steps short enough mix slowly; scir has no limit."
+        )
     if empty := int((np.diff(data.counts.indptr) == 0).sum()):
         found.append(f"{empty} documents have no word of the vocabulary.")
     return found

@@ -75,7 +75,7 @@ class Fit(NamedTuple):
         prevalence: Expected share of the documents' tokens in each topic, float [K].
         metrics: One record per evaluation: step, documents and passes visited, seconds,
             tokens_per_second (of the documents visited, in training) and, with held-out documents,
-            perplexity and perplexity_average.
+            perplexity and perplexity_average; for SMLD its stiffness, unstable above 2.
         settings: The settings, resolved.
         state: Last state of the kernel.
     """
@@ -345,5 +345,7 @@ class _Records:
         event.metrics["documents"] = round(documents)
         event.metrics["passes"] = round(passes, 3)
         event.metrics["tokens_per_second"] = round(passes * self._tokens / max(event.seconds, 1e-9))
+        if hasattr(event.info, "stiffness"):
+            event.metrics["stiffness"] = float(event.info.stiffness)
         record = {"step": event.step, "seconds": round(event.seconds, 4)} | event.metrics
         self.records.append(record)

@@ -77,13 +77,17 @@ def test_other_samplers_and_counts(texts, tmp_path):
     for number, options in enumerate(
         [
             ["--sampler", "sgrld", "--counts", "subsampled", "--batch-size", 10],
-            ["--sampler", "smld", "--counts", "control-variate", "--batch-size", 10],
+            [
+                *["--sampler", "smld", "--counts", "control-variate"],
+                *["--batch-size", 10, "--step-size", 10.0],
+            ],
         ]
     ):
         out = tmp_path / f"run{number}"
         result = invoke("lda", texts, *TINY, *options, "--sweeps", 2, "--quiet", "--out", out)
         assert result.exit_code == 0, result.stderr
         assert result.output == ""
+        assert ("stability" in (out / "report.html").read_text()) == (number == 1)
         with np.load(out / "topics.npz", allow_pickle=False) as arrays:
             assert np.isfinite(arrays["mean"]).all()
 

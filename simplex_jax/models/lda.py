@@ -51,7 +51,8 @@ def default_step(sampler: str, counts: str) -> Step:
 
     With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
     topics have all but forgotten where they were. With estimated counts it is the schedule of the
-    SCIR paper. SGRLD and SMLD take the steps that Patterson and Teh published.
+    SCIR paper. SGRLD and SMLD take the steps that Patterson and Teh published; for SMLD that is
+    beyond stability on topics of more than a few hundred tokens, and stable steps hardly move.
     """
     if sampler != "scir":
         return Step(0.01, tau=1000, kappa=0.6)
