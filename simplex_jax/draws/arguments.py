@@ -76,10 +76,14 @@ def pad(size: int) -> int:
 
 
 def flatten(shape: tuple[int, ...], *arrays: jax.Array) -> list[jax.Array]:
-    """Return the arrays, broadcast to ``shape``, as padded vectors; undone by ``unflatten``."""
+    """Return the arrays, broadcast to ``shape``, as padded vectors; undone by ``unflatten``.
+
+    A length that is a multiple of 8 is left alone: there the copies cost more than they save.
+    """
     size = math.prod(shape)
+    padding = (0, 0 if size % 8 == 0 else pad(size) - size)
     return [
-        jnp.pad(jnp.broadcast_to(array, shape).ravel(), (0, pad(size) - size), constant_values=1)
+        jnp.pad(jnp.broadcast_to(array, shape).ravel(), padding, constant_values=1)
         for array in arrays
     ]
 
