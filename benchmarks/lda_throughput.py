@@ -5,6 +5,11 @@
 The corpus is synthetic, with the lengths and the Zipf law of real text, and stays on the device. A
 pass draws every topic label of the corpus once, in batches of the default size, and all topics
 once a batch. Medians of several repeats; compilation is reported apart.
+
+Beside each rate stands its share of two bounds set by memory: a fused sweep reads a row of K
+float32 probabilities for each token and moves 8 bytes more, 4 K + 8; one that writes out an array
+of tokens x K, and reads it twice, 12 K + 8. The bandwidth is that of the card's maker where it is
+known here, else measured by adding one to a large array.
 """
 
 import argparse
@@ -17,16 +22,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models import lda, lda_counts
+from simplex_jax.models import lda
+from simplex_jax.models.lda_counts import Local
 
-VOCABULARY = 7_702
+BANDWIDTH = {"H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12}  # bytes a second
 
 
-def corpus_of(tokens: int) -> DeviceCorpus:
+def corpus_of(tokens: int, vocabulary: int) -> DeviceCorpus:
     rng = np.random.default_rng(0)
     lengths = np.sort(np.maximum(10, rng.lognormal(4.6, 0.8, tokens // 137)).astype(int))
-    base = 1 / (np.arange(VOCABULARY) + 10.0)
-    words = rng.choice(VOCABULARY, lengths.sum(), p=base / base.sum())
+    base = 1 / (np.arange(vocabulary) + 10.0)
+    words = rng.choice(vocabulary, lengths.sum(), p=base / base.sum())
     starts = np.concatenate([[0], np.cumsum(lengths)])
     return DeviceCorpus(
         jnp.asarray(words, jnp.int32),
@@ -35,49 +41,19 @@ def corpus_of(tokens: int) -> DeviceCorpus:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--topics", type=int, nargs="+", default=[100])
-    parser.add_argument("--tokens", type=int, default=2_000_000)
-    parser.add_argument("--batch-tokens", type=int)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-
-    corpus = corpus_of(options.tokens)
-    total, documents = corpus.tokens.shape[0], corpus.order.shape[0]
-    print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}; {total:,} tokens")
-    rows = []
-    for topics in options.topics:
-        shape = (topics, VOCABULARY)
-        wanted = options.batch_tokens or topics * VOCABULARY
-        batch = max(1, min(documents, documents * wanted // total))
-        for method in ("collapsed", "blocked"):
-            kernel, stream = lda.build(
-                corpus, shape, how=lda_counts.Local(method), batch_size=batch
-            )
-            state = kernel.init(jax.random.key(0), jnp.ones(shape))
-            batches = -(-documents // batch)
-            epoch = jax.jit(one_epoch, static_argnums=3, donate_argnums=2)
-            started = time.perf_counter()
-            compiled = epoch.lower(kernel.update, stream, state, batches).compile()
-            compiling = time.perf_counter() - started
-            seconds = []
-            for _ in range(options.repeats):
-                started = time.perf_counter()
-                state = jax.block_until_ready(compiled(kernel.update, stream, state))
-                seconds.append(time.perf_counter() - started)
-            rate = total / np.median(seconds)
-            rows.append(
-                {"topics": topics, "local": method, "batch": batch, "token_sweeps_per_s": rate}
-            )
-            print(
-                f"K {topics:5d} {method:10s} {batch:7d} documents a batch, {batches:4d} updates "
-                f"a pass: {rate / 1e6:9.2f} M token-sweeps/s; compiled in {compiling:.1f} s",
-                flush=True,
-            )
-    if options.json:
-        options.json.write_text(json.dumps({"jax": jax.__version__, "rows": rows}, indent=1))
+def bandwidth() -> tuple[float, str]:
+    """Bytes a second to and from memory, and where the figure is from."""
+    device = jax.devices()[0]
+    for name, value in BANDWIDTH.items():
+        if name in device.device_kind:
+            return value, "nominal"
+    add = jax.jit(lambda x: x + 1, donate_argnums=0)
+    x, seconds = add(jnp.zeros(2**26, jnp.float32)), []
+    for _ in range(9):
+        started = time.perf_counter()
+        x = jax.block_until_ready(add(x))
+        seconds.append(time.perf_counter() - started)
+    return 2 * x.nbytes / float(np.median(seconds)), "measured"
 
 
 def one_epoch(update, stream, state, batches):
@@ -88,6 +64,75 @@ def one_epoch(update, stream, state, batches):
         return update(key, state, stream(jax.random.key(2), state.step))[0]
 
     return jax.lax.fori_loop(0, batches, body, state)
+
+
+def measure(corpus, topics, method, options):
+    """Median token-sweeps a second with K topics, and what it was measured with."""
+    total, documents = corpus.tokens.shape[0], corpus.order.shape[0]
+    shape = (topics, options.vocabulary)
+    wanted = options.batch_tokens or topics * options.vocabulary
+    batch = max(1, min(documents, documents * wanted // total))
+    batches = -(-documents // batch)
+    kernel, stream = lda.build(corpus, shape, how=Local(method), batch_size=batch)
+    state = kernel.init(jax.random.key(0), jnp.ones(shape))
+    epoch = jax.jit(one_epoch, static_argnums=3, donate_argnums=2)
+    started = time.perf_counter()
+    compiled = epoch.lower(kernel.update, stream, state, batches).compile()
+    compiling = time.perf_counter() - started
+    seconds = []
+    for _ in range(options.repeats):
+        started = time.perf_counter()
+        state = jax.block_until_ready(compiled(kernel.update, stream, state))
+        seconds.append(time.perf_counter() - started)
+    memory = jax.devices()[0].memory_stats() or {}
+    return {
+        "topics": topics,
+        "method": method,
+        "batch_documents": batch,
+        "updates_a_pass": batches,
+        "token_sweeps_per_s": total / float(np.median(seconds)),
+        "compile_seconds": compiling,
+        "peak_bytes": memory.get("peak_bytes_in_use"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--topics", type=int, nargs="+", default=[100])
+    parser.add_argument("--methods", nargs="+", default=["collapsed", "blocked"])
+    parser.add_argument("--tokens", type=int, default=2_000_000)
+    parser.add_argument("--vocabulary", type=int, default=7_702)
+    parser.add_argument("--batch-tokens", type=int, help="of a batch; K V by default")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+
+    corpus = corpus_of(options.tokens, options.vocabulary)
+    bytes_per_second, source = bandwidth()
+    about = {"jax": jax.__version__, "device": jax.devices()[0].device_kind}
+    about |= {"tokens": corpus.tokens.shape[0], "vocabulary": options.vocabulary}
+    about |= {"bandwidth": bytes_per_second, "bandwidth_source": source}
+    print(
+        f"jax {about['jax']} on {about['device']}; {about['tokens']:,} tokens; "
+        f"{bytes_per_second / 1e9:,.0f} GB/s ({source})"
+    )
+    rows = []
+    for topics in options.topics:
+        for method in options.methods:
+            row = measure(corpus, topics, method, options)
+            rate = row["token_sweeps_per_s"]
+            row["share_fused"] = rate * (4 * topics + 8) / bytes_per_second
+            row["share_unfused"] = rate * (12 * topics + 8) / bytes_per_second
+            rows.append(row)
+            print(
+                f"K {topics:5d} {method:10s} {row['batch_documents']:7d} documents a batch, "
+                f"{row['updates_a_pass']:4d} updates a pass: {rate / 1e6:9.2f} M token-sweeps/s, "
+                f"{row['share_fused']:.1%} of the fused and {row['share_unfused']:.1%} of the "
+                f"unfused bound; compiled in {row['compile_seconds']:.1f} s",
+                flush=True,
+            )
+    if options.json:
+        options.json.write_text(json.dumps(about | {"rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -58,6 +58,14 @@ CASES = {
             "step_size": NOT_POSITIVE,
         },
     ),
+    "crt": Case(
+        draws.crt,
+        {
+            "concentration": array(1e-6, 0.1, 1.0, 30.0, 1e4, 1e8),
+            "customers": array(1e7, 0.0, 1.0, 2e4, 2.0, 300.0),
+        },
+        {"concentration": NOT_POSITIVE, "customers": (*NOT_FINITE, -1.0, 1.5)},
+    ),
     "log_dirichlet": Case(
         draws.log_dirichlet, {"concentration": ROWS}, {"concentration": NOT_POSITIVE}
     ),

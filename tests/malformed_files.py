@@ -210,7 +210,7 @@ npz(
 )
 npz("gzip", "not an intact npz", change=gzip.compress)
 npz("not a zip", "not an intact npz", change=lambda _: b"PK but not a zip file")
-npz("transposed", "transpose the counts", vocabulary=b"a\nb\n")
+npz("transposed", r"2 words .* for 3 columns; .* give --transpose", vocabulary=b"a\nb\n")
 npz("vocabulary too long", "4 words in the vocabulary", vocabulary=b"a\nb\nc\nd\n")
 
 # One document a line.

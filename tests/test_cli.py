@@ -6,10 +6,9 @@ import re
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from click.testing import CliRunner
 
-from simplex_jax.cli import main
+from simplex_jax.cli import jobs, main, options
 
 TINY = ["--topics", "2", "--passes", "4", "--min-df", "1", "--max-df", "1.0"]
 
@@ -55,13 +54,19 @@ def test_a_run_writes_everything(texts, tmp_path):
     rivers = [int(name) % 2 for name in names]  # lines are numbered from 1: rivers are odd
     leaning = (proportions[:, 0] > 0.5).astype(int).tolist()
     assert leaning in (rivers, [1 - river for river in rivers])
-    assert config["reading"]["min_df"] == 1
+    assert config["job"]["reading"]["min_df"] == 1
     with (out / "topics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["topic", "rank", "word", "probability"]
+    assert list(rows[0]) == ["topic", "rank", "word", "probability", "lower", "upper"]
+    assert all(float(r["lower"]) <= float(r["probability"]) <= float(r["upper"]) for r in rows)
     assert len(rows) == 16
     top = words[int(mean[0].argmax())]
     assert (rows[0]["word"], float(rows[0]["probability"])) == (top, pytest.approx(mean[0].max()))
+    keys = [line.split("\t") for line in (out / "topic_keys.txt").read_text().splitlines()]
+    assert [key[:2] for key in keys] == [["0", "0.1"], ["1", "0.1"]]
+    assert keys[0][2].split()[0] == top
+    assert (out / "checkpoint").is_dir()
+    assert not (out / "samples").exists()
     html = (out / "report.html").read_text()
     assert "river" in html
     assert not re.search(r'(src|href)="(?!#|data:)|url\((?!#)', html)
@@ -73,23 +78,16 @@ def test_a_run_writes_everything(texts, tmp_path):
     assert invoke("lda", texts, *TINY, "--holdout", 0, "--out", out, "--overwrite").exit_code == 0
 
 
-def test_other_samplers_and_counts(texts, tmp_path):
-    for number, options in enumerate(
-        [
-            ["--sampler", "sgrld", "--counts", "subsampled", "--batch-size", 10],
-            [
-                *["--sampler", "smld", "--counts", "control-variate"],
-                *["--batch-size", 10, "--step-size", 10.0],
-            ],
-        ]
-    ):
-        out = tmp_path / f"run{number}"
-        result = invoke("lda", texts, *TINY, *options, "--sweeps", 2, "--quiet", "--out", out)
-        assert result.exit_code == 0, result.stderr
-        assert result.output == ""
-        assert ("stability" in (out / "report.html").read_text()) == (number == 1)
-        with np.load(out / "topics.npz", allow_pickle=False) as arrays:
-            assert np.isfinite(arrays["mean"]).all()
+def test_an_unstable_sampler_is_told(texts, tmp_path):
+    out = tmp_path / "run"
+    options = ["--sampler", "smld", "--counts", "control-variate", "--sweeps", 2]
+    sizes = ["--batch-size", 10, "--step-size", 10.0]
+    result = invoke("lda", texts, *TINY, *options, *sizes, "--quiet", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert result.output == ""
+    assert "beyond its stability" in (out / "report.html").read_text()
+    with np.load(out / "topics.npz", allow_pickle=False) as arrays:
+        assert np.isfinite(arrays["mean"]).all()
 
 
 def test_options_about_reading_need_an_input(tmp_path):
@@ -101,12 +99,20 @@ def test_options_about_reading_need_an_input(tmp_path):
 def test_documents_too_short_to_hold_out(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("river\ngoal\n" * 10)
-    asked = invoke("lda", path, *TINY, "--holdout", 1, "--seed", 1, "--out", tmp_path / "a")
-    default = invoke("lda", path, *TINY, "--seed", 1, "--out", tmp_path / "b")
-    assert default.exit_code == 0
-    if asked.exit_code:  # by the draw of sides
-        assert "hold out more" in asked.stderr
-        assert not (tmp_path / "a").exists()
+    text = {"encoding": "utf-8", "stop_words": "none", "min_df": 1, "max_df": 1.0}
+    reading = dict.fromkeys(options.READING) | text
+    said = []
+    refused = 0
+    for seed in range(8):
+        job = jobs.Job(str(path), reading, False, None, {"seed": seed})
+        data = jobs.gather(job, said.append)
+        assert (data.heldout is None) == (data.held == 0)
+        if data.held == 0:  # by the draw of sides
+            assert "no perplexity" in said[-1]
+            with pytest.raises(ValueError, match="hold out more"):
+                jobs.gather(job._replace(holdout=2), said.append)
+            refused += 1
+    assert refused, "one in four"
 
 
 def test_without_out_a_new_directory_is_made(texts, tmp_path, monkeypatch):
@@ -124,7 +130,11 @@ def test_without_out_a_new_directory_is_made(texts, tmp_path, monkeypatch):
         ["--passes", "2", "--steps", "3"],
         ["--seconds", "-1"],
         ["--alpha", "-1"],
+        ["--alpha", "learned"],
         ["--beta", "0"],
+        ["--beta", "nan"],
+        ["--chains", "0"],
+        ["--stream", "--min-df", "3"],
         ["--max-df", "7"],
         ["--no-such-option"],
     ],
@@ -158,20 +168,12 @@ def test_bad_data_is_one_line_and_status_one(tmp_path, name, content, words):
 
 
 def test_bad_settings_are_status_one_and_leave_nothing(texts, tmp_path):
-    for options in (["--batch-size", "1000"], ["--holdout", "41"], ["--passes", "1e30"]):
-        result = invoke("lda", texts, *TINY, *options, "--quiet", "--out", tmp_path / "run")
+    for wrong in (["--batch-size", "1000"], ["--holdout", "41"], ["--passes", "1e30"]):
+        result = invoke("lda", texts, *TINY, *wrong, "--quiet", "--out", tmp_path / "run")
         assert result.exit_code == 1
         assert len(result.stderr.splitlines()) == 1
-        assert options[0].strip("-").split("-")[0] in result.stderr
+        assert wrong[0].strip("-").split("-")[0] in result.stderr
         assert not (tmp_path / "run").exists()
-
-
-def test_counts_without_a_vocabulary(tmp_path):
-    path = tmp_path / "counts.npz"
-    sp.save_npz(path, sp.csr_array(np.array([[3, 2, 0], [0, 1, 4]] * 10)))
-    result = invoke("lda", path, *TINY, "--holdout", 2, "--quiet", "--out", tmp_path / "run")
-    assert result.exit_code == 0, result.stderr
-    assert (tmp_path / "run" / "vocabulary.txt").read_text() == "w0\nw1\nw2\n"
 
 
 def test_a_failure_shows_its_traceback_on_request(tmp_path):

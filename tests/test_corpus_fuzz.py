@@ -10,7 +10,15 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simplex_jax.corpus import MAX_COUNT, CorpusError, TextOptions, read
+from simplex_jax.corpus import (
+    MAX_COUNT,
+    CorpusError,
+    TextOptions,
+    digest,
+    from_counts,
+    read,
+    store,
+)
 
 fuzz = settings(
     max_examples=200,
@@ -30,6 +38,15 @@ def saved(counts, layout):
 
 NPZ = [saved([[1, 0, 2], [0, 3, 0]], layout) for layout in ("csr_array", "csc_array", "coo_array")]
 UCI = [b"2\n3\n3\n1 1 2\n1 3 1\n2 2 5\n", b"2\n3\n1\n2 3 1"]
+BANNER = b"%%MatrixMarket matrix coordinate integer general\n"
+MTX = [
+    BANNER + b"%\n2 3 3\n1 1 2\n1 3 1\n2 2 5\n",
+    BANNER.replace(b"integer", b"real") + b"2 3 2\n1 1 2.0\n2 2 1e1\n",
+    BANNER.replace(b"integer", b"pattern") + b"2 3 2\n1 1\n2 2\n",
+]
+PAIRS = [b"2 0:1 2:5\n0\n1 1:2\n", b"# made\n-1 1:1 3:5.0 # x\n+1 qid:1 2:1e0\n"]
+TABLES = [b'id,text\r\n1,"apple, ""pear"""\n2,plum\n', b"id\ttext\n1\tapple pear\n2\tplum\n"]
+JSONL = [b'{"id": 1, "text": "apple pear"}\n\n{"id": "b", "text": null}\n']
 LINES = ["apple pear\npl\u00fcm\n".encode(), "\ufeffapple\r\n\r\npear".encode()]
 
 
@@ -57,21 +74,28 @@ def accept_or_refuse(content, name, **arguments):
         Path(folder, "vocab.x.txt").write_text("apple\npear\nplum\n")
         path = Path(folder, name)
         path.write_bytes(content)
-        try:
-            corpus = read(path, **arguments)
-        except CorpusError as error:
-            message = str(error)
-            assert message.isprintable()
-            assert message.startswith(folder)
-            assert "; " in message
-            return
-    counts = corpus.counts
-    counts.check_format(full_check=True)
-    assert counts.dtype == np.int32
-    assert counts.has_canonical_format
-    assert 1 <= counts.data.min() <= counts.data.max() <= MAX_COUNT
-    assert counts.shape == (len(corpus.names), len(corpus.vocabulary))
-    assert len(set(corpus.vocabulary)) == len(corpus.vocabulary)
+        accepted(path, **arguments)
+
+
+def accepted(path, **arguments):
+    """The sound corpus at `path`, or None after an error that is one line."""
+    try:
+        corpus = read(path, **arguments)
+    except CorpusError as error:
+        message = str(error)
+    else:
+        counts = corpus.counts
+        counts.check_format(full_check=True)
+        assert counts.dtype == np.int32
+        assert counts.has_canonical_format
+        assert 1 <= counts.data.min() <= counts.data.max() <= MAX_COUNT
+        assert counts.shape == (len(corpus.names), len(corpus.vocabulary))
+        assert len(set(corpus.vocabulary)) == len(corpus.vocabulary)
+        return corpus
+    assert message.isprintable()
+    assert message.startswith(str(path.parent))
+    assert "; " in message
+    return None
 
 
 @fuzz
@@ -120,10 +144,114 @@ def test_recognition(content):
     accept_or_refuse(content, "x", text=EVERY_WORD)
 
 
+entry = st.tuples(number, number).map(lambda pair: f"{pair[0]}:{pair[1]}")
+lines_of_pairs = st.lists(
+    st.tuples(number, st.lists(entry, max_size=3)).map(
+        lambda line: " ".join([str(line[0]), *line[1]])
+    ),
+    max_size=6,
+).map(lambda lines: "\n".join(lines).encode())
+
+
+@fuzz
+@given(st.one_of(damaged(MTX), table, table.map(lambda rows: BANNER + b"2 3 2\n" + rows)))
+def test_matrix_market(content):
+    accept_or_refuse(content, "x.mtx", format="mtx")
+
+
+@pytest.mark.parametrize("format", ["ldac", "svmlight"])
+@fuzz
+@given(content=st.one_of(damaged(PAIRS), lines_of_pairs))
+def test_pairs(format, content):
+    accept_or_refuse(content, "x.dat", format=format)
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+@fuzz
+@given(content=st.one_of(damaged(TABLES), st.text('",;\n\ta\r', max_size=32).map(str.encode)))
+def test_tables(format, content):
+    accept_or_refuse(content, "x", format=format, text=EVERY_WORD)
+    accept_or_refuse(content, "x", format=format, text=EVERY_WORD, text_column="1")
+
+
+@fuzz
+@given(st.one_of(damaged(JSONL), st.text('{}[]",:\n\\u0ad', max_size=32).map(str.encode)))
+def test_jsonl(content):
+    accept_or_refuse(content, "x", format="jsonl", text=EVERY_WORD)
+
+
+# The bytes of HDF5 are not damaged at random: its library is known to loop for ever on some.
+@fuzz
+@given(
+    st.fixed_dictionaries(
+        {
+            "encoding": st.sampled_from(["csr_matrix", "csc_matrix", "array", ""]),
+            "shape": st.lists(st.integers(-1, 4), min_size=1, max_size=3),
+            **{
+                name: st.lists(st.integers(-1, 4) | st.floats(), max_size=4)
+                for name in ("data", "indices", "indptr")
+            },
+            **{axis: st.lists(st.text(max_size=3), max_size=4) for axis in ("obs", "var")},
+        }
+    )
+)
+def test_h5ad(parts):
+    accept_or_refuse(anndata_file(**parts), "x.h5ad")
+
+
+def anndata_file(encoding, shape, data, indices, indptr, obs, var):
+    h5py = pytest.importorskip("h5py")
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file, np.errstate(invalid="ignore"):
+        matrix = file.create_group("X")
+        matrix.attrs.update({"encoding-type": encoding, "shape": shape})
+        matrix["data"] = np.array(data)
+        for part, values in (("indices", indices), ("indptr", indptr)):
+            matrix[part] = np.array(values).astype(np.int32)
+        for axis, labels in (("obs", obs), ("var", var)):
+            file.create_group(axis).attrs["_index"] = "name"
+            plain = [label.replace("\0", "").encode("utf-8", "replace") for label in labels]
+            file[axis].create_dataset("name", data=plain, dtype=h5py.string_dtype())
+    return content.getvalue()
+
+
+@settings(fuzz, max_examples=100)
+@given(data=st.data())
+def test_stored(data):
+    original = from_counts([[1, 0, 2], [0, 3, 0]])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "stored")
+        store.write(path, original)
+        file = data.draw(st.sampled_from(sorted(path.iterdir())))
+        content = file.read_bytes()
+        changed = data.draw(damaged([content]))
+        file.write_bytes(changed)
+        corpus = accepted(path, format="store")
+        if corpus is not None:
+            # Only how the JSON is written may have changed.
+            assert digest(corpus) == digest(original)
+            assert content == changed or file.name in ("corpus.json", "vocabulary.json")
+
+
 def test_the_undamaged_files_are_accepted(tmp_path):
     (tmp_path / "vocab.x.txt").write_text("apple\npear\nplum\n")
-    for name, originals in (("docword.x.txt", UCI), ("x.npz", NPZ), ("x.txt", LINES)):
-        for content in originals:
+    originals = {
+        "docword.x.txt": UCI,
+        "x.npz": NPZ,
+        "x.txt": LINES,
+        "x.mtx": MTX,
+        "x.dat": PAIRS,
+        "x.csv": TABLES[:1],
+        "x.tsv": TABLES[1:],
+        "x.jsonl": JSONL,
+        "x.h5ad": [
+            anndata_file(
+                "csr_matrix", [2, 3], [1, 2, 3], [0, 2, 1], [0, 2, 3], ["a", "b"], ["x", "y", "z"]
+            )
+        ],
+    }
+    for name, contents in originals.items():
+        for content in contents:
             (tmp_path / name).write_bytes(content)
             assert read(tmp_path / name, text=EVERY_WORD).counts.nnz
     with pytest.raises(CorpusError):

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from malformed_files import CASES
+from malformed_formats import CASES
 
 from simplex_jax.corpus import CorpusError, read
 
@@ -26,13 +26,29 @@ def test_malformed(tmp_path, write):
 
 
 def test_there_are_enough_cases():
-    assert len(CASES) >= 120
+    assert len(CASES) >= 300
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["npz bomb", "npz documents 1e18", "npz words 1e9", "uci entries 1e12", "uci documents 1e17"],
+LIES = (
+    "npz bomb",
+    "npz documents 1e18",
+    "npz words 1e9",
+    "uci entries 1e12",
+    "uci documents 1e17",
+    "mtx entries 1e12",
+    "mtx rows 1e9",
+    "mtx columns 1e9",
+    "mtx gzip bomb",
+    "ldac word 1e9",
+    "svmlight index 2^31",
+    "h5ad bomb",
+    "h5ad shape 1e18",
+    "h5ad words 1e9",
+    "store documents",
 )
+
+
+@pytest.mark.parametrize("name", LIES)
 def test_lies_are_refused_before_memory_is_taken(tmp_path, name):
     path, *_, arguments = CASES[name](tmp_path)
     tracemalloc.start()

@@ -68,7 +68,7 @@ def test_uci_takes_a_vocabulary_from_elsewhere(tmp_path):
 
 
 def test_uci_across_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("simplex_jax.corpus.uci._CHUNK", 16)
+    monkeypatch.setattr("simplex_jax.corpus.files.BLOCK", 16)
     rng = np.random.default_rng(0)
     counts = rng.poisson(1.0, (40, 3))
     rows, columns = np.nonzero(counts)
@@ -159,7 +159,7 @@ def test_format_can_be_named(tmp_path):
 
 
 def test_unknown_format_and_encoding_are_bad_arguments(tmp_path):
-    for arguments in ({"format": "csv"}, {"encoding": "utf-9"}, {"encoding": "hex"}):
+    for arguments in ({"format": "doc"}, {"encoding": "utf-9"}, {"encoding": "hex"}):
         with pytest.raises(ValueError, match=next(iter(arguments))) as caught:
             read(tmp_path, **arguments)
         assert not isinstance(caught.value, CorpusError)

@@ -84,10 +84,10 @@ def test_select_and_ids_beyond_the_last_are_empty(rows, ids):
 @pytest.mark.parametrize(("documents", "batch_size"), [(7, 3), (6, 3), (5, 1), (4, 4), (1, 1)])
 def test_blocks_and_an_epoch_hold_every_document_once(documents, batch_size):
     corpus = device.to_device(table([[0] * i for i in range(documents)], WORDS))
-    blocks = np.asarray(device.blocks(corpus, batch_size))
+    blocks = np.asarray(device.blocks(device.size(corpus), batch_size))
     assert blocks.shape == (-(-documents // batch_size), batch_size)
     assert [i for i in blocks.ravel().tolist() if i < documents] == list(range(documents))
-    stream = jax.jit(device.block_stream(corpus, batch_size))
+    stream = jax.jit(device.block_stream(device.size(corpus), batch_size))
     orders = set()
     for epoch in range(6):
         steps = range(epoch * len(blocks), (epoch + 1) * len(blocks))

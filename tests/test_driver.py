@@ -125,6 +125,23 @@ def test_host_batches_are_read_as_they_come(key, state):
         driver.run(key, KERNEL, state, [], 5)
 
 
+def test_few_host_batches_are_read_ahead_however_long_the_chunk(key, state, monkeypatch):
+    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    taken, ahead = [], []
+
+    class Watch:
+        def __call__(self, event):
+            ahead.append(len(taken) - event.step)
+
+        pulse = __call__
+
+    source = (taken.append(i) or LABELS[:3] for i in range(45))
+    end, trace = driver.run(key, KERNEL, state, source, 100, chunk=30, thin=4, hooks=[Watch()])
+    assert int(end.step) == 45
+    assert len(trace) == 45 // 4
+    assert max(ahead) < 16
+
+
 def test_hooks_are_called_at_multiples_of_the_chunk_and_closed(key, state):
     events, closed = [], []
 
@@ -175,6 +192,39 @@ def test_a_hook_ends_the_run_after_all_hooks_saw_the_chunk(key, state, reference
     same(trace, reference[:10])
     end, _ = driver.run(key, KERNEL, state, STREAM, 10**6, chunk=5, max_seconds=0.0)
     assert int(end.step) == 5
+
+
+def test_pulses_come_within_chunks_and_the_end_is_told_once(key, state, reference, monkeypatch):
+    monkeypatch.setattr(driver, "_PULSE", 0.0)  # every step is a piece of its own
+    calls = []
+
+    class Watch:
+        def __call__(self, event):
+            calls.append(("chunk", event.step))
+            if event.step == 20:
+                raise RuntimeError
+
+        def pulse(self, event):
+            calls.append(("pulse", event.step))
+            return event.step == stop
+
+        def finish(self, event):
+            calls.append(("finish", event.step))
+
+        def close(self):
+            calls.append(("close", 0))
+
+    stop = 7
+    batches_read = (STREAM(jax.random.split(key)[1], step) for step in range(25))
+    end, trace = driver.run(key, KERNEL, state, batches_read, 25, chunk=5, hooks=[Watch()])
+    pulses = [("pulse", step) for step in range(1, 8)]
+    assert calls == [*pulses[:4], ("chunk", 5), *pulses[4:], ("finish", 7), ("close", 0)]
+    same(trace, reference[:7])
+    assert int(end.step) == 7
+    calls.clear()
+    with pytest.raises(RuntimeError):
+        driver.run(key, KERNEL, end, STREAM, 18, chunk=20, hooks=[Watch()])
+    assert calls[-2:] == [("chunk", 20), ("close", 0)]
 
 
 def test_chains_share_the_stream_and_the_step(key, getkey):

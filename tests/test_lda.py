@@ -19,7 +19,7 @@ import tiny_lda
 
 from simplex_jax import base, draws, estimators, run
 from simplex_jax.corpus import device
-from simplex_jax.models import lda_counts
+from simplex_jax.models import lda_control, lda_counts
 from simplex_jax.samplers import scir
 
 METHODS = ("blocked", "collapsed")
@@ -69,7 +69,7 @@ def estimate_side_by_side(estimate, key, memory, position, ids):
 
 def build(method, h, alpha=ALPHA, beta=BETA, corpus=MANY, total="refreshed"):
     """Memoised SCIR of all chains; a batch is one document of each."""
-    inner = lda_counts.memoised(corpus, (2, 3 * CHAINS), alpha, lda_counts.Local(method))
+    inner = lda_counts.memoised(corpus, (2, 3 * CHAINS), lda_counts.Local(method)).given(alpha)
     estimator = estimators.Estimator(inner.init, base.bind(estimate_side_by_side, inner.estimate))
     return scir.build(estimator, jnp.asarray(beta, jnp.float32), h, total=total)
 
@@ -82,7 +82,7 @@ def posterior_checks(kernel, num_steps, getkey, seed):
         position=jnp.asarray(log_phi, jnp.float32),
         memory=lda_counts.Memory(labels, count(labels, MANY.tokens)),
     )
-    stream = device.block_stream(MANY, CHAINS)
+    stream = device.block_stream(device.size(MANY), CHAINS)
     state, _ = run(getkey(), kernel, state, stream, num_steps, collect=nothing)
     memory = state.memory
     np.testing.assert_array_equal(memory.counts, count(memory.labels, MANY.tokens))
@@ -123,7 +123,7 @@ def test_carrying_the_total_is_biased(getkey, seed):
 
 def test_memoised_scir_reaches_the_posterior(getkey):
     """From equal topics and no labels; 75 passes leave no trace of the start above the noise."""
-    kernel, stream = build("collapsed", 5.0), device.block_stream(MANY, CHAINS)
+    kernel, stream = build("collapsed", 5.0), device.block_stream(device.size(MANY), CHAINS)
     state = kernel.init(getkey(), jnp.ones((CHAINS, *SHAPE)))
     assert (np.asarray(state.memory.labels) == SHAPE[0]).all()
     state, _ = run(getkey(), kernel, state, stream, 300, collect=nothing)
@@ -270,15 +270,15 @@ def cell_checks(counts, expected):
 
 # The burn-in from no labels leaves no trace of the start on documents of three tokens.
 HOW = {
-    "blocked": lda_counts.Local("blocked", sweeps=24, burn_in=20),
-    "collapsed": lda_counts.Local("collapsed", sweeps=8, burn_in=6, expected=True),
+    "blocked": lda_counts.Local("blocked", sweeps=24, burn_in=20, expected=True),
+    "collapsed": lda_counts.Local("collapsed", sweeps=12, burn_in=8),
 }
 
 
 @pytest.mark.parametrize(("method", "batch_size"), [("blocked", 4), ("collapsed", 2)])
 def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
     exact = expected_counts(LOG_PHI)
-    estimator = lda_counts.subsampled(CORPUS, SHAPE, ALPHA, HOW[method], batch_size)
+    estimator = lda_counts.subsampled(CORPUS, SHAPE, HOW[method], batch_size).given(ALPHA)
     stream = device.uniform_stream(CORPUS, batch_size)
     counts = np.asarray(estimates(jax.random.split(getkey(), 2500), estimator, stream, ()))
     assert not checks.family(cell_checks(counts, exact))
@@ -291,25 +291,25 @@ def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
 def test_control_variate_is_unbiased_and_quieter_near_its_reference(method, getkey):
     keys = jax.random.split(getkey(), 2500)
     stream = device.uniform_stream(CORPUS, 2)
-    arguments = (CORPUS, SHAPE, ALPHA, HOW[method], 2)
+    arguments = (CORPUS, SHAPE, HOW[method], 2)
     # An age of 1 is not yet that of a new reference.
-    reference = lda_counts.Reference(
+    reference = lda_control.Reference(
         jnp.asarray(NEAR, jnp.float32),
         jnp.asarray(expected_counts(NEAR), jnp.float32),
         jnp.ones((), jnp.int32),
+        jnp.zeros(2),
     )
-    estimator = lda_counts.control_variate(*arguments, refresh=50)
+    estimator = lda_control.control_variate(*arguments, refresh=50).given(ALPHA)
     controlled = estimates(keys, estimator, stream, reference)
     assert not checks.family(cell_checks(controlled, expected_counts(LOG_PHI)))
     assert checks.family(cell_checks(controlled, expected_counts(NEAR))), "the check has no power"
-    plain = estimates(keys, lda_counts.subsampled(*arguments), stream, ())
+    plain = estimates(keys, lda_counts.subsampled(*arguments).given(ALPHA), stream, ())
     assert (np.asarray(controlled).var(axis=0) < 0.5 * np.asarray(plain).var(axis=0)).all()
 
 
 def test_control_variate_moves_its_reference(getkey):
-    estimator = lda_counts.control_variate(
-        CORPUS, SHAPE, ALPHA, lda_counts.Local(), batch_size=3, refresh=2
-    )
+    counts = lda_control.control_variate(CORPUS, SHAPE, lda_counts.Local(), batch_size=3, refresh=2)
+    estimator = counts.given(ALPHA)
     reference, ages, moved = estimator.init(getkey()), [], []
     estimate = jax.jit(estimator.estimate)
     for step in range(4):

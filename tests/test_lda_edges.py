@@ -26,7 +26,7 @@ def case(sampler, counts, method):
 def how(counts, method):
     if counts == "memoised":
         return lda_counts.Local(method)
-    return lda_counts.Local(method, sweeps=3, burn_in=1, expected=counts == "control-variate")
+    return lda_counts.Local(method, sweeps=3, burn_in=1, expected=method == "blocked")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
 
 @pytest.mark.parametrize("method", [pytest.param("blocked", marks=pytest.mark.slow), "collapsed"])
 def test_jit_equals_eager(method, getkey):
-    estimator = lda_counts.memoised(SMALL, (2, 3), 0.3, lda_counts.Local(method))
+    estimator = lda_counts.memoised(SMALL, (2, 3), lda_counts.Local(method)).given([0.3, 0.3])
     log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), (2, 3)))
     arguments = (getkey(), estimator.init(getkey()), log_topics, jnp.array([4, 0, 2]))
     jax.tree.map(
@@ -66,7 +66,8 @@ def test_jit_equals_eager(method, getkey):
 
 def assign(corpus, shape, method, getkey, alpha=0.1):
     """The memory after a visit of all documents, at random topics."""
-    estimator = lda_counts.memoised(corpus, shape, alpha, lda_counts.Local(method))
+    alpha = jnp.broadcast_to(alpha, shape[0])
+    estimator = lda_counts.memoised(corpus, shape, lda_counts.Local(method)).given(alpha)
     log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), shape))
     ids = jnp.arange(device.size(corpus))
     return jax.jit(estimator.estimate)(getkey(), estimator.init(getkey()), log_topics, ids)[1]
@@ -92,7 +93,8 @@ def test_one_topic_takes_all_words(getkey):
 def test_corpus_without_tokens_has_no_counts(getkey):
     corpus = device.to_device(sp.csr_array((3, 2), dtype=np.int32))
     assert not assign(corpus, (2, 2), "blocked", getkey).counts.any()
-    estimator = lda_counts.subsampled(corpus, (2, 2), 0.1, lda_counts.Local(expected=True), 2)
+    expected = lda_counts.Local("blocked", expected=True)
+    estimator = lda_counts.subsampled(corpus, (2, 2), expected, 2).given([0.1, 0.1])
     topics = jnp.log(jnp.full((2, 2), 0.5))
     assert not jax.jit(estimator.estimate)(getkey(), (), topics, jnp.array([2, 0]))[0].any()
 
@@ -117,7 +119,12 @@ def test_double_precision(getkey):
         ({"how": lda_counts.Local(sweeps=2, burn_in=2), "counts": "subsampled"}, "burn_in"),
         ({"how": lda_counts.Local(sweeps=2, burn_in=-1), "counts": "control-variate"}, "burn_in"),
         ({"how": lda_counts.Local(sweeps=2, burn_in=1)}, "burn_in"),
-        ({"how": lda_counts.Local(expected=True)}, "expected"),
+        ({"how": lda_counts.Local("blocked", expected=True)}, "expected"),
+        ({"how": lda_counts.Local(expected=True), "counts": "subsampled"}, "blocked"),
+        ({"learn_alpha": "yes"}, "learn_alpha"),
+        ({"learn_alpha": "vector", "counts": "control-variate"}, "alpha"),
+        ({"learn_beta": "vector", "counts": "subsampled"}, "memoised"),
+        ({"learn_beta": "vector", "beta": np.ones((2, 3))}, "beta"),
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": [0.1, -1.0]}, "alpha"),
         ({"alpha": [0.1, 0.1, 0.1]}, "alpha"),

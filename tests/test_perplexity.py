@@ -1,4 +1,4 @@
-"""Document completion and streaming moments against what they are defined as."""
+"""Document completion against what it is defined as."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from simplex_jax.corpus import device
-from simplex_jax.evaluate import moments, perplexity
+from simplex_jax.evaluate import perplexity
 from simplex_jax.models import inference
 from simplex_jax.runtime.hooks import Event, second_half
 
@@ -20,10 +20,12 @@ ALPHA = np.array([0.5, 0.8])
 class State(NamedTuple):
     position: jax.Array
     step: int
+    alpha: jax.Array
 
 
 def event(step, position, last=10, seconds=0.0):
-    return Event(step, 0, last, seconds, 0.0, State(position, step), (), {})
+    state = State(position, step, jnp.ones(position.shape[:-1]))
+    return Event(step, 0, last, seconds, 0.0, state, (), {})
 
 
 def exact_proportions(words):
@@ -102,7 +104,7 @@ def test_topics_that_exclude_a_word_give_a_large_number_not_nan():
 
 def test_average_is_of_probabilities_in_the_second_half():
     data = perplexity.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
-    hook = perplexity.Evaluation(data, jnp.ones(1), jax.random.key(0))
+    hook = perplexity.Evaluation(data, jax.random.key(0))
     seen = []
     for step, p in [(4, 0.9), (6, 0.5), (10, 0.1)]:
         happened = event(step, jnp.log(jnp.array([[1 - p, p]])))
@@ -122,15 +124,36 @@ def test_bad_completions(observed, target, words):
         perplexity.completion(sp.csr_array(observed), sp.csr_array(target))
 
 
-def test_moments_are_those_of_the_samples_of_the_second_half():
-    samples = jax.random.dirichlet(jax.random.key(0), jnp.ones(3), (10, 2))
-    hook = moments.Moments()
-    for step, p in enumerate(samples, start=1):
-        hook(event(step, jnp.log(p)))
-    kept = np.asarray(samples)[4:]
-    assert hook.samples == 6
-    np.testing.assert_allclose(hook.mean, kept.mean(axis=0), rtol=1e-5)
-    np.testing.assert_allclose(hook.sd, kept.std(axis=0, ddof=1), rtol=1e-4)
+def test_average_is_over_chains_too_and_goes_on_where_it_was():
+    data = perplexity.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
+    whole, first, second = (
+        perplexity.Evaluation(data, jax.random.key(0), chains=2) for _ in range(3)
+    )
+    events = [
+        event(step, jnp.log(jnp.array([[[1 - p, p]], [[1 - q, q]]])))
+        for step, p, q in [(6, 0.5, 0.1), (10, 0.2, 0.4)]
+    ]
+    for happened in events:
+        whole(happened)
+    found = events[-1].metrics
+    assert found["perplexity_chain_0"] == pytest.approx(5, rel=1e-5)
+    assert found["perplexity_chain_1"] == pytest.approx(2.5, rel=1e-5)
+    assert found["perplexity"] == pytest.approx(12.5**0.5, rel=1e-5)
+    assert found["perplexity_average"] == pytest.approx(1 / 0.3, rel=1e-5)
+    first(events[0])
+    second.load(first.save())
+    again = events[1]._replace(metrics={})
+    second(again)
+    assert again.metrics == found
+
+
+def test_alpha_is_that_of_the_state():
+    data = perplexity.completion(sp.csr_array([[0, 0]]), sp.csr_array([[0, 1]]))
+    log_p = jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8]]))
+    happened = event(1, log_p)
+    happened = happened._replace(state=happened.state._replace(alpha=jnp.array([3.0, 1.0])))
+    perplexity.Evaluation(data, jax.random.key(0))(happened)
+    assert happened.metrics["perplexity"] == pytest.approx(1 / (0.75 * 0.1 + 0.25 * 0.8), rel=1e-5)
 
 
 def test_half_of_a_run_that_ends_by_time_is_told_by_the_clock():

@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from simplex_jax.evaluate import checks, report
+from simplex_jax.evaluate import charts, checks, report
+from simplex_jax.evaluate.intervals import beta_interval
 
 VOCABULARY = ["ion", "pump", "<script>alert(1)</script>", "naïve & co", "שלום", "tail"]
 MEAN = np.array(
@@ -19,7 +20,7 @@ MEAN = np.array(
 METRICS = [
     {
         "step": 10 * i,
-        "documents": 500 * i,
+        "passes": 2.5 * i,
         "seconds": 1.5 * i,
         "perplexity": 900.0 - 50 * i,
         "perplexity_average": None if i == 1 else 890.0 - 50 * i,
@@ -27,7 +28,11 @@ METRICS = [
     }
     for i in range(1, 5)
 ]
-VOID = {"meta", "path", "use", "rect", "br", "link"}
+DOCUMENTS = [
+    [report.Document("a <b>.txt", 0.91, ["ion", "naïve & co"]), report.Document("", 0.5, [])],
+    [report.Document("c.txt", 0.7, ["tail"])],
+]
+VOID = {"meta", "path", "use", "rect", "br", "link", "circle"}
 
 
 class Page(HTMLParser):
@@ -58,13 +63,27 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
+def topics(**changes):
+    arrays = {
+        "mean": MEAN,
+        "sd": 0.1 * MEAN,
+        "vocabulary": VOCABULARY,
+        "prevalence": np.array([0.25, 0.75]),
+        "prevalence_sd": np.array([0.02, 0.02]),
+        "coherence": np.array([0.12, -0.31]),
+        "stability": np.array([0.987, 0.4]),
+        "documents": DOCUMENTS,
+    }
+    return report.Topics(**{**arrays, **changes})
+
+
 def write(path, **changes):
     arguments = {
         "settings": {"sampler": "scir", "seed": 3, "alpha": 0.1, "beta": 0.05, "step": None},
         "corpus": {"documents": 1234, "tokens": 56789, "vocabulary": 6, "digest": "a1b2"},
         "versions": {"jax": "0.10.2"},
         "metrics": METRICS,
-        "topics": report.Topics(MEAN, 0.1 * MEAN, VOCABULARY, np.array([0.25, 0.75])),
+        "topics": topics(),
     }
     report.write(path, **{**arguments, **changes})
     return path.read_text("utf-8")
@@ -87,25 +106,104 @@ def test_page_is_whole_and_needs_no_network(tmp_path):
 
 def test_ids_are_unique_and_charts_are_well_formed(tmp_path):
     html = write(tmp_path / "report.html")
-    charts = re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
-    assert len(charts) == 2
-    for chart in charts:
-        ElementTree.fromstring(chart)
+    drawings = re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
+    assert len(drawings) == 3
+    for drawing in drawings:
+        ElementTree.fromstring(drawing)
     ids = re.findall(r'\bid="([^"]+)"', html)
     assert len(set(ids)) == len(ids)
     assert set(re.findall(r'(?:href="|url\()#([^")]+)', html)) <= set(ids)
-    assert "seconds of training" in charts[1]
+    assert "passes over the corpus" in drawings[1]
+    assert "seconds of training" in drawings[2]
+
+
+def test_colours_are_those_of_the_page(tmp_path):
+    """Every colour has a name, which the style sheet gives a light and a dark value."""
+    html = write(tmp_path / "report.html")
+    style = re.search(r"<style>.*?</style>", html, flags=re.DOTALL).group()
+    light, dark = re.findall(r":root \{(.*?)\}", style, flags=re.DOTALL)
+    names = re.findall(r"(--[a-z-]+):", light)
+    assert set(re.findall(r"var\((--[a-z-]+)\)", html)) <= set(names)
+    assert set(re.findall(r"(--[a-z-]+):", dark)) == set(names)
+    page = html.replace(style, "")
+    assert not re.search(r"(fill|stroke|color)[:=] *\"?#[0-9a-f]{3,6}", page)
 
 
 def test_words_are_escaped_and_ordered(tmp_path):
     page = Page(write(tmp_path / "report.html"))
     text = [part.strip() for part in page.text if part.strip()]
-    assert [part for part in text if part in VOCABULARY] == [
+    words = text[text.index("Topic 1") :]
+    assert [part for part in words[: words.index("Sampling")] if part in VOCABULARY] == [
         *("tail", "שלום", "naïve & co", "<script>alert(1)</script>", "pump", "ion"),  # topic 1
+        *("tail",),  # of its document
         *VOCABULARY,  # topic 0, the less prevalent
     ]
     assert "75.0 %" in text
     assert "80.0 %" in text
+
+
+def test_intervals_surround_the_means(tmp_path):
+    html = write(tmp_path / "report.html")
+    low, high = beta_interval(0.75, 0.02)
+    assert f"({100 * float(low):.1f}–{100 * float(high):.1f})" in html
+    bars = re.findall(r"left:([\d.]+)%;width:([\d.]+)%", html)
+    assert len(bars) == 2 + 12
+    assert all(0 <= float(left) <= float(left) + float(width) <= 100.2 for left, width in bars)
+    unknown = topics(sd=np.full_like(MEAN, np.nan), prevalence_sd=None)
+    assert "<b style" not in write(tmp_path / "report.html", topics=unknown)
+
+
+def test_documents_stand_for_topics(tmp_path):
+    html = write(tmp_path / "report.html")
+    assert "<bdi>a &lt;b&gt;.txt</bdi>" in html
+    assert "<bdi>ion naïve &amp; co</bdi>" in html
+    assert html.count("<details>") == 2
+    assert "<details>" not in write(tmp_path / "report.html", topics=topics(documents=()))
+
+
+def test_coherence_and_stability_where_known(tmp_path):
+    html = write(tmp_path / "report.html")
+    assert "<dt>coherence</dt><dd>-0.31</dd>" in html
+    assert "<dt>stability</dt><dd>0.99</dd>" in html
+    bare = topics(coherence=None, stability=np.array([np.nan, np.nan]))
+    html = write(tmp_path / "report.html", topics=bare)
+    assert "<dt>coherence</dt><dd>" not in html
+    assert "<dt>stability</dt><dd>" not in html
+
+
+def test_concentrations(tmp_path):
+    given = report.Concentration(np.full(6, 0.05), np.zeros(6))
+    html = write(tmp_path / "report.html", beta=given)
+    assert "beta, given, per word" in html
+    assert "<tr><th>each of 6 words</th><td>0.05</td></tr>" in html
+    assert "<tr><th>sum</th><td>0.3</td></tr>" in html
+    learned = report.Concentration(np.array([0.1, 0.5]), np.array([0.02, 0.1]))
+    html = write(tmp_path / "report.html", alpha=learned, beta=given)
+    assert "alpha, learned, per topic" in html
+    # A gamma law with mean 0.5 and sd 0.1 has shape 25: 0.323 to 0.714.
+    assert '<dd>0.5 <span class="range">(0.32–0.71)</span></dd>' in html
+
+
+def test_diagnostics(tmp_path):
+    found = {f"prevalence {k}": {"rhat": 1.01, "ess": 50.0 + k} for k in range(20)}
+    found |= {"stuck": {"rhat": 1.7, "ess": 3.0}, "unknown": {"rhat": None, "ess": float("nan")}}
+    html = write(tmp_path / "report.html", diagnostics=found)
+    assert '<tr><th>stuck</th><td class="bad">3</td><td class="bad">1.70</td></tr>' in html
+    assert "<tr><th>unknown</th><td>–</td><td>–</td></tr>" in html
+    assert "and 10 that have mixed better" in html
+    assert "Not measured." in write(tmp_path / "report.html")
+
+
+def test_one_topic_and_many(tmp_path):
+    lone = topics(
+        **{"mean": MEAN[:1], "sd": MEAN[:1], "prevalence": np.ones(1), "prevalence_sd": None},
+        **{"coherence": None, "stability": None, "documents": ()},
+    )
+    Page(write(tmp_path / "report.html", topics=lone))
+    rng = np.random.default_rng(0)
+    many = rng.dirichlet(np.ones(6), 300)
+    crowd = report.Topics(many, 0.1 * many, VOCABULARY, rng.dirichlet(np.ones(300)))
+    Page(write(tmp_path / "report.html", topics=crowd))
 
 
 def test_summary(tmp_path):
@@ -114,8 +212,6 @@ def test_summary(tmp_path):
     assert "sampled by scir, seed 3." in html
     for shown in ("56,789", "690", "6.0 s", "1,000,000", "a1b2", "0.10.2"):
         assert f">{shown}<" in html
-    assert "alpha = 0.1 for each of 2 topics, 0.2 in all" in html
-    assert "beta = 0.05 for each of 6 words, 0.3 in all" in html
     assert "found nothing unusual" in html
 
 
@@ -129,23 +225,23 @@ def test_warnings_are_shown_and_escaped(tmp_path):
     "metrics",
     [
         [],
-        [{"documents": 500, "seconds": 2.0, "perplexity": None, "tokens_per_second": 1e6}],
-        [{"documents": 500, "seconds": 2.0, "perplexity": float("nan")}],
+        [{"passes": 2.5, "seconds": 2.0, "perplexity": None, "tokens_per_second": 1e6}],
+        [{"passes": 2.5, "seconds": 2.0, "perplexity": float("nan")}],
     ],
     ids=["none", "not measured", "not finite"],
 )
 def test_without_perplexity(tmp_path, metrics):
     html = write(tmp_path / "report.html", metrics=metrics, settings={})
     Page(html)
-    assert "<svg" not in html
-    assert "Not measured" in html
+    assert "one sample</" not in html
+    assert "Not measured: no documents" in html
     assert "nan" not in html
 
 
 def test_one_evaluation_is_a_visible_point(tmp_path):
     html = write(tmp_path / "one.html", metrics=METRICS[:1])
-    assert "fill: #8fb8bb" in html
-    assert "fill: #8fb8bb" not in write(tmp_path / "many.html", metrics=METRICS * 10)
+    assert "fill: var(--faint)" in html
+    assert "fill: var(--faint)" not in write(tmp_path / "many.html", metrics=METRICS * 10)
 
 
 def test_same_input_gives_the_same_bytes(tmp_path):
@@ -155,7 +251,7 @@ def test_same_input_gives_the_same_bytes(tmp_path):
 def test_bad_topics_are_refused_and_the_old_report_kept(tmp_path):
     path = tmp_path / "report.html"
     before = write(path)
-    wrong = report.Topics(MEAN, MEAN, VOCABULARY[:5], np.ones(2) / 2)
+    wrong = topics(vocabulary=VOCABULARY[:5])
     with pytest.raises(ValueError, match=r"mean \(2, 6\).*\(2, 5\)"):
         write(path, topics=wrong)
     with pytest.raises(ValueError, match="top_words must be at least 1"):
@@ -192,3 +288,32 @@ def test_topic_warnings():
     assert len(found) == 2
     assert "belong to topic 2" in found[0]
     assert "Topics 0 and 1 are nearly the same" in found[1]
+
+
+def test_chain_warnings():
+    assert checks.chain_warnings(25, {"alpha": {"rhat": float("nan"), "ess": 20.0}}, [0.9]) == []
+    (short,) = checks.chain_warnings(4, {"alpha": {"rhat": None, "ess": 2.0}}, [float("nan")])
+    assert "4 posterior samples only" in short
+    apart, mixed = {"rhat": 1.5, "ess": 5.0}, {"rhat": 1.0, "ess": 80.0}
+    diagnostics = {"a": apart, "b": mixed, "share 0": apart, "share 1": mixed, "share 2": apart}
+    found = checks.chain_warnings(100, diagnostics, [0.9, 0.3])
+    assert len(found) == 3
+    assert "R-hat above 1.1) on a; share 0, 2:" in found[0]
+    assert "10 effective samples of a; share 0, 2:" in found[1]
+    assert "for topic 1." in found[2]
+
+
+def test_map_keeps_all_circles_inside_and_labels_apart():
+    rng = np.random.default_rng(1)
+    for count in (1, 2, 30, 500):
+        shares = rng.dirichlet(np.full(count, 0.5))
+        found = charts.topic_map(rng.normal(size=(count, 2)), shares, ["label"] * count)
+        assert sorted(circle.topic for circle in found.circles) == list(range(count))
+        for circle in found.circles:
+            assert circle.radius <= circle.x <= found.width - circle.radius
+            assert circle.radius <= circle.y <= found.height - circle.radius
+        radii = [circle.radius for circle in found.circles]
+        assert radii == sorted(radii, reverse=True)
+        labels = [(c.x, c.label.y) for c in found.circles if c.label]
+        for i, (x, y) in enumerate(labels):
+            assert all(abs(x - a) > 32 or abs(y - b) > 11 for a, b in labels[:i])

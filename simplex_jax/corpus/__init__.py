@@ -2,8 +2,9 @@
 
 from simplex_jax.corpus.corpus import MAX_COUNT, Corpus, CorpusError, digest, from_counts
 from simplex_jax.corpus.embedded import EMBEDDED_OPTIONS, embedded_corpus
-from simplex_jax.corpus.readers import FORMATS, read
+from simplex_jax.corpus.readers import FORMATS, convert, read
 from simplex_jax.corpus.split import holdout, split_tokens
+from simplex_jax.corpus.stopwords import drop_words
 from simplex_jax.corpus.text import TextOptions, from_texts
 from simplex_jax.corpus.vocabulary import read_vocabulary
 
@@ -14,7 +15,9 @@ __all__ = [
     "Corpus",
     "CorpusError",
     "TextOptions",
+    "convert",
     "digest",
+    "drop_words",
     "embedded_corpus",
     "from_counts",
     "from_texts",

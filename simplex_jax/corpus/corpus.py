@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,10 +72,29 @@ def digest(corpus: Corpus) -> str:
         '1d1b9433bf420416'
     """
     counts = corpus.counts
-    sha = hashlib.sha256(np.asarray(counts.shape, "<i8").tobytes())
-    for array, dtype in ((counts.indptr, "<i8"), (counts.indices, "<i4"), (counts.data, "<i4")):
-        sha.update(np.ascontiguousarray(array, dtype).data)
-    for word in corpus.vocabulary:
+    dtypes = ("<i8", "<i4", "<i4")
+    arrays = zip((counts.indptr, counts.indices, counts.data), dtypes, strict=True)
+    parts = (np.ascontiguousarray(array, dtype) for array, dtype in arrays)
+    return digest_parts(counts.shape, parts, corpus.vocabulary)
+
+
+def digest_parts(
+    shape: tuple[int, int], parts: Iterable[np.ndarray], vocabulary: Sequence[str]
+) -> str:
+    """The digest of a corpus whose counts come in parts.
+
+    Args:
+        shape: D and V.
+        parts: `indptr` ('<i8'), then `indices` and `data` ('<i4'), each in any number of parts.
+        vocabulary: V words.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    sha = hashlib.sha256(np.asarray(shape, "<i8").tobytes())
+    for part in parts:
+        sha.update(part.data)
+    for word in vocabulary:
         encoded = word.encode("utf-8", "surrogatepass")
         sha.update(len(encoded).to_bytes(8, "little") + encoded)
     return sha.hexdigest()
@@ -132,15 +151,26 @@ def from_counts(
     if len(labels) != shape[0]:
         raise error_at(source, f"{len(labels)} names for {shape[0]} documents", "name every row")
 
+    table = checked_counts(entries, source)
+    if table.nnz == 0:
+        raise error_at(source, "every document is empty", "give documents with words in them")
+    return Corpus(table, words, labels)
+
+
+def checked_counts(counts: Any, source: str) -> sp.csr_array:
+    """Counts [D, V] as `from_counts` makes them, except that all documents may be empty.
+
+    Raises:
+        CorpusError: as `from_counts`, about the counts.
+    """
+    entries = _entries(counts, source)
     _check_values(entries, source)
-    whole = sp.coo_array((entries.data.astype(np.int64), entries.coords), shape=shape)
+    whole = sp.coo_array((entries.data.astype(np.int64), entries.coords), shape=entries.shape)
     table = sp.csr_array(whole)
     table.sum_duplicates()
     table.eliminate_zeros()
-    if table.nnz == 0:
-        raise error_at(source, "every document is empty", "give documents with words in them")
     _check_values(table.tocoo(), source)
-    return Corpus(table.astype(np.int32), words, labels)
+    return table.astype(np.int32)
 
 
 def _entries(counts: Any, source: str) -> sp.coo_array:

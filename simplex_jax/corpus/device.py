@@ -42,11 +42,14 @@ class Documents(NamedTuple):
         tokens: Word of every token of the corpus, int32 [T].
         starts: First token of each document, int32 [B].
         lengths: Number of its tokens, int32 [B]; 0 for padding.
+        ids: Number of the document, int32 [B], by which its randomness is its own; None numbers
+            those at hand.
     """
 
     tokens: jax.Array
     starts: jax.Array
     lengths: jax.Array
+    ids: jax.Array | None = None
 
 
 def to_device(counts: sp.csr_array) -> DeviceCorpus:
@@ -81,6 +84,29 @@ def to_device(counts: sp.csr_array) -> DeviceCorpus:
     )
 
 
+def deal(corpus: DeviceCorpus, shards: int) -> DeviceCorpus:
+    """Deal the documents out in turn, so that all shards are about equally long.
+
+    Returns:
+        Arrays with a leading axis of shards. Shorter ones end in documents without tokens.
+    """
+    tokens, starts, order = (np.asarray(leaf) for leaf in corpus)
+    per_shard = -(-order.size // shards)
+    flat = np.zeros(per_shard * shards, np.int64)
+    flat[: order.size] = np.diff(starts)
+    ends = np.zeros((shards, per_shard + 1), np.int32)
+    ends[:, 1:] = np.cumsum(flat.reshape(per_shard, shards).T, axis=1)
+    rows = np.zeros((shards, max(1, ends[:, -1].max())), np.int32)
+    owner = np.repeat(np.arange(order.size) % shards, np.diff(starts))
+    for shard, end in enumerate(ends[:, -1]):
+        rows[shard, :end] = tokens[: owner.size][owner == shard]
+    numbers = np.full(per_shard * shards, -1, np.int32)
+    numbers[: order.size] = order
+    return DeviceCorpus(
+        jnp.asarray(rows), jnp.asarray(ends), jnp.asarray(numbers.reshape(per_shard, shards).T)
+    )
+
+
 def size(corpus: DeviceCorpus) -> int:
     """Return the number of documents."""
     return corpus.order.shape[0]
@@ -90,24 +116,24 @@ def select(corpus: DeviceCorpus, ids: jax.Array) -> Documents:
     """Return documents by their place in the device corpus, int32 [B]; ids from D on are empty."""
     starts = corpus.starts.at[ids].get(mode="clip")
     ends = corpus.starts.at[ids + 1].get(mode="clip")
-    return Documents(corpus.tokens, starts, ends - starts)
+    return Documents(corpus.tokens, starts, ends - starts, ids)
 
 
-def blocks(corpus: DeviceCorpus, batch_size: int) -> jax.Array:
-    """Return the ids of all documents in blocks of neighbours, int32 [blocks, batch_size].
+def blocks(documents: int, batch_size: int) -> jax.Array:
+    """Return the ids of all D documents in blocks of neighbours, int32 [blocks, batch_size].
 
     Ids from D on pad the last block.
     """
-    count = -(-size(corpus) // batch_size)
+    count = -(-documents // batch_size)
     return jnp.arange(count * batch_size, dtype=jnp.int32).reshape(count, batch_size)
 
 
-def block_stream(corpus: DeviceCorpus, batch_size: int) -> batches.Stream:
+def block_stream(documents: int, batch_size: int) -> batches.Stream:
     """Yield blocks of documents of about equal length, all of them once an epoch, in random order.
 
     For estimators that remember the whole corpus, to which a batch need not be representative.
     """
-    stream = batches.shuffled(blocks(corpus, batch_size), 1)
+    stream = batches.shuffled(blocks(documents, batch_size), 1)
     return batches.bind(_only, stream)
 
 
@@ -162,4 +188,4 @@ def compact(documents: Documents, room: int) -> Documents:
 
     start = (jnp.int32(0), jnp.zeros(room, jnp.int32))
     _, tokens = lax.while_loop(lambda state: state[0] < total, chunk, start)
-    return Documents(tokens, starts, documents.lengths)
+    return documents._replace(tokens=tokens, starts=starts)

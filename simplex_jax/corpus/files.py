@@ -25,6 +25,7 @@ MAX_UNPACKED = 2**36
 MAX_DOCUMENT = 2**26
 MAX_UNUSED = 2**20
 FREE = 2**26
+BLOCK = 2**22
 
 _GZIP = b"\x1f\x8b"
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
@@ -155,6 +156,37 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
                     path, "the line has more than 64 MiB", "one document a line?", line=number
                 )
             yield number, decoded(line.rstrip(b"\r\n"), path, encoding, number)
+
+
+def line_blocks(
+    stream: io.BufferedReader, path: Path, number: int, longest: int
+) -> Iterator[tuple[int, bytes]]:
+    """Blocks of whole lines, about 4 MiB each, with the number of their first line.
+
+    Args:
+        stream: what `reading` gave.
+        path: its file, for messages.
+        number: of the line that the stream is at.
+        longest: most bytes of a line, about.
+
+    Yields:
+        The number, and lines that all end in a newline, the last one of the file too.
+
+    Raises:
+        CorpusError: a line is longer.
+    """
+    rest = b""
+    while block := stream.read(BLOCK):
+        block = rest + block
+        end = block.rfind(b"\n") + 1
+        if end == 0 and len(block) > longest:
+            raise error_at(path, "the line is too long", "is this the right format?", line=number)
+        if end:
+            yield number, block[:end]
+            number += block.count(b"\n")
+        rest = block[end:]
+    if rest:
+        yield number, rest + b"\n"
 
 
 def decoded(data: bytes, path: Path, encoding: str, line: int = 1) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from simplex_jax.corpus.corpus import Corpus, error_at
 from simplex_jax.corpus.files import MAX_DOCUMENT, decoded, reading, unreadable
-from simplex_jax.corpus.text import TextOptions, from_texts
+from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.text import from_texts
 from simplex_jax.corpus.vocabulary import read_vocabulary
 
 
@@ -15,7 +16,7 @@ def recognises(path: Path, head: bytes) -> bool:
     return os.path.isdir(path)
 
 
-def read(path: Path, vocabulary: Path | None, text: TextOptions, encoding: str) -> Corpus:
+def read(path: Path, how: Reading) -> Corpus:
     """Read all files below a folder, sorted by their path, which becomes the document's name.
 
     Hidden files and folders (a leading dot) and links to folders are left out; an empty file is
@@ -31,10 +32,10 @@ def read(path: Path, vocabulary: Path | None, text: TextOptions, encoding: str) 
         raise error_at(path, "no file in the folder", "give a folder of text files")
     names = [os.fsencode(name).decode("utf-8", "backslashreplace") for name, _ in files]
     return from_texts(
-        (_document(file, encoding) for _, file in files),
+        (_document(file, how.encoding) for _, file in files),
         names,
-        options=text,
-        vocabulary=read_vocabulary(vocabulary) if vocabulary else None,
+        options=how.text,
+        vocabulary=read_vocabulary(how.vocabulary) if how.vocabulary else None,
         source=str(path),
     )
 

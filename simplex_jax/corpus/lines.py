@@ -6,7 +6,8 @@ from pathlib import Path
 
 from simplex_jax.corpus.corpus import Corpus
 from simplex_jax.corpus.files import text_lines
-from simplex_jax.corpus.text import TextOptions, from_texts
+from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.text import from_texts
 from simplex_jax.corpus.vocabulary import read_vocabulary
 
 
@@ -15,7 +16,7 @@ def recognises(path: Path, head: bytes) -> bool:
     return not os.path.isdir(path)
 
 
-def read(path: Path, vocabulary: Path | None, text: TextOptions, encoding: str) -> Corpus:
+def read(path: Path, how: Reading) -> Corpus:
     """Read one document a line, named by the number of the line.
 
     A blank line is an empty document, so that document i is always line i.
@@ -26,14 +27,14 @@ def read(path: Path, vocabulary: Path | None, text: TextOptions, encoding: str) 
     names: list[str] = []
 
     def documents() -> Iterator[str]:
-        for number, line in text_lines(path, encoding):
+        for number, line in text_lines(path, how.encoding):
             names.append(str(number))
             yield line
 
     return from_texts(
         documents(),
         names,
-        options=text,
-        vocabulary=read_vocabulary(vocabulary) if vocabulary else None,
+        options=how.text,
+        vocabulary=read_vocabulary(how.vocabulary) if how.vocabulary else None,
         source=str(path),
     )

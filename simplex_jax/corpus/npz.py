@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus.corpus import Corpus, CorpusError, error_at, from_counts, printable
-from simplex_jax.corpus.files import MAX_UNUSED, open_regular, unpacked_limit
-from simplex_jax.corpus.text import TextOptions
-from simplex_jax.corpus.vocabulary import read_vocabulary
+from simplex_jax.corpus.corpus import Corpus, CorpusError, error_at, printable
+from simplex_jax.corpus.files import open_regular, unpacked_limit
+from simplex_jax.corpus.matrix import assembled, corpus_of
+from simplex_jax.corpus.reading import Reading
 
 _REMEDY = "save the counts with scipy.sparse.save_npz(file, counts.tocsr())"
 _MAGIC = rb"\x93NUMPY(?:\x01\x00(?s:..)|\x02\x00(?s:....))"
@@ -37,20 +37,17 @@ def recognises(path: Path, head: bytes) -> bool:
     return head.startswith(b"PK")
 
 
-def read(path: Path, vocabulary: Path | None, text: TextOptions, encoding: str) -> Corpus:
-    """Read a sparse array of shape [D, V], in csr, csc or coo format.
+def read(path: Path, how: Reading) -> Corpus:
+    """Read a sparse array [D, V], or [V, D] with `how.transpose`, in csr, csc or coo format.
 
-    The words are `w0, w1, ...` unless a vocabulary file is given, the documents `0, 1, ...`.
+    The words are `w0, w1, ...` unless a vocabulary is given, the documents `0, 1, ...` unless names
+    are.
 
     Raises:
         CorpusError: the file is not such an archive, is damaged or unpacks to too much, holds a
             pickle or inconsistent arrays, or a count that `from_counts` refuses.
     """
-    words = read_vocabulary(vocabulary) if vocabulary else None
-    table = _sparse(_arrays(path), path)
-    if words is None and table.shape[1] > table.nnz + MAX_UNUSED:
-        raise error_at(path, f"{table.shape[1]} words, {table.nnz} entries", "give a vocabulary")
-    return from_counts(table, words, source=str(path))
+    return corpus_of(_sparse(_arrays(path), path), path, how)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
@@ -103,20 +100,4 @@ def _sparse(arrays: dict[str, np.ndarray], path: Path) -> sp.sparray:
     if needed is None or not arrays.keys() >= set(needed):
         raise error_at(path, f"sparse format {printable(layout)} with {found}", _REMEDY)
     data, first, second = (arrays[name] for name in needed)
-    if data.dtype.kind not in "biuf" or any(
-        arrays[name].dtype.kind not in "iu" for name in ("shape", *needed[1:])
-    ):
-        raise error_at(path, "arrays of the wrong types", _REMEDY)
-    shape = tuple(arrays["shape"].ravel().tolist())
-    if len(shape) != 2 or min(shape) < 1:
-        raise error_at(
-            path, f"the shape is {printable(shape)}", "give documents in rows, words in columns"
-        )
-    if shape[0] > data.size + MAX_UNUSED:
-        raise error_at(path, f"{shape[0]} documents, {data.size} entries", "check the shape")
-    try:
-        if layout == "coo":
-            return sp.coo_array((data, (first, second)), shape=shape)
-        return getattr(sp, f"{layout}_array")((data, first, second), shape=shape)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise error_at(path, f"inconsistent arrays ({printable(error)})", _REMEDY) from None
+    return assembled(layout, arrays["shape"], (data, first, second), path, _REMEDY)

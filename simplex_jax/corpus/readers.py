@@ -2,33 +2,62 @@
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from simplex_jax.corpus import folder, lines, npz, uci
+from simplex_jax.corpus import (
+    folder,
+    h5ad,
+    jsonl,
+    ldac,
+    lines,
+    matrix_market,
+    npz,
+    store,
+    svmlight,
+    table,
+    uci,
+)
 from simplex_jax.corpus.corpus import Corpus
 from simplex_jax.corpus.files import ascii_compatible, reading
+from simplex_jax.corpus.reading import Blocks, Reading
+from simplex_jax.corpus.store import stored
 from simplex_jax.corpus.text import TextOptions
+from simplex_jax.corpus.vocabulary import read_names
 
 
 class Format(NamedTuple):
-    """A file format: two functions of one module.
+    """A file format: functions of one module.
 
     Attributes:
         recognises: `(path, head)`, whether the path, or the first 4 KiB of its unpacked content,
             tell that it is in this format.
-        read: `(path, vocabulary, text, encoding)`, the corpus; formats that hold counts have no
-            use for the last two.
+        read: `(path, how)`, the corpus.
+        options: the fields of `Reading` that it looks at, besides the vocabulary and those about
+            text.
+        blocks: `(path, how)`, the corpus a few documents at a time; None if it is read as a whole.
     """
 
     recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Path, Path | None, TextOptions, str], Corpus]
+    read: Callable[[Path, Reading], Corpus]
+    options: tuple[str, ...] = ()
+    blocks: Callable[[Path, Reading], AbstractContextManager[Blocks]] | None = None
 
 
 FORMATS = {
+    "store": Format(stored.recognises, stored.read),
     "folder": Format(folder.recognises, folder.read),
-    "uci": Format(uci.recognises, uci.read),
-    "npz": Format(npz.recognises, npz.read),
+    "npz": Format(npz.recognises, npz.read, ("names", "transpose")),
+    "h5ad": Format(h5ad.recognises, h5ad.read, ("names", "transpose", "layer")),
+    "mtx": Format(matrix_market.recognises, matrix_market.read, ("names", "transpose")),
+    "csv": Format(table.recognises_csv, table.read_csv, ("text_column", "id_column")),
+    "tsv": Format(table.recognises_tsv, table.read_tsv, ("text_column", "id_column")),
+    "jsonl": Format(jsonl.recognises, jsonl.read, ("text_column", "id_column")),
+    "uci": Format(uci.recognises, uci.read, ("names",), uci.blocks),
+    "ldac": Format(ldac.recognises, ldac.read, ("names",), ldac.blocks),
+    "svmlight": Format(svmlight.recognises, svmlight.read, ("names", "zero_based")),
     "lines": Format(lines.recognises, lines.read),
 }
 """All formats by name, in the order in which they are tried."""
@@ -40,17 +69,30 @@ def read(
     vocabulary: str | Path | None = None,
     text: TextOptions | None = None,
     encoding: str = "utf-8",
+    **options: Any,
 ) -> Corpus:
     r"""Read a corpus from a file or folder; files may be gzip, whatever their name.
 
     Args:
         path: where it is.
-        format: `folder` (of text files), `lines` (one document a line), `uci` (bag of words:
-            docword and vocab) or `npz` (SciPy sparse); recognised when left out.
+        format: one of `FORMATS`; recognised when left out. Text: `folder` (of text files), `lines`
+            (one document a line), `csv`, `tsv` and `jsonl` (a column or field with the text).
+            Counts: `uci` (docword and vocab), `ldac`, `svmlight`, `mtx` (Matrix Market), `npz`
+            (SciPy sparse), `h5ad` (AnnData) and `store` (what `convert` made).
         vocabulary: file with one word a line. For text, only these words are counted; for `uci`
-            it replaces the vocab file next to `path`; for `npz` it names the columns.
-        text: tokens and vocabulary limits for `folder` and `lines`; `TextOptions()` when left out.
-        encoding: of the text in `folder` and `lines`; vocabularies are UTF-8.
+            and `ldac` it replaces the vocabulary next to `path`; for other counts it names the
+            columns.
+        text: tokens and vocabulary limits for text; `TextOptions()` when left out.
+        encoding: of text; vocabularies are UTF-8.
+        **options: what only some formats have:
+
+            - names: file with one document name a line, for counts but `store`;
+            - transpose: True if words are in rows and documents in columns (`npz`, `mtx`, `h5ad`);
+            - layer: layer of an `h5ad` file with the counts, instead of `X`;
+            - zero_based: True if indices count from 0 (`svmlight`);
+            - text_column, id_column: columns or fields of text and names (`csv`, `tsv`, `jsonl`),
+              recognised by usual names when left out; a number, from 1, for a table whose first
+              line has no names.
 
     Returns:
         The corpus, empty documents included.
@@ -58,7 +100,7 @@ def read(
     Raises:
         CorpusError: something is wrong with the data; one line `FILE:LINE: what is wrong; what to
             do`.
-        ValueError: `format` or `encoding` is unknown.
+        ValueError: `format` or `encoding` is unknown, or the format has no use for an option.
 
     Example:
         >>> import pathlib, tempfile
@@ -69,13 +111,79 @@ def read(
         >>> corpus.vocabulary, corpus.names
         (('apple', 'pear', 'plum'), ('1', '2'))
     """
+    chosen, how = _chosen(path, format, vocabulary, text, encoding, options)
+    return chosen.read(Path(path), how)
+
+
+def convert(
+    path: str | Path,
+    directory: str | Path,
+    format: str | None = None,
+    vocabulary: str | Path | None = None,
+    text: TextOptions | None = None,
+    encoding: str = "utf-8",
+    **options: Any,
+) -> store.Stored:
+    r"""Store a corpus as arrays that are mapped into memory, for one that does not fit into it.
+
+    `uci` (its lines sorted by document) and `ldac` (with a vocabulary) are read a few documents at
+    a time; the others as a whole first.
+
+    Args:
+        path: where it is.
+        directory: the folder to make.
+        format: as for `read`, like all that follows.
+        vocabulary: file with one word a line.
+        text: tokens and vocabulary limits.
+        encoding: of text.
+        **options: what only some formats have.
+
+    Returns:
+        The stored corpus, opened.
+
+    Raises:
+        CorpusError: something is wrong with the data.
+        ValueError: as `read`.
+        FileExistsError: `directory` is there, and not empty.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     file, words = pathlib.Path(place, "x.dat"), pathlib.Path(place, "vocab.txt")
+        ...     _ = file.write_text("2 0:1 2:5\n1 1:1\n"), words.write_text("apple\npear\nplum\n")
+        ...     stored = convert(file, pathlib.Path(place, "store"))
+        >>> stored.documents, stored.tokens, stored.vocabulary
+        (2, 7, ('apple', 'pear', 'plum'))
+    """
+    chosen, how = _chosen(path, format, vocabulary, text, encoding, options)
+    if chosen.blocks is None:
+        return store.write(directory, chosen.read(Path(path), how))
+    with chosen.blocks(Path(path), how) as blocks:
+        names = read_names(how.names) if how.names else None
+        return store.write_blocks(directory, blocks.counts, blocks.vocabulary, names)
+
+
+def _chosen(
+    path: str | Path,
+    format: str | None,
+    vocabulary: str | Path | None,
+    text: TextOptions | None,
+    encoding: str,
+    options: dict[str, Any],
+) -> tuple[Format, Reading]:
     if format is not None and format not in FORMATS:
         raise ValueError(f"format={format!r}: give one of {', '.join(FORMATS)}")
     ascii_compatible(encoding)  # raises for an unknown one, before any file is read
-    path = Path(path)
-    vocabulary = Path(vocabulary) if vocabulary is not None else None
-    chosen = FORMATS[format or _recognised(path)]
-    return chosen.read(path, vocabulary, text or TextOptions(), encoding)
+    if unknown := options.keys() - {field.name for field in fields(Reading)}:
+        raise TypeError(f"read() has no option {min(unknown)!r}")
+    name = format or _recognised(Path(path))
+    for option, value in options.items():
+        if value and option not in FORMATS[name].options:
+            raise ValueError(f"{option}={value!r}: the format {name} has no use for it")
+    files = {"vocabulary": vocabulary, "names": options.get("names")}
+    paths = {what: None if file is None else Path(file) for what, file in files.items()}
+    how = Reading(text=text or TextOptions(), encoding=encoding, **{**options, **paths})
+    return FORMATS[name], how
 
 
 def _recognised(path: Path) -> str:

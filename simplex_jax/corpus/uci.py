@@ -5,20 +5,22 @@ from 1 and counts from 0.
 """
 
 import io
-import os
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus.corpus import MAX_COUNT, MAX_WORDS, Corpus, error_at, from_counts, printable
+from simplex_jax.corpus.corpus import MAX_WORDS, Corpus, error_at, from_counts, printable
 from simplex_jax.corpus.files import MAX_UNUSED, reading
-from simplex_jax.corpus.text import TextOptions
-from simplex_jax.corpus.vocabulary import read_vocabulary
+from simplex_jax.corpus.matrix import check_length
+from simplex_jax.corpus.reading import Blocks, Reading
+from simplex_jax.corpus.triples import Layout, entries
+from simplex_jax.corpus.vocabulary import numbered, read_names, read_vocabulary, vocabulary_beside
 
-_CHUNK = 2**22
 _SHORTEST_ENTRY = 6  # "1 1 1\n"
 _FIRST_ENTRY_LINE = 4
 
@@ -34,20 +36,70 @@ def recognises(path: Path, head: bytes) -> bool:
     return path.name.startswith("docword.") or bool(re.match(rb"(\s*\d+[ \t]*\r?\n){3}", head))
 
 
-def read(path: Path, vocabulary: Path | None, text: TextOptions, encoding: str) -> Corpus:
+def read(path: Path, how: Reading) -> Corpus:
     """Read a docword file and its vocabulary; documents are named by their ids.
 
     Entries may come in any order, those stored twice are summed, counts of 0 are dropped, and ids
-    without entries are empty documents. Without `vocabulary`, the file is looked for next to
+    without entries are empty documents. Without `how.vocabulary`, the file is looked for next to
     `path`: for `docword.a.b.txt.gz` it is the first there of `vocab.a.b.txt`, `vocab.a.txt` and
     `vocab.txt`, each also with `.gz`.
 
     Raises:
         CorpusError: naming the file and the line.
     """
+    with _opened(path, how) as (header, words, parts):
+        document, word, count = np.concatenate(list(parts)).T
+    table = sp.coo_array((count, (document - 1, word - 1)), shape=header[:2])
+    names = read_names(how.names) if how.names else numbered(header.documents)
+    check_length(path, how, "names", names, "documents", header.documents)
+    return from_counts(table, words, names, source=str(path))
+
+
+@contextmanager
+def blocks(path: Path, how: Reading) -> Iterator[Blocks]:
+    """Read a docword file a few documents at a time; their entries must be in order.
+
+    Raises:
+        CorpusError: as `read`, or the entries of a document come after those of a later one.
+    """
+    with _opened(path, how) as (header, words, parts):
+        yield Blocks(words, _grouped(parts, header, path))
+
+
+def _grouped(parts: Iterable[np.ndarray], header: _Header, path: Path) -> Iterator[sp.csr_array]:
+    """Counts of successive documents, none of them cut in two."""
+
+    def table(entries: np.ndarray, first: int, end: int) -> sp.csr_array:
+        document, word, count = entries.T
+        return sp.csr_array(
+            (count, (document - first, word - 1)), shape=(end - first, header.words)
+        )
+
+    done, held = 1, np.zeros((0, 3), np.int32)
+    for part in parts:
+        held = np.concatenate([held, part])
+        document = held[:, 0]
+        if (back := np.flatnonzero(np.diff(document) < 0)).size:
+            raise error_at(
+                path,
+                f"document {document[back[0] + 1]} comes after document {document[back[0]]}",
+                "sort the lines by document to store it",
+            )
+        if len(held) and (last := int(document[-1])) > done:
+            end = int(np.searchsorted(document, last))
+            yield table(held[:end], done, last)
+            done, held = last, held[end:]
+    yield table(held, done, header.documents + 1)
+
+
+@contextmanager
+def _opened(
+    path: Path, how: Reading
+) -> Iterator[tuple[_Header, tuple[str, ...], Iterator[np.ndarray]]]:
+    """Header, words and the entries to come; the file is open as long as the block lasts."""
     with reading(path) as (stream, limit):
         header = _header(stream, path, limit)
-        words = read_vocabulary(vocabulary or _vocabulary_beside(path))
+        words = read_vocabulary(how.vocabulary or _vocabulary_beside(path))
         if len(words) != header.words:
             raise error_at(
                 path,
@@ -55,10 +107,8 @@ def read(path: Path, vocabulary: Path | None, text: TextOptions, encoding: str) 
                 "give the vocabulary that belongs to this file",
                 line=2,
             )
-        document, word, count = _entries(stream, path, header)
-    table = sp.coo_array((count, (document, word)), shape=header[:2])
-    names = [str(number) for number in range(1, header.documents + 1)]
-    return from_counts(table, words, names, source=str(path))
+        layout = Layout(("document id", "word id", "count"), header[:2], header.entries, 3)
+        yield header, words, entries(stream, path, layout, _FIRST_ENTRY_LINE)
 
 
 def _header(stream: io.BufferedReader, path: Path, limit: int) -> _Header:
@@ -81,8 +131,9 @@ def _header(stream: io.BufferedReader, path: Path, limit: int) -> _Header:
             "is the file complete, and its third line right?",
             line=3,
         )
-    if header.words > MAX_WORDS:
-        raise error_at(path, f"{header.words} words", f"keep at most {MAX_WORDS}", line=2)
+    for line, size, what in ((1, header.documents, "documents"), (2, header.words, "words")):
+        if size > MAX_WORDS and (line == 2 or header.entries > MAX_WORDS):
+            raise error_at(path, f"{size} {what}", f"keep at most {MAX_WORDS}", line=line)
     if header.documents > header.entries + MAX_UNUSED:
         raise error_at(
             path,
@@ -94,97 +145,10 @@ def _header(stream: io.BufferedReader, path: Path, limit: int) -> _Header:
 
 
 def _vocabulary_beside(path: Path) -> Path:
-    name = path.name.removesuffix(".gz").removesuffix(".txt")
-    parts = name.split(".")[1:]
+    parts = path.name.removesuffix(".gz").removesuffix(".txt").split(".")[1:]
     tried = [".".join(["vocab", *parts[:n], "txt"]) for n in range(len(parts), -1, -1)]
-    for candidate in tried:
-        for file in (path.with_name(candidate), path.with_name(candidate + ".gz")):
-            if os.path.isfile(file):
-                return file
-    raise error_at(
-        path, f"no vocabulary next to it (tried {', '.join(tried)})", "give a vocabulary file"
-    )
-
-
-def _entries(
-    stream: io.BufferedReader, path: Path, header: _Header
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Zero-based document and word ids, and counts, of all entries."""
-    parts: list[np.ndarray] = []
-    found, line, rest = 0, _FIRST_ENTRY_LINE, b""
-    while block := stream.read(_CHUNK):
-        block = rest + block
-        end = block.rfind(b"\n") + 1
-        if end == 0 and len(block) > _CHUNK:
-            raise error_at(path, "the line is too long", "write `document word count`", line=line)
-        chunk, rest = block[:end], block[end:]
-        parts.append(_parse(chunk, path, header, line, found))
-        found += len(parts[-1])
-        line += chunk.count(b"\n")
-    parts.append(_parse(rest, path, header, line, found))
-    found += len(parts[-1])
-    if found < header.entries:
+    if (found := vocabulary_beside(path, tried)) is None:
         raise error_at(
-            path,
-            f"the header declares {header.entries} entries, the file has {found}",
-            "is the file complete?",
-            line=3,
+            path, f"no vocabulary next to it (tried {', '.join(tried)})", "give a vocabulary file"
         )
-    document, word, count = np.concatenate(parts).T
-    return document - 1, word - 1, count
-
-
-def _parse(chunk: bytes, path: Path, header: _Header, line: int, found: int) -> np.ndarray:
-    """Entries [n, 3] of whole lines, the first being line `line` of the file."""
-    lines = chunk.count(b"\n")
-    # With the digits taken out, well-formed lines all look the same. What looks different, has an
-    # empty field, or a number out of range is read again slowly, to allow more blanks or to say
-    # which line is wrong.
-    plain = chunk.translate(None, b"0123456789") == b"  \n" * lines
-    if plain and lines:
-        numbers = np.fromstring(chunk, np.int64, sep=" ")
-        if numbers.size == 3 * lines and found + lines <= header.entries:
-            table = numbers.reshape(lines, 3)
-            if (table >= (1, 1, 0)).all() and (table <= (*header[:2], MAX_COUNT)).all():
-                return table.astype(np.int32)
-    return _parse_slowly(chunk, path, header, line, found)
-
-
-def _parse_slowly(chunk: bytes, path: Path, header: _Header, line: int, found: int) -> np.ndarray:
-    entries: list[list[int]] = []
-    for number, text in enumerate(chunk.split(b"\n"), start=line):
-        fields = text.split()
-        if not fields:
-            continue
-        shown = printable(repr(text[:60].strip())[1:])
-        if not all(re.fullmatch(rb"-?\d{1,18}", field) for field in fields) or len(fields) != 3:
-            raise error_at(
-                path,
-                f"{shown} is not three whole numbers",
-                "write `document word count`",
-                line=number,
-            )
-        values = [int(field) for field in fields]
-        for what, value, low, high in zip(
-            ("document id", "word id", "count"),
-            values,
-            (1, 1, 0),
-            (header.documents, header.words, MAX_COUNT),
-            strict=True,
-        ):
-            if not low <= value <= high:
-                raise error_at(
-                    path,
-                    f"{what} {value} is not in {low}..{high}",
-                    "correct the line, or the sizes in the header",
-                    line=number,
-                )
-        entries.append(values)
-        if found + len(entries) > header.entries:
-            raise error_at(
-                path,
-                f"more entries than the {header.entries} that the header declares",
-                "correct the third line of the file",
-                line=number,
-            )
-    return np.array(entries, np.int32).reshape(-1, 3)
+    return found

@@ -1,5 +1,7 @@
-"""Vocabulary files: one word a line."""
+"""Files with one word, or one document name, a line."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from simplex_jax.corpus.corpus import error_at, printable
@@ -39,3 +41,29 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
     if not numbered:
         raise error_at(path, "no word in the file", "give one word a line")
     return tuple(numbered)
+
+
+def vocabulary_beside(path: Path, names: Sequence[str]) -> Path | None:
+    """The first of `names`, plain or with `.gz`, that is a file in the folder of `path`."""
+    for name in names:
+        for file in (path.with_name(name), path.with_name(name + ".gz")):
+            if os.path.isfile(file):
+                return file
+    return None
+
+
+def read_names(path: Path) -> tuple[str, ...]:
+    """Read document names: one a line, UTF-8, gzip or not; blank lines at the end are left out.
+
+    Raises:
+        CorpusError: the file cannot be read, or is not UTF-8 text.
+    """
+    names = [line.strip() for _, line in text_lines(path)]
+    while names and not names[-1]:
+        names.pop()
+    return tuple(names)
+
+
+def numbered(documents: int, first: int = 1) -> tuple[str, ...]:
+    """The names of documents that have none: numbers from `first`."""
+    return tuple(map(str, range(first, first + documents)))

@@ -2,8 +2,9 @@
 
 from simplex_jax.draws.categorical import categorical
 from simplex_jax.draws.cir import cir
+from simplex_jax.draws.crt import crt
 from simplex_jax.draws.dirichlet import log_dirichlet
 from simplex_jax.draws.gamma import loggamma
 from simplex_jax.draws.poisson import poisson
 
-__all__ = ["categorical", "cir", "log_dirichlet", "loggamma", "poisson"]
+__all__ = ["categorical", "cir", "crt", "log_dirichlet", "loggamma", "poisson"]

@@ -29,7 +29,11 @@ def threefry2x32(
 
 
 def random_words(
-    key: jax.Array, size: int, dtype: jnp.dtype, row: jax.Array | int = 0
+    key: jax.Array,
+    size: int,
+    dtype: jnp.dtype,
+    row: jax.Array | int = 0,
+    columns: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Return two arrays of ``size`` random words as wide as ``dtype``.
 
@@ -43,13 +47,15 @@ def random_words(
         dtype: float32 or float64.
         row: Which of 2^31 independent pairs of arrays; a loop counts rows for less than a
             ``fold_in`` of the key would cost.
+        columns: Which words of the row, integers [size]; by default the first ones. What is drawn
+            for something with a number of its own then does not depend on its place in an array.
     """
     data = jax.random.key_data(key)
     hashed = data[0], data[1]
     for i in range(2, data.shape[0], 2):
         hashed = threefry2x32(hashed, (data[i], data[i + 1]))
     wide = dtype == jnp.float64
-    position = lax.iota(jnp.uint32, size)
+    position = lax.iota(jnp.uint32, size) if columns is None else columns.astype(jnp.uint32)
     first = jnp.broadcast_to(2 * jnp.asarray(row).astype(jnp.uint32), (size,))
     blocks = [threefry2x32(hashed, (first + i, position)) for i in range(2 if wide else 1)]
     if not wide:

@@ -5,6 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jax.typing import ArrayLike
 
+FEW_DRAWS = 10
+"""Effective samples below which intervals are rough: 10 independent ones cover 91 % of 95 %."""
+
+LARGE_RHAT = 1.1
+"""R-hat from which chains are said to disagree; it is noisy over a few tens of samples."""
+
+_UNSTABLE = 0.7
 _LARGEST_COMPARISON = 5_000  # topics, of which all pairs are compared
 
 
@@ -52,6 +59,57 @@ def topic_warnings(
     return found
 
 
+def chain_warnings(
+    samples: int,
+    diagnostics: Mapping[str, Mapping[str, float | None]],
+    stability: ArrayLike,
+) -> list[str]:
+    """Look for chains that are too short, or do not agree.
+
+    Args:
+        samples: posterior samples behind the means, of all chains.
+        diagnostics: quantity -> `rhat` and `ess`, as from `diagnostics.summary`.
+        stability: how alike each topic is in all chains, [K], as from `matching.stability`.
+
+    Returns:
+        One sentence for each finding; topics are numbered from 0.
+
+    Example:
+        >>> chain_warnings(50, {"prevalence 0": {"rhat": 1.9, "ess": 30.0}}, [0.99])
+        ['The chains disagree (R-hat above 1.1) on prevalence 0: run them longer, or take the \
+intervals as those of one of several explanations of the corpus.']
+    """
+    found = []
+    if samples < FEW_DRAWS:
+        found.append(
+            f"The means and deviations are of {samples} posterior samples only: "
+            "a longer run or a smaller --eval-every gives more."
+        )
+    apart = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
+    if apart:
+        found.append(
+            f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(apart)}: run them longer, "
+            "or take the intervals as those of one of several explanations of the corpus."
+        )
+    few = [name for name, entry in diagnostics.items() if _above(FEW_DRAWS, entry.get("ess"))]
+    if few and samples >= FEW_DRAWS:
+        found.append(
+            f"Fewer than {FEW_DRAWS} effective samples of {_named(few)}: "
+            "their intervals are rough, and a longer run gives better ones."
+        )
+    different = np.flatnonzero(np.asarray(stability, float) < _UNSTABLE)  # NaN for one chain
+    if different.size:
+        found.append(
+            f"The chains found different topics (stability below {_UNSTABLE}) "
+            f"for topic {_listed(different)}."
+        )
+    return found
+
+
+def _above(value: float | None, threshold: float | None) -> bool:
+    return value is not None and threshold is not None and value > threshold
+
+
 def _perplexity_warnings(values: Sequence[float | None]) -> list[str]:
     measured = np.array([value for value in values if value is not None], dtype=float)
     if not measured.size:
@@ -71,6 +129,18 @@ def _perplexity_warnings(values: Sequence[float | None]) -> list[str]:
     return []
 
 
-def _listed(numbers: np.ndarray) -> str:
-    shown = ", ".join(str(number) for number in numbers[:10])
-    return shown + (f" and {numbers.size - 10} more" if numbers.size > 10 else "")
+def _named(quantities: Sequence[str]) -> str:
+    """List quantities, with those that are numbered under one name: alpha; prevalence 0, 1, 2."""
+    groups: dict[str, list[str]] = {}
+    for quantity in quantities:
+        name, _, number = quantity.rpartition(" ")
+        groups.setdefault(name if number.isdigit() else quantity, []).append(number)
+    return "; ".join(
+        f"{name} {_listed(numbers)}" if numbers[0].isdigit() else name
+        for name, numbers in groups.items()
+    )
+
+
+def _listed(entries: Sequence[object] | np.ndarray) -> str:
+    shown = ", ".join(str(entry) for entry in entries[:10])
+    return shown + (f" and {len(entries) - 10} more" if len(entries) > 10 else "")

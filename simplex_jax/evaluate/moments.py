@@ -1,57 +1,126 @@
-"""Posterior mean and standard deviation of a position, streaming: no sample is kept."""
+"""Posterior mean and standard deviation, streaming: no sample is kept.
+
+Where the law of a quantity is known given the rest of a sample, its conditional mean and variance
+are worth more than a draw of it. By the laws of total expectation and variance
+
+    E[x] = E[E[x | rest]],    Var[x] = E[Var[x | rest]] + Var[E[x | rest]],
+
+so that the mean of the conditional means estimates E[x], and the mean of the conditional variances
+plus the variance of the conditional means estimates Var[x] (the variance of the conditional means
+alone would be too small). Where nothing is known the conditional mean is the draw, with variance 0.
+"""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 
-from simplex_jax.runtime.hooks import Event, second_half
 
-
-@functools.partial(jax.jit, donate_argnums=(0, 1))
+@functools.partial(jax.jit, donate_argnums=(0, 1, 2))
 def _add(
-    mean: jax.Array, squares: jax.Array, count: jax.Array, log_p: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    mean: jax.Array,
+    squares: jax.Array,
+    within: jax.Array,
+    count: jax.Array,
+    value: jax.Array,
+    variance: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Welford's (1962) update, which does not cancel where the deviation is small."""
-    difference = jnp.exp(log_p) - mean
+    difference = value - mean
     mean = mean + difference / count
-    return mean, squares + difference * (jnp.exp(log_p) - mean)
+    squares = squares + difference * (value - mean)
+    return mean, squares, within + (variance - within) / count
 
 
 class Moments:
-    """A hook that keeps the mean and sd of exp(position) over the second half of a run.
+    """Streaming mean and standard deviation of an array, over samples and over chains.
 
-    One sample enters per call, that is per chunk of the run. The memory is two arrays of the size
-    of the position, which must be one array.
+    The memory is two arrays of the size of a sample, three with conditional variances.
 
     Args:
-        max_seconds: The length of a run that ends by time.
+        shape: Shape of a sample, chains along its first axis.
+        conditional: Whether conditional variances come with the samples.
+
+    Example:
+        >>> from simplex_jax.evaluate.moments import Moments
+        >>> seen = Moments((1, 2))
+        >>> for sample in ([[1.0, 5.0]], [[3.0, 5.0]]):
+        ...     seen.add(sample)
+        >>> mean, sd = seen.pooled()
+        >>> print(mean, sd.round(2))
+        [2. 5.] [1.41 0.  ]
     """
 
-    def __init__(self, max_seconds: float | None = None) -> None:
-        self._max_seconds = max_seconds
+    def __init__(self, shape: tuple[int, ...], conditional: bool = False) -> None:
         self.samples = 0
+        self._mean, self._squares = jnp.zeros(shape), jnp.zeros(shape)
+        self._within = jnp.zeros(shape if conditional else ())
 
-    def __call__(self, event: Event) -> None:
-        """Add the position at hand, if it is time."""
-        if second_half(event, self._max_seconds):
-            self.add(event.state.position)
-
-    def add(self, log_p: jax.Array) -> None:
-        """Add a sample of log-probabilities."""
-        if not self.samples:
-            self._mean, self._squares = jnp.zeros_like(log_p), jnp.zeros_like(log_p)
+    def add(self, value: ArrayLike, variance: ArrayLike = 0.0) -> None:
+        """Add a sample: draws, or conditional means with their conditional variances."""
         self.samples += 1
-        self._mean, self._squares = _add(
-            self._mean, self._squares, jnp.asarray(self.samples, log_p.dtype), log_p
+        dtype = self._mean.dtype
+        self._mean, self._squares, self._within = _add(
+            self._mean,
+            self._squares,
+            self._within,
+            jnp.asarray(self.samples, dtype),
+            jnp.asarray(value, dtype),
+            jnp.asarray(variance, dtype),
         )
 
     @property
-    def mean(self) -> jax.Array:
-        """Posterior mean, once there is a sample."""
-        return self._mean
+    def mean(self) -> np.ndarray:
+        """Mean of each chain, of the shape of a sample."""
+        return np.asarray(self._mean)
 
-    @property
-    def sd(self) -> jax.Array:
-        """Posterior standard deviation; NaN while there are fewer than two samples."""
-        return jnp.sqrt(self._squares / jnp.where(self.samples > 1, self.samples - 1, jnp.nan))
+    def pooled(self, order: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and standard deviation over the samples of all chains.
+
+        Args:
+            order: For every chain the indices along the next axis of what is put together, int
+                [chains, K]; None if chains agree on it.
+
+        Returns:
+            Two arrays of the shape of a sample without its axis of chains. The deviation is NaN
+            where a single draw says nothing of it.
+        """
+        chains = self._mean.shape[0]
+        total = self.samples * chains
+        mean: Any = 0.0
+        squares: Any = 0.0
+        within: Any = 0.0
+        for chain in range(chains):
+            part = [
+                np.asarray(array[chain] if array.ndim else array)
+                for array in (self._mean, self._squares, self._within)
+            ]
+            if order is not None:
+                rows = np.asarray(order)[chain]
+                part = [array[rows] if array.ndim else array for array in part]
+            # Chan, Golub and LeVeque (1979), for parts of equal size.
+            difference = part[0] - mean
+            mean = mean + difference / (chain + 1)
+            squares = squares + part[1] + difference**2 * (self.samples * chain / (chain + 1))
+            within = within + part[2] / chains
+        return mean, np.sqrt(squares / (total - 1 if total > 1 else np.nan) + within)
+
+    def save(self) -> dict[str, Any]:
+        """Return what a continued run needs."""
+        return {
+            "samples": self.samples,
+            # Copies, for the next sample takes the place of these in the device's memory.
+            "mean": np.array(self._mean),
+            "squares": np.array(self._squares),
+            "within": np.array(self._within),
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        self.samples = saved["samples"]
+        self._mean = jnp.array(saved["mean"])
+        self._squares = jnp.array(saved["squares"])
+        self._within = jnp.array(saved["within"])

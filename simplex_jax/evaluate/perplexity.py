@@ -8,7 +8,7 @@ mean over the samples of a chain: that is the posterior predictive, and lower th
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -117,46 +117,83 @@ def log_predictive(
 
 def perplexity(log_p: ArrayLike, counts: ArrayLike) -> float:
     """Return exp(-mean log p) over target tokens."""
+    return _exp(_cross_entropy(log_p, counts))
+
+
+def _cross_entropy(log_p: ArrayLike, counts: ArrayLike) -> float:
     weights = np.asarray(counts, np.float64)
+    return float(-(np.asarray(log_p, np.float64) @ weights) / weights.sum())
+
+
+def _exp(x: float) -> float:
     with np.errstate(over="ignore"):
-        return float(np.exp(-(np.asarray(log_p, np.float64) @ weights) / weights.sum()))
+        return float(np.exp(x))
 
 
 class Evaluation:
     """A hook that writes `perplexity` and `perplexity_average` into the metrics of an event.
 
-    The average is over the evaluations of the second half of the run, by steps or by seconds.
+    The average is over the evaluations of the second half of the run, by steps or by seconds, and
+    over the chains: p is the mean over all these samples. With several chains `perplexity` is that
+    of a single sample, its logarithm averaged over the chains, and `perplexity_chain_0` and so on
+    are those of the chains.
 
     Args:
         data: The held-out documents.
-        alpha: Concentrations of topic proportions, [K].
         key: A PRNG key.
+        chains: Chains along the first axis of the state's `position` (log topics [K, V]) and
+            `alpha` [K]; with a single one there is no such axis.
         max_seconds: The length of a run that ends by time.
     """
 
     def __init__(
         self,
         data: Completion,
-        alpha: jax.Array,
         key: jax.Array,
+        chains: int = 1,
         max_seconds: float | None = None,
     ) -> None:
-        self._data, self._alpha, self._key = data, alpha, key
+        self._data, self._key, self._chains = data, key, chains
         self._max_seconds = max_seconds
-        self._log_sum: np.ndarray | None = None
+        self._log_sum = np.full(data.words.shape[0], -np.inf)
         self._samples = 0
 
     def __call__(self, event: Event) -> None:
         """Evaluate the topics at hand."""
-        key = jax.random.fold_in(self._key, event.step)
-        log_p = np.asarray(
-            log_predictive(key, event.state.position, self._alpha, self._data), np.float64
-        )
-        event.metrics["perplexity"] = perplexity(log_p, self._data.counts)
+        log_p = self._log_predictive(event)
+        entropies = [_cross_entropy(row, self._data.counts) for row in log_p]
+        event.metrics["perplexity"] = _exp(sum(entropies) / len(entropies))
+        if self._chains > 1:
+            for chain, entropy in enumerate(entropies):
+                event.metrics[f"perplexity_chain_{chain}"] = _exp(entropy)
         if second_half(event, self._max_seconds):
-            self._samples += 1
-            so_far = self._log_sum
-            self._log_sum = log_p if so_far is None else np.logaddexp(so_far, log_p)
-        if self._log_sum is not None:
+            self._samples += self._chains
+            for row in log_p:
+                self._log_sum = np.logaddexp(self._log_sum, row)
+        if self._samples:
             mean = self._log_sum - math.log(self._samples)
             event.metrics["perplexity_average"] = perplexity(mean, self._data.counts)
+
+    def _log_predictive(self, event: Event) -> list[np.ndarray]:
+        """Log p of every target entry, float64 [n], for each chain in turn."""
+        key = jax.random.fold_in(self._key, event.step)
+        topics, alpha = event.state.position, event.state.alpha
+        if self._chains == 1:
+            topics, alpha = topics[None], alpha[None]
+        return [
+            np.asarray(
+                log_predictive(
+                    jax.random.fold_in(key, chain), topics[chain], alpha[chain], self._data
+                ),
+                np.float64,
+            )
+            for chain in range(self._chains)
+        ]
+
+    def save(self) -> dict[str, Any]:
+        """Return what a continued run needs."""
+        return {"samples": self._samples, "log_sum": self._log_sum}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        self._samples, self._log_sum = saved["samples"], saved["log_sum"]

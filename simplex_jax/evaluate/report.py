@@ -1,21 +1,32 @@
 """The report of a fitted topic model: one HTML file that needs no network and runs no script."""
 
-import io
-import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
-import matplotlib
 import numpy as np
 from jax.typing import ArrayLike
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from scipy import special
 
+from simplex_jax.evaluate import charts, display
+from simplex_jax.evaluate import coherence as coherences
+from simplex_jax.evaluate.checks import FEW_DRAWS, LARGE_RHAT
+from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.evaluate.topic_map import positions
 from simplex_jax.runtime import output
+
+_MOST_DIAGNOSTICS = 12
+_LARGEST = 5
+_AXES = (("passes", "passes over the corpus"), ("seconds", "seconds of training"))
+
+
+class Document(NamedTuple):
+    """A document that stands for a topic: its name, its share of the topic, some of its words."""
+
+    name: str
+    share: float
+    words: Sequence[str]
 
 
 class Topics(NamedTuple):
@@ -23,25 +34,43 @@ class Topics(NamedTuple):
 
     Attributes:
         mean: posterior mean of the word probabilities, [K, V]; rows sum to 1.
-        sd: their posterior standard deviation, [K, V].
+        sd: their posterior standard deviation, [K, V]; NaN where unknown.
         vocabulary: the V words.
         prevalence: share of the tokens in each topic, [K]; sums to 1.
+        prevalence_sd: its posterior standard deviation, [K].
+        coherence: NPMI of the top words, [K].
+        stability: how alike the topic is in all chains, [K]; NaN for a single chain.
+        documents: documents that stand for each topic, K sequences.
     """
 
     mean: ArrayLike
     sd: ArrayLike
     vocabulary: Sequence[str]
     prevalence: ArrayLike
+    prevalence_sd: ArrayLike | None = None
+    coherence: ArrayLike | None = None
+    stability: ArrayLike | None = None
+    documents: Sequence[Sequence[Document]] = ()
+
+
+class Concentration(NamedTuple):
+    """A concentration, alpha or beta: posterior mean and sd, [n]; sd is 0 where it was fixed."""
+
+    mean: ArrayLike
+    sd: ArrayLike
 
 
 def write(
     path: str | Path,
     *,
     settings: Mapping[str, object],
-    corpus: Mapping[str, object],
+    corpus: Mapping[str, Any],
     versions: Mapping[str, str],
     metrics: Sequence[Mapping[str, float | None]],
     topics: Topics,
+    alpha: Concentration | None = None,
+    beta: Concentration | None = None,
+    diagnostics: Mapping[str, Mapping[str, float | None]] | None = None,
     warnings: Sequence[str] = (),
     top_words: int = 10,
 ) -> None:
@@ -53,9 +82,12 @@ def write(
         corpus: name -> value; `documents`, `tokens` and `vocabulary` are counts and have to be
             there, others (such as a digest) are shown below them.
         versions: package -> version.
-        metrics: the evaluations in order, each with `documents` and `seconds` so far and
+        metrics: the evaluations in order, each with `passes` and `seconds` so far and
             `perplexity`, `perplexity_average` and `tokens_per_second` where measured.
         topics: the fitted topics.
+        alpha: concentration of the topic proportions, per topic, [K].
+        beta: concentration of the words, per word, [V].
+        diagnostics: quantity -> `rhat` and `ess`, over the chains.
         warnings: sentences to show first, for instance from `checks.topic_warnings`.
         top_words: words shown of each topic, at least 1.
 
@@ -77,22 +109,39 @@ def write(
         ...     "pump" in (Path(root) / "report.html").read_text("utf-8")
         True
     """
-    template = _environment().get_template("lda_report.html")
-    html = template.render(
-        settings=settings,
-        corpus=corpus,
-        versions=versions,
-        last=metrics[-1] if metrics else {},
-        charts=[
-            {"title": title, "svg": _chart(metrics, key, label), "alternative": label}
-            for key, title, label in (
-                ("documents", "Over documents", "documents visited"),
-                ("seconds", "Over time", "seconds of training"),
-            )
-            if any(_finite(record.get("perplexity")) for record in metrics)
-        ],
-        topics=_rows(topics, top_words),
-        warnings=warnings,
+    rows = _rows(topics, alpha, top_words)
+    shares = np.asarray(topics.prevalence)
+    measured = any(display.finite(record.get("perplexity")) for record in metrics)
+    html = (
+        _environment()
+        .get_template("lda_report.html")
+        .render(
+            settings=settings,
+            corpus=corpus,
+            versions=versions,
+            last=metrics[-1] if metrics else {},
+            charts=[
+                {"svg": charts.perplexity(metrics, key, label), "label": label}
+                for key, label in _AXES
+                if measured and all(key in record for record in metrics)
+            ],
+            map=charts.topic_map(positions(topics.mean), shares, [r["leading"][0] for r in rows]),
+            by_number=rows,
+            topics=[rows[k] for k in np.argsort(-shares, kind="stable")],
+            concentrations=[
+                _concentration(name, unit, labels, found)
+                for name, unit, labels, found in (
+                    ("alpha", "topic", range(len(rows)), alpha),
+                    ("beta", "word", topics.vocabulary, beta),
+                )
+                if found is not None
+            ],
+            diagnostics=_worst(diagnostics or {})[:_MOST_DIAGNOSTICS],
+            more_diagnostics=max(0, len(diagnostics or {}) - _MOST_DIAGNOSTICS),
+            few_draws=FEW_DRAWS,
+            large_rhat=LARGE_RHAT,
+            warnings=warnings,
+        )
     )
     output.write_text(path, html)
 
@@ -106,14 +155,14 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": _count, "duration": _duration, "value": _value}
+    environment.filters |= display.FILTERS
     return environment
 
 
-def _rows(topics: Topics, top_words: int) -> list[dict[str, object]]:
-    """The topics, the most prevalent first, each with its most probable words."""
+def _rows(topics: Topics, alpha: Concentration | None, top_words: int) -> list[dict[str, Any]]:
+    """What is shown of each topic, in their own order."""
     mean, sd = np.asarray(topics.mean), np.asarray(topics.sd)
-    prevalence = np.asarray(topics.prevalence)
+    prevalence = np.asarray(topics.prevalence, np.float64)
     expected = (prevalence.size, len(topics.vocabulary))
     if mean.shape != expected or sd.shape != expected:
         raise ValueError(
@@ -122,94 +171,101 @@ def _rows(topics: Topics, top_words: int) -> list[dict[str, object]]:
         )
     if top_words < 1:
         raise ValueError(f"top_words must be at least 1, got {top_words}")
-    spread = np.nan_to_num(sd)  # without a second sample there is no deviation to show
-    order = np.argsort(-mean, axis=1, kind="stable")[:, :top_words]
-    scale = float(mean.max())
+    order = coherences.top_words(mean, top_words)
+    shown, deviation = (np.take_along_axis(array, order, axis=1) for array in (mean, sd))
+    lower, upper = beta_interval(np.clip(shown, 0, 1), deviation)
+    scale = float(np.where(np.isnan(deviation), shown, upper).max())
+    unknown = np.full(prevalence.size, np.nan)
+    share_sd = unknown if topics.prevalence_sd is None else np.asarray(topics.prevalence_sd)
+    share_lower, share_upper = beta_interval(np.clip(prevalence, 0, 1), share_sd)
+    share_scale = float(np.where(np.isnan(share_sd), prevalence, share_upper).max()) or 1.0
+    share_bars = _bars(prevalence, share_lower, share_upper, share_sd, share_scale)
+    coherence = unknown if topics.coherence is None else np.asarray(topics.coherence, np.float64)
+    stability = unknown if topics.stability is None else np.asarray(topics.stability, np.float64)
+    varied = alpha is not None and np.ptp(alpha.mean) > 0 and np.any(np.asarray(alpha.sd) > 0)
+    learned = _interval(alpha) if alpha is not None and varied else None
+    rows = []
+    for k in range(prevalence.size):
+        words = [
+            {"word": topics.vocabulary[w]} | bar
+            for w, bar in zip(
+                order[k], _bars(shown[k], lower[k], upper[k], deviation[k], scale), strict=True
+            )
+        ]
+        rows.append(
+            {
+                "number": k,
+                "share": share_bars[k],
+                "leading": [word["word"] for word in words[:3]],
+                "words": words,
+                "coherence": _known(float(coherence[k])),
+                "stability": _known(float(stability[k])),
+                "alpha": {end: float(part[k]) for end, part in (learned or {}).items()},
+                "documents": topics.documents[k] if topics.documents else (),
+            }
+        )
+    return rows
+
+
+def _bars(
+    mean: np.ndarray, lower: np.ndarray, upper: np.ndarray, sd: np.ndarray, scale: float
+) -> list[dict[str, Any]]:
+    """Bars with an interval each, in per cent of the scale; no interval where the sd is NaN."""
     return [
         {
-            "number": int(k),
-            "prevalence": float(prevalence[k]),
-            "prevalence_bar": 100 * float(prevalence[k] / prevalence.max()),
-            "words": [
-                {
-                    "word": topics.vocabulary[w],
-                    "mean": float(mean[k, w]),
-                    "sd": float(sd[k, w]),
-                    "bar": 100 * float(mean[k, w]) / scale,
-                    "low": 100 * max(float(mean[k, w] - spread[k, w]), 0.0) / scale,
-                    "high": 100 * min(float(mean[k, w] + spread[k, w]) / scale, 1.0),
-                }
-                for w in order[k]
-            ],
+            "mean": float(m),
+            "bar": 100 * float(m) / scale,
+            "interval": None if np.isnan(s) else (float(low), float(high)),
+            "low": 100 * float(low) / scale,
+            "width": 100 * float(high - low) / scale,
         }
-        for k in np.argsort(-prevalence, kind="stable")
+        for m, low, high, s in zip(mean, lower, upper, sd, strict=True)
     ]
 
 
-def _chart(metrics: Sequence[Mapping[str, float | None]], key: str, label: str) -> str:
-    """Perplexity against one column of the metrics, as an SVG element."""
-    style = matplotlib.rc_context(
-        {
-            "svg.fonttype": "none",  # text stays text, in the fonts of the page
-            "svg.hashsalt": key,  # the same data give the same bytes
-            "axes.edgecolor": "#9aa5ad",
-            "text.color": "#4a5560",
-            "axes.labelcolor": "#4a5560",
-            "xtick.color": "#4a5560",
-            "ytick.color": "#4a5560",
-            "font.size": 10,
-        }
-    )
-    with style:
-        figure = Figure(figsize=(5.6, 3.3), layout="constrained")
-        axes = figure.add_subplot()
-        curves = (
-            ("perplexity", "one sample", "#8fb8bb", 1.4),
-            ("perplexity_average", "average of samples", "#0b6e75", 2.2),
-        )
-        for name, legend, colour, width in curves:
-            points = [
-                (record[key], record[name]) for record in metrics if _finite(record.get(name))
-            ]
-            if points:
-                marker = "o" if len(points) < 25 else None
-                x, y = zip(*points, strict=True)
-                axes.plot(x, y, color=colour, lw=width, marker=marker, ms=3.5, label=legend)
-        axes.set_xlabel(label)
-        axes.set_ylabel("held-out perplexity")
-        axes.xaxis.set_major_locator(MaxNLocator(6))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
-        axes.grid(axis="y", color="#e4e8ea", lw=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
-        buffer = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
-    svg = buffer.getvalue()
-    unique = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", svg)  # on a page of two charts
-    return unique[unique.index("<svg") :]
+def _interval(concentration: Concentration) -> dict[str, np.ndarray]:
+    """Means and the central 95 % of the gamma laws with these moments."""
+    mean = np.asarray(concentration.mean, np.float64)
+    sd = np.asarray(concentration.sd, np.float64)
+    learned = sd > 0
+    shape = np.where(learned, mean / np.where(learned, sd, 1), 1) ** 2
+    ends = [special.gammaincinv(shape, p) * mean / shape for p in (0.025, 0.975)]
+    lower, upper = (np.where(learned, end, mean) for end in ends)
+    return {"mean": mean, "lower": lower, "upper": upper}
 
 
-def _finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
+def _concentration(
+    name: str, unit: str, labels: Sequence[object], concentration: Concentration
+) -> dict[str, Any]:
+    """The common value, or the extremes and the largest ones."""
+    found = _interval(concentration)
+    mean = found["mean"]
+    order = np.argsort(-mean, kind="stable")[:_LARGEST]
+    entries: list[dict[str, object]] = [
+        {"label": labels[k]} | {end: float(part[k]) for end, part in found.items()} for k in order
+    ]
+    return {
+        "name": name,
+        "unit": unit,
+        "learned": bool(np.any(np.asarray(concentration.sd) > 0)),
+        "common": bool(np.ptp(mean) == 0),
+        "count": mean.size,
+        "sum": float(mean.sum()),
+        "least": float(mean.min()),
+        "largest": entries,
+    }
 
 
-def _count(number: float | None) -> str:
-    return f"{number:,.0f}" if number is not None and math.isfinite(number) else "–"
+def _worst(
+    diagnostics: Mapping[str, Mapping[str, float | None]],
+) -> list[tuple[str, float | None, float | None]]:
+    """Name, R-hat and effective size, those that have mixed least first; None where unknown."""
+    rows = [
+        (name, _known(entry.get("rhat")), _known(entry.get("ess")))
+        for name, entry in diagnostics.items()
+    ]
+    return sorted(rows, key=lambda row: -1.0 if row[2] is None else row[2])
 
 
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "–"}[value]
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _known(value: float | None) -> float | None:
+    return value if display.finite(value) else None

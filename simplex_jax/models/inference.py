@@ -10,6 +10,7 @@ from jax import lax
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
 from simplex_jax.models import local
+from simplex_jax.models.collapsed import collapsed
 from simplex_jax.models.local import Assignments
 
 
@@ -43,13 +44,13 @@ def document_proportions(
     likelihood = local.likelihood_of(log_topics)
     state = Assignments(
         local.no_labels(documents.tokens.shape[0], num_topics),
-        jnp.zeros((num_topics, batch_size), log_topics.dtype),
+        jnp.zeros((num_topics, batch_size), jnp.float32),
         None,
     )
 
     def sweep(i, loop):
         total, state = loop
-        state = local.collapsed(jax.random.fold_in(key, i), likelihood, alpha, documents, state)
+        state = collapsed(jax.random.fold_in(key, i), likelihood, alpha, documents, state)
         return total + jnp.where(i < burn_in, 0, state.documents), state
 
     start = (jnp.zeros_like(state.documents), state)
@@ -79,7 +80,7 @@ def corpus_proportions(
     batch_size = min(batch_size, device.size(corpus))
     room = device.capacity(corpus, batch_size)
     parts = []
-    for i, ids in enumerate(device.blocks(corpus, batch_size)):
+    for i, ids in enumerate(device.blocks(device.size(corpus), batch_size)):
         documents = device.compact(device.select(corpus, ids), room)
         block = document_proportions(
             jax.random.fold_in(key, i),

@@ -6,27 +6,39 @@ The position is log phi, [K, V]; given the assignments z its posterior is Dirich
 so that an estimate of the counts is all that SCIR, SGRLD or SMLD need.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from simplex_jax.base import Kernel
+from simplex_jax import schedules
+from simplex_jax.base import Kernel, bind, static
 from simplex_jax.batches import Stream
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda_counts import (
-    ONE_SWEEP,
-    Local,
-    concentrations,
-    control_variate,
-    memoised,
-    subsampled,
-)
-from simplex_jax.samplers import scir, sgrld, smld
+from simplex_jax.models import lda_control, lda_counts, lda_kernel, sharding
+from simplex_jax.models.concentrations import LEARN
+from simplex_jax.models.lda_counts import ONE_SWEEP, Local, Memory
+from simplex_jax.models.lda_kernel import Info, State, Visit
 from simplex_jax.schedules import StepSize, polynomial_decay
 
+__all__ = [
+    "COUNTS",
+    "SAMPLERS",
+    "Info",
+    "State",
+    "Visit",
+    "build",
+    "build_streaming",
+    "default_batch_size",
+    "default_step",
+    "mean_topics",
+]
+
 COUNTS = ("memoised", "subsampled", "control-variate")
-SAMPLERS = ("scir", "sgrld", "smld")
+SAMPLERS = tuple(lda_kernel.SAMPLERS)
 
 
 def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> int:
@@ -65,13 +77,21 @@ def build(
     *,
     alpha: ArrayLike = 0.1,
     beta: ArrayLike = 0.05,
+    learn_alpha: str | None = None,
+    learn_beta: str | None = None,
     sampler: str = "scir",
     counts: str = "memoised",
     how: Local = ONE_SWEEP,
     step_size: StepSize | None = None,
     batch_size: int | None = None,
+    devices: Sequence[jax.Device] | None = None,
 ) -> tuple[Kernel, Stream]:
     """Return the kernel of LDA's topics, and the stream of batches of documents that it eats.
+
+    Learned concentrations have exponential priors with the means `alpha` and `beta`. With memoised
+    counts they are drawn from their conditionals given all labels, topics integrated out, once a
+    pass; this leaves the sampler exact. With subsampled counts alpha follows, at every update, the
+    CIR process of its conditional estimated from the batch; beta cannot be learned from a batch.
 
     Args:
         corpus: The corpus, `device.to_device(counts)`.
@@ -79,15 +99,19 @@ def build(
         alpha: Concentration of a document's topic proportions, per topic (not the sum), a scalar
             or [K].
         beta: Concentration of a topic, per word, a scalar, [V] or [K, V].
+        learn_alpha: "vector" learns one for each topic, "symmetric" a common one, None neither.
+        learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
         sampler: "scir", "sgrld" or "smld".
         counts: "memoised", "subsampled" or "control-variate".
         how: The local step.
         step_size: Step size of the sampler or a schedule of it; see `default_step`.
         batch_size: Documents a batch; see `default_batch_size`.
+        devices: Devices that share the documents, with memoised counts; each holds all topics. If
+            their number divides `batch_size`, and alpha is not learned, it changes no sample.
 
     Returns:
         A kernel whose `init` takes topics [K, V] and whose position is their logarithm, and a
-        stream of document ids, int32 [batch_size].
+        stream of what its `update` takes: document ids, int32 [batch_size], or a `Visit` of them.
 
     Raises:
         ValueError: An argument is out of range or not one of the names.
@@ -104,10 +128,7 @@ def build(
         >>> trace.shape
         (50, 2, 4)
     """
-    if sampler not in SAMPLERS:
-        raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; it is {sampler!r}")
-    if counts not in COUNTS:
-        raise ValueError(f"counts must be one of {', '.join(COUNTS)}; it is {counts!r}")
+    _check_names(sampler, counts, learn_alpha, learn_beta)
     documents = device.size(corpus)
     if batch_size is None:
         batch_size = default_batch_size(documents, corpus.tokens.shape[0], shape)
@@ -115,21 +136,97 @@ def build(
         raise ValueError(
             f"batch_size must be an integer between 1 and {documents}; it is {batch_size!r}"
         )
-    beta = concentrations("beta", beta, shape)
-    if counts == "memoised":
-        estimator = memoised(corpus, shape, alpha, how)
-        stream = device.block_stream(corpus, batch_size)
-    else:
-        stream = device.uniform_stream(corpus, batch_size)
-        if counts == "subsampled":
-            estimator = subsampled(corpus, shape, alpha, how, batch_size)
-        else:
-            passes = -(-documents // batch_size)
-            estimator = control_variate(corpus, shape, alpha, how, batch_size, refresh=passes)
+    if learn_beta and jnp.ndim(beta) == 2:
+        raise ValueError("beta must be a scalar or [V] where it is learned")
+    means = lda_kernel.means_of(alpha, beta, shape)
     if step_size is None:
-        step = default_step(sampler, counts)
-        step_size = polynomial_decay(*step) if step.tau else step.initial
-    if sampler == "smld":
-        return smld.build(estimator, alpha=beta, step_size=step_size), stream
-    module = scir if sampler == "scir" else sgrld
-    return module.build(estimator, alpha=beta, step_size=step_size, total="refreshed"), stream
+        step_size = _schedule(sampler, counts)
+    passes = -(-documents // batch_size)
+    if counts == "memoised":
+        shards = len(devices) if devices else 1
+        share = -(-batch_size // shards)
+        options: dict[str, Any] = {"shape": shape, "sampler": sampler, "how": how}
+        options |= {"learn_alpha": learn_alpha, "learn_beta": learn_beta, "batch_size": share}
+        if devices and shards > 1:
+            schedules.check(step_size)
+            kernel = sharding.memoised(corpus, devices, means, step_size, options)
+        else:
+            kernel = lda_kernel.memoised(corpus, means, step_size, **options)
+        stream = device.block_stream(-(-documents // shards), share)
+        if learn_alpha or learn_beta:
+            stream = bind(static(_visits, every=passes), stream)
+        return kernel, stream
+    stream = device.uniform_stream(corpus, batch_size)
+    if counts == "control-variate":
+        estimate = lda_control.control_variate(corpus, shape, how, batch_size, refresh=passes)
+        return lda_kernel.kernel(estimate, means, sampler, step_size), stream
+    learn = learn_alpha is not None
+    estimate = lda_counts.subsampled(corpus, shape, how, batch_size, learn=learn)
+    return lda_kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha), stream
+
+
+def build_streaming(
+    documents: int,
+    shape: tuple[int, int],
+    *,
+    alpha: ArrayLike = 0.1,
+    beta: ArrayLike = 0.05,
+    learn_alpha: str | None = None,
+    sampler: str = "scir",
+    how: Local = ONE_SWEEP,
+    step_size: StepSize | None = None,
+) -> Kernel:
+    """Return the kernel of LDA's topics for documents that stream by, with subsampled counts.
+
+    Its batches are `device.Documents` whose token array is theirs alone, uniform distinct documents
+    of a corpus of `documents`. Other arguments, and errors, are those of `build`.
+    """
+    _check_names(sampler, "subsampled", learn_alpha, None)
+    if step_size is None:
+        step_size = _schedule(sampler, "subsampled")
+    estimate = lda_counts.streamed(documents, shape, how, learn=learn_alpha is not None)
+    return lda_kernel.kernel(
+        estimate, lda_kernel.means_of(alpha, beta, shape), sampler, step_size, follow=learn_alpha
+    )
+
+
+def mean_topics(state: State) -> jax.Array:
+    """Return the posterior mean of the topics given the labels, [K, V].
+
+    With memoised counts n that is (beta + n) / sum(beta + n), which averages to the posterior mean
+    with less noise than the topics themselves (Rao-Blackwell). Estimated counts are no labels, and
+    the topics themselves are returned. Leading axes, as of chains, are kept.
+    """
+    memory = state.sampler.memory
+    if not isinstance(memory, Memory):
+        return jnp.exp(state.position)
+    beta = state.beta
+    if beta.ndim < state.position.ndim:
+        beta = beta[..., None, :]
+    total = beta + memory.counts
+    return total / total.sum(axis=-1, keepdims=True)
+
+
+def _check_names(
+    sampler: str, counts: str, learn_alpha: str | None, learn_beta: str | None
+) -> None:
+    if sampler not in SAMPLERS:
+        raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; it is {sampler!r}")
+    if counts not in COUNTS:
+        raise ValueError(f"counts must be one of {', '.join(COUNTS)}; it is {counts!r}")
+    for name, value in {"learn_alpha": learn_alpha, "learn_beta": learn_beta}.items():
+        if value not in (None, *LEARN):
+            raise ValueError(f"{name} must be one of {', '.join(LEARN)} or None; it is {value!r}")
+    if learn_beta and counts != "memoised":
+        raise ValueError("beta can be learned with memoised counts only; give a number")
+    if learn_alpha and counts == "control-variate":
+        raise ValueError("alpha can be learned with memoised or subsampled counts; give a number")
+
+
+def _schedule(sampler: str, counts: str) -> StepSize:
+    step = default_step(sampler, counts)
+    return polynomial_decay(*step) if step.tau else step.initial
+
+
+def _visits(stream: Stream, key: jax.Array, step: jax.Array, *, every: int) -> Visit:
+    return Visit(stream(key, step), (step > 0) & (step % every == 0))

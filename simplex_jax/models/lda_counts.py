@@ -1,31 +1,37 @@
 """Counts of topics and words for LDA: what the kernels of the simplex eat, out of documents."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax.base import bind, static
+from simplex_jax.base import PyTree, bind, static
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
 from simplex_jax.draws import arguments
 from simplex_jax.estimators import Estimator
-from simplex_jax.models import local
+from simplex_jax.models import concentrations, local
+from simplex_jax.models.blocked import blocked
+from simplex_jax.models.collapsed import collapsed
+from simplex_jax.models.concentrations import Evidence
 from simplex_jax.models.local import Assignments
+
+SWEEPS: dict[str, local.Sweep] = {"blocked": blocked, "collapsed": collapsed}
 
 
 class Local(NamedTuple):
     """How the topics of the tokens of a batch are drawn.
 
     Attributes:
-        method: "collapsed" or "blocked", see `simplex_jax.models.local`.
+        method: "collapsed" or "blocked", see the modules of `simplex_jax.models` of these names.
         sweeps: Gibbs sweeps over a batch.
         burn_in: Of these, the first whose counts are not used.
         expected: Use the probabilities that the labels were drawn from in place of the labels:
-            less noise, at the price of K updates a token. Not for memoised counts, which are
-            exact with labels only.
+            less noise, at the price of K updates a token. For blocked sweeps with estimated counts
+            only; memoised counts are exact with labels only.
     """
 
     method: str = "collapsed"
@@ -37,35 +43,71 @@ class Local(NamedTuple):
 ONE_SWEEP = Local()
 
 
+class Counts(NamedTuple):
+    """An estimate of the counts of topics and words, given the concentrations alpha [K].
+
+    Attributes:
+        init: `(key) -> memory`.
+        estimate: `(alpha, key, memory, log_topics, batch) -> (counts [K, V], memory)`.
+    """
+
+    init: Callable[[jax.Array], PyTree]
+    estimate: Callable[..., tuple[jax.Array, Any]]
+
+    def given(self, alpha: ArrayLike) -> Estimator:
+        """Return the estimator for known concentrations of topic proportions, [K]."""
+        return Estimator(self.init, bind(self.estimate, jnp.asarray(alpha)))
+
+
 class Memory(NamedTuple):
     """Memory of memoised counts.
 
     Attributes:
-        labels: Topic of every token, uint8 (or wider) [T]; K where none was drawn yet.
+        labels: Topic of every token, uint8 (or wider) [T], or [shards, T] outside of `shard_map`;
+            K where none was drawn yet.
         counts: Tokens of each topic and word, int32 [K, V].
     """
 
     labels: jax.Array
     counts: jax.Array
 
+    @property
+    def topic_tokens(self) -> jax.Array:
+        """Tokens of each topic, int32 [K]."""
+        return self.counts.sum(axis=-1)
 
-class Reference(NamedTuple):
-    """Memory of the control variate.
+
+class Tally(NamedTuple):
+    """Memory of subsampled counts: what the last batch said about the whole corpus.
 
     Attributes:
-        log_topics: Topics at the reference, [K, V].
-        counts: Estimate of the full-data counts there, [K, V].
-        age: Number of updates since it was taken, int32.
+        topic_tokens: Tokens of each topic, float [K].
+        evidence: Of the concentrations of topic proportions; None where they are known.
     """
 
-    log_topics: jax.Array
-    counts: jax.Array
-    age: jax.Array
+    topic_tokens: jax.Array
+    evidence: Evidence | None
+
+
+class Shard(NamedTuple):
+    """Which documents of a corpus are those of this device; inside `shard_map` only.
+
+    Attributes:
+        axis: Name of the mesh axis.
+        shards: How many there are; they take turns in the order of the documents.
+    """
+
+    axis: str
+    shards: int
+
+    def number(self, ids: jax.Array) -> jax.Array:
+        """Return the numbers in the whole corpus of documents of this shard."""
+        return ids * self.shards + lax.axis_index(self.axis)
 
 
 def memoised(
-    corpus: DeviceCorpus, shape: tuple[int, int], alpha: ArrayLike, how: Local
-) -> Estimator:
+    corpus: DeviceCorpus, shape: tuple[int, int], how: Local, shard: Shard | None = None
+) -> Counts:
     """Counts of the labels of all tokens, of which a batch replaces its own.
 
     With SCIR and a refreshed total this is an exact Gibbs sampler of LDA that visits a batch of
@@ -74,64 +116,67 @@ def memoised(
     Args:
         corpus: The corpus.
         shape: (K, V).
-        alpha: Concentration of the topic proportions, a scalar or [K].
         how: The local step.
+        shard: The part of the documents that `corpus` holds, inside `shard_map`.
     """
-    check(shape, how)
-    if how.expected or how.burn_in:
-        raise ValueError("memoised counts are those of the last labels: no burn_in, no expected")
-    return Estimator(
+    check_memoised(shape, how)
+    return Counts(
         init=bind(static(_init_memory, shape=shape), corpus),
-        estimate=bind(static(_memoised, how=how), corpus, proportions(alpha, shape[0])),
+        estimate=bind(static(_memoised, how=how, shard=shard), corpus),
     )
 
 
 def subsampled(
-    corpus: DeviceCorpus, shape: tuple[int, int], alpha: ArrayLike, how: Local, batch_size: int
-) -> Estimator:
+    corpus: DeviceCorpus,
+    shape: tuple[int, int],
+    how: Local,
+    batch_size: int,
+    *,
+    learn: bool = False,
+) -> Counts:
     """Counts of a batch of documents, times D / batch size: the estimate of the papers.
 
     Labels are drawn anew at every visit; counts are the mean over the sweeps after the burn-in.
-    Arguments as for `memoised`; batches must hold `batch_size` distinct documents.
+
+    Args:
+        corpus: The corpus.
+        shape: (K, V).
+        how: The local step.
+        batch_size: Documents in a batch, all of them distinct.
+        learn: Also keep the evidence of alpha.
     """
-    check(shape, how)
-    room = device.capacity(corpus, batch_size)
-    options = {"how": how, "room": room}
-    return Estimator(
-        init=bind(_no_memory),
-        estimate=bind(static(_subsampled, **options), corpus, proportions(alpha, shape[0])),
-    )
+    mine = bind(static(fetch, room=device.capacity(corpus, batch_size)), corpus)
+    return _scaled_counts(mine, device.size(corpus), shape, how, learn)
 
 
-def control_variate(
-    corpus: DeviceCorpus,
-    shape: tuple[int, int],
-    alpha: ArrayLike,
-    how: Local,
-    batch_size: int,
-    refresh: int,
-) -> Estimator:
-    """Counts at reference topics, plus a batch's estimate of the difference from there.
+def streamed(documents: int, shape: tuple[int, int], how: Local, *, learn: bool = False) -> Counts:
+    """Subsampled counts of batches that are compact `Documents` themselves.
 
-    The batch is worked on at the topics and at the reference with the same random numbers. Every
-    `refresh` updates the reference is moved to the topics, by a pass over the whole corpus.
-    Arguments as for `subsampled`.
+    Args:
+        documents: Number of documents of the corpus.
+        shape: (K, V).
+        how: The local step.
+        learn: Also keep the evidence of alpha.
     """
+    return _scaled_counts(bind(_as_they_are), documents, shape, how, learn)
+
+
+def _scaled_counts(
+    documents_of: Callable, documents: int, shape: tuple[int, int], how: Local, learn: bool
+) -> Counts:
     check(shape, how)
-    room = device.capacity(corpus, batch_size)
-    options = {"how": how, "room": room, "batch_size": batch_size, "refresh": refresh}
-    return Estimator(
-        init=bind(static(_init_reference, shape=shape)),
-        estimate=bind(static(_control_variate, **options), corpus, proportions(alpha, shape[0])),
+    return Counts(
+        init=bind(static(_init_tally, num_topics=shape[0], learn=learn)),
+        estimate=bind(static(_subsampled, how=how, documents=documents, learn=learn), documents_of),
     )
 
 
 def proportions(alpha: ArrayLike, num_topics: int) -> jax.Array:
     """Return the concentrations of topic proportions, [K]; `alpha` is per topic, not the sum."""
-    return concentrations("alpha", alpha, (num_topics,))
+    return positive("alpha", alpha, (num_topics,))
 
 
-def concentrations(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
+def positive(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
     """Return positive concentrations in full shape, or raise a ValueError that names them."""
     value = arguments.as_float(name, value)
     arguments.require(name, value, arguments.positive(value), "finite and positive")
@@ -144,19 +189,23 @@ def check(shape: tuple[int, int], how: Local) -> None:
     """Raise a ValueError unless there are topics and words and the local step makes sense."""
     if shape[0] < 1 or shape[1] < 1:
         raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
-    if how.method not in local.SWEEPS:
-        raise ValueError(f"method must be one of {', '.join(local.SWEEPS)}; it is {how.method!r}")
+    if how.method not in SWEEPS:
+        raise ValueError(f"method must be one of {', '.join(SWEEPS)}; it is {how.method!r}")
     whole = isinstance(how.sweeps, int) and isinstance(how.burn_in, int)
     if not whole or not 0 <= how.burn_in < how.sweeps:
         raise ValueError(
             "sweeps must be a positive integer and burn_in a smaller one, from 0 on; they are "
             f"{how.sweeps!r}, {how.burn_in!r}"
         )
+    if how.expected and how.method != "blocked":
+        raise ValueError("expected counts need the blocked local step")
 
 
-def _no_memory(key: jax.Array) -> tuple:
-    del key
-    return ()
+def check_memoised(shape: tuple[int, int], how: Local) -> None:
+    """Raise a ValueError unless the local step makes sense and leaves labels to remember."""
+    check(shape, how)
+    if how.expected or how.burn_in:
+        raise ValueError("memoised counts are those of the last labels: no burn_in, no expected")
 
 
 def _init_memory(corpus: DeviceCorpus, key: jax.Array, *, shape: tuple[int, int]) -> Memory:
@@ -173,111 +222,100 @@ def _memoised(
     ids: jax.Array,
     *,
     how: Local,
+    shard: Shard | None,
 ) -> tuple[jax.Array, Memory]:
     documents = device.select(corpus, ids)
+    if shard is not None:
+        documents = documents._replace(ids=shard.number(ids))
     likelihood = local.likelihood_of(log_topics)
     known = local.count_labels(memory.labels, documents, alpha.shape[0])
-    state = Assignments(memory.labels, known, memory.counts)
-    state = lax.fori_loop(
+    counts = memory.counts if shard is None else jnp.zeros_like(memory.counts)
+    labels, _, counts = lax.fori_loop(
         0,
         how.sweeps,
-        lambda i, state: local.SWEEPS[how.method](
+        lambda i, state: SWEEPS[how.method](
             jax.random.fold_in(key, i), likelihood, alpha, documents, state
         ),
-        state,
+        Assignments(memory.labels, known, counts),
     )
-    return state.words.astype(log_topics.dtype), Memory(state.labels, state.words)
+    if shard is not None:
+        counts = memory.counts + lax.psum(counts, shard.axis)
+    return counts.astype(log_topics.dtype), Memory(labels, counts)
 
 
 def batch_counts(
     key: jax.Array, log_topics: jax.Array, alpha: jax.Array, documents: Documents, how: Local
-) -> jax.Array:
-    """Return the mean counts of the documents' tokens over the kept sweeps, float [K, V]."""
+) -> tuple[jax.Array, jax.Array]:
+    """Return the mean counts of the documents' tokens over the kept sweeps, float [K, V].
+
+    Also returns the counts of the last labels in each document, float [K, B].
+    """
     num_topics, num_words = log_topics.shape
     likelihood = local.likelihood_of(log_topics)
     none = jnp.zeros((num_topics, num_words), log_topics.dtype)
     state = Assignments(
         local.no_labels(documents.tokens.shape[0], num_topics),
-        jnp.zeros((num_topics, documents.lengths.shape[0]), log_topics.dtype),
+        jnp.zeros((num_topics, documents.lengths.shape[0]), jnp.float32),
         none,
     )
 
-    def sweep(i, state, expected):
-        return local.SWEEPS[how.method](
-            jax.random.fold_in(key, i), likelihood, alpha, documents, state, expected
-        )
+    def sweep(i, state, **options):
+        move = SWEEPS[how.method]
+        return move(jax.random.fold_in(key, i), likelihood, alpha, documents, state, **options)
 
-    state = lax.fori_loop(0, how.burn_in, lambda i, state: sweep(i, state, False), state)
+    state = lax.fori_loop(0, how.burn_in, sweep, state)
     kept = how.sweeps - how.burn_in
     if how.expected:
         state = state._replace(words=none)
-        state = lax.fori_loop(how.burn_in, how.sweeps, lambda i, s: sweep(i, s, True), state)
-        return state.words / kept
+        state = lax.fori_loop(
+            how.burn_in, how.sweeps, lambda i, state: sweep(i, state, expected=True), state
+        )
+        return state.words / kept, state.documents
 
     def add(i, loop):
         total, state = loop
-        state = sweep(i, state, False)
+        state = sweep(i, state)
         return total + state.words, state
 
-    return lax.fori_loop(how.burn_in, how.sweeps, add, (none, state))[0] / kept
+    total, state = lax.fori_loop(how.burn_in, how.sweeps, add, (none, state))
+    return total / kept, state.documents
+
+
+def fetch(corpus: DeviceCorpus, ids: jax.Array, *, room: int) -> Documents:
+    """Return documents whose tokens, `room` at most, are copied out of the corpus."""
+    return device.compact(device.select(corpus, ids), room)
+
+
+def _as_they_are(documents: Documents) -> Documents:
+    return documents
+
+
+def _init_tally(key: jax.Array, *, num_topics: int, learn: bool) -> Tally:
+    del key
+    zero = jnp.zeros(num_topics)
+    return Tally(zero, concentrations.no_evidence(num_topics, zero.dtype) if learn else None)
 
 
 def _subsampled(
-    corpus: DeviceCorpus,
+    documents_of: Callable[[Any], Documents],
     alpha: jax.Array,
     key: jax.Array,
-    memory: tuple,
+    memory: Tally,
     log_topics: jax.Array,
-    ids: jax.Array,
+    batch: Any,
     *,
     how: Local,
-    room: int,
-) -> tuple[jax.Array, tuple]:
-    documents = device.compact(device.select(corpus, ids), room)
-    counts = batch_counts(key, log_topics, alpha, documents, how)
-    return counts * (device.size(corpus) / ids.shape[0]), memory
-
-
-def _init_reference(key: jax.Array, *, shape: tuple[int, int]) -> Reference:
-    del key
-    return Reference(jnp.zeros(shape), jnp.zeros(shape), jnp.zeros((), jnp.int32))
-
-
-def _control_variate(
-    corpus: DeviceCorpus,
-    alpha: jax.Array,
-    key: jax.Array,
-    reference: Reference,
-    log_topics: jax.Array,
-    ids: jax.Array,
-    *,
-    how: Local,
-    room: int,
-    batch_size: int,
-    refresh: int,
-) -> tuple[jax.Array, Reference]:
-    key_pass, key_batch = jax.random.split(key)
-
-    def whole_corpus() -> jax.Array:
-        blocks = device.blocks(corpus, batch_size)
-
-        def block(i, total):
-            documents = device.compact(device.select(corpus, blocks[i]), room)
-            return total + batch_counts(
-                jax.random.fold_in(key_pass, i), log_topics, alpha, documents, how
-            )
-
-        return lax.fori_loop(0, blocks.shape[0], block, jnp.zeros_like(log_topics))
-
-    reference = lax.cond(
-        reference.age % refresh == 0,
-        lambda: Reference(log_topics, whole_corpus(), jnp.ones((), jnp.int32)),
-        lambda: reference._replace(age=reference.age + 1),
-    )
-    documents = device.compact(device.select(corpus, ids), room)
-    here, there = lax.map(
-        lambda topics: batch_counts(jax.random.clone(key_batch), topics, alpha, documents, how),
-        jnp.stack([log_topics, reference.log_topics]),
-    )
-    scale = device.size(corpus) / ids.shape[0]
-    return reference.counts + scale * (here - there), reference
+    documents: int,
+    learn: bool,
+) -> tuple[jax.Array, Tally]:
+    del memory
+    mine = documents_of(batch)
+    scale = documents / mine.lengths.shape[0]
+    counts, in_documents = batch_counts(key, log_topics, alpha, mine, how)
+    counts = counts * scale
+    known = None
+    if learn:
+        key_learn = jax.random.fold_in(key, how.sweeps)
+        known = concentrations.evidence(key_learn, alpha, in_documents)
+        known = concentrations.scaled(known, scale)
+    return counts, Tally(counts.sum(axis=1), known)

@@ -2,10 +2,10 @@
 
 import contextlib
 import functools
-import itertools
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +20,15 @@ from simplex_jax.base import (
     State,
     Update,
     as_pytree,
-    bind,
     current_step,
 )
 from simplex_jax.batches import Stream
 from simplex_jax.draws import arguments
+from simplex_jax.runtime import feed
 from simplex_jax.runtime.hooks import Event, Hook
+
+_PULSE = 1.0
+"""Seconds after which hooks are called within a chunk, about."""
 
 Collect: TypeAlias = Callable[[State, Info], PyTree]
 """`(state, info) -> what to keep` of a step."""
@@ -49,6 +52,8 @@ def run(
     hooks: Sequence[Hook] = (),
     chunk: int = 100,
     max_seconds: float | None = None,
+    first_step: int | None = None,
+    seconds: float = 0.0,
 ) -> tuple[State, PyTree]:
     """Do `num_steps` updates of a kernel.
 
@@ -64,17 +69,20 @@ def run(
         key: A PRNG key.
         kernel: A kernel; see `base.chains` for many chains.
         state: Its state, from `kernel.init` or from an earlier run.
-        stream: A stream of `simplex_jax.batches`, or any iterable of batches, which is read chunk
-            by chunk on the host. When that ends the run ends.
+        stream: A stream of `simplex_jax.batches`, or any iterable of batches, beginning with that
+            of the step of the state. It is read on the host, a few batches ahead of the updates;
+            when it ends the run ends.
         num_steps: Number of updates.
         collect: `(state, info) -> pytree` to keep of a step; by default the position.
         thin: Keep the steps after which `state.step` is a multiple of `thin`.
         hooks: Called with an `Event` after every chunk, in order; the run ends after a chunk for
-            which one of them returns True. Those with a `close` method are closed at the end,
-            after an error as well.
+            which one of them returns True. See `hooks.Hook` for their other methods.
         chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
         max_seconds: End after the first chunk that brings the time spent in updates, compilation
             and hooks apart, to this.
+        first_step: Of a continued run: the step at which its first part began, by default that of
+            the state.
+        seconds: Of a continued run: the time spent in updates before.
 
     Returns:
         The last state, and the trace: what was collected, NumPy arrays stacked along a new first
@@ -100,10 +108,17 @@ def run(
     thin, chunk = arguments.at_least("thin", thin, 1), arguments.at_least("chunk", chunk, 1)
     if max_seconds is not None and not max_seconds >= 0:
         raise ValueError(f"max_seconds must be at least 0; it is {max_seconds}")
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"seconds must be finite and at least 0; it is {seconds}")
     # Weak types would make the second chunk differ from the first, and compile again.
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
-    first = step = int(current_step(state))
-    last = first + num_steps
+    step = int(current_step(state))
+    first = step if first_step is None else arguments.at_least("first_step", first_step, 0)
+    if first > step:
+        raise ValueError(f"first_step must be at most the step of the state, {step}; it is {first}")
+    last = step + num_steps
+    if max_seconds is not None and 0 < max_seconds <= seconds:
+        last = step  # a continued run that has had its time
     advance = functools.partial(
         _advance,
         tuple(jax.random.split(key)),
@@ -112,44 +127,54 @@ def run(
         thin=thin,
         slots=(chunk - 1) // thin + 2,
     )
-    source = None if callable(stream) else iter(stream)
+    blocks = feed.blocks(stream, step, last, chunk)
+    pulses = _methods(hooks, "pulse")
     pieces: list[PyTree] = []
-    seconds = compile_seconds = 0.0
+    compile_seconds = 0.0
+    event, stop, pace = None, False, 1
 
     with contextlib.ExitStack() as stack:
-        for hook in hooks:
-            if hasattr(hook, "close"):
-                stack.callback(hook.close)
-        while True:
-            length = min(chunk - step % chunk, last - step)
-            if source is None:
-                feed = as_pytree(stream)
-            else:
-                feed, length = _read(source, step, length, chunk)
-            if feed is None:
-                break
-            if not pieces:
-                # No steps: the time of compilation, and the structure of an empty trace.
-                started = time.perf_counter()
-                _, _, kept = jax.block_until_ready(advance(feed, state, 0))
-                compile_seconds = time.perf_counter() - started
-                pieces.append(_first(kept, 0))
-            if length == 0:
-                break
+        for close in _methods(hooks, "close"):
+            stack.callback(close)
+        block = next(blocks, None)
+        if block is not None:
+            # No steps: the time of compilation, and the structure of an empty trace.
             started = time.perf_counter()
-            state, info, kept = jax.block_until_ready(advance(feed, state, length))
-            seconds += time.perf_counter() - started
-            count = (step + length) // thin - step // thin
-            if count:
+            _, _, kept = jax.block_until_ready(advance(block.stream, state, 0))
+            compile_seconds = time.perf_counter() - started
+            pieces.append(_first(kept, 0))
+        while block is not None and step < last and not stop:
+            end = min(step - step % chunk + chunk, last)
+            length = min(end, block.end) - step
+            if pulses:  # with no hook to call within the chunk, all of it at once
+                length = min(length, pace)
+            started = time.perf_counter()
+            result = advance(block.stream, state, length)
+            if step + length == block.end:
+                block = next(blocks, None)  # read while the device works
+            state, info, kept = jax.block_until_ready(result)
+            elapsed = time.perf_counter() - started
+            seconds += elapsed
+            pace = max(1, min(8 * pace, int(length * _PULSE / max(elapsed, 1e-9))))
+            if count := (step + length) // thin - step // thin:
                 pieces.append(_first(kept, count))
             step += length
             event = Event(step, first, last, seconds, compile_seconds, state, info, {})
-            stop = [bool(hook(event)) for hook in hooks]
-            if any(stop) or step >= last or (max_seconds is not None and seconds >= max_seconds):
-                break
+            answers = []
+            if step == end or block is None:
+                answers = [hook(event) for hook in hooks]
+                answers.append(max_seconds is not None and seconds >= max_seconds)
+            stop = any([*answers, *[pulse(event) for pulse in pulses]])
+        if event is not None:
+            for finish in _methods(hooks, "finish"):
+                finish(event)
     if not pieces:
         raise ValueError("stream must have a batch to read, and num_steps be 1 at least")
     return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
+
+
+def _methods(hooks: Sequence[Hook], name: str) -> list[Callable]:
+    return [getattr(hook, name) for hook in hooks if hasattr(hook, name)]
 
 
 def _first(kept: PyTree, count: int) -> PyTree:
@@ -205,19 +230,3 @@ def _update(
 
 def _zeros(shapes: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-
-
-def _read(source: Iterator[Batch], step: int, length: int, chunk: int) -> tuple[Any, int]:
-    """Read up to `length` batches into a stream; None when the source has ended."""
-    batches = list(itertools.islice(source, length))
-    if not batches:
-        return None, 0
-    # Every chunk has the same shape, so that a shorter one does not compile again.
-    filled = batches + batches[-1:] * (chunk - len(batches))
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *filled)
-    return bind(_stacked, jax.device_put(stacked), step), len(batches)
-
-
-def _stacked(batches: Batch, start: int, key: jax.Array, step: jax.Array) -> Batch:
-    del key
-    return jax.tree.map(lambda leaf: leaf[step - start], batches)

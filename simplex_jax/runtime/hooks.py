@@ -42,7 +42,15 @@ class Event(NamedTuple):
 
 
 class Hook(Protocol):
-    """Any function of an event; True ends the run. A `close` method is called when a run ends."""
+    """Any function of an event; True ends the run.
+
+    A hook may have further methods:
+
+    - `pulse(event)`: called about every second, also within a chunk, and after the hooks at the
+      end of one. True ends the run there, though in the middle of a chunk.
+    - `finish(event)`: called after the last update, unless there was an error.
+    - `close()`: called at the end, after an error as well.
+    """
 
     def __call__(self, event: Event, /) -> bool | None:
         """Handle the end of a chunk."""
@@ -153,7 +161,8 @@ class MetricsLog:
     """Append one JSON object a line: step, seconds, the numbers of the Info, and the metrics.
 
     A number that is not finite is written as null. The file is closed between lines, so that what
-    was written survives a crash.
+    was written survives a crash. A run that goes on from a checkpoint drops the lines written
+    after it.
 
     Args:
         path: The file, created if missing; its folder must exist.
@@ -167,6 +176,15 @@ class MetricsLog:
         seconds = {"step": event.step, "seconds": event.seconds}
         record = seconds | info_metrics(event.info) | event.metrics
         output.append_json_line(self._path, record)
+
+    def save(self) -> dict[str, int]:
+        """Return the length of the file."""
+        return {"bytes": self._path.stat().st_size if self._path.exists() else 0}
+
+    def load(self, saved: dict[str, int]) -> None:
+        """Drop what was written later."""
+        if self.save()["bytes"] > saved["bytes"]:
+            os.truncate(self._path, saved["bytes"])
 
 
 class EarlyStop:
@@ -202,3 +220,11 @@ class EarlyStop:
         else:
             self._stale += 1
         return self._stale >= self._patience
+
+    def save(self) -> dict[str, float]:
+        """Return the best value and for how long there was no better one."""
+        return {"best": self._best, "stale": self._stale}
+
+    def load(self, saved: dict[str, float]) -> None:
+        """Take back what `save` returned."""
+        self._best, self._stale = saved["best"], int(saved["stale"])

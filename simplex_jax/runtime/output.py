@@ -110,12 +110,18 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # elsewhere a directory cannot be opened, nor needs to be
-        descriptor = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    flush_directory(target.parent)
+
+
+def flush_directory(path: Path) -> None:
+    """Flush the names in a directory to the disk, where files do not bring theirs along."""
+    if os.name != "posix":  # elsewhere a directory cannot be opened, nor needs to be
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -140,7 +146,7 @@ def write_json(path: str | Path, value: object) -> None:
     Raises:
         TypeError: a value of another type.
     """
-    write_text(path, json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -203,13 +209,13 @@ def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
         {"step": 5, "perplexity": 1812.5}
         {"step": 10, "perplexity": null}
     """
-    line = json.dumps(_plain(record), ensure_ascii=False) + "\n"
+    line = json.dumps(plain(record), ensure_ascii=False) + "\n"
     with Path(path).open("ab", buffering=0) as file:
         file.write(line.encode("utf-8"))
 
 
-def _plain(value: object) -> object:
-    """Return what `json` can write, with null for the numbers it lacks."""
+def plain(value: object) -> object:
+    """Return what JSON has for a value of `write_json`, with None for the numbers it lacks."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -217,9 +223,9 @@ def _plain(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
+        return {str(name): plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     if hasattr(value, "tolist"):  # NumPy and JAX arrays and scalars
-        return _plain(value.tolist())
+        return plain(value.tolist())
     raise TypeError(f"cannot write a {type(value).__name__} as JSON: {value!r}")

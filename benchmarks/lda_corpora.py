@@ -1,0 +1,97 @@
+"""The corpora of the comparison of LDA tools, each with held-out documents cut in halves."""
+
+import re
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from lda_recorder import load_common
+
+from simplex_jax import corpus
+from simplex_jax.corpus import Corpus
+
+NAMES = ("synth", "news20", "nips", "wikipedia")
+
+
+class Task(NamedTuple):
+    """A corpus and what to make of it.
+
+    Attributes:
+        name: One of `NAMES`.
+        train: Counts to learn from, [D, V].
+        observed: Counts of one half of each held-out document.
+        target: Counts of the other half.
+        num_topics: K.
+        seconds: Training time after which a tool is stopped.
+        marks: Perplexities whose first times are tabulated; () to derive them from the results.
+    """
+
+    name: str
+    train: sp.csr_array
+    observed: sp.csr_array
+    target: sp.csr_array
+    num_topics: int
+    seconds: float
+    marks: tuple[int, ...]
+
+
+def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
+    """Read and prepare a corpus; `quick` cuts it to 1,000 documents, 100 held-out ones, K = 10."""
+    if name in ("synth", "news20"):
+        marks = {
+            "synth": (2400, 2200, 2000, 1840, 1750, 1700, 1657),
+            "news20": (3500, 3200, 3000, 2730, 2600, 2500, 2400),
+        }
+        parts = [sp.csr_array(part) for part in load_common(peers).load(name)]
+        task = Task(name, *parts, num_topics=50, seconds=150, marks=marks[name])
+    elif name == "nips":
+        train, heldout = corpus.holdout(nips(data / "nips0-12.tar.xz"), 100, seed=0)
+        halves = corpus.split_tokens(heldout.counts, seed=0)
+        task = Task(name, train.counts, *halves, num_topics=50, seconds=300, marks=())
+    else:
+        folder = data / "wikipedia"
+        vocabulary = folder / "vocab.wikipedia.txt"
+        train, heldout = (
+            corpus.read(folder / f"docword.wikipedia.{part}.txt.gz", vocabulary=vocabulary)
+            for part in ("train", "test")
+        )
+        halves = corpus.split_tokens(heldout.counts, seed=0)
+        task = Task(name, train.counts, *halves, num_topics=100, seconds=600, marks=())
+    if not quick:
+        return task
+    return task._replace(
+        train=task.train[:1000],
+        observed=task.observed[:100],
+        target=task.target[:100],
+        num_topics=10,
+        marks=(),
+    )
+
+
+def nips(path: Path) -> Corpus:
+    """Papers of NIPS 0-12: words of three or more letters that are seen more than ten times."""
+    papers, names = [], []
+    with tarfile.open(path, "r:xz") as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            if file is not None:  # latin-1, for most of the files are not UTF-8
+                text = file.read().decode("latin-1").lower()
+                papers.append(Counter(re.findall("[a-z]{3,}", text)))
+                names.append(member.name)
+    seen: Counter[str] = Counter()
+    for paper in papers:
+        seen.update(paper)
+    words = sorted(word for word, count in seen.items() if count > 10)
+    number = {word: i for i, word in enumerate(words)}
+    entries = [
+        (row, number[word], count)
+        for row, paper in enumerate(papers)
+        for word, count in paper.items()
+        if word in number
+    ]
+    rows, columns, data = np.array(entries).T
+    counts = sp.csr_array((data, (rows, columns)), shape=(len(papers), len(words)))
+    return corpus.from_counts(counts, words, names)

@@ -1,0 +1,146 @@
+"""LDA tools side by side: held-out perplexity over training seconds, with peak memory.
+
+    python benchmarks/lda_peers.py [--corpora synth news20] [--tools ours tomotopy-2] [--out DIR]
+
+Each tool learns the same documents with the same K, alpha and beta, in a process of its own, one
+after the other. Topics are kept at marks and judged when it has ended, by the one routine of
+`common.py`: topic proportions of held-out documents from half of their tokens by 50 fixed-point
+iterations of CVB0 with the topics fixed, perplexity of the other half. Loading, compilation and
+evaluation are outside the clock. "Single" are the topics as the tool gives them, (beta + n) / sum
+of its last labels for the samplers; "averaged" their mean over the second half of the run so far.
+
+Writes results.json (to which later runs add), results.md and one plot a corpus. A full run on
+synth and news20 takes half an hour on two quiet cores; `--quick` tries everything in few minutes.
+Needs the folder ../shared with `peers/` and `data/`, and the tools: `pip install tomotopy pyrmallet
+gensim`; those not installed are left out.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from lda_corpora import NAMES, Task, load
+from lda_recorder import SHARED, load_common
+from lda_summary import final, number, plot, table
+from lda_tools import TOOLS
+
+ALPHA, BETA = 0.1, 0.05
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpora", nargs="+", choices=NAMES, default=["synth", "news20"])
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument("--effort", type=float, default=1.0, help="times the passes of each tool")
+    parser.add_argument("--seconds", type=float, help="training time of each tool, at most")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="1,000 documents, a tenth of the work")
+    parser.add_argument("--peers", type=Path, default=SHARED / "peers")
+    parser.add_argument("--data", type=Path, default=SHARED / "data")
+    parser.add_argument("--out", type=Path, help="build/lda_peers by default, with --quick apart")
+    options = parser.parse_args()
+    if options.quick:
+        options.effort *= 0.1
+    if options.out is None:
+        options.out = Path("build/lda_peers_quick" if options.quick else "build/lda_peers")
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "results.json"
+    records = json.loads(path.read_text()) if path.exists() else []
+    for name in options.corpora:
+        task = load(name, options.peers, options.data, options.quick)
+        print(f"{name}: {task.train.shape} training counts, {int(task.train.sum()):,} tokens")
+        for tool in options.tools:
+            if importlib.util.find_spec(TOOLS[tool].module) is None:
+                print(f"  {tool}: {TOOLS[tool].module} is not installed, left out")
+                continue
+            record = measure(tool, task, options)
+            same = (record["corpus"], record["tool"])
+            records = [r for r in records if (r["corpus"], r["tool"]) != same] + [record]
+            path.write_text(json.dumps(records, indent=1))
+        here = [record for record in records if record["corpus"] == name]
+        plot(here, options.out / f"{name}.png")
+    text = "\n\n".join(
+        table([record for record in records if record["corpus"] == name])
+        for name in dict.fromkeys(record["corpus"] for record in records)
+    )
+    (options.out / "results.md").write_text(text + "\n")
+    print(text)
+
+
+def measure(tool: str, task: Task, options: argparse.Namespace) -> dict[str, Any]:
+    """Run a tool and judge its topics."""
+    limit = TOOLS[tool].limit * options.effort
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root)
+        sp.save_npz(folder / "train.npz", task.train, compressed=False)
+        job = {"num_topics": task.num_topics, "alpha": ALPHA, "beta": BETA, "seed": options.seed}
+        (folder / "task.json").write_text(json.dumps(job))
+        command = [sys.executable, str(Path(__file__).with_name("lda_tools.py")), tool, root]
+        command += ["--limit", str(limit), "--seconds", str(options.seconds or task.seconds)]
+        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of the BLAS
+        subprocess.run([*command, "--peers", str(options.peers)], env=os.environ | one_thread)
+        if not (folder / "record.json").exists():
+            raise SystemExit(f"{tool} on {task.name} failed: see above")
+        record = json.loads((folder / "record.json").read_text())
+        points = judge(record["points"], folder, TOOLS[tool].samples, task, options.peers)
+    result = record | {"points": points}
+    last, kinds = points[-1], ("single", "averaged")
+    print(
+        f"  {tool}: {last['work']:.3g} passes in {last['seconds']:.1f} s "
+        f"({last['cpu_seconds']:.1f} CPU s), perplexity "
+        + ", ".join(f"{kind} {number(final(result, kind))}" for kind in kinds),
+        flush=True,
+    )
+    size = {"documents": task.train.shape[0], "tokens": int(task.train.sum())}
+    shape = {"num_topics": task.num_topics, "words": task.train.shape[1]}
+    about = {"corpus": task.name, "tool": tool, "marks": task.marks, "quick": options.quick}
+    return about | size | shape | result
+
+
+def judge(
+    points: list[dict[str, Any]], folder: Path, samples: bool, task: Task, peers: Path
+) -> list[dict[str, Any]]:
+    """Evaluate every point, and for samples the mean over the second half of the run so far."""
+    files = [folder / point["file"] for point in points]
+    wanted: list[tuple[int, str, list[Path]]] = []
+    for i, point in enumerate(points):
+        wanted.append((i, "averaged" if point["averaged"] else "single", [files[i]]))
+        half = [j for j in range(i + 1) if 2 * points[j]["work"] >= point["work"]]
+        if samples and len(half) > 2 and i >= 5:
+            wanted.append((i, "averaged", [files[j] for j in half]))
+    judged = [
+        {name: point[name] for name in ("work", "seconds", "cpu_seconds")} for point in points
+    ]
+    held_out = (task.observed, task.target, peers)
+    with ProcessPoolExecutor(initializer=prepare, initargs=held_out) as pool:
+        values = pool.map(evaluate, [paths for _, _, paths in wanted])
+        for (i, kind, _), value in zip(wanted, values, strict=True):
+            judged[i][kind] = value
+    return judged
+
+
+def prepare(observed: sp.csr_array, target: sp.csr_array, peers: Path) -> None:
+    global held_out, common  # of a process that only evaluates
+    held_out, common = (sp.csr_matrix(observed), sp.csr_matrix(target)), load_common(peers)
+
+
+def evaluate(paths: list[Path]) -> float:
+    """Perplexity of the mean of the topics in files."""
+    topics = [np.load(path).astype(np.float64) for path in paths]
+    mean = sum(rows / rows.sum(axis=1, keepdims=True) for rows in topics) / len(topics)
+    return common.perplexity(mean, *held_out, ALPHA)
+
+
+if __name__ == "__main__":
+    main()

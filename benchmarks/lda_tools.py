@@ -1,0 +1,304 @@
+"""Train one LDA tool on one corpus and write down its topics as it goes: a child process.
+
+    python benchmarks/lda_tools.py TOOL FOLDER --limit WORK --seconds S
+
+`lda_peers.py` calls it, one tool at a time in a process of its own. FOLDER holds `task.json` and
+`train.npz`; topics go to `0000.npy` and so on, and their times to `record.json`. Topics are judged
+later, by another process: neither the clock nor the peak of memory knows of it. For the same reason
+this module imports no tool before it is asked for.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from lda_recorder import SHARED, Recorder, Stopped, load_common, peak_memory
+
+
+class Job(NamedTuple):
+    """What a tool is given: counts [D, V] and the model, alpha per topic and beta per word."""
+
+    train: sp.csr_array
+    num_topics: int
+    alpha: float
+    beta: float
+    seed: int
+
+
+def tomotopy(job: Job, record: Recorder, workers: int) -> None:
+    import tomotopy
+
+    model = tomotopy.LDAModel(k=job.num_topics, alpha=job.alpha, eta=job.beta, seed=job.seed)
+    model.optim_interval = 0
+    for document in documents(job.train):
+        model.add_doc([str(word) for word in document])
+    with record.training():
+        model.train(0, workers=workers)
+    done = 0
+    for mark in sorted({round(mark) for mark in record.marks}):
+        with record.training():
+            model.train(mark - done, workers=workers)
+        done = mark
+        topics = np.zeros((job.num_topics, job.train.shape[1]))
+        seen = np.array([int(word) for word in model.used_vocabs])
+        topics[:, seen] = [model.get_topic_word_dist(k) for k in range(job.num_topics)]
+        record.add(mark, topics)
+
+
+def pyrmallet(job: Job, record: Recorder) -> None:
+    """One run per point: topics come at the end only. The last run averages five samples."""
+    from pyrmallet import _rust_mallet
+
+    def spelt(word: int) -> str:
+        return "q" + "".join(chr(97 + word // 26**place % 26) for place in range(4)) + "q"
+
+    number = {spelt(word): word for word in range(job.train.shape[1])}
+    spellings = list(number)
+    texts = [" ".join(spellings[word] for word in document) for document in documents(job.train)]
+    loaded = _rust_mallet.Corpus.from_strings(texts)
+
+    def run(sweeps: int, samples: int, interval: int) -> float:
+        record.restart()
+        with record.training():
+            model = _rust_mallet.train(
+                loaded,
+                num_topics=job.num_topics,
+                iterations=sweeps,
+                burn_in=10**6,
+                optimize_interval=0,
+                num_samples=samples,
+                sample_interval=interval,
+                alpha_sum=job.alpha * job.num_topics,
+                beta=job.beta,
+                seed=job.seed,
+            )
+        topics = np.zeros((job.num_topics, job.train.shape[1]))
+        topics[:, [number[word] for word in model.vocabulary]] = model.topic_word_matrix()
+        done = sweeps + samples * interval
+        record.add(done, topics, averaged=samples > 1)
+        return record.points[-1]["seconds"] / done
+
+    rate = run(max(1, round(record.limit / 15)), 1, 1)
+    limit = min(record.limit, record.seconds / rate)  # the last run takes all of the time
+    for share in (1 / 6, 1 / 3, 2 / 3):
+        run(max(1, round(share * limit)), 1, 1)
+    interval = max(1, round(limit / 15))
+    run(max(1, round(limit) - 5 * interval), 5, interval)
+
+
+def sklearn_online(job: Job, record: Recorder, batch: int) -> None:
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    count = job.train.shape[0]
+    model = LatentDirichletAllocation(
+        job.num_topics,
+        doc_topic_prior=job.alpha,
+        topic_word_prior=job.beta,
+        learning_method="online",
+        batch_size=batch,
+        total_samples=count,
+        random_state=job.seed,
+    )
+    rng, done = np.random.default_rng(job.seed), 0
+    while done < record.limit * count:
+        shuffled = job.train[rng.permutation(count)]
+        for start in range(0, count, batch):
+            rows = shuffled[start : start + batch]
+            with record.training():
+                model.partial_fit(rows)
+            done += rows.shape[0]
+            if record.due(done / count):
+                record.add(done / count, model.components_)
+            if done >= record.limit * count:
+                break
+
+
+def sklearn_batch(job: Job, record: Recorder) -> None:
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    class Watched(LatentDirichletAllocation):
+        """Adds a point after every iteration."""
+
+        def _em_step(self, *arguments: Any, **options: Any) -> None:
+            super()._em_step(*arguments, **options)
+            with record.paused():
+                record.add(len(record.points) + 1, self.components_)
+
+    model = Watched(
+        job.num_topics,
+        doc_topic_prior=job.alpha,
+        topic_word_prior=job.beta,
+        learning_method="batch",
+        max_iter=max(1, round(record.limit)),
+        random_state=job.seed,
+    )
+    with record.training():
+        model.fit(job.train)
+
+
+def gensim(job: Job, record: Recorder, chunk: int) -> None:
+    from gensim.models import LdaModel
+
+    count, words = job.train.shape
+    shuffled = job.train[np.random.default_rng(job.seed).permutation(count)]
+    cuts = zip(shuffled.indptr[:-1], shuffled.indptr[1:], strict=True)
+    pairs = [
+        list(zip(shuffled.indices[s:e].tolist(), shuffled.data[s:e].tolist(), strict=True))
+        for s, e in cuts
+    ]
+    passes = max(1, round(record.limit))
+    per_pass = -(-count // chunk)
+
+    class Watched(LdaModel):
+        """Adds points after updates."""
+
+        updates = 0
+
+        def do_mstep(self, *arguments: Any, **options: Any) -> None:
+            super().do_mstep(*arguments, **options)
+            self.updates += 1
+            with record.paused():
+                if record.due(self.updates / per_pass):
+                    record.add(self.updates / per_pass, self.get_topics())
+
+    with record.training():
+        Watched(
+            corpus=pairs,
+            num_topics=job.num_topics,
+            id2word={word: str(word) for word in range(words)},
+            chunksize=chunk,
+            passes=passes,
+            alpha=np.full(job.num_topics, job.alpha, np.float32),
+            eta=job.beta,
+            random_state=job.seed,
+            eval_every=None,
+        )
+
+
+def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = None) -> None:
+    """As `topics.fit` does it, with all settings but the batch left to their defaults."""
+    import jax
+
+    from simplex_jax import run, topics
+    from simplex_jax.corpus import from_counts
+    from simplex_jax.models import lda
+    from simplex_jax.topics import model
+
+    data = from_counts(job.train)
+    documents, words = job.train.shape
+    settings = topics.resolve(
+        data,
+        job.num_topics,
+        alpha=job.alpha,
+        beta=job.beta,
+        counts_estimate=counts,
+        batch_size=None if batch is None else min(batch, documents),
+        passes=record.limit,
+        seed=job.seed,
+    )
+    key_init, key_run = jax.random.split(jax.random.key(job.seed))
+    kernel, feed = model.build(model.to_device(data), words, settings)
+    read = jax.jit(lda.mean_topics)
+
+    def begin() -> Any:
+        return jax.block_until_ready(model.start(key_init, kernel, words, settings))
+
+    def advance(state: Any, steps: int) -> Any:
+        stream = feed(key_run, int(state.step))
+        return run(key_run, kernel, state, stream, steps, collect=nothing, chunk=2**20)[0]
+
+    with record.compiling():
+        read(advance(begin(), 0))
+    with record.training():
+        state = begin()
+    per_pass = -(-documents // settings.batch_size)
+    for mark in record.marks:
+        steps = max(1, round(mark * per_pass)) - int(state.step)
+        if steps > 0:
+            with record.training():
+                state = advance(state, steps)
+            record.add(int(state.step) / per_pass, read(state))
+
+
+def nothing(state: Any, info: Any) -> tuple:
+    del state, info
+    return ()
+
+
+class Tool(NamedTuple):
+    """How to run a tool.
+
+    Attributes:
+        train: The function.
+        options: What distinguishes it.
+        limit: Passes or sweeps of a full run.
+        first: Passes or sweeps up to the first point.
+        samples: Whether its topics are samples, of which an average may be taken.
+        module: What has to be installed.
+    """
+
+    train: Callable[..., None]
+    options: dict[str, Any]
+    limit: float
+    first: float
+    samples: bool
+    module: str
+
+
+TOOLS = {
+    "tomotopy-1": Tool(tomotopy, {"workers": 1}, 300, 1, True, "tomotopy"),
+    "tomotopy-2": Tool(tomotopy, {"workers": 2}, 300, 1, True, "tomotopy"),
+    "pyrmallet": Tool(pyrmallet, {}, 300, 1, False, "pyrmallet"),
+    "sklearn-batch": Tool(sklearn_batch, {}, 15, 1, False, "sklearn"),
+    "sklearn-online-256": Tool(sklearn_online, {"batch": 256}, 5, 0.1, False, "sklearn"),
+    "sklearn-online-50": Tool(sklearn_online, {"batch": 50}, 3, 0.1, False, "sklearn"),
+    "gensim-2000": Tool(gensim, {"chunk": 2000}, 6, 0.1, False, "gensim"),
+    "gensim-256": Tool(gensim, {"chunk": 256}, 4, 0.1, False, "gensim"),
+    "ours": Tool(simplex_jax, {"counts": "memoised"}, 300, 1, True, "simplex_jax"),
+    **{
+        f"ours-{batch}": Tool(
+            simplex_jax, {"counts": "subsampled", "batch": batch}, 20, 0.1, True, "simplex_jax"
+        )
+        for batch in (50, 256, 2000)
+    },
+}
+
+
+def documents(counts: sp.csr_array) -> Iterator[np.ndarray]:
+    for start, end in zip(counts.indptr[:-1], counts.indptr[1:], strict=True):
+        yield np.repeat(counts.indices[start:end], counts.data[start:end])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tool", choices=TOOLS)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--limit", type=float, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--peers", type=Path, default=SHARED / "peers")
+    options = parser.parse_args()
+
+    tool = TOOLS[options.tool]
+    train = sp.csr_array(sp.load_npz(options.folder / "train.npz"))
+    job = Job(train, **json.loads((options.folder / "task.json").read_text()))
+    clock = load_common(options.peers).Clock()
+    record = Recorder(clock, options.folder, options.limit, tool.first, options.seconds)
+    with contextlib.suppress(Stopped):
+        tool.train(job, record, **tool.options)
+    result = {
+        "points": record.points,
+        "compilation": record.compilation,
+        "peak_memory": peak_memory(),
+        "load_average": os.getloadavg()[0],
+    }
+    (options.folder / "record.json").write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

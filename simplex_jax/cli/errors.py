@@ -1,0 +1,33 @@
+"""What a user sees of an error: one line and an exit status, or the traceback on request."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+from jax.errors import JaxRuntimeError
+
+
+def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn the errors of a run into one line and exit status 1; --debug shows the traceback."""
+
+    @functools.wraps(command)
+    def guarded(*args: Any, debug: bool, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except (ValueError, OSError, ArithmeticError, MemoryError, JaxRuntimeError) as error:
+            if debug:
+                raise
+            message = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in message:
+                message = (
+                    f"out of memory: give a smaller --batch-size or --topics ({message[:200]})"
+                )
+            click.echo(f"simplex-jax: error: {message}", err=True)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("simplex-jax: interrupted before the results were written", err=True)
+            sys.exit(130)
+
+    return guarded

@@ -1,0 +1,273 @@
+"""`simplex-jax lda`: find the topics of a corpus."""
+
+import functools
+import itertools
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from simplex_jax import topics
+from simplex_jax.cli import describe, jobs, options, report
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.cli.signals import Heard
+from simplex_jax.corpus import stopwords
+from simplex_jax.evaluate import checks
+from simplex_jax.models import lda as model
+from simplex_jax.models import lda_counts
+from simplex_jax.runtime import output
+from simplex_jax.runtime.hooks import Event, MetricsLog, Progress
+from simplex_jax.topics import files, memory, saved
+from simplex_jax.topics.settings import ALPHA, BETA
+
+# What --resume can be given with: the rest is decided by the run that goes on.
+_WITH_RESUME = {"resume", "input", "checkpoint_every", "quiet", "debug"}
+
+
+@click.command()
+@click.argument("input", required=False, type=options.PATH)
+@click.option(
+    "--topics", "num_topics", default=30, type=click.IntRange(1), help="Number of topics."
+)
+@click.option(
+    "--alpha",
+    default=ALPHA,
+    type=options.Concentration("learn", "learn-symmetric"),
+    help="Concentration of topic shares, per topic (not the sum). learn: one of each topic, from "
+    "the corpus; learn-symmetric: a common one.",
+)
+@click.option(
+    "--beta",
+    default=BETA,
+    type=options.Concentration("learn", "learn-vector"),
+    help="Concentration of words, per word (not the sum). learn: a common one, from the corpus; "
+    "learn-vector: one of each word.",
+)
+@click.option("--chains", default=1, type=click.IntRange(1), help="Chains side by side.")
+@click.option("--passes", type=options.POSITIVE, help="Length in passes.  [default: 200]")
+@click.option("--steps", type=click.IntRange(1), help="Length in updates.")
+@click.option("--seconds", type=options.POSITIVE, help="Length in seconds of training.")
+@click.option(
+    "--holdout",
+    type=click.IntRange(0),
+    help="Documents kept for perplexity.  [default: a tenth, at most 1000]",
+)
+@click.option("--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Of all randomness.")
+@click.option("--out", type=options.PATH, help="[default: a new simplex-jax-lda*]")
+@click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
+@click.option(
+    "--resume",
+    type=options.PATH,
+    metavar="DIR",
+    help="Go on with the run in DIR, to the samples that it would have had without the "
+    "interruption. Its config.json says all the rest; INPUT only if the corpus has moved.",
+)
+@click.option(
+    "--checkpoint-every",
+    default=60.0,
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Time between checkpoints; 0 for one at each evaluation.",
+)
+@click.option(
+    "--keep-samples",
+    default=0,
+    type=click.IntRange(0),
+    metavar="NUMBER",
+    help="Samples of the topics to keep in samples/, evenly spaced over the second half.",
+)
+@click.option(
+    "--eval-every",
+    type=click.IntRange(1),
+    help="Updates between evaluations and posterior samples.  [default: a 50th of the run]",
+)
+@click.option("--dry-run", is_flag=True, help="Read INPUT, print the device memory needed, stop.")
+@click.option("--sampler", default="scir", type=click.Choice(model.SAMPLERS))
+@click.option(
+    "--counts",
+    type=click.Choice(model.COUNTS),
+    help="memoised keeps the topics of all tokens and is exact with scir; the others estimate.  "
+    "[default: memoised, or subsampled with --stream]",
+)
+@click.option(
+    "--local",
+    "local_step",
+    type=click.Choice(sorted(lda_counts.SWEEPS)),
+    help="How the topics of tokens are drawn.  [default: collapsed]",
+)
+@click.option(
+    "--step-size", type=options.POSITIVE, help="A constant.  [default: set by the sampler]"
+)
+@click.option("--batch-size", type=click.IntRange(1), help="In documents.  [default: by size]")
+@click.option(
+    "--sweeps",
+    type=click.IntRange(1),
+    help="Gibbs sweeps over a batch.  [default: 1 if memoised, else 10]",
+)
+@click.option(
+    "--stream",
+    is_flag=True,
+    help="Read batches of INPUT, made by `store`, from the disk: for corpora larger than memory.",
+)
+@options.reading_options
+@options.common_options
+@one_line_errors
+def fit(
+    input: Path | None,
+    resume: Path | None,
+    out: Path | None,
+    overwrite: bool,
+    dry_run: bool,
+    quiet: bool,
+    checkpoint_every: float,
+    **given: Any,
+) -> None:
+    """Find topics in INPUT and write them, with their uncertainty, to a directory.
+
+    INPUT is a folder of texts, a file with one document a line, CSV, TSV or JSON lines, UCI
+    bag-of-words (docword), lda-c, Matrix Market, SVMlight, a SciPy sparse matrix (.npz), AnnData
+    (.h5ad) or a corpus made by `store`. Without it, topics of the documentation of the installed
+    Python packages are found. An INPUT that is named like one of the commands below is given as
+    ./NAME.
+
+    Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume
+    goes on.
+    """
+    say = (lambda _: None) if quiet else functools.partial(click.echo, err=True)
+    if resume is None:
+        job, earlier = _new_job(input, given), None
+        if out is not None and not dry_run:
+            output.check(out, overwrite=overwrite)
+    else:
+        if others := options.given_besides(_WITH_RESUME):
+            raise click.UsageError(
+                f"{others[0]} cannot change a run that goes on: --resume takes all settings from "
+                f"{resume / 'config.json'}"
+            )
+        job, earlier = jobs.resumed(resume, input)
+        if saved.finished(resume):
+            say(f"the run in {resume} has come to its end: nothing is left to do")
+            return
+    data = jobs.gather(job, say)
+    settings = topics.resolve(data.train, **job.fit)
+    say(describe.run(data, settings))
+    if found := [] if quiet else stopwords.suggest(data.documents, 10):
+        say(describe.stop_words(found))
+    if dry_run:
+        click.echo(describe.memory(memory.estimate(data.train, settings, heldout=data.heldout)))
+        return
+    config = jobs.config_of(job, data, settings)
+    if resume is None or earlier is None:
+        directory = files.prepare(out or _free_directory(), overwrite=overwrite)
+        output.write_json(directory / "config.json", config)
+    else:
+        jobs.check_same(earlier, config, resume)
+        directory = resume
+    _train(directory, job, data, settings, checkpoint_every, quiet, resume is not None)
+
+
+def _new_job(input: Path | None, given: dict[str, Any]) -> jobs.Job:
+    lengths = [name for name in ("passes", "steps", "seconds") if given[name] is not None]
+    if len(lengths) > 1:
+        raise click.UsageError(f"give one of --{' and --'.join(lengths)}")
+    reading = options.take(options.READING, given)
+    typed = options.given(options.READING)
+    if input is None and (typed or given["stream"]):
+        what = typed[0] if typed else "--stream"
+        raise click.UsageError(f"{what} is about reading an INPUT, and there is none")
+    stream, holdout = given.pop("stream"), given.pop("holdout")
+    if stream and typed:
+        raise click.UsageError(f"{typed[0]} does not go with --stream, which takes INPUT as it is")
+    given["counts_estimate"] = given.pop("counts")
+    given["local"] = given.pop("local_step")
+    return jobs.Job(
+        input=None if input is None else str(input.absolute()),
+        reading={} if input is None else options.absolute(reading),
+        stream=stream,
+        holdout=holdout,
+        fit=given,
+    )
+
+
+def _train(
+    directory: Path,
+    job: jobs.Job,
+    data: jobs.Data,
+    settings: topics.Settings,
+    checkpoint_every: float,
+    quiet: bool,
+    resume: bool,
+) -> None:
+    log = directory / "metrics.jsonl"
+    hooks: list[Any] = [*([_Continue(log)] if resume else []), MetricsLog(log)]
+    say = (lambda _: None) if quiet else functools.partial(click.echo, err=True)
+    if not quiet:
+        hooks.append(Progress(["perplexity", "tokens_per_second"], max_seconds=settings.seconds))
+        say("compiling ...")
+    with Heard() as heard:
+        fitted = topics.fit(
+            data.train,
+            heldout=data.heldout,
+            documents=None if job.stream else data.documents,
+            among=data.among,
+            hooks=hooks,
+            checkpoint=directory / files.CHECKPOINT,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            samples_dir=directory / files.SAMPLES,
+            **job.fit,
+        )
+    warnings = _warnings(data, fitted)
+    files.write(directory, data.documents, fitted, about={"warnings": warnings})
+    report.render(directory)
+    say(describe.keys(fitted, data.documents))
+    for warning in warnings:
+        say(f"warning: {warning}")
+    if job.stream:
+        say(f"topic shares of documents: simplex-jax lda transform --model {directory} {job.input}")
+    say(f"written to {directory}; open {directory / 'report.html'}")
+    if fitted.interrupted and heard.first is not None:
+        click.echo(
+            f"{heard.first.name} has ended the run before its time; go on with: "
+            f"simplex-jax lda --resume {directory}",
+            err=True,
+        )
+        raise SystemExit(128 + heard.first)
+
+
+class _Continue:
+    """Takes out of a metrics log what a run that goes on will write again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._done = False
+
+    def __call__(self, event: Event) -> None:
+        """Look at the first event."""
+        if not self._done:
+            files.keep_metrics(self._path, event.step)
+            self._done = True
+
+
+def _warnings(data: jobs.Data, fitted: topics.Fit) -> list[str]:
+    found = checks.topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence)
+    found += checks.chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
+    if fitted.interrupted:
+        found.append("The run was interrupted before its time.")
+    stiffness = fitted.metrics[-1].get("stiffness", 0.0) if fitted.metrics else 0.0
+    if stiffness > 2:
+        found.append(
+            f"The steps of SMLD were beyond its stability (stiffness {stiffness:.0f}, at most 2): "
+            "the topics are no posterior samples. Steps short enough mix slowly; scir has no limit."
+        )
+    if empty := int((np.diff(data.documents.counts.indptr) == 0).sum()):
+        found.append(f"Without a word of the vocabulary: {empty:,} documents.")
+    return found
+
+
+def _free_directory() -> Path:
+    names = itertools.chain(
+        ["simplex-jax-lda"], (f"simplex-jax-lda-{i}" for i in itertools.count(2))
+    )
+    return next(path for path in map(Path, names) if not path.exists())

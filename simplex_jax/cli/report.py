@@ -1,0 +1,81 @@
+"""`simplex-jax lda report`: the report of a run, from its files."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from simplex_jax.cli import options
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.evaluate import report as page
+from simplex_jax.topics import saved
+
+
+@click.command("report")
+@click.argument("directory", type=options.PATH)
+@click.option("--top-words", default=10, type=click.IntRange(1), help="Words of each topic.")
+@click.option("--out", type=options.PATH, help="File to write.  [default: DIRECTORY/report.html]")
+@options.common_options
+@one_line_errors
+def report(directory: Path, top_words: int, out: Path | None, quiet: bool) -> None:
+    """Write the report of the run in DIRECTORY anew.
+
+    It is one HTML file that needs no network and runs no script.
+    """
+    written = render(directory, out, top_words)
+    if not quiet:
+        click.echo(f"written to {written}", err=True)
+
+
+def render(directory: Path, path: Path | None = None, top_words: int = 10) -> Path:
+    """Write the report of a finished run, and return its path.
+
+    Raises:
+        saved.RunError: The run has not come to its end, or its files are damaged.
+    """
+    model = saved.load(directory)
+    summary = saved.load_json(directory / "summary.json")
+    try:
+        topics = _topics(model, summary)
+        settings = model.config["settings"] | {"posterior_samples": summary["samples"]}
+        details = {name: summary[name] for name in ("diagnostics", "warnings")}
+        corpus, versions = model.config["corpus"], model.config["versions"]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise saved.RunError(
+            f"{directory}: config.json or summary.json is damaged, or of another version"
+        ) from None
+    path = path or directory / "report.html"
+    page.write(
+        path,
+        settings={name: value for name, value in settings.items() if value is not None},
+        corpus=corpus,
+        versions=versions,
+        metrics=saved.load_metrics(directory),
+        topics=topics,
+        alpha=page.Concentration(model.alpha, model.alpha_sd),
+        beta=page.Concentration(model.beta, model.beta_sd),
+        top_words=top_words,
+        **details,
+    )
+    return path
+
+
+def _topics(model: saved.Model, summary: dict[str, Any]) -> page.Topics:
+    coherence = np.asarray(summary["coherence_npmi"], np.float64)
+    documents = [
+        [page.Document(entry["name"], entry["share"], entry["words"]) for entry in entries]
+        for entries in summary["documents"]
+    ]
+    if coherence.shape != model.alpha.shape or len(documents) not in (0, len(coherence)):
+        raise ValueError("topics of another number")
+    return page.Topics(
+        mean=model.mean,
+        sd=model.sd,
+        vocabulary=model.vocabulary,
+        prevalence=model.prevalence,
+        prevalence_sd=model.prevalence_sd,
+        coherence=coherence,
+        stability=model.stability,
+        documents=documents,
+    )

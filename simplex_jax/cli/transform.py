@@ -1,0 +1,50 @@
+"""`simplex-jax lda transform`: topic shares of new documents."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simplex_jax import topics
+from simplex_jax.cli import documents, options
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.topics import files, saved
+
+
+@click.command()
+@click.argument("input", type=options.PATH)
+@options.model_option
+@click.option(
+    "--out", type=options.PATH, help="File to write (.npz).  [default: INPUT's name.doc_topics.npz]"
+)
+@click.option("--overwrite", is_flag=True, help="Replace the file.")
+@click.option("--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Of all randomness.")
+@options.file_options
+@options.common_options
+@one_line_errors
+def transform(
+    input: Path,
+    model: Path,
+    out: Path | None,
+    overwrite: bool,
+    seed: int,
+    quiet: bool,
+    **reading: Any,
+) -> None:
+    """Write the topic shares of the documents of INPUT, given the topics of a run.
+
+    INPUT is in any format that `simplex-jax lda` reads. Its words are put to those of the model;
+    tokens of other words are left out. The file has the arrays `proportions` [D, K] and `documents`
+    (their names), as the doc_topics.npz of a run. Memory is bounded by the corpus itself.
+    """
+    say = (lambda _: None) if quiet else functools.partial(click.echo, err=True)
+    out = out or Path(f"{input.absolute().name.split('.')[0]}.doc_topics.npz")
+    if out.exists() and not overwrite:
+        raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite")
+    loaded = saved.load(model)
+    found = documents.read(loaded, input, reading)
+    say(documents.described(found))
+    parts = topics.shards(loaded.mean, loaded.alpha, found.corpus, seed=seed)
+    files.write_proportions(out, found.corpus.names, len(loaded.alpha), (rows for _, rows in parts))
+    say(f"written to {out}")

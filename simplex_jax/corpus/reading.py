@@ -1,0 +1,37 @@
+"""How a corpus is read: what `corpus.read` was told besides the path and the format."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import scipy.sparse as sp
+
+from simplex_jax.corpus.text import TextOptions
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The options of all readers; `corpus.read` says what each means and which format has it."""
+
+    vocabulary: Path | None = None
+    text: TextOptions = field(default_factory=TextOptions)
+    encoding: str = "utf-8"
+    names: Path | None = None
+    transpose: bool = False
+    layer: str | None = None
+    zero_based: bool = False
+    text_column: str | None = None
+    id_column: str | None = None
+
+
+class Blocks(NamedTuple):
+    """A corpus that is read a few documents at a time.
+
+    Attributes:
+        vocabulary: V words.
+        counts: of successive documents, [n, V] each; to be read while the file is open.
+    """
+
+    vocabulary: Sequence[str]
+    counts: Iterator[sp.csr_array]

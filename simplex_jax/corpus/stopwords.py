@@ -1,0 +1,128 @@
+"""Words that tell documents apart least, as candidates to leave out, and leaving words out."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.corpus.corpus import Corpus, error_at
+
+_MIN_SHARE = 0.1
+_FEW = 60  # expected counts below which the Poisson law is summed
+
+
+class Suggestion(NamedTuple):
+    """A word that may be left out.
+
+    Attributes:
+        word: the word.
+        share: of the documents that have it, 0..1.
+        information: what one of its tokens tells about its document, in bits.
+    """
+
+    word: str
+    share: float
+    information: float
+
+
+def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggestion]:
+    """Suggest frequent words that are spread over the documents almost as if by chance.
+
+    The measure is that of Gerlach, Shi and Amaral (2019), "A universal information theoretic
+    approach to the identification of stopwords", Nature Machine Intelligence 1, 606-612: the
+    entropy that the documents of a word's tokens would have if all tokens of the corpus were
+    shuffled, less the entropy that they have. The first is computed here with Poisson counts, not
+    by shuffling, which is close for a word that is a small share of all tokens. Only words in a
+    tenth of the documents or more are looked at: a rare word says little by any measure, and costs
+    little.
+
+    Args:
+        corpus: D documents.
+        count: largest number of suggestions.
+        most: largest information of a suggestion, in bits.
+
+    Returns:
+        Suggestions, those of most tokens first.
+
+    Example:
+        >>> from simplex_jax.corpus import from_texts, TextOptions
+        >>> texts = ["the cat the cat the", "the dog the dog the", "the owl the owl the"] * 4
+        >>> plain = TextOptions(min_df=1, max_df=1.0, stop_words="none")
+        >>> [found.word for found in suggest(from_texts(texts, options=plain))]
+        ['the']
+    """
+    counts = corpus.counts
+    documents = np.bincount(counts.indices, minlength=counts.shape[1])
+    share = documents / counts.shape[0]
+    frequent = np.flatnonzero(share >= _MIN_SHARE)
+    bits = information(counts, frequent)
+    tokens = np.asarray(counts.sum(axis=0, dtype=np.int64)).ravel()
+    chosen = [
+        (int(tokens[word]), Suggestion(corpus.vocabulary[word], float(share[word]), float(value)))
+        for word, value in zip(frequent, bits, strict=True)
+        if value <= most
+    ]
+    chosen.sort(key=lambda found: -found[0])
+    return [found for _, found in chosen[:count]]
+
+
+def information(counts: sp.csr_array, words: np.ndarray) -> np.ndarray:
+    """Information of a token of each of some words about its document, in bits, float64 [n].
+
+    H(shuffled) - H with H = log n - sum_d n_d log n_d / n, where shuffled n_d are Poisson with mean
+    n times the share of document d in all tokens. It is about zero for tokens spread at random, and
+    negative for a word that documents have more evenly, such as once each.
+
+    Args:
+        counts: [D, V], as in `Corpus.counts`.
+        words: distinct word ids, int [n], each with a token.
+    """
+    own = sp.csc_array(counts)[:, words].astype(np.float64)
+    total = np.asarray(own.sum(axis=0)).ravel()
+    own.data *= np.log(own.data)
+    observed = np.asarray(own.sum(axis=0)).ravel() / total
+    lengths = np.asarray(counts.sum(axis=1), np.float64)
+    sizes, times = np.unique(lengths[lengths > 0], return_counts=True)
+    shares = sizes / lengths.sum()
+    expected = np.array([times @ _mean_n_log_n(n * shares) / n for n in total])
+    return (observed - expected) / np.log(2)
+
+
+def _mean_n_log_n(rate: np.ndarray) -> np.ndarray:
+    """E[n log n] for Poisson n: rate E[log(n + 1)], from a table, or its expansion if large."""
+    large = np.maximum(rate, _FEW)
+    expansion = np.log(large) + 1 / (2 * large) - 1 / (12 * large**2)
+    table = np.interp(rate, _RATES, _MEAN_LOGS)
+    return rate * np.where(rate < _FEW, table, expansion)
+
+
+def _mean_logs(rates: np.ndarray) -> np.ndarray:
+    n = np.arange(4 * _FEW)
+    log_factorial = np.concatenate([[0], np.cumsum(np.log(n[1:]))])
+    log_law = n * np.log(rates)[:, None] - rates[:, None] - log_factorial
+    return np.exp(log_law) @ np.log(n + 1)
+
+
+_RATES = np.geomspace(1e-6, _FEW, 2000)
+_MEAN_LOGS = _mean_logs(_RATES)
+
+
+def drop_words(corpus: Corpus, words: Collection[str]) -> Corpus:
+    """Leave words out of a corpus; those that it does not have do not matter.
+
+    Raises:
+        CorpusError: no token is left.
+
+    Example:
+        >>> from simplex_jax.corpus import from_counts
+        >>> drop_words(from_counts([[2, 1], [0, 3]], ["the", "cat"]), {"the", "an"}).vocabulary
+        ('cat',)
+    """
+    out = set(words)
+    kept = np.array([word not in out for word in corpus.vocabulary])
+    counts = corpus.counts[:, np.flatnonzero(kept)]
+    if counts.nnz == 0:
+        raise error_at("words to leave out", "no word is left in any document", "leave out fewer")
+    vocabulary = tuple(word for word in corpus.vocabulary if word not in out)
+    return Corpus(counts, vocabulary, corpus.names)

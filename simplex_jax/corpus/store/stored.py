@@ -1,0 +1,166 @@
+"""A stored corpus: opening it with every check, and taking documents out of it."""
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.corpus.corpus import Corpus, distinct_words, error_at
+from simplex_jax.corpus.device import Documents
+from simplex_jax.corpus.files import open_regular
+from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.store.arrays import REMEDY, checked, load_json, map_arrays
+
+MANIFEST = "corpus.json"
+KIND = "simplex_jax corpus 1"
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A corpus on disk whose arrays are mapped into memory, read-only.
+
+    Attributes:
+        path: its folder.
+        indptr: first entry of every document, and their end, int64 [D + 1].
+        indices: words of the entries, int32 [entries], in order inside a document.
+        data: their counts, int32 [entries].
+        starts: tokens before every document, and all of them, int64 [D + 1].
+        vocabulary: V distinct words.
+        digest: as `corpus.digest` of the same corpus in memory.
+    """
+
+    path: Path
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    starts: np.ndarray
+    vocabulary: tuple[str, ...]
+    digest: str
+
+    @property
+    def documents(self) -> int:
+        """Number of documents, D."""
+        return len(self.starts) - 1
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens."""
+        return int(self.starts[-1])
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The D document names; read when first asked for.
+
+        Raises:
+            CorpusError: the file does not hold D names.
+        """
+        return _strings(self.path / "names.json", self.documents)
+
+    def rows(self, first: int = 0, last: int | None = None) -> sp.csr_array:
+        """Counts of the documents `first` to `last` - 1 (to the end when None), int32 [n, V].
+
+        The entries stay on disk until they are used.
+        """
+        ends = self.indptr[first : self.documents + 1 if last is None else last + 1]
+        inside = slice(ends[0], ends[-1])
+        return sp.csr_array(
+            (self.data[inside], self.indices[inside], ends - ends[0]),
+            shape=(len(ends) - 1, len(self.vocabulary)),
+        )
+
+    def select(self, ids: np.ndarray) -> sp.csr_array:
+        """Counts of some documents by their numbers, int32 [n, V], in memory."""
+        place, sizes = self._entries(ids)
+        return sp.csr_array(
+            (self.data[place], self.indices[place], np.concatenate([[0], np.cumsum(sizes)])),
+            shape=(len(ids), len(self.vocabulary)),
+        )
+
+    def batch(self, ids: np.ndarray, room: int) -> Documents:
+        """The tokens of some documents, side by side in an array of length `room`, in memory."""
+        place, _ = self._entries(ids)
+        flat = np.repeat(self.indices[place], self.data[place])
+        tokens = np.zeros(room, np.int32)
+        tokens[: flat.size] = flat
+        lengths = self.starts[ids + 1] - self.starts[ids]
+        starts = np.cumsum(lengths) - lengths
+        numbers = (part.astype(np.int32) for part in (starts, lengths, ids))
+        return Documents(tokens, *numbers)  # type: ignore[arg-type]
+
+    def _entries(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places of all entries of some documents, one document after the other; their numbers."""
+        first = self.indptr[ids]
+        sizes = self.indptr[ids + 1] - first
+        ends = np.cumsum(sizes)
+        return np.repeat(first - (ends - sizes), sizes) + np.arange(sizes.sum()), sizes
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether `path` is a folder with `corpus.json` and `indptr.npy`."""
+    return os.path.isfile(path / MANIFEST) and os.path.isfile(path / "indptr.npy")
+
+
+def read(path: Path, how: Reading) -> Corpus:
+    """Open a stored corpus as a `Corpus` whose counts are mapped into memory.
+
+    Raises:
+        CorpusError: a file is missing, or is not what was written.
+    """
+    stored = open(path)
+    return Corpus(stored.rows(), stored.vocabulary, stored.names)
+
+
+def open(path: str | Path) -> Stored:
+    """Open a stored corpus; its arrays are read through once, to check them.
+
+    Args:
+        path: the folder that `write` or `convert` made.
+
+    Returns:
+        The corpus. Its files must stay as they are while it is used.
+
+    Raises:
+        CorpusError: a file is missing, has another size or other contents than were written, or
+            holds numbers that cannot be the counts of a corpus.
+    """
+    path = Path(path)
+    manifest = _manifest(path)
+    vocabulary = _strings(path / "vocabulary.json", manifest["words"])
+    distinct_words(vocabulary, str(path / "vocabulary.json"))
+    with open_regular(path / "names.json") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    if found != manifest["names"]:
+        raise error_at(path / "names.json", "not the names that were written", REMEDY)
+    arrays = map_arrays(path, manifest["documents"], manifest["entries"])
+    digest, starts = checked(path, vocabulary, *arrays)
+    if (digest, int(starts[-1])) != (manifest["digest"], manifest["tokens"]):
+        raise error_at(path, "not the counts that were written", REMEDY)
+    return Stored(path, *arrays, starts, vocabulary, digest)
+
+
+def _manifest(path: Path) -> dict:
+    file = path / MANIFEST
+    found = load_json(file)
+    if not isinstance(found, dict) or found.get("kind") != KIND:
+        raise error_at(file, "not a stored corpus of this version", REMEDY)
+    for name in ("documents", "words", "entries", "tokens"):
+        if type(found.get(name)) is not int or not 1 <= found[name] < 2**60:
+            raise error_at(file, f"the number of {name} is not a whole number from 1", REMEDY)
+    for name in ("digest", "names"):
+        if not isinstance(found.get(name), str) or not re.fullmatch("[0-9a-f]{64}", found[name]):
+            raise error_at(file, f"{name} is not a SHA-256 digest", REMEDY)
+    return found
+
+
+def _strings(path: Path, length: int) -> tuple[str, ...]:
+    found = load_json(path)
+    if not isinstance(found, list) or len(found) != length:
+        raise error_at(path, f"not a list of {length} strings", REMEDY)
+    if not all(isinstance(entry, str) for entry in found):
+        raise error_at(path, "an entry is not a string", REMEDY)
+    return tuple(found)

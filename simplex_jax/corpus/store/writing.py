@@ -1,0 +1,149 @@
+"""Writing a stored corpus, beside its final name and in the memory of a few documents."""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.corpus.corpus import Corpus, checked_counts, distinct_words, error_at
+from simplex_jax.corpus.store.arrays import ArrayFile, checked, map_arrays
+from simplex_jax.corpus.store.stored import KIND, MANIFEST, Stored
+
+_ROWS = 2**14
+
+
+def write(path: str | Path, corpus: Corpus) -> Stored:
+    """Store a corpus.
+
+    Args:
+        path: the folder to make; nothing, or an empty folder, may be there.
+        corpus: any corpus.
+
+    Returns:
+        The stored corpus, opened.
+
+    Raises:
+        FileExistsError: something is there already.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from simplex_jax.corpus import digest, from_counts, store
+        >>> corpus = from_counts([[2, 0, 1], [0, 1, 0]])
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     stored = store.write(pathlib.Path(place, "fruit"), corpus)
+        ...     stored.documents, stored.tokens, stored.digest == digest(corpus)
+        (2, 4, True)
+    """
+    counts = corpus.counts
+    blocks = (counts[first : first + _ROWS] for first in range(0, counts.shape[0], _ROWS))
+    return write_blocks(path, blocks, corpus.vocabulary, corpus.names)
+
+
+def write_blocks(
+    path: str | Path,
+    blocks: Iterable[sp.csr_array],
+    vocabulary: Sequence[str],
+    names: Iterable[str] | None = None,
+) -> Stored:
+    """Store a corpus that comes in blocks of documents, in the memory of one block.
+
+    Args:
+        path: the folder to make; nothing, or an empty folder, may be there.
+        blocks: counts [n, V] of some documents each, one after the other; every check of
+            `from_counts` is done.
+        vocabulary: V distinct words.
+        names: one for each document; `1, 2, ...` when left out.
+
+    Returns:
+        The stored corpus, opened.
+
+    Raises:
+        CorpusError: a count cannot be one, or there is no token, or there are not as many names as
+            documents.
+        FileExistsError: something is there already.
+    """
+    path = Path(path)
+    words = distinct_words(vocabulary, "vocabulary")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"{path}: already there; choose another place, or remove it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    beside.mkdir()
+    try:
+        documents, entries = _write_counts(beside, blocks, len(words))
+        if entries == 0:
+            raise error_at(path, "every document is empty", "give documents with words in them")
+        _write_strings(beside / "vocabulary.json", words)
+        # Without names there is no end to the numbers, and with names there must be enough.
+        given = (str(i) for i in range(1, documents + 1)) if names is None else names
+        written = _write_strings(beside / "names.json", given)
+        if written != documents:
+            raise error_at(path, f"{written} names for {documents} documents", "name every one")
+        digest, starts = checked(beside, words, *map_arrays(beside, documents, entries))
+        with (beside / "names.json").open("rb") as file:
+            names_digest = hashlib.file_digest(file, "sha256").hexdigest()
+        manifest = {
+            "kind": KIND,
+            "documents": documents,
+            "words": len(words),
+            "entries": entries,
+            "tokens": int(starts[-1]),
+            "digest": digest,
+            "names": names_digest,
+        }
+        _write_bytes(beside / MANIFEST, [json.dumps(manifest, indent=2) + "\n"])
+        beside.rename(path)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return Stored(
+        path, *map_arrays(path, documents, entries), starts=starts, vocabulary=words, digest=digest
+    )
+
+
+def _write_counts(beside: Path, blocks: Iterable[sp.csr_array], words: int) -> tuple[int, int]:
+    """Write the three arrays; how many documents and entries there are."""
+    documents = entries = 0
+    with (
+        ArrayFile(beside / "indptr.npy", "<i8") as indptr,
+        ArrayFile(beside / "indices.npy", "<i4") as indices,
+        ArrayFile(beside / "data.npy", "<i4") as data,
+    ):
+        indptr.append([0])
+        for block in blocks:
+            counts = checked_counts(block, f"documents from {documents}")
+            if counts.shape[1] != words:
+                raise error_at("blocks", f"{counts.shape[1]} words, not {words}", "keep to one V")
+            indptr.append(counts.indptr[1:].astype(np.int64) + entries)
+            indices.append(counts.indices)
+            data.append(counts.data)
+            documents += counts.shape[0]
+            entries += counts.nnz
+    return documents, entries
+
+
+def _write_strings(path: Path, strings: Iterable[str]) -> int:
+    """Write a JSON list, a string a line; how many there were."""
+    written = 0
+
+    def pieces() -> Iterator[str]:
+        nonlocal written
+        for written, string in enumerate(strings, start=1):
+            yield ("[\n" if written == 1 else ",\n") + json.dumps(string)
+        yield "\n]\n" if written else "[]\n"
+
+    _write_bytes(path, pieces())
+    return written
+
+
+def _write_bytes(path: Path, pieces: Iterable[str]) -> None:
+    with path.open("x", encoding="utf-8") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,76 @@
+"""Numbers of tables in a Chinese restaurant process, which tie counts to their concentration."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax.draws import arguments, uniform
+from simplex_jax.draws.bits import random_words
+
+
+def crt(
+    key: jax.Array,
+    concentration: ArrayLike,
+    customers: ArrayLike,
+    shape: Sequence[int] | None = None,
+) -> jax.Array:
+    """Draw the number of occupied tables, sum over i < n of Bernoulli(c / (c + i)).
+
+    Given this number, the factor Gamma(c + n) / Gamma(c) of a Dirichlet-multinomial likelihood is
+    a power of c: that makes a Gamma prior of c conjugate (Escobar and West 1995; Teh et al. 2006;
+    "CRT" in Zhou and Carin 2015).
+
+    The work is that of the tables, about c log n rounds and never more than n: the next customer at
+    a new table is found by a geometric jump at the next one's probability, which bounds all later
+    ones, and is accepted in proportion to its own.
+
+    Args:
+        key: A PRNG key, threefry or rbg.
+        concentration: c, finite and positive.
+        customers: n, whole numbers from 0 on, exact in the floating dtype.
+        shape: Shape of the result; by default that of the broadcast arguments.
+
+    Returns:
+        Numbers of tables as floats; NaN where arguments are invalid and cannot be checked (under
+        ``jit``).
+
+    Raises:
+        ValueError: An argument is out of range or the shapes do not fit.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import draws
+        >>> tables = draws.crt(jax.random.key(0), 2.0, jnp.array([0, 1, 1000]))
+        >>> tables[:2].tolist(), bool(tables[2] < 40)
+        ([0.0, 1.0], True)
+    """
+    c, n = arguments.promote(concentration=concentration, customers=customers)
+    shape = arguments.common_shape(shape, concentration=c, customers=n)
+    arguments.require("concentration", c, arguments.positive(c), "finite and positive")
+    whole = arguments.nonnegative(n) & (n == jnp.floor(n))
+    arguments.require("customers", n, whole, "whole numbers from 0 on")
+    return _crt(key, jnp.broadcast_to(c, shape), jnp.broadcast_to(n, shape))
+
+
+@jax.jit
+def _crt(key: jax.Array, c: jax.Array, n: jax.Array) -> jax.Array:
+    valid = arguments.positive(c) & arguments.nonnegative(n)
+    dtype, shape, size = c.dtype, c.shape, max(c.size, 1)
+    c = jnp.broadcast_to(jnp.where(valid, c, 1).ravel(), size)
+    n = jnp.broadcast_to(jnp.where(valid, n, 0).ravel(), size)
+
+    def jump(state):
+        """Go on from customer i, of 0..n-1, who has been seated."""
+        row, i, tables = state
+        gap, word = random_words(key, size, dtype, row=row)
+        # A geometric number of at least 1, with success probability c / (c + i + 1).
+        j = i + 1 + jnp.floor(uniform.exponential(gap, dtype) / jnp.log1p(c / (i + 1)))
+        new = (uniform.uniform(word, dtype) * (c + j) < c + i + 1) & (j < n)
+        return row + 1, j, tables + new
+
+    state = (jnp.int32(0), jnp.zeros(size, dtype), (n > 0).astype(dtype))
+    tables = lax.while_loop(lambda state: jnp.any(state[1] < n - 1), jump, state)[2]
+    return jnp.where(valid, tables[: valid.size].reshape(shape), jnp.nan)

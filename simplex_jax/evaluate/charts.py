@@ -1,0 +1,186 @@
+"""Charts of the report as SVG elements, coloured by the style sheet of the page around them."""
+
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+from simplex_jax.evaluate import display
+
+# Matplotlib wants colours in numbers; the page knows them by name, for light and for dark.
+_COLOURS = {
+    "var(--soft)": "#010203",
+    "var(--line)": "#010204",
+    "var(--faint)": "#010205",
+    "var(--accent)": "#010206",
+}
+_CURVES = (
+    ("perplexity", "one sample", "var(--faint)", 1.4),
+    ("perplexity_average", "average of samples", "var(--accent)", 2.2),
+)
+
+
+def perplexity(metrics: Sequence[Mapping[str, float | None]], key: str, label: str) -> str:
+    """Draw the perplexity of one sample and of the average against a column of the metrics.
+
+    Args:
+        metrics: The evaluations in order, each with `key` and, where measured, `perplexity` and
+            `perplexity_average`.
+        key: The column.
+        label: What the column is, for the axis.
+
+    Returns:
+        An `<svg>` element; ids in it begin with the key, so that a page can hold several.
+
+    Example:
+        >>> svg = perplexity([{"passes": 1.0, "perplexity": 900.0}], "passes", "passes")
+        >>> svg[:4], "var(--faint)" in svg
+        ('<svg', True)
+    """
+    soft, line = _COLOURS["var(--soft)"], _COLOURS["var(--line)"]
+    style: dict[Any, Any] = {
+        "svg.fonttype": "none",  # text stays text, in the fonts of the page
+        "svg.hashsalt": key,  # the same data give the same bytes
+        "axes.edgecolor": line,
+        "axes.facecolor": "none",
+        "figure.facecolor": "none",
+        "text.color": soft,
+        "axes.labelcolor": soft,
+        "xtick.color": soft,
+        "ytick.color": soft,
+        "font.size": 10,
+    }
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(5.6, 3.1), layout="constrained")
+        axes = figure.add_subplot()
+        for name, legend, colour, width in _CURVES:
+            points = [
+                (record[key], record[name])
+                for record in metrics
+                if display.finite(record.get(name))
+            ]
+            if points:
+                marker = "o" if len(points) < 25 else None
+                x, y = zip(*points, strict=True)
+                colour = _COLOURS[colour]
+                axes.plot(x, y, color=colour, lw=width, marker=marker, ms=3.5, label=legend)
+        axes.set_xlabel(label)
+        axes.set_ylabel("held-out perplexity")
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+        axes.grid(axis="y", color=line, lw=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        buffer = io.StringIO()
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for name, colour in _COLOURS.items():
+        svg = svg.replace(colour, name)
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", svg)
+
+
+_MOST_LABELS = 200  # topics among whose circles room for words is looked for
+
+
+class Label(NamedTuple):
+    """A word beside a circle, and the height of its baseline."""
+
+    text: str
+    y: float
+
+
+class Circle(NamedTuple):
+    """A topic on the map.
+
+    Attributes:
+        topic: Its number.
+        x: Centre, in the units of the drawing.
+        y: Centre.
+        radius: Radius, its square in proportion to the prevalence.
+        numbered: Whether the number fits into the circle.
+        label: A word and its baseline, where there is room for it below or above the circle.
+    """
+
+    topic: int
+    x: float
+    y: float
+    radius: float
+    numbered: bool
+    label: Label | None
+
+
+class Map(NamedTuple):
+    """A map of topics: its size, and the circles in the order in which to draw them."""
+
+    width: int
+    height: int
+    circles: list[Circle]
+
+
+def topic_map(
+    positions: np.ndarray,
+    prevalence: np.ndarray,
+    labels: Sequence[str],
+    *,
+    width: int = 640,
+    height: int = 460,
+) -> Map:
+    """Place topics as circles whose area is their prevalence, the largest drawn first.
+
+    Args:
+        positions: Where they are, [K, 2], in any unit; both axes are scaled alike.
+        prevalence: Share of the tokens in each topic, [K].
+        labels: A word for each; shown where no other circle or label is in the way.
+        width: Of the drawing.
+        height: Of the drawing.
+
+    Returns:
+        The map.
+
+    Example:
+        >>> import numpy as np
+        >>> found = topic_map(np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0.8, 0.2]), ["a", "b"])
+        >>> [circle.topic for circle in found.circles], found.circles[0].label.text
+        ([0, 1], 'a')
+    """
+    places = np.asarray(positions, np.float64)
+    shares = np.asarray(prevalence, np.float64)
+    largest = min(40.0, 0.33 * math.sqrt(width * height / len(shares)))
+    radii = np.maximum(largest * np.sqrt(shares / max(shares.max(), 1e-12)), 2.5)
+    middle = (places.max(axis=0) + places.min(axis=0)) / 2
+    room = np.array([width, height]) - 2 * (radii.max() + 14)
+    extent = np.maximum(places.max(axis=0) - places.min(axis=0), 1e-12)
+    centres = (places - middle) * (room / extent).min() + np.array([width, height]) / 2
+
+    order = np.argsort(-shares, kind="stable")
+    boxes = [(*(centres[k] - radii[k]), *(centres[k] + radii[k])) for k in order]
+    circles = []
+    for rank, k in enumerate(order):
+        x, y = centres[k]
+        half = 3.3 * len(labels[k])  # of the width of a label in 11 px type
+        below, above = y + radii[k] + 11, y - radii[k] - 4
+        label = None
+        for baseline in (below, above) if len(shares) <= _MOST_LABELS else ():
+            box = (x - half, baseline - 9, x + half, baseline + 3)
+            inside = box[0] >= 0 and box[1] >= 0 and box[2] <= width and box[3] <= height
+            others = boxes[:rank] + boxes[rank + 1 :]
+            if inside and not any(_overlap(box, other) for other in others):
+                boxes.append(box)
+                label = Label(labels[k], float(baseline))
+                break
+        circles.append(Circle(int(k), float(x), float(y), float(radii[k]), radii[k] >= 9, label))
+    return Map(width, height, circles)
+
+
+def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

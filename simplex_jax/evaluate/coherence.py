@@ -1,0 +1,247 @@
+"""How well the top words of topics go together, how different topics are, how broad.
+
+Coherence looks at pairs of a topic's most probable words: do they occur in the same documents of
+a reference corpus? Only the columns of those words are read, and documents are counted for the
+pairs of one topic at a time, so that the cost is one pass over the corpus and then depends neither
+on the vocabulary nor on K^2. A word counts once a document; there is no sliding window, which
+counts without the order of words cannot give: figures of "C_v" and "C_NPMI" made with a window are
+on another scale, and only values from one corpus and one number of words compare.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from jax.typing import ArrayLike
+
+from simplex_jax.draws import arguments
+from simplex_jax.evaluate.matching import as_topics
+
+
+def coherence(
+    topics: ArrayLike,
+    counts: sp.csr_array,
+    *,
+    measure: str = "npmi",
+    top: int = 10,
+) -> np.ndarray:
+    """Return the coherence of every topic.
+
+    With D documents, D(w) of them with the word w and D(v, w) with both:
+
+    * "npmi", the mean over pairs of log(D(v, w) D / (D(v) D(w))) / -log(D(v, w) / D) (Bouma 2009;
+      Aletras and Stevenson 2013), in [-1, 1]: -1 for words that never meet, 0 for independent
+      ones, 1 for words that always come together;
+    * "u_mass", the mean over pairs of log((D(v, w) + 1) / D(w)) with w the more probable of the two
+      (Mimno et al. 2011, who take the sum); at most about 0, higher is better;
+    * "c_v", the mean cosine between each word's vector of NPMI with all the words and the sum of
+      these vectors (Röder et al. 2015), in [-1, 1].
+
+    Args:
+        topics: Topics [K, V] as floating-point numbers, or word ids [K, n] as integers, the most
+            probable first.
+        counts: Counts of the reference documents [D, V], the training corpus or a larger one.
+        measure: "npmi", "u_mass" or "c_v".
+        top: Number of words of a topic that are looked at, from 2; all of V if that is less. Not
+            used where word ids are given.
+
+    Returns:
+        float64 [K]. Words that occur in no document are left out; NaN where fewer than two are
+        left.
+
+    Raises:
+        ValueError: An argument is out of range, a word id repeats or is beyond the vocabulary, or
+            the topics are over another vocabulary than the counts.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> counts = sp.csr_array([[1, 2, 0, 0], [3, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0]])
+        >>> coherence([[0, 1], [2, 3], [0, 2]], counts).round(3).tolist()
+        [1.0, 0.5, -1.0]
+    """
+    if measure not in MEASURES:
+        raise ValueError(f"measure must be one of {', '.join(MEASURES)}; it is {measure!r}")
+    words = _words_of(topics, counts.shape[1], top)
+    together = _documents_together(words, counts)
+    return np.array([MEASURES[measure](pairs, counts.shape[0]) for pairs in together])
+
+
+def top_words(topics: ArrayLike, top: int) -> np.ndarray:
+    """Return the ids of the most probable words of every topic, int64 [K, min(top, V)].
+
+    The most probable word comes first; of equally probable ones the first in the vocabulary.
+
+    Raises:
+        ValueError: Not topics [K, V], or `top` is not positive.
+
+    Example:
+        >>> top_words([[0.1, 0.2, 0.7], [0.4, 0.2, 0.4]], 2).tolist()
+        [[2, 1], [0, 2]]
+    """
+    array = as_topics("topics", topics)
+    top = min(arguments.at_least("top", top, 1), array.shape[1])
+    return np.array([_largest(row, top) for row in array])
+
+
+def diversity(topics: ArrayLike, top: int = 25) -> float:
+    """Return the share of distinct words among the top words of all topics (Dieng et al. 2020).
+
+    Args:
+        topics: Topics [K, V].
+        top: Words looked at of each topic.
+
+    Returns:
+        A number from 1 / K, all topics alike, to 1, no top word in two topics.
+
+    Raises:
+        ValueError: As for `top_words`.
+
+    Example:
+        >>> diversity([[0.5, 0.4, 0.1], [0.5, 0.1, 0.4]], top=2)
+        0.75
+    """
+    words = top_words(topics, top)
+    return len(np.unique(words)) / words.size
+
+
+def exclusivity(topics: ArrayLike, top: int = 10) -> np.ndarray:
+    """Return how much each topic's top words are its own.
+
+    The mean over the top words of phi_kw / sum_j phi_jw, as in MALLET's diagnostics: 1 if no other
+    topic has them, 1 / K if all topics have them alike.
+
+    Args:
+        topics: Topics [K, V]; rows are divided by their sums.
+        top: Words looked at of each topic.
+
+    Returns:
+        float64 [K] in (0, 1].
+
+    Raises:
+        ValueError: As for `top_words`.
+
+    Example:
+        >>> exclusivity([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], top=2).tolist()
+        [0.75, 0.75]
+    """
+    array = as_topics("topics", topics)
+    words = top_words(array, top)
+    sums = array.sum(axis=1, dtype=np.float64)
+    own = np.take_along_axis(array, words, axis=1) / sums[:, None]
+    used, place = np.unique(words, return_inverse=True)
+    everyone = (array[:, used] / sums[:, None]).sum(axis=0)
+    return (own / everyone[place.reshape(words.shape)]).mean(axis=1)
+
+
+def effective_words(topics: ArrayLike) -> np.ndarray:
+    """Return over how many words each topic spreads: 1 / sum_w phi_kw^2, as in MALLET.
+
+    Args:
+        topics: Topics [K, V]; rows are divided by their sums.
+
+    Returns:
+        float64 [K], from 1, a single word, to V, all words alike.
+
+    Raises:
+        ValueError: Not topics [K, V].
+
+    Example:
+        >>> effective_words([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]).tolist()
+        [2.0, 1.0]
+    """
+    array = as_topics("topics", topics)
+    squares = np.einsum("kw,kw->k", array, array, dtype=np.float64)
+    return array.sum(axis=1, dtype=np.float64) ** 2 / squares
+
+
+def _largest(row: np.ndarray, top: int) -> np.ndarray:
+    """Ids of the largest entries in order, without sorting the whole row."""
+    threshold = np.partition(row, len(row) - top)[len(row) - top]
+    found = np.flatnonzero(row >= threshold)
+    return found[np.argsort(-row[found], kind="stable")[:top]]
+
+
+def _words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
+    array = np.asarray(topics)
+    if array.dtype.kind not in "iu":
+        top = arguments.at_least("top", top, 2)
+        array = as_topics("topics", array)
+        if array.shape[1] != num_words:
+            raise ValueError(
+                f"topics have {array.shape[1]} words and counts {num_words}: "
+                "take both over one vocabulary"
+            )
+        array = top_words(array, top)
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise ValueError(f"word ids must be [K, n] with n from 2 on; their shape is {array.shape}")
+    if array.min() < 0 or array.max() >= num_words:
+        raise ValueError(f"word ids must be from 0 to {num_words - 1}, the columns of counts")
+    if (np.diff(np.sort(array, axis=1), axis=1) == 0).any():
+        raise ValueError("word ids must not repeat within a topic")
+    return array
+
+
+def _documents_together(words: np.ndarray, counts: sp.csr_array) -> np.ndarray:
+    """Number of documents with both words of each pair, int64 [K, n, n]; D(w) on the diagonal."""
+    used, place = np.unique(words, return_inverse=True)
+    present = sp.csr_array(counts)[:, used]
+    present.sum_duplicates()
+    present.eliminate_zeros()
+    present.data = np.ones(present.nnz, np.int32)
+    columns = present.tocsc()
+    together = np.empty((*words.shape, words.shape[1]), np.int64)
+    for topic, chosen in enumerate(place.reshape(words.shape)):
+        some = columns[:, chosen]
+        together[topic] = (some.T @ some).toarray()
+    return together
+
+
+def _npmi_table(together: np.ndarray, documents: int) -> np.ndarray:
+    """NPMI of all pairs [n, n]; words must occur."""
+    alone = np.diagonal(together)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pmi = np.log(together * documents / np.multiply.outer(alone, alone))
+        table = pmi / -np.log(together / documents)
+    table[together == 0] = -1.0  # the limits of words that never, or always, come together
+    table[together == documents] = 1.0
+    return table
+
+
+def _occurring(together: np.ndarray) -> np.ndarray:
+    kept = np.flatnonzero(np.diagonal(together))
+    return together[np.ix_(kept, kept)]
+
+
+def _npmi(together: np.ndarray, documents: int) -> float:
+    together = _occurring(together)
+    if len(together) < 2:
+        return np.nan
+    return float(_npmi_table(together, documents)[np.triu_indices(len(together), 1)].mean())
+
+
+def _u_mass(together: np.ndarray, documents: int) -> float:
+    del documents
+    together = _occurring(together)
+    if len(together) < 2:
+        return np.nan
+    first, second = np.triu_indices(len(together), 1)
+    return float(np.log((together[first, second] + 1) / together[first, first]).mean())
+
+
+def _c_v(together: np.ndarray, documents: int) -> float:
+    together = _occurring(together)
+    if len(together) < 2:
+        return np.nan
+    vectors = _npmi_table(together, documents)
+    total = vectors.sum(axis=0)
+    norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(total)
+    # Vectors that cancel have no direction to agree with.
+    return float(np.mean((vectors @ total) / norms)) if norms.all() else 0.0
+
+
+MEASURES: dict[str, Callable[[np.ndarray, int], float]] = {
+    "npmi": _npmi,
+    "u_mass": _u_mass,
+    "c_v": _c_v,
+}
+"""Coherence of a topic by name, from the table [n, n] of documents together and their number."""

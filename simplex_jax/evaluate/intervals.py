@@ -1,0 +1,77 @@
+"""Credible intervals of probabilities from their posterior mean and standard deviation."""
+
+import numpy as np
+from jax.typing import ArrayLike
+from scipy import special
+
+# Where both parameters are larger, the quantiles of a beta law are those of the normal law within
+# 2e-5 standard deviations; SciPy's lose their digits from about 1e13 and are NaN from 1e16 on.
+_NORMAL = 1e10
+
+
+def beta_interval(
+    mean: ArrayLike, sd: ArrayLike, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the central interval of the beta law that has this mean and standard deviation.
+
+    Streaming moments are all that is kept of a posterior, and this is what they say. Given the
+    topic labels of the tokens, the probability of word w in topic k has exactly a beta law,
+    Beta(beta + n_kw, sum of the others), and so the interval is exact but for the error of the
+    moments. The posterior is a mixture of such laws over the labels: the interval stays good where
+    a word's count in the topic varies little against itself, and is a rough one where a chain
+    passes between quite different states of a topic, whose law has two modes (84 to 88 % in place
+    of 95 % on three topics that swap all the time). It says nothing of the states that a chain
+    never saw: compare several.
+
+    With few samples the moments are those of the samples, and cover less: at a level of 95 %, 10
+    independent ones cover 90 %, 25 cover 93 % and 100 cover 94.5 %; correlated ones count by their
+    effective number.
+
+    Args:
+        mean: Posterior means, in [0, 1], of any shape.
+        sd: Posterior standard deviations, not negative, of the same shape. NaN says that it is not
+            known, as with a single sample.
+        level: Posterior probability of the interval, in (0, 1).
+
+    Returns:
+        `(lower, upper)`, float64 in [0, 1] and never NaN. Where `sd` is 0, both are the mean. Where
+        `sd` is NaN, or so large that no law on [0, 1] has it (sd^2 >= mean (1 - mean)), the moments
+        say nothing: 0 and 1. Where `sd` is several times the mean, nearly all of the law is at 0
+        and the mean may lie above the interval. A quantile takes about 5 microseconds: ask for the
+        words that are shown, not for all of a large vocabulary.
+
+    Raises:
+        ValueError: A mean is outside [0, 1] or NaN, a deviation is negative or infinite, the
+            shapes differ, or the level is not inside (0, 1).
+
+    Example:
+        >>> lower, upper = beta_interval([0.02, 0.3], [0.01, float("nan")])
+        >>> lower.round(4).tolist(), upper.round(4).tolist()
+        ([0.0054, 0.0], [0.0438, 1.0])
+    """
+    means, deviations = np.asarray(mean, np.float64), np.asarray(sd, np.float64)
+    if means.shape != deviations.shape:
+        raise ValueError(f"mean {means.shape} and sd {deviations.shape} must have the same shape")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, both excluded; it is {level}")
+    if not ((means >= 0) & (means <= 1)).all():
+        raise ValueError("mean must be probabilities, from 0 to 1")
+    if (deviations < 0).any() or np.isinf(deviations).any():
+        raise ValueError("sd must be finite and not negative; NaN where it is not known")
+
+    lower, upper = np.zeros(means.shape), np.ones(means.shape)
+    certain = deviations == 0
+    lower[certain] = upper[certain] = means[certain]
+    spread = means * (1 - means)
+    usable = ~certain & (deviations**2 < spread)
+    m, s = means[usable], deviations[usable]
+    tail = (1 - level) / 2
+    reach = -special.ndtri(tail) * s
+    with np.errstate(divide="ignore", over="ignore"):
+        total = spread[usable] / s**2 - 1
+    narrow = np.minimum(m, 1 - m) * total > _NORMAL
+    total[narrow] = 1.0  # these are not used
+    a, b = m * total, (1 - m) * total
+    lower[usable] = np.where(narrow, m - reach, special.betaincinv(a, b, tail))
+    upper[usable] = np.where(narrow, m + reach, special.betainccinv(a, b, tail))
+    return np.clip(lower, 0, 1), np.clip(upper, 0, 1)

@@ -1,0 +1,149 @@
+"""Which topic of one run is which of another, and how stable topics are over runs.
+
+Topics have no order: two chains of one model number them differently. They are put together one to
+one so that the sum of the affinities of the pairs is largest (an assignment problem). The affinity
+of two topics is Bhattacharyya's, sum_w sqrt(p_w q_w), which is 1 - H^2 with H the Hellinger
+distance: 1 for equal topics, 0 for topics without a common word. It looks at all of the words,
+where a cosine would be ruled by the few most frequent ones, which topics of running text share.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+from scipy.optimize import linear_sum_assignment
+
+_WORDS_AT_ONCE = 65_536  # bounds the memory for square roots of topics to some 100 MB at K = 1,000
+
+
+class Match(NamedTuple):
+    """Topics of one run put to those of another.
+
+    Attributes:
+        order: For each reference topic the number of its partner, int64 [K]; -1 where the other
+            run has fewer topics and none is left. `topics[order]` are in the reference's order.
+        similarity: Affinity of the pair in [0, 1], float64 [K]; 0 where there is no partner.
+    """
+
+    order: np.ndarray
+    similarity: np.ndarray
+
+
+def as_topics(name: str, topics: ArrayLike) -> np.ndarray:
+    """Return topics as a floating-point array [K, V].
+
+    Raises:
+        ValueError: Not such an array, or a row with a negative or non-finite entry or without a
+            positive one.
+    """
+    array = np.asarray(topics)
+    if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be numbers [K, V]; it is {array.dtype} {array.shape}")
+    if array.dtype.kind != "f":
+        array = array.astype(np.float64)
+    # A NaN or infinity shows in the sum of its row: no mask of the size of the topics is made.
+    totals = array.sum(axis=1, dtype=np.float64)
+    wrong = ~np.isfinite(totals) | ~(array.min(axis=1) >= 0) | ~(totals > 0)
+    if wrong.any():
+        raise ValueError(
+            f"{name}: row {int(np.argmax(wrong))} is no topic: give probabilities, finite, none "
+            "negative and not all zero"
+        )
+    return array
+
+
+def affinity(first: ArrayLike, second: ArrayLike) -> np.ndarray:
+    """Return Bhattacharyya's affinity of every topic of one set with every one of another.
+
+    Args:
+        first: Topics [K, V]; rows are divided by their sums.
+        second: Topics [L, V].
+
+    Returns:
+        float64 [K, L] in [0, 1]. The work is one matrix product of K L V.
+
+    Raises:
+        ValueError: An argument holds no topics, or the vocabularies differ in size.
+
+    Example:
+        >>> affinity([[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]).round(6).tolist()
+        [[1.0, 0.0]]
+    """
+    one, two = as_topics("first", first), as_topics("second", second)
+    if one.shape[1] != two.shape[1]:
+        raise ValueError(
+            f"first has {one.shape[1]} words and second {two.shape[1]}: "
+            "give topics over one vocabulary"
+        )
+    total = np.zeros((len(one), len(two)))
+    for start in range(0, one.shape[1], _WORDS_AT_ONCE):
+        words = slice(start, start + _WORDS_AT_ONCE)
+        total += np.sqrt(one[:, words]) @ np.sqrt(two[:, words]).T
+    sums = np.multiply.outer(one.sum(axis=1, dtype=np.float64), two.sum(axis=1, dtype=np.float64))
+    return np.minimum(total / np.sqrt(sums), 1.0)
+
+
+def match(reference: ArrayLike, topics: ArrayLike) -> Match:
+    """Find for each reference topic its partner among other topics, one to one.
+
+    Args:
+        reference: Topics [K, V]; rows are divided by their sums.
+        topics: Topics [L, V], of another chain or run; L may differ from K.
+
+    Returns:
+        The pairs with the largest sum of affinities.
+
+    Raises:
+        ValueError: As for `affinity`.
+
+    Example:
+        >>> found = match([[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.8, 0.2]])
+        >>> found.order.tolist(), found.similarity.round(3).tolist()
+        ([1, 0], [0.99, 0.993])
+    """
+    table = affinity(reference, topics)
+    rows, partners = linear_sum_assignment(table, maximize=True)
+    order = np.full(len(table), -1)
+    similarity = np.zeros(len(table))
+    order[rows] = partners
+    similarity[rows] = table[rows, partners]
+    return Match(order, similarity)
+
+
+def stability(runs: Sequence[ArrayLike]) -> np.ndarray:
+    """Say how alike each topic is in several chains or runs.
+
+    The topics of every run are matched to those of the first; a topic's stability is the mean
+    affinity over all pairs of runs of the topics so put together. Near 1 all runs found the same
+    topic; topics that share nothing but common words and smoothing have the affinity of those.
+
+    Args:
+        runs: Topics [K, V] of each run, best posterior means, the first one in the order wanted.
+
+    Returns:
+        float64 [K] in [0, 1]; NaN if there is a single run.
+
+    Raises:
+        ValueError: There is no run, or their shapes differ, or as for `affinity`.
+
+    Example:
+        >>> first, second = [[0.9, 0.1], [0.2, 0.8]], [[0.2, 0.8], [0.9, 0.1]]
+        >>> stability([first, second]).round(6).tolist()
+        [1.0, 1.0]
+    """
+    arrays = [as_topics(f"runs[{i}]", run) for i, run in enumerate(runs)]
+    if not arrays or any(run.shape != arrays[0].shape for run in arrays):
+        shapes = ", ".join(str(run.shape) for run in arrays) or "none"
+        raise ValueError(f"runs must be topics of one shape; they are {shapes}")
+    if len(arrays) == 1:
+        return np.full(len(arrays[0]), np.nan)
+    orders = [match(arrays[0], run).order for run in arrays[1:]]
+    aligned = [arrays[0], *(run[order] for run, order in zip(arrays[1:], orders, strict=True))]
+    pairs = [(one, two) for i, one in enumerate(aligned) for two in aligned[i + 1 :]]
+    return np.mean([_paired(one, two) for one, two in pairs], axis=0)
+
+
+def _paired(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Affinity of topics row by row, [K]."""
+    return np.array([affinity(p[None], q[None])[0, 0] for p, q in zip(one, two, strict=True)])

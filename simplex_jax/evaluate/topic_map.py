@@ -1,0 +1,44 @@
+"""Topics as points of a plane, the like ones close together."""
+
+import numpy as np
+import scipy.linalg
+from jax.typing import ArrayLike
+
+from simplex_jax.evaluate.matching import affinity
+
+
+def positions(topics: ArrayLike) -> np.ndarray:
+    """Place topics in the plane by classical scaling of their Hellinger distances.
+
+    Topics are points sqrt(phi_k) on the unit sphere, at distances H sqrt(2); these are the first
+    two principal coordinates, the plane in which they are spread widest. Nothing in it is random,
+    and distances there are never larger than the true ones: topics drawn apart are different, those
+    drawn close together may differ in what the plane does not show.
+
+    Args:
+        topics: Topics [K, V]; rows are divided by their sums.
+
+    Returns:
+        float64 [K, 2], centred at 0. The largest coordinate, by size, of each axis is positive. A
+        coordinate is 0 where there is nothing to spread, as for a single topic.
+
+    Raises:
+        ValueError: Not topics [K, V].
+
+    Example:
+        >>> positions([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]).round(2).tolist()
+        [[0.71, 0.0], [-0.71, 0.0]]
+    """
+    table = affinity(topics, topics)
+    count = len(table)
+    if count == 1:
+        return np.zeros((1, 2))
+    table -= table.mean(axis=0)
+    table -= table.mean(axis=1, keepdims=True)
+    values, vectors = scipy.linalg.eigh(table, subset_by_index=[count - 2, count - 1])
+    spread = np.where(values > count * np.finfo(np.float32).eps, values, 0.0)
+    placed = (vectors * np.sqrt(spread))[:, ::-1]
+    # The sign of an axis is arbitrary: take that of its largest coordinate, of ties the first.
+    sizes = np.abs(placed)
+    leading = np.argmax(sizes >= (1 - 1e-6) * sizes.max(axis=0), axis=0)
+    return placed * np.where(placed[leading, [0, 1]] < 0, -1.0, 1.0) + 0.0  # no -0.0

@@ -1,0 +1,107 @@
+"""Learning the concentrations of Dirichlet-multinomial counts, by auxiliary variables.
+
+Counts n_1..n_m of n categories, each drawn with its own Dirichlet(c) probabilities, integrated out,
+have the likelihood prod_j Gamma(C) / Gamma(C + N_j) prod_i Gamma(c_i + n_ij) / Gamma(c_i), C = sum
+c. With tables t_ij ~ CRT(c_i, n_ij) and x_j ~ Beta(C, N_j) it is, in c, a product of powers, and a
+Gamma prior is conjugate: c_i ~ Gamma(shape + sum_j t_ij, rate - sum_j log x_j) (Escobar and West
+1995; Teh et al. 2006). Given the counts this is an exact Gibbs step.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax import draws
+
+LEARN = ("symmetric", "vector")
+
+
+class Evidence(NamedTuple):
+    """What counts say about their concentrations.
+
+    Attributes:
+        tables: Number of tables of each category, float [n].
+        log_x: Sum of the logs of the Beta variables, at most 0.
+    """
+
+    tables: jax.Array
+    log_x: jax.Array
+
+
+class Prior(NamedTuple):
+    """A Gamma prior of every concentration; the default is exponential.
+
+    Attributes:
+        mean: Its mean.
+        shape: Its shape.
+    """
+
+    mean: jax.Array
+    shape: float = 1.0
+
+
+def no_evidence(categories: int, dtype: jnp.dtype) -> Evidence:
+    """Return the evidence of no counts."""
+    return Evidence(jnp.zeros(categories, dtype), jnp.zeros((), dtype))
+
+
+def evidence(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> Evidence:
+    """Draw the auxiliary variables of counts [n, m], given the concentrations [n]."""
+    key_tables, key_x, key_y = jax.random.split(key, 3)
+    counts = counts.astype(concentration.dtype)
+    tables = draws.crt(key_tables, concentration[:, None], counts).sum(axis=1)
+    totals = counts.sum(axis=0)
+    some = totals > 0
+    log_x = draws.loggamma(key_x, jnp.sum(concentration), totals.shape)
+    log_y = draws.loggamma(key_y, jnp.where(some, totals, 1))
+    share = log_x - jnp.logaddexp(log_x, log_y)
+    return Evidence(tables, jnp.sum(jnp.where(some, share, 0)))
+
+
+def move(
+    key: jax.Array,
+    concentration: jax.Array,
+    known: Evidence,
+    prior: Prior,
+    how: str,
+    step_size: jax.Array | None = None,
+) -> jax.Array:
+    """Draw new concentrations [n] given the evidence.
+
+    Args:
+        key: A PRNG key.
+        concentration: The present ones, [n].
+        known: The evidence, of all counts or estimated.
+        prior: The prior of each, or of the common one.
+        how: "vector", or "symmetric" for one common value.
+        step_size: None draws from the conditional. With estimated evidence, the step of the exact
+            CIR process that has it as its stationary law: shorter steps average the noise of the
+            estimates out, as SCIR does.
+    """
+    rate = prior.shape / prior.mean - known.log_x
+    tables = known.tables
+    size = concentration.shape[0]
+    if how == "symmetric":
+        tables, rate = tables.sum(keepdims=True), rate - (size - 1) * known.log_x
+        concentration = concentration[:1]
+    shape = prior.shape + tables
+    if step_size is None:
+        log_gamma = draws.loggamma(key, shape)
+    else:
+        log_gamma = draws.cir(key, jnp.log(concentration * rate), shape, step_size)
+    new = jnp.exp(log_gamma - jnp.log(rate))
+    # Below this a topic that nobody uses would underflow the sum of the concentrations.
+    new = jnp.maximum(new, jnp.asarray(1e-12, new.dtype))
+    return jnp.broadcast_to(new, (size,))
+
+
+def scaled(known: Evidence, factor: float) -> Evidence:
+    """Return the evidence of a part of the counts, scaled up to all of them."""
+    return jax.tree.map(lambda x: x * factor, known)
+
+
+def add(first: Evidence, second: Evidence) -> Evidence:
+    """Return the evidence of two sets of counts."""
+    return jax.tree.map(lax.add, first, second)

@@ -1,0 +1,56 @@
+"""What the driver feeds its loop with: a stream, or batches from the host a few at a time."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from simplex_jax.base import Batch, as_pytree, bind
+from simplex_jax.batches import Stream
+
+_MOST = 8
+"""Batches from the host that are on the device together; as many again are read ahead."""
+
+
+class Block(NamedTuple):
+    """Batches of some steps.
+
+    Attributes:
+        stream: A stream, as a pytree, that has them.
+        end: The step after the last that it has a batch for.
+    """
+
+    stream: Stream
+    end: int
+
+
+def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -> Iterator[Block]:
+    """Yield blocks of the batches of the steps from `step` to before `last`.
+
+    Args:
+        stream: A stream, which is one block, or an iterable of batches, of which a block has
+            `chunk` at most, and eight.
+        step: Where to begin.
+        last: Where to end, if the iterable does not end before.
+        chunk: Steps between the calls of the hooks.
+
+    Yields:
+        Blocks whose streams have the same shapes, so that one program serves all.
+    """
+    if callable(stream):
+        yield Block(as_pytree(stream), last)
+        return
+    size, source = min(chunk, _MOST), iter(stream)
+    while batches := list(itertools.islice(source, min(size, last - step))):
+        end = step + len(batches)
+        filled = batches + batches[-1:] * (size - len(batches))
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *filled)
+        yield Block(bind(_stacked, jax.device_put(stacked), step), end)
+        step = end
+
+
+def _stacked(batches: Batch, start: int, key: jax.Array, step: jax.Array) -> Batch:
+    del key
+    return jax.tree.map(lambda leaf: leaf[step - start], batches)

@@ -1,0 +1,126 @@
+"""Device memory that a run will need, before any of it is taken."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.base import Batch, Kernel, PyTree, State
+from simplex_jax.corpus import Corpus, store
+from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.corpus.store import Stored
+from simplex_jax.models import local
+from simplex_jax.topics import model, posterior
+from simplex_jax.topics.settings import Settings, size_of
+
+
+def estimate(
+    corpus: Corpus | sp.csr_array | Stored,
+    settings: Settings,
+    *,
+    heldout: tuple[sp.csr_array, sp.csr_array] | None = None,
+) -> dict[str, int]:
+    """Return the bytes of device memory that a fit will need.
+
+    Nothing of the size of the corpus or of the topics is put on the device: shapes are traced
+    (`jax.eval_shape`) and the update is compiled, which says what it needs in passing.
+
+    Args:
+        corpus: What `fit` would be given.
+        settings: Its settings, from `resolve`.
+        heldout: Its held-out documents.
+
+    Returns:
+        Bytes by name: "corpus" as it lies on the device; "state", twice, before and after an
+        update; "update", a batch and what an update needs in passing; "summary", moments of the
+        topics and a sample on its way there; "heldout"; and the "total". The programs themselves
+        and the allocator's own needs, some 10 %, come on top.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax import topics
+        >>> counts = sp.csr_array([[3, 0, 1], [0, 2, 1]])
+        >>> found = topics.memory.estimate(counts, topics.resolve(counts, 2))
+        >>> sorted(found)
+        ['corpus', 'heldout', 'state', 'summary', 'total', 'update']
+    """
+    data, kernel, state, batch = _shapes(corpus, settings)
+    parts = {
+        "corpus": _bytes(data),
+        "state": 2 * _bytes(state),
+        "update": _bytes(batch) + _in_passing(kernel, state, batch),
+        "summary": _summary(kernel, state, batch, settings),
+        "heldout": 0 if heldout is None else _heldout(heldout, settings.num_topics),
+    }
+    return parts | {"total": sum(parts.values())}
+
+
+def _shapes(
+    corpus: Corpus | sp.csr_array | Stored, settings: Settings
+) -> tuple[list, Kernel, State, Batch]:
+    """Return the data, kernel, state and batch with shapes in place of arrays."""
+
+    def trace(key: jax.Array, tokens: jax.Array) -> tuple[list, Kernel, State, Batch]:
+        data = corpus if isinstance(corpus, Stored) else DeviceCorpus(tokens, starts, order)
+        kernel, feed = model.build(data, size, settings)
+        batch = read
+        if batch is None:
+            stream: Any = feed(key, 0)
+            batch = stream(key, jnp.int32(0))
+        # The parts of a kernel share the arrays of the corpus.
+        shared = {id(leaf): leaf for leaf in jax.tree.leaves(kernel)}
+        return list(shared.values()), kernel, model.start(key, kernel, size.words, settings), batch
+
+    size, number, read = size_of(corpus), 0, None
+    starts: Any = np.zeros(1, np.int32)
+    order: Any = np.zeros(0, np.int32)
+    if isinstance(corpus, Stored):
+        read = next(store.batches(corpus, settings.batch_size, jax.random.key(0)))
+    else:
+        counts = corpus.counts if isinstance(corpus, Corpus) else corpus
+        lengths = np.sort(counts.sum(axis=1, dtype=np.int64))
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        order, number = np.zeros(len(lengths), np.int32), max(1, int(starts[-1]))
+    return jax.eval_shape(trace, jax.random.key(0), jax.ShapeDtypeStruct((number,), np.int32))
+
+
+def _bytes(tree: PyTree) -> int:
+    return sum(
+        int(np.prod(leaf.shape)) * jnp.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(tree)
+    )
+
+
+def _update(kernel: Kernel, key: jax.Array, state: State, batch: Batch) -> tuple[State, Any]:
+    return kernel.update(key, state, batch)
+
+
+def _in_passing(kernel: Kernel, state: State, batch: Batch) -> int:
+    compiled = jax.jit(_update).lower(kernel, jax.random.key(0), state, batch).compile()
+    analysis: Any = compiled.memory_analysis()
+    return analysis.temp_size_in_bytes
+
+
+def _summary(kernel: Kernel, state: State, batch: Batch, settings: Settings) -> int:
+    _, info = jax.eval_shape(_update, kernel, jax.random.key(0), state, batch)
+    sample = jax.eval_shape(
+        lambda *arguments: posterior.read(
+            *arguments, chains=settings.chains, memoised=settings.counts == "memoised"
+        ),
+        state,
+        info.topic_tokens,
+    )
+    # Moments are two or three arrays as large as their mean.
+    return 2 * _bytes(sample) + _bytes(sample.mean)
+
+
+def _heldout(heldout: tuple[sp.csr_array, sp.csr_array], num_topics: int) -> int:
+    observed, target = heldout
+    documents, words = observed.shape
+    labels = np.dtype(local.label_dtype(num_topics)).itemsize
+    tokens = int(observed.sum())
+    # Counts of topics, their sum and the proportions; likelihoods; the target entries.
+    return (
+        (4 + labels) * tokens + 4 * num_topics * (4 * documents + words) + target.nnz * (3 * 4 + 8)
+    )

@@ -1,0 +1,290 @@
+"""The settings of a run: everything that decides it, with what was left out filled in."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from jax.typing import ArrayLike
+
+from simplex_jax import schedules
+from simplex_jax.corpus import Corpus
+from simplex_jax.corpus.store import Stored
+from simplex_jax.draws import arguments
+from simplex_jax.models import lda, lda_counts
+
+MAX_STEPS = 2**31 - 1
+
+# Concentrations where none is given; of learned ones the first value and the prior mean.
+ALPHA, BETA = 0.1, 0.05
+_LEARN_ALPHA = {"learn": "vector", "learn-symmetric": "symmetric"}
+_LEARN_BETA = {"learn": "symmetric", "learn-vector": "vector"}
+_EVALUATIONS = 50
+
+
+class Size(NamedTuple):
+    """The size of a corpus.
+
+    Attributes:
+        documents: D.
+        tokens: Number of tokens.
+        words: V.
+    """
+
+    documents: int
+    tokens: int
+    words: int
+
+
+class Settings(NamedTuple):
+    """Everything that decides a run, with its defaults resolved; every entry can go into JSON.
+
+    Attributes:
+        num_topics: K.
+        alpha: Concentration of topic proportions, per topic; one number or K of them. Where it is
+            learned, its first value and its prior mean.
+        beta: Concentration of topics, per word; one number or V of them. Where it is learned, its
+            first value and its prior mean.
+        learn_alpha: None, "symmetric" or "vector".
+        learn_beta: None, "symmetric" or "vector".
+        sampler: "scir", "sgrld" or "smld".
+        counts: "memoised", "subsampled" or "control-variate".
+        local: "collapsed" or "blocked".
+        sweeps: Gibbs sweeps over a batch.
+        burn_in: Of these, the first whose counts are not used.
+        expected: Whether expected counts stand for drawn ones.
+        step_size: First step size.
+        tau: Steps after which the step size decays; 0 for a constant one.
+        kappa: Exponent of the decay.
+        batch_size: Documents in a batch.
+        num_steps: Updates, or None if time ends the run.
+        seconds: Training time that ends the run, or None.
+        eval_every: Updates between evaluations and posterior samples.
+        chains: Chains side by side.
+        keep_samples: Samples of the topics to keep, at most.
+        seed: Seed of all randomness.
+    """
+
+    num_topics: int
+    alpha: float | tuple[float, ...]
+    beta: float | tuple[float, ...]
+    learn_alpha: str | None
+    learn_beta: str | None
+    sampler: str
+    counts: str
+    local: str
+    sweeps: int
+    burn_in: int
+    expected: bool
+    step_size: float
+    tau: float
+    kappa: float
+    batch_size: int
+    num_steps: int | None
+    seconds: float | None
+    eval_every: int
+    chains: int
+    keep_samples: int
+    seed: int
+
+    @property
+    def last_step(self) -> int:
+        """Where the driver is to end the run; out of reach if time ends it."""
+        return MAX_STEPS if self.num_steps is None else self.num_steps
+
+
+def resolve(
+    corpus: Corpus | sp.csr_array | Stored,
+    num_topics: int,
+    *,
+    alpha: ArrayLike | str = ALPHA,
+    beta: ArrayLike | str = BETA,
+    sampler: str = "scir",
+    counts_estimate: str | None = None,
+    local: str | None = None,
+    sweeps: int | None = None,
+    burn_in: int | None = None,
+    expected: bool = False,
+    step_size: float | None = None,
+    batch_size: int | None = None,
+    passes: float | None = None,
+    steps: int | None = None,
+    seconds: float | None = None,
+    eval_every: int | None = None,
+    chains: int = 1,
+    keep_samples: int = 0,
+    seed: int = 0,
+) -> Settings:
+    """Return the settings of a run with everything that was left out filled in.
+
+    Args:
+        corpus: A corpus, a table of its counts [D, V], or a corpus on disk; only its size matters.
+        num_topics: K.
+        alpha: Concentration of topic proportions, per topic (not the sum): a number, K of them,
+            "learn" for one of each topic that is sampled along, "learn-symmetric" for a common one.
+            Different alphas with a common beta are what Wallach, Mimno and McCallum (2009)
+            recommend. Not learned with control-variate counts.
+        beta: Concentration of topics, per word: a number, V of them, "learn" for a common one that
+            is sampled along, "learn-vector" for one of each word; memoised counts only.
+        sampler: "scir", "sgrld" or "smld".
+        counts_estimate: "memoised" (the default), "subsampled" (that of a corpus on disk, which
+            knows no other) or "control-variate".
+        local: "collapsed" (the default) or "blocked".
+        sweeps: Gibbs sweeps over a batch; 1 with memoised counts, else 10.
+        burn_in: Of these, the first whose counts are not used; half of those of estimated counts.
+        expected: Use expected counts; not with memoised ones.
+        step_size: A constant step size; by default that of `lda.default_step`.
+        batch_size: In documents; see `lda.default_batch_size`.
+        passes: Length of the run in passes over the corpus, 200 by default.
+        steps: Its length in updates.
+        seconds: Its length in seconds of training.
+        eval_every: Updates between evaluations and posterior samples; a 50th of the run or, if it
+            ends by time, a pass.
+        chains: Chains side by side, with starts and random numbers of their own.
+        keep_samples: Samples of the topics to keep, evenly spaced over the second half of the run.
+        seed: Seed of all randomness.
+
+    Raises:
+        ValueError: An option is out of range; the message names it.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax import topics
+        >>> settings = topics.resolve(sp.csr_array([[3, 0], [0, 2]]), 2, alpha="learn", passes=50)
+        >>> settings.alpha, settings.learn_alpha, settings.counts, settings.num_steps
+        (0.1, 'vector', 'memoised', 50)
+    """
+    documents, tokens, words = size_of(corpus)
+    stored = isinstance(corpus, Stored)
+    if counts_estimate is None:
+        counts_estimate = "subsampled" if stored else "memoised"
+    if stored and counts_estimate != "subsampled":
+        raise ValueError(
+            f"a corpus on disk is sampled with counts_estimate='subsampled', not "
+            f"{counts_estimate!r}: give its counts as an array if they fit into memory"
+        )
+    num_topics = arguments.at_least("num_topics", num_topics, 1)
+    first_alpha, learn_alpha = _prior("alpha", alpha, ALPHA, _LEARN_ALPHA, num_topics, "topics")
+    first_beta, learn_beta = _prior("beta", beta, BETA, _LEARN_BETA, words, "words")
+    if counts_estimate not in lda.COUNTS:
+        raise ValueError(
+            f"counts_estimate must be one of {', '.join(lda.COUNTS)}; it is {counts_estimate!r}"
+        )
+    if sampler not in lda.SAMPLERS:
+        raise ValueError(f"sampler must be one of {', '.join(lda.SAMPLERS)}; it is {sampler!r}")
+    memoised = counts_estimate == "memoised"
+    if batch_size is None:
+        batch_size = lda.default_batch_size(documents, tokens, (num_topics, words))
+    if not 1 <= batch_size <= documents:
+        raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size}")
+    per_pass = -(-documents // batch_size)
+    num_steps = _length(passes, steps, seconds, per_pass)
+    if eval_every is None:
+        eval_every = per_pass if num_steps is None else max(1, num_steps // _EVALUATIONS)
+    eval_every = arguments.at_least("eval_every", eval_every, 1)
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be between 0 and 2^63 - 1; it is {seed}")
+    if sweeps is None:
+        sweeps = 1 if memoised else 10
+    default = lda.default_step(sampler, counts_estimate)
+    settings = Settings(
+        num_topics=num_topics,
+        alpha=first_alpha,
+        beta=first_beta,
+        learn_alpha=learn_alpha,
+        learn_beta=learn_beta,
+        sampler=sampler,
+        counts=counts_estimate,
+        local=local or "collapsed",
+        sweeps=sweeps,
+        burn_in=(0 if memoised else sweeps // 2) if burn_in is None else burn_in,
+        expected=expected,
+        step_size=default.initial if step_size is None else float(step_size),
+        tau=default.tau if step_size is None else 0.0,
+        kappa=default.kappa if step_size is None else 0.0,
+        batch_size=batch_size,
+        num_steps=num_steps,
+        seconds=seconds,
+        eval_every=eval_every if num_steps is None else min(eval_every, num_steps),
+        chains=arguments.at_least("chains", chains, 1),
+        keep_samples=arguments.at_least("keep_samples", keep_samples, 0),
+        seed=int(seed),
+    )
+    if not 0 < settings.step_size < math.inf:
+        raise ValueError(f"step_size must be finite and positive; it is {step_size}")
+    check = lda_counts.check_memoised if memoised else lda_counts.check
+    check((num_topics, words), local_step(settings))
+    if learn_beta and not memoised:
+        raise ValueError("beta can be learned with memoised counts only: give a number")
+    if learn_alpha and counts_estimate == "control-variate":
+        raise ValueError("alpha cannot be learned with control-variate counts: give a number")
+    return settings
+
+
+def size_of(corpus: Corpus | sp.csr_array | Stored, among: np.ndarray | None = None) -> Size:
+    """Return the numbers of documents, tokens and words; `among` some documents of one on disk."""
+    if isinstance(corpus, Stored):
+        if among is None:
+            return Size(corpus.documents, corpus.tokens, len(corpus.vocabulary))
+        tokens = int((corpus.starts[among + 1] - corpus.starts[among]).sum())
+        return Size(len(among), tokens, len(corpus.vocabulary))
+    counts = corpus.counts if isinstance(corpus, Corpus) else corpus
+    return Size(counts.shape[0], int(counts.sum()), counts.shape[1])
+
+
+def _prior(
+    name: str, value: ArrayLike | str, first: float, modes: dict[str, str], count: int, what: str
+) -> tuple[float | tuple[float, ...], str | None]:
+    """Return concentrations as plain numbers, and how they are learned."""
+    if isinstance(value, str):
+        if value not in modes:
+            raise ValueError(f"{name} must be a number or one of {', '.join(modes)}; not {value!r}")
+        return first, modes[value]
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number or {count} of them; it is {value!r}") from None
+    if array.shape not in ((), (count,)):
+        raise ValueError(
+            f"{name} must be one number or {count} of them, one for each of the {what}; "
+            f"its shape is {array.shape}"
+        )
+    bad = ~((array > 0) & np.isfinite(array))
+    if bad.any():
+        raise ValueError(f"{name} must be finite and positive; it is {array[bad].flat[0]}")
+    return array.tolist() if array.ndim == 0 else tuple(array.tolist()), None
+
+
+def _length(
+    passes: float | None, steps: int | None, seconds: float | None, per_pass: int
+) -> int | None:
+    """Return the number of steps, or None if time ends the run."""
+    lengths = {"passes": passes, "steps": steps, "seconds": seconds}
+    if sum(length is not None for length in lengths.values()) > 1:
+        raise ValueError("give at most one of passes, steps and seconds")
+    for name, value in lengths.items():
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"{name} must be positive; it is {value}")
+    if seconds is not None:
+        return None
+    if steps is not None:
+        length = float(arguments.at_least("steps", steps, 1))
+    else:
+        length = (200 if passes is None else passes) * per_pass
+    if length > MAX_STEPS:
+        raise ValueError(
+            f"{length:g} steps are more than a run can number: give fewer passes or steps"
+        )
+    return max(1, round(length))
+
+
+def local_step(settings: Settings) -> lda_counts.Local:
+    """Return the local step of a run."""
+    return lda_counts.Local(settings.local, settings.sweeps, settings.burn_in, settings.expected)
+
+
+def step_size(settings: Settings) -> schedules.StepSize:
+    """Return the step size or schedule of a run."""
+    if not settings.tau:
+        return settings.step_size
+    return schedules.polynomial_decay(settings.step_size, settings.tau, settings.kappa)

@@ -1,0 +1,57 @@
+"""R-hat and effective sample size: chains whose mixing is known, and chains that stand still."""
+
+import numpy as np
+import pytest
+
+from simplex_jax.evaluate.diagnostics import summary
+
+
+def autoregressive(rng, chains, samples, rho):
+    x = np.empty((chains, samples))
+    x[:, 0] = rng.normal(size=chains)
+    for i in range(1, samples):
+        x[:, i] = rho * x[:, i - 1] + np.sqrt(1 - rho**2) * rng.normal(size=chains)
+    return x
+
+
+def test_effective_size_of_an_autoregression():
+    """It is n (1 - rho) / (1 + rho); the estimate is good to some 5 % here."""
+    trace = autoregressive(np.random.default_rng(0), 4, 5000, 0.8)
+    found = summary({"x": trace})["x"]
+    assert found["ess"] == pytest.approx(20_000 / 9, rel=0.15)
+    assert found["rhat"] < 1.01
+
+
+def test_chains_apart_show_in_location_and_in_scale():
+    rng = np.random.default_rng(1)
+    same = rng.normal(size=(4, 500))
+    found = summary(
+        {
+            "location": same + np.array([[0], [0], [0], [1]]),
+            "scale": same * np.array([[1], [1], [1], [4]]),
+            "drift": same + np.linspace(0, 3, 500),
+        }
+    )
+    assert all(values["rhat"] > 1.05 for values in found.values())
+
+
+def test_one_chain_has_an_effective_size_only():
+    found = summary({"x": np.random.default_rng(2).normal(size=(1, 400))})["x"]
+    assert np.isnan(found["rhat"])
+    assert 200 < found["ess"] < 800
+
+
+@pytest.mark.parametrize(
+    "trace", [np.zeros((2, 3)), np.zeros((4, 100)), np.zeros((0, 9)), np.full((2, 9), np.inf)]
+)
+def test_nothing_to_tell(trace):
+    assert all(np.isnan(value) for value in summary({"x": trace})["x"].values())
+
+
+def test_chains_that_stand_still_apart():
+    assert summary({"x": np.repeat([[0.0], [1.0]], 20, axis=1)})["x"]["rhat"] == np.inf
+
+
+def test_bad_shape():
+    with pytest.raises(ValueError, match=r"'x' must be \[chains, samples\]"):
+        summary({"x": np.zeros(5)})

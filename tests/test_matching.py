@@ -1,0 +1,81 @@
+"""Topics put together over runs: by hand, by brute force, and the edges."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from simplex_jax.evaluate import matching
+
+
+def test_affinity_by_hand():
+    found = matching.affinity([[1, 0, 0], [2, 2, 0]], [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(found, [[np.sqrt(0.5), 0], [1, 0]], rtol=1e-15)
+
+
+def test_affinity_over_more_words_than_are_taken_at_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    one, two = rng.dirichlet(np.full(101, 0.1), 4), rng.dirichlet(np.full(101, 0.1), 3)
+    whole = np.sqrt(one) @ np.sqrt(two).T
+    monkeypatch.setattr(matching, "_WORDS_AT_ONCE", 10)
+    np.testing.assert_allclose(matching.affinity(one, two), whole, rtol=1e-12)
+    single = matching.affinity(one.astype(np.float32), two.astype(np.float32))
+    np.testing.assert_allclose(single, whole, rtol=1e-5, atol=1e-7)
+
+
+def test_a_permutation_is_found_through_noise():
+    rng = np.random.default_rng(1)
+    reference = rng.dirichlet(np.full(200, 0.1), 12)
+    order = rng.permutation(12)
+    noisy = (reference + 0.1 * rng.dirichlet(np.full(200, 0.1), 12))[order]
+    found = matching.match(reference, noisy)
+    np.testing.assert_array_equal(order[found.order], np.arange(12))
+    assert found.similarity.min() > 0.85
+
+
+@pytest.mark.parametrize("others", [3, 4, 5])
+def test_the_sum_of_affinities_is_largest(others):
+    rng = np.random.default_rng(2)
+    one, two = rng.dirichlet(np.ones(5), 4), rng.dirichlet(np.ones(5), others)
+    table = matching.affinity(one, two)
+    found = matching.match(one, two)
+    chosen = found.order[found.order >= 0]
+    assert len(set(chosen)) == len(chosen) == min(4, others)
+    assert (found.similarity[found.order < 0] == 0).all()
+    best = max(
+        sum(table[i, j] for i, j in zip(rows, columns, strict=True))
+        for rows in itertools.permutations(range(4), min(4, others))
+        for columns in itertools.permutations(range(others), min(4, others))
+    )
+    assert found.similarity.sum() == pytest.approx(best)
+
+
+def test_stability_is_the_mean_over_all_pairs_of_runs():
+    runs = [
+        [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]],
+        [[0.0, 0.5, 0.5], [1.0, 0.0, 0.0]],
+        [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]],
+    ]
+    np.testing.assert_allclose(matching.stability(runs), [1, (1 + 2 * np.sqrt(0.5)) / 3])
+
+
+def test_stability_of_one_run_is_not_known():
+    assert np.isnan(matching.stability([np.eye(3)])).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: matching.affinity([[1.0, 0.0]], [[1.0]]), "first has 2 words and second 1"),
+        (lambda: matching.affinity([1.0], [[1.0]]), r"first must be numbers \[K, V\]"),
+        (lambda: matching.affinity([[1.0]], [["a"]]), "second must be numbers"),
+        (lambda: matching.match([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0]]), "first: row 1"),
+        (lambda: matching.match([[np.nan, 1.0]], [[1.0, 0.0]]), "first: row 0"),
+        (lambda: matching.match([[1.0, 0.0]], [[1.0, -1e-3]]), "second: row 0"),
+        (lambda: matching.stability([]), "they are none"),
+        (lambda: matching.stability([np.eye(2), np.eye(3)]), r"\(2, 2\), \(3, 3\)"),
+    ],
+)
+def test_bad_topics(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

@@ -1,0 +1,191 @@
+"""The files of a run: what is in them, and that only a whole run is read again."""
+
+import csv
+import json
+import re
+import zipfile
+
+import numpy as np
+import pytest
+
+from simplex_jax import topics
+from simplex_jax.corpus import from_counts
+from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.runtime import output
+from simplex_jax.topics import files, saved
+
+MEAN = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]], np.float32)
+COUNTS = [[5, 3, 0], [0, 1, 9], [0, 0, 0], [4, 4, 1]]
+CORPUS = from_counts(COUNTS, ["café", "two words", "<b>"], ["one", "tw\udc80", "empty", "three"])
+SHARES = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5], [0.7, 0.3]], np.float32)
+
+
+def fit(**changes):
+    settings = topics.resolve(CORPUS.counts, 2)
+    values = {
+        **{"mean": MEAN, "sd": 0.1 * MEAN, "samples": 25, "proportions": SHARES},
+        **{"prevalence": np.array([0.6, 0.4]), "prevalence_sd": np.array([0.1, 0.1])},
+        **{"alpha": np.array([0.1, 0.25]), "alpha_sd": np.zeros(2)},
+        **{"beta": np.full(3, 0.05), "beta_sd": np.zeros(3)},
+        **{"stability": np.full(2, np.nan), "order": np.array([[0, 1]])},
+        **{"diagnostics": {"alpha": {"rhat": float("nan"), "ess": 9.0}}, "metrics": []},
+        **{"kept": {}, "settings": settings, "state": None, "interrupted": False},
+    }
+    return topics.Fit(**{**values, **changes})
+
+
+@pytest.fixture
+def run(tmp_path):
+    directory = files.prepare(tmp_path / "run")
+    settings = fit().settings._asdict()
+    output.write_json(directory / "config.json", {"settings": settings, "corpus": {}})
+    output.append_json_line(directory / "metrics.jsonl", {"step": 5, "perplexity": 10.5})
+    files.write(directory, CORPUS, fit(), about={"warnings": ["few"]})
+    return directory
+
+
+def test_a_run_is_read_as_it_was_written(run):
+    model = saved.load(run)
+    for name in files.ARRAYS:
+        np.testing.assert_array_equal(getattr(model, name), getattr(fit(), name))
+    assert model.vocabulary == CORPUS.vocabulary
+    assert model.config["settings"]["num_topics"] == 2
+    assert saved.load_metrics(run) == [{"step": 5, "perplexity": 10.5}]
+    assert saved.finished(run)
+
+
+def test_topics_csv_has_the_intervals(run):
+    with (run / "topics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["topic", "rank", "word", "probability", "lower", "upper"]
+    assert [row["word"] for row in rows[3:]] == ["<b>", "café", "two words"]
+    lower, upper = beta_interval(MEAN[1, 2], np.float32(0.1) * MEAN[1, 2])
+    assert float(rows[3]["lower"]) == pytest.approx(float(lower), rel=1e-5)
+    assert float(rows[3]["upper"]) == pytest.approx(float(upper), rel=1e-5)
+
+
+def test_topic_keys_are_those_of_mallet(run):
+    lines = (run / "topic_keys.txt").read_text("utf-8").splitlines()
+    assert lines == ["0\t0.1\tcafé two words <b>", "1\t0.25\t<b> café two words"]
+
+
+def test_summary(run):
+    summary = json.loads((run / "summary.json").read_text("utf-8"))
+    assert summary["warnings"] == ["few"]
+    assert summary["diagnostics"] == {"alpha": {"rhat": None, "ess": 9.0}}
+    assert len(summary["coherence_npmi"]) == 2
+    assert [entry["name"] for entry in summary["documents"][0]] == ["one", "three", "empty"]
+    assert [entry["name"] for entry in summary["documents"][1]] == ["tw?", "empty", "three"]
+    assert summary["documents"][1][0]["words"] == ["<b>", "two words"]
+    assert summary["documents"][1][1]["words"] == []
+
+
+def test_doc_topics_in_parts(run, tmp_path):
+    path = tmp_path / "parts.npz"
+    files.write_proportions(path, CORPUS.names, 2, iter([SHARES[:1], SHARES[1:]]))
+    for found in (path, run / "doc_topics.npz"):
+        with np.load(found, allow_pickle=False) as arrays:
+            np.testing.assert_array_equal(arrays["proportions"], SHARES)
+            assert tuple(arrays["documents"].tolist()) == CORPUS.names
+    with pytest.raises(ValueError, match="3 rows for 4 documents"):
+        files.write_proportions(path, CORPUS.names, 2, [SHARES[:3]])
+    assert path.exists(), "the old file is kept"
+
+
+def test_without_proportions_no_file_and_no_documents(tmp_path):
+    files.write(tmp_path, CORPUS, fit(proportions=np.zeros((0, 2), np.float32)), about={})
+    assert not (tmp_path / "doc_topics.npz").exists()
+    assert json.loads((tmp_path / "summary.json").read_text())["documents"] == []
+
+
+def test_a_new_run_starts_without_the_old_one(run):
+    (run / "checkpoint" / "step").mkdir(parents=True)
+    (run / "samples").mkdir()
+    (run / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError):
+        files.prepare(run)
+    files.prepare(run, overwrite=True)
+    assert [path.name for path in run.iterdir()] == ["notes.txt"]
+
+
+def test_metrics_of_a_continued_run(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 5}\n{"step": 10}\n{"step": 15}\n{"st')
+    files.keep_metrics(path, 15)
+    assert path.read_text() == '{"step": 5}\n{"step": 10}\n'
+    files.keep_metrics(tmp_path / "none.jsonl", 15)
+    assert (tmp_path / "none.jsonl").read_text() == ""
+
+
+@pytest.mark.parametrize("word", ["two\nlines", "half \ud800"])
+def test_words_that_no_line_can_hold(word):
+    with pytest.raises(ValueError, match=r"word 1 .* cannot stand on one line"):
+        files.check_words(["fine", word])
+
+
+def arrays_with(**changes):
+    def damage(run):
+        with np.load(run / "topics.npz") as arrays:
+            kept = dict(arrays)
+        kept.update(changes)
+        output.write_npz(run / "topics.npz", {k: v for k, v in kept.items() if v is not None})
+
+    return damage
+
+
+def flipped(run):
+    content = bytearray((run / "topics.npz").read_bytes())
+    content[200] ^= 1
+    (run / "topics.npz").write_bytes(content)
+
+
+def bomb(run):
+    with zipfile.ZipFile(run / "topics.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mean.npy", bytes(80_000_000))
+
+
+DAMAGES = {
+    "no directory": (lambda run: run.rename(run.parent / "away"), "no such directory"),
+    "foreign": (lambda run: (run / "config.json").unlink(), "no config.json"),
+    "unfinished": (lambda run: (run / "topics.npz").unlink(), "--resume"),
+    "no words": (lambda run: (run / "vocabulary.txt").unlink(), "vocabulary.txt: cannot be read"),
+    "other words": (lambda run: (run / "vocabulary.txt").write_text("a\n"), "different runs"),
+    "latin words": (lambda run: (run / "vocabulary.txt").write_bytes(b"\xe9\n"), "cannot be read"),
+    "torn json": (lambda run: (run / "config.json").write_text('{"set'), "no JSON"),
+    "deep json": (lambda run: (run / "config.json").write_text("[" * 10**5), "no JSON"),
+    "list": (lambda run: (run / "config.json").write_text("[]"), "no JSON object"),
+    "other json": (lambda run: (run / "config.json").write_text("{}"), "no configuration"),
+    "torn": (lambda run: (run / "topics.npz").write_bytes(b"PK\x03\x04"), "damaged"),
+    "flipped bit": (flipped, "damaged"),
+    "bomb": (bomb, "far more than its size"),
+    "missing array": (arrays_with(alpha=None), "damaged"),
+    "other topics": (arrays_with(mean=MEAN[:1]), "different runs"),
+    "integers": (arrays_with(beta=np.ones(3, int)), "different runs"),
+    "negative": (arrays_with(prevalence=np.array([-0.1, 1.1])), "out of range"),
+    "nan": (arrays_with(mean=np.full_like(MEAN, np.nan)), "out of range"),
+    "zero alpha": (arrays_with(alpha=np.array([0.0, 1.0])), "out of range"),
+    "no sum": (arrays_with(mean=MEAN / 2), "do not sum to 1"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_run_is_one_clear_error(run, name):
+    damage, message = DAMAGES[name]
+    damage(run)
+    with pytest.raises(saved.RunError, match=re.escape(message)) as caught:
+        saved.load(run)
+    assert str(run) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_is_unpickled(run):
+    np.savez(run / "topics.npz", mean=np.array([object()]))
+    with pytest.raises(saved.RunError, match="damaged"):
+        saved.load(run)
+
+
+def test_damaged_metrics(run):
+    for text in ("no json\n", "[1]\n"):
+        (run / "metrics.jsonl").write_text(text)
+        with pytest.raises(saved.RunError, match="damaged"):
+            saved.load_metrics(run)

@@ -1,0 +1,84 @@
+"""Settings of a fit: defaults filled in, priors in every form, every bad option named."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from simplex_jax import topics
+from simplex_jax.topics import memory
+
+COUNTS = sp.csr_array(np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]] * 5))
+
+
+def test_defaults_depend_on_the_counts():
+    memoised = topics.resolve(COUNTS, 2)
+    assert (memoised.local, memoised.sweeps, memoised.burn_in) == ("collapsed", 1, 0)
+    assert memoised.tau == 0
+    subsampled = topics.resolve(COUNTS, 2, counts_estimate="subsampled")
+    assert (subsampled.local, subsampled.sweeps, subsampled.burn_in) == ("collapsed", 10, 5)
+    assert (subsampled.step_size, subsampled.tau, subsampled.kappa) == (0.5, 10, 0.33)
+    assert topics.resolve(COUNTS, 2, passes=3, batch_size=6).num_steps == 12
+    assert topics.resolve(COUNTS, 2, step_size=0.2).tau == 0
+
+
+def test_priors_are_numbers_or_learned():
+    assert topics.resolve(COUNTS, 2, alpha=[0.1, 0.3], beta=1).alpha == (0.1, 0.3)
+    learned = topics.resolve(COUNTS, 2, alpha="learn", beta="learn")
+    assert (learned.learn_alpha, learned.learn_beta) == ("vector", "symmetric")
+    other = topics.resolve(COUNTS, 2, alpha="learn-symmetric", beta="learn-vector")
+    assert (other.learn_alpha, other.learn_beta) == ("symmetric", "vector")
+    assert (other.alpha, other.beta) == (0.1, 0.05)
+
+
+def test_settings_go_into_json():
+    settings = topics.resolve(COUNTS, 2, alpha=np.array([0.1, 0.3]), beta=np.float32(0.5), seed=3)
+    assert json.loads(json.dumps(settings._asdict()))["alpha"] == [0.1, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_topics": 0}, "num_topics"),
+        ({"num_topics": 2, "alpha": -1.0}, "alpha"),
+        ({"num_topics": 2, "alpha": float("nan")}, "alpha"),
+        ({"num_topics": 2, "alpha": [0.1, 0.2, 0.3]}, "alpha must be one number or 2"),
+        ({"num_topics": 2, "alpha": "learn-vector"}, "alpha must be a number or one of learn, "),
+        ({"num_topics": 2, "beta": 0.0}, "^beta"),
+        ({"num_topics": 2, "beta": [0.1, 0.1]}, "beta must be one number or 4"),
+        ({"num_topics": 2, "beta": [None]}, "^beta"),
+        ({"num_topics": 2, "beta": "learn", "counts_estimate": "subsampled"}, "beta can be"),
+        ({"num_topics": 2, "alpha": "learn", "counts_estimate": "control-variate"}, "alpha can"),
+        ({"num_topics": 2, "expected": True}, "expected"),
+        ({"num_topics": 2, "sampler": "hmc"}, "sampler"),
+        ({"num_topics": 2, "counts_estimate": "none"}, "counts_estimate"),
+        ({"num_topics": 2, "local": "none"}, "^method"),
+        ({"num_topics": 2, "passes": 1, "steps": 2}, "at most one"),
+        ({"num_topics": 2, "seconds": -1.0}, "seconds"),
+        ({"num_topics": 2, "batch_size": 21}, "batch_size"),
+        ({"num_topics": 2, "eval_every": 0}, "eval_every"),
+        ({"num_topics": 2, "sweeps": 3, "burn_in": 3}, "burn_in"),
+        ({"num_topics": 2, "step_size": 0.0}, "step_size"),
+        ({"num_topics": 2, "passes": 1e30}, "more than a run can number"),
+        ({"num_topics": 2, "steps": 2.7}, "steps"),
+        ({"num_topics": 2, "chains": 0}, "chains"),
+        ({"num_topics": 2, "keep_samples": -1}, "keep_samples"),
+        ({"num_topics": 2, "seed": 2**70}, "seed"),
+    ],
+)
+def test_bad_options_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        topics.resolve(COUNTS, **options)
+
+
+def test_memory_is_that_of_the_arrays():
+    """Memoised: tokens, the two arrays of documents, labels, and K V in float and in counts."""
+    counts = sp.csr_array(np.random.default_rng(0).poisson(2, (100, 300)).astype(np.int32))
+    tokens, num_topics = int(counts.sum()), 5
+    settings = topics.resolve(counts, num_topics)
+    found = memory.estimate(counts, settings, heldout=(counts[:9], counts[:9]))
+    assert found["corpus"] == pytest.approx(4 * (tokens + 200), rel=0.05)
+    assert found["state"] == pytest.approx(2 * (tokens + 8 * num_topics * 300), rel=0.1)
+    assert found["total"] == sum(found.values()) - found["total"]
+    assert min(found.values()) > 0
