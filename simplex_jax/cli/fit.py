@@ -16,7 +16,7 @@ from simplex_jax.corpus import stopwords
 from simplex_jax.evaluate import checks
 from simplex_jax.models import lda as model
 from simplex_jax.models import lda_counts
-from simplex_jax.runtime import output
+from simplex_jax.runtime import devices, output
 from simplex_jax.runtime.hooks import Event, MetricsLog, Progress
 from simplex_jax.topics import files, memory, saved
 from simplex_jax.topics.settings import ALPHA, BETA
@@ -45,6 +45,11 @@ _WITH_RESUME = {"resume", "input", "checkpoint_every", "quiet", "debug"}
     "learn-vector: one of each word.",
 )
 @click.option("--chains", default=1, type=click.IntRange(1), help="Chains side by side.")
+@click.option(
+    "--devices",
+    type=click.IntRange(1),
+    help="Accelerators, or cores of the CPU, that share the documents.  [default: all]",
+)
 @click.option("--passes", type=options.POSITIVE, help="Length in passes.  [default: 200]")
 @click.option("--steps", type=click.IntRange(1), help="Length in updates.")
 @click.option("--seconds", type=options.POSITIVE, help="Length in seconds of training.")
@@ -137,6 +142,7 @@ def fit(
     say = (lambda _: None) if quiet else functools.partial(click.echo, err=True)
     if resume is None:
         job, earlier = _new_job(input, given), None
+        job.fit["devices"] = devices.use(job.fit["devices"])
         if out is not None and not dry_run:
             output.check(out, overwrite=overwrite)
     else:
@@ -146,6 +152,7 @@ def fit(
                 f"{resume / 'config.json'}"
             )
         job, earlier = jobs.resumed(resume, input)
+        devices.use(job.fit.get("devices"))
         if saved.finished(resume):
             say(f"the run in {resume} has come to its end: nothing is left to do")
             return

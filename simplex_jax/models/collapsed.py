@@ -23,9 +23,8 @@ from simplex_jax.models.local import Assignments
 
 # Documents side by side: enough to make the start of an operation cheap, few enough for the cache
 # of a core. The many lanes of an accelerator want more.
-_LANES, _LANES_ELSEWHERE = 1024, 65_536
+_LANES, _LANES_ELSEWHERE = 2048, 65_536
 _NARROW = 128
-_UNROLL = 4
 # A minifloat of five bits of exponent and three of fraction is a float32 with these bits set: it
 # reaches from 2^-31 to 1.
 _FRACTION = 20
@@ -79,8 +78,8 @@ def collapsed(
 
     A token without a label takes its proposal: a first draw, given the labels before it.
 
-    Documents of about equal length go side by side, in blocks whose counts fit the cache of a core;
-    the longest ones in narrower blocks, so that a few do not hold up the many.
+    Documents of about equal length go side by side, in blocks whose counts fit the cache of a core.
+    When all but a few of a block have ended, these go on alone and do not hold up the many.
 
     Args:
         key: A PRNG key. The randomness of a token depends on the key, on `documents.ids` and on its
@@ -94,9 +93,8 @@ def collapsed(
     packed = pack(likelihood)
     groups, rows, _ = packed.words.shape
     padding = 4 * rows * groups - num_topics
-    wide = min(_LANES if jax.default_backend() == "cpu" else _LANES_ELSEWHERE, _pad(batch_size))
-    narrow = min(_NARROW, wide)
-    lanes = -(-batch_size // wide) * wide
+    width = min(_LANES if jax.default_backend() == "cpu" else _LANES_ELSEWHERE, _pad(batch_size))
+    lanes = -(-batch_size // width) * width
     # Lanes that pad the batch are empty documents and come first.
     order = jnp.pad(
         jnp.argsort(documents.lengths), (lanes - batch_size, 0), constant_values=batch_size
@@ -112,23 +110,18 @@ def collapsed(
     counts = jnp.pad(state.documents, ((0, padding), (0, 0)))
     counts = counts.at[:, order].get(mode="fill", fill_value=0)
 
-    def block(width: int, first: jax.Array, state: Assignments) -> Assignments:
-        mine = (lax.dynamic_slice_in_dim(x, first, width) for x in in_order)
-        columns = lax.dynamic_slice_in_dim(state.documents, first, width, axis=1)
+    def block(i: jax.Array, state: Assignments) -> Assignments:
+        mine = (lax.dynamic_slice_in_dim(x, i * width, width) for x in in_order)
+        columns = lax.dynamic_slice_in_dim(state.documents, i * width, width, axis=1)
         batch = Documents(documents.tokens, *mine)
-        moved = _positions(key, packed, prior, batch, state._replace(documents=columns))
+        moved = _narrowing(key, packed, prior, batch, state._replace(documents=columns))
         return moved._replace(
             documents=lax.dynamic_update_slice_in_dim(
-                state.documents, moved.documents, first, axis=1
+                state.documents, moved.documents, i * width, axis=1
             )
         )
 
-    state = state._replace(documents=counts)
-    short = lanes - wide
-    state = lax.fori_loop(0, short // wide, lambda i, s: block(wide, i * wide, s), state)
-    state = lax.fori_loop(
-        0, wide // narrow, lambda i, s: block(narrow, short + i * narrow, s), state
-    )
+    state = lax.fori_loop(0, lanes // width, block, state._replace(documents=counts))
     back = jnp.zeros((num_topics, batch_size), counts.dtype)
     back = back.at[:, order].set(state.documents[:num_topics], mode="drop")
     return state._replace(documents=back)
@@ -141,14 +134,35 @@ def _pad(batch_size: int) -> int:
     return -(-batch_size // _NARROW) * _NARROW
 
 
-def _positions(
+def _narrowing(
     key: jax.Array,
     packed: Packed,
     alpha: jax.Array,
     documents: Documents,
     state: Assignments,
 ) -> Assignments:
-    """Draw the tokens of all documents, one position after the other."""
+    """Sweep over documents sorted by length, in the end over the last few alone."""
+    rest = documents.lengths.shape[0] - _NARROW
+    if rest <= 0:
+        return _positions(key, packed, alpha, documents, state)
+    until = documents.lengths[rest - 1]
+    state = _positions(key, packed, alpha, documents, state, last=until)
+    longest = Documents(documents.tokens, *(x[rest:] for x in documents[1:] if x is not None))
+    columns = state._replace(documents=state.documents[:, rest:])
+    moved = _positions(key, packed, alpha, longest, columns, first=until)
+    return moved._replace(documents=state.documents.at[:, rest:].set(moved.documents))
+
+
+def _positions(
+    key: jax.Array,
+    packed: Packed,
+    alpha: jax.Array,
+    documents: Documents,
+    state: Assignments,
+    first: jax.Array | int = 0,
+    last: jax.Array | None = None,
+) -> Assignments:
+    """Draw the tokens at positions first..last-1 of all documents, one position after the other."""
     num_topics = packed.exact.shape[0]
     num_tokens = documents.tokens.shape[0]
     lane = lax.iota(jnp.int32, documents.lengths.shape[0])
@@ -166,8 +180,8 @@ def _positions(
             local.relabel(labels, tokens, new), counts, local.recount(words, tokens, new)
         )
 
-    last = jnp.max(documents.lengths)
-    return lax.while_loop(lambda loop: loop[0] < last, position, (jnp.int32(0), state))[1]
+    end = documents.lengths[-1] if last is None else last
+    return lax.while_loop(lambda loop: loop[0] < end, position, (jnp.int32(first), state))[1]
 
 
 def _draw(
@@ -192,26 +206,27 @@ def _draw(
     num_topics = packed.exact.shape[0]
     grouped = counts.reshape(groups, 4 * rows, -1)
 
-    def add_group(total, group):
-        word, count, prior = group
-        for row in range(rows):
-            floats = _unpack(word[row].at[tokens.word].get(mode="promise_in_bounds"))
-            for j, weight in enumerate(floats):
-                total = total + (count[4 * row + j] + prior[4 * row + j]) * weight
-        return total, total
-
+    # Each group by itself: of a running sum XLA would compute every term anew for all later ones.
+    words = packed.words.at[:, :, tokens.word].get(mode="promise_in_bounds")
+    words = lax.optimization_barrier(words)  # a loop that gathers is not vectorised
+    sums = jnp.zeros((groups, *lane.shape), counts.dtype)
+    for row in range(rows):
+        for j, weight in enumerate(_unpack(words[:, row])):
+            k = 4 * row + j
+            sums = sums + (grouped[:, k] + alpha[:, k, None]) * weight
+    # All uses must see the same sums, not some of them recomputed with fused operations.
+    sums = lax.optimization_barrier(sums)
     zero = jnp.zeros(lane.shape, counts.dtype)
-    _, sums = lax.scan(add_group, zero, (packed.words, grouped, alpha), unroll=_UNROLL)
-    # Both uses must see the same sums, not one of them recomputed with fused operations.
+    _, sums = lax.scan(lambda total, row: (total + row, total + row), zero, sums)
     sums = lax.optimization_barrier(sums)
     threshold = u * sums[-1]
-    group = jnp.sum((sums <= threshold).astype(jnp.int32), axis=0)
-    group = lax.optimization_barrier(jnp.minimum(group, groups - 1))
+    passed = sums <= threshold
+    total = jnp.max(jnp.where(passed, sums, 0), axis=0)
+    group = jnp.minimum(jnp.sum(passed.astype(jnp.int32), axis=0), groups - 1)
+    total, group = lax.optimization_barrier((total, group))
 
-    before = sums.at[jnp.maximum(group - 1, 0), lane].get(mode="promise_in_bounds")
-    total = jnp.where(group > 0, before, 0)
     inside = jnp.zeros(lane.shape, jnp.int32)
-    chosen, left = zero, zero
+    chosen = left = zero
     for row in range(rows):
         word = packed.words.at[group, row, tokens.word].get(mode="promise_in_bounds")
         for j, weight in enumerate(_unpack(word)):

@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+import jax
 import numpy as np
 import scipy.sparse as sp
 from jax.typing import ArrayLike
@@ -61,6 +62,7 @@ class Settings(NamedTuple):
         seconds: Training time that ends the run, or None.
         eval_every: Updates between evaluations and posterior samples.
         chains: Chains side by side.
+        devices: Devices that share the documents.
         keep_samples: Samples of the topics to keep, at most.
         seed: Seed of all randomness.
     """
@@ -84,6 +86,7 @@ class Settings(NamedTuple):
     seconds: float | None
     eval_every: int
     chains: int
+    devices: int
     keep_samples: int
     seed: int
 
@@ -112,6 +115,7 @@ def resolve(
     seconds: float | None = None,
     eval_every: int | None = None,
     chains: int = 1,
+    devices: int | None = None,
     keep_samples: int = 0,
     seed: int = 0,
 ) -> Settings:
@@ -141,6 +145,9 @@ def resolve(
         eval_every: Updates between evaluations and posterior samples; a 50th of the run or, if it
             ends by time, a pass.
         chains: Chains side by side, with starts and random numbers of their own.
+        devices: Devices that share the documents, with memoised counts; by default all of JAX's
+            that can without changing the batches. Their number changes no sample, except where
+            alpha is learned.
         keep_samples: Samples of the topics to keep, evenly spaced over the second half of the run.
         seed: Seed of all randomness.
 
@@ -207,6 +214,7 @@ def resolve(
         seconds=seconds,
         eval_every=eval_every if num_steps is None else min(eval_every, num_steps),
         chains=arguments.at_least("chains", chains, 1),
+        devices=_sharing(devices, batch_size, documents) if memoised else 1,
         keep_samples=arguments.at_least("keep_samples", keep_samples, 0),
         seed=int(seed),
     )
@@ -219,6 +227,17 @@ def resolve(
     if learn_alpha and counts_estimate == "control-variate":
         raise ValueError("alpha cannot be learned with control-variate counts: give a number")
     return settings
+
+
+def _sharing(devices: int | None, batch_size: int, documents: int) -> int:
+    """Return the largest number of devices that does not change the batches, hence no sample."""
+    there = len(jax.devices())
+    wanted = there if devices is None else arguments.at_least("devices", devices, 1)
+    if wanted > there:
+        raise ValueError(f"devices must be at most {there}, which is all there are; not {wanted}")
+    if batch_size == documents:
+        return wanted
+    return max(n for n in range(1, wanted + 1) if batch_size % n == 0)
 
 
 def size_of(corpus: Corpus | sp.csr_array | Stored, among: np.ndarray | None = None) -> Size:
