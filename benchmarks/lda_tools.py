@@ -188,8 +188,11 @@ def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = Non
     from simplex_jax import run, topics
     from simplex_jax.corpus import from_counts
     from simplex_jax.models import lda
+    from simplex_jax.runtime import devices
     from simplex_jax.topics import model
+    from simplex_jax.topics.settings import size_of
 
+    devices.use()
     data = from_counts(job.train)
     documents, words = job.train.shape
     settings = topics.resolve(
@@ -203,7 +206,7 @@ def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = Non
         seed=job.seed,
     )
     key_init, key_run = jax.random.split(jax.random.key(job.seed))
-    kernel, feed = model.build(model.to_device(data), words, settings)
+    kernel, feed = model.build(model.to_device(data), size_of(data), settings)
     read = jax.jit(lda.mean_topics)
 
     def begin() -> Any:

@@ -61,8 +61,8 @@ CASES = {
     "crt": Case(
         draws.crt,
         {
-            "concentration": array(1e-6, 0.1, 1.0, 30.0, 1e4, 1e8),
-            "customers": array(1e7, 0.0, 1.0, 2e4, 2.0, 300.0),
+            "concentration": array(1e-6, 0.1, 1.0, 30.0, 1e4, 300.0),
+            "customers": array(1e7, 0.0, 40.0, 2e4, 2e4, 300.0),
         },
         {"concentration": NOT_POSITIVE, "customers": (*NOT_FINITE, -1.0, 1.5)},
     ),

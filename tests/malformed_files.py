@@ -6,7 +6,9 @@ say, and the arguments of `read`.
 """
 
 import gzip
+import io
 import os
+import zipfile
 
 import numpy as np
 
@@ -69,6 +71,15 @@ def npz(name, says, vocabulary=None, change=None, **arrays):
 
     assert f"npz {name}" not in CASES
     CASES[f"npz {name}"] = write
+
+
+def npy_types(archive, dtype):
+    """The same archive with the types in its headers replaced, and checksums that fit."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(b"<i8", dtype))
+    return out.getvalue()
 
 
 def other(function):
@@ -177,7 +188,16 @@ npz("shape of one", r"shape is \(6,\)", shape=[6])
 npz("shape of three", r"shape is \(2, 3, 1\)", shape=[2, 3, 1])
 npz("shape zero", r"shape is \(0, 3\)", shape=[0, 3])
 npz("shape negative", r"shape is \(2, -3\)", shape=[2, -3])
-npz("documents 1e18", "documents, 3 entries", shape=[10**18, 3])
+npz("documents 1e18", "pointer size 3 should be", shape=[10**18, 3])
+npz(
+    "coo documents 1e18",
+    "documents, 3 entries",
+    format=b"coo",
+    row=[0, 0, 1],
+    col=[0, 2, 1],
+    shape=[10**18, 3],
+)
+npz("type unknown to NumPy", "'<i7' not understood", change=lambda file: npy_types(file, b"<i7"))
 npz("words 1e9", "1000000000 words, 3 entries", shape=[2, 10**9])
 npz("words 1e18", "words", shape=[2, 10**18])
 npz("coo index beyond", "inconsistent arrays", format=b"coo", row=[0, 0, 7], col=[0, 2, 1])

@@ -133,7 +133,9 @@ pairs("svmlight", "index beyond", 1, "word id 4 is not in 1..3", "1 4:1\n")
 pairs("svmlight", "index 2^31", None, "2147483647 words, 1 entries", f"1 {2**31 - 1}:1\n", None)
 pairs("svmlight", "index 1e10", 1, "word id 10000000000", f"1 {10**10}:1\n", None)
 pairs("svmlight", "count negative", 1, "count -2 is not in", "1 1:-2\n")
-pairs("svmlight", "count fraction", 2, "count 0.5 is not a whole number", "1 1:1\n1 1:0.5\n")
+pairs(
+    "svmlight", "count fraction", 2, "count 0.5 is not a whole .*; give counts", "1 1:1\n1 1:0.5\n"
+)
 pairs("svmlight", "count nan", 1, "'1:nan' is not", "1 1:nan\n")
 pairs("svmlight", "count infinite", 1, "'1:inf' is not", "1 1:inf\n")
 pairs("svmlight", "count overflows", 1, "count 1e999 is not", "1 1:1e999\n")
@@ -225,6 +227,7 @@ stored("without manifest", "corpus.json", "no such file", None)
 stored("manifest empty", "corpus.json", "not JSON", lambda _: b"")
 stored("manifest a list", "corpus.json", "of this version", lambda _: b"[]")
 stored("manifest deep", "corpus.json", "too deeply", lambda _: b"[" * 200_000)
+stored("manifest of 5000 digits", "corpus.json", "not JSON", lambda _: b"1" * 5000)
 stored("manifest binary", "corpus.json", "not JSON", lambda _: b"\xff\xfe")
 stored("version", "corpus.json", "of this version", edited(kind="simplex_jax corpus 9"))
 stored("documents 1e18", "corpus.json", "whole number", edited(documents=10**19))
@@ -319,7 +322,7 @@ h5ad("index beyond", "not a valid array", instead("X/indices", np.array([0, 3, 1
 h5ad("index negative", "not a valid array", instead("X/indices", np.array([0, -1, 1])))
 h5ad("pointers beyond", "inconsistent arrays", instead("X/indptr", np.array([0, 2, 9])))
 h5ad("shape of one", r"shape is \(6,\)", attribute("X", "shape", [6]))
-h5ad("shape 1e18", "documents, 3 entries", attribute("X", "shape", [10**18, 3]))
+h5ad("shape 1e18", "pointer size 3 should be", attribute("X", "shape", [10**18, 3]))
 h5ad("words 1e9", "3 words in the vocabulary", attribute("X", "shape", [2, 10**9]))
 h5ad("words 1e18", "inconsistent|3 words", attribute("X", "shape", [2, 10**18]))
 h5ad("encoding unknown", "X is dataframe", attribute("X", "encoding-type", "dataframe"))
@@ -370,6 +373,20 @@ option("names latin-1", "not utf-8", "names:2", names=b"a\n\xe9\n")
 option("names empty", "is empty", "names", names=b"")
 option("words in rows", "give --transpose", "good.mtx", vocabulary=b"a\nb\n")
 option("words too many", "4 words .* for 3 columns", "good.mtx", vocabulary=b"a\nb\nc\nd\n")
+
+
+@other
+def store_with_a_vocabulary(folder):
+    (folder / "words").write_text("a\nb\n")
+    store.write(folder / "stored", from_counts([[1, 2]]))
+    return folder / "stored", "stored", "has its own vocabulary", {"vocabulary": folder / "words"}
+
+
+@other
+def records_of_no_known_format(folder):
+    path = folder / "visits.data"
+    path.write_text('A,1,"news"\n' + "C,1\nV,1000,1\n" * 10)
+    return path, "visits.data", "1 of 21 lines have a word; name the format", {"text": EVERY_WORD}
 
 
 @other

@@ -134,6 +134,8 @@ def test_without_out_a_new_directory_is_made(texts, tmp_path, monkeypatch):
         ["--beta", "0"],
         ["--beta", "nan"],
         ["--chains", "0"],
+        ["--devices", "0"],
+        ["--devices", "two"],
         ["--stream", "--min-df", "3"],
         ["--max-df", "7"],
         ["--no-such-option"],
@@ -168,7 +170,8 @@ def test_bad_data_is_one_line_and_status_one(tmp_path, name, content, words):
 
 
 def test_bad_settings_are_status_one_and_leave_nothing(texts, tmp_path):
-    for wrong in (["--batch-size", "1000"], ["--holdout", "41"], ["--passes", "1e30"]):
+    devices = ["--devices", "1000"]  # JAX has started: there are no more than it has
+    for wrong in (["--batch-size", "1000"], ["--holdout", "41"], ["--passes", "1e30"], devices):
         result = invoke("lda", texts, *TINY, *wrong, "--quiet", "--out", tmp_path / "run")
         assert result.exit_code == 1
         assert len(result.stderr.splitlines()) == 1

@@ -18,7 +18,7 @@ from simplex_jax.runtime.hooks import MetricsLog
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 20
 OPTIONS = [
     *("--topics", 3, "--min-df", 1, "--max-df", 1.0, "--holdout", 6, "--seed", 3),
-    *("--alpha", "learn", "--steps", 100, "--eval-every", 10),
+    *("--alpha", "learn", "--steps", 100, "--eval-every", 10, "--devices", 1),
 ]
 
 
@@ -135,9 +135,17 @@ def test_resume_wants_a_run(tmp_path):
     result = invoke("lda", "--resume", tmp_path)
     assert result.exit_code == 1
     assert "no config.json" in result.stderr
-    (tmp_path / "config.json").write_text(
-        '{"settings": {"num_topics": 2}, "corpus": {}, "job": {"input": 1}}'
-    )
-    result = invoke("lda", "--resume", tmp_path)
-    assert result.exit_code == 1
-    assert "how to go on" in result.stderr
+    fit = {"num_topics": 2, "devices": 1, "seed": 0}
+    job = {"input": None, "reading": {}, "stream": False, "holdout": None, "fit": fit}
+    for wrong in (
+        {"input": 1},
+        job | {"more": 1},
+        job | {"reading": {"format": None}},
+        job | {"fit": fit | {"temperature": 1}},
+        job | {"fit": {"num_topics": 2}},
+    ):
+        config = {"settings": {"num_topics": 2}, "corpus": {}, "job": wrong}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        result = invoke("lda", "--resume", tmp_path)
+        assert result.exit_code == 1
+        assert "how to go on" in result.stderr

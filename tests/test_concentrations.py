@@ -174,8 +174,9 @@ def test_wrong_priors_are_seen(getkey, seed):
     assert checks.family(joint_checks(getkey, seed, "vector", "symmetric", factor=1.1))
 
 
-def test_estimated_evidence_moves_alpha_by_its_cir_process(getkey):
-    """The stationary law of short steps is the Gamma law of the evidence; false alarm 2e-4."""
+@pytest.mark.parametrize("how", concentrations.LEARN)
+def test_estimated_evidence_moves_alpha_by_its_cir_process(how, getkey):
+    """The stationary law of short steps is the Gamma law of the evidence; false alarm 4e-4."""
     known = concentrations.Evidence(jnp.array([3.0, 0.0]), jnp.float32(-1.5))
     prior = Prior(jnp.full(2, 0.5))
 
@@ -183,13 +184,14 @@ def test_estimated_evidence_moves_alpha_by_its_cir_process(getkey):
     def chain(key):
         def step(i, c):
             return concentrations.move(
-                jax.random.fold_in(key, i), c, known, prior, "vector", jnp.float32(0.2)
+                jax.random.fold_in(key, i), c, known, prior, how, jnp.float32(0.2)
             )
 
         return jax.lax.fori_loop(0, 60, step, jnp.ones(2))
 
     c = np.asarray(jax.jit(chain)(jax.random.split(getkey(), 20_000)), np.float64)
-    for column, tables in zip(c.T, (3, 0), strict=True):
-        mean, variance = (1 + tables) / 3.5, (1 + tables) / 3.5**2
+    laws = [(4, 3.5), (1, 3.5)] if how == "vector" else [(4, 5.0), (4, 5.0)]
+    for column, (shape, rate) in zip(c.T, laws, strict=True):
+        mean, variance = shape / rate, shape / rate**2
         assert checks.mean_z(column, mean, variance) > 1e-4
         assert checks.mean_z(column, 1.1 * mean, variance) < 1e-4

@@ -4,10 +4,14 @@ P-values are judged by Holm's procedure at 1e-3 (`statistics_checks.family`): wi
 correct library fails with a probability of at most 1e-3.
 """
 
+import importlib
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import statistics_checks as checks
+import tiny_lda
 
 from simplex_jax import draws
 
@@ -32,11 +36,11 @@ def law(c, n):
     return pmf
 
 
-def p_values(getkey, factor=1.0):
+def p_values(getkey, factor=1.0, draw=draws.crt):
     found = {}
     for c, n in SETTINGS:
         pmf = law(np.float32(c), n)
-        tables = np.asarray(draws.crt(getkey(), factor * c, float(n), (SIZE,)))
+        tables = np.asarray(draw(getkey(), factor * c, float(n), (SIZE,)))
         assert (tables == np.floor(tables)).all()
         assert (tables >= 1).all()
         seen = np.bincount(np.minimum(tables, pmf.size - 1).astype(int), minlength=pmf.size)
@@ -66,3 +70,15 @@ def test_broadcasts_and_counts_from_none(getkey):
     tables = draws.crt(getkey(), jnp.array([[0.5], [2.0]]), jnp.array([0, 1, 5]))
     assert tables.shape == (2, 3)
     np.testing.assert_array_equal(tables[:, :2], [[0, 1], [0, 1]])
+
+
+def test_mutant_is_seen(getkey):
+    mutant = tiny_lda.mutated(
+        importlib.import_module("simplex_jax.draws.crt"), "c + i + 1) & (j", "c + i) & (j"
+    )
+    assert checks.family(p_values(getkey, draw=mutant.crt))
+
+
+def test_nothing_and_fractions(getkey):
+    assert draws.crt(getkey(), jnp.zeros(0), 3.0).shape == (0,)
+    assert np.isnan(jax.jit(draws.crt)(getkey(), 1.0, 2.5))

@@ -121,6 +121,8 @@ def test_host_batches_are_read_as_they_come(key, state):
     assert int(on_host.step) == 25, "the run ends where the batches end"
     np.testing.assert_array_equal(np.concatenate([host_trace, rest]), trace)
     np.testing.assert_array_equal(on_host.position, on_device.position)
+    _, empty = driver.run(key, KERNEL, state, iter(rows), 0)
+    assert empty.shape == (0, 4)
     with pytest.raises(ValueError, match="stream"):
         driver.run(key, KERNEL, state, [], 5)
 
@@ -270,6 +272,15 @@ def test_metrics_log_appends_lines_of_json(tmp_path, key, state):
     assert lines[2]["score"] == 2.5
     assert lines[2]["bad"] is None
     assert {"seconds", "step_size", "stiffness", "smallest"} <= set(lines[2])
+
+
+def test_metrics_log_replaces_what_a_run_that_was_cut_has_left(tmp_path, key, state):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 0}\n{"step": 5}\n{"no": 1}\n[2]\n{"step": 10}\n{"st')
+    driver.run(key, KERNEL, state, STREAM, 10, chunk=5, hooks=[hooks.MetricsLog(path)])
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 5, 10]
+    assert "seconds" in lines[1]
 
 
 def test_progress_writes_plain_lines_elsewhere():

@@ -1,6 +1,5 @@
 """Ctrl-C and SIGTERM end a run in good order; the second one at once."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -30,7 +29,7 @@ def test_a_signal_is_remembered_and_the_handlers_come_back(number, capfd):
     with Interrupt() as interrupt:
         assert interrupt.signal is None
         assert not interrupt(None)
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         assert interrupt.signal is number
         assert interrupt(None)
         assert interrupt.pulse(None)
@@ -43,17 +42,17 @@ def test_a_signal_is_remembered_and_the_handlers_come_back(number, capfd):
 def test_the_second_signal_stops_at_once():
     before = handlers()
     with Interrupt() as interrupt:
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         assert interrupt.signal is signal.SIGTERM
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         assert handlers() == before
     program = (
         "import os, signal, time\n"
         "from simplex_jax.runtime.interrupt import Interrupt\n"
         "with Interrupt():\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "    signal.raise_signal(signal.SIGTERM)\n"
         "    time.sleep(60)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, stderr=subprocess.DEVNULL)
@@ -67,7 +66,7 @@ def test_what_others_handle_is_left_alone():
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         with Interrupt() as interrupt:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
             signal.signal(signal.SIGINT, other)
         assert interrupt.signal is None
         assert handlers() == [other, signal.SIG_IGN]
@@ -102,7 +101,7 @@ def test_a_run_ends_within_a_chunk(number, getkey, monkeypatch):
         def pulse(self, event):
             pulses.append(event.step)
             if len(pulses) == 5:
-                os.kill(os.getpid(), number)
+                signal.raise_signal(number)
 
         def finish(self, event):
             finished.append(event.step)

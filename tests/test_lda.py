@@ -233,6 +233,7 @@ def test_joint_distribution(method, getkey, seed):
         assert max(joint_zs(method, getkey, seed, **wrong).values()) > 4.5, wrong
 
 
+TALLY = lda_counts.Tally(jnp.zeros(2), None)
 LOG_PHI = np.log([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]])
 NEAR = np.log([[0.58, 0.3, 0.12], [0.12, 0.28, 0.6]])
 
@@ -280,11 +281,15 @@ def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
     exact = expected_counts(LOG_PHI)
     estimator = lda_counts.subsampled(CORPUS, SHAPE, HOW[method], batch_size).given(ALPHA)
     stream = device.uniform_stream(CORPUS, batch_size)
-    counts = np.asarray(estimates(jax.random.split(getkey(), 2500), estimator, stream, ()))
+    counts = np.asarray(estimates(jax.random.split(getkey(), 2500), estimator, stream, TALLY))
     assert not checks.family(cell_checks(counts, exact))
     assert checks.family(cell_checks(1.1 * counts, exact)), "the check has no power"
     if batch_size == device.size(CORPUS):
         np.testing.assert_allclose(counts.sum(axis=(1, 2)), CORPUS.tokens.size, rtol=1e-5)
+
+
+def unmoved(stream, key, step):
+    return lda_counts.Visit(stream(key, step), jnp.array(False))
 
 
 @pytest.mark.parametrize("method", SLOW_IF_BLOCKED)
@@ -292,32 +297,29 @@ def test_control_variate_is_unbiased_and_quieter_near_its_reference(method, getk
     keys = jax.random.split(getkey(), 2500)
     stream = device.uniform_stream(CORPUS, 2)
     arguments = (CORPUS, SHAPE, HOW[method], 2)
-    # An age of 1 is not yet that of a new reference.
     reference = lda_control.Reference(
         jnp.asarray(NEAR, jnp.float32),
         jnp.asarray(expected_counts(NEAR), jnp.float32),
-        jnp.ones((), jnp.int32),
         jnp.zeros(2),
     )
-    estimator = lda_control.control_variate(*arguments, refresh=50).given(ALPHA)
-    controlled = estimates(keys, estimator, stream, reference)
+    estimator = lda_control.control_variate(*arguments).given(ALPHA)
+    controlled = estimates(keys, estimator, base.bind(unmoved, stream), reference)
     assert not checks.family(cell_checks(controlled, expected_counts(LOG_PHI)))
     assert checks.family(cell_checks(controlled, expected_counts(NEAR))), "the check has no power"
-    plain = estimates(keys, lda_counts.subsampled(*arguments).given(ALPHA), stream, ())
+    plain = estimates(keys, lda_counts.subsampled(*arguments).given(ALPHA), stream, TALLY)
     assert (np.asarray(controlled).var(axis=0) < 0.5 * np.asarray(plain).var(axis=0)).all()
 
 
 def test_control_variate_moves_its_reference(getkey):
-    counts = lda_control.control_variate(CORPUS, SHAPE, lda_counts.Local(), batch_size=3, refresh=2)
+    counts = lda_control.control_variate(CORPUS, SHAPE, lda_counts.Local(), batch_size=3)
     estimator = counts.given(ALPHA)
-    reference, ages, moved = estimator.init(getkey()), [], []
+    reference, moved = estimator.init(getkey()), []
     estimate = jax.jit(estimator.estimate)
     for step in range(4):
         log_phi = jnp.asarray(LOG_PHI - 1e-3 * step, jnp.float32)
-        counts, reference = estimate(getkey(), reference, log_phi, jnp.array([3, 0, 1]))
-        ages.append(int(reference.age))
+        visit = lda_counts.Visit(jnp.array([3, 0, 1]), jnp.array(step % 2 == 0))
+        counts, reference = estimate(getkey(), reference, log_phi, visit)
         moved.append(bool((reference.log_topics == log_phi).all()))
         assert float(reference.counts.sum()) == 6
         assert float(counts.sum()) == pytest.approx(6)
-    assert ages == [1, 2, 1, 2]
     assert moved == [True, False, True, False]

@@ -96,7 +96,9 @@ def test_corpus_without_tokens_has_no_counts(getkey):
     expected = lda_counts.Local("blocked", expected=True)
     estimator = lda_counts.subsampled(corpus, (2, 2), expected, 2).given([0.1, 0.1])
     topics = jnp.log(jnp.full((2, 2), 0.5))
-    assert not jax.jit(estimator.estimate)(getkey(), (), topics, jnp.array([2, 0]))[0].any()
+    assert not jax.jit(estimator.estimate)(
+        getkey(), estimator.init(getkey()), topics, jnp.array([2, 0])
+    )[0].any()
 
 
 def test_double_precision(getkey):
@@ -132,6 +134,10 @@ def test_double_precision(getkey):
         ({"beta": 0.0}, "beta"),
         ({"beta": [0.1, np.inf, 0.1]}, "beta"),
         ({"beta": [0.1, 0.1]}, "beta"),
+        ({"learn_beta": "symmetric", "beta": [0.1, 0.2, 0.1]}, "beta"),
+        ({"learn_alpha": "symmetric", "alpha": [0.1, 0.2]}, "alpha"),
+        ({"devices": jax.devices()[:1], "counts": "subsampled"}, "devices"),
+        ({"devices": jax.devices()[:1] * 2}, "devices"),
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": 6}, "batch_size"),
         ({"batch_size": 2.5}, "batch_size"),
@@ -148,3 +154,40 @@ def test_bad_arguments_are_named(arguments, name):
 def test_empty_shape_is_refused(shape):
     with pytest.raises(ValueError, match="at least one topic and one word"):
         lda.build(SMALL, shape)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"learn_alpha": "vector"}, [0, 0, 0, 1, 0, 0, 1]),
+        ({"counts": "control-variate"}, [1, 0, 0, 1, 0, 0, 1]),
+    ],
+    ids=str,
+)
+def test_what_is_done_once_a_pass_is_done_after_each(options, expected, getkey):
+    """Five documents, two a batch: three updates a pass."""
+    _, stream = lda.build(SMALL, (2, 3), batch_size=2, **options)
+    assert [int(stream(getkey(), jnp.int32(i)).now) for i in range(7)] == expected
+
+
+def test_alpha_learned_from_batches_is_common_where_asked(getkey):
+    options = {"learn_alpha": "symmetric", "counts": "subsampled", "batch_size": 4}
+    kernel, stream = lda.build(SMALL, (3, 3), **options)
+    state = kernel.init(getkey(), jnp.ones((3, 3)))
+    state, _ = run(getkey(), kernel, state, stream, 5)
+    assert len(set(np.asarray(state.alpha).tolist())) == 1
+    assert float(state.alpha[0]) != pytest.approx(0.1)
+
+
+def test_double_precision_with_single_precision_topics(getkey):
+    with jax.enable_x64(True):
+        options = {"counts": "subsampled", "learn_alpha": "vector", "batch_size": 2}
+        kernel, stream = lda.build(SMALL, (2, 3), alpha=np.full(2, 0.1, np.float32), **options)
+        state = kernel.init(getkey(), jnp.ones((2, 3), jnp.float32))
+        state, trace = run(getkey(), kernel, state, stream, 3)
+        assert trace.dtype == np.float32
+
+
+def test_documents_too_long_to_count_are_refused():
+    with pytest.raises(ValueError, match="document 1 has 16777217 tokens"):
+        device.to_device(sp.csr_array([[1], [2**24 + 1]]))

@@ -158,6 +158,43 @@ def one_token_checks(sweep, getkey, seed):
     return {"labels": checks.chi_square(seen, p)}
 
 
+def many_topic_checks(sweep, num_topics, getkey, seed):
+    """P-values of documents of one word and of their two topics, of many, after 2 sweeps."""
+    copies, rng = 120_000, np.random.default_rng(num_topics)
+    alpha, phi = rng.exponential(size=num_topics), np.exp(-3 * rng.uniform(size=num_topics))
+    phi /= phi.max()
+    p = alpha * phi / (alpha @ phi)
+    documents = whole(device.to_device(sp.csr_array(np.ones((copies, 1), np.int32))))
+    labels = np.random.default_rng(seed).choice(num_topics, copies, p=p)
+    state = local.Assignments(
+        jnp.asarray(labels, jnp.uint8), jax.nn.one_hot(labels, num_topics, axis=0), None
+    )
+    likelihood = jnp.asarray(phi[:, None], jnp.float32)
+    state = sweeps(
+        getkey(), likelihood, jnp.asarray(alpha, jnp.float32), documents, state, 2, sweep
+    )
+    return {"labels": checks.chi_square(np.bincount(state.labels, minlength=num_topics), p)}
+
+
+@pytest.mark.parametrize("num_topics", [13, 150])
+def test_groups_of_topics_are_searched_rightly(num_topics, getkey, seed):
+    """Thirteen topics are in groups of four, 150 in groups of two words of four."""
+    assert not checks.family(many_topic_checks(collapsed.collapsed, num_topics, getkey, seed))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("old // 4 % rows", "old // 4 // rows"),
+        ("(old % 4)", "(old % 3)"),
+        ("rows * group + inside", "rows * group + inside * 0"),
+    ],
+)
+def test_wrong_searches_are_seen(old, new, getkey, seed):
+    mutant = tiny_lda.mutated(collapsed, old, new)
+    assert checks.family(many_topic_checks(mutant.collapsed, 150, getkey, seed))
+
+
 def test_rounding_leaves_the_exact_law(getkey, seed):
     assert not checks.family(one_token_checks(collapsed.collapsed, getkey, seed))
     mutant = tiny_lda.mutated(collapsed, "jnp.where(stays, tokens.label, new)", "new")

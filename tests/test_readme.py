@@ -84,6 +84,15 @@ def test_ci_runs_the_test_command_of_the_readme():
     subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
 
 
+def parse(command: click.Command, arguments: list[str]) -> None:
+    """Parse a command line to its end, through groups."""
+    context = command.make_context(command.name, arguments)
+    while isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        _, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(command.name, rest, parent=context)
+
+
 @pytest.mark.parametrize("command", own_commands())
 def test_command_is_understood(command, tmp_path, monkeypatch):
     """Options and values only; test_cli runs the command line."""
@@ -95,9 +104,15 @@ def test_command_is_understood(command, tmp_path, monkeypatch):
     _, name, *arguments = shlex.split(command)
     if "--help" in arguments:
         with pytest.raises(click.exceptions.Exit, match="0"):
-            group.commands[name].make_context(name, arguments)
+            parse(group.commands[name], arguments)
     else:
-        group.commands[name].make_context(name, arguments)
+        parse(group.commands[name], arguments)
+
+
+def test_a_wrong_option_of_a_verb_is_noticed():
+    for arguments in (["--no-such", "texts"], ["report", "--no-such", "run"], ["transform", "x"]):
+        with pytest.raises(click.UsageError):
+            parse(cli.lda.lda, arguments)
 
 
 def test_links_lead_somewhere():

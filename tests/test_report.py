@@ -298,9 +298,12 @@ def test_chain_warnings():
     diagnostics = {"a": apart, "b": mixed, "share 0": apart, "share 1": mixed, "share 2": apart}
     found = checks.chain_warnings(100, diagnostics, [0.9, 0.3])
     assert len(found) == 3
-    assert "R-hat above 1.1) on a; share 0, 2:" in found[0]
-    assert "10 effective samples of a; share 0, 2:" in found[1]
+    assert "R-hat above 1.1) on a, share 0, share 2:" in found[0]
+    assert "10 effective samples of a, share 0, share 2:" in found[1]
     assert "for topic 1." in found[2]
+    many = {f"share {k}": {"rhat": None, "ess": 2.0} for k in range(7)}
+    (few,) = checks.chain_warnings(25, many, np.full(9, np.nan))
+    assert "10 effective samples of share of 7 of 9 topics:" in few
 
 
 def test_map_keeps_all_circles_inside_and_labels_apart():

@@ -61,7 +61,7 @@ def part(directory, fresh, cut=None, every=1e9, about=ABOUT):
     """Go on from the newest checkpoint, as a program would that is started again."""
     directory.mkdir(exist_ok=True)
     mean, log = Mean(), hooks.MetricsLog(directory / "metrics.jsonl")
-    saver = Saver(Store(directory / "saved"), {"mean": mean, "log": log}, about, every)
+    saver = Saver(Store(directory / "saved"), {"mean": mean}, about, every)
     state, first_step, seconds = saver.restore(fresh) or (fresh, 0, 0.0)
     events = []
     end, _ = driver.run(
@@ -140,7 +140,7 @@ def test_what_came_after_the_last_checkpoint_is_done_again(tmp_path, fresh):
                 raise RuntimeError
 
     log, fail = hooks.MetricsLog(tmp_path / "metrics.jsonl"), Fail()
-    saver = Saver(Store(tmp_path / "saved"), {"mean": fail, "log": log}, ABOUT, every=0)
+    saver = Saver(Store(tmp_path / "saved"), {"mean": fail}, ABOUT, every=0)
     with pytest.raises(RuntimeError):
         run(fresh, hooks=[log, fail, saver])
     assert saved_steps(tmp_path)[-1] == 120, "not what a failed hook has left"
@@ -158,9 +158,7 @@ def test_another_run_does_not_go_on(tmp_path, fresh):
     with pytest.raises(CheckpointError, match="hooks/other is in this run and not in the"):
         Saver(store, {"other": Mean()}, ABOUT).restore(fresh)
     with pytest.raises(CheckpointError, match=r"state/position is float32 \[4\]"):
-        Saver(store, {"mean": Mean(), "log": Mean()}, ABOUT).restore(
-            fresh._replace(position=jnp.ones(5))
-        )
+        Saver(store, {"mean": Mean()}, ABOUT).restore(fresh._replace(position=jnp.ones(5)))
 
 
 def test_early_stop_goes_on_counting(tmp_path):

@@ -29,7 +29,7 @@ def fit(**changes):
         **{"beta": np.full(3, 0.05), "beta_sd": np.zeros(3)},
         **{"stability": np.full(2, np.nan), "order": np.array([[0, 1]])},
         **{"diagnostics": {"alpha": {"rhat": float("nan"), "ess": 9.0}}, "metrics": []},
-        **{"kept": {}, "settings": settings, "state": None, "interrupted": False},
+        **{"kept": {}, "settings": settings, "state": None, "interrupted": None},
     }
     return topics.Fit(**{**values, **changes})
 

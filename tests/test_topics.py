@@ -35,7 +35,7 @@ def test_a_fit_tells_two_themes_apart():
     assert fitted.samples >= 20
     assert np.isnan(fitted.stability).all()
     assert fitted.order.tolist() == [[0, 1]]
-    assert not fitted.interrupted
+    assert fitted.interrupted is None
     last = fitted.metrics[-1]
     assert last["perplexity_average"] == pytest.approx(2, rel=0.2)
     assert last["passes"] == 90

@@ -1,8 +1,10 @@
 """What the commands say on the terminal."""
 
+import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import click
 import jax
 import numpy as np
 
@@ -15,9 +17,15 @@ from simplex_jax.evaluate.coherence import top_words
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+def speaker(quiet: bool) -> Callable[[str], None]:
+    """Return what prints lines to standard error, or nothing if a command is to be quiet."""
+    return (lambda line: None) if quiet else functools.partial(click.echo, err=True)
+
+
 def run(data: Data, settings: topics.Settings) -> str:
     """Say what is about to happen, in two lines."""
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    devices = f"{settings.devices} devices of " if settings.devices > 1 else ""
     words = len(data.documents.vocabulary)
     return (
         f"{len(data.documents.names):,} documents ({data.held:,} held out), "
@@ -26,7 +34,7 @@ def run(data: Data, settings: topics.Settings) -> str:
         f" alpha {_prior(settings.alpha, settings.learn_alpha, settings.num_topics, 'topic')}, "
         f"beta {_prior(settings.beta, settings.learn_beta, words, 'word')}, "
         f"{settings.batch_size:,} documents a batch, seed {settings.seed}, "
-        f"jax {jax.__version__} on {jax.devices()[0].device_kind}"
+        f"jax {jax.__version__} on {devices}{jax.devices()[0].device_kind}"
     )
 
 

@@ -1,6 +1,5 @@
 """`simplex-jax lda evaluate`: how well a fitted model predicts other documents."""
 
-import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import corpus as corpora
-from simplex_jax.cli import documents, options
+from simplex_jax.cli import describe, documents, options
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.evaluate import perplexity
 from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity
@@ -28,7 +27,7 @@ _GIVEN = ([True, False, False], [False, True, True])
 @options.model_option
 @click.option("--observed", type=options.PATH, help="Part of each document that is known.")
 @click.option("--target", type=options.PATH, help="Part of the same documents to predict.")
-@click.option("--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Of all randomness.")
+@options.seed_option
 @options.file_options
 @options.common_options
 @one_line_errors
@@ -51,7 +50,7 @@ def evaluate(
     """
     if [path is not None for path in (input, observed, target)] not in _GIVEN:
         raise click.UsageError("give either INPUT, or both --observed and --target")
-    say = (lambda _: None) if quiet else functools.partial(click.echo, err=True)
+    say = describe.speaker(quiet)
     loaded = saved.load(model)
     if input is not None:
         found = documents.read(loaded, input, reading)

@@ -1,6 +1,5 @@
 """`simplex-jax lda`: find the topics of a corpus."""
 
-import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 from simplex_jax import topics
 from simplex_jax.cli import describe, jobs, options, report
 from simplex_jax.cli.errors import one_line_errors
-from simplex_jax.cli.signals import Heard
 from simplex_jax.corpus import stopwords
 from simplex_jax.evaluate import checks
 from simplex_jax.models import lda as model
@@ -58,7 +56,7 @@ _WITH_RESUME = {"resume", "input", "checkpoint_every", "quiet", "debug"}
     type=click.IntRange(0),
     help="Documents kept for perplexity.  [default: a tenth, at most 1000]",
 )
-@click.option("--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Of all randomness.")
+@options.seed_option
 @click.option("--out", type=options.PATH, help="[default: a new simplex-jax-lda*]")
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
 @click.option(
@@ -139,7 +137,7 @@ def fit(
     Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume
     goes on.
     """
-    say = (lambda _: None) if quiet else functools.partial(click.echo, err=True)
+    say = describe.speaker(quiet)
     if resume is None:
         job, earlier = _new_job(input, given), None
         job.fit["devices"] = devices.use(job.fit["devices"])
@@ -152,10 +150,10 @@ def fit(
                 f"{resume / 'config.json'}"
             )
         job, earlier = jobs.resumed(resume, input)
-        devices.use(job.fit.get("devices"))
         if saved.finished(resume):
             say(f"the run in {resume} has come to its end: nothing is left to do")
             return
+        devices.use(job.fit["devices"])
     data = jobs.gather(job, say)
     settings = topics.resolve(data.train, **job.fit)
     say(describe.run(data, settings))
@@ -165,12 +163,11 @@ def fit(
         click.echo(describe.memory(memory.estimate(data.train, settings, heldout=data.heldout)))
         return
     config = jobs.config_of(job, data, settings)
-    if resume is None or earlier is None:
-        directory = files.prepare(out or _free_directory(), overwrite=overwrite)
+    directory = resume or files.prepare(out or _free_directory(), overwrite=overwrite)
+    if earlier is None:
         output.write_json(directory / "config.json", config)
     else:
-        jobs.check_same(earlier, config, resume)
-        directory = resume
+        jobs.check_same(earlier, config, directory)
     _train(directory, job, data, settings, checkpoint_every, quiet, resume is not None)
 
 
@@ -208,23 +205,22 @@ def _train(
 ) -> None:
     log = directory / "metrics.jsonl"
     hooks: list[Any] = [*([_Continue(log)] if resume else []), MetricsLog(log)]
-    say = (lambda _: None) if quiet else functools.partial(click.echo, err=True)
+    say = describe.speaker(quiet)
     if not quiet:
         hooks.append(Progress(["perplexity", "tokens_per_second"], max_seconds=settings.seconds))
         say("compiling ...")
-    with Heard() as heard:
-        fitted = topics.fit(
-            data.train,
-            heldout=data.heldout,
-            documents=None if job.stream else data.documents,
-            among=data.among,
-            hooks=hooks,
-            checkpoint=directory / files.CHECKPOINT,
-            checkpoint_every=checkpoint_every,
-            resume=resume,
-            samples_dir=directory / files.SAMPLES,
-            **job.fit,
-        )
+    fitted = topics.fit(
+        data.train,
+        heldout=data.heldout,
+        documents=None if job.stream else data.documents,
+        among=data.among,
+        hooks=hooks,
+        checkpoint=directory / files.CHECKPOINT,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        samples_dir=directory / files.SAMPLES,
+        **job.fit,
+    )
     warnings = _warnings(data, fitted)
     files.write(directory, data.documents, fitted, about={"warnings": warnings})
     report.render(directory)
@@ -234,13 +230,13 @@ def _train(
     if job.stream:
         say(f"topic shares of documents: simplex-jax lda transform --model {directory} {job.input}")
     say(f"written to {directory}; open {directory / 'report.html'}")
-    if fitted.interrupted and heard.first is not None:
+    if fitted.interrupted is not None:
         click.echo(
-            f"{heard.first.name} has ended the run before its time; go on with: "
+            f"{fitted.interrupted.name} has ended the run before its time; go on with: "
             f"simplex-jax lda --resume {directory}",
             err=True,
         )
-        raise SystemExit(128 + heard.first)
+        raise SystemExit(128 + fitted.interrupted)
 
 
 class _Continue:
@@ -260,7 +256,7 @@ class _Continue:
 def _warnings(data: jobs.Data, fitted: topics.Fit) -> list[str]:
     found = checks.topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence)
     found += checks.chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
-    if fitted.interrupted:
+    if fitted.interrupted is not None:
         found.append("The run was interrupted before its time.")
     stiffness = fitted.metrics[-1].get("stiffness", 0.0) if fitted.metrics else 0.0
     if stiffness > 2:

@@ -1,5 +1,6 @@
 """What a run is to do: from the command line, or from the `config.json` of a run to go on with."""
 
+import inspect
 import platform
 from collections.abc import Callable
 from importlib import metadata
@@ -20,6 +21,7 @@ from simplex_jax.topics import files, saved
 
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")
 _TOO_SHORT = "--holdout {} documents have no second token: hold out more"
+_OPTIONS = inspect.signature(topics.resolve).parameters.keys()
 EMBEDDED = "documentation of the installed Python packages"
 
 
@@ -73,10 +75,23 @@ def resumed(directory: Path, moved: Path | None) -> tuple[Job, dict[str, Any]]:
     """
     config = saved.load_config(directory)
     found = config.get("job")
-    if not isinstance(found, dict) or found.keys() != set(Job._fields):
+    if not isinstance(found, dict) or not _sound(found):
         raise saved.RunError(f"{directory / 'config.json'}: it does not say how to go on")
     job = Job(**found)
     return (job._replace(input=str(moved.absolute())) if moved else job), config
+
+
+def _sound(found: dict[str, Any]) -> bool:
+    """Tell whether what a configuration says of its job has all that is needed, and no more."""
+    if found.keys() != set(Job._fields):
+        return False
+    fit, reading = found["fit"], found["reading"]
+    return (
+        isinstance(fit, dict)
+        and {"num_topics", "devices", "seed"} <= fit.keys() <= _OPTIONS
+        and isinstance(reading, dict)
+        and reading.keys() == (set() if found["input"] is None else set(options.READING))
+    )
 
 
 def gather(job: Job, say: Callable[[str], object]) -> Data:

@@ -127,6 +127,9 @@ common_options = together(
 model_option = click.option(
     "--model", required=True, type=PATH, metavar="DIR", help="Directory of a run."
 )
+seed_option = click.option(
+    "--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Of all randomness."
+)
 READING = (*FILE_OPTIONS, *VOCABULARY_OPTIONS)
 """Names of all options about reading an input, which the embedded corpus is not."""
 

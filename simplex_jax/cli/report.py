@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from simplex_jax.cli import options
+from simplex_jax.cli import describe, options
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.evaluate import report as page
 from simplex_jax.topics import saved
@@ -24,8 +24,7 @@ def report(directory: Path, top_words: int, out: Path | None, quiet: bool) -> No
     It is one HTML file that needs no network and runs no script.
     """
     written = render(directory, out, top_words)
-    if not quiet:
-        click.echo(f"written to {written}", err=True)
+    describe.speaker(quiet)(f"written to {written}")
 
 
 def render(directory: Path, path: Path | None = None, top_words: int = 10) -> Path:

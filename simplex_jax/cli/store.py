@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from simplex_jax.cli import options
+from simplex_jax.cli import describe, options
 from simplex_jax.cli.errors import one_line_errors
 
 
@@ -22,9 +22,7 @@ def store(input: Path, directory: Path, quiet: bool, **reading: Any) -> None:
     memory. Bag-of-words files (uci, ldac) are never in memory as a whole.
     """
     stored = options.convert(input, directory, reading)
-    if not quiet:
-        click.echo(
-            f"{stored.documents:,} documents, {stored.tokens:,} tokens, "
-            f"{len(stored.vocabulary):,} words written to {directory}",
-            err=True,
-        )
+    describe.speaker(quiet)(
+        f"{stored.documents:,} documents, {stored.tokens:,} tokens, "
+        f"{len(stored.vocabulary):,} words written to {directory}"
+    )

@@ -1,13 +1,12 @@
 """`simplex-jax lda transform`: topic shares of new documents."""
 
-import functools
 from pathlib import Path
 from typing import Any
 
 import click
 
 from simplex_jax import topics
-from simplex_jax.cli import documents, options
+from simplex_jax.cli import describe, documents, options
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.topics import files, saved
 
@@ -19,7 +18,7 @@ from simplex_jax.topics import files, saved
     "--out", type=options.PATH, help="File to write (.npz).  [default: INPUT's name.doc_topics.npz]"
 )
 @click.option("--overwrite", is_flag=True, help="Replace the file.")
-@click.option("--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Of all randomness.")
+@options.seed_option
 @options.file_options
 @options.common_options
 @one_line_errors
@@ -38,7 +37,7 @@ def transform(
     tokens of other words are left out. The file has the arrays `proportions` [D, K] and `documents`
     (their names), as the doc_topics.npz of a run. Memory is bounded by the corpus itself.
     """
-    say = (lambda _: None) if quiet else functools.partial(click.echo, err=True)
+    say = describe.speaker(quiet)
     out = out or Path(f"{input.absolute().name.split('.')[0]}.doc_topics.npz")
     if out.exists() and not overwrite:
         raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite")

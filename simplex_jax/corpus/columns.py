@@ -29,7 +29,7 @@ def text_column(columns: Sequence[str], given: str | None, path: Path, line: int
         raise error_at(
             path,
             f"no known column of text among {_listed(columns)}",
-            "give --text-column (text_column)",
+            "give --text-column (text_column); of a table without a line of names, by its number",
             line=line,
         )
     return found

@@ -13,6 +13,9 @@ from simplex_jax import batches
 # Tokens that are worked on at once where all tokens of some documents are gone through.
 CHUNK = 16_384
 
+# Counts of a document are float32, which goes on counting up to here.
+_LONGEST = 2**24
+
 # Places up to a chunk beyond the last token must be int32 as well.
 _MOST_TOKENS = 2**31 - 1 - CHUNK
 
@@ -56,7 +59,8 @@ def to_device(counts: sp.csr_array) -> DeviceCorpus:
     """Write out the tokens of a table of counts [D, V].
 
     Raises:
-        ValueError: There are more tokens than int32 can number, or no documents.
+        ValueError: There are more tokens than int32 can number, no documents, or one of more than
+            2^24 tokens.
 
     Example:
         >>> import scipy.sparse as sp
@@ -72,6 +76,11 @@ def to_device(counts: sp.csr_array) -> DeviceCorpus:
     if lengths.sum() > _MOST_TOKENS:
         raise ValueError(
             f"counts must have at most {_MOST_TOKENS} tokens; they have {lengths.sum()}"
+        )
+    if lengths.max() > _LONGEST:
+        raise ValueError(
+            f"document {lengths.argmax()} has {lengths.max()} tokens, and at most {_LONGEST} can "
+            "be counted: split it"
         )
     order = np.argsort(lengths, kind="stable")
     ordered = counts[order]

@@ -11,6 +11,7 @@ Limits, all refused with one clear error before memory is taken for them:
 import gzip
 import io
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ MAX_DOCUMENT = 2**26
 MAX_UNUSED = 2**20
 FREE = 2**26
 BLOCK = 2**22
+
+WHOLE = re.compile(rb"-?\d{1,18}")
+REAL = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+"""Numbers as the text formats write them."""
 
 _GZIP = b"\x1f\x8b"
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
@@ -153,7 +158,7 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
             number += 1
             if len(line) > MAX_DOCUMENT:
                 raise error_at(
-                    path, "the line has more than 64 MiB", "one document a line?", line=number
+                    path, "the line has more than 64 MiB", "give a document a line", line=number
                 )
             yield number, decoded(line.rstrip(b"\r\n"), path, encoding, number)
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from simplex_jax.corpus.corpus import Corpus, error_at
 from simplex_jax.corpus.files import MAX_DOCUMENT, decoded, reading, unreadable
-from simplex_jax.corpus.reading import Reading
-from simplex_jax.corpus.text import from_texts
-from simplex_jax.corpus.vocabulary import read_vocabulary
+from simplex_jax.corpus.reading import Reading, corpus_of_texts
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -31,13 +29,7 @@ def read(path: Path, how: Reading) -> Corpus:
     if not files:
         raise error_at(path, "no file in the folder", "give a folder of text files")
     names = [os.fsencode(name).decode("utf-8", "backslashreplace") for name, _ in files]
-    return from_texts(
-        (_document(file, how.encoding) for _, file in files),
-        names,
-        options=how.text,
-        vocabulary=read_vocabulary(how.vocabulary) if how.vocabulary else None,
-        source=str(path),
-    )
+    return corpus_of_texts((_document(file, how.encoding) for _, file in files), names, path, how)
 
 
 def _files(root: Path) -> Iterator[tuple[str, Path]]:

@@ -9,9 +9,7 @@ from typing import Any
 from simplex_jax.corpus import columns
 from simplex_jax.corpus.corpus import Corpus, error_at, printable
 from simplex_jax.corpus.files import text_lines
-from simplex_jax.corpus.reading import Reading
-from simplex_jax.corpus.text import from_texts
-from simplex_jax.corpus.vocabulary import read_vocabulary
+from simplex_jax.corpus.reading import Reading, corpus_of_texts
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -44,13 +42,7 @@ def read(path: Path, how: Reading) -> Corpus:
             names.append(str(len(names) + 1) if name is None else _name(found, name, path, line))
             yield value or ""
 
-    return from_texts(
-        documents(),
-        names,
-        options=how.text,
-        vocabulary=read_vocabulary(how.vocabulary) if how.vocabulary else None,
-        source=str(path),
-    )
+    return corpus_of_texts(documents(), names, path, how)
 
 
 def _objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from simplex_jax.corpus.corpus import Corpus
 from simplex_jax.corpus.files import text_lines
-from simplex_jax.corpus.reading import Reading
-from simplex_jax.corpus.text import from_texts
-from simplex_jax.corpus.vocabulary import read_vocabulary
+from simplex_jax.corpus.reading import Reading, corpus_of_texts
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -31,10 +29,4 @@ def read(path: Path, how: Reading) -> Corpus:
             names.append(str(number))
             yield line
 
-    return from_texts(
-        documents(),
-        names,
-        options=how.text,
-        vocabulary=read_vocabulary(how.vocabulary) if how.vocabulary else None,
-        source=str(path),
-    )
+    return corpus_of_texts(documents(), names, path, how)

@@ -114,8 +114,6 @@ def assembled(
         raise error_at(
             path, f"the shape is {printable(sizes)}", "give documents in rows, words in columns"
         )
-    if sizes[0] > data.size + MAX_UNUSED:
-        raise error_at(path, f"{sizes[0]} documents, {data.size} entries", "check the shape")
     try:
         if layout == "coo":
             return sp.coo_array((data, (first, second)), shape=sizes)

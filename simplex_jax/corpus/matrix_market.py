@@ -59,8 +59,7 @@ def read(path: Path, how: Reading) -> Corpus:
             if length > MAX_WORDS:
                 raise error_at(path, f"{length} {what}", f"keep at most {MAX_WORDS}", line=line)
         layout = Layout(("row", "column", "value"), shape, size, line, field)
-        parts = list(entries(stream, path, layout, line + 1))
-    row, column, value = np.concatenate(parts or [np.zeros((0, 3), np.int32)]).T
+        row, column, value = np.concatenate(list(entries(stream, path, layout, line + 1))).T
     table = sp.coo_array((value, (row - 1, column - 1)), shape=shape)
     return corpus_of(table, path, how, first=1)
 

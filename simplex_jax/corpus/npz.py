@@ -52,6 +52,7 @@ def read(path: Path, how: Reading) -> Corpus:
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     damaged = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+    broken = (OSError, ValueError, TypeError, LookupError)  # of what the headers say
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
@@ -65,7 +66,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
                 }
         except CorpusError:
             raise
-        except (*damaged, OSError, ValueError, LookupError) as error:
+        except (*damaged, *broken) as error:
             raise error_at(path, f"not an intact npz file ({printable(error)})", _REMEDY) from None
 
 

@@ -15,7 +15,6 @@ from simplex_jax.corpus.matrix import corpus_of
 from simplex_jax.corpus.reading import Reading
 
 _DIGITS = b"0123456789"
-_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 class Layout(NamedTuple):
@@ -103,7 +102,7 @@ def _quickly(chunk: bytes, layout: Layout) -> Documents | None:
     lines = [line.partition(b" ") for line in chunk.split(b"\n")[:-1]]
     sizes = np.array([pairs.count(b":") for _, _, pairs in lines], np.int64)
     if layout.svmlight:
-        sound = all(_NUMBER.fullmatch(label) for label, _, _ in lines)
+        sound = all(files.REAL.fullmatch(label) for label, _, _ in lines)
     else:
         sound = all(head == b"%d" % size for (head, _, _), size in zip(lines, sizes, strict=True))
     body = b"".join(b" " + pairs for _, _, pairs in lines if pairs)
@@ -131,7 +130,7 @@ def _slowly(chunk: bytes, path: Path, layout: Layout, line: int) -> Documents:
         head, *rest = fields
         if layout.svmlight:
             rest = [field for field in rest if not field.startswith(b"qid:")]
-            if not all(map(_NUMBER.fullmatch, head.split(b","))):
+            if not all(map(files.REAL.fullmatch, head.split(b","))):
                 raise error_at(
                     path,
                     f"the label is {_shown(head)}",
@@ -154,8 +153,8 @@ def _slowly(chunk: bytes, path: Path, layout: Layout, line: int) -> Documents:
 def _pair(field: bytes, path: Path, layout: Layout, line: int) -> tuple[int, int]:
     word, _, count = field.partition(b":")
     real = layout.svmlight
-    grammar = _NUMBER if real else re.compile(rb"-?\d{1,18}")
-    if not re.fullmatch(rb"-?\d{1,18}", word) or not grammar.fullmatch(count):
+    grammar = files.REAL if real else files.WHOLE
+    if not files.WHOLE.fullmatch(word) or not grammar.fullmatch(count):
         raise error_at(path, f"{_shown(field)} is not `id:count`", "correct the pair", line=line)
     low, high = layout.first_id, layout.first_id + (layout.words or MAX_WORDS) - 1
     if not low <= int(word) <= high:
@@ -169,12 +168,13 @@ def _pair(field: bytes, path: Path, layout: Layout, line: int) -> tuple[int, int
             line=line,
         )
     value = float(count) if real else int(count)
-    problem = "is not a whole number" if value % 1 else f"is not in 0..{MAX_COUNT}"
-    if value % 1 or not 0 <= value <= MAX_COUNT:
-        raise error_at(
-            path, f"count {printable(count.decode())} {problem}", "correct the pair", line=line
-        )
-    return int(word) - low, int(value)
+    if not 0 <= value <= MAX_COUNT:
+        problem, remedy = f"is not in 0..{MAX_COUNT}", "correct the pair"
+    elif value % 1:
+        problem, remedy = "is not a whole number", "give counts, not weights such as tf-idf"
+    else:
+        return int(word) - low, int(value)
+    raise error_at(path, f"count {printable(count.decode())} {problem}", remedy, line=line)
 
 
 def _shown(field: bytes) -> str:

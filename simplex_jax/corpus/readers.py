@@ -7,6 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from simplex_jax.corpus import (
     folder,
     h5ad,
@@ -20,12 +22,15 @@ from simplex_jax.corpus import (
     table,
     uci,
 )
-from simplex_jax.corpus.corpus import Corpus
+from simplex_jax.corpus.corpus import Corpus, error_at
 from simplex_jax.corpus.files import ascii_compatible, reading
 from simplex_jax.corpus.reading import Blocks, Reading
 from simplex_jax.corpus.store import stored
 from simplex_jax.corpus.text import TextOptions
 from simplex_jax.corpus.vocabulary import read_names
+
+_FEWEST_WORDED = 0.1
+"""Share of lines with a word below which a file is not taken for text."""
 
 
 class Format(NamedTuple):
@@ -75,13 +80,14 @@ def read(
 
     Args:
         path: where it is.
-        format: one of `FORMATS`; recognised when left out. Text: `folder` (of text files), `lines`
-            (one document a line), `csv`, `tsv` and `jsonl` (a column or field with the text).
-            Counts: `uci` (docword and vocab), `ldac`, `svmlight`, `mtx` (Matrix Market), `npz`
-            (SciPy sparse), `h5ad` (AnnData) and `store` (what `convert` made).
+        format: one of `FORMATS`; recognised when left out, and what looks like none of them is
+            then taken for `lines`, of which a tenth must have a word. Text: `folder` (of text
+            files), `lines` (one document a line), `csv`, `tsv` and `jsonl` (a column or field with
+            the text). Counts: `uci` (docword and vocab), `ldac`, `svmlight`, `mtx` (Matrix
+            Market), `npz` (SciPy sparse), `h5ad` (AnnData) and `store` (what `convert` made).
         vocabulary: file with one word a line. For text, only these words are counted; for `uci`
             and `ldac` it replaces the vocabulary next to `path`; for other counts it names the
-            columns.
+            columns; a `store` has its own.
         text: tokens and vocabulary limits for text; `TextOptions()` when left out.
         encoding: of text; vocabularies are UTF-8.
         **options: what only some formats have:
@@ -111,8 +117,8 @@ def read(
         >>> corpus.vocabulary, corpus.names
         (('apple', 'pear', 'plum'), ('1', '2'))
     """
-    chosen, how = _chosen(path, format, vocabulary, text, encoding, options)
-    return chosen.read(Path(path), how)
+    name, how = _chosen(path, format, vocabulary, text, encoding, options)
+    return _whole(Path(path), name, how, guessed=format is None)
 
 
 def convert(
@@ -155,10 +161,11 @@ def convert(
         >>> stored.documents, stored.tokens, stored.vocabulary
         (2, 7, ('apple', 'pear', 'plum'))
     """
-    chosen, how = _chosen(path, format, vocabulary, text, encoding, options)
-    if chosen.blocks is None:
-        return store.write(directory, chosen.read(Path(path), how))
-    with chosen.blocks(Path(path), how) as blocks:
+    name, how = _chosen(path, format, vocabulary, text, encoding, options)
+    reader = FORMATS[name].blocks
+    if reader is None:
+        return store.write(directory, _whole(Path(path), name, how, guessed=format is None))
+    with reader(Path(path), how) as blocks:
         names = read_names(how.names) if how.names else None
         return store.write_blocks(directory, blocks.counts, blocks.vocabulary, names)
 
@@ -170,7 +177,8 @@ def _chosen(
     text: TextOptions | None,
     encoding: str,
     options: dict[str, Any],
-) -> tuple[Format, Reading]:
+) -> tuple[str, Reading]:
+    """The name of the format, and how to read it."""
     if format is not None and format not in FORMATS:
         raise ValueError(f"format={format!r}: give one of {', '.join(FORMATS)}")
     ascii_compatible(encoding)  # raises for an unknown one, before any file is read
@@ -183,7 +191,22 @@ def _chosen(
     files = {"vocabulary": vocabulary, "names": options.get("names")}
     paths = {what: None if file is None else Path(file) for what, file in files.items()}
     how = Reading(text=text or TextOptions(), encoding=encoding, **{**options, **paths})
-    return FORMATS[name], how
+    return name, how
+
+
+def _whole(path: Path, name: str, how: Reading, *, guessed: bool) -> Corpus:
+    """Read all of a corpus, refusing what was taken for lines of text and hardly has a word."""
+    found = FORMATS[name].read(path, how)
+    if guessed and name == "lines":
+        lines = found.counts.shape[0]
+        worded = int(np.count_nonzero(np.diff(found.counts.indptr)))
+        if worded < _FEWEST_WORDED * lines:
+            raise error_at(
+                path,
+                f"no known format, and as text {worded} of {lines} lines have a word",
+                "name the format, or give --format lines (format='lines') if a line is a document",
+            )
+    return found
 
 
 def _recognised(path: Path) -> str:

@@ -1,13 +1,15 @@
 """How a corpus is read: what `corpus.read` was told besides the path and the format."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import scipy.sparse as sp
 
-from simplex_jax.corpus.text import TextOptions
+from simplex_jax.corpus.corpus import Corpus
+from simplex_jax.corpus.text import TextOptions, from_texts
+from simplex_jax.corpus.vocabulary import read_vocabulary
 
 
 @dataclass(frozen=True)
@@ -35,3 +37,9 @@ class Blocks(NamedTuple):
 
     vocabulary: Sequence[str]
     counts: Iterator[sp.csr_array]
+
+
+def corpus_of_texts(texts: Iterable[str], names: Sequence[str], path: Path, how: Reading) -> Corpus:
+    """Make a corpus of the texts in a file; see `from_texts`, which looks at `names` last."""
+    words = None if how.vocabulary is None else read_vocabulary(how.vocabulary)
+    return from_texts(texts, names, options=how.text, vocabulary=words, source=str(path))

@@ -10,9 +10,7 @@ from typing import NamedTuple
 from simplex_jax.corpus import columns
 from simplex_jax.corpus.corpus import Corpus, error_at
 from simplex_jax.corpus.files import MAX_DOCUMENT, text_lines
-from simplex_jax.corpus.reading import Reading
-from simplex_jax.corpus.text import from_texts
-from simplex_jax.corpus.vocabulary import read_vocabulary
+from simplex_jax.corpus.reading import Reading, corpus_of_texts
 
 
 class _Record(NamedTuple):
@@ -84,13 +82,7 @@ def _read(path: Path, how: Reading, separator: str, *, quoted: bool) -> Corpus:
             yield fields[text]
 
     with _long_fields():
-        return from_texts(
-            documents(),
-            names,
-            options=how.text,
-            vocabulary=read_vocabulary(how.vocabulary) if how.vocabulary else None,
-            source=str(path),
-        )
+        return corpus_of_texts(documents(), names, path, how)
 
 
 def _records(path: Path, encoding: str, separator: str, quoted: bool) -> Iterator[_Record]:

@@ -11,9 +11,6 @@ import numpy as np
 from simplex_jax.corpus import files
 from simplex_jax.corpus.corpus import MAX_COUNT, error_at, printable
 
-_REAL = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_WHOLE = re.compile(rb"-?\d{1,18}")
-
 
 class Layout(NamedTuple):
     """What the entries of a file look like.
@@ -103,7 +100,7 @@ def _entry(text: bytes, path: Path, layout: Layout, line: int) -> list[int]:
     fields = text.split()
     real, pattern = layout.values == "real", layout.values == "pattern"
     names = layout.names[:2] if pattern else layout.names
-    grammars = (_WHOLE, _WHOLE, _REAL if real else _WHOLE)[: len(names)]
+    grammars = (files.WHOLE, files.WHOLE, files.REAL if real else files.WHOLE)[: len(names)]
     if len(fields) != len(names) or not all(map(re.fullmatch, grammars, fields)):
         shown = printable(repr(text[:60].strip())[1:])
         what = f"{'two' if pattern else 'three'} {'' if real else 'whole '}numbers"
@@ -113,16 +110,11 @@ def _entry(text: bytes, path: Path, layout: Layout, line: int) -> list[int]:
     entry = (int(fields[0]), int(fields[1]), value)
     highs = (*layout.shape, MAX_COUNT)
     for name, number, low, high in zip(layout.names, entry, (1, 1, 0), highs, strict=True):
-        problem = None
         if not low <= number <= high:
-            problem = f"is not in {low}..{high}"
+            problem, remedy = f"is not in {low}..{high}", "correct the line, or the header"
         elif number != int(number):
-            problem = "is not a whole number"
-        if problem:
-            raise error_at(
-                path,
-                f"{name} {number} {problem}",
-                "correct the line, or the sizes in the header",
-                line=line,
-            )
+            problem, remedy = "is not a whole number", "give counts, not weights such as tf-idf"
+        else:
+            continue
+        raise error_at(path, f"{name} {number} {problem}", remedy, line=line)
     return [int(number) for number in entry]

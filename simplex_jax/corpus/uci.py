@@ -131,9 +131,6 @@ def _header(stream: io.BufferedReader, path: Path, limit: int) -> _Header:
             "is the file complete, and its third line right?",
             line=3,
         )
-    for line, size, what in ((1, header.documents, "documents"), (2, header.words, "words")):
-        if size > MAX_WORDS and (line == 2 or header.entries > MAX_WORDS):
-            raise error_at(path, f"{size} {what}", f"keep at most {MAX_WORDS}", line=line)
     if header.documents > header.entries + MAX_UNUSED:
         raise error_at(
             path,
@@ -141,6 +138,9 @@ def _header(stream: io.BufferedReader, path: Path, limit: int) -> _Header:
             "is the first line right?",
             line=1,
         )
+    for line, size, what in ((1, header.documents, "documents"), (2, header.words, "words")):
+        if size > MAX_WORDS:
+            raise error_at(path, f"{size} {what}", f"keep at most {MAX_WORDS}", line=line)
     return header
 
 

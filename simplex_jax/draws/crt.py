@@ -50,22 +50,22 @@ def crt(
     c, n = arguments.promote(concentration=concentration, customers=customers)
     shape = arguments.common_shape(shape, concentration=c, customers=n)
     arguments.require("concentration", c, arguments.positive(c), "finite and positive")
-    whole = arguments.nonnegative(n) & (n == jnp.floor(n))
-    arguments.require("customers", n, whole, "whole numbers from 0 on")
+    arguments.require("customers", n, _whole(n), "whole numbers from 0 on")
     return _crt(key, jnp.broadcast_to(c, shape), jnp.broadcast_to(n, shape))
 
 
 @jax.jit
 def _crt(key: jax.Array, c: jax.Array, n: jax.Array) -> jax.Array:
-    valid = arguments.positive(c) & arguments.nonnegative(n)
-    dtype, shape, size = c.dtype, c.shape, max(c.size, 1)
-    c = jnp.broadcast_to(jnp.where(valid, c, 1).ravel(), size)
-    n = jnp.broadcast_to(jnp.where(valid, n, 0).ravel(), size)
+    shape, dtype = c.shape, c.dtype
+    valid = arguments.positive(c) & _whole(n)
+    c, n = arguments.flatten(shape, jnp.where(valid, c, 1), jnp.where(valid, n, 0))
+    size = c.shape[0]
+    key_words, _ = jax.random.split(key)  # a key that is used up, for JAX's check of their reuse
 
     def jump(state):
         """Go on from customer i, of 0..n-1, who has been seated."""
         row, i, tables = state
-        gap, word = random_words(key, size, dtype, row=row)
+        gap, word = random_words(key_words, size, dtype, row=row)
         # A geometric number of at least 1, with success probability c / (c + i + 1).
         j = i + 1 + jnp.floor(uniform.exponential(gap, dtype) / jnp.log1p(c / (i + 1)))
         new = (uniform.uniform(word, dtype) * (c + j) < c + i + 1) & (j < n)
@@ -73,4 +73,8 @@ def _crt(key: jax.Array, c: jax.Array, n: jax.Array) -> jax.Array:
 
     state = (jnp.int32(0), jnp.zeros(size, dtype), (n > 0).astype(dtype))
     tables = lax.while_loop(lambda state: jnp.any(state[1] < n - 1), jump, state)[2]
-    return jnp.where(valid, tables[: valid.size].reshape(shape), jnp.nan)
+    return jnp.where(valid, arguments.unflatten(shape, tables), jnp.nan)
+
+
+def _whole(n: jax.Array) -> jax.Array:
+    return arguments.nonnegative(n) & (n == jnp.floor(n))

@@ -79,7 +79,7 @@ def chain_warnings(
         ['The chains disagree (R-hat above 1.1) on prevalence 0: run them longer, or take the \
 intervals as those of one of several explanations of the corpus.']
     """
-    found = []
+    found, total = [], np.size(stability)
     if samples < FEW_DRAWS:
         found.append(
             f"The means and deviations are of {samples} posterior samples only: "
@@ -88,14 +88,15 @@ intervals as those of one of several explanations of the corpus.']
     apart = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
     if apart:
         found.append(
-            f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(apart)}: run them longer, "
-            "or take the intervals as those of one of several explanations of the corpus."
+            f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(apart, total)}: "
+            "run them longer, or take the intervals as those of one of several explanations of "
+            "the corpus."
         )
     few = [name for name, entry in diagnostics.items() if _above(FEW_DRAWS, entry.get("ess"))]
     if few and samples >= FEW_DRAWS:
         found.append(
-            f"Fewer than {FEW_DRAWS} effective samples of {_named(few)}: "
-            "their intervals are rough, and a longer run gives better ones."
+            f"Fewer than {FEW_DRAWS} effective samples of {_named(few, total)}: "
+            "their intervals are rough; a longer run or more chains give better ones."
         )
     different = np.flatnonzero(np.asarray(stability, float) < _UNSTABLE)  # NaN for one chain
     if different.size:
@@ -129,15 +130,15 @@ def _perplexity_warnings(values: Sequence[float | None]) -> list[str]:
     return []
 
 
-def _named(quantities: Sequence[str]) -> str:
-    """List quantities, with those that are numbered under one name: alpha; prevalence 0, 1, 2."""
+def _named(quantities: Sequence[str], total: int) -> str:
+    """List quantities; of many topics say how many: alpha, prevalence of 7 of 30 topics."""
     groups: dict[str, list[str]] = {}
     for quantity in quantities:
         name, _, number = quantity.rpartition(" ")
-        groups.setdefault(name if number.isdigit() else quantity, []).append(number)
-    return "; ".join(
-        f"{name} {_listed(numbers)}" if numbers[0].isdigit() else name
-        for name, numbers in groups.items()
+        groups.setdefault(name if number.isdigit() else quantity, []).append(quantity)
+    return ", ".join(
+        f"{name} of {len(members)} of {total} topics" if len(members) > 3 else ", ".join(members)
+        for name, members in groups.items()
     )
 
 

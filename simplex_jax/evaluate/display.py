@@ -1,16 +1,17 @@
 """Numbers as the report shows them; a dash for what is not known."""
 
 import math
+from typing import TypeGuard
 
 
-def finite(value: float | None) -> bool:
+def finite(value: float | None) -> TypeGuard[float]:
     """Tell whether a measurement is there and a number."""
     return value is not None and math.isfinite(value)
 
 
 def count(number: float | None) -> str:
     """Whole, with commas."""
-    return f"{number:,.0f}" if number is not None and math.isfinite(number) else "–"
+    return f"{number:,.0f}" if finite(number) else "–"
 
 
 def percent(share: float) -> str:
@@ -21,7 +22,7 @@ def percent(share: float) -> str:
 
 def number(value: float | None) -> str:
     """With two significant digits."""
-    return f"{value:.2g}" if value is not None and math.isfinite(value) else "–"
+    return f"{value:.2g}" if finite(value) else "–"
 
 
 def duration(seconds: float | None) -> str:

@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.evaluate import replicas
 from simplex_jax.models.inference import document_proportions
 from simplex_jax.runtime.hooks import Event, second_half
 
@@ -177,7 +178,7 @@ class Evaluation:
     def _log_predictive(self, event: Event) -> list[np.ndarray]:
         """Log p of every target entry, float64 [n], for each chain in turn."""
         key = jax.random.fold_in(self._key, event.step)
-        topics, alpha = event.state.position, event.state.alpha
+        topics, alpha = replicas.first((event.state.position, event.state.alpha))
         if self._chains == 1:
             topics, alpha = topics[None], alpha[None]
         return [

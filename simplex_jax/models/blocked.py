@@ -12,6 +12,8 @@ from simplex_jax.draws.categorical import choose
 from simplex_jax.models import local
 from simplex_jax.models.local import Assignments
 
+# Of proportions relative to the largest: tokens do not go to topics of less than this anyway, and
+# its product with the least likelihood is still a float32.
 _SMALLEST = 1e-18
 
 

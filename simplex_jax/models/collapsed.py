@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax.corpus.device import Documents
-from simplex_jax.draws import arguments, uniform
+from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words
 from simplex_jax.models import local
 from simplex_jax.models.local import Assignments
@@ -128,10 +128,9 @@ def collapsed(
 
 
 def _pad(batch_size: int) -> int:
-    """Return the width of a batch: a multiple of `_NARROW`, or of what vectorises if smaller."""
-    if batch_size <= _NARROW:
-        return arguments.pad(batch_size)
-    return -(-batch_size // _NARROW) * _NARROW
+    """Return the next width that vectorises, and from `_NARROW` on can be cut there."""
+    step = 8 if batch_size <= _NARROW else _NARROW
+    return -(-batch_size // step) * step
 
 
 def _narrowing(

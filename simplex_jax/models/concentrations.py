@@ -16,6 +16,7 @@ from jax import lax
 from simplex_jax import draws
 
 LEARN = ("symmetric", "vector")
+_LEAST = 1e-12
 
 
 class Evidence(NamedTuple):
@@ -34,7 +35,7 @@ class Prior(NamedTuple):
     """A Gamma prior of every concentration; the default is exponential.
 
     Attributes:
-        mean: Its mean.
+        mean: Its mean; of a common concentration all entries are alike.
         shape: Its shape.
     """
 
@@ -74,26 +75,26 @@ def move(
         key: A PRNG key.
         concentration: The present ones, [n].
         known: The evidence, of all counts or estimated.
-        prior: The prior of each, or of the common one.
+        prior: The prior of each.
         how: "vector", or "symmetric" for one common value.
         step_size: None draws from the conditional. With estimated evidence, the step of the exact
             CIR process that has it as its stationary law: shorter steps average the noise of the
             estimates out, as SCIR does.
     """
-    rate = prior.shape / prior.mean - known.log_x
-    tables = known.tables
     size = concentration.shape[0]
+    tables, log_x = known.tables, known.log_x
+    mean = jnp.broadcast_to(prior.mean, (size,))
     if how == "symmetric":
-        tables, rate = tables.sum(keepdims=True), rate - (size - 1) * known.log_x
-        concentration = concentration[:1]
+        tables, log_x = tables.sum(keepdims=True), size * log_x
+        concentration, mean = concentration[:1], mean[:1]
+    rate = prior.shape / mean - log_x
     shape = prior.shape + tables
     if step_size is None:
         log_gamma = draws.loggamma(key, shape)
     else:
         log_gamma = draws.cir(key, jnp.log(concentration * rate), shape, step_size)
-    new = jnp.exp(log_gamma - jnp.log(rate))
-    # Below this a topic that nobody uses would underflow the sum of the concentrations.
-    new = jnp.maximum(new, jnp.asarray(1e-12, new.dtype))
+    # A concentration of zero, below the least float, would be none.
+    new = jnp.maximum(jnp.exp(log_gamma - jnp.log(rate)), _LEAST).astype(concentration.dtype)
     return jnp.broadcast_to(new, (size,))
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax import schedules
@@ -18,10 +19,11 @@ from simplex_jax.base import Kernel, bind, static
 from simplex_jax.batches import Stream
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.draws import arguments
 from simplex_jax.models import lda_control, lda_counts, lda_kernel, sharding
 from simplex_jax.models.concentrations import LEARN
-from simplex_jax.models.lda_counts import ONE_SWEEP, Local, Memory
-from simplex_jax.models.lda_kernel import Info, State, Visit
+from simplex_jax.models.lda_counts import ONE_SWEEP, Local, Memory, Visit
+from simplex_jax.models.lda_kernel import Info, Means, State
 from simplex_jax.schedules import StepSize, polynomial_decay
 
 __all__ = [
@@ -32,6 +34,8 @@ __all__ = [
     "Visit",
     "build",
     "build_streaming",
+    "check_batch_size",
+    "check_names",
     "default_batch_size",
     "default_step",
     "mean_topics",
@@ -45,10 +49,10 @@ def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> i
     """Return a batch size at which drawing the topics costs a quarter of drawing the labels.
 
     A topic update touches K V numbers whatever the batch, at about the cost of a token each. Sizes
-    below D are multiples of 64, which many numbers of devices can share.
+    below D are multiples of 64, which powers of two of devices can share.
     """
     wanted = -(-4 * documents * shape[0] * shape[1] // max(tokens, 1))
-    return min(documents, -(-wanted // 64) * 64)
+    return max(1, min(documents, -(-wanted // 64) * 64))
 
 
 class Step(NamedTuple):
@@ -82,7 +86,7 @@ def build(
     learn_beta: str | None = None,
     sampler: str = "scir",
     counts: str = "memoised",
-    how: Local = ONE_SWEEP,
+    how: Local | None = None,
     step_size: StepSize | None = None,
     batch_size: int | None = None,
     devices: Sequence[jax.Device] | None = None,
@@ -104,11 +108,13 @@ def build(
         learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
         sampler: "scir", "sgrld" or "smld".
         counts: "memoised", "subsampled" or "control-variate".
-        how: The local step.
+        how: The local step; by default one sweep with memoised counts, else ten, of which the last
+            five count. Estimated counts start from no labels and need the burn-in.
         step_size: Step size of the sampler or a schedule of it; see `default_step`.
         batch_size: Documents a batch; see `default_batch_size`.
-        devices: Devices that share the documents, with memoised counts; each holds all topics. If
-            their number divides `batch_size`, and alpha is not learned, it changes no sample.
+        devices: Devices that share the documents, with memoised counts; each holds all topics.
+            With collapsed sweeps and a given alpha, a number that divides `batch_size` changes no
+            sample.
 
     Returns:
         A kernel whose `init` takes topics [K, V] and whose position is their logarithm, and a
@@ -129,37 +135,34 @@ def build(
         >>> trace.shape
         (50, 2, 4)
     """
-    _check_names(sampler, counts, learn_alpha, learn_beta)
+    check_names(sampler, counts, learn_alpha, learn_beta)
     documents = device.size(corpus)
     if batch_size is None:
         batch_size = default_batch_size(documents, corpus.tokens.shape[0], shape)
-    if not isinstance(batch_size, int) or not 1 <= batch_size <= documents:
-        raise ValueError(
-            f"batch_size must be an integer between 1 and {documents}; it is {batch_size!r}"
-        )
-    if learn_beta and jnp.ndim(beta) == 2:
-        raise ValueError("beta must be a scalar or [V] where it is learned")
-    means = lda_kernel.means_of(alpha, beta, shape)
+    batch_size = check_batch_size(batch_size, documents)
+    means = _means(alpha, beta, shape, learn_alpha, learn_beta)
+    how = _local(how, counts)
     if step_size is None:
         step_size = _schedule(sampler, counts)
-    passes = -(-documents // batch_size)
+    shards = _shards(devices, counts)
     if counts == "memoised":
-        shards = len(devices) if devices else 1
-        share = -(-batch_size // shards)
+        share, here = -(-batch_size // shards), -(-documents // shards)
         options: dict[str, Any] = {"shape": shape, "sampler": sampler, "how": how}
         options |= {"learn_alpha": learn_alpha, "learn_beta": learn_beta, "batch_size": share}
-        if devices and shards > 1:
+        if devices:
             schedules.check(step_size)
             kernel = sharding.memoised(corpus, devices, means, step_size, options)
         else:
             kernel = lda_kernel.memoised(corpus, means, step_size, **options)
-        stream = device.block_stream(-(-documents // shards), share)
+        stream = device.block_stream(here, share)
         if learn_alpha or learn_beta:
-            stream = bind(static(_visits, every=passes), stream)
+            # Not in the first pass, before which there are no labels to learn from.
+            stream = bind(static(_visits, every=-(-here // share), first=1), stream)
         return kernel, stream
     stream = device.uniform_stream(corpus, batch_size)
     if counts == "control-variate":
-        estimate = lda_control.control_variate(corpus, shape, how, batch_size, refresh=passes)
+        estimate = lda_control.control_variate(corpus, shape, how, batch_size)
+        stream = bind(static(_visits, every=-(-documents // batch_size), first=0), stream)
         return lda_kernel.kernel(estimate, means, sampler, step_size), stream
     learn = learn_alpha is not None
     estimate = lda_counts.subsampled(corpus, shape, how, batch_size, learn=learn)
@@ -174,7 +177,7 @@ def build_streaming(
     beta: ArrayLike = 0.05,
     learn_alpha: str | None = None,
     sampler: str = "scir",
-    how: Local = ONE_SWEEP,
+    how: Local | None = None,
     step_size: StepSize | None = None,
 ) -> Kernel:
     """Return the kernel of LDA's topics for documents that stream by, with subsampled counts.
@@ -182,13 +185,13 @@ def build_streaming(
     Its batches are `device.Documents` whose token array is theirs alone, uniform distinct documents
     of a corpus of `documents`. Other arguments, and errors, are those of `build`.
     """
-    _check_names(sampler, "subsampled", learn_alpha, None)
+    check_names(sampler, "subsampled", learn_alpha)
     if step_size is None:
         step_size = _schedule(sampler, "subsampled")
+    how = _local(how, "subsampled")
     estimate = lda_counts.streamed(documents, shape, how, learn=learn_alpha is not None)
-    return lda_kernel.kernel(
-        estimate, lda_kernel.means_of(alpha, beta, shape), sampler, step_size, follow=learn_alpha
-    )
+    means = _means(alpha, beta, shape, learn_alpha, None)
+    return lda_kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha)
 
 
 def mean_topics(state: State) -> jax.Array:
@@ -208,9 +211,10 @@ def mean_topics(state: State) -> jax.Array:
     return total / total.sum(axis=-1, keepdims=True)
 
 
-def _check_names(
-    sampler: str, counts: str, learn_alpha: str | None, learn_beta: str | None
+def check_names(
+    sampler: str, counts: str, learn_alpha: str | None = None, learn_beta: str | None = None
 ) -> None:
+    """Raise a ValueError unless these are names, as for `build`, that go together."""
     if sampler not in SAMPLERS:
         raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; it is {sampler!r}")
     if counts not in COUNTS:
@@ -224,10 +228,48 @@ def _check_names(
         raise ValueError("alpha can be learned with memoised or subsampled counts; give a number")
 
 
+def check_batch_size(batch_size: int, documents: int) -> int:
+    """Return the batch size as an int, or raise a ValueError unless it is one from 1 to D."""
+    if arguments.at_least("batch_size", batch_size, 1) > documents:
+        raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size!r}")
+    return int(batch_size)
+
+
+def _means(
+    alpha: ArrayLike,
+    beta: ArrayLike,
+    shape: tuple[int, int],
+    learn_alpha: str | None,
+    learn_beta: str | None,
+) -> Means:
+    if learn_beta and np.ndim(beta) == 2:
+        raise ValueError("beta must be a scalar or [V] where it is learned")
+    for name, value, learn in (("alpha", alpha, learn_alpha), ("beta", beta, learn_beta)):
+        if learn == "symmetric" and np.ndim(value) and len(set(np.ravel(value).tolist())) > 1:
+            raise ValueError(f"{name} must be one number where a common one is learned")
+    return lda_kernel.means_of(alpha, beta, shape)
+
+
+def _local(how: Local | None, counts: str) -> Local:
+    if how is not None:
+        return how
+    return ONE_SWEEP if counts == "memoised" else Local(sweeps=10, burn_in=5)
+
+
+def _shards(devices: Sequence[jax.Device] | None, counts: str) -> int:
+    if not devices:
+        return 1
+    if counts != "memoised":
+        raise ValueError("devices can share the documents with memoised counts only")
+    if len(set(devices)) < len(devices):
+        raise ValueError("devices must be different ones")
+    return len(devices)
+
+
 def _schedule(sampler: str, counts: str) -> StepSize:
     step = default_step(sampler, counts)
     return polynomial_decay(*step) if step.tau else step.initial
 
 
-def _visits(stream: Stream, key: jax.Array, step: jax.Array, *, every: int) -> Visit:
-    return Visit(stream(key, step), (step > 0) & (step % every == 0))
+def _visits(stream: Stream, key: jax.Array, step: jax.Array, *, every: int, first: int) -> Visit:
+    return Visit(stream(key, step), (step >= first) & (step % every == 0))

@@ -9,7 +9,7 @@ from jax import lax
 from simplex_jax.base import bind, static
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda_counts import Counts, Local, batch_counts, check, fetch
+from simplex_jax.models.lda_counts import Counts, Local, Visit, batch_counts, check, fetch
 
 
 class Reference(NamedTuple):
@@ -18,28 +18,26 @@ class Reference(NamedTuple):
     Attributes:
         log_topics: Topics at the reference, [K, V].
         counts: Estimate of the full-data counts there, [K, V].
-        age: Number of updates since it was taken, int32.
         topic_tokens: Latest estimate of the tokens of each topic, float [K].
     """
 
     log_topics: jax.Array
     counts: jax.Array
-    age: jax.Array
     topic_tokens: jax.Array
 
 
 def control_variate(
-    corpus: DeviceCorpus, shape: tuple[int, int], how: Local, batch_size: int, refresh: int
+    corpus: DeviceCorpus, shape: tuple[int, int], how: Local, batch_size: int
 ) -> Counts:
     """Counts at reference topics, plus a batch's estimate of the difference from there.
 
-    The batch is worked on at the topics and at the reference with the same random numbers. Every
-    `refresh` updates the reference is moved to the topics, by a pass over the whole corpus.
-    Arguments as for `lda_counts.subsampled`.
+    The batch is worked on at the topics and at the reference with the same random numbers. Where a
+    `Visit` says so the reference is first moved to the topics, by a pass over the whole corpus;
+    the first one must. Arguments as for `lda_counts.subsampled`.
     """
     check(shape, how)
     room = device.capacity(corpus, batch_size)
-    options = {"how": how, "room": room, "batch_size": batch_size, "refresh": refresh}
+    options = {"how": how, "room": room, "batch_size": batch_size}
     return Counts(
         init=bind(static(_init_reference, shape=shape)),
         estimate=bind(static(_control_variate, **options), corpus),
@@ -48,9 +46,7 @@ def control_variate(
 
 def _init_reference(key: jax.Array, *, shape: tuple[int, int]) -> Reference:
     del key
-    return Reference(
-        jnp.zeros(shape), jnp.zeros(shape), jnp.zeros((), jnp.int32), jnp.zeros(shape[0])
-    )
+    return Reference(jnp.zeros(shape), jnp.zeros(shape), jnp.zeros(shape[0]))
 
 
 def _control_variate(
@@ -59,12 +55,11 @@ def _control_variate(
     key: jax.Array,
     reference: Reference,
     log_topics: jax.Array,
-    ids: jax.Array,
+    visit: Visit,
     *,
     how: Local,
     room: int,
     batch_size: int,
-    refresh: int,
 ) -> tuple[jax.Array, Reference]:
     key_pass, key_batch = jax.random.split(key)
 
@@ -78,17 +73,19 @@ def _control_variate(
 
         return lax.fori_loop(0, blocks.shape[0], block, jnp.zeros_like(log_topics))
 
+    dtype = reference.counts.dtype
     reference = lax.cond(
-        reference.age % refresh == 0,
+        visit.now,
         lambda: reference._replace(
-            log_topics=log_topics, counts=whole_corpus(), age=jnp.ones((), jnp.int32)
+            log_topics=log_topics.astype(dtype), counts=whole_corpus().astype(dtype)
         ),
-        lambda: reference._replace(age=reference.age + 1),
+        lambda: reference,
     )
-    documents = fetch(corpus, ids, room=room)
+    documents = fetch(corpus, visit.batch, room=room)
     here, there = lax.map(
         lambda topics: batch_counts(jax.random.clone(key_batch), topics, alpha, documents, how)[0],
-        jnp.stack([log_topics, reference.log_topics]),
+        jnp.stack([log_topics, reference.log_topics.astype(log_topics.dtype)]),
     )
-    counts = reference.counts + device.size(corpus) / ids.shape[0] * (here - there)
-    return counts, reference._replace(topic_tokens=jnp.maximum(counts, 0).sum(axis=1))
+    counts = reference.counts + device.size(corpus) / visit.batch.shape[0] * (here - there)
+    reference = reference._replace(topic_tokens=jnp.maximum(counts, 0).sum(axis=1).astype(dtype))
+    return counts.astype(log_topics.dtype), reference

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax.base import PyTree, bind, static
+from simplex_jax.base import Batch, PyTree, bind, static
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
 from simplex_jax.draws import arguments
@@ -59,6 +59,19 @@ class Counts(NamedTuple):
         return Estimator(self.init, bind(self.estimate, jnp.asarray(alpha)))
 
 
+class Visit(NamedTuple):
+    """A batch, where something is done once a pass.
+
+    Attributes:
+        batch: The batch.
+        now: Whether to do it before this update, bool. It comes with the batch and not from the
+            state, so that chains side by side decide once.
+    """
+
+    batch: Batch
+    now: jax.Array
+
+
 class Memory(NamedTuple):
     """Memory of memoised counts.
 
@@ -73,7 +86,7 @@ class Memory(NamedTuple):
 
     @property
     def topic_tokens(self) -> jax.Array:
-        """Tokens of each topic, int32 [K]."""
+        """Tokens of each topic, integers [K]."""
         return self.counts.sum(axis=-1)
 
 
@@ -227,6 +240,8 @@ def _memoised(
     documents = device.select(corpus, ids)
     if shard is not None:
         documents = documents._replace(ids=shard.number(ids))
+        if how.method == "blocked":  # whose randomness does not go by the ids
+            key = jax.random.fold_in(key, lax.axis_index(shard.axis))
     likelihood = local.likelihood_of(log_topics)
     known = local.count_labels(memory.labels, documents, alpha.shape[0])
     counts = memory.counts if shard is None else jnp.zeros_like(memory.counts)
@@ -253,11 +268,7 @@ def batch_counts(
     num_topics, num_words = log_topics.shape
     likelihood = local.likelihood_of(log_topics)
     none = jnp.zeros((num_topics, num_words), log_topics.dtype)
-    state = Assignments(
-        local.no_labels(documents.tokens.shape[0], num_topics),
-        jnp.zeros((num_topics, documents.lengths.shape[0]), jnp.float32),
-        none,
-    )
+    state = local.unassigned(documents, num_topics, none)
 
     def sweep(i, state, **options):
         move = SWEEPS[how.method]
@@ -308,7 +319,6 @@ def _subsampled(
     documents: int,
     learn: bool,
 ) -> tuple[jax.Array, Tally]:
-    del memory
     mine = documents_of(batch)
     scale = documents / mine.lengths.shape[0]
     counts, in_documents = batch_counts(key, log_topics, alpha, mine, how)
@@ -318,4 +328,5 @@ def _subsampled(
         key_learn = jax.random.fold_in(key, how.sweeps)
         known = concentrations.evidence(key_learn, alpha, in_documents)
         known = concentrations.scaled(known, scale)
-    return counts, Tally(counts.sum(axis=1), known)
+    tally = Tally(counts.sum(axis=1), known)
+    return counts, jax.tree.map(lambda new, old: new.astype(old.dtype), tally, memory)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
@@ -51,19 +52,6 @@ class Info(NamedTuple):
     sampler: Any
 
 
-class Visit(NamedTuple):
-    """A batch, where concentrations are learned.
-
-    Attributes:
-        batch: The batch.
-        learn: Whether to move the concentrations first, bool. It comes with the batch and not from
-            the state, so that chains side by side decide once.
-    """
-
-    batch: Batch
-    learn: jax.Array
-
-
 class Means(NamedTuple):
     """Concentrations as given: fixed, or the prior means of learned ones.
 
@@ -78,7 +66,7 @@ class Means(NamedTuple):
 
 def means_of(alpha: ArrayLike, beta: ArrayLike, shape: tuple[int, int]) -> Means:
     """Return concentrations in full, or raise a ValueError that names them."""
-    full = shape if jnp.ndim(beta) == 2 else shape[1:]
+    full = shape if np.ndim(beta) == 2 else shape[1:]
     return Means(lda_counts.proportions(alpha, shape[0]), lda_counts.positive("beta", beta, full))
 
 

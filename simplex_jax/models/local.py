@@ -67,6 +67,15 @@ def no_labels(num_tokens: int, num_topics: int) -> jax.Array:
     return jnp.full(num_tokens, num_topics, label_dtype(num_topics))
 
 
+def unassigned(documents: Documents, num_topics: int, words: jax.Array | None) -> Assignments:
+    """Return the state of documents none of whose tokens has a label, with counts `words`."""
+    return Assignments(
+        no_labels(documents.tokens.shape[0], num_topics),
+        jnp.zeros((num_topics, documents.lengths.shape[0]), jnp.float32),
+        words,
+    )
+
+
 def likelihood_of(log_topics: jax.Array) -> jax.Array:
     """Return topics [K, V] as probabilities relative to the likeliest topic of each word.
 

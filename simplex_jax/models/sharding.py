@@ -44,21 +44,21 @@ def memoised(
     """
     mesh = Mesh(np.asarray(devices), (AXIS,))
     dealt = jax.device_put(device.deal(corpus, len(devices)), NamedSharding(mesh, P(AXIS)))
-    frozen = static(_local, **options, shard=Shard(AXIS, len(devices)))
-    bound = (bind(frozen), dealt, means, step_size)
+    kernel_of = static(_kernel_of, **options, shard=Shard(AXIS, len(devices)))
+    bound = (bind(kernel_of), dealt, means, step_size)
     return Kernel(
         init=bind(static(_init, mesh=mesh), *bound), update=bind(static(_update, mesh=mesh), *bound)
     )
 
 
-def _local(dealt: DeviceCorpus, means: Means, step_size: StepSize, **options: Any) -> Kernel:
+def _kernel_of(dealt: DeviceCorpus, means: Means, step_size: StepSize, **options: Any) -> Kernel:
     """Return the kernel of the documents of this device."""
     corpus = jax.tree.map(lambda leaf: leaf[0], dealt)
     return lda_kernel.memoised(corpus, means, step_size, **options)
 
 
 def _init(
-    local: Callable,
+    kernel_of: Callable,
     dealt: DeviceCorpus,
     means: Means,
     step_size: StepSize,
@@ -68,7 +68,7 @@ def _init(
     mesh: Mesh,
 ) -> State:
     def start(dealt, means, step_size, key, position):
-        return _outside(local(dealt, means, step_size).init(key, position))
+        return _outside(kernel_of(dealt, means, step_size).init(key, position))
 
     specs = _specs(jax.eval_shape(start, dealt, means, step_size, key, position))
     return jax.shard_map(
@@ -81,7 +81,7 @@ def _init(
 
 
 def _update(
-    local: Callable,
+    kernel_of: Callable,
     dealt: DeviceCorpus,
     means: Means,
     step_size: StepSize,
@@ -92,7 +92,7 @@ def _update(
     mesh: Mesh,
 ) -> tuple[State, PyTree]:
     def move(dealt, means, step_size, key, state, batch):
-        state, info = local(dealt, means, step_size).update(key, _inside(state), batch)
+        state, info = kernel_of(dealt, means, step_size).update(key, _inside(state), batch)
         return _outside(state), info
 
     specs = _specs(state)

@@ -2,8 +2,11 @@
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 import jax
+
+from simplex_jax.draws import arguments
 
 _MOST_CORES = 16
 
@@ -19,14 +22,18 @@ def use(count: int | None = None) -> int:
             most 16.
 
     Raises:
-        ValueError: There are fewer.
+        ValueError: There are fewer, or `count` is no positive integer.
 
     Example:
         >>> from simplex_jax.runtime import devices
         >>> devices.use(1)
         1
     """
-    wanted = min(_MOST_CORES, _cores()) if count is None else count
+    if count is not None:
+        count = arguments.at_least("devices", count, 1)
+    cores = _cores()
+    # More than there are cores only to go on with a run of a larger machine.
+    wanted = min(_MOST_CORES, cores) if count is None else min(count, max(_MOST_CORES, cores))
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         with suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", wanted)
@@ -37,6 +44,11 @@ def use(count: int | None = None) -> int:
 
 
 def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the cores that this process may use; of a container, those that it is granted."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    quota = ["max"]
+    with suppress(OSError):
+        quota = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    if quota[0] != "max":
+        cores = min(cores or 1, max(1, int(quota[0]) // int(quota[1])))
+    return cores or 1

@@ -70,8 +70,8 @@ def run(
         kernel: A kernel; see `base.chains` for many chains.
         state: Its state, from `kernel.init` or from an earlier run.
         stream: A stream of `simplex_jax.batches`, or any iterable of batches, beginning with that
-            of the step of the state. It is read on the host, a few batches ahead of the updates;
-            when it ends the run ends.
+            of the step of the state. It is read on the host, a few batches ahead of the updates,
+            and one batch, for its shapes, if there are none; when it ends the run ends.
         num_steps: Number of updates.
         collect: `(state, info) -> pytree` to keep of a step; by default the position.
         thin: Keep the steps after which `state.step` is a multiple of `thin`.
@@ -169,7 +169,7 @@ def run(
             for finish in _methods(hooks, "finish"):
                 finish(event)
     if not pieces:
-        raise ValueError("stream must have a batch to read, and num_steps be 1 at least")
+        raise ValueError("stream must have at least one batch; it is empty")
     return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
 
 

@@ -31,7 +31,7 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
 
     Args:
         stream: A stream, which is one block, or an iterable of batches, of which a block has
-            `chunk` at most, and eight.
+            `chunk` at most, and eight. The first one is read even if there is no step.
         step: Where to begin.
         last: Where to end, if the iterable does not end before.
         chunk: Steps between the calls of the hooks.
@@ -43,12 +43,13 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
         yield Block(as_pytree(stream), last)
         return
     size, source = min(chunk, _MOST), iter(stream)
-    while batches := list(itertools.islice(source, min(size, last - step))):
+    left = max(last - step, 1)  # one at least, for the shapes of a run without steps
+    while batches := list(itertools.islice(source, min(size, left))):
         end = step + len(batches)
         filled = batches + batches[-1:] * (size - len(batches))
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *filled)
         yield Block(bind(_stacked, jax.device_put(stacked), step), end)
-        step = end
+        step, left = end, left - len(batches)
 
 
 def _stacked(batches: Batch, start: int, key: jax.Array, step: jax.Array) -> Batch:

@@ -1,5 +1,6 @@
 """Hooks: what happens on the host between the chunks of a run."""
 
+import json
 import math
 import os
 import sys
@@ -161,8 +162,8 @@ class MetricsLog:
     """Append one JSON object a line: step, seconds, the numbers of the Info, and the metrics.
 
     A number that is not finite is written as null. The file is closed between lines, so that what
-    was written survives a crash. A run that goes on from a checkpoint drops the lines written
-    after it.
+    was written survives a crash. Before its first line, a log drops those of that step and later
+    ones, which a run has left that was cut and is now done again, and a line torn by a crash.
 
     Args:
         path: The file, created if missing; its folder must exist.
@@ -170,21 +171,31 @@ class MetricsLog:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
+        self._begun = False
 
     def __call__(self, event: Event) -> None:
         """Append the event."""
+        if not self._begun:
+            self._keep_before(event.step)
+            self._begun = True
         seconds = {"step": event.step, "seconds": event.seconds}
         record = seconds | info_metrics(event.info) | event.metrics
         output.append_json_line(self._path, record)
 
-    def save(self) -> dict[str, int]:
-        """Return the length of the file."""
-        return {"bytes": self._path.stat().st_size if self._path.exists() else 0}
+    def _keep_before(self, step: int) -> None:
+        lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
+        kept = [line for line in lines if line.endswith(b"\n") and _step_of(line) < step]
+        if len(kept) < len(lines):
+            with output.replacing(self._path) as file:
+                file.writelines(kept)
 
-    def load(self, saved: dict[str, int]) -> None:
-        """Drop what was written later."""
-        if self.save()["bytes"] > saved["bytes"]:
-            os.truncate(self._path, saved["bytes"])
+
+def _step_of(line: bytes) -> float:
+    """Return the step of a line of a log; infinity if it is none."""
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, TypeError, LookupError):
+        return math.inf
 
 
 class EarlyStop:

@@ -181,18 +181,18 @@ def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]])
     Raises:
         ValueError: an array of objects, which only a pickle could hold.
     """
-    plain = {name: np.asarray(array) for name, array in arrays.items()}
-    for name, array in plain.items():
+    converted = {name: np.asarray(array) for name, array in arrays.items()}
+    for name, array in converted.items():
         if array.dtype.hasobject:
             raise ValueError(f"arrays[{name!r}] holds Python objects: give numbers or strings")
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
-        for name, array in plain.items():
+        for name, array in converted.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
-    r"""Append one record to a JSON-lines file, in one write.
+    r"""Append one record to a JSON-lines file.
 
     The line is readable as soon as the call returns, and survives the end of the process.
 
@@ -210,7 +210,7 @@ def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
         {"step": 10, "perplexity": null}
     """
     line = json.dumps(plain(record), ensure_ascii=False) + "\n"
-    with Path(path).open("ab", buffering=0) as file:
+    with Path(path).open("ab") as file:
         file.write(line.encode("utf-8"))
 
 

@@ -112,7 +112,7 @@ def write(
         place / "summary.json",
         {
             "samples": fitted.samples,
-            "interrupted": bool(fitted.interrupted),
+            "interrupted": fitted.interrupted is not None,
             "coherence_npmi": coherence(fitted.mean, corpus.counts),
             "diagnostics": fitted.diagnostics,
             "documents": _representative(corpus, fitted),
@@ -185,7 +185,7 @@ def write_proportions(
 
 
 def keep_metrics(path: Path, step: int) -> None:
-    """Leave the evaluations before a step in a metrics log, and a line torn by a crash out."""
+    """Cut a metrics log down to the evaluations before a step; a torn last line goes as well."""
     kept = []
     for line in path.read_text("utf-8").split("\n")[:-1] if path.exists() else []:
         try:

@@ -1,6 +1,7 @@
 """From a corpus to the summary of the posterior of its topics."""
 
 import hashlib
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +59,7 @@ class Fit(NamedTuple):
             topics numbered as in each chain; empty where there are none.
         settings: The settings, resolved.
         state: Last state of the kernel, of all chains along a first axis if there are several.
-        interrupted: Whether a signal ended the run before its time.
+        interrupted: The signal that ended the run before its time, or None.
     """
 
     mean: np.ndarray
@@ -78,7 +79,7 @@ class Fit(NamedTuple):
     kept: dict[str, np.ndarray]
     settings: Settings
     state: object
-    interrupted: bool
+    interrupted: signal.Signals | None
 
 
 def fit(
@@ -187,7 +188,7 @@ def fit(
         )
     if not posterior.samples and watch.latest:  # the run has ended in its first half
         posterior.add(watch.latest._replace(state=state))
-    return _summary(posterior, kept, records, settings, wanted, state, interrupt.signal is not None)
+    return _summary(posterior, kept, records, settings, wanted, state, interrupt.signal)
 
 
 def _summary(
@@ -197,7 +198,7 @@ def _summary(
     settings: Settings,
     wanted: Corpus | None,
     state: State,
-    interrupted: bool,
+    interrupted: signal.Signals | None,
 ) -> Fit:
     """Put the chains together and infer the documents."""
     moments = posterior.moments

@@ -22,10 +22,11 @@ def estimate(
     *,
     heldout: tuple[sp.csr_array, sp.csr_array] | None = None,
 ) -> dict[str, int]:
-    """Return the bytes of device memory that a fit will need.
+    """Return the bytes that a fit will need of the memory of each device.
 
     Nothing of the size of the corpus or of the topics is put on the device: shapes are traced
-    (`jax.eval_shape`) and the update is compiled, which says what it needs in passing.
+    (`jax.eval_shape`) and the update is compiled, which says what it needs in passing. The cores of
+    a CPU have one memory, and this is what all of them need together.
 
     Args:
         corpus: What `fit` would be given.
@@ -35,8 +36,8 @@ def estimate(
     Returns:
         Bytes by name: "corpus" as it lies on the device; "state", twice, before and after an
         update; "update", a batch and what an update needs in passing; "summary", moments of the
-        topics and a sample on its way there; "heldout"; and the "total". The programs themselves
-        and the allocator's own needs, some 10 %, come on top.
+        topics and a sample on its way there, and "heldout", both on the first device only; and the
+        "total". The programs themselves and the allocator's own needs, some 10 %, come on top.
 
     Example:
         >>> import scipy.sparse as sp
@@ -51,6 +52,9 @@ def estimate(
         "corpus": _bytes(data),
         "state": 2 * _bytes(state),
         "update": _bytes(batch) + _in_passing(kernel, state, batch),
+    }
+    in_one_memory = settings.devices if jax.default_backend() == "cpu" else 1
+    parts = {name: in_one_memory * count for name, count in parts.items()} | {
         "summary": _summary(kernel, state, batch, settings),
         "heldout": 0 if heldout is None else _heldout(heldout, settings.num_topics),
     }
@@ -60,7 +64,7 @@ def estimate(
 def _shapes(
     corpus: Corpus | sp.csr_array | Stored, settings: Settings
 ) -> tuple[list, Kernel, State, Batch]:
-    """Return the data, kernel, state and batch with shapes in place of arrays."""
+    """Return data, kernel, state and batch of a device, with shapes in place of arrays."""
 
     def trace(key: jax.Array, tokens: jax.Array) -> tuple[list, Kernel, State, Batch]:
         data = corpus if isinstance(corpus, Stored) else DeviceCorpus(tokens, starts, order)
@@ -80,7 +84,10 @@ def _shapes(
         read = next(store.batches(corpus, settings.batch_size, jax.random.key(0)))
     else:
         counts = corpus.counts if isinstance(corpus, Corpus) else corpus
-        lengths = np.sort(counts.sum(axis=1, dtype=np.int64))
+        # The device with most tokens: documents are dealt out by length, in turn.
+        lengths = np.sort(counts.sum(axis=1, dtype=np.int64))[::-1][:: settings.devices][::-1]
+        share = -(-settings.batch_size // settings.devices)
+        settings = settings._replace(devices=1, batch_size=share)
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         order, number = np.zeros(len(lengths), np.int32), max(1, int(starts[-1]))
     return jax.eval_shape(trace, jax.random.key(0), jax.ShapeDtypeStruct((number,), np.int32))

@@ -49,7 +49,7 @@ def build(
             learn_beta=settings.learn_beta,
             counts=settings.counts,
             batch_size=settings.batch_size,
-            devices=jax.devices()[: settings.devices],
+            devices=jax.devices()[: settings.devices] if settings.devices > 1 else None,
             **options,
         )
         feed = functools.partial(_same, stream)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simplex_jax.evaluate import replicas
 from simplex_jax.evaluate.moments import Moments
 from simplex_jax.models import lda
 from simplex_jax.runtime import output
@@ -99,7 +100,7 @@ class Posterior:
 
     def add(self, event: Event) -> None:
         """Add a sample of every chain."""
-        sample = self._read(event.state, event.info.topic_tokens)
+        sample = self._read(*replicas.first((event.state, event.info.topic_tokens)))
         self.moments["topics"].add(sample.mean, 0.0 if sample.variance is None else sample.variance)
         for name in ("prevalence", "alpha", "beta"):
             self.moments[name].add(getattr(sample, name))

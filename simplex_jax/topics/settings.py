@@ -146,8 +146,8 @@ def resolve(
             ends by time, a pass.
         chains: Chains side by side, with starts and random numbers of their own.
         devices: Devices that share the documents, with memoised counts; by default all of JAX's
-            that can without changing the batches. Their number changes no sample, except where
-            alpha is learned.
+            that can without changing the batches. With collapsed sweeps and a given alpha their
+            number changes no sample.
         keep_samples: Samples of the topics to keep, evenly spaced over the second half of the run.
         seed: Seed of all randomness.
 
@@ -171,25 +171,19 @@ def resolve(
             f"{counts_estimate!r}: give its counts as an array if they fit into memory"
         )
     num_topics = arguments.at_least("num_topics", num_topics, 1)
-    first_alpha, learn_alpha = _prior("alpha", alpha, ALPHA, _LEARN_ALPHA, num_topics, "topics")
-    first_beta, learn_beta = _prior("beta", beta, BETA, _LEARN_BETA, words, "words")
-    if counts_estimate not in lda.COUNTS:
-        raise ValueError(
-            f"counts_estimate must be one of {', '.join(lda.COUNTS)}; it is {counts_estimate!r}"
-        )
-    if sampler not in lda.SAMPLERS:
-        raise ValueError(f"sampler must be one of {', '.join(lda.SAMPLERS)}; it is {sampler!r}")
+    first_alpha, learn_alpha = _prior("alpha", alpha, ALPHA, _LEARN_ALPHA, num_topics)
+    first_beta, learn_beta = _prior("beta", beta, BETA, _LEARN_BETA, words)
+    lda.check_names(sampler, counts_estimate, learn_alpha, learn_beta)
     memoised = counts_estimate == "memoised"
     if batch_size is None:
         batch_size = lda.default_batch_size(documents, tokens, (num_topics, words))
-    if not 1 <= batch_size <= documents:
-        raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size}")
+    batch_size = lda.check_batch_size(batch_size, documents)
     per_pass = -(-documents // batch_size)
     num_steps = _length(passes, steps, seconds, per_pass)
     if eval_every is None:
         eval_every = per_pass if num_steps is None else max(1, num_steps // _EVALUATIONS)
     eval_every = arguments.at_least("eval_every", eval_every, 1)
-    if not 0 <= seed < 2**63:
+    if arguments.at_least("seed", seed, 0) >= 2**63:
         raise ValueError(f"seed must be between 0 and 2^63 - 1; it is {seed}")
     if sweeps is None:
         sweeps = 1 if memoised else 10
@@ -214,27 +208,24 @@ def resolve(
         seconds=seconds,
         eval_every=eval_every if num_steps is None else min(eval_every, num_steps),
         chains=arguments.at_least("chains", chains, 1),
-        devices=_sharing(devices, batch_size, documents) if memoised else 1,
+        devices=_sharing(devices, batch_size, documents, memoised),
         keep_samples=arguments.at_least("keep_samples", keep_samples, 0),
         seed=int(seed),
     )
-    if not 0 < settings.step_size < math.inf:
-        raise ValueError(f"step_size must be finite and positive; it is {step_size}")
+    schedules.check(settings.step_size)
     check = lda_counts.check_memoised if memoised else lda_counts.check
     check((num_topics, words), local_step(settings))
-    if learn_beta and not memoised:
-        raise ValueError("beta can be learned with memoised counts only: give a number")
-    if learn_alpha and counts_estimate == "control-variate":
-        raise ValueError("alpha cannot be learned with control-variate counts: give a number")
     return settings
 
 
-def _sharing(devices: int | None, batch_size: int, documents: int) -> int:
+def _sharing(devices: int | None, batch_size: int, documents: int, memoised: bool) -> int:
     """Return the largest number of devices that does not change the batches, hence no sample."""
     there = len(jax.devices())
     wanted = there if devices is None else arguments.at_least("devices", devices, 1)
     if wanted > there:
         raise ValueError(f"devices must be at most {there}, which is all there are; not {wanted}")
+    if not memoised:
+        return 1
     if batch_size == documents:
         return wanted
     return max(n for n in range(1, wanted + 1) if batch_size % n == 0)
@@ -252,25 +243,15 @@ def size_of(corpus: Corpus | sp.csr_array | Stored, among: np.ndarray | None = N
 
 
 def _prior(
-    name: str, value: ArrayLike | str, first: float, modes: dict[str, str], count: int, what: str
+    name: str, value: ArrayLike | str, first: float, modes: dict[str, str], count: int
 ) -> tuple[float | tuple[float, ...], str | None]:
     """Return concentrations as plain numbers, and how they are learned."""
     if isinstance(value, str):
         if value not in modes:
             raise ValueError(f"{name} must be a number or one of {', '.join(modes)}; not {value!r}")
         return first, modes[value]
-    try:
-        array = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number or {count} of them; it is {value!r}") from None
-    if array.shape not in ((), (count,)):
-        raise ValueError(
-            f"{name} must be one number or {count} of them, one for each of the {what}; "
-            f"its shape is {array.shape}"
-        )
-    bad = ~((array > 0) & np.isfinite(array))
-    if bad.any():
-        raise ValueError(f"{name} must be finite and positive; it is {array[bad].flat[0]}")
+    lda_counts.positive(name, value, (count,))
+    array = np.asarray(value, np.float64)
     return array.tolist() if array.ndim == 0 else tuple(array.tolist()), None
 
 

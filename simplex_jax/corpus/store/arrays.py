@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simplex_jax.corpus.corpus import MAX_COUNT, digest_parts, error_at, printable
+from simplex_jax.corpus.corpus import MAX_COUNT, CorpusError, digest_parts, error_at, printable
 from simplex_jax.corpus.files import open_regular, unreadable
 
 _HEADER = 128
@@ -92,10 +92,10 @@ def load_json(path: Path) -> Any:
         raise unreadable(path, error) from None
     except RecursionError:
         raise error_at(path, "nested too deeply", REMEDY) from None
-    except ValueError as error:
-        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
-            raise error_at(path, f"not JSON ({printable(error)})", REMEDY) from None
+    except CorpusError:
         raise
+    except ValueError as error:
+        raise error_at(path, f"not JSON ({printable(error)})", REMEDY) from None
 
 
 def checked(

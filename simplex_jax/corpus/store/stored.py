@@ -109,8 +109,11 @@ def read(path: Path, how: Reading) -> Corpus:
     """Open a stored corpus as a `Corpus` whose counts are mapped into memory.
 
     Raises:
-        CorpusError: a file is missing, or is not what was written.
+        CorpusError: a file is missing, or is not what was written; or a vocabulary is given, and
+            the store has its own.
     """
+    if how.vocabulary is not None:
+        raise error_at(path, "a stored corpus has its own vocabulary", "give no other")
     stored = open(path)
     return Corpus(stored.rows(), stored.vocabulary, stored.names)
 

@@ -80,8 +80,7 @@ def write_blocks(
         if entries == 0:
             raise error_at(path, "every document is empty", "give documents with words in them")
         _write_strings(beside / "vocabulary.json", words)
-        # Without names there is no end to the numbers, and with names there must be enough.
-        given = (str(i) for i in range(1, documents + 1)) if names is None else names
+        given = map(str, range(1, documents + 1)) if names is None else names
         written = _write_strings(beside / "names.json", given)
         if written != documents:
             raise error_at(path, f"{written} names for {documents} documents", "name every one")
