@@ -5,6 +5,7 @@ devices then move the topics alike. Run by `shard_map`: in a sharded `jit` the e
 rejection loop would be a collective of its own.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 from simplex_jax.base import Batch, Kernel, PyTree, bind, static
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.geometry import simplex
 from simplex_jax.models import lda_kernel
 from simplex_jax.models.lda_counts import Shard
 from simplex_jax.models.lda_kernel import Means, State
@@ -67,6 +69,23 @@ def _init(
     *,
     mesh: Mesh,
 ) -> State:
+    simplex.log_position(position)  # its errors, which traced code cannot raise
+    return _start(kernel_of, dealt, means, step_size, key, position, mesh=mesh)
+
+
+@functools.partial(jax.jit, static_argnames="mesh")
+def _start(
+    kernel_of: Callable,
+    dealt: DeviceCorpus,
+    means: Means,
+    step_size: StepSize,
+    key: jax.Array,
+    position: jax.Array,
+    *,
+    mesh: Mesh,
+) -> State:
+    """Start on every device. Jitted: every call would compile a `shard_map` of its own."""
+
     def start(dealt, means, step_size, key, position):
         return _outside(kernel_of(dealt, means, step_size).init(key, position))
 
