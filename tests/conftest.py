@@ -1,11 +1,15 @@
 """Fixtures that every test may use, and `--seed`."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import pytest
+
+# A shell in the background starts processes that ignore Ctrl-C, and the library leaves it at that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DEFAULT_SEED = 20260101
 

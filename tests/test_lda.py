@@ -105,7 +105,7 @@ def test_memoised_scir_leaves_the_posterior_invariant(method, h, getkey, seed):
     assert not checks.family(posterior_checks(build(method, h), STEPS[h], getkey, seed))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SLOW_IF_BLOCKED)
 @pytest.mark.parametrize(
     "wrong",
     [{"beta": 1.02 * BETA}, {"alpha": 1.2 * ALPHA}, {"alpha": ALPHA[::-1]}],
