@@ -1,6 +1,6 @@
 """Token-sweeps a second of memoised SCIR on LDA, topic updates included, on this device.
 
-    python benchmarks/lda_throughput.py [--topics 100 1000] [--tokens 20000000] [--json FILE]
+    python benchmarks/lda_throughput.py [--topics 100 1000] [--devices 2] [--tokens 20000000]
 
 The corpus is synthetic, with the lengths and the Zipf law of real text, and stays on the device. A
 pass draws every topic label of the corpus once, in batches of the default size, and all topics
@@ -24,6 +24,7 @@ import numpy as np
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.models import lda
 from simplex_jax.models.lda_counts import Local
+from simplex_jax.runtime import devices
 
 BANDWIDTH = {"H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12}  # bytes a second
 
@@ -70,10 +71,12 @@ def measure(corpus, topics, method, options):
     """Median token-sweeps a second with K topics, and what it was measured with."""
     total, documents = corpus.tokens.shape[0], corpus.order.shape[0]
     shape = (topics, options.vocabulary)
-    wanted = options.batch_tokens or topics * options.vocabulary
-    batch = max(1, min(documents, documents * wanted // total))
+    batch = lda.default_batch_size(documents, total, shape)
+    if options.batch_tokens:
+        batch = max(1, min(documents, documents * options.batch_tokens // total))
     batches = -(-documents // batch)
-    kernel, stream = lda.build(corpus, shape, how=Local(method), batch_size=batch)
+    shared = jax.devices()[: options.devices] if options.devices > 1 else None
+    kernel, stream = lda.build(corpus, shape, how=Local(method), batch_size=batch, devices=shared)
     state = kernel.init(jax.random.key(0), jnp.ones(shape))
     epoch = jax.jit(one_epoch, static_argnums=3, donate_argnums=2)
     started = time.perf_counter()
@@ -102,11 +105,15 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["collapsed", "blocked"])
     parser.add_argument("--tokens", type=int, default=2_000_000)
     parser.add_argument("--vocabulary", type=int, default=7_702)
-    parser.add_argument("--batch-tokens", type=int, help="of a batch; K V by default")
+    parser.add_argument(
+        "--batch-tokens", type=int, help="of a batch; the library's default if not given"
+    )
+    parser.add_argument("--devices", type=int, default=1, help="that share the documents")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
+    devices.use(options.devices)
     corpus = corpus_of(options.tokens, options.vocabulary)
     bytes_per_second, source = bandwidth()
     about = {"jax": jax.__version__, "device": jax.devices()[0].device_kind}

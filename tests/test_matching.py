@@ -56,11 +56,11 @@ def test_stability_is_the_mean_over_all_pairs_of_runs():
         [[0.0, 0.5, 0.5], [1.0, 0.0, 0.0]],
         [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]],
     ]
-    np.testing.assert_allclose(matching.stability(runs), [1, (1 + 2 * np.sqrt(0.5)) / 3])
+    np.testing.assert_allclose(matching.align(runs)[1], [1, (1 + 2 * np.sqrt(0.5)) / 3])
 
 
 def test_stability_of_one_run_is_not_known():
-    assert np.isnan(matching.stability([np.eye(3)])).all()
+    assert np.isnan(matching.align([np.eye(3)])[1]).all()
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_stability_of_one_run_is_not_known():
         (lambda: matching.match([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0]]), "first: row 1"),
         (lambda: matching.match([[np.nan, 1.0]], [[1.0, 0.0]]), "first: row 0"),
         (lambda: matching.match([[1.0, 0.0]], [[1.0, -1e-3]]), "second: row 0"),
-        (lambda: matching.stability([]), "they are none"),
-        (lambda: matching.stability([np.eye(2), np.eye(3)]), r"\(2, 2\), \(3, 3\)"),
+        (lambda: matching.align([]), "they are none"),
+        (lambda: matching.align([np.eye(2), np.eye(3)]), r"\(2, 2\), \(3, 3\)"),
     ],
 )
 def test_bad_topics(call, words):

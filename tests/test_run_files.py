@@ -108,15 +108,6 @@ def test_a_new_run_starts_without_the_old_one(run):
     assert [path.name for path in run.iterdir()] == ["notes.txt"]
 
 
-def test_metrics_of_a_continued_run(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 5}\n{"step": 10}\n{"step": 15}\n{"st')
-    files.keep_metrics(path, 15)
-    assert path.read_text() == '{"step": 5}\n{"step": 10}\n'
-    files.keep_metrics(tmp_path / "none.jsonl", 15)
-    assert (tmp_path / "none.jsonl").read_text() == ""
-
-
 @pytest.mark.parametrize("word", ["two\nlines", "half \ud800"])
 def test_words_that_no_line_can_hold(word):
     with pytest.raises(ValueError, match=r"word 1 .* cannot stand on one line"):

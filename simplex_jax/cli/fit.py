@@ -15,7 +15,7 @@ from simplex_jax.evaluate import checks
 from simplex_jax.models import lda as model
 from simplex_jax.models import lda_counts
 from simplex_jax.runtime import devices, output
-from simplex_jax.runtime.hooks import Event, MetricsLog, Progress
+from simplex_jax.runtime.hooks import MetricsLog, Progress
 from simplex_jax.topics import files, memory, saved
 from simplex_jax.topics.settings import ALPHA, BETA
 
@@ -204,7 +204,7 @@ def _train(
     resume: bool,
 ) -> None:
     log = directory / "metrics.jsonl"
-    hooks: list[Any] = [*([_Continue(log)] if resume else []), MetricsLog(log)]
+    hooks: list[Any] = [MetricsLog(log)]
     say = describe.speaker(quiet)
     if not quiet:
         hooks.append(Progress(["perplexity", "tokens_per_second"], max_seconds=settings.seconds))
@@ -237,20 +237,6 @@ def _train(
             err=True,
         )
         raise SystemExit(128 + fitted.interrupted)
-
-
-class _Continue:
-    """Takes out of a metrics log what a run that goes on will write again."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._done = False
-
-    def __call__(self, event: Event) -> None:
-        """Look at the first event."""
-        if not self._done:
-            files.keep_metrics(self._path, event.step)
-            self._done = True
 
 
 def _warnings(data: jobs.Data, fitted: topics.Fit) -> list[str]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-from arviz_stats.base import array_stats
 from jax.typing import ArrayLike
 
 
@@ -37,6 +36,8 @@ def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
 
 
 def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
+    from arviz_stats.base import array_stats  # here, for it takes half a second
+
     array = np.asarray(trace, np.float64)
     if array.ndim != 2:
         raise ValueError(f"trace {name!r} must be [chains, samples]; its shape is {array.shape}")

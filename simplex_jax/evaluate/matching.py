@@ -111,37 +111,41 @@ def match(reference: ArrayLike, topics: ArrayLike) -> Match:
     return Match(order, similarity)
 
 
-def stability(runs: Sequence[ArrayLike]) -> np.ndarray:
-    """Say how alike each topic is in several chains or runs.
+def align(runs: Sequence[ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
+    """Match the topics of several chains or runs to those of the first.
 
-    The topics of every run are matched to those of the first; a topic's stability is the mean
-    affinity over all pairs of runs of the topics so put together. Near 1 all runs found the same
-    topic; topics that share nothing but common words and smoothing have the affinity of those.
+    A topic's stability is the mean affinity over all pairs of runs of the topics so put together.
+    Near 1 all runs found the same topic; topics that share nothing but common words and smoothing
+    have the affinity of those.
 
     Args:
-        runs: Topics [K, V] of each run, best posterior means, the first one in the order wanted.
+        runs: Topics [K, V] of each of R runs, best posterior means, the first in the order wanted.
 
     Returns:
-        float64 [K] in [0, 1]; NaN if there is a single run.
+        The topics of each run that belong to topics 0..K-1, int64 [R, K], so that
+        `runs[r][order[r]]` are in the order of the first; and the stability of each topic, float64
+        [K] in [0, 1], NaN if there is a single run.
 
     Raises:
         ValueError: There is no run, or their shapes differ, or as for `affinity`.
 
     Example:
         >>> first, second = [[0.9, 0.1], [0.2, 0.8]], [[0.2, 0.8], [0.9, 0.1]]
-        >>> stability([first, second]).round(6).tolist()
-        [1.0, 1.0]
+        >>> order, stability = align([first, second])
+        >>> order.tolist(), stability.round(6).tolist()
+        ([[0, 1], [1, 0]], [1.0, 1.0])
     """
     arrays = [as_topics(f"runs[{i}]", run) for i, run in enumerate(runs)]
     if not arrays or any(run.shape != arrays[0].shape for run in arrays):
         shapes = ", ".join(str(run.shape) for run in arrays) or "none"
         raise ValueError(f"runs must be topics of one shape; they are {shapes}")
+    own = np.arange(len(arrays[0]))
+    order = np.stack([own, *(match(arrays[0], run).order for run in arrays[1:])])
     if len(arrays) == 1:
-        return np.full(len(arrays[0]), np.nan)
-    orders = [match(arrays[0], run).order for run in arrays[1:]]
-    aligned = [arrays[0], *(run[order] for run, order in zip(arrays[1:], orders, strict=True))]
+        return order, np.full(len(own), np.nan)
+    aligned = [run[rows] for run, rows in zip(arrays, order, strict=True)]
     pairs = [(one, two) for i, one in enumerate(aligned) for two in aligned[i + 1 :]]
-    return np.mean([_paired(one, two) for one, two in pairs], axis=0)
+    return order, np.mean([_paired(one, two) for one, two in pairs], axis=0)
 
 
 def _paired(one: np.ndarray, two: np.ndarray) -> np.ndarray:

@@ -26,10 +26,10 @@ class Interrupt:
         signal: The signal that has come, or None.
 
     Example:
-        >>> import os, signal
+        >>> import signal
         >>> from simplex_jax.runtime.interrupt import Interrupt
         >>> with Interrupt() as interrupt:
-        ...     os.kill(os.getpid(), signal.SIGTERM)
+        ...     signal.raise_signal(signal.SIGTERM)
         ...     # driver.run(..., hooks=[..., interrupt]) would end here
         >>> interrupt.signal.name
         'SIGTERM'

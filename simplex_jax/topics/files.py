@@ -1,6 +1,5 @@
 """The files of a run, as they are written; `saved` reads them again."""
 
-import json
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -182,16 +181,3 @@ def write_proportions(
             raise ValueError(f"parts: {rows} rows for {len(names)} documents")
         with archive.open("documents.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array(member, np.asarray(names), allow_pickle=False)
-
-
-def keep_metrics(path: Path, step: int) -> None:
-    """Cut a metrics log down to the evaluations before a step; a torn last line goes as well."""
-    kept = []
-    for line in path.read_text("utf-8").split("\n")[:-1] if path.exists() else []:
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if record.get("step", step) < step:
-            kept.append(f"{line}\n")
-    output.write_text(path, "".join(kept))

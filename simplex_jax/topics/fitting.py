@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from simplex_jax.base import State, current_step
 from simplex_jax.corpus import Corpus, digest, from_counts
 from simplex_jax.corpus.store import Stored
-from simplex_jax.evaluate import perplexity
+from simplex_jax.evaluate import matching, perplexity
 from simplex_jax.runtime.checkpoint import Restored, Saver, Store
 from simplex_jax.runtime.driver import run
 from simplex_jax.runtime.hooks import Hook
@@ -202,7 +202,7 @@ def _summary(
 ) -> Fit:
     """Put the chains together and infer the documents."""
     moments = posterior.moments
-    order, stability = alignment.align(moments["topics"].mean)
+    order, stability = matching.align(list(moments["topics"].mean))
     mean, sd = moments["topics"].pooled(order)
     prevalence, prevalence_sd = moments["prevalence"].pooled(order)
     alpha, alpha_sd = moments["alpha"].pooled(order)

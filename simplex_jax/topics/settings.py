@@ -133,7 +133,7 @@ def resolve(
         sampler: "scir", "sgrld" or "smld".
         counts_estimate: "memoised" (the default), "subsampled" (that of a corpus on disk, which
             knows no other) or "control-variate".
-        local: "collapsed" (the default) or "blocked".
+        local: "collapsed" (the default) or "blocked" (that with `expected`).
         sweeps: Gibbs sweeps over a batch; 1 with memoised counts, else 10.
         burn_in: Of these, the first whose counts are not used; half of those of estimated counts.
         expected: Use expected counts; not with memoised ones.
@@ -196,7 +196,7 @@ def resolve(
         learn_beta=learn_beta,
         sampler=sampler,
         counts=counts_estimate,
-        local=local or "collapsed",
+        local=local or ("blocked" if expected else "collapsed"),
         sweeps=sweeps,
         burn_in=(0 if memoised else sweeps // 2) if burn_in is None else burn_in,
         expected=expected,
