@@ -10,6 +10,7 @@ from scipy import stats
 
 from simplex_jax import topics
 from simplex_jax.corpus import from_counts
+from simplex_jax.evaluate import matching
 from simplex_jax.models import lda, lda_counts
 from simplex_jax.samplers import scir
 from simplex_jax.topics import alignment, model, posterior
@@ -45,7 +46,7 @@ def test_topics_of_chains_are_put_together(fitted):
 
 def test_chains_that_are_not_matched_would_be_noticed(fitted, monkeypatch):
     order = np.tile(np.arange(3), (3, 1))
-    monkeypatch.setattr(alignment, "align", lambda topics: (order, np.ones(3)))
+    monkeypatch.setattr(matching, "align", lambda topics: (order, np.ones(3)))
     mixed = topics.fit(COUNTS, 3, chains=3, **OPTIONS)
     assert mixed.sd.max() > 3 * fitted.sd.max()
 
