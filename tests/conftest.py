@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -26,6 +26,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"seed of the statistical tests: {config.getoption('--seed')}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled_programs() -> Iterator[None]:
+    """Drop the programs that a module compiled.
+
+    Each keeps a few memory maps open; those of the whole suite exceed the 65,530 that Linux allows a
+    process, which then crashes in the middle of a compilation.
+    """
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture
