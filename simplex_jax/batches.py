@@ -48,6 +48,45 @@ def indexed(data: PyTree) -> Indexed:
     return Indexed(jnp.arange(length(data), dtype=jnp.int32), data)
 
 
+class Visit(NamedTuple):
+    """A batch, where something is done once in a while.
+
+    Attributes:
+        batch: The batch.
+        now: Whether to do it before this update, bool. It comes with the batch and not from the
+            state, so that chains side by side decide once.
+    """
+
+    batch: Batch
+    now: jax.Array
+
+
+def visits(stream: Stream, every: int, first: int = 0) -> Stream:
+    """Return the batches of a stream as a `Visit`, due at each multiple of `every` from `first` on.
+
+    Args:
+        stream: A stream of batches.
+        every: Number of updates between two that are due, positive.
+        first: Earliest update that may be due.
+
+    Raises:
+        ValueError: A number is out of range.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches
+        >>> stream = batches.visits(batches.uniform(jnp.arange(9), 2), every=3, first=1)
+        >>> [bool(stream(jax.random.key(0), step).now) for step in range(4)]
+        [False, False, False, True]
+    """
+    every, first = arguments.at_least("every", every, 1), arguments.at_least("first", first, 0)
+    return bind(static(_visits, every=every, first=first), stream)
+
+
+def _visits(stream: Stream, key: jax.Array, step: jax.Array, *, every: int, first: int) -> Visit:
+    return Visit(stream(key, step), jnp.logical_and(step >= first, step % every == 0))
+
+
 def full(data: PyTree) -> Stream:
     """Yield all the data at every step."""
     length(data)

@@ -1,5 +1,6 @@
 """Step sizes: a number, or a function of the number of updates done (any optax schedule)."""
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -19,16 +20,26 @@ def at(step_size: StepSize, step: jax.Array) -> jax.Array:
     return jnp.asarray(step_size(step) if callable(step_size) else step_size)
 
 
-def check(step_size: StepSize) -> None:
-    """Raise a ValueError unless the step size is finite and positive.
+def check(step_size: StepSize, *, below: float = math.inf, because: str = "") -> None:
+    """Raise a ValueError unless the step size is finite, positive and stable.
 
     Of a schedule only step 0 is seen. It must stay positive: where it falls to 0 the chain becomes
     NaN, so give a decay an end value.
+
+    Args:
+        step_size: A number or a schedule.
+        below: The step size from which on the kernel diverges whatever the data.
+        because: Why, for the message.
     """
     value = arguments.as_float("step_size", at(step_size, jnp.asarray(0, jnp.int32)))
     if value.ndim:
         raise ValueError(f"step_size must be a scalar; its shape is {value.shape}")
     arguments.require("step_size", value, arguments.positive(value), "finite and positive")
+    if not isinstance(value, jax.core.Tracer) and float(value) >= below:
+        raise ValueError(
+            f"step_size must be below {below:g}, from where on the chain diverges{because}; "
+            f"it is {float(value):g}"
+        )
 
 
 def polynomial_decay(initial: float, tau: float, kappa: float) -> Schedule:

@@ -318,3 +318,17 @@ def test_polynomial_decay():
     for bad in ({"initial": 0.0}, {"tau": -1.0}, {"kappa": -0.1}, {"tau": np.nan}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             schedules.polynomial_decay(**{"initial": 0.5, "tau": 10.0, "kappa": 0.3, **bad})
+
+
+@pytest.mark.parametrize(("first_bad", "chunk"), [(1, 10), (2, 10), (17, 10), (20, 10), (9, 1)])
+def test_nan_ends_the_run_and_the_update_is_named(first_bad, chunk, getkey):
+    def update(key, state, batch):
+        bad = jnp.where(state.step + 1 >= first_bad, jnp.nan, 0.0)
+        return state._replace(position=state.position + bad, step=state.step + 1), {}
+
+    kernel = base.Kernel(KERNEL.init, update)
+    events = []
+    state = KERNEL.init(getkey(), jnp.full(3, 1 / 3))
+    with pytest.raises(FloatingPointError, match=rf"position became NaN in update {first_bad}:"):
+        driver.run(getkey(), kernel, state, STREAM, 50, chunk=chunk, hooks=[events.append])
+    assert all(int(event.state.step) < first_bad for event in events)

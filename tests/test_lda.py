@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import statistics_checks as checks
 import tiny_lda
 
-from simplex_jax import base, draws, estimators, run
+from simplex_jax import base, batches, draws, estimators, run
 from simplex_jax.corpus import device
 from simplex_jax.models import lda_control, lda_counts
 from simplex_jax.samplers import scir
@@ -289,7 +289,7 @@ def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
 
 
 def unmoved(stream, key, step):
-    return lda_counts.Visit(stream(key, step), jnp.array(False))
+    return batches.Visit(stream(key, step), jnp.array(False))
 
 
 @pytest.mark.parametrize("method", SLOW_IF_BLOCKED)
@@ -317,7 +317,7 @@ def test_control_variate_moves_its_reference(getkey):
     estimate = jax.jit(estimator.estimate)
     for step in range(4):
         log_phi = jnp.asarray(LOG_PHI - 1e-3 * step, jnp.float32)
-        visit = lda_counts.Visit(jnp.array([3, 0, 1]), jnp.array(step % 2 == 0))
+        visit = batches.Visit(jnp.array([3, 0, 1]), jnp.array(step % 2 == 0))
         counts, reference = estimate(getkey(), reference, log_phi, visit)
         moved.append(bool((reference.log_topics == log_phi).all()))
         assert float(reference.counts.sum()) == 6

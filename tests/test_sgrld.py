@@ -12,7 +12,7 @@ from scipy import special
 
 from simplex_jax import batches, estimators
 from simplex_jax.runtime import driver
-from simplex_jax.samplers import sgrld
+from simplex_jax.samplers import expanded, sgrld
 
 # Batches are the counts themselves.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))
@@ -108,13 +108,14 @@ def test_small_steps_reach_a_dense_posterior(total, getkey, seed):
 
 def test_a_cancelled_value_becomes_the_smallest_normal_number(getkey, monkeypatch):
     monkeypatch.setattr(
-        sgrld.jax.random, "normal", lambda key, shape, dtype: jnp.zeros(shape, dtype)
+        expanded.jax.random, "normal", lambda key, shape, dtype: jnp.zeros(shape, dtype)
     )
-    theta = jnp.array([1.0, 3.0])
+    log_theta = jnp.log(jnp.array([1.0, 3.0]))
+    prior, counts = jnp.ones(2), jnp.array([0.0, 4.0])
+    leaf = expanded.Leaf(getkey(), log_theta - jnp.log(4.0), log_theta, prior, counts)
     # theta + h (alpha - theta + n - omega n.) = 1 + 1 (1 - 1 + 0 - 0.25 * 4) = 0 for the first.
-    log_theta, reflected = sgrld._step(
-        getkey(), theta, jnp.log(theta / 4), jnp.ones(2), jnp.array([0.0, 4.0]), jnp.float32(1)
-    )
+    drift = expanded.natural_drift(leaf)
+    log_theta, reflected = expanded.reflected_step(leaf, drift, jnp.float32(1))
     assert float(log_theta[0]) == pytest.approx(np.log(np.finfo(np.float32).tiny))
     assert float(log_theta[1]) == pytest.approx(np.log(2.0))
     assert not reflected.any()

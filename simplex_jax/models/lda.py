@@ -14,15 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from simplex_jax import schedules
-from simplex_jax.base import Kernel, bind, static
+from simplex_jax import batches, schedules
+from simplex_jax.base import Kernel
 from simplex_jax.batches import Stream
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.draws import arguments
 from simplex_jax.models import lda_control, lda_counts, lda_kernel, sharding
 from simplex_jax.models.concentrations import LEARN
-from simplex_jax.models.lda_counts import ONE_SWEEP, Local, Memory, Visit
+from simplex_jax.models.lda_counts import ONE_SWEEP, Local, Memory
 from simplex_jax.models.lda_kernel import Info, Means, State
 from simplex_jax.schedules import StepSize, polynomial_decay
 
@@ -31,7 +31,6 @@ __all__ = [
     "SAMPLERS",
     "Info",
     "State",
-    "Visit",
     "build",
     "build_streaming",
     "check_batch_size",
@@ -118,7 +117,7 @@ def build(
 
     Returns:
         A kernel whose `init` takes topics [K, V] and whose position is their logarithm, and a
-        stream of what its `update` takes: document ids, int32 [batch_size], or a `Visit` of them.
+        stream of what its `update` takes: document ids, int32 [batch_size], or a `batches.Visit` of them.
 
     Raises:
         ValueError: An argument is out of range or not one of the names.
@@ -157,12 +156,12 @@ def build(
         stream = device.block_stream(here, share)
         if learn_alpha or learn_beta:
             # Not in the first pass, before which there are no labels to learn from.
-            stream = bind(static(_visits, every=-(-here // share), first=1), stream)
+            stream = batches.visits(stream, -(-here // share), first=1)
         return kernel, stream
     stream = device.uniform_stream(corpus, batch_size)
     if counts == "control-variate":
         estimate = lda_control.control_variate(corpus, shape, how, batch_size)
-        stream = bind(static(_visits, every=-(-documents // batch_size), first=0), stream)
+        stream = batches.visits(stream, -(-documents // batch_size))
         return lda_kernel.kernel(estimate, means, sampler, step_size), stream
     learn = learn_alpha is not None
     estimate = lda_counts.subsampled(corpus, shape, how, batch_size, learn=learn)
@@ -269,7 +268,3 @@ def _shards(devices: Sequence[jax.Device] | None, counts: str) -> int:
 def _schedule(sampler: str, counts: str) -> StepSize:
     step = default_step(sampler, counts)
     return polynomial_decay(*step) if step.tau else step.initial
-
-
-def _visits(stream: Stream, key: jax.Array, step: jax.Array, *, every: int, first: int) -> Visit:
-    return Visit(stream(key, step), (step >= first) & (step % every == 0))

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax.base import bind, static
+from simplex_jax.batches import Visit
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda_counts import Counts, Local, Visit, batch_counts, check, fetch
+from simplex_jax.models.lda_counts import Counts, Local, batch_counts, check, fetch
 
 
 class Reference(NamedTuple):

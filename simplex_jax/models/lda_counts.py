@@ -59,19 +59,6 @@ class Counts(NamedTuple):
         return Estimator(self.init, bind(self.estimate, jnp.asarray(alpha)))
 
 
-class Visit(NamedTuple):
-    """A batch, where something is done once a pass.
-
-    Attributes:
-        batch: The batch.
-        now: Whether to do it before this update, bool. It comes with the batch and not from the
-            state, so that chains side by side decide once.
-    """
-
-    batch: Batch
-    now: jax.Array
-
-
 class Memory(NamedTuple):
     """Memory of memoised counts.
 

@@ -1,5 +1,6 @@
 """The driver: runs a kernel in compiled chunks, and calls hooks on the host between them."""
 
+import bisect
 import contextlib
 import functools
 import math
@@ -90,6 +91,8 @@ def run(
 
     Raises:
         ValueError: An argument is out of range.
+        FloatingPointError: A number of the state became NaN; the message names it and the update.
+            No hook sees such a state.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -148,16 +151,19 @@ def run(
             length = min(end, block.end) - step
             if pulses:  # with no hook to call within the chunk, all of it at once
                 length = min(length, pace)
-            started = time.perf_counter()
-            result = advance(block.stream, state, length)
+            started, source = time.perf_counter(), block.stream
+            result = advance(source, state, length)
             if step + length == block.end:
                 block = next(blocks, None)  # read while the device works
+            before = state
             state, info, kept = jax.block_until_ready(result)
             elapsed = time.perf_counter() - started
             seconds += elapsed
             pace = max(1, min(8 * pace, int(length * _PULSE / max(elapsed, 1e-9))))
             if count := (step + length) // thin - step // thin:
                 pieces.append(_first(kept, count))
+            if _has_nan(state):
+                raise FloatingPointError(_describe(advance, source, before, step, length))
             step += length
             event = Event(step, first, last, seconds, compile_seconds, state, info, {})
             answers = []
@@ -171,6 +177,37 @@ def run(
     if not pieces:
         raise ValueError("stream must have at least one batch; it is empty")
     return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
+
+
+@jax.jit
+def _has_nan(state: State) -> jax.Array:
+    return jnp.stack([jnp.isnan(leaf).any() for _, leaf in _floats(state)] or [False]).any()
+
+
+def _floats(state: State) -> list[tuple[str, jax.Array]]:
+    """Return the floating point leaves of a state, by name."""
+    named = jax.tree.leaves_with_path(state)
+    return [
+        (jax.tree_util.keystr(path).lstrip("."), leaf)
+        for path, leaf in named
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+
+
+def _describe(advance: Callable, stream: Stream, state: State, step: int, length: int) -> str:
+    """Say what became NaN and in which of `length` updates, found by repeating them."""
+    fewest = bisect.bisect_left(
+        range(1, length + 1), True, key=lambda n: bool(_has_nan(advance(stream, state, n)[0]))
+    )
+    end, _, _ = advance(stream, state, fewest + 1)
+    names = [name for name, leaf in _floats(end) if bool(jnp.isnan(leaf).any())]
+    at = step + fewest + 1
+    why = (
+        "the start has no finite density, or the data are not what the estimator takes"
+        if at == 1
+        else "the step size is too large, or the density is not finite everywhere"
+    )
+    return f"{', '.join(names)} became NaN in update {at}: {why}"
 
 
 def _methods(hooks: Sequence[Hook], name: str) -> list[Callable]:

@@ -4,31 +4,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.nn import logsumexp
 
 from simplex_jax import draws, schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
+from simplex_jax.base import Batch, Kernel, PyTree, bind, static
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
+from simplex_jax.samplers import expanded
 from simplex_jax.samplers import total as totals
+from simplex_jax.samplers.expanded import State, init
 from simplex_jax.schedules import StepSize
 
-
-class State(NamedTuple):
-    """State of SCIR.
-
-    Attributes:
-        position: Log-probabilities log omega, leaves [..., K], normalised along the last axis.
-        step: Number of updates done, int32.
-        memory: What the estimator remembers.
-        log_total: Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it;
-            None if the total is refreshed. theta itself is `exp(position + log_total)`.
-    """
-
-    position: Position
-    step: jax.Array
-    memory: PyTree
-    log_total: PyTree
+__all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
@@ -47,26 +33,6 @@ class Info(NamedTuple):
     smallest: jax.Array
 
 
-def init(
-    key: jax.Array, position: Position, *, estimator: Estimator, total: str = "carried"
-) -> State:
-    """Start from probability vectors, leaves [..., K]; nonnegative weights are normalised.
-
-    A carried total starts from its stationary law given the first batch, Gamma(sum a_hat, 1); to
-    start from a theta of your own, replace `log_total`.
-
-    Raises:
-        ValueError: The position has a negative, NaN or infinite entry or an all-zero row.
-    """
-    log_omega = simplex.log_position(position)
-    return State(
-        position=log_omega,
-        step=jnp.zeros((), jnp.int32),
-        memory=estimator.init(key),
-        log_total=totals.initial(log_omega, total),
-    )
-
-
 def update(
     key: jax.Array,
     state: State,
@@ -77,43 +43,21 @@ def update(
     step_size: StepSize,
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and move every coordinate by its CIR transition."""
-    key_estimate, key_total, key_move = jax.random.split(key, 3)
     h = schedules.at(step_size, state.step)
-    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
-
-    leaves, structure = jax.tree.flatten(state.position)
-    counts = simplex.like("the estimated counts", estimate, state.position)
-    priors = simplex.like("alpha", alpha, state.position)
-    carried = [None] * len(leaves) if state.log_total is None else jax.tree.leaves(state.log_total)
-    position, log_total, concentrations, negative = [], [], [], []
-    for leaf, n_hat, prior, log_sum, key_leaf_total, key_leaf_move in zip(
-        leaves,
-        counts,
-        priors,
-        carried,
-        jax.random.split(key_total, len(leaves)),
-        jax.random.split(key_move, len(leaves)),
-        strict=True,
-    ):
-        a_hat = jnp.broadcast_to(prior + jnp.maximum(n_hat, 0), leaf.shape)
-        log_theta = leaf + totals.current(key_leaf_total, log_sum, a_hat)
-        log_theta = draws.cir(key_leaf_move, log_theta, a_hat, h.astype(leaf.dtype))
-        log_total.append(logsumexp(log_theta, axis=-1, keepdims=True))
-        position.append(simplex.normalise(log_theta))
-        concentrations.append(a_hat.sum(axis=-1).ravel())
-        negative.append((n_hat < 0).ravel())
-
+    leaves, memory = expanded.leaves(
+        key, state, batch, estimator=estimator, alpha=alpha, counts_in_total=True
+    )
+    a_hats = [leaf.prior + jnp.maximum(leaf.counts, 0) for leaf in leaves]
+    log_thetas = [
+        draws.cir(leaf.key, leaf.log_theta, a_hat, h.astype(a_hat.dtype))
+        for leaf, a_hat in zip(leaves, a_hats, strict=True)
+    ]
+    state = expanded.moved(state, log_thetas, memory)
     info = Info(
         step_size=h,
-        concentration=jnp.concatenate(concentrations).mean(),
-        clamped=jnp.concatenate(negative).mean(),
-        smallest=jnp.stack([leaf.min() for leaf in position]).min(),
-    )
-    state = State(
-        position=jax.tree.unflatten(structure, position),
-        step=state.step + 1,
-        memory=memory,
-        log_total=None if state.log_total is None else jax.tree.unflatten(structure, log_total),
+        concentration=expanded.mean([a_hat.sum(axis=-1) for a_hat in a_hats]),
+        clamped=expanded.mean([leaf.counts < 0 for leaf in leaves]),
+        smallest=expanded.smallest(state.position),
     )
     return state, info
 

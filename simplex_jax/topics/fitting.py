@@ -1,8 +1,9 @@
 """From a corpus to the summary of the posterior of its topics."""
 
+import contextlib
 import hashlib
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from simplex_jax.runtime.interrupt import Interrupt
 from simplex_jax.topics import alignment, model, proportions
 from simplex_jax.topics.posterior import Kept, Posterior
 from simplex_jax.topics.settings import Settings, resolve, size_of
-from simplex_jax.topics.tracking import Records, Watch
+from simplex_jax.topics.tracking import Latest, Records
 
 
 class Fit(NamedTuple):
@@ -156,7 +157,7 @@ def fit(
     kernel, feed = model.build(model.to_device(data), size, settings, among)
     state = model.start(key_init, kernel, size.words, settings)
 
-    watch, posterior = Watch(checkpoint), Posterior(settings, size.words, heldout is not None)
+    latest, posterior = Latest(), Posterior(settings, size.words, heldout is not None)
     kept, records = Kept(settings, samples_dir), Records(settings, size)
     measures: dict[str, Any] = {"posterior": posterior, "kept": kept, "records": records}
     if heldout is not None:
@@ -172,7 +173,7 @@ def fit(
         if resume:
             restored = saver.restore(state) or restored
     begin = int(current_step(restored.state))
-    with Interrupt() as interrupt:
+    with Interrupt() as interrupt, _naming_the_newest(checkpoint):
         state, _ = run(
             key_run,
             kernel,
@@ -180,15 +181,28 @@ def fit(
             feed(key_run, begin),
             settings.last_step - begin,
             collect=_nothing,
-            hooks=[watch, *measures.values(), *hooks, interrupt, *([saver] if saver else [])],
+            hooks=[latest, *measures.values(), *hooks, interrupt, *([saver] if saver else [])],
             chunk=settings.eval_every,
             max_seconds=settings.seconds,
             first_step=restored.first_step,
             seconds=restored.seconds,
         )
-    if not posterior.samples and watch.latest:  # the run has ended in its first half
-        posterior.add(watch.latest._replace(state=state))
+    if not posterior.samples and latest.event:  # the run has ended in its first half
+        posterior.add(latest.event._replace(state=state))
     return _summary(posterior, kept, records, settings, wanted, state, interrupt.signal)
+
+
+@contextlib.contextmanager
+def _naming_the_newest(checkpoints: Path | None) -> Iterator[None]:
+    """Add the newest checkpoint to the message where a run has become NaN."""
+    try:
+        yield
+    except FloatingPointError as error:
+        found = [] if checkpoints is None else sorted(checkpoints.glob("*-step-*"))
+        if not found:
+            raise
+        newest = f"; the last checkpoint, {str(found[-1])!r}, is from before"
+        raise FloatingPointError(f"{error}{newest}") from None
 
 
 def _summary(

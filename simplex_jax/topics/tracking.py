@@ -1,8 +1,5 @@
-"""Hooks of a fit: the record of its evaluations, and the check that its numbers are numbers."""
+"""Hooks of a fit: the record of its evaluations, and its latest event."""
 
-from pathlib import Path
-
-import jax.numpy as jnp
 import numpy as np
 
 from simplex_jax.runtime.hooks import Event
@@ -43,43 +40,19 @@ class Records:
         self.records = saved
 
 
-class Watch:
-    """Stops a run whose topics are no longer numbers, and remembers its latest Info.
-
-    It must come before a `checkpoint.Saver`, which then never saves such a state.
-
-    Args:
-        checkpoints: Their directory, to name the newest in the error; None if there is none.
+class Latest:
+    """A hook that remembers the latest event.
 
     Attributes:
-        latest: The latest event, without its state; None before the first.
+        event: It, without its state; None before the first.
     """
 
-    def __init__(self, checkpoints: Path | None) -> None:
-        self._checkpoints = checkpoints
-        self.latest: Event | None = None
+    def __init__(self) -> None:
+        self.event: Event | None = None
 
     def __call__(self, event: Event) -> None:
         """Do nothing: `pulse` is called at the end of a chunk as well."""
 
     def pulse(self, event: Event) -> None:
-        """Look at the state.
-
-        Raises:
-            FloatingPointError: A topic or a concentration is NaN; the message names the step.
-        """
-        state = event.state
-        numbers = jnp.max(state.position) + jnp.sum(state.alpha) + jnp.sum(state.beta)
-        if not bool(jnp.isfinite(numbers)):
-            raise FloatingPointError(
-                f"the topics are NaN at step {event.step}{self._since()}: try a smaller step size"
-                f"{self._newest()}"
-            )
-        self.latest = event._replace(state=None)
-
-    def _since(self) -> str:
-        return "" if self.latest is None else f" and were not at step {self.latest.step}"
-
-    def _newest(self) -> str:
-        found = [] if self._checkpoints is None else sorted(self._checkpoints.glob("*-step-*"))
-        return f"; the last checkpoint, {str(found[-1])!r}, is from before" if found else ""
+        """Remember the event."""
+        self.event = event._replace(state=None)

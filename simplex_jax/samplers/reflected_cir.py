@@ -1,0 +1,110 @@
+"""The reflected Euler step of SCIR's own process: what exactness adds, and what only scale does."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import schedules
+from simplex_jax.base import Batch, Kernel, PyTree, bind, static
+from simplex_jax.estimators import Estimator
+from simplex_jax.geometry import simplex
+from simplex_jax.samplers import expanded
+from simplex_jax.samplers import total as totals
+from simplex_jax.samplers.expanded import State, init
+from simplex_jax.schedules import StepSize
+
+__all__ = ["Info", "State", "build", "init", "update"]
+
+
+class Info(NamedTuple):
+    """What an update of reflected CIR tells, all scalars.
+
+    Attributes:
+        step_size: The step size used.
+        reflected: Fraction of coordinates that were reflected at 0, where the bias comes from.
+        smallest: Smallest log-probability.
+    """
+
+    step_size: jax.Array
+    reflected: jax.Array
+    smallest: jax.Array
+
+
+def update(
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    *,
+    estimator: Estimator,
+    alpha: PyTree,
+    step_size: StepSize,
+) -> tuple[State, Info]:
+    """Estimate the counts from the batch and take one reflected Euler step."""
+    h = schedules.at(step_size, state.step)
+    leaves, memory = expanded.leaves(
+        key, state, batch, estimator=estimator, alpha=alpha, counts_in_total=True
+    )
+    drifts = [leaf.prior + jnp.maximum(leaf.counts, 0) - jnp.exp(leaf.log_theta) for leaf in leaves]
+    steps = [expanded.reflected_step(leaf, g, h) for leaf, g in zip(leaves, drifts, strict=True)]
+    log_thetas, reflected = zip(*steps, strict=True)
+    state = expanded.moved(state, log_thetas, memory)
+    info = Info(
+        step_size=h,
+        reflected=expanded.mean(reflected),
+        smallest=expanded.smallest(state.position),
+    )
+    return state, info
+
+
+def build(
+    estimator: Estimator, alpha: PyTree, step_size: StepSize, *, total: str = "carried"
+) -> Kernel:
+    r"""Reflected Euler steps of the CIR processes that `samplers.scir` moves exactly.
+
+    For every coordinate j, with :math:`\hat a_j = \alpha_j + \hat n_j` estimated from the batch,
+
+    .. math::
+        \theta_j' = \Big| \theta_j + h\,(\hat a_j - \theta_j) + \sqrt{2 h \theta_j}\; \xi_j \Big|,
+        \qquad \xi_j \sim N(0, 1)
+
+    SCIR and SGRLD differ in two things: SCIR has no discretisation error, and its theta has a
+    total of about the number of data, where SGRLD's is about sum(alpha), at which its Euler step
+    is stiff. This kernel has SCIR's scale and SGRLD's discretisation, and so tells the two apart.
+    It is a comparator; use `samplers.scir` to sample.
+
+    Args:
+        estimator: Estimates the full-data counts, see `simplex_jax.estimators`.
+        alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
+            the position, or a tree of them with the structure of the position.
+        step_size: h, positive and below 2, from where on the step diverges, or a schedule of the
+            number of updates.
+        total: "carried", or "refreshed" from Gamma(sum of prior and counts, 1) before every step.
+
+    Returns:
+        A kernel over log-probabilities.
+
+    Raises:
+        ValueError: `alpha`, `step_size` or `total` is out of range.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import estimators
+        >>> from simplex_jax.samplers import reflected_cir
+        >>> kernel = reflected_cir.build(estimators.categorical(size=4), alpha=0.1, step_size=0.1)
+        >>> state = kernel.init(jax.random.key(0), jnp.full(3, 1 / 3))
+        >>> state, info = kernel.update(jax.random.key(1), state, jnp.array([0, 0, 0, 1]))
+        >>> print(jnp.exp(state.position).sum().round(5))
+        1.0
+    """
+    totals.check(total)
+    schedules.check(step_size, below=2.0)
+    return Kernel(
+        init=bind(static(init, total=total), estimator=estimator),
+        update=bind(
+            update,
+            estimator=estimator,
+            alpha=simplex.concentration(alpha),
+            step_size=step_size,
+        ),
+    )

@@ -1,0 +1,109 @@
+"""What every kernel promises, over the cases that `contract_*.py` list.
+
+Simplex kernels have more to promise, and are tested for it in `test_contract.py`.
+"""
+
+import importlib
+from pathlib import Path
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simplex_jax import base
+from simplex_jax.runtime import driver
+
+MODULES = sorted(
+    path.stem for path in Path(__file__).parent.glob("contract_*.py") if path.stem != "contract_case"
+)
+CASES = {
+    (module, name): build
+    for module in MODULES
+    for name, build in importlib.import_module(module).CASES.items()
+}
+
+
+@pytest.fixture(params=CASES, ids=" ".join)
+def case(request):
+    return CASES[request.param]()
+
+
+def shapes(tree):
+    return jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), tree)
+
+
+def test_structure_is_kept_and_jit_and_vmap_change_nothing(case, getkey):
+    """And no key is used twice, as JAX checks it."""
+    with jax.debug_key_reuse(True):
+        state = case.kernel.init(getkey(), case.position)
+        assert int(base.current_step(state)) == 0
+        assert base.current_step(state).dtype == jnp.int32
+        batch = case.stream(getkey(), 0)
+        keys = jax.random.split(getkey(), 2)
+        update = jax.jit(case.kernel.update)
+        alone = [update(key, state, batch) for key in keys]
+        moved, info = alone[0]
+        assert shapes(moved) == shapes(state)
+        assert int(base.current_step(moved)) == 1
+        assert jax.tree.leaves(info)
+    together = jax.jit(jax.vmap(case.kernel.update, in_axes=(0, None, None)))(keys, state, batch)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *alone)
+    chex.assert_trees_all_close(together, stacked, rtol=2e-4, atol=1e-5)
+    eager = case.kernel.update(keys[0], state, batch)
+    chex.assert_trees_all_close(eager, alone[0], rtol=2e-4, atol=1e-5)
+
+
+def test_one_trace_serves_other_step_sizes_and_the_chain_stays_finite(case, getkey):
+    traces = []
+
+    def stream(key, step):
+        traces.append(1)
+        return case.stream(key, step)
+
+    state = case.kernel.init(getkey(), case.position)
+    kernel = case.rebuild(0.001)
+    state, _ = driver.run(getkey(), kernel, state, stream, 13, chunk=5, thin=2)
+    traced = len(traces)
+    kernel = case.rebuild(0.002)
+    state, _ = driver.run(getkey(), kernel, state, stream, 9, chunk=5, thin=2)
+    assert len(traces) == traced
+    start = case.kernel.init(getkey(), case.position)
+    state, (trace, info) = driver.run(
+        getkey(),
+        case.kernel,
+        start,
+        case.stream,
+        1500,
+        collect=lambda state, info: (state.position, info),
+    )
+    for leaf in jax.tree.leaves((trace, info)):
+        assert np.isfinite(leaf).all()
+    for leaf in jax.tree.leaves(trace):
+        assert (np.ptp(leaf, axis=0) > 0).all(), "every coordinate moves"
+
+
+def test_double_precision_is_kept(case, getkey):
+    with jax.enable_x64(True):
+        double = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), case.position)
+        state = case.kernel.init(getkey(), double)
+        state, trace = driver.run(getkey(), case.kernel, state, case.stream, 3)
+        assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(trace))
+
+
+def test_a_schedule_is_read_at_the_step(case, getkey):
+    """A step size of next to nothing from the second update on all but stops the chain."""
+    kernel = case.rebuild(lambda step: jnp.where(step < 1, 0.01, 1e-12))
+    state = kernel.init(getkey(), case.position)
+    _, trace = driver.run(getkey(), kernel, state, case.stream, 3)
+    for leaf in jax.tree.leaves(trace):
+        start = np.abs(leaf[1] - leaf[0]).max()
+        np.testing.assert_allclose(leaf[2], leaf[1], atol=max(1e-4, 1e-2 * start))
+
+
+@pytest.mark.parametrize("step_size", [0.0, -1.0, np.nan, np.inf, [0.1, 0.2], lambda step: -0.1])
+def test_bad_step_sizes_are_named(step_size):
+    for build in CASES.values():
+        with pytest.raises(ValueError, match="step_size"):
+            build().rebuild(step_size)
