@@ -17,9 +17,9 @@ def rejects(
 ) -> dict[object, float]:
     """Return the checks at fault, empty for a kernel that passes.
 
-    The chance that a correct kernel is rejected is at most `level`: in each of the rounds left it is
-    at most beta, of the same share of the level each, and going on from a round has probability at
-    most gamma, which raises the share of the later ones (Gandy and Scott 2021, algorithm 1).
+    The chance that a correct kernel is rejected is at most `level`: every round has the same share
+    of it, and as going on from a round has probability at most gamma, a later round may reject at
+    beta / gamma (Gandy and Scott 2021, algorithm 1).
 
     Args:
         checks: Draws that many samples and tests them.

@@ -15,9 +15,8 @@ import pytest
 from simplex_jax import base
 from simplex_jax.runtime import driver
 
-MODULES = sorted(
-    path.stem for path in Path(__file__).parent.glob("contract_*.py") if path.stem != "contract_case"
-)
+MODULES = sorted({path.stem for path in Path(__file__).parent.glob("contract_*.py")})
+MODULES.remove("contract_case")
 CASES = {
     (module, name): build
     for module in MODULES

@@ -117,7 +117,8 @@ def build(
 
     Returns:
         A kernel whose `init` takes topics [K, V] and whose position is their logarithm, and a
-        stream of what its `update` takes: document ids, int32 [batch_size], or a `batches.Visit` of them.
+        stream of what its `update` takes: document ids, int32 [batch_size], or a `batches.Visit` of
+        them.
 
     Raises:
         ValueError: An argument is out of range or not one of the names.

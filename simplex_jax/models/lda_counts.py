@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax.base import Batch, PyTree, bind, static
+from simplex_jax.base import PyTree, bind, static
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
 from simplex_jax.draws import arguments
