@@ -213,6 +213,20 @@ def test_split_tokens_halves_every_document(seed):
     assert (again != observed).nnz == 0
 
 
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.75])
+def test_split_tokens_by_another_share(share):
+    counts = random_counts(1).counts
+    observed, target = split_tokens(counts, 1, share)
+    assert (observed + target != counts).nnz == 0
+    expected = share * counts.sum(axis=1)
+    assert np.abs(target.sum(axis=1) - expected).max() < 1
+    total, sd = expected.sum(), np.sqrt((expected % 1 * (1 - expected % 1)).sum())
+    assert abs(target.sum() - total) <= 5 * sd + 1e-9, "false alarm below 1e-6"
+    for wrong in (0.0, 1.0, -0.1, np.nan):
+        with pytest.raises(ValueError, match="share"):
+            split_tokens(counts, 1, wrong)
+
+
 def pair_excess(split, documents=4000):
     """z of the number of documents `a a b b` whose observed half is `a b`, against 2/3."""
     counts = sp.csr_array(np.full((documents, 2), 2, np.int32))

@@ -35,23 +35,26 @@ def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
     return _rows(corpus, np.flatnonzero(~out)), _rows(corpus, np.flatnonzero(out))
 
 
-def split_tokens(counts: sp.csr_array, seed: int) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split every document at random into an observed and a target half.
+def split_tokens(
+    counts: sp.csr_array, seed: int, share: float = 0.5
+) -> tuple[sp.csr_array, sp.csr_array]:
+    """Split every document at random into an observed and a target part, by default halves.
 
-    The tokens of a document are dealt out in random order to alternate sides, a fair coin saying
-    which side comes first: a token is on either side with probability 1/2, and the two sides of a
-    document differ by at most one token. A document with one token has an empty side.
+    The tokens of a document are taken in random order and every 1/share-th is a target, from a
+    random place on: a token is a target with probability `share`, and a document of n tokens has
+    `share * n` targets, rounded up or down. A document with one token has an empty side.
 
     Args:
         counts: [D, V] counts, as in `Corpus.counts`.
         seed: the same seed gives the same split.
+        share: Expected share of the target tokens, between 0 and 1.
 
     Returns:
         `(observed, target)`, two arrays of the shape and dtype of `counts` that add up to it.
         Memory while splitting is about 40 bytes a token.
 
     Raises:
-        ValueError: `seed` is negative.
+        ValueError: `seed` is negative, or `share` is not between 0 and 1.
 
     Example:
         >>> observed, target = split_tokens(sp.csr_array(np.array([[4, 0, 3], [0, 1, 1]])), seed=0)
@@ -59,6 +62,8 @@ def split_tokens(counts: sp.csr_array, seed: int) -> tuple[sp.csr_array, sp.csr_
         [[4, 0, 3], [0, 1, 1]]
     """
     rng = _generator(seed)
+    if not 0 < share < 1:
+        raise ValueError(f"share must be between 0 and 1; it is {share}")
     documents = counts.shape[0]
     lengths = np.asarray(counts.sum(axis=1, dtype=np.int64))
     starts = np.cumsum(lengths) - lengths
@@ -69,8 +74,9 @@ def split_tokens(counts: sp.csr_array, seed: int) -> tuple[sp.csr_array, sp.csr_
     shuffled = shuffled[np.argsort(document[shuffled], kind="stable")]
     # `shuffled` lists the tokens document by document again, in random order inside each.
     rank = np.arange(entry.size) - np.repeat(starts, lengths)
-    coin = np.repeat(rng.integers(0, 2, documents), lengths)
-    chosen = entry[shuffled[(rank + coin) % 2 == 0]]
+    place = np.repeat(rng.random(documents), lengths)
+    same = np.floor(place + share * rank) == np.floor(place + share * (rank + 1))
+    chosen = entry[shuffled[same]]
 
     observed = np.bincount(chosen, minlength=counts.nnz).astype(counts.dtype)
     return _with_data(counts, observed), _with_data(counts, counts.data - observed)
