@@ -1,0 +1,251 @@
+"""Step sizes by rule: from measured noise of an estimator, or from acceptance."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from simplex_jax.base import Kernel, PyTree, State, as_pytree, current_step
+from simplex_jax.batches import Stream
+from simplex_jax.draws import arguments
+
+# Constants of Hoffman and Gelman 2014, section 3.2.
+_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
+
+
+def for_inflation(
+    shape: PyTree, variance: PyTree, inflation: float = 0.1, *, largest: float = 10.0
+) -> jax.Array:
+    r"""Return the largest step of SCIR at which no variance grows by more than a given fraction.
+
+    Batches add :math:`\mathrm{Var}[\hat a_j] \tanh(h / 2)` to the variance :math:`a_j` of theta_j
+    (Baker et al. 2018, Corollary 3.2, in the limit of many steps), so
+
+    .. math:: h = \min_j\; 2\, \mathrm{artanh}(\text{inflation} \; a_j / \mathrm{Var}[\hat a_j])
+
+    For independent batches: those of one epoch of `batches.shuffled` are negatively dependent, and
+    add less. For `samplers.cir` with another rate and volatility this is sigma^2 b h / 2.
+
+    Args:
+        shape: Means of the estimated shapes a_j, prior included, positive: a tree of arrays.
+        variance: Their variances over batches, at least 0: `gradients.variance` of the estimator
+            of the counts. A tree of the same structure.
+        inflation: Largest relative growth of a variance, positive.
+        largest: Step where batches add less than that at any step, positive. At 10 a chain
+            forgets all but 5e-5 of where it was.
+
+    Returns:
+        The step, a scalar; NaN where values cannot be checked and are out of range.
+
+    Raises:
+        ValueError: An argument is out of range, or the trees differ in structure.
+
+    Example: 1,000 data with 10 in a batch, one category with four fifths of them.
+
+        >>> from simplex_jax import step_sizes
+        >>> print(step_sizes.for_inflation(800.1, 1000**2 * 0.8 * 0.2 / 10).round(4))
+        0.01
+    """
+    wanted, most = _positive(inflation=inflation, largest=largest)
+    bounds = []
+    for a, v in zip(_leaves("shape", shape), _like("variance", variance, shape), strict=True):
+        arguments.require("shape", a, arguments.positive(a), "finite and positive")
+        ratio = wanted * jnp.where(arguments.positive(a), a, jnp.nan) / _nonnegative("variance", v)
+        bound = 2 * jnp.arctanh(jnp.where(ratio < 1, ratio, 0))
+        bounds.append(jnp.where(ratio >= 1, jnp.inf, jnp.where(ratio < 1, bound, jnp.nan)))
+    return jnp.minimum(_smallest(bounds), most)
+
+
+def for_gradient_noise(
+    variance: PyTree, fraction: float = 0.1, *, preconditioner: PyTree = 1.0
+) -> jax.Array:
+    r"""Return the step of Langevin kernels at which injected noise dominates that of gradients.
+
+    In a step :math:`x' = x + h M g + \sqrt{2 h M}\, \xi` the noise of the gradient g has the
+    variance :math:`h^2 M_j^2 V_j`, and the injected one :math:`2 h M_j`. Their ratio is kept at
+    most at `fraction`:
+
+    .. math:: h = 2 \cdot \text{fraction} \,/\, \max_j M_j V_j
+
+    (Welling and Teh 2011, section 4.2, whose epsilon is 2 h and V_s is V n / N^2). To first order
+    that is also by how much the variance of a normal posterior grows. The paper takes the largest
+    eigenvalue of the covariance of g in place of its largest variance: where the coordinates of the
+    gradient noise are strongly dependent, divide by the ratio of the two, at most the dimension.
+    Stability of the Euler step is another bound, and is not looked at here.
+
+    Args:
+        variance: Variances of the gradient estimate over batches, at least 0 and not all 0: a tree
+            of arrays, `gradients.variance` of an estimator near the mode.
+        fraction: Largest ratio, positive, far below 1.
+        preconditioner: The diagonal of M, positive: one array or a tree like the variances.
+
+    Returns:
+        The step, a scalar; NaN where values cannot be checked and are out of range.
+
+    Raises:
+        ValueError: An argument is out of range, all variances are 0 (the gradient is exact, and
+            bounds no step), or the trees differ in structure.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax import step_sizes
+        >>> print(step_sizes.for_gradient_noise(jnp.array([4.0, 200.0])))
+        0.001
+    """
+    (most,) = _positive(fraction=fraction)
+    ratios = []
+    scales = _like("preconditioner", preconditioner, variance)
+    for v, m in zip(_leaves("variance", variance), scales, strict=True):
+        arguments.require("preconditioner", m, arguments.positive(m), "finite and positive")
+        ratios.append(_nonnegative("variance", v) * jnp.where(arguments.positive(m), m, jnp.nan))
+    noise = -_smallest([-ratio for ratio in ratios])
+    needs = "above 0 somewhere: an exact gradient bounds no step by its noise"
+    arguments.require("variance", noise, noise > 0, needs)
+    return jnp.where(noise > 0, 2 * most / noise, jnp.nan)
+
+
+class _Averages(NamedTuple):
+    error: jax.Array  # H bar of the paper
+    log_step: jax.Array
+    log_average: jax.Array
+
+
+def adapt(
+    key: jax.Array,
+    build: Callable[[jax.Array], Kernel],
+    state: State,
+    stream: Stream,
+    *,
+    target: float = 0.574,
+    initial: float = 0.1,
+    num_steps: int = 500,
+) -> jax.Array:
+    r"""Return a step size at which a Metropolis-corrected kernel accepts as often as wanted.
+
+    Dual averaging (Hoffman and Gelman 2014, section 3.2.1): after the m-th update, which accepted
+    with probability alpha_m,
+
+    .. math::
+        \bar H_m = \Big(1 - \frac{1}{m + t_0}\Big) \bar H_{m-1} + \frac{\delta - \alpha_m}{m + t_0},
+        \qquad \log h_{m+1} = \log(10 h_1) - \frac{\sqrt m}{\gamma} \bar H_m,
+
+    and the result is exp of the average of log h with weights m^-kappa, which forgets the start;
+    gamma = 0.05, t_0 = 10, kappa = 0.75. The chain is not invariant while it adapts: run another
+    one with the step found.
+
+    Args:
+        key: A PRNG key.
+        build: `(step_size) -> kernel`, whose info has an `acceptance`, a probability; its mean is
+            taken over chains, and a NaN is a rejection. It is called with a traced step size.
+            Arrays should be bound to it, as in the example: those of a closure are compiled into
+            the program, and another closure compiles again.
+        state: State to start from, best near the mode.
+        stream: Batches, as for the driver.
+        target: Acceptance delta, between 0 and 1; 0.574 is best for Langevin proposals in many
+            dimensions (Roberts and Rosenthal 1998).
+        initial: First step h_1, positive.
+        num_steps: Number of updates.
+
+    Returns:
+        The step, a scalar.
+
+    Raises:
+        ValueError: An argument is out of range, the kernel tells no acceptance, or the chain
+            became NaN.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import base, batches, estimators, step_sizes
+        >>> from simplex_jax.samplers import rld
+        >>> labels = jnp.array([0, 0, 0, 1, 2, 2])
+        >>> build = base.bind(
+        ...     base.static(rld.build, metropolis=6), estimators.categorical(size=6), 0.5)
+        >>> state = build(0.1).init(jax.random.key(0), jnp.ones(3))
+        >>> h = step_sizes.adapt(jax.random.key(1), build, state, batches.full(labels))
+        >>> bool(0.005 < h < 0.5)
+        True
+    """
+    num_steps = arguments.at_least("num_steps", num_steps, 1)
+    first, wanted = _positive(initial=initial, target=target)
+    arguments.require("target", wanted, wanted < 1, "below 1")
+    # Weak types would make one update differ from the next.
+    state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
+    step, sound = _adapt(key, as_pytree(build), state, stream, wanted, first, num_steps)
+    if not isinstance(sound, jax.core.Tracer) and not sound:
+        raise ValueError(
+            "the chain became NaN: begin with a smaller `initial`, or with a state nearer the mode"
+        )
+    return jnp.where(sound, step, jnp.nan)
+
+
+@jax.jit
+def _adapt(
+    key: jax.Array,
+    build: Callable[[jax.Array], Kernel],
+    state: State,
+    stream: Stream,
+    target: jax.Array,
+    initial: jax.Array,
+    num_steps: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    key_update, key_stream = jax.random.split(key)
+    centre = jnp.log(10 * initial)
+
+    def body(i: jax.Array, carry: tuple[State, _Averages]) -> tuple[State, _Averages]:
+        state, (error, log_step, log_average) = carry
+        kernel = build(jnp.exp(log_step))
+        batch = stream(key_stream, current_step(state))
+        state, info = kernel.update(jax.random.fold_in(key_update, i), state, batch)
+        if not hasattr(info, "acceptance"):
+            raise ValueError("build must give a kernel whose info has `acceptance`")
+        accepted = jnp.mean(jnp.nan_to_num(info.acceptance)).astype(log_step.dtype)
+
+        m = (i + 1).astype(log_step.dtype)
+        error = error + ((target - accepted) - error) / (m + _T0)
+        log_step = centre - jnp.sqrt(m) / _GAMMA * error
+        log_average = log_average + m**-_KAPPA * (log_step - log_average)
+        return state, _Averages(error, log_step, log_average)
+
+    start = _Averages(jnp.zeros_like(centre), jnp.log(initial), jnp.log(initial))
+    state, averages = jax.lax.fori_loop(0, num_steps, body, (state, start))
+    nans = [jnp.isnan(leaf).any() for leaf in jax.tree.leaves(state.position)]
+    return jnp.exp(averages.log_average), ~jnp.stack(nans).any()
+
+
+def _leaves(name: str, tree: PyTree) -> list[jax.Array]:
+    leaves = [arguments.as_float(name, leaf) for leaf in jax.tree.leaves(tree)]
+    if not leaves:
+        raise ValueError(f"{name} must have at least one leaf")
+    return leaves
+
+
+def _like(name: str, tree: PyTree, model: PyTree) -> list[jax.Array]:
+    """Return the leaves of a tree of the structure of another; one array is every leaf."""
+    structure: Any = jax.tree.structure(model)
+    if jax.tree_util.treedef_is_leaf(jax.tree.structure(tree)):
+        return _leaves(name, tree) * structure.num_leaves
+    if jax.tree.structure(tree) != structure:
+        raise ValueError(
+            f"{name} must be one array or have the structure {structure}; "
+            f"its structure is {jax.tree.structure(tree)}"
+        )
+    return _leaves(name, tree)
+
+
+def _positive(**values: ArrayLike) -> list[jax.Array]:
+    arrays = arguments.promote(**values)
+    for name, value in zip(values, arrays, strict=True):
+        arguments.require(name, value, arguments.positive(value), "finite and positive")
+    return [jnp.where(arguments.positive(value), value, jnp.nan) for value in arrays]
+
+
+def _nonnegative(name: str, value: jax.Array) -> jax.Array:
+    valid = arguments.nonnegative(value)
+    arguments.require(name, value, valid, "finite and at least 0")
+    return jnp.where(valid, value, jnp.nan)
+
+
+def _smallest(arrays: list[jax.Array]) -> jax.Array:
+    return jnp.concatenate([array.ravel() for array in arrays]).min()
