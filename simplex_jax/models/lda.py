@@ -67,12 +67,15 @@ def default_step(sampler: str, counts: str) -> Step:
 
     With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
     topics have all but forgotten where they were. With estimated counts it is the schedule of the
-    SCIR paper. SGRLD and SMLD take the steps that Patterson and Teh published; for SMLD that is
-    beyond stability on topics of more than a few hundred tokens, and stable steps hardly move.
+    SCIR paper, which suits SGRHMC and reflected CIR, of the same scale, as well. SGRLD and SMLD
+    take the steps that Patterson and Teh published; for SMLD that is beyond stability on topics of
+    more than a few hundred tokens, and stable steps hardly move.
     """
-    if sampler != "scir":
-        return Step(0.01, tau=1000, kappa=0.6)
-    return Step(5.0) if counts == "memoised" else Step(0.5, tau=10, kappa=0.33)
+    if sampler == "scir" and counts == "memoised":
+        return Step(5.0)
+    if sampler in ("scir", "sgrhmc", "reflected-cir"):
+        return Step(0.5, tau=10, kappa=0.33)
+    return Step(0.01, tau=1000, kappa=0.6)
 
 
 def build(
@@ -105,7 +108,7 @@ def build(
         beta: Concentration of a topic, per word, a scalar, [V] or [K, V].
         learn_alpha: "vector" learns one for each topic, "symmetric" a common one, None neither.
         learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
-        sampler: "scir", "sgrld" or "smld".
+        sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are there to compare with.
         counts: "memoised", "subsampled" or "control-variate".
         how: The local step; by default one sweep with memoised counts, else ten, of which the last
             five count. Estimated counts start from no labels and need the burn-in.

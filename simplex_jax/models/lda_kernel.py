@@ -16,10 +16,28 @@ from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.models import concentrations, lda_counts, local
 from simplex_jax.models.concentrations import Evidence, Prior
 from simplex_jax.models.lda_counts import Counts, Local, Shard
-from simplex_jax.samplers import scir, sgrld, smld
+from simplex_jax.samplers import reflected_cir, scir, sgrhmc, sgrld, smld
 from simplex_jax.schedules import StepSize
 
-SAMPLERS = {"scir": scir, "sgrld": sgrld, "smld": smld}
+
+class Sampler(NamedTuple):
+    """The two functions of a simplex kernel, with the options that suit latent assignments."""
+
+    init: Callable
+    update: Callable
+
+
+SAMPLERS = {
+    "scir": Sampler(static(scir.init, total="refreshed"), scir.update),
+    "sgrld": Sampler(static(sgrld.init, total="refreshed"), sgrld.update),
+    "sgrhmc": Sampler(static(sgrhmc.init, total="refreshed"), sgrhmc.update),
+    "smld": Sampler(smld.init, smld.update),
+    # Of the last word, for want of a better one: a reference must be the same for all topics.
+    "smld-approximate": Sampler(
+        static(smld.init, reference=-1, linearised=True), static(smld.update, reference=-1)
+    ),
+    "reflected-cir": Sampler(static(reflected_cir.init, total="refreshed"), reflected_cir.update),
+}
 
 
 class State(NamedTuple):
@@ -127,8 +145,7 @@ def memoised(
 def _init(
     counts: Counts, means: Means, key: jax.Array, position: jax.Array, *, sampler: str
 ) -> State:
-    options = {} if sampler == "smld" else {"total": "refreshed"}
-    state = SAMPLERS[sampler].init(key, position, estimator=counts.given(means.alpha), **options)
+    state = SAMPLERS[sampler].init(key, position, estimator=counts.given(means.alpha))
     # A state may be donated to jitted code, and must not share arrays with the kernel.
     return _outer(state, jnp.copy(means.alpha), jnp.copy(means.beta))
 

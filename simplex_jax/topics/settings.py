@@ -48,7 +48,7 @@ class Settings(NamedTuple):
             first value and its prior mean.
         learn_alpha: None, "symmetric" or "vector".
         learn_beta: None, "symmetric" or "vector".
-        sampler: "scir", "sgrld" or "smld".
+        sampler: One of `models.lda.SAMPLERS`.
         counts: "memoised", "subsampled" or "control-variate".
         local: "collapsed" or "blocked".
         sweeps: Gibbs sweeps over a batch.
@@ -130,7 +130,7 @@ def resolve(
             recommend. Not learned with control-variate counts.
         beta: Concentration of topics, per word: a number, V of them, "learn" for a common one that
             is sampled along, "learn-vector" for one of each word; memoised counts only.
-        sampler: "scir", "sgrld" or "smld".
+        sampler: One of `models.lda.SAMPLERS`.
         counts_estimate: "memoised" (the default), "subsampled" (that of a corpus on disk, which
             knows no other) or "control-variate".
         local: "collapsed" (the default) or "blocked" (that with `expected`).

@@ -1,0 +1,243 @@
+"""The continuous dynamics of the complete recipe: drift, correction and noise, from D(z) and Q(z).
+
+A state z is a tuple: the position first, then the auxiliary variables. Matrices are given by what
+they do to a vector, a tuple like z.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from simplex_jax.base import PyTree, as_pytree
+from simplex_jax.draws import arguments
+from simplex_jax.geometry import simplex
+
+Variables: TypeAlias = tuple[PyTree, ...]
+"""The position and the auxiliary variables; or a vector of as many components."""
+
+Operator: TypeAlias = Callable[[Variables, Variables], Variables]
+"""`(z, v) -> M(z) v`, linear in v; components may be anything that broadcasts to those of v."""
+
+
+class Dynamics(NamedTuple):
+    """What the recipe asks for.
+
+    Attributes:
+        diffusion: D(z), symmetric and positive semidefinite.
+        curl: Q(z), skew-symmetric.
+        kinetic: `(z) -> scalar`, what H has beside the negative log posterior.
+    """
+
+    diffusion: Operator
+    curl: Operator
+    kinetic: Callable[[Variables], jax.Array]
+
+
+def apply(name: str, operator: Operator, z: Variables, v: Variables) -> Variables:
+    """Return M(z) v with the structure, shapes and dtypes of v.
+
+    Raises:
+        ValueError: The result does not fit; `name` is what the message calls the operator.
+    """
+    found = operator(z, v)
+    if not isinstance(found, tuple) or len(found) != len(v):
+        raise ValueError(f"{name} must return a tuple of {len(v)} components, like its arguments")
+    fitted = []
+    for i, (part, like) in enumerate(zip(found, v, strict=True)):
+        leaves = simplex.like(f"component {i} of {name}", part, like)
+        wanted = jax.tree.leaves(like)
+        leaves = [jnp.broadcast_to(a, b.shape) for a, b in zip(leaves, wanted, strict=True)]
+        fitted.append(jax.tree.unflatten(jax.tree.structure(like), leaves))
+    return tuple(fitted)
+
+
+def both(dynamics: Dynamics, z: Variables, v: Variables) -> Variables:
+    """Return (D(z) + Q(z)) v."""
+    return jax.tree.map(
+        jnp.add,
+        apply("diffusion", dynamics.diffusion, z, v),
+        apply("curl", dynamics.curl, z, v),
+    )
+
+
+def drift(dynamics: Dynamics, z: Variables, slope: PyTree, gamma: Variables) -> Variables:
+    """Return -(D + Q) grad H + Gamma.
+
+    Args:
+        dynamics: The dynamics.
+        z: Where.
+        slope: Gradient of the log posterior at the position.
+        gamma: The correction.
+    """
+    gradient = jax.grad(lambda at: jnp.asarray(dynamics.kinetic(at)))(z)
+    first = jax.tree.map(jnp.subtract, gradient[0], slope)
+    force = both(dynamics, z, (first, *gradient[1:]))
+    return jax.tree.map(jnp.subtract, gamma, force)
+
+
+def correction(dynamics: Dynamics, z: Variables, coordinatewise: bool) -> Variables:
+    """Return Gamma_i = sum_j d(D_ij + Q_ij) / dz_j, by automatic differentiation.
+
+    It takes one directional derivative for each coordinate of z or, `coordinatewise`, for each of
+    its arrays.
+    """
+    if coordinatewise:
+        return _correction_along(dynamics, z, jax.tree.map(jnp.ones_like, z))
+    flat, unravel = ravel_pytree(z)
+    rows = jax.vmap(lambda e: _derivative(dynamics, z, unravel(e)))(
+        jnp.eye(flat.size, dtype=flat.dtype)
+    )
+    return jax.tree.map(lambda leaf: leaf.sum(axis=0), rows)
+
+
+def _correction_along(dynamics: Dynamics, z: Variables, signs: Variables) -> Variables:
+    total = jax.tree.map(jnp.zeros_like, z)
+    for direction in _by_leaf(signs):
+        total = jax.tree.map(jnp.add, total, _derivative(dynamics, z, direction))
+    return total
+
+
+def _derivative(dynamics: Dynamics, z: Variables, v: Variables) -> Variables:
+    """Return the derivative along v of (D(z) + Q(z)) v, v held fixed."""
+    return jax.jvp(lambda at: both(dynamics, at, v), (z,), (v,))[1]
+
+
+def _by_leaf(v: PyTree) -> list[PyTree]:
+    """Return, for each array of v, a copy of v where all the others are zero."""
+    leaves, structure = jax.tree.flatten(v)
+    return [
+        jax.tree.unflatten(
+            structure,
+            [leaf if i == j else jnp.zeros_like(leaf) for j, leaf in enumerate(leaves)],
+        )
+        for i in range(len(leaves))
+    ]
+
+
+def noise(
+    dynamics: Dynamics,
+    key: jax.Array,
+    z: Variables,
+    h: jax.Array,
+    variance: PyTree,
+    coordinatewise: bool,
+) -> Variables:
+    """Draw from N(0, 2 h D - h^2 B), B being the covariance of the drift's error.
+
+    Args:
+        dynamics: The dynamics.
+        key: A PRNG key.
+        z: Where.
+        h: The step size.
+        variance: Variance V of the estimated gradient, an array or a tree that broadcasts to the
+            position, or None for 0. B is (D + Q) V (D + Q)^T.
+        coordinatewise: D is diagonal, and B is replaced by its diagonal.
+    """
+    if coordinatewise:
+        return _coordinatewise_noise(dynamics, key, z, h, variance)
+    flat, unravel = ravel_pytree(z)
+    h = h.astype(flat.dtype)
+
+    def columns(operator: Operator) -> jax.Array:
+        rows = jax.vmap(lambda e: ravel_pytree(operator(z, unravel(e)))[0])
+        return rows(jnp.eye(flat.size, dtype=flat.dtype)).T
+
+    covariance = 2 * h * columns(functools.partial(apply, "diffusion", dynamics.diffusion))
+    if variance is not None:
+        spread = ravel_pytree(_error(z, variance))[0]
+        carried = columns(functools.partial(both, dynamics)) * jnp.sqrt(spread)
+        covariance = covariance - h**2 * carried @ carried.T
+    scale, directions = jnp.linalg.eigh((covariance + covariance.T) / 2)
+    # Rounding takes eigenvalues of 0 a little below; one that is truly negative gives NaN.
+    slack = flat.size * jnp.finfo(flat.dtype).eps * jnp.abs(scale).max()
+    scale = jnp.where(jnp.abs(scale) <= slack, 0, scale)
+    draw = jax.random.normal(key, flat.shape, flat.dtype)
+    return unravel(directions @ (jnp.sqrt(scale) * draw))
+
+
+def _coordinatewise_noise(
+    dynamics: Dynamics, key: jax.Array, z: Variables, h: jax.Array, variance: PyTree
+) -> Variables:
+    ones = jax.tree.map(jnp.ones_like, z)
+    diagonal = apply("diffusion", dynamics.diffusion, z, ones)
+    square = jax.tree.map(lambda d: 2 * h.astype(d.dtype) * d, diagonal)
+    if variance is not None:
+        for spread in _by_leaf(_error(z, variance)):
+            carried = both(dynamics, z, jax.tree.map(jnp.sqrt, spread))
+            square = jax.tree.map(lambda s, b: s - (h.astype(s.dtype) * b) ** 2, square, carried)
+    leaves, structure = jax.tree.flatten(square)
+    draws = [
+        jnp.sqrt(s) * jax.random.normal(k, s.shape, s.dtype)
+        for k, s in zip(jax.random.split(key, len(leaves)), leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, draws)
+
+
+def _error(z: Variables, variance: PyTree) -> Variables:
+    """Return the variances of the estimated gradient of H: those given, and 0 elsewhere."""
+    position, *auxiliary = z
+    leaves = simplex.like("noise_estimate", variance, position)
+    leaves = [
+        jnp.broadcast_to(v, leaf.shape)
+        for v, leaf in zip(leaves, jax.tree.leaves(position), strict=True)
+    ]
+    first = jax.tree.unflatten(jax.tree.structure(position), leaves)
+    return (first, *jax.tree.map(jnp.zeros_like, auxiliary))
+
+
+def check(dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool) -> None:
+    """Raise a ValueError unless D(z) and Q(z) are what the recipe needs. Traced: do nothing.
+
+    Its theorem needs D positive semidefinite and Q skew-symmetric, and says nothing otherwise: a
+    wrong sign samples another law. Random vectors tell, but at this z alone.
+    """
+    skew, symmetric, smallest, diagonal, separate = _defects(
+        as_pytree(dynamics), key, z, coordinatewise
+    )
+    small = jnp.finfo(skew.dtype).eps ** 0.5
+    needs = "skew-symmetric: v . curl(z, v) = 0 for every v"
+    arguments.require("curl", skew, jnp.abs(skew) <= small, needs)
+    needs = "symmetric: w . diffusion(z, v) = v . diffusion(z, w)"
+    arguments.require("diffusion", symmetric, jnp.abs(symmetric) <= small, needs)
+    needs = "positive semidefinite, or for coordinatewise dynamics diagonal and nonnegative"
+    arguments.require("diffusion", smallest, smallest >= -small, needs)
+    needs = "diagonal where the dynamics are coordinatewise"
+    arguments.require("diffusion", diagonal, diagonal <= small, needs)
+    needs = "differentiable coordinate by coordinate in each array; leave out coordinatewise"
+    arguments.require("diffusion + curl", separate, separate <= small, needs)
+
+
+@functools.partial(jax.jit, static_argnames="coordinatewise")
+def _defects(
+    dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool
+) -> tuple[jax.Array, ...]:
+    """Return five numbers, relative to the size of the matrices, that should be (at least) 0."""
+    flat, unravel = ravel_pytree(z)
+    v, w = jax.random.normal(key, (2, flat.size), flat.dtype)
+
+    def d(x: jax.Array) -> jax.Array:
+        return ravel_pytree(apply("diffusion", dynamics.diffusion, z, unravel(x)))[0]
+
+    rotated = ravel_pytree(apply("curl", dynamics.curl, z, unravel(v)))[0]
+    dv, dw = d(v), d(w)
+    skew = _relative(v @ rotated, jnp.linalg.norm(v) * jnp.linalg.norm(rotated))
+    size = jnp.linalg.norm(v) * jnp.linalg.norm(dw) + jnp.linalg.norm(w) * jnp.linalg.norm(dv)
+    symmetric = _relative(w @ dv - v @ dw, size)
+    if not coordinatewise:
+        spectrum = jnp.linalg.eigvalsh(jax.vmap(d)(jnp.eye(flat.size, dtype=flat.dtype)))
+        smallest = _relative(spectrum.min(), jnp.abs(spectrum).max())
+        return skew, symmetric, smallest, jnp.zeros(()), jnp.zeros(())
+    diagonal = d(jnp.ones_like(flat))
+    smallest = _relative(diagonal.min(), jnp.abs(diagonal).max())
+    off = _relative(jnp.linalg.norm(dv - diagonal * v), jnp.linalg.norm(dv))
+    ones = ravel_pytree(correction(dynamics, z, True))[0]
+    signs = ravel_pytree(_correction_along(dynamics, z, unravel(jnp.sign(v))))[0]
+    return skew, symmetric, smallest, off, _relative(jnp.linalg.norm(ones - signs), 1)
+
+
+def _relative(value: jax.Array, size: jax.Array | float) -> jax.Array:
+    return value / jnp.maximum(size, jnp.finfo(value.dtype).tiny)

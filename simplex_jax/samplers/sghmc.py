@@ -1,0 +1,183 @@
+"""SGHMC, stochastic gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin 2014)."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from simplex_jax import gradients, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, bind
+from simplex_jax.draws import arguments
+from simplex_jax.estimators import Estimator
+from simplex_jax.geometry import simplex
+from simplex_jax.samplers import positive, recipe
+from simplex_jax.samplers.dynamics import Dynamics, Variables
+from simplex_jax.samplers.recipe import State
+from simplex_jax.schedules import StepSize
+
+__all__ = ["Info", "State", "build", "init", "update"]
+
+
+class Info(NamedTuple):
+    """What an update of SGHMC tells, all scalars.
+
+    Attributes:
+        step_size: The step size used.
+        temperature: Mean of r^2 / mass, 1 for an exact chain. The noise of the gradient heats it:
+            lower the step size, raise the friction, or give a `noise_estimate`.
+        gradient_norm: Euclidean norm of the estimated gradient.
+    """
+
+    step_size: jax.Array
+    temperature: jax.Array
+    gradient_norm: jax.Array
+
+
+def init(key: jax.Array, position: Position, *, estimator: Estimator, mass: PyTree = 1.0) -> State:
+    """Start from a tree of finite real numbers, with a momentum drawn from N(0, mass).
+
+    The momentum is the one auxiliary variable of the state, a tree like the position.
+
+    Raises:
+        ValueError: The position is not finite, or the log density of a `gradients.density` or its
+            gradient is not finite there.
+    """
+    position = gradients.start(estimator, position)
+    key_memory, key_momentum = jax.random.split(key)
+    leaves, structure = jax.tree.flatten(position)
+    momenta = [
+        jnp.sqrt(m) * jax.random.normal(k, leaf.shape, leaf.dtype)
+        for k, leaf, m in zip(
+            jax.random.split(key_momentum, len(leaves)),
+            leaves,
+            simplex.like("mass", mass, position),
+            strict=True,
+        )
+    ]
+    momentum = jax.tree.unflatten(structure, momenta)
+    return State(position, jnp.zeros((), jnp.int32), estimator.init(key_memory), (momentum,))
+
+
+def update(
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    *,
+    estimator: Estimator,
+    step_size: StepSize,
+    friction: ArrayLike = 1.0,
+    mass: PyTree = 1.0,
+    noise_estimate: PyTree = None,
+) -> tuple[State, Info]:
+    """Estimate the gradient from the batch, move the momentum, and then the position with it."""
+    state, info = recipe.update(
+        key,
+        state,
+        batch,
+        estimator=estimator,
+        dynamics=Dynamics(bind(_diffusion, friction, mass), _curl, bind(_kinetic, mass)),
+        step_size=step_size,
+        noise_estimate=noise_estimate,
+        coordinatewise=True,
+    )
+    size = sum(leaf.size for leaf in jax.tree.leaves(state.position))
+    return state, Info(info.step_size, 2 * info.kinetic / size, info.gradient_norm)
+
+
+def _diffusion(friction: ArrayLike, mass: PyTree, z: Variables, v: Variables) -> Variables:
+    position, momentum = v
+    leaves, structure = jax.tree.flatten(momentum)
+    masses = simplex.like("mass", mass, z[0])
+    damped = [friction * m * r for m, r in zip(masses, leaves, strict=True)]
+    return jax.tree.map(jnp.zeros_like, position), jax.tree.unflatten(structure, damped)
+
+
+def _curl(z: Variables, v: Variables) -> Variables:
+    del z
+    position, momentum = v
+    return jax.tree.map(jnp.negative, momentum), position
+
+
+def _kinetic(mass: PyTree, z: Variables) -> jax.Array:
+    masses = simplex.like("mass", mass, z[0])
+    momenta = jax.tree.leaves(z[1])
+    return sum((jnp.sum(r**2 / m) / 2 for r, m in zip(momenta, masses, strict=True)), jnp.zeros(()))
+
+
+def build(
+    estimator: Estimator,
+    step_size: StepSize,
+    *,
+    friction: float = 1.0,
+    mass: PyTree = 1.0,
+    noise_estimate: PyTree = None,
+) -> Kernel:
+    r"""SGHMC: underdamped Langevin dynamics of any log density of real parameters.
+
+    With a gradient :math:`\hat g` of the log posterior, estimated from the batch, momenta r, masses
+    M and a friction c,
+
+    .. math::
+        r' = r + h\,\hat g - h c\, r + N(0,\; 2 h c M - h^2 V), \qquad x' = x + h\, M^{-1} r'
+
+    (Chen, Fox and Guestrin 2014, equation 13, whose C is c M and whose :math:`\hat B` is h V / 2;
+    an instance of `samplers.recipe` with H = -log posterior + r^2 / (2 M), D = (0, c M) and the
+    canonical Q.) V estimates the variance of the gradient and takes its noise out of the injected
+    one. The paper moves x first and then r, which is the same chain seen half a step later. In
+    their reading as SGD with momentum the learning rate is h^2 and the decay of momentum h c.
+
+    The law of x is exact as h -> 0. At h > 0 the chain has a temperature of about 1 + h c / 2, and
+    a gradient variance V that is not estimated adds h V / (2 c M) to it. On a normal law of
+    variance S the step diverges at h near 2 sqrt(M S); friction of about 2 / sqrt(M S) mixes best.
+
+    Args:
+        estimator: Estimates the gradient, see `simplex_jax.gradients`.
+        step_size: h, positive and below 2 / friction, from where on momenta diverge, or a schedule
+            of the number of updates.
+        friction: c, a positive number: momenta are forgotten within a time of 1 / c.
+        mass: M, finite and positive: an array that broadcasts to the leaves of the position, or a
+            tree of them with its structure. The inverse of variances of a rough fit is a good
+            choice.
+        noise_estimate: V, likewise, or None for 0. It must be below 2 c M / h, or the chain becomes
+            NaN. See `gradients.variance`.
+
+    Returns:
+        A kernel over trees of real arrays.
+
+    Raises:
+        ValueError: An argument is out of range.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches, gradients
+        >>> from simplex_jax.runtime import driver
+        >>> from simplex_jax.samplers import sghmc
+        >>> estimator = gradients.density(lambda x: -(((x - 3) / 2) ** 2).sum() / 2)
+        >>> kernel = sghmc.build(estimator, step_size=0.2)
+        >>> state = kernel.init(jax.random.key(0), jnp.zeros(2000))
+        >>> state, _ = driver.run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> print(state.position.mean().round(), state.position.std().round())
+        3.0 2.0
+    """
+    c = arguments.as_float("friction", friction)
+    if c.ndim:
+        raise ValueError(f"friction must be a scalar; its shape is {c.shape}")
+    arguments.require("friction", c, arguments.positive(c), "finite and positive")
+    limit = math.inf if isinstance(c, jax.core.Tracer) else 2 / float(c)
+    schedules.check(step_size, below=limit, because=": momenta are multiplied by 1 - h friction")
+    masses = positive.parameter("mass", mass)
+    if noise_estimate is not None:
+        noise_estimate = positive.parameter("noise_estimate", noise_estimate)
+    return Kernel(
+        init=bind(init, estimator=estimator, mass=masses),
+        update=bind(
+            update,
+            estimator=estimator,
+            step_size=step_size,
+            friction=c,
+            mass=masses,
+            noise_estimate=noise_estimate,
+        ),
+    )
