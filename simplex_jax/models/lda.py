@@ -108,7 +108,8 @@ def build(
         beta: Concentration of a topic, per word, a scalar, [V] or [K, V].
         learn_alpha: "vector" learns one for each topic, "symmetric" a common one, None neither.
         learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
-        sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are there to compare with.
+        sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are there to compare
+            with.
         counts: "memoised", "subsampled" or "control-variate".
         how: The local step; by default one sweep with memoised counts, else ten, of which the last
             five count. Estimated counts start from no labels and need the burn-in.

@@ -1,0 +1,92 @@
+"""The entropic mirror map of the probability simplex."""
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax.base import bind, static
+from simplex_jax.draws import arguments
+from simplex_jax.geometry.mirror.maps import MirrorMap
+
+
+def simplex(reference: int = -1) -> MirrorMap:
+    r"""Return the entropic mirror map of probability vectors [..., K], K > 1.
+
+    :math:`h(x) = \sum_j x_j \log x_j`, with the category r = `reference` eliminated, so that the
+    dual variable is :math:`y_j = \log(x_j / x_r)`, the K - 1 others (equation 3.4). Gradients are
+    those of any function of all K coordinates that agrees with the target's on the simplex, and
+    densities are with respect to the volume of the K - 1:
+
+    .. math::
+        (\nabla^2 h^{-1} v)_j = x_j \Big( v_j - \sum_k x_k v_k \Big), \qquad
+        \log \det \nabla^2 h = -\sum_k \log x_k, \qquad
+        -\nabla^2 h^{-1} \nabla \log \det \nabla^2 h = 1 - K x_j .
+
+    Probabilities are not below 4e-29 in float32; y, and the drift of a Dirichlet, stay right where
+    they would be. Where log-probabilities are wanted, `samplers.smld` keeps them.
+
+    Args:
+        reference: The category that is left out of y, best one of large probability.
+
+    Raises:
+        ValueError: When used: the reference is not a category.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.geometry import mirror
+        >>> entropic = mirror.simplex()
+        >>> y = entropic.dual(jnp.array([0.5, 0.25, 0.25]))
+        >>> print(y.round(2), entropic.primal(y, None))
+        [0.69 0.  ] [0.5  0.25 0.25]
+    """
+    options = {"reference": reference}
+    return MirrorMap(
+        dual=bind(static(_dual, **options)),
+        primal=bind(static(_primal, **options)),
+        inverse_hessian=bind(static(_inverse_hessian, **options)),
+        log_det=bind(static(_log_det, **options)),
+        correction=bind(static(_correction, **options)),
+        inside=bind(_inside),
+    )
+
+
+def _dual(x: jax.Array, *, reference: int) -> jax.Array:
+    if x.ndim == 0 or x.shape[-1] < 2:
+        raise ValueError(f"a simplex has at least 2 categories; the shape of x is {x.shape}")
+    if not -x.shape[-1] <= reference < x.shape[-1]:
+        raise ValueError(f"reference {reference} is not one of {x.shape[-1]} categories")
+    log_x = jnp.log(x)
+    return _others(log_x - jnp.take(log_x, jnp.array([reference]), axis=-1), reference)
+
+
+def _logits(y: jax.Array, reference: int) -> jax.Array:
+    return jnp.insert(y, reference % (y.shape[-1] + 1), 0, axis=-1)
+
+
+def _others(full: jax.Array, reference: int) -> jax.Array:
+    return jnp.delete(full, reference % full.shape[-1], axis=-1)
+
+
+def _primal(y: jax.Array, near: jax.Array, *, reference: int) -> jax.Array:
+    del near
+    # The floor leaves room for the gradient of a Dirichlet density, a count over x.
+    floor = float(jnp.finfo(y.dtype).tiny) ** 0.75
+    return jnp.maximum(jax.nn.softmax(_logits(y, reference), axis=-1), floor)
+
+
+def _inverse_hessian(x: jax.Array, y: jax.Array, v: jax.Array, *, reference: int) -> jax.Array:
+    del y
+    return _others(x * (v - jnp.sum(x * v, axis=-1, keepdims=True)), reference)
+
+
+def _log_det(x: jax.Array, y: jax.Array, *, reference: int) -> jax.Array:
+    del x
+    return -jax.nn.log_softmax(_logits(y, reference), axis=-1).sum(axis=-1)
+
+
+def _correction(x: jax.Array, y: jax.Array, *, reference: int) -> jax.Array:
+    del y
+    return 1 - x.shape[-1] * _others(x, reference)
+
+
+def _inside(x: jax.Array) -> jax.Array:
+    return arguments.positive(x).all(axis=-1)

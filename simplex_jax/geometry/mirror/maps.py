@@ -1,0 +1,61 @@
+"""What a mirror map consists of, and the density of the dual variable."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class MirrorMap(NamedTuple):
+    """A mirror map h, as functions of arrays whose last axis is that of the coordinates.
+
+    Attributes:
+        dual: `(x [..., n]) -> y = grad h(x) [..., d]`, with d = n but for the simplex.
+        primal: `(y, near) -> x = grad h*(y)`. Where there is no formula the search begins at
+            `near`, a point [..., n] inside the set.
+        inverse_hessian: `(x, y, v [..., n]) -> hess h(x)^-1 v [..., d]`, the gradient with respect
+            to y of what has the gradient v with respect to x.
+        log_det: `(x, y) -> log det hess h(x) [...]`.
+        correction: `(x, y) -> -hess h(x)^-1 grad log det hess h(x) [..., d]`, the gradient of
+            -log_det with respect to y.
+        inside: `(x) -> whether x is where h is finite and strictly convex [...]`.
+    """
+
+    dual: Callable[[jax.Array], jax.Array]
+    primal: Callable[[jax.Array, jax.Array], jax.Array]
+    inverse_hessian: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+    log_det: Callable[[jax.Array, jax.Array], jax.Array]
+    correction: Callable[[jax.Array, jax.Array], jax.Array]
+    inside: Callable[[jax.Array], jax.Array]
+
+
+def dual_log_density(
+    mirror: MirrorMap, log_density: Callable[[jax.Array], jax.Array], y: jax.Array, near: jax.Array
+) -> jax.Array:
+    r"""Return the log density of y = grad h(x), up to a constant, for any sampler of R^d.
+
+    That is -W of Hsieh et al. (2018, equation 2.2),
+
+    .. math::
+        -W(y) = \log \pi(\nabla h^*(y)) - \log \det \nabla^2 h(\nabla h^*(y)),
+
+    summed over leading axes. It can be differentiated once.
+
+    Args:
+        mirror: The mirror map.
+        log_density: `(x [..., n]) -> scalar`.
+        y: Where, [..., d].
+        near: A point [..., n] inside the set, for maps without a formula.
+
+    Example: a uniform law on the interval (-1, 1) has the density sech(y)^2 / 2 of y.
+
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.geometry import mirror
+        >>> y = jnp.array([1.0])
+        >>> w = mirror.dual_log_density(mirror.hypercube(), lambda x: jnp.log(0.5), y, y)
+        >>> print(jnp.isclose(w, jnp.log(0.5 / jnp.cosh(1.0) ** 2)))
+        True
+    """
+    x = mirror.primal(y, near)
+    return log_density(x) - jnp.sum(mirror.log_det(x, y))

@@ -1,0 +1,182 @@
+"""MLD, mirrored Langevin dynamics, with any convex mirror map (Hsieh et al. 2018)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import gradients, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
+from simplex_jax.draws import arguments
+from simplex_jax.estimators import Estimator
+from simplex_jax.geometry.mirror import MirrorMap
+from simplex_jax.schedules import StepSize
+
+_FORMS = ("primal", "dual")
+
+
+class State(NamedTuple):
+    """State of MLD.
+
+    Attributes:
+        position: A point x of the constrained space, any tree of real arrays [..., n].
+        step: Number of updates done, int32.
+        memory: What the estimator remembers.
+        dual: y = grad h(x), leaves [..., d].
+    """
+
+    position: Position
+    step: jax.Array
+    memory: PyTree
+    dual: PyTree
+
+
+class Info(NamedTuple):
+    """What an update of MLD tells, all scalars.
+
+    Attributes:
+        step_size: The step size used.
+        drift: Root mean square of the drift of y in units of the injected noise. The step is
+            accurate where it is far below 1.
+    """
+
+    step_size: jax.Array
+    drift: jax.Array
+
+
+def init(
+    key: jax.Array,
+    position: Position,
+    *,
+    estimator: Estimator,
+    mirror: MirrorMap,
+    form: str = "primal",
+) -> State:
+    """Start from a point inside; on the simplex, positive weights are normalised.
+
+    Raises:
+        ValueError: The position is not where the mirror map's h is finite and strictly convex, or
+            the log density of a `gradients.density` or its gradient is not finite there.
+    """
+    leaves, structure = jax.tree.flatten_with_path(position)
+    points, duals = [], []
+    for path, leaf in leaves:
+        name = "position" + jax.tree_util.keystr(path)
+        x = arguments.as_float(name, leaf)
+        if x.ndim == 0:
+            raise ValueError(f"{name} must have a last axis of coordinates; it is a scalar")
+        y = mirror.dual(x)
+        needs = "inside, where the h of the mirror map is finite and strictly convex"
+        arguments.require(name, x, mirror.inside(x), needs)
+        duals.append(y)
+        points.append(mirror.primal(y, x))
+    position, dual = jax.tree.unflatten(structure, points), jax.tree.unflatten(structure, duals)
+    gradients.start(estimator, dual if form == "dual" else position)
+    return State(
+        position=position,
+        step=jnp.zeros((), jnp.int32),
+        memory=estimator.init(key),
+        dual=dual,
+    )
+
+
+def update(
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    *,
+    estimator: Estimator,
+    mirror: MirrorMap,
+    step_size: StepSize,
+    form: str = "primal",
+) -> tuple[State, Info]:
+    """Estimate the gradient from the batch and take one Euler step of the dual variable."""
+    key_estimate, key_noise = jax.random.split(key)
+    h = schedules.at(step_size, state.step)
+    seen = state.dual if form == "dual" else state.position
+    estimate, memory = estimator.estimate(key_estimate, state.memory, seen, batch)
+    slopes = jax.tree.leaves(gradients.like("the estimated gradient", estimate, seen))
+    leaves, structure = jax.tree.flatten(state.position)
+    duals = jax.tree.leaves(state.dual)
+
+    points, moved, drifts = [], [], []
+    for x, y, g, key_leaf in zip(
+        leaves, duals, slopes, jax.random.split(key_noise, len(leaves)), strict=True
+    ):
+        step = h.astype(y.dtype)
+        drift = g if form == "dual" else mirror.inverse_hessian(x, y, g) + mirror.correction(x, y)
+        noise = jax.random.normal(key_leaf, y.shape, y.dtype)
+        moved.append(y + step * drift + jnp.sqrt(2 * step) * noise)
+        points.append(mirror.primal(moved[-1], x))
+        drifts.append(jnp.ravel(step / 2 * drift**2))
+    state = State(
+        position=jax.tree.unflatten(structure, points),
+        step=state.step + 1,
+        memory=memory,
+        dual=jax.tree.unflatten(structure, moved),
+    )
+    return state, Info(step_size=h, drift=jnp.sqrt(jnp.concatenate(drifts).mean()))
+
+
+def build(
+    estimator: Estimator, mirror: MirrorMap, step_size: StepSize, *, form: str = "primal"
+) -> Kernel:
+    r"""MLD: unconstrained Langevin dynamics of y = grad h(x), for x in a convex set.
+
+    With a gradient :math:`\hat g` estimated from the batch (all the data: MLD; fewer: SMLD) and
+    :math:`\xi \sim N(0, I)`,
+
+    .. math::
+        y' = y + h\, \nabla^2 h(x)^{-1} \big( \hat g - \nabla \log \det \nabla^2 h(x) \big)
+            + \sqrt{2 h}\; \xi, \qquad x' = \nabla h^*(y')
+
+    in the "primal" form, where :math:`\hat g` is that of the log density of x, and
+
+    .. math::
+        y' = y + h\, \hat g + \sqrt{2 h}\; \xi, \qquad x' = \nabla h^*(y')
+
+    in the "dual" form, where it is that of the log density -W of y (Hsieh et al. 2018, equation
+    3.3 with step beta = h; the h under the nabla is the mirror map). The two are the same process.
+    Use the dual form where W has a simple formula, or where the target has a pole at the boundary,
+    next to which x is rounded and y is not: `geometry.mirror.dual_log_density` makes it out of a
+    log density of x. There is no boundary for y, so the bias is that of Langevin steps, of order h:
+    where W has curvature m the variance of y is too large by a factor of about 1 / (1 - h m / 2),
+    and steps of more than 2 / m diverge. For a Dirichlet, `samplers.smld` is this kernel on counts
+    and log-probabilities.
+
+    Args:
+        estimator: Estimates the gradient of the log density, see `simplex_jax.gradients`: given x
+            in the primal form, and y in the dual form.
+        mirror: The mirror map, for every leaf of the position: see `simplex_jax.geometry.mirror`.
+            For several spaces combine kernels with `base.product`.
+        step_size: h, positive, or a schedule of the number of updates.
+        form: "primal" or "dual".
+
+    Returns:
+        A kernel over trees of real arrays [..., n], inside the set of the mirror map.
+
+    Raises:
+        ValueError: `step_size` is out of range or `form` is unknown.
+
+    Example: the density proportional to e^x between -1 and 1, whose mean is coth(1) - 1 = 0.313.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches, gradients
+        >>> from simplex_jax.geometry import mirror
+        >>> from simplex_jax.runtime import driver
+        >>> from simplex_jax.samplers import mld
+        >>> kernel = mld.build(gradients.density(jnp.sum), mirror.hypercube(), step_size=0.05)
+        >>> state = kernel.init(jax.random.key(0), jnp.zeros(20_000))
+        >>> state, _ = driver.run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> print(state.position.mean().round(1))
+        0.3
+    """
+    schedules.check(step_size)
+    if form not in _FORMS:
+        raise ValueError(f"form must be one of {', '.join(_FORMS)}; it is {form!r}")
+    return Kernel(
+        init=bind(static(init, form=form), estimator=estimator, mirror=mirror),
+        update=bind(
+            static(update, form=form), estimator=estimator, mirror=mirror, step_size=step_size
+        ),
+    )
