@@ -1,0 +1,31 @@
+"""Small corpora for the variational baselines of LDA."""
+
+import functools
+
+import jax.numpy as jnp
+import tiny_lda
+from contract_case import Case
+
+from simplex_jax.baselines import hybrid, online_vb, scvb0
+from simplex_jax.corpus import device
+
+COUNTS = tiny_lda.table([[], [2], [1, 2], [0, 0, 1], [3] * 9, [0] * 20 + [3] * 15], 5)
+
+
+def small(build, **options):
+    corpus, shape = device.to_device(COUNTS), (3, 5)
+
+    def rebuild(step_size):
+        return build(corpus, shape, alpha=1e-3, beta=1e-3, step_size=step_size, **options)[0]
+
+    kernel, stream = build(
+        corpus, shape, alpha=1e-3, beta=1e-3, step_size=0.1, batch_size=3, **options
+    )
+    return Case(kernel, jnp.ones(shape), stream, rebuild)
+
+
+CASES = {
+    "online_vb": functools.partial(small, online_vb.build),
+    "hybrid": functools.partial(small, hybrid.build),
+    "scvb0": functools.partial(small, scvb0.build),
+}
