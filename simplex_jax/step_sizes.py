@@ -138,7 +138,8 @@ def adapt(
     Args:
         key: A PRNG key.
         build: `(step_size) -> kernel`, whose info has an `acceptance`, a probability; its mean is
-            taken over chains, and a NaN is a rejection. It is called with a traced step size.
+            taken over chains, and a NaN counts as a rejection as long as the state stays finite. It
+            is called with a traced step size.
             Arrays should be bound to it, as in the example: those of a closure are compiled into
             the program, and another closure compiles again.
         state: State to start from, best near the mode.

@@ -6,7 +6,9 @@ probability of at most 1e-3.
 """
 
 import functools
+import itertools
 
+import invariance
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,9 +70,15 @@ def posterior_checks(log_omega, log_total):
 
 @pytest.mark.parametrize("h", STEPS)
 def test_full_batch_leaves_the_posterior_invariant(h, getkey, seed):
-    kernel = scir.build(GIVEN, ALPHA, h)
-    p_values = posterior_checks(*run_from_posterior(kernel, STEPS[h], getkey, seed))
-    assert not checks.family(p_values)
+    """By the sequential test of Gandy and Scott: a false alarm has a chance of at most 1e-5."""
+    kernel, seeds = scir.build(GIVEN, ALPHA, h), itertools.count(seed)
+
+    def sample_and_test(samples):
+        ends = run_from_posterior(kernel, STEPS[h], getkey, next(seeds))
+        assert len(ends[0]) == samples
+        return posterior_checks(*ends)
+
+    assert not invariance.rejects(sample_and_test, samples=CHAINS, growth=1)
 
 
 exact_cir = draws.cir

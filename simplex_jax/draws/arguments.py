@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Sequence
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -91,6 +91,46 @@ def flatten(shape: tuple[int, ...], *arrays: jax.Array) -> list[jax.Array]:
 def unflatten(shape: tuple[int, ...], value: jax.Array) -> jax.Array:
     """Return the entries of a padded vector that are not padding, in ``shape``."""
     return value[: math.prod(shape)].reshape(shape)
+
+
+def scalar(name: str, value: ArrayLike) -> jax.Array:
+    """Return a finite and positive number, or raise a ValueError that names it."""
+    number = as_float(name, value)
+    if number.ndim:
+        raise ValueError(f"{name} must be a scalar; its shape is {number.shape}")
+    require(name, number, positive(number), "finite and positive")
+    return number
+
+
+def tree(name: str, value: Any, allowed: str = "positive") -> Any:
+    """Return a tree of parameters with arrays as leaves; a list of numbers is one array.
+
+    Args:
+        name: What errors call it.
+        value: Any nesting of tuples, lists and dicts of numbers or arrays.
+        allowed: "positive", "nonnegative" or "finite".
+
+    Raises:
+        ValueError: An entry is not allowed; the message names the leaf and the place.
+    """
+    valid, needs = {
+        "positive": (positive, "finite and positive"),
+        "nonnegative": (nonnegative, "finite and at least 0"),
+        "finite": (jnp.isfinite, "finite"),
+    }[allowed]
+    leaves, structure = jax.tree.flatten_with_path(value, is_leaf=is_numbers)
+    arrays = []
+    for path, leaf in leaves:
+        where = name + jax.tree_util.keystr(path)
+        array = as_float(where, leaf)
+        require(where, array, valid(array), needs)
+        arrays.append(array)
+    return jax.tree.unflatten(structure, arrays)
+
+
+def is_numbers(node: Any) -> bool:
+    """Return whether a node of a tree is a list of numbers: one vector, not a tree of scalars."""
+    return isinstance(node, list) and all(isinstance(item, int | float) for item in node)
 
 
 def require(name: str, value: jax.Array, valid: jax.Array, needs: str) -> None:

@@ -61,7 +61,7 @@ def log_position(position: Position) -> Position:
     Raises:
         ValueError: The position is empty or a leaf is invalid; the message names the leaf.
     """
-    leaves, structure = jax.tree.flatten_with_path(position, is_leaf=_is_numbers)
+    leaves, structure = jax.tree.flatten_with_path(position, is_leaf=arguments.is_numbers)
     if not leaves:
         raise ValueError("position must have at least one leaf")
     return jax.tree.unflatten(
@@ -96,19 +96,7 @@ def like(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
 
 def concentration(alpha: PyTree) -> PyTree:
     """Return `alpha` with arrays as leaves, or raise a ValueError if one is not positive."""
-    leaves, structure = jax.tree.flatten_with_path(alpha, is_leaf=_is_numbers)
-    arrays = []
-    for path, leaf in leaves:
-        name = "alpha" + jax.tree_util.keystr(path)
-        array = arguments.as_float(name, leaf)
-        arguments.require(name, array, arguments.positive(array), "finite and positive")
-        arrays.append(array)
-    return jax.tree.unflatten(structure, arrays)
-
-
-def _is_numbers(node: PyTree) -> bool:
-    # A list of numbers is one vector, as in log_probabilities, not a tree of scalars.
-    return isinstance(node, list) and all(isinstance(item, int | float) for item in node)
+    return arguments.tree("alpha", alpha)
 
 
 def _fitted(name: str, array: ArrayLike, leaf: jax.Array) -> jax.Array:

@@ -205,7 +205,8 @@ def _describe(advance: Callable, stream: Stream, state: State, step: int, length
     why = (
         "the start has no finite density, or the data are not what the estimator takes"
         if at == 1
-        else "the step size is too large, or the density is not finite everywhere"
+        else "the step size is too large, the density is not finite everywhere, or something that "
+        "changes from step to step (a schedule, the data) left its range"
     )
     return f"{', '.join(names)} became NaN in update {at}: {why}"
 

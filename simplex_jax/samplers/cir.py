@@ -7,9 +7,10 @@ import jax.numpy as jnp
 
 from simplex_jax import draws, schedules
 from simplex_jax.base import Batch, Kernel, PyTree, bind
+from simplex_jax.draws import arguments
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
-from simplex_jax.samplers import positive
+from simplex_jax.samplers import expanded, positive
 from simplex_jax.samplers.positive import Evidence, State, init
 from simplex_jax.schedules import StepSize
 
@@ -76,10 +77,10 @@ def update(
 
     info = Info(
         step_size=h,
-        shape=positive.mean(shapes),
-        rate=positive.mean(rates),
-        relaxation=positive.mean(times),
-        clamped=positive.mean([value < 0 for value in counts + exposures]),
+        shape=expanded.mean(shapes),
+        rate=expanded.mean(rates),
+        relaxation=expanded.mean(times),
+        clamped=expanded.mean([value < 0 for value in counts + exposures]),
     )
     return State(jax.tree.unflatten(structure, moved), state.step + 1, memory), info
 
@@ -155,9 +156,9 @@ def build(
         update=bind(
             update,
             estimator=estimator,
-            shape=positive.parameter("shape", shape),
-            rate=positive.parameter("rate", rate),
-            sigma=positive.parameter("sigma", sigma),
+            shape=arguments.tree("shape", shape),
+            rate=arguments.tree("rate", rate),
+            sigma=arguments.tree("sigma", sigma),
             step_size=step_size,
         ),
     )

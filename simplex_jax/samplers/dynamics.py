@@ -135,7 +135,8 @@ def noise(
         h: The step size.
         variance: Variance V of the estimated gradient, an array or a tree that broadcasts to the
             position, or None for 0. B is (D + Q) V (D + Q)^T.
-        coordinatewise: D is diagonal, and B is replaced by its diagonal.
+        coordinatewise: D is diagonal, B is replaced by its diagonal, and a row of D + Q has at most
+            one entry in each array of the position.
     """
     if coordinatewise:
         return _coordinatewise_noise(dynamics, key, z, h, variance)

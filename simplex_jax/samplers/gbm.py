@@ -7,9 +7,10 @@ import jax.numpy as jnp
 
 from simplex_jax import schedules
 from simplex_jax.base import Batch, Kernel, PyTree, bind
+from simplex_jax.draws import arguments
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
-from simplex_jax.samplers import positive
+from simplex_jax.samplers import expanded, positive
 from simplex_jax.samplers.positive import LogEvidence, State, init
 from simplex_jax.schedules import StepSize
 
@@ -76,10 +77,10 @@ def update(
 
     info = Info(
         step_size=h,
-        mean=positive.mean(means),
-        precision=positive.mean(sharpness),
-        relaxation=positive.mean(times),
-        clamped=positive.mean([value < 0 for value in precisions]),
+        mean=expanded.mean(means),
+        precision=expanded.mean(sharpness),
+        relaxation=expanded.mean(times),
+        clamped=expanded.mean([value < 0 for value in precisions]),
     )
     return State(jax.tree.unflatten(structure, moved), state.step + 1, memory), info
 
@@ -156,9 +157,9 @@ def build(
         update=bind(
             update,
             estimator=estimator,
-            mean=positive.parameter("mean", mean, positive=False),
-            precision=positive.parameter("precision", precision),
-            sigma=positive.parameter("sigma", sigma),
+            mean=arguments.tree("mean", mean, "finite"),
+            precision=arguments.tree("precision", precision),
+            sigma=arguments.tree("sigma", sigma),
             step_size=step_size,
         ),
     )

@@ -1,6 +1,5 @@
 """What the kernels of positive numbers share: a state of logarithms, and the evidence of data."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -64,7 +63,7 @@ def init(key: jax.Array, position: Position, *, estimator: Estimator) -> State:
     Raises:
         ValueError: The position has no leaf, or an entry that is not finite and positive.
     """
-    theta = parameter("position", position)
+    theta = arguments.tree("position", position)
     if not jax.tree.leaves(theta):
         raise ValueError("position must have at least one leaf")
     return State(
@@ -72,29 +71,6 @@ def init(key: jax.Array, position: Position, *, estimator: Estimator) -> State:
         step=jnp.zeros((), jnp.int32),
         memory=estimator.init(key),
     )
-
-
-def parameter(name: str, tree: PyTree, *, positive: bool = True) -> PyTree:
-    """Return a parameter with arrays as leaves; a list of numbers is one array.
-
-    Raises:
-        ValueError: An entry is not finite or, unless `positive` is False, not positive.
-    """
-    leaves, structure = jax.tree.flatten_with_path(tree, is_leaf=_is_vector)
-    arrays = []
-    for path, leaf in leaves:
-        where = name + jax.tree_util.keystr(path)
-        array = arguments.as_float(where, leaf)
-        if positive:
-            arguments.require(where, array, arguments.positive(array), "finite and positive")
-        else:
-            arguments.require(where, array, jnp.isfinite(array), "finite")
-        arrays.append(array)
-    return jax.tree.unflatten(structure, arrays)
-
-
-def _is_vector(node: PyTree) -> bool:
-    return isinstance(node, list) and all(isinstance(item, int | float) for item in node)
 
 
 def fitted(
@@ -112,8 +88,3 @@ def fitted(
         )
     parts = zip(estimate._fields, estimate, strict=True)
     return [simplex.like(f"the estimated {name}", part, position) for name, part in parts]
-
-
-def mean(arrays: Sequence[jax.Array]) -> jax.Array:
-    """Return the mean over all entries of all arrays."""
-    return jnp.concatenate([array.ravel() for array in arrays]).mean()

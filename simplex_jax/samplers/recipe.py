@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from simplex_jax import gradients, schedules
 from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
+from simplex_jax.draws import arguments
 from simplex_jax.estimators import Estimator
-from simplex_jax.samplers import positive
 from simplex_jax.samplers.dynamics import (
     Dynamics,
     Operator,
@@ -150,7 +150,8 @@ def build(
     large z say `coordinatewise` if D is diagonal and, within each array of z, column j of D + Q
     depends on no coordinate of that array but the j-th; this holds for all the samplers of this
     library, and costs one derivative for each array of z. Both this and the symmetry of D and Q are
-    checked where a chain starts.
+    checked where a chain starts. With a noise estimate only the diagonal of B is then used, and a
+    row of D + Q must have at most one entry in each array of the position, which is not checked.
 
     Args:
         estimator: Estimates the gradient of the log posterior, see `simplex_jax.gradients`.
@@ -196,7 +197,7 @@ def build(
     """
     schedules.check(step_size)
     if noise_estimate is not None:
-        noise_estimate = positive.parameter("noise_estimate", noise_estimate)
+        noise_estimate = arguments.tree("noise_estimate", noise_estimate, "nonnegative")
     dynamics = Dynamics(diffusion, curl or _zero, kinetic or _no_energy)
     options = {"coordinatewise": coordinatewise}
     return Kernel(

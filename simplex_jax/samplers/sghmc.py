@@ -12,7 +12,7 @@ from simplex_jax.base import Batch, Kernel, Position, PyTree, bind
 from simplex_jax.draws import arguments
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
-from simplex_jax.samplers import positive, recipe
+from simplex_jax.samplers import recipe
 from simplex_jax.samplers.dynamics import Dynamics, Variables
 from simplex_jax.samplers.recipe import State
 from simplex_jax.schedules import StepSize
@@ -140,8 +140,8 @@ def build(
         mass: M, finite and positive: an array that broadcasts to the leaves of the position, or a
             tree of them with its structure. The inverse of variances of a rough fit is a good
             choice.
-        noise_estimate: V, likewise, or None for 0. It must be below 2 c M / h, or the chain becomes
-            NaN. See `gradients.variance`.
+        noise_estimate: V, nonnegative, likewise; None for 0. It must be below 2 c M / h, or the
+            chain becomes NaN. See `gradients.variance`.
 
     Returns:
         A kernel over trees of real arrays.
@@ -161,15 +161,12 @@ def build(
         >>> print(state.position.mean().round(), state.position.std().round())
         3.0 2.0
     """
-    c = arguments.as_float("friction", friction)
-    if c.ndim:
-        raise ValueError(f"friction must be a scalar; its shape is {c.shape}")
-    arguments.require("friction", c, arguments.positive(c), "finite and positive")
+    c = arguments.scalar("friction", friction)
     limit = math.inf if isinstance(c, jax.core.Tracer) else 2 / float(c)
     schedules.check(step_size, below=limit, because=": momenta are multiplied by 1 - h friction")
-    masses = positive.parameter("mass", mass)
+    masses = arguments.tree("mass", mass)
     if noise_estimate is not None:
-        noise_estimate = positive.parameter("noise_estimate", noise_estimate)
+        noise_estimate = arguments.tree("noise_estimate", noise_estimate, "nonnegative")
     return Kernel(
         init=bind(init, estimator=estimator, mass=masses),
         update=bind(

@@ -149,10 +149,7 @@ def build(estimator: Estimator, step_size: StepSize, *, friction: float = 1.0) -
         3.0 2.0
     """
     schedules.check(step_size)
-    a = arguments.as_float("friction", friction)
-    if a.ndim:
-        raise ValueError(f"friction must be a scalar; its shape is {a.shape}")
-    arguments.require("friction", a, arguments.positive(a), "finite and positive")
+    a = arguments.scalar("friction", friction)
     return Kernel(
         init=bind(init, estimator=estimator, friction=a),
         update=bind(update, estimator=estimator, step_size=step_size, friction=a),

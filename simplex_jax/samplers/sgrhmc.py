@@ -134,7 +134,11 @@ def _hamiltonian(
     key_away, key_phase = jax.random.split(key)
     away = _repelled(key_away, log_u, r, a, time)
     into = _attracted(key_phase, log_u, r, a, time)
-    log_u, r = (jnp.where(a < 0.5, x, y) for x, y in zip(into, away, strict=True))
+    log_u, r = (
+        # A concentration that is none of a law must not pass for 1/2.
+        jnp.where(a > 0, jnp.where(a < 0.5, x, y), jnp.nan)
+        for x, y in zip(into, away, strict=True)
+    )
     return log_u, r - kick * jnp.exp(log_u)
 
 
@@ -264,10 +268,7 @@ def build(
     """
     totals.check(total)
     schedules.check(step_size, below=_HALF_PERIOD, because=": it is half a period")
-    c = arguments.as_float("friction", friction)
-    if c.ndim:
-        raise ValueError(f"friction must be a scalar; its shape is {c.shape}")
-    arguments.require("friction", c, arguments.positive(c), "finite and positive")
+    c = arguments.scalar("friction", friction)
     return Kernel(
         init=bind(static(init, total=total), estimator=estimator),
         update=bind(
