@@ -32,8 +32,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 def forget_compiled_programs() -> Iterator[None]:
     """Drop the programs that a module compiled.
 
-    Each keeps a few memory maps open; those of the whole suite exceed the 65,530 that Linux allows a
-    process, which then crashes in the middle of a compilation.
+    Each keeps a few memory maps open; those of the whole suite exceed the 65,530 that Linux allows
+    a process, which then crashes in the middle of a compilation.
     """
     yield
     jax.clear_caches()

@@ -63,7 +63,7 @@ def simplex(position, alpha, total):
 
 
 CASES = {
-    "recipe, dense": functools.partial(
+    "recipe": functools.partial(
         euclidean,
         recipe.build,
         0.05,

@@ -67,10 +67,10 @@ def _smld(**options) -> Case:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    "plmc simplex": lambda: _plmc(convex.simplex(), jnp.full(3, 1 / 3)),
+    "plmc": lambda: _plmc(convex.simplex(), jnp.full(3, 1 / 3)),
     "plmc box": lambda: _plmc(convex.box(0.0, jnp.inf), jnp.ones(3)),
-    "myula ball": lambda: _myula(convex.ball(), jnp.zeros(3)),
-    "mld simplex": lambda: _mld(_labels_given_x(), mirror.simplex(0), jnp.full(5, 0.2), LABELS),
+    "myula": lambda: _myula(convex.ball(), jnp.zeros(3)),
+    "mld": lambda: _mld(_labels_given_x(), mirror.simplex(0), jnp.full(5, 0.2), LABELS),
     "mld simplex dual": lambda: _mld(
         _labels_given_y(), mirror.simplex(), jnp.full(5, 0.2), LABELS, "dual"
     ),

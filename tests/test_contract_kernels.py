@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax import base
+from simplex_jax import base, samplers
 from simplex_jax.runtime import driver
 
 MODULES = sorted({path.stem for path in Path(__file__).parent.glob("contract_*.py")})
@@ -24,29 +24,48 @@ CASES = {
 }
 
 
+# A name of several words is a variant of a kernel, which differs in few lines.
+VARIANTS = {case for case in CASES if " " in case[1]}
+
+
 @pytest.fixture(params=CASES, ids=" ".join)
 def case(request):
     return CASES[request.param]()
+
+
+@pytest.fixture(params=[case for case in CASES if case not in VARIANTS], ids=" ".join)
+def kernel_case(request):
+    return CASES[request.param]()
+
+
+def test_every_sampler_has_a_case():
+    """Of its own name; SGRLD has all of `test_contract.py`."""
+    assert set(samplers.__all__) <= {name for _, name in CASES} | {"sgrld"}
 
 
 def shapes(tree):
     return jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), tree)
 
 
-def test_structure_is_kept_and_jit_and_vmap_change_nothing(case, getkey):
-    """And no key is used twice, as JAX checks it."""
+def test_structure_is_kept_and_no_key_is_used_twice(case, getkey):
     with jax.debug_key_reuse(True):
         state = case.kernel.init(getkey(), case.position)
         assert int(base.current_step(state)) == 0
         assert base.current_step(state).dtype == jnp.int32
         batch = case.stream(getkey(), 0)
-        keys = jax.random.split(getkey(), 2)
-        update = jax.jit(case.kernel.update)
-        alone = [update(key, state, batch) for key in keys]
-        moved, info = alone[0]
+        moved, info = jax.jit(case.kernel.update)(getkey(), state, batch)
         assert shapes(moved) == shapes(state)
         assert int(base.current_step(moved)) == 1
         assert jax.tree.leaves(info)
+
+
+def test_eager_equals_jit_and_loop_equals_vmap(kernel_case, getkey):
+    case = kernel_case
+    state = case.kernel.init(getkey(), case.position)
+    batch = case.stream(getkey(), 0)
+    keys = jax.random.split(getkey(), 2)
+    update = jax.jit(case.kernel.update)
+    alone = [update(key, state, batch) for key in keys]
     together = jax.jit(jax.vmap(case.kernel.update, in_axes=(0, None, None)))(keys, state, batch)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *alone)
     chex.assert_trees_all_close(together, stacked, rtol=2e-4, atol=1e-5)
@@ -83,7 +102,8 @@ def test_one_trace_serves_other_step_sizes_and_the_chain_stays_finite(case, getk
         assert (np.ptp(leaf, axis=0) > 0).all(), "every coordinate moves"
 
 
-def test_double_precision_is_kept(case, getkey):
+def test_double_precision_is_kept(kernel_case, getkey):
+    case = kernel_case
     with jax.enable_x64(True):
         double = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), case.position)
         state = case.kernel.init(getkey(), double)
@@ -91,8 +111,9 @@ def test_double_precision_is_kept(case, getkey):
         assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(trace))
 
 
-def test_a_schedule_is_read_at_the_step(case, getkey):
+def test_a_schedule_is_read_at_the_step(kernel_case, getkey):
     """A step size of next to nothing from the second update on all but stops the chain."""
+    case = kernel_case
     kernel = case.rebuild(lambda step: jnp.where(step < 1, 0.01, 1e-12))
     state = kernel.init(getkey(), case.position)
     _, trace = driver.run(getkey(), kernel, state, case.stream, 3)

@@ -1,5 +1,44 @@
-"""Sampling algorithms, one per module: `State`, `Info`, `init`, `update`, `build`."""
+"""Sampling algorithms, one per module: `State`, `Info`, `init`, `update`, `build`.
 
-from simplex_jax.samplers import scir, sgrld, smld
+- On the simplex, from counts (`estimators`, `gradients.counts`): `scir`, `sgrld`, `sgrhmc`, `smld`,
+  `rld` (four parameterisations, with and without Metropolis), and `reflected_cir` to compare with.
+- On (0, inf), from the evidence of `positive`: `cir` for gamma laws, `gbm` for lognormal ones.
+- On R^d, from gradients (`gradients`): `sgld`, `sghmc`, `sgnht`, and `recipe` to write one's own.
+- On convex sets, from gradients: `mld` with any mirror map, and `plmc` and `myula` to compare with.
+"""
 
-__all__ = ["scir", "sgrld", "smld"]
+from simplex_jax.samplers import (
+    cir,
+    gbm,
+    mld,
+    myula,
+    plmc,
+    recipe,
+    reflected_cir,
+    rld,
+    scir,
+    sghmc,
+    sgld,
+    sgnht,
+    sgrhmc,
+    sgrld,
+    smld,
+)
+
+__all__ = [
+    "cir",
+    "gbm",
+    "mld",
+    "myula",
+    "plmc",
+    "recipe",
+    "reflected_cir",
+    "rld",
+    "scir",
+    "sghmc",
+    "sgld",
+    "sgnht",
+    "sgrhmc",
+    "sgrld",
+    "smld",
+]

@@ -240,7 +240,8 @@ def build(
     `samplers.scir` has no such memory, and is the better choice on sparse data.
 
     Args:
-        estimator: Estimates the full-data counts, see `simplex_jax.estimators`.
+        estimator: Estimates the full-data counts, see `simplex_jax.estimators`; those of
+            `gradients.counts` need a `total`.
         alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
             the position, or a tree of them with the structure of the position.
         step_size: h, positive and below pi sqrt(2), half a period of the oscillation; above 1

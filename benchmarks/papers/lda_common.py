@@ -1,0 +1,266 @@
+"""What the LDA experiments share: the methods, their scores over a run, and the choice of steps."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax import run, schedules
+from simplex_jax.base import Kernel
+from simplex_jax.baselines import collapsed_gibbs, hybrid, online_vb, scvb0
+from simplex_jax.batches import Stream
+from simplex_jax.corpus import device, split_tokens
+from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.evaluate import perplexity
+from simplex_jax.evaluate.perplexity import Completion
+from simplex_jax.models import lda
+from simplex_jax.models.lda_counts import Local
+from simplex_jax.runtime.hooks import Event
+
+TUNING_SEED = 1_000_000
+"""Far from the seeds that are reported."""
+
+
+class Problem(NamedTuple):
+    """A corpus, its held-out words, and the model.
+
+    Attributes:
+        corpus: Documents to learn from.
+        shape: (K, V).
+        heldout: Observed and target words to score.
+        alpha: Concentration of topic proportions, per topic.
+        beta: Concentration of topics, per word.
+    """
+
+    corpus: DeviceCorpus
+    shape: tuple[int, int]
+    heldout: Completion
+    alpha: float
+    beta: float
+
+
+class Step(NamedTuple):
+    """A step size a (1 + t / tau)^-kappa, constant where tau is 0."""
+
+    initial: float
+    tau: float = 0.0
+    kappa: float = 0.0
+
+    def schedule(self) -> Any:
+        """Return it as the library takes it."""
+        return schedules.polynomial_decay(*self) if self.tau else self.initial
+
+    def __str__(self) -> str:
+        return f"{self.initial:g}" + (f" / {self.tau:g} / {self.kappa:g}" if self.tau else "")
+
+
+class Method(NamedTuple):
+    """A way to infer topics.
+
+    Attributes:
+        build: `(problem, how, batch_size, step) -> (kernel, stream)`.
+        steps: Step sizes to choose from; the first is what its authors use, where they say.
+        sweeps: Whether its local step has a number of sweeps (or iterations) to choose.
+    """
+
+    build: Callable[[Problem, int, int, Any], tuple[Kernel, Stream]]
+    steps: tuple[Step, ...]
+    sweeps: bool = True
+
+
+def sampled(sampler: str) -> Callable[..., tuple[Kernel, Stream]]:
+    """Return the builder of LDA with subsampled counts."""
+
+    def build(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+        options = {"sampler": sampler, "counts": "subsampled", "how": how}
+        return lda.build(
+            problem.corpus,
+            problem.shape,
+            alpha=problem.alpha,
+            beta=problem.beta,
+            step_size=step,
+            batch_size=batch_size,
+            **options,
+        )
+
+    return build
+
+
+def _memoised(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+    model = {"alpha": problem.alpha, "beta": problem.beta}
+    del how  # one sweep, from the labels of the last visit
+    return lda.build(problem.corpus, problem.shape, step_size=step, batch_size=batch_size, **model)
+
+
+def _online_vb(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+    model = {"alpha": problem.alpha, "beta": problem.beta}
+    options = {"step_size": step, "batch_size": batch_size, "iterations": how.sweeps}
+    return online_vb.build(problem.corpus, problem.shape, **model, **options)
+
+
+def _hybrid(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+    model = {"alpha": problem.alpha, "beta": problem.beta, "how": how}
+    return hybrid.build(
+        problem.corpus, problem.shape, step_size=step, batch_size=batch_size, **model
+    )
+
+
+def _scvb0(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+    del how, step  # it has its own
+    model = {"alpha": problem.alpha, "beta": problem.beta, "batch_size": batch_size}
+    return scvb0.build(problem.corpus, problem.shape, **model)
+
+
+def _collapsed(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+    del how, batch_size, step
+    model = {"alpha": problem.alpha, "beta": problem.beta}
+    return collapsed_gibbs.build(problem.corpus, problem.shape, **model)
+
+
+HOFFMAN = Step(1025**-0.7, 1025, 0.7)
+METHODS = {
+    "collapsed Gibbs": Method(_collapsed, (Step(1.0),), sweeps=False),
+    "online VB": Method(
+        _online_vb, (HOFFMAN, Step(65**-0.7, 65, 0.7), Step(1025**-0.5, 1025, 0.5))
+    ),
+    "hybrid": Method(_hybrid, (HOFFMAN, Step(65**-0.7, 65, 0.7), Step(1025**-0.5, 1025, 0.5))),
+    "SCVB0": Method(_scvb0, (Step(1.0),), sweeps=False),
+    "SGRLD": Method(
+        sampled("sgrld"),
+        tuple(Step(a, 1000, 0.6) for a in (0.01, 0.003, 0.03)),
+    ),
+    "SGRHMC": Method(
+        sampled("sgrhmc"),
+        tuple(Step(a, 10, 0.33) for a in (0.3, 0.1, 1.0)),
+    ),
+    "SMLD": Method(
+        sampled("smld"),
+        tuple(Step(a, 1000, 0.6) for a in (1e-5, 1e-4, 1e-3)),
+    ),
+    "SMLD-approximate": Method(
+        sampled("smld-approximate"),
+        tuple(Step(a, 1000, 0.6) for a in (1e-3, 1e-2, 1e-1)),
+    ),
+    "reflected CIR": Method(
+        sampled("reflected-cir"),
+        tuple(Step(a, 10, 0.33) for a in (0.5, 0.2, 0.1)),
+    ),
+    "SCIR": Method(
+        sampled("scir"),
+        tuple(Step(a, 10, 0.33) for a in (0.5, 0.2, 1.0)),
+    ),
+    "memoised SCIR": Method(_memoised, (Step(5.0),), sweeps=False),
+}
+"""Where nothing is published the steps are of the scale of SCIR's or SGRLD's."""
+
+
+class Scores:
+    """A hook that records the perplexity of the topics at hand and of averages over the run.
+
+    Each is exp(-mean log p) over target words. `sample` is that of the topics at hand. `running`
+    averages p over all evaluations so far, burn-in included, as in the papers; `average` over the
+    second half of the evaluations of the run.
+    """
+
+    def __init__(self, data: Completion, key: jax.Array, evaluations: int, batch_size: int) -> None:
+        self._data, self._key, self._batch_size = data, key, batch_size
+        self._first_kept = evaluations // 2
+        self._all = np.full(data.words.shape[0], -np.inf)
+        self._kept = np.full(data.words.shape[0], -np.inf)
+        self.records: list[dict[str, float]] = []
+
+    def __call__(self, event: Event) -> None:
+        """Score the topics."""
+        key = jax.random.fold_in(self._key, event.step)
+        state = event.state
+        log_p = perplexity.log_predictive(key, state.position, state.alpha, self._data)
+        log_p = np.asarray(log_p, np.float64)
+        done = len(self.records) + 1
+        self._all = np.logaddexp(self._all, log_p)
+        record = {
+            "updates": event.step,
+            "documents": event.step * self._batch_size,
+            "seconds": event.seconds,
+            "sample": perplexity.perplexity(log_p, self._data.counts),
+            "running": perplexity.perplexity(self._all - math.log(done), self._data.counts),
+            "average": math.nan,
+        }
+        if done > self._first_kept:
+            self._kept = np.logaddexp(self._kept, log_p)
+            mean = self._kept - math.log(done - self._first_kept)
+            record["average"] = perplexity.perplexity(mean, self._data.counts)
+        self.records.append(record)
+
+
+def scores(
+    problem: Problem,
+    method: Method,
+    step: Step,
+    *,
+    how: Local,
+    batch_size: int,
+    updates: int,
+    evaluations: int,
+    seed: int,
+) -> list[dict[str, float]]:
+    """Run a method from topics of independent Gamma(1, 1) weights, and return its records.
+
+    A run that diverges ends there; its last record has the perplexity inf.
+    """
+    key_start, key_init, key_run, key_scores = jax.random.split(jax.random.key(seed), 4)
+    kernel, stream = method.build(problem, how, batch_size, step.schedule())
+    start = jax.random.exponential(key_start, problem.shape) + jnp.finfo(jnp.float32).tiny
+    every = max(1, updates // evaluations)
+    hook = Scores(problem.heldout, key_scores, updates // every, batch_size)
+    try:
+        run(
+            key_run,
+            kernel,
+            kernel.init(key_init, start),
+            stream,
+            updates - updates % every,
+            collect=lambda state, info: (),
+            hooks=[hook],
+            chunk=every,
+        )
+    except FloatingPointError:
+        bad = dict.fromkeys(("sample", "running", "average"), math.inf)
+        last = hook.records[-1] if hook.records else {"updates": 0, "documents": 0, "seconds": 0.0}
+        hook.records.append({**last, **bad})
+    return hook.records
+
+
+def tuned(
+    problem: Problem, method: Method, *, updates: int, **options: Any
+) -> tuple[Step, list[float]]:
+    """Return the step size of the lowest average perplexity, and those of all the method's."""
+    if len(method.steps) == 1:
+        return method.steps[0], []
+    found = [
+        scores(problem, method, step, updates=updates, evaluations=4, seed=TUNING_SEED, **options)[
+            -1
+        ]["average"]
+        for step in method.steps
+    ]
+    return method.steps[int(np.argmin(found))], found
+
+
+def completion_of(counts: sp.csr_array, share: float, seed: int) -> tuple[sp.csr_array, Completion]:
+    """Split every document, and return its observed words and what scores its target words."""
+    observed, target = split_tokens(counts, seed, share)
+    return observed, perplexity.completion(observed, target)
+
+
+def without(counts: sp.csr_array, held: Sequence[int]) -> sp.csr_array:
+    """Return the documents that are not held out."""
+    kept = np.setdiff1d(np.arange(counts.shape[0]), held)
+    return sp.csr_array(counts[kept])
+
+
+def on_device(counts: sp.csr_array) -> DeviceCorpus:
+    """Return the corpus on the device."""
+    return device.to_device(counts)

@@ -1,0 +1,176 @@
+"""LDA on Wikipedia in batches of 50 documents: the figures of three papers in one run.
+
+Baker et al. (2018), Figure 3(a): SCIR and SGRLD; Patterson and Teh (2013), Figure 2(b): online VB,
+hybrid and SGRLD; Hsieh et al. (2018), Figures 1(b) and, with `--topics 50 --updates 200`, 1(d):
+SMLD and SGRLD, and what they say of SGRHMC. All methods see the same documents, held-out words and
+evaluation, once with common alpha and beta and once each with the values and steps of its own
+paper. With common values step sizes are chosen on validation documents, with a seed that is not
+reported.
+"""
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import common
+import lda_common
+import numpy as np
+import scipy.sparse as sp
+from lda_common import METHODS, Method, Problem, Step
+
+from simplex_jax import corpus
+from simplex_jax.corpus import embedded_corpus
+from simplex_jax.models.lda_counts import Local
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "wikipedia"
+COMPARED = tuple(name for name in METHODS if name not in ("collapsed Gibbs", "SMLD"))
+COMMON = (0.1, 0.05)
+VALIDATION = 500
+
+
+class Own(NamedTuple):
+    """What the paper of a method used: alpha, beta, and the step size where it says."""
+
+    alpha: float
+    beta: float
+    step: Step | None = None
+
+
+def own_settings(num_topics: int) -> dict[str, Own]:
+    """Return the published settings of METHODS 1.2, 2.1 and 2.5 by method."""
+    hoffman = 1 / num_topics
+    return {
+        "online VB": Own(hoffman, hoffman, lda_common.HOFFMAN),
+        "hybrid": Own(hoffman, hoffman, lda_common.HOFFMAN),
+        "SGRLD": Own(0.01, 1e-4, Step(0.01, 1000, 0.6)),
+        "SGRHMC": Own(0.01, 1e-4),
+        "SMLD-approximate": Own(0.01, 1e-4),
+        "SCIR": Own(0.005, 1.0, Step(0.5, 10, 0.33)),
+    }
+
+
+@click.command(help=__doc__)
+@common.options("lda_wikipedia")
+@click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True)
+@click.option("--topics", "num_topics", type=click.IntRange(2), default=100, show_default=True)
+@click.option("--updates", type=click.IntRange(40), default=1000, show_default=True)
+@click.option("--sweeps", type=click.IntRange(2), default=30, show_default=True)
+@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--methods", multiple=True, type=click.Choice(COMPARED), default=COMPARED)
+def main(
+    quick: bool,
+    out: Path,
+    seed: int,
+    data: Path,
+    num_topics: int,
+    updates: int,
+    sweeps: int,
+    seeds: int,
+    methods: tuple[str, ...],
+) -> None:
+    """Run the experiment."""
+    started = time.perf_counter()
+    batch_size = 50
+    if quick:
+        counts = embedded_corpus().counts[:300]
+        train, test, validation = counts[:200], counts[200:250], counts[250:]
+        num_topics, updates, sweeps, seeds, batch_size = 5, 40, 4, 1, 20
+        methods = ("SGRLD",)
+    else:
+        train, test, validation = _wikipedia(data)
+    _, scored = lda_common.completion_of(test, 0.1, 0)
+    _, chosen = lda_common.completion_of(validation, 0.1, 0)
+    documents = lda_common.on_device(train)
+    shape = (num_topics, train.shape[1])
+    own = own_settings(num_topics)
+    # 50 documents side by side keep collapsed sweeps waiting for the longest; blocked ones do not.
+    how = Local("blocked", sweeps=sweeps, burn_in=sweeps // 2)
+    options = {"how": how, "batch_size": batch_size}
+
+    rows, curves = [], {}
+    for setting in ("common", "own"):
+        for name in methods:
+            if setting == "own" and name not in own:
+                continue
+            method: Method = METHODS[name]
+            alpha, beta = COMMON if setting == "common" else own[name][:2]
+            problem = Problem(documents, shape, scored, alpha, beta)
+            step = own[name].step if setting == "own" else None
+            if step is None:
+                tuning = problem._replace(heldout=chosen)
+                step, tried = lda_common.tuned(
+                    tuning, method, updates=max(4, updates // 4), **options
+                )
+                click.echo(f"{name}: {[round(p) for p in tried if np.isfinite(p)]}")
+            runs = [
+                lda_common.scores(
+                    problem, method, step, updates=updates, evaluations=20, seed=s, **options
+                )
+                for s in range(seed, seed + seeds)
+            ]
+            last = [records[-1] for records in runs]
+            averages = [record["average"] for record in last]
+            rows.append(
+                {
+                    "settings": setting,
+                    "method": name,
+                    "alpha": alpha,
+                    "beta": beta,
+                    "step size": str(step),
+                    "seconds": float(np.mean([record["seconds"] for record in last])),
+                    "perplexity": round(float(np.mean([r["sample"] for r in last])), 1),
+                    "running": round(float(np.mean([r["running"] for r in last])), 1),
+                    "averaged": round(float(np.mean(averages)), 1),
+                    "least": round(min(averages), 1),
+                    "most": round(max(averages), 1),
+                }
+            )
+            click.echo(rows[-1])
+            curves[setting, name] = runs
+
+    figure, axes = common.figure(2, width=4.4, height=3.6, sharey=True)
+    colours = dict(zip(COMPARED, [*common.COLOURS, "#882255", "#44aa99"], strict=False))
+    for axis, setting in zip(axes, ("common", "own"), strict=True):
+        for (which, name), runs in curves.items():
+            if which != setting:
+                continue
+            for number, records in enumerate(runs):
+                axis.plot(
+                    [record["documents"] for record in records],
+                    [record["running"] for record in records],
+                    color=colours[name],
+                    linewidth=0.9,
+                    label=name if number == 0 else None,
+                )
+        title = "common alpha and beta" if setting == "common" else "each with its paper's"
+        axis.set(title=title, xlabel="documents seen", yscale="log")
+        axis.legend(fontsize=7, frameon=False)
+    axes[0].set_ylabel("perplexity, running average")
+    settings = {
+        "training documents": train.shape[0],
+        "test documents": test.shape[0],
+        "words": train.shape[1],
+        "topics": num_topics,
+        "updates": updates,
+        "batch": batch_size,
+        "sweeps": sweeps,
+        "seeds": [seed, seeds],
+    }
+    common.write(out, rows, figure, settings, started)
+
+
+def _wikipedia(data: Path) -> tuple[sp.csr_array, sp.csr_array, sp.csr_array]:
+    """Return training, test and validation documents."""
+    train, test = (
+        corpus.read(
+            data / f"docword.wikipedia.{part}.txt.gz", vocabulary=data / "vocab.wikipedia.txt"
+        ).counts
+        for part in ("train", "test")
+    )
+    validation = np.arange(VALIDATION)  # the documents come in random order
+    return lda_common.without(train, validation), test, sp.csr_array(train[validation])
+
+
+if __name__ == "__main__":
+    main()

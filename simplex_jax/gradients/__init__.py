@@ -1,0 +1,37 @@
+"""Estimators made from log densities by automatic differentiation: gradients, and counts from them.
+
+Euclidean kernels (`samplers.sgld` and its relatives) take the gradient of the log posterior with
+respect to their position, a tree of real arrays. Simplex kernels take counts, and a log likelihood
+of log-probabilities gives those as well: see `counts`.
+"""
+
+from simplex_jax.gradients.densities import (
+    LogDensity,
+    LogLikelihood,
+    density,
+    gradient_of,
+    like,
+    posterior,
+    start,
+)
+from simplex_jax.gradients.generalised import counts, counts_of, with_total
+from simplex_jax.gradients.measured import variance
+from simplex_jax.gradients.variates import Reference, control_variate, full_gradient, running
+
+__all__ = [
+    "LogDensity",
+    "LogLikelihood",
+    "Reference",
+    "control_variate",
+    "counts",
+    "counts_of",
+    "density",
+    "full_gradient",
+    "gradient_of",
+    "like",
+    "posterior",
+    "running",
+    "start",
+    "variance",
+    "with_total",
+]

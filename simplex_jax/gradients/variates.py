@@ -1,0 +1,241 @@
+"""Gradients as differences from a position where the full-data gradient is known."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax.base import Batch, Position, PyTree, bind, static
+from simplex_jax.batches import Visit, length
+from simplex_jax.draws import arguments
+from simplex_jax.estimators import Estimator
+from simplex_jax.gradients.densities import (
+    LogDensity,
+    LogLikelihood,
+    check_size,
+    gradient_of,
+    like,
+    no_memory,
+)
+
+
+class Reference(NamedTuple):
+    """A position where the gradient of the full-data log likelihood is known.
+
+    Attributes:
+        position: The position.
+        gradient: The gradient there, a tree like it.
+    """
+
+    position: Position
+    gradient: Position
+
+
+def control_variate(
+    log_prior: LogDensity,
+    log_likelihood: LogLikelihood,
+    size: float,
+    reference: Position,
+    reference_gradient: Position,
+) -> Estimator:
+    r"""Gradient of the log posterior as a difference from a reference, best a mode.
+
+    .. math::
+        \nabla \log p(x) + g_{\text{ref}} + \frac{N}{n} \sum_{i \in \text{batch}}
+            \big( \nabla \log p(d_i \mid x) - \nabla \log p(d_i \mid x_{\text{ref}}) \big)
+
+    is unbiased, and its variance falls with the squared distance from the reference (Baker,
+    Fearnhead, Fox and Nemeth 2019, *Control variates for stochastic gradient MCMC*, equation 7,
+    whose reference gradient includes the prior's).
+
+    Args:
+        log_prior: `(position) -> scalar`.
+        log_likelihood: `(position, batch) -> scalar`, summed over the batch.
+        size: N. n is the length of the batch's leading axis.
+        reference: A position.
+        reference_gradient: The gradient there of the log likelihood of all the data, as
+            `full_gradient` computes it.
+
+    Raises:
+        ValueError: `size` is not positive; when used, the reference is not like the position.
+
+    Example: at the reference every batch gives the exact gradient.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import gradients
+        >>> x, mode = jnp.array([0.5, 3.0, 1.0]), jnp.array(1.125)
+        >>> def log_likelihood(mu, batch):
+        ...     return -((batch - mu) ** 2).sum() / 2
+        >>> estimator = gradients.control_variate(
+        ...     lambda mu: -(mu**2) / 2, log_likelihood, len(x), mode,
+        ...     gradients.full_gradient(log_likelihood, mode, x))
+        >>> gradient, _ = estimator.estimate(jax.random.key(0), (), mode, x[:1])
+        >>> float(gradient)
+        0.0
+    """
+    check_size(size)
+    known = jax.tree.map(jnp.asarray, Reference(reference, reference_gradient))
+    return Estimator(
+        init=no_memory, estimate=bind(_control_variate, log_prior, log_likelihood, size, known)
+    )
+
+
+def _control_variate(
+    log_prior: LogDensity,
+    log_likelihood: LogLikelihood,
+    size: float,
+    reference: Reference,
+    key: jax.Array,
+    memory: PyTree,
+    position: Position,
+    batch: Batch,
+) -> tuple[Position, PyTree]:
+    del key
+    reference = Reference(
+        like("the reference", reference.position, position),
+        like("the reference gradient", reference.gradient, position),
+    )
+    scale = size / length(batch, "batch")
+    gradient = gradient_of("log_likelihood", log_likelihood)
+    estimate = jax.tree.map(
+        lambda p, known, here, there: p + known + scale * (here - there),
+        gradient_of("log_prior", log_prior)(position),
+        reference.gradient,
+        gradient(position, batch),
+        gradient(reference.position, batch),
+    )
+    return estimate, memory
+
+
+def running(
+    log_prior: LogDensity,
+    log_likelihood: LogLikelihood,
+    data: PyTree,
+    reference: Position,
+    *,
+    block_size: int = 4096,
+) -> Estimator:
+    """`control_variate` whose reference is moved to the chain now and then, a pass over the data.
+
+    Batches are `batches.Visit`: where one is due the reference becomes the position, and its
+    gradient is computed anew, before the estimate is made (SVRG Langevin dynamics: Dubey et al.
+    2016, *Variance reduction in stochastic gradient Langevin dynamics*, algorithm 2). Make the
+    stream with `batches.visits(stream, every)`; about once an epoch costs as much as the batches.
+
+    Args:
+        log_prior: `(position) -> scalar`.
+        log_likelihood: `(position, batch) -> scalar`, summed over the batch.
+        data: All the data, leaves [N, ...].
+        reference: The first reference, with the structure and shapes of the position.
+        block_size: Number of data that the pass looks at together.
+
+    Raises:
+        ValueError: `data` or `block_size` is invalid; when used, the batch is not a `Visit` or the
+            reference is not like the position.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches, gradients
+        >>> from simplex_jax.runtime import driver
+        >>> from simplex_jax.samplers import sgld
+        >>> x = jnp.linspace(-1.0, 3.0, 50)
+        >>> estimator = gradients.running(
+        ...     lambda mu: -(mu**2) / 2, lambda mu, x: -((x - mu) ** 2).sum() / 2, x, 0.0)
+        >>> stream = batches.visits(batches.uniform(x, 5), every=10)
+        >>> kernel = sgld.build(estimator, step_size=0.01)
+        >>> state = kernel.init(jax.random.key(0), jnp.array(0.0))
+        >>> state, trace = driver.run(jax.random.key(1), kernel, state, stream, 500)
+        >>> print(round(float(trace[100:].mean())))
+        1
+    """
+    length(data)
+    block_size = arguments.at_least("block_size", block_size, 1)
+    data, reference = jax.tree.map(jnp.asarray, (data, reference))
+    options = {"block_size": block_size}
+    return Estimator(
+        init=bind(static(_init_running, **options), log_likelihood, data, reference),
+        estimate=bind(static(_running, **options), log_prior, log_likelihood, data),
+    )
+
+
+def _init_running(
+    log_likelihood: LogLikelihood,
+    data: PyTree,
+    reference: Position,
+    key: jax.Array,
+    *,
+    block_size: int,
+) -> Reference:
+    del key
+    gradient = full_gradient(log_likelihood, reference, data, block_size=block_size)
+    return Reference(reference, gradient)
+
+
+def _running(
+    log_prior: LogDensity,
+    log_likelihood: LogLikelihood,
+    data: PyTree,
+    key: jax.Array,
+    memory: Reference,
+    position: Position,
+    batch: Visit,
+    *,
+    block_size: int,
+) -> tuple[Position, Reference]:
+    if not isinstance(batch, Visit):
+        raise ValueError("batch must be batches.Visit: make the stream with batches.visits")
+
+    def renewed() -> Reference:
+        gradient = full_gradient(log_likelihood, position, data, block_size=block_size)
+        return Reference(
+            like("the position", position, memory.position),
+            like("the position", gradient, memory.position),
+        )
+
+    memory = lax.cond(batch.now, renewed, lambda: memory)
+    return _control_variate(
+        log_prior, log_likelihood, length(data), memory, key, memory, position, batch.batch
+    )
+
+
+def full_gradient(
+    log_likelihood: LogLikelihood, position: Position, data: PyTree, *, block_size: int = 4096
+) -> Position:
+    """Return the gradient of the log likelihood of all the data, summed over blocks of them.
+
+    Args:
+        log_likelihood: `(position, batch) -> scalar`, summed over the batch.
+        position: Where, any tree of real arrays.
+        data: Leaves [N, ...].
+        block_size: Number of data looked at together, which bounds the memory used.
+
+    Raises:
+        ValueError: `data` or `block_size` is invalid.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax import gradients
+        >>> float(gradients.full_gradient(
+        ...     lambda mu, x: -((x - mu) ** 2).sum() / 2, jnp.array(1.0), jnp.arange(5.0)))
+        5.0
+    """
+    block_size = arguments.at_least("block_size", block_size, 1)
+    blocks, rest = divmod(length(data), block_size)
+    gradient = gradient_of("log_likelihood", log_likelihood)
+
+    def add(total: Position, batch: Batch) -> Position:
+        return jax.tree.map(jnp.add, total, gradient(position, batch))
+
+    def block(i: jax.Array, total: Position) -> Position:
+        return add(
+            total,
+            jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, i * block_size, block_size), data),
+        )
+
+    total = jax.tree.map(jnp.zeros_like, position)
+    if blocks:
+        total = lax.fori_loop(0, blocks, block, total)
+    if rest:
+        total = add(total, jax.tree.map(lambda x: x[blocks * block_size :], data))
+    return total

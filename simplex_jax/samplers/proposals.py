@@ -1,0 +1,126 @@
+"""Langevin proposals in `geometry.parameterisations`, and their Metropolis-Hastings ratio."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.nn import logsumexp
+
+from simplex_jax.geometry import simplex
+from simplex_jax.geometry.parameterisations import Metric, Parameterisation
+
+
+class Proposer(NamedTuple):
+    """The coordinates and their metric.
+
+    Attributes:
+        space: The coordinates.
+        riemannian: Whether the metric is the Fisher metric.
+    """
+
+    space: Parameterisation
+    riemannian: bool
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of the proposal."""
+        return self.space.fisher if self.riemannian else self.space.euclidean
+
+    def drift(self, log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
+        """Return the tangent vector to move along, times h."""
+        if not self.riemannian:
+            return self.space.gradient(log_w, alpha, counts)
+        return self.space.natural_gradient(log_w, alpha, counts) + self.space.correction(log_w)
+
+
+class Proposal(NamedTuple):
+    """A proposed move of one leaf, arrays [..., K] unless stated.
+
+    Attributes:
+        start: Log weights before.
+        end: Log weights after.
+        change: Their difference, precise where it is small; up to a constant where `end` is
+            normalised.
+        step: The tangent vector moved along.
+        noise: The part of it that is noise, before it is scaled by sqrt(2 h).
+        sign: -1 where a mirrored coordinate crossed 0.
+        outside: Whether the proposal left the simplex, [...].
+    """
+
+    start: jax.Array
+    end: jax.Array
+    change: jax.Array
+    step: jax.Array
+    noise: jax.Array
+    sign: jax.Array
+    outside: jax.Array
+
+
+def propose(
+    key: jax.Array,
+    log_w: jax.Array,
+    alpha: jax.Array,
+    counts: jax.Array,
+    h: jax.Array,
+    proposer: Proposer,
+) -> Proposal:
+    """Draw an Euler step of size h from log weights [..., K]."""
+    noise = proposer.metric.noise(log_w, jax.random.normal(key, log_w.shape, log_w.dtype))
+    step = h * proposer.drift(log_w, alpha, counts) + jnp.sqrt(2 * h) * noise
+    outside = jnp.zeros(log_w.shape[:-1], bool)
+    if not proposer.space.mean:
+        moved = log_w + step
+        if not proposer.space.expanded:
+            # A tangent vector is known up to a constant there, and the metric is that of log omega.
+            moved = simplex.normalise(moved)
+        return Proposal(log_w, moved, step, step, noise, jnp.ones_like(step), outside)
+    w = jnp.exp(log_w)
+    value = w + step
+    tiny = jnp.finfo(w.dtype).tiny
+    # A sum that cancels to 0 stands for a value below its rounding error, as in SGRLD.
+    moved = jnp.log(jnp.maximum(jnp.abs(value), tiny))
+    change = jnp.where(jnp.abs(step) < w / 2, jnp.log1p(step / jnp.maximum(w, tiny)), moved - log_w)
+    if not proposer.space.expanded:
+        outside = (value <= 0).any(axis=-1) & ~jnp.isnan(value).any(axis=-1)
+    return Proposal(log_w, moved, change, step, noise, jnp.where(value < 0, -1, 1), outside)
+
+
+def log_ratio(
+    proposal: Proposal,
+    alpha: jax.Array,
+    counts: jax.Array,
+    counts_there: jax.Array,
+    h: jax.Array,
+    proposer: Proposer,
+    likelihood_known: bool,
+) -> jax.Array:
+    """Return the log acceptance ratio of every row, [...], but for a likelihood that is given.
+
+    Differences are formed before they are multiplied by large counts.
+    """
+    space, metric = proposer.space, proposer.metric
+    start, end, change = proposal.start, proposal.end, proposal.change
+    small = jnp.abs(change).max(axis=-1, keepdims=True) < 1
+    log_omega = simplex.normalise(start)
+    growth = jnp.exp(log_omega) * jnp.expm1(jnp.clip(change, -1, 1))
+    log_growth = jnp.where(
+        small,
+        jnp.log1p(growth.sum(axis=-1, keepdims=True)),
+        logsumexp(log_omega + change, axis=-1, keepdims=True),
+    )
+    change_omega = change - log_growth
+    power = alpha - 1 if space.mean else alpha
+    density = power * (change if space.expanded else change_omega)
+    if space.expanded:
+        w = jnp.exp(start)
+        density -= jnp.where(
+            jnp.abs(change) < 1, w * jnp.expm1(jnp.clip(change, -1, 1)), jnp.exp(end) - w
+        )
+    if not likelihood_known:
+        density += counts * change_omega
+
+    forward = (metric.log_det(start) - metric.square(start, proposal.noise)) / 2
+    drift = proposal.sign * proposer.drift(end, alpha, counts_there)
+    back = metric.square(end, proposal.step + h * drift) / (2 * h)
+    ratio = density.sum(axis=-1) + (metric.log_det(end) - back) / 2 - forward
+    return jnp.where(proposal.outside, -jnp.inf, ratio)

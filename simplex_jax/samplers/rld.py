@@ -1,0 +1,274 @@
+"""Langevin and Riemannian Langevin dynamics on the simplex, in four coordinate systems."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import draws, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
+from simplex_jax.batches import length
+from simplex_jax.draws import arguments
+from simplex_jax.estimators import Estimator
+from simplex_jax.geometry import simplex
+from simplex_jax.geometry.parameterisations import EXPANDED_MEAN, Parameterisation
+from simplex_jax.gradients import LogLikelihood
+from simplex_jax.samplers import expanded, proposals
+from simplex_jax.samplers.expanded import State
+from simplex_jax.schedules import StepSize
+
+__all__ = ["Info", "State", "build", "init", "update"]
+
+
+class Info(NamedTuple):
+    """What an update of Langevin dynamics tells, all scalars.
+
+    Attributes:
+        step_size: The step size used.
+        acceptance: Probability that a proposal is accepted, mean over rows; without the Metropolis
+            correction the fraction of rows whose proposal stayed on the simplex.
+        smallest: Smallest log-probability.
+    """
+
+    step_size: jax.Array
+    acceptance: jax.Array
+    smallest: jax.Array
+
+
+def init(
+    key: jax.Array,
+    position: Position,
+    *,
+    estimator: Estimator,
+    alpha: PyTree,
+    parameterisation: Parameterisation,
+) -> State:
+    """Start from probability vectors, leaves [..., K]; positive weights are normalised.
+
+    An expanded parameterisation draws the total of the weights from its stationary law.
+
+    Raises:
+        ValueError: The position has an entry that is not finite and positive, or `alpha` does not
+            fit it.
+    """
+    key_memory, key_total = jax.random.split(key)
+    log_omega = simplex.log_position(position)
+    for leaf in jax.tree.leaves(log_omega):
+        arguments.require("position", jnp.exp(leaf), leaf > -jnp.inf, "positive everywhere")
+    leaves, structure = jax.tree.flatten(log_omega)
+    priors = simplex.like("alpha", alpha, log_omega)
+    log_total = None
+    if parameterisation.expanded:
+        keys = jax.random.split(key_total, len(leaves))
+        totals = [
+            draws.loggamma(k, jnp.broadcast_to(prior, leaf.shape).sum(axis=-1, keepdims=True))
+            for k, prior, leaf in zip(keys, priors, leaves, strict=True)
+        ]
+        log_total = jax.tree.unflatten(structure, totals)
+    return State(
+        position=log_omega,
+        step=jnp.zeros((), jnp.int32),
+        memory=estimator.init(key_memory),
+        log_total=log_total,
+    )
+
+
+def update(
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    *,
+    estimator: Estimator,
+    alpha: PyTree,
+    step_size: StepSize,
+    log_likelihood: LogLikelihood | None,
+    parameterisation: Parameterisation,
+    riemannian: bool,
+    metropolis: int | None,
+) -> tuple[State, Info]:
+    """Estimate the counts from the batch, take one Euler step, and accept it or stay."""
+    key_estimate, key_there, key_move, key_accept = jax.random.split(key, 4)
+    if metropolis is not None and length(batch, "batch") != metropolis:
+        raise ValueError(
+            f"metropolis needs exact counts, so every batch must be all {metropolis} data; "
+            f"this one has {length(batch)}: use batches.full, or metropolis=None"
+        )
+    h = schedules.at(step_size, state.step)
+    proposer = proposals.Proposer(parameterisation, riemannian)
+    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
+    leaves, structure = jax.tree.flatten(state.position)
+    counts = _fitted("the estimated counts", estimate, state.position)
+    priors = _fitted("alpha", alpha, state.position)
+    log_ws = leaves
+    if state.log_total is not None:
+        totals = jax.tree.leaves(state.log_total)
+        log_ws = [leaf + log_total for leaf, log_total in zip(leaves, totals, strict=True)]
+    moves = [
+        proposals.propose(key_leaf, log_w, prior, n_hat, h.astype(log_w.dtype), proposer)
+        for key_leaf, log_w, prior, n_hat in zip(
+            jax.random.split(key_move, len(leaves)), log_ws, priors, counts, strict=True
+        )
+    ]
+
+    if metropolis is None:
+        ratios = [jnp.where(move.outside, -jnp.inf, 0) for move in moves]
+    else:
+        there = jax.tree.unflatten(structure, [simplex.normalise(move.end) for move in moves])
+        estimate, _ = estimator.estimate(key_there, memory, there, batch)
+        counts_there = _fitted("the estimated counts", estimate, state.position)
+        known = log_likelihood is not None
+        ratios = [
+            proposals.log_ratio(move, prior, n, m, h.astype(n.dtype), proposer, known)
+            for move, prior, n, m in zip(moves, priors, counts, counts_there, strict=True)
+        ]
+        if log_likelihood is None:
+            # Counts that depend on the position need their likelihood: NaN, not a wrong chain.
+            ratios = [
+                jnp.where(_equal(n, m), ratio, jnp.nan)
+                for ratio, n, m in zip(ratios, counts, counts_there, strict=True)
+            ]
+        else:
+            gain = log_likelihood(there, batch) - log_likelihood(state.position, batch)
+            ratios = [gain + sum(ratio.sum() for ratio in ratios)]
+
+    taken = _accept(key_accept, ratios) * (len(leaves) // len(ratios))
+    position = [
+        _choose(take, simplex.normalise(move.end), leaf)
+        for take, move, leaf in zip(taken, moves, leaves, strict=True)
+    ]
+    log_total = None
+    if state.log_total is not None:
+        totals = [
+            _choose(take, expanded.log_sum(move.end), log_sum)
+            for take, move, log_sum in zip(
+                taken, moves, jax.tree.leaves(state.log_total), strict=True
+            )
+        ]
+        log_total = jax.tree.unflatten(structure, totals)
+    info = Info(
+        step_size=h,
+        acceptance=expanded.mean([jnp.exp(jnp.minimum(ratio, 0)) for ratio in ratios]),
+        smallest=expanded.smallest(position),
+    )
+    state = State(
+        position=jax.tree.unflatten(structure, position),
+        step=state.step + 1,
+        memory=memory,
+        log_total=log_total,
+    )
+    return state, info
+
+
+def _accept(key: jax.Array, ratios: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return 1 with probability min(1, exp(ratio)), or else 0, and NaN for NaN."""
+    return [
+        jnp.where(jnp.isnan(ratio), jnp.nan, -jax.random.exponential(k, ratio.shape) <= ratio)
+        for k, ratio in zip(jax.random.split(key, len(ratios)), ratios, strict=True)
+    ]
+
+
+def _choose(take: jax.Array, end: jax.Array, start: jax.Array) -> jax.Array:
+    take = take[..., None]
+    return jnp.where(take > 0, end, jnp.where(take == 0, start, jnp.nan)).astype(start.dtype)
+
+
+def _fitted(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
+    return [
+        jnp.broadcast_to(array, leaf.shape)
+        for array, leaf in zip(
+            simplex.like(name, tree, position), jax.tree.leaves(position), strict=True
+        )
+    ]
+
+
+def _equal(counts: jax.Array, others: jax.Array) -> jax.Array:
+    """Return the rows whose counts agree up to rounding."""
+    return (jnp.abs(counts - others) <= 1e-4 * (1 + jnp.abs(counts))).all(axis=-1)
+
+
+def build(
+    estimator: Estimator,
+    alpha: PyTree,
+    step_size: StepSize,
+    *,
+    parameterisation: Parameterisation = EXPANDED_MEAN,
+    riemannian: bool = True,
+    metropolis: int | None = None,
+    log_likelihood: LogLikelihood | None = None,
+) -> Kernel:
+    r"""Langevin and Riemannian Langevin dynamics on the simplex, Metropolis-corrected or not.
+
+    In coordinates theta of the simplex, with a metric G and counts estimated from the batch,
+
+    .. math::
+        \theta' = \theta + h\,\Big( G^{-1} \nabla \log p(\theta \mid x)
+            + \sum_k \partial_k (G^{-1})_{\cdot k} \Big) + \sqrt{2 h}\; G^{-1/2}\, \xi,
+        \qquad \xi \sim N(0, I)
+
+    (Patterson and Teh 2013, equations 2 to 4, whose step is epsilon = 2 h, and Table 1; for these
+    metrics their two curvature terms are the sum above.) See `geometry.parameterisations` for the
+    coordinates and their metrics. `EXPANDED_MEAN` with its Fisher metric is the step of
+    `samplers.sgrld`, which the paper chose: the others have unstable steps or mix slowly where
+    probabilities are small.
+
+    With `metropolis` the step is a proposal (with |theta| for the mirrored `EXPANDED_MEAN`) that is
+    accepted with the probability that leaves the posterior invariant exactly. Rows are accepted
+    each by itself, unless a `log_likelihood` ties them together. Without it there is a bias of
+    O(h), and a row whose proposal leaves the simplex, in `REDUCED_MEAN`, stays where it is.
+
+    Args:
+        estimator: Estimates the full-data counts, see `simplex_jax.estimators`, or
+            `gradients.counts` for a likelihood that is not of counts.
+        alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
+            the position, or a tree of them with the structure of the position.
+        step_size: h, positive, or a schedule of the number of updates; below 2, from where on the
+            step diverges, for the Fisher metric of `EXPANDED_MEAN` without correction.
+        parameterisation: One of `geometry.parameterisations`.
+        riemannian: Use the Fisher metric, or else the Euclidean one of the coordinates.
+        metropolis: None for no correction, or the number N of data. It needs exact counts: every
+            batch must be all N data, which is checked, and the estimator must not be random.
+        log_likelihood: `(log_probabilities, batch) -> scalar`, for a Metropolis correction with
+            counts that depend on the position (the one given to `gradients.counts`). If it is
+            missing they must not: the chain becomes NaN if they do.
+
+    Returns:
+        A kernel over log-probabilities.
+
+    Raises:
+        ValueError: An argument is out of range, or `log_likelihood` is given without `metropolis`;
+            when used, a batch is not all the data.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import estimators
+        >>> from simplex_jax.geometry.parameterisations import REDUCED_NATURAL
+        >>> from simplex_jax.samplers import rld
+        >>> kernel = rld.build(estimators.categorical(size=4), 0.1, 0.1, riemannian=False,
+        ...                    parameterisation=REDUCED_NATURAL, metropolis=4)
+        >>> state = kernel.init(jax.random.key(0), jnp.full(3, 1 / 3))
+        >>> state, info = kernel.update(jax.random.key(1), state, jnp.array([0, 0, 0, 1]))
+        >>> print(jnp.exp(state.position).sum().round(5), info.acceptance > 0.5)
+        1.0 True
+    """
+    if metropolis is not None:
+        metropolis = arguments.at_least("metropolis", metropolis, 1)
+    elif log_likelihood is not None:
+        raise ValueError("log_likelihood is for the Metropolis correction: give metropolis too")
+    diverges = metropolis is None and riemannian and parameterisation is EXPANDED_MEAN
+    schedules.check(step_size, below=2.0 if diverges else math.inf)
+    alpha = simplex.concentration(alpha)
+    options = {"riemannian": riemannian, "metropolis": metropolis}
+    return Kernel(
+        init=bind(
+            static(init, parameterisation=parameterisation), estimator=estimator, alpha=alpha
+        ),
+        update=bind(
+            static(update, parameterisation=parameterisation, **options),
+            estimator=estimator,
+            alpha=alpha,
+            step_size=step_size,
+            log_likelihood=log_likelihood,
+        ),
+    )
