@@ -60,7 +60,7 @@ METHODS = {
     "SGRLD": Method(sgrld.build, (0.1, 0.03, 0.01, 0.003, 0.001, 1e-4, 1e-5, 1e-6)),
     "SGRLD, given total": Method(sgrld.build, (0.1, 0.03, 0.01, 0.005, 0.003, 0.001), True),
     "reflected Euler": Method(reflected_cir.build, (0.5, 0.2, 0.1, 0.05, 0.02)),
-    "exact CIR": Method(scir.build, (3, 1, 0.3, 0.1)),
+    "exact CIR": Method(scir.build, (3.0, 1.0, 0.3, 0.1)),
 }
 QUICK = ("MLD, dense reference", "SGRLD", "exact CIR")
 
