@@ -15,13 +15,12 @@ COUNTS = tiny_lda.table([[], [2], [1, 2], [0, 0, 1], [3] * 9, [0] * 20 + [3] * 1
 def small(build, **options):
     corpus, shape = device.to_device(COUNTS), (3, 5)
 
-    def rebuild(step_size):
-        return build(corpus, shape, alpha=1e-3, beta=1e-3, step_size=step_size, **options)[0]
+    def built(step_size):
+        given = {"alpha": 1e-3, "beta": 1e-3, "batch_size": 3}
+        return build(corpus, shape, step_size=step_size, **given, **options)
 
-    kernel, stream = build(
-        corpus, shape, alpha=1e-3, beta=1e-3, step_size=0.1, batch_size=3, **options
-    )
-    return Case(kernel, jnp.ones(shape), stream, rebuild)
+    kernel, stream = built(0.1)
+    return Case(kernel, jnp.ones(shape), stream, lambda step_size: built(step_size)[0])
 
 
 CASES = {

@@ -73,6 +73,10 @@ def test_eager_equals_jit_and_loop_equals_vmap(kernel_case, getkey):
     chex.assert_trees_all_close(eager, alone[0], rtol=2e-4, atol=1e-5)
 
 
+def position_and_info(state, info):
+    return state.position, info
+
+
 def test_one_trace_serves_other_step_sizes_and_the_chain_stays_finite(case, getkey):
     traces = []
 
@@ -80,28 +84,23 @@ def test_one_trace_serves_other_step_sizes_and_the_chain_stays_finite(case, getk
         traces.append(1)
         return case.stream(key, step)
 
-    state = case.kernel.init(getkey(), case.position)
-    kernel = case.rebuild(0.001)
-    state, _ = driver.run(getkey(), kernel, state, stream, 13, chunk=5, thin=2)
+    def run(kernel, steps, **options):
+        state = case.kernel.init(getkey(), case.position)
+        return driver.run(
+            getkey(), kernel, state, stream, steps, collect=position_and_info, chunk=500, **options
+        )[1]
+
+    run(case.rebuild(0.001), 3)
     traced = len(traces)
-    kernel = case.rebuild(0.002)
-    state, _ = driver.run(getkey(), kernel, state, stream, 9, chunk=5, thin=2)
+    trace, info = run(case.kernel, 1500)
     assert len(traces) == traced
-    start = case.kernel.init(getkey(), case.position)
-    state, (trace, info) = driver.run(
-        getkey(),
-        case.kernel,
-        start,
-        case.stream,
-        1500,
-        collect=lambda state, info: (state.position, info),
-    )
     for leaf in jax.tree.leaves((trace, info)):
         assert np.isfinite(leaf).all()
     for leaf in jax.tree.leaves(trace):
         assert (np.ptp(leaf, axis=0) > 0).all(), "every coordinate moves"
 
 
+@pytest.mark.slow
 def test_double_precision_is_kept(kernel_case, getkey):
     case = kernel_case
     with jax.enable_x64(True):
@@ -111,6 +110,7 @@ def test_double_precision_is_kept(kernel_case, getkey):
         assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(trace))
 
 
+@pytest.mark.slow
 def test_a_schedule_is_read_at_the_step(kernel_case, getkey):
     """A step size of next to nothing from the second update on all but stops the chain."""
     case = kernel_case
