@@ -104,7 +104,7 @@ def multinomial(size: float) -> Estimator:
     """Scaled sums of observed count rows.
 
     Batches have the structure of the position; for a leaf [..., K] there, the leaf here holds n
-    rows of counts for each simplex, [n, ..., K].
+    rows of counts for each simplex, [n, ..., K]. Negative counts give NaN.
 
     Args:
         size: Number of rows in the full data set.
@@ -297,4 +297,4 @@ def _sum_rows(leaf: jax.Array, rows: jax.Array) -> jax.Array:
         raise ValueError(
             f"batch of rows of shape {rows.shape} does not fit a position of shape {leaf.shape}"
         )
-    return rows.sum(axis=0, dtype=leaf.dtype)
+    return jnp.where((rows >= 0).all(axis=0), rows.sum(axis=0, dtype=leaf.dtype), jnp.nan)

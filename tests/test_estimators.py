@@ -7,7 +7,7 @@ import pytest
 
 from simplex_jax import base, batches, draws, estimators
 from simplex_jax.runtime import driver
-from simplex_jax.samplers import scir
+from simplex_jax.samplers import scir, sgrhmc, sgrld, smld
 
 LIKELIHOOD = jnp.array([[0.8, 0.1, 0.3], [0.2, 0.9, 0.7]])  # [outcome, component]
 DATA = jnp.array([0, 0, 1, 1, 1, 0, 1])
@@ -152,3 +152,12 @@ def test_estimators_carry_their_arrays_as_arguments():
         return kernel.init(key, jnp.ones(3))
 
     assert len(jax.jit(start).lower(kernel, jax.random.key(0)).as_text()) < 20_000
+
+
+@pytest.mark.parametrize("build", [scir.build, sgrld.build, sgrhmc.build, smld.build])
+def test_counts_below_zero_end_a_run_with_an_error(build, getkey):
+    rows = jnp.array([[3.0, 1.0, 0.0], [2.0, -1.0, 4.0]])
+    kernel = build(estimators.multinomial(size=2), 0.5, 0.01)
+    state = kernel.init(getkey(), jnp.ones(3))
+    with pytest.raises(FloatingPointError, match=r"position.* became NaN in update 1"):
+        driver.run(getkey(), kernel, state, batches.full(rows), 3)

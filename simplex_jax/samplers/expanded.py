@@ -5,17 +5,20 @@ category. Their position is log omega = log(theta / sum(theta)), and the total S
 refreshed as `samplers.total` says.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
-from simplex_jax.base import Batch, Position, PyTree
+from simplex_jax import schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 from simplex_jax.samplers import total as totals
+from simplex_jax.schedules import StepSize
 
 
 class State(NamedTuple):
@@ -70,6 +73,34 @@ def init(
         step=jnp.zeros((), jnp.int32),
         memory=estimator.init(key),
         log_total=totals.initial(log_omega, total),
+    )
+
+
+def kernel(
+    update: Callable,
+    estimator: Estimator,
+    alpha: PyTree,
+    step_size: StepSize,
+    *,
+    total: str,
+    below: float = math.inf,
+) -> Kernel:
+    """Return the kernel of an `update` with these arguments and the `init` of this module.
+
+    Raises:
+        ValueError: `alpha`, `step_size` or `total` is out of range; see `schedules.check` for
+            `below`.
+    """
+    totals.check(total)
+    schedules.check(step_size, below=below)
+    return Kernel(
+        init=bind(static(init, total=total), estimator=estimator),
+        update=bind(
+            update,
+            estimator=estimator,
+            alpha=simplex.concentration(alpha),
+            step_size=step_size,
+        ),
     )
 
 

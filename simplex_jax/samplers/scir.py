@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax import draws, schedules
-from simplex_jax.base import Batch, Kernel, PyTree, bind, static
+from simplex_jax.base import Batch, Kernel, PyTree
 from simplex_jax.estimators import Estimator
-from simplex_jax.geometry import simplex
 from simplex_jax.samplers import expanded
-from simplex_jax.samplers import total as totals
 from simplex_jax.samplers.expanded import State, init
 from simplex_jax.schedules import StepSize
 
@@ -104,14 +102,4 @@ def build(
         >>> print(jnp.exp(state.position).sum().round(5), info.concentration.round(3))
         1.0 4.3
     """
-    totals.check(total)
-    schedules.check(step_size)
-    return Kernel(
-        init=bind(static(init, total=total), estimator=estimator),
-        update=bind(
-            update,
-            estimator=estimator,
-            alpha=simplex.concentration(alpha),
-            step_size=step_size,
-        ),
-    )
+    return expanded.kernel(update, estimator, alpha, step_size, total=total)
