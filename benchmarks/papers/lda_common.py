@@ -121,6 +121,11 @@ def _collapsed(problem: Problem, how: Local, batch_size: int, step: Any) -> tupl
     return collapsed_gibbs.build(problem.corpus, problem.shape, **model)
 
 
+def _tenths(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+    """Ten updates for the documents of one."""
+    return _memoised(problem, how, -(-batch_size // 10), step)
+
+
 HOFFMAN = Step(1025**-0.7, 1025, 0.7)
 METHODS = {
     "collapsed Gibbs": Method(_collapsed, (Step(1.0),), sweeps=False),
@@ -154,6 +159,7 @@ METHODS = {
         tuple(Step(a, 10, 0.33) for a in (0.5, 0.2, 1.0)),
     ),
     "memoised SCIR": Method(_memoised, (Step(5.0),), sweeps=False),
+    "memoised SCIR, tenths": Method(_tenths, (Step(5.0),), sweeps=False),
 }
 """Where nothing is published the steps are of the scale of SCIR's or SGRLD's."""
 

@@ -73,6 +73,7 @@ def main(
             how = Local(sweeps=sweeps, burn_in=sweeps // 2)
             options = {"how": how, "batch_size": size}
             updates = max(4, passes // sweeps)
+            updates *= 10 if name.endswith("tenths") else 1
             step, _ = lda_common.tuned(tuning, method, updates=max(4, updates // 4), **options)
             runs = [
                 lda_common.scores(
@@ -86,7 +87,7 @@ def main(
                     "method": name,
                     "sweeps an update": sweeps,
                     "step size": "" if len(method.steps) == 1 else str(step),
-                    "passes": last[0]["updates"] * sweeps,
+                    "passes": passes // sweeps * sweeps,
                     "seconds": float(np.mean([r["seconds"] for r in last])),
                     "perplexity": round(float(np.mean([r["sample"] for r in last])), 1),
                     "averaged": round(float(np.mean([r["average"] for r in last])), 1),
@@ -98,10 +99,10 @@ def main(
                 curves[name] = (sweeps, runs[0])
 
     figure, (axis,) = common.figure(1, width=5.5, height=3.6)
-    for colour, (name, (sweeps, records)) in zip(_colours(), curves.items(), strict=False):
-        done = [record["updates"] * sweeps for record in records]
-        label = f"{name} ({sweeps} an update)" if METHODS[name].sweeps else name
-        axis.plot(done, [record["sample"] for record in records], color=colour, label=label)
+    for colour, (name, (_, records)) in zip(_colours(), curves.items(), strict=False):
+        # Evaluations are at equal distances, and the last is at the end.
+        done = np.linspace(0, passes, len(records) + 1)[1:]
+        axis.plot(done, [record["sample"] for record in records], color=colour, label=name)
     axis.set(xlabel="sweeps over the documents", ylabel="perplexity, one sample", yscale="log")
     axis.legend(fontsize=7, frameon=False)
     settings = {
