@@ -13,7 +13,7 @@ from simplex_jax import run, schedules
 from simplex_jax.base import Kernel
 from simplex_jax.baselines import collapsed_gibbs, hybrid, online_vb, scvb0
 from simplex_jax.batches import Stream
-from simplex_jax.corpus import device, split_tokens
+from simplex_jax.corpus import split_tokens
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.evaluate import perplexity
 from simplex_jax.evaluate.perplexity import Completion
@@ -265,8 +265,3 @@ def without(counts: sp.csr_array, held: Sequence[int]) -> sp.csr_array:
     """Return the documents that are not held out."""
     kept = np.setdiff1d(np.arange(counts.shape[0]), held)
     return sp.csr_array(counts[kept])
-
-
-def on_device(counts: sp.csr_array) -> DeviceCorpus:
-    """Return the corpus on the device."""
-    return device.to_device(counts)

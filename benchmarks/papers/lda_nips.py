@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from lda_common import METHODS, Problem, Step
 
-from simplex_jax.corpus import embedded_corpus, split_tokens
+from simplex_jax.corpus import device, embedded_corpus, split_tokens
 from simplex_jax.evaluate import perplexity
 from simplex_jax.models.lda_counts import Local
 
@@ -37,7 +37,7 @@ def problem(counts: sp.csr_array, num_topics: int, concentration: float, seed: i
     scored = np.random.default_rng(seed).permutation(counts.shape[0])[:SCORED]
     heldout = perplexity.completion(*(sp.csr_array(part[scored]) for part in (observed, target)))
     shape = (num_topics, counts.shape[1])
-    corpus = lda_common.on_device(observed)
+    corpus = device.to_device(observed)
     return Problem(corpus, shape, heldout, alpha=concentration, beta=concentration)
 
 

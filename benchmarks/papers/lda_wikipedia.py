@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from lda_common import METHODS, Method, Problem, Step
 
 from simplex_jax import corpus
-from simplex_jax.corpus import embedded_corpus
+from simplex_jax.corpus import device, embedded_corpus
 from simplex_jax.models.lda_counts import Local
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "wikipedia"
@@ -83,7 +83,7 @@ def main(
         train, test, validation = _wikipedia(data)
     _, scored = lda_common.completion_of(test, 0.1, 0)
     _, chosen = lda_common.completion_of(validation, 0.1, 0)
-    documents = lda_common.on_device(train)
+    documents = device.to_device(train)
     shape = (num_topics, train.shape[1])
     own = own_settings(num_topics)
     # 50 documents side by side keep collapsed sweeps waiting for the longest; blocked ones do not.
