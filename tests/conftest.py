@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="seed of the statistical tests; a correct library fails with a fresh one only at the "
         "rates that the tests state",
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keep_compiled_programs() -> Iterator[None]:
+    """Keep what a process of the tests compiles on disk until its end.
+
+    Compiling is most of their time, and modules compile many programs that others have compiled.
+    Each process has a folder of its own: JAX writes entries in place.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        yield
 
 
 def pytest_report_header(config: pytest.Config) -> str:

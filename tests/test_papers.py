@@ -82,6 +82,17 @@ def test_bias_is_measured(tmp_path):
     assert points[0]["bias"] > 3 * points[0]["noise"]
 
 
+@pytest.mark.slow
+def test_topic_experiments_run(tmp_path):
+    rows, _ = run("lda_nips", tmp_path / "nips")
+    assert [row["method"] for row in rows] == ["online VB", "memoised SCIR"]
+    rows, _ = run("lda_wikipedia", tmp_path / "wikipedia")
+    assert [(row["settings"], row["method"]) for row in rows] == [
+        ("common", "SGRLD"),
+        ("own", "SGRLD"),
+    ]
+
+
 def test_slope_of_known_points():
     bias = importlib.import_module("bias")
     points = [bias.Point(h, 3 * h**2, 1e-4) for h in (0.4, 0.2, 0.1, 0.05)]

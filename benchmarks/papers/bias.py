@@ -12,7 +12,8 @@ a chain that diverged.
 
 The targets: a dense Dirichlet posterior of shapes (2.5, 4, 6.5); a sparse one, (8.1, 2.1, 0.1); the
 dense one from batches of 2 of its 10 data; the weights of a mixture of three known components,
-which is not conjugate; exponential laws on the unit square.
+which is not conjugate; exponential laws on the unit square; gamma laws of shapes 0.1 and 2.5, and
+lognormal ones, by their logarithms.
 """
 
 import functools

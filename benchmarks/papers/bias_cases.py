@@ -16,6 +16,8 @@ from simplex_jax.batches import Stream
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import convex, mirror
 from simplex_jax.samplers import (
+    cir,
+    gbm,
     mld,
     myula,
     plmc,
@@ -30,6 +32,7 @@ from simplex_jax.samplers import (
     sgrld,
     smld,
 )
+from simplex_jax.samplers.positive import Evidence, LogEvidence
 
 MINIBATCH = 2
 
@@ -246,6 +249,40 @@ def box_cases(chains: int, generator: np.random.Generator) -> dict[str, Case]:
     }
 
 
+def positive_cases(chains: int, generator: np.random.Generator) -> dict[str, Case]:
+    """Return the cases of gamma and lognormal laws: half of each is prior, the other half data."""
+    shapes, means = bias_targets.SHAPES, bias_targets.LOG_MEANS
+    rate, precision = bias_targets.RATE, bias_targets.LOG_PRECISION
+    seen = Evidence(jnp.asarray(shapes / 2), jnp.asarray(rate / 2))
+    logs_seen = LogEvidence(jnp.asarray(means * precision / 2), jnp.asarray(precision / 2))
+    # exp(-40) is nothing to a mean, and does not underflow.
+    theta = np.maximum(generator.gamma(shapes, 1 / rate, (chains, 2)), np.exp(-40))
+    log_theta = means + generator.normal(size=(chains, 2)) / np.sqrt(precision)
+    stream = batches.full(jnp.zeros(1))
+    return {
+        "CIR": Case(
+            lambda h: cir.build(_known(seen), shapes / 2, rate / 2, h),
+            stream,
+            theta,
+            jnp.exp,
+            bias_targets.statistics_of_gamma(),
+            *Scale(1.0, 0.5),
+        ),
+        "geometric Brownian motion": Case(
+            lambda h: gbm.build(_known(logs_seen), means, precision / 2, h),
+            stream,
+            np.exp(log_theta),
+            itself,
+            bias_targets.statistics_of_lognormal(),
+            *Scale(1.0, 0.25),
+        ),
+    }
+
+
+def _known(evidence: Evidence | LogEvidence) -> Estimator:
+    return estimators.subsampled(lambda key, log_theta, batch: evidence, 1)
+
+
 TARGETS: dict[str, Callable[[int, np.random.Generator], dict[str, Case]]] = {
     "dense Dirichlet": functools.partial(simplex_cases, DENSE),
     "sparse Dirichlet": functools.partial(
@@ -259,4 +296,5 @@ TARGETS: dict[str, Callable[[int, np.random.Generator], dict[str, Case]]] = {
     ),
     "mixture, not conjugate": functools.partial(simplex_cases, MIXTURE),
     "exponential on a square": box_cases,
+    "positive numbers": positive_cases,
 }

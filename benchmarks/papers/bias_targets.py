@@ -89,6 +89,25 @@ def omega_and_square(omega: jax.Array) -> jax.Array:
     return jnp.concatenate([omega, omega**2], axis=-1)
 
 
+# Positive numbers: shapes and a rate of a gamma law, means and a precision of logs of a lognormal.
+SHAPES, RATE = np.array([0.1, 2.5]), 2.0
+LOG_MEANS, LOG_PRECISION = np.array([-1.0, 0.5]), 4.0
+
+
+def statistics_of_gamma() -> Statistics:
+    """Return the exact law of theta and theta^2, theta ~ Gamma(SHAPES, RATE)."""
+    first, second, fourth = (special.poch(SHAPES, n) / RATE**n for n in (1, 2, 4))
+    variance = np.concatenate([second - first**2, fourth - second**2])
+    return Statistics(np.concatenate([first, second]), np.sqrt(variance))
+
+
+def statistics_of_lognormal() -> Statistics:
+    """Return the exact law of x = log theta and x^2, x ~ N(LOG_MEANS, 1 / LOG_PRECISION)."""
+    v = 1 / LOG_PRECISION
+    variance = np.concatenate([np.full(2, v), 2 * v**2 + 4 * v * LOG_MEANS**2])
+    return Statistics(np.concatenate([LOG_MEANS, LOG_MEANS**2 + v]), np.sqrt(variance))
+
+
 def statistics_of(target: Posterior) -> Statistics:
     """Return the exact law of `omega_and_square`."""
     first, second, fourth = (target.moment(order) for order in (1, 2, 4))

@@ -109,7 +109,7 @@ def figure(
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows as a Markdown table; numbers have three significant digits."""
+    """Return the rows as a Markdown table; three digits of a number, or all before the point."""
     columns = list(rows[0])
     lines = [columns, ["---"] * len(columns)]
     lines += [[_cell(row.get(column, "")) for column in columns] for row in rows]
@@ -118,7 +118,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, float | np.floating):
-        return f"{value:.3g}"
+        return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
     return str(value)
 
 

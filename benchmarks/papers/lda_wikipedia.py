@@ -5,9 +5,11 @@ hybrid and SGRLD; Hsieh et al. (2018), Figures 1(b) and, with `--topics 50 --upd
 SMLD and SGRLD, and what they say of SGRHMC. All methods see the same documents, held-out words and
 evaluation, once with common alpha and beta and once each with the values and steps of its own
 paper. With common values step sizes are chosen on validation documents, with a seed that is not
-reported.
+reported. Every method's runs are kept in `runs/` of the folder as they end, and the table and the
+figure are of all that are there: the experiment can be run in parts.
 """
 
+import json
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +29,7 @@ DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "wikipedia"
 COMPARED = tuple(
     name for name in METHODS if name not in ("collapsed Gibbs", "SMLD", "memoised SCIR, tenths")
 )
+SETTINGS = ("common", "own")
 COMMON = (0.1, 0.05)
 VALIDATION = 500
 
@@ -60,6 +63,7 @@ def own_settings(num_topics: int) -> dict[str, Own]:
 @click.option("--sweeps", type=click.IntRange(2), default=30, show_default=True)
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--methods", multiple=True, type=click.Choice(COMPARED), default=COMPARED)
+@click.option("--settings", multiple=True, type=click.Choice(SETTINGS), default=SETTINGS)
 def main(
     quick: bool,
     out: Path,
@@ -70,8 +74,9 @@ def main(
     sweeps: int,
     seeds: int,
     methods: tuple[str, ...],
+    settings: tuple[str, ...],
 ) -> None:
-    """Run the experiment."""
+    """Run the experiment; its table and figure are of all the runs in the folder so far."""
     started = time.perf_counter()
     batch_size = 50
     if quick:
@@ -90,8 +95,17 @@ def main(
     how = Local("blocked", sweeps=sweeps, burn_in=sweeps // 2)
     options = {"how": how, "batch_size": batch_size}
 
-    rows, curves = [], {}
-    for setting in ("common", "own"):
+    scored_with = {
+        "training documents": train.shape[0],
+        "test documents": test.shape[0],
+        "words": train.shape[1],
+        "topics": num_topics,
+        "updates": updates,
+        "batch": batch_size,
+        "sweeps": sweeps,
+        "seeds": [seed, seeds],
+    }
+    for setting in settings:
         for name in methods:
             if setting == "own" and name not in own:
                 continue
@@ -111,33 +125,49 @@ def main(
                 )
                 for s in range(seed, seed + seeds)
             ]
-            last = [records[-1] for records in runs]
-            averages = [record["average"] for record in last]
-            rows.append(
-                {
-                    "settings": setting,
-                    "method": name,
-                    "alpha": alpha,
-                    "beta": beta,
-                    "step size": str(step),
-                    "seconds": float(np.mean([record["seconds"] for record in last])),
-                    "perplexity": round(float(np.mean([r["sample"] for r in last])), 1),
-                    "running": round(float(np.mean([r["running"] for r in last])), 1),
-                    "averaged": round(float(np.mean(averages)), 1),
-                    "least": round(min(averages), 1),
-                    "most": round(max(averages), 1),
-                }
+            row = {
+                "settings": setting,
+                "method": name,
+                "alpha": alpha,
+                "beta": beta,
+                "step size": str(step),
+                **_summary([records[-1] for records in runs]),
+            }
+            click.echo(row)
+            (out / "runs").mkdir(parents=True, exist_ok=True)
+            (out / "runs" / f"{setting}, {name}.json").write_text(
+                json.dumps({"row": row, "runs": runs}), encoding="utf-8"
             )
-            click.echo(rows[-1])
-            curves[setting, name] = runs
+            _write(out, scored_with, started)
 
+
+def _summary(last: list[dict[str, float]]) -> dict[str, float]:
+    """Return means over seeds of what the runs ended with, and the range of their averages."""
+    averages = [record["average"] for record in last]
+    return {
+        "seconds": float(np.mean([record["seconds"] for record in last])),
+        "perplexity": round(float(np.mean([record["sample"] for record in last])), 1),
+        "running": round(float(np.mean([record["running"] for record in last])), 1),
+        "averaged": round(float(np.mean(averages)), 1),
+        "least": round(min(averages), 1),
+        "most": round(max(averages), 1),
+    }
+
+
+def _write(out: Path, scored_with: dict, started: float) -> None:
+    """Write the table and the figure of all runs in the folder, those of earlier calls too."""
+    found = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted((out / "runs").iterdir())
+    ]
+    found.sort(key=lambda one: (one["row"]["settings"], COMPARED.index(one["row"]["method"])))
     figure, axes = common.figure(2, width=4.4, height=3.6, sharey=True)
     colours = dict(zip(COMPARED, [*common.COLOURS, "#882255", "#44aa99"], strict=False))
-    for axis, setting in zip(axes, ("common", "own"), strict=True):
-        for (which, name), runs in curves.items():
-            if which != setting:
+    for axis, setting in zip(axes, SETTINGS, strict=True):
+        for one in found:
+            name = one["row"]["method"]
+            if one["row"]["settings"] != setting:
                 continue
-            for number, records in enumerate(runs):
+            for number, records in enumerate(one["runs"]):
                 axis.plot(
                     [record["documents"] for record in records],
                     [record["running"] for record in records],
@@ -149,17 +179,7 @@ def main(
         axis.set(title=title, xlabel="documents seen", yscale="log")
         axis.legend(fontsize=7, frameon=False)
     axes[0].set_ylabel("perplexity, running average")
-    settings = {
-        "training documents": train.shape[0],
-        "test documents": test.shape[0],
-        "words": train.shape[1],
-        "topics": num_topics,
-        "updates": updates,
-        "batch": batch_size,
-        "sweeps": sweeps,
-        "seeds": [seed, seeds],
-    }
-    common.write(out, rows, figure, settings, started)
+    common.write(out, [one["row"] for one in found], figure, scored_with, started)
 
 
 def _wikipedia(data: Path) -> tuple[sp.csr_array, sp.csr_array, sp.csr_array]:

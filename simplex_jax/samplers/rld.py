@@ -211,7 +211,8 @@ def build(
     metrics their two curvature terms are the sum above.) See `geometry.parameterisations` for the
     coordinates and their metrics. `EXPANDED_MEAN` with its Fisher metric is the step of
     `samplers.sgrld`, which the paper chose: the others have unstable steps or mix slowly where
-    probabilities are small.
+    probabilities are small. The natural ones with their Fisher metric and without correction run
+    off where a concentration is far below 1: at alpha = 0.001 log-probabilities reach -1e17.
 
     With `metropolis` the step is a proposal (with |theta| for the mirrored `EXPANDED_MEAN`) that is
     accepted with the probability that leaves the posterior invariant exactly. Rows are accepted
