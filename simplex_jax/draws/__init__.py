@@ -6,5 +6,14 @@ from simplex_jax.draws.crt import crt
 from simplex_jax.draws.dirichlet import log_dirichlet
 from simplex_jax.draws.gamma import loggamma
 from simplex_jax.draws.poisson import poisson
+from simplex_jax.draws.von_mises_fisher import von_mises_fisher
 
-__all__ = ["categorical", "cir", "crt", "log_dirichlet", "loggamma", "poisson"]
+__all__ = [
+    "categorical",
+    "cir",
+    "crt",
+    "log_dirichlet",
+    "loggamma",
+    "poisson",
+    "von_mises_fisher",
+]

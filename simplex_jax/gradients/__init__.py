@@ -13,7 +13,9 @@ from simplex_jax.gradients.densities import (
     like,
     posterior,
     start,
+    value_and_gradient_of,
 )
+from simplex_jax.gradients.empirical import fisher
 from simplex_jax.gradients.generalised import counts, counts_of, with_total
 from simplex_jax.gradients.measured import variance
 from simplex_jax.gradients.variates import Reference, control_variate, full_gradient, running
@@ -26,12 +28,14 @@ __all__ = [
     "counts",
     "counts_of",
     "density",
+    "fisher",
     "full_gradient",
     "gradient_of",
     "like",
     "posterior",
     "running",
     "start",
+    "value_and_gradient_of",
     "variance",
     "with_total",
 ]

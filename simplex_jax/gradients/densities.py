@@ -135,6 +135,18 @@ def gradient_of(name: str, function: Callable[..., jax.Array]) -> Callable[..., 
     return jax.grad(_scalar(name, function))
 
 
+def value_and_gradient_of(
+    name: str, function: Callable[..., jax.Array]
+) -> Callable[..., tuple[jax.Array, PyTree]]:
+    """Return a user's function, which must return a scalar, together with its gradient.
+
+    Args:
+        name: What errors call the function.
+        function: `(position, ...) -> scalar`.
+    """
+    return jax.value_and_grad(_scalar(name, function))
+
+
 def _scalar(name: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     def checked(*inputs: PyTree) -> jax.Array:
         value = jnp.asarray(function(*inputs))

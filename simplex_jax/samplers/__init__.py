@@ -4,12 +4,16 @@
   `rld` (four parameterisations, with and without Metropolis), and `reflected_cir` to compare with.
 - On (0, inf), from the evidence of `positive`: `cir` for gamma laws, `gbm` for lognormal ones.
 - On R^d, from gradients (`gradients`): `sgld`, `sghmc`, `sgnht`, and `recipe` to write one's own.
+- On manifolds with known geodesics (`geometry.manifolds`), from gradients: `sggmc`, `gsgnht`, and
+  `gmc`, which is exact.
 - On convex sets, from gradients: `mld` with any mirror map, and `plmc` and `myula` to compare with.
 """
 
 from simplex_jax.samplers import (
     cir,
     gbm,
+    gmc,
+    gsgnht,
     mld,
     myula,
     plmc,
@@ -17,6 +21,7 @@ from simplex_jax.samplers import (
     reflected_cir,
     rld,
     scir,
+    sggmc,
     sghmc,
     sgld,
     sgnht,
@@ -28,6 +33,8 @@ from simplex_jax.samplers import (
 __all__ = [
     "cir",
     "gbm",
+    "gmc",
+    "gsgnht",
     "mld",
     "myula",
     "plmc",
@@ -35,6 +42,7 @@ __all__ = [
     "reflected_cir",
     "rld",
     "scir",
+    "sggmc",
     "sghmc",
     "sgld",
     "sgnht",

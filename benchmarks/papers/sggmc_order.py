@@ -1,0 +1,172 @@
+"""Bias against step size of SGGMC and gSGNHT: the symmetric splitting is of second order.
+
+    python benchmarks/papers/sggmc_order.py [--quick] [--out FOLDER] [--seed N]
+
+The target is a Fisher-Bingham law on the sphere in R^3, without symmetries, whose moments are known
+by quadrature; the gradient is exact. As in `bias.py`, of which the measure of bias and its slope
+are, chains start at exact draws, run for 10 relaxation times and average the point and its square
+over 40 more, at step sizes that fall by the root of 2. Beside the kernels of the library (the
+splitting A, B, O, B, A of Liu, Zhu and Song 2016) run two others made of the same dynamics:
+
+- A, B, O once each, over the whole step: the same parts without the symmetry, of first order.
+- the step of SGHMC and SGNHT: all of the velocity by Euler's rule, the thermostat by it, and then
+  the geodesic. Its velocities are of first order. Its positions are of second order in SGGMC, being
+  those of a symmetric splitting seen half a step later; but a thermostat that looks at velocities
+  which are too hot takes the error over to the positions.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import bias
+import click
+import common
+import jax
+import jax.numpy as jnp
+import numpy as np
+from bias_cases import Case
+from bias_targets import Statistics
+from scipy import special
+
+from simplex_jax import base, batches, gradients, schedules
+from simplex_jax.base import Batch, Kernel
+from simplex_jax.geometry import manifolds
+from simplex_jax.samplers import geodesic, gsgnht, sggmc
+
+PULL = np.array([1.5, -0.5, 1.0])
+SHAPE = np.array([[2.0, 0.8, -0.4], [0.8, -1.5, 0.6], [-0.4, 0.6, -0.5]])
+FRICTION = 1.0
+LARGEST, RELAXATION = 0.4, 2.0
+SPHERE = manifolds.sphere()
+
+
+def log_density(x: jax.Array) -> jax.Array:
+    pull, shape = jnp.asarray(PULL, x.dtype), jnp.asarray(SHAPE, x.dtype)
+    return x @ pull + x @ shape @ x
+
+
+ESTIMATOR = gradients.density(log_density)
+
+
+@click.command(help=__doc__.splitlines()[0])
+@common.options("sggmc_order")
+@click.option("--chains", type=int, help="Chains of a kernel: 60,000 (--quick: 5,000).")
+def main(quick: bool, out: Path, seed: int, chains: int | None) -> None:
+    started = time.perf_counter()
+    chains = chains or (5_000 if quick else 60_000)
+    levels = 3 if quick else 5
+    truth = statistics()
+    start = draws(np.random.default_rng(seed), chains)
+    found, rows = {}, []
+    for name, build in list(KERNELS.items())[: 2 if quick else None]:
+        case = Case(build, batches.full(jnp.zeros(1)), start, itself, truth, LARGEST, RELAXATION)
+        points = [
+            bias.measure(common.key_of(seed, name), case, LARGEST / 2 ** (level / 2))
+            for level in range(levels)
+        ]
+        found[name] = points
+        rows.append({"kernel": name, **bias.summary(points)})
+        click.echo(common.markdown(rows[-1:]).splitlines()[-1])
+    settings = {
+        "seed": seed,
+        "chains": chains,
+        "friction": FRICTION,
+        "points": {name: [point._asdict() for point in points] for name, points in found.items()},
+    }
+    common.write(out, rows, bias.drawn({"Fisher-Bingham law": found}), settings, started)
+
+
+def itself(x: jax.Array) -> jax.Array:
+    return x
+
+
+def statistics() -> Statistics:
+    """Return the exact law of x and x^2, by quadrature over height and longitude."""
+    nodes, weights = special.roots_legendre(60)
+    angle = np.arange(120) * 2 * np.pi / 120
+    height, longitude = np.meshgrid(nodes, angle, indexing="ij")
+    ring = np.sqrt(1 - height**2)
+    x = np.stack([ring * np.cos(longitude), ring * np.sin(longitude), height], axis=-1)
+    density = weights[:, None] * np.exp(energy(x))
+    density /= density.sum()
+    moments = [(density[..., None] * x**order).sum(axis=(0, 1)) for order in (1, 2, 4)]
+    variance = np.concatenate([moments[1] - moments[0] ** 2, moments[2] - moments[1] ** 2])
+    return Statistics(np.concatenate(moments[:2]), np.sqrt(variance))
+
+
+def energy(x: np.ndarray) -> np.ndarray:
+    """Return the log density of points [..., 3]."""
+    return x @ PULL + np.einsum("...i,ij,...j->...", x, SHAPE, x)
+
+
+def draws(generator: np.random.Generator, n: int) -> np.ndarray:
+    """Draw points exactly, [n, 3], by rejection of uniform ones."""
+    most = np.linalg.norm(PULL) + np.linalg.eigvalsh(SHAPE)[-1]
+    kept: list[np.ndarray] = []
+    while sum(map(len, kept)) < n:
+        x = generator.standard_normal((4 * n, 3))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        kept.append(x[np.log(generator.random(4 * n)) < energy(x) - most])
+    return np.concatenate(kept)[:n]
+
+
+def unsymmetric(key: jax.Array, state: Any, batch: Batch, *, step_size: float) -> tuple[Any, dict]:
+    """Take a step A, B, O, with or without a thermostat."""
+    key_estimate, key_noise = jax.random.split(key)
+    h = schedules.at(step_size, state.step)
+    damping = getattr(state, "thermostat", FRICTION)
+    if hasattr(state, "thermostat"):
+        damping = damping + h * heat(state)
+        state = state._replace(thermostat=damping)
+    x, v = SPHERE.flow(state.position, state.velocity, h)
+    v = geodesic.damp(SPHERE, x, v, damping, h)
+    slope, _ = ESTIMATOR.estimate(key_estimate, state.memory, x, batch)
+    v = geodesic.push(key_noise, SPHERE, x, v, slope, FRICTION, None, h)
+    return state._replace(position=x, velocity=v, step=state.step + 1), {}
+
+
+def euler(key: jax.Array, state: Any, batch: Batch, *, step_size: float) -> tuple[Any, dict]:
+    """Take the step of SGHMC or SGNHT, with a geodesic for the straight line."""
+    key_estimate, key_noise = jax.random.split(key)
+    h = schedules.at(step_size, state.step)
+    x = state.position
+    slope, _ = ESTIMATOR.estimate(key_estimate, state.memory, x, batch)
+    damping = getattr(state, "thermostat", FRICTION)
+    v = (1 - h * damping) * state.velocity
+    v = geodesic.push(key_noise, SPHERE, x, v, slope, FRICTION, None, h)
+    state = state._replace(velocity=v)
+    if hasattr(state, "thermostat"):
+        state = state._replace(thermostat=damping + h * heat(state))
+    x, v = SPHERE.flow(x, v, h)
+    return state._replace(position=x, velocity=v, step=state.step + 1), {}
+
+
+def heat(state: Any) -> jax.Array:
+    return geodesic.square(state.velocity) / SPHERE.dimension(state.position) - 1
+
+
+def other(module: Any, step: Callable, h: float) -> Kernel:
+    """Return the kernel of a step that starts like that of the library."""
+    start = module.build(ESTIMATOR, SPHERE, h, friction=FRICTION).init
+    return Kernel(init=start, update=base.bind(step, step_size=h))
+
+
+def symmetric(module: Any, h: float) -> Kernel:
+    return module.build(ESTIMATOR, SPHERE, h, friction=FRICTION)
+
+
+KERNELS: dict[str, Callable[[float], Kernel]] = {
+    "SGGMC": functools.partial(symmetric, sggmc),
+    "SGGMC, A B O": functools.partial(other, sggmc, unsymmetric),
+    "SGGMC, the step of SGHMC": functools.partial(other, sggmc, euler),
+    "gSGNHT": functools.partial(symmetric, gsgnht),
+    "gSGNHT, A B O": functools.partial(other, gsgnht, unsymmetric),
+    "gSGNHT, the step of SGNHT": functools.partial(other, gsgnht, euler),
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Von Mises-Fisher variates: unit vectors about a mean direction, in any dimension."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax.draws import arguments, rejection, uniform
+from simplex_jax.draws.bits import random_words
+
+_CELLS = 4096  # of the grid on which the few entries are drawn that no round accepted
+
+
+def von_mises_fisher(
+    key: jax.Array,
+    mean: ArrayLike,
+    concentration: ArrayLike,
+    shape: Sequence[int] | None = None,
+) -> jax.Array:
+    """Draw unit vectors x with density proportional to exp(concentration mean.x).
+
+    The shortfall u = 1 - mean.x is drawn first: in three dimensions by inverting its distribution
+    function, otherwise by the rejection method of Ulrich (1984) as corrected by Wood (1994),
+    written for u. With b and x0 as there, u0 = 1 - x0, and Z a symmetric beta variate, the proposal
+    is u = 2 b Z / (1 - Z + b Z) and its log acceptance (p - 1) (log(1 + y) - y) with
+    y = k (u - u0) / (p - 1): no step subtracts numbers of like size, so all concentrations are
+    alike in float32.
+
+    Then x = mean + (sqrt(u (2 - u)) t - u mean), with t uniform on the unit vectors orthogonal to
+    the mean: normals, scaled and reflected to there by the Householder reflection
+    in mean + sign(mean_1) e_1, which is well defined at every axis. The cost is O(p) a draw.
+
+    Args:
+        key: A PRNG key, threefry or rbg.
+        mean: Unit vectors, shape [..., p] with p at least 2; divided by their length, which may be
+            off by 1e-3.
+        concentration: Finite and from 0 (uniform) to 1e8, shape [...].
+        shape: Batch shape of the result; by default that of the broadcast arguments.
+
+    Returns:
+        Unit vectors, shape [*shape, p]. NaN in rows where an argument is invalid and cannot be
+        checked (under ``jit``).
+
+    Raises:
+        ValueError: A mean is not of length 1, a concentration is out of range, or the shapes do not
+            fit.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import draws
+        >>> mean = jnp.array([0.0, 0.6, -0.8])
+        >>> x = draws.von_mises_fisher(jax.random.key(0), mean, 1e4, shape=(1000,))
+        >>> bool(abs(1e4 * (1 - x @ mean).mean() - 1) < 0.2)  # the mean of 1 - mean.x is 1e-4
+        True
+    """
+    mean, concentration = arguments.promote(mean=mean, concentration=concentration)
+    if mean.ndim == 0 or mean.shape[-1] < 2:
+        raise ValueError(f"mean must have a last axis of length p of at least 2; got {mean.shape}")
+    arguments.require("the length of mean", _norm(mean), _unit(mean), "1")
+    arguments.require("concentration", concentration, _in_range(concentration), "from 0 to 1e8")
+    batch = jnp.zeros(mean.shape[:-1], bool)
+    shape = arguments.common_shape(shape, mean=batch, concentration=concentration)
+    return _draw(key, mean, concentration, shape)
+
+
+def _norm(x: jax.Array) -> jax.Array:
+    return jnp.sqrt(jnp.sum(x * x, axis=-1))
+
+
+def _unit(mean: jax.Array) -> jax.Array:
+    return jnp.abs(_norm(mean) - 1) < 1e-3
+
+
+def _in_range(concentration: jax.Array) -> jax.Array:
+    return (concentration >= 0) & (concentration <= 1e8)
+
+
+@partial(jax.jit, static_argnums=3)
+def _draw(
+    key: jax.Array, mean: jax.Array, concentration: jax.Array, shape: tuple[int, ...]
+) -> jax.Array:
+    p, dtype = mean.shape[-1], mean.dtype
+    # One row a draw. With axes that are broadcast jax 0.10 compiles the sums below wrongly on CPUs.
+    size = math.prod(shape)
+    mean = jnp.broadcast_to(mean, (*shape, p)).reshape(size, p)
+    valid = _unit(mean) & _in_range(jnp.broadcast_to(concentration, shape).ravel())
+    first = jnp.zeros(p, dtype).at[0].set(1)
+    mean = jnp.where(valid[:, None], mean, first)
+    mean = mean / _norm(mean)[:, None]
+    (k,) = arguments.flatten(shape, jnp.where(_in_range(concentration), concentration, 1))
+    key_shortfall, key_tangent = jax.random.split(key)
+    u = _shortfall(key_shortfall, k, p)[:size, None]
+    tangent = _tangent(key_tangent, size, p, dtype)
+    # With v = mean + s e_1 and s the sign of mean_1, the reflection in v takes e_1 to -s mean, and
+    # what is orthogonal to e_1 to what is orthogonal to the mean.
+    sign = jnp.where(mean[:, :1] < 0, -1, 1).astype(dtype)
+    v = mean + sign * first
+    projected = jnp.sum(v * tangent, axis=-1, keepdims=True) / (1 + jnp.abs(mean[:, :1]))
+    length = jnp.sqrt(u * (2 - u)) / _norm(tangent)[:, None]
+    x = mean + (length * (tangent - projected * v) - u * mean)
+    return jnp.where(valid[:, None], x, jnp.nan).reshape(*shape, p)
+
+
+def _tangent(key: jax.Array, size: int, p: int, dtype: jnp.dtype) -> jax.Array:
+    """Return vectors of uniform direction orthogonal to e_1, shape [size, p]."""
+    if p <= 3:
+        (word, _) = random_words(key, size, dtype)
+        if p == 2:
+            ends = [jnp.where(word & 1, 1, -1).astype(dtype)]
+        else:
+            angle = 2 * jnp.pi * uniform.uniform(word, dtype)
+            ends = [jnp.cos(angle), jnp.sin(angle)]
+        return jnp.stack([jnp.zeros_like(ends[0]), *ends], axis=-1)
+    normals = uniform.normal(random_words(key, arguments.pad(size * p), dtype)[0], dtype)
+    normals = arguments.unflatten((size, p), normals)
+    # Written out once, or each of the sums would make them anew.
+    return lax.optimization_barrier(jnp.where(lax.iota(jnp.int32, p) == 0, 0, normals))
+
+
+def _shortfall(key: jax.Array, k: jax.Array, p: int) -> jax.Array:
+    """Return draws of u in [0, 2], of density prop. to (u (2 - u))^((p - 3)/2) exp(-k u)."""
+    if p == 3:
+        return _closed_form(key, k)
+    return rejection.sample(key, k, partial(_propose, p=p), partial(_by_inversion, p=p))
+
+
+def _closed_form(key: jax.Array, k: jax.Array) -> jax.Array:
+    """Return the quantile -log(1 - U (1 - exp(-2 k))) / k at a uniform U."""
+    upper, v = uniform.side_and_magnitude(random_words(key, k.shape[0], k.dtype)[0], k.dtype)
+    k = jnp.maximum(k, 1e-20)  # the quantile is 2 U from there down, and 0 / 0 at 0
+    mass = -jnp.expm1(-2 * k)
+    # Where U = 1 - v is near 1, what is left of 1 - U (...) is v + (1 - v) exp(-2 k).
+    high = jnp.where(k < 1, jnp.log1p((v - 1) * mass), jnp.log(v + (1 - v) * jnp.exp(-2 * k)))
+    return jnp.minimum(-jnp.where(upper, high, jnp.log1p(-v * mass)) / k, 2)
+
+
+def _propose(key: jax.Array, k: jax.Array, p: int) -> jax.Array:
+    """Return Wood's proposal of u, or -1 where it is rejected, at most 0.35 of the time.
+
+    Z ~ Beta((p - 1)/2, (p - 1)/2) is (1 + t) / 2 for a coordinate t of a uniform unit vector in
+    R^p, which is sqrt(1 - U^(2 / (p - 2))) cos(angle); on the circle, sin(angle)^2.
+    """
+    dtype = k.dtype
+    word_angle, word_radius = random_words(key, k.shape[0], dtype)
+    word_accept, _ = random_words(key, k.shape[0], dtype, row=1)
+    if p == 2:
+        swapped, v = uniform.side_and_magnitude(word_angle, dtype)
+        sine, cosine = jnp.sin(jnp.pi / 2 * v) ** 2, jnp.cos(jnp.pi / 2 * v) ** 2
+        z, rest = jnp.where(swapped, cosine, sine), jnp.where(swapped, sine, cosine)
+    else:
+        square = -jnp.expm1(-2 / (p - 2) * uniform.exponential(word_radius, dtype))
+        t = jnp.sqrt(square) * jnp.cos(2 * jnp.pi * uniform.uniform(word_angle, dtype))
+        z, rest = (1 + t) / 2, (1 - t) / 2
+    b = (p - 1) / (2 * k + jnp.sqrt(4 * k * k + (p - 1) ** 2))
+    u = 2 * b * z / (rest + b * z)
+    y = k * (u - 2 * b / (1 + b)) / (p - 1)
+    accepted = uniform.uniform(word_accept, dtype) < jnp.exp((p - 1) * (jnp.log1p(y) - y))
+    return jnp.where(accepted, jnp.minimum(u, 2), -1)
+
+
+def _by_inversion(key: jax.Array, k: jax.Array, run: jax.Array, p: int) -> jax.Array:
+    """Return draws of u by adding up the density of the angle to the mean on a grid.
+
+    The density sin(a)^(p - 2) exp(k cos(a)) is smooth: equal cells, a hundred and more of them in a
+    standard deviation, have its masses to rounding. Within a cell the angle is uniform.
+    """
+    dtype = k.dtype
+    # At the mode k sin^2 = (p - 2) cos. The standard deviation is at most sqrt(2 / scale).
+    scale = jnp.maximum((p - 2) + jnp.sqrt(4 * k * k + (p - 2) ** 2), 1e-6)
+    mode = jnp.arctan2(jnp.sqrt(2 * (p - 2) / scale), 2 * k / scale)
+    span = 14 * jnp.sqrt(2 / scale)
+    low, high = jnp.maximum(mode - span, 0), jnp.minimum(mode + span, jnp.pi)
+    width = (high - low) / _CELLS
+    cells = jnp.where(run, _CELLS, 0)
+
+    def mass(i: jax.Array) -> jax.Array:
+        angle = low + (i + 0.5) * width
+        log_mass = -2 * k * jnp.sin((angle + mode) / 2) * jnp.sin((angle - mode) / 2)
+        if p > 2:
+            log_mass = log_mass + (p - 2) * jnp.log(jnp.sin(angle) / jnp.sin(mode))
+        return jnp.exp(log_mass)
+
+    def find(i, state):
+        below, cell = state
+        below = below + mass(i)
+        return below, jnp.where(below < target, i + 1, cell)
+
+    zero = jnp.zeros_like(k)
+    word, word_inside = random_words(key, k.shape[0], dtype)
+    total = lax.fori_loop(0, cells, lambda i, sum: sum + mass(i), zero)
+    target = uniform.uniform(word, dtype) * total
+    cell = lax.fori_loop(0, cells, find, (zero, jnp.zeros(k.shape, jnp.int32)))[1]
+    angle = low + (jnp.minimum(cell, _CELLS - 1) + uniform.uniform(word_inside, dtype)) * width
+    return 2 * jnp.sin(angle / 2) ** 2

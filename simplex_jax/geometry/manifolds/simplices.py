@@ -1,0 +1,202 @@
+"""The probability simplex: flat with reflection at its faces, and as a part of the sphere."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax.base import Position, bind, static
+from simplex_jax.draws import arguments
+from simplex_jax.geometry.manifolds import sphere
+from simplex_jax.geometry.manifolds.manifold import Manifold
+
+
+def simplex_flat(max_reflections: int | None = None) -> Manifold:
+    r"""Return the simplex of probability vectors [..., K], K > 1, with the metric of R^K.
+
+    Densities are with respect to the volume of the simplex, as that of a Dirichlet law is written.
+    Geodesics are straight lines within the plane of sum 1, reflected at the faces like a ball on a
+    billiard table: where :math:`x_j` reaches 0,
+
+    .. math::
+        v_j' = -v_j, \qquad v_i' = v_i + \frac{2 v_j}{K - 1} \quad (i \ne j) .
+
+    All reflections within the time of one flow are followed exactly, up to `max_reflections` of
+    them. A trajectory of more ends where it began, with its velocity reversed: the trajectory back
+    has as many reflections, so that volume and reversibility, and with them the law of a sampler,
+    are as they would be. Entries are kept at 4e-29 or more in float32, to leave room for the
+    gradient of a Dirichlet density.
+
+    Args:
+        max_reflections: Bound on the reflections in one flow, of any copy; None for 20 + 10 K. A
+            flow takes as many passes over its array as the copy with most reflections has.
+
+    Raises:
+        ValueError: `max_reflections` is not a positive integer; when used, an array has no last
+            axis of at least 2 categories.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.geometry import manifolds
+        >>> table = manifolds.simplex_flat()
+        >>> x, v = table.flow(jnp.array([0.25, 0.75]), jnp.array([-0.5, 0.5]), 1.0)
+        >>> print(x, v)
+        [0.25 0.75] [ 0.5 -0.5]
+    """
+    if max_reflections is not None:
+        max_reflections = arguments.at_least("max_reflections", max_reflections, 1)
+    return Manifold(
+        project=_project,
+        flow=bind(static(_flow, max_reflections=max_reflections)),
+        point=_point,
+        distance=_distance,
+        retract=_retract,
+        error=_error,
+        dimension=_dimension,
+    )
+
+
+def _project(x: jax.Array, v: jax.Array) -> jax.Array:
+    del x
+    return v - jnp.mean(v, axis=-1, keepdims=True)
+
+
+def _flow(
+    x: jax.Array, v: jax.Array, t: jax.Array, *, max_reflections: int | None
+) -> tuple[jax.Array, jax.Array]:
+    k = x.shape[-1]
+    most = 20 + 10 * k if max_reflections is None else max_reflections
+    time = jnp.broadcast_to(jnp.asarray(t, x.dtype), (*x.shape[:-1], 1))
+    # A time that is negative is one of the reversed velocity.
+    heading = jnp.where(time < 0, -v, v)
+    categories = jnp.arange(k)
+
+    def flying(loop: tuple) -> jax.Array:
+        return (loop[2] > 0).any() & (loop[3] <= most)
+
+    def fly(loop: tuple) -> tuple:
+        at, along, left, count = loop
+        falling = along < 0
+        times = jnp.where(falling, at / jnp.where(falling, -along, 1), jnp.inf)
+        face = jnp.argmin(times, axis=-1, keepdims=True)
+        first = jnp.take_along_axis(times, face, axis=-1)
+        hits = first < left
+        at = jnp.maximum(at + jnp.where(hits, first, left) * along, 0)
+        here = hits & (categories == face)
+        normal = jnp.sum(jnp.where(here, along, 0), axis=-1, keepdims=True)
+        turned = jnp.where(here, -along, along + 2 * normal / (k - 1))
+        left = jnp.where(hits, left - first, 0)
+        return jnp.where(here, 0, at), turned, left, count + 1
+
+    start = (x, heading, jnp.abs(time), jnp.zeros((), jnp.int32))
+    end, along, left, _ = lax.while_loop(flying, fly, start)
+    moved = _retract(end)
+    along = sphere.with_speed(_project(moved, along), sphere.norm(heading))
+    lost = left > 0
+    along = jnp.where(lost, -heading, along)
+    return jnp.where(lost, x, moved), jnp.where(time < 0, -along, along)
+
+
+def _point(key: jax.Array, like: jax.Array) -> jax.Array:
+    _dimension(like)
+    weights = jax.random.exponential(key, like.shape, like.dtype)
+    return _retract(weights / jnp.sum(weights, axis=-1, keepdims=True))
+
+
+def _distance(x: jax.Array, y: jax.Array) -> jax.Array:
+    return sphere.norm(x - y)[..., 0]
+
+
+def _retract(x: jax.Array) -> jax.Array:
+    """Return points of sum 1 with the proportions of x, and entries of at least a floor."""
+    floor = float(jnp.finfo(x.dtype).tiny) ** 0.75
+    x = jnp.maximum(x, floor)
+    return jnp.maximum(x / jnp.sum(x, axis=-1, keepdims=True), floor)
+
+
+def _error(x: jax.Array) -> jax.Array:
+    total = jnp.max(jnp.abs(jnp.sum(x, axis=-1) - 1))
+    return jnp.maximum(total, jnp.max(jnp.maximum(-x, 0)))
+
+
+def _dimension(x: jax.Array) -> int:
+    if x.ndim == 0 or x.shape[-1] < 2:
+        raise ValueError(f"a simplex needs vectors of at least 2 categories, not shape {x.shape}")
+    return x.size // x.shape[-1] * (x.shape[-1] - 1)
+
+
+def simplex_sphere() -> Manifold:
+    r"""Return the simplex as the part of the sphere where y >= 0: y is the root of probabilities.
+
+    :math:`x_j = y_j^2` takes unit vectors y to probability vectors x, and the metric of the sphere
+    is a quarter of Fisher's. Geodesics are great circles, reflected where a coordinate reaches 0;
+    all reflections are exact. Densities are with respect to the area of the sphere: that of a
+    density :math:`\pi(x)` of probabilities is
+
+    .. math::
+        \pi(y^2) \prod_j y_j
+
+    (Byrne and Girolami 2013, section 5.2), which `square_root` makes. The uniform law of y, which
+    `point` draws, is that of x ~ Dirichlet(1/2, ..., 1/2).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.geometry import manifolds
+        >>> part = manifolds.simplex_sphere()
+        >>> y, v = part.flow(jnp.array([0.6, 0.8]), jnp.array([0.8, -0.6]), jnp.pi / 2)
+        >>> jnp.allclose(y, jnp.array([0.8, 0.6])), jnp.allclose(v, jnp.array([-0.6, 0.8]))
+        (Array(True, dtype=bool), Array(True, dtype=bool))
+    """
+    return Manifold(
+        project=sphere.project,
+        flow=_fold_flow,
+        point=_fold_point,
+        distance=sphere.distance,
+        retract=_fold_retract,
+        error=_fold_error,
+        dimension=sphere.dimension,
+    )
+
+
+def square_root(log_density: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    r"""Return the log density of y = sqrt(x) on `simplex_sphere` of a log density of x.
+
+    That is :math:`\log \pi(y^2) + \sum_j \log |y_j|`, the last term being the Jacobian between the
+    volume of the simplex and the area of the sphere.
+
+    Args:
+        log_density: `(x [..., K], ...) -> scalar`, with respect to the volume of the simplex (a
+            Dirichlet has the powers alpha - 1). Any further arguments are passed on.
+
+    Example: for Dirichlet(1/2, ..., 1/2) the density of y is constant.
+
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.geometry import manifolds
+        >>> log_density = manifolds.square_root(lambda x: -0.5 * jnp.log(x).sum())
+        >>> abs(float(log_density(jnp.array([0.6, 0.8])))) < 1e-6
+        True
+    """
+    return bind(_square_root, log_density)
+
+
+def _square_root(log_density: Callable[..., jax.Array], y: Position, *inputs: object) -> jax.Array:
+    return log_density(y**2, *inputs) + jnp.sum(jnp.log(jnp.abs(y)))
+
+
+def _fold_flow(y: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    # The faces are great spheres at right angles: their reflections are changes of sign.
+    y, v = sphere.flow(y, v, t)
+    return jnp.abs(y), jnp.where(y < 0, -v, v)
+
+
+def _fold_point(key: jax.Array, like: jax.Array) -> jax.Array:
+    return jnp.abs(sphere.point(key, like))
+
+
+def _fold_retract(y: jax.Array) -> jax.Array:
+    return sphere.retract(jnp.maximum(y, 0))
+
+
+def _fold_error(y: jax.Array) -> jax.Array:
+    return jnp.maximum(sphere.error(y), jnp.max(jnp.maximum(-y, 0)))

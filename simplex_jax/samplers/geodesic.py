@@ -1,0 +1,295 @@
+"""What the kernels on manifolds share: starts, velocities, friction and noise."""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax.base import Batch, Position, PyTree
+from simplex_jax.draws import arguments
+from simplex_jax.geometry.manifolds import Manifold
+
+NoiseEstimate: TypeAlias = PyTree | Callable[[Position, Batch], PyTree] | None
+"""V(x), the variance of the estimated gradient: an array or a tree, a function, or None for 0."""
+
+_START_ERROR = 1e-3
+
+
+def start(manifold: Manifold, position: Position) -> Position:
+    """Return a position put on the manifold against rounding.
+
+    Raises:
+        ValueError: The position has an entry that is not finite, or is not on the manifold, up to
+            1e-3.
+    """
+    position = arguments.tree("position", position, "finite")
+    manifold.dimension(position)
+    error = manifold.error(position)
+    if not isinstance(error, jax.core.Tracer) and not float(error) <= _START_ERROR:
+        raise ValueError(
+            f"position must be on the manifold; it violates a constraint by {float(error):.3g}: "
+            "put it there with the manifold's retract, or start from a random point of it"
+        )
+    return manifold.retract(position)
+
+
+def normal(key: jax.Array, manifold: Manifold, position: Position) -> Position:
+    """Draw from the standard normal law of the tangent space at the position."""
+    return manifold.project(position, normal_like(key, position))
+
+
+def normal_like(key: jax.Array, position: Position) -> Position:
+    """Draw independent standard normal numbers in the embedding space."""
+    leaves, structure = jax.tree.flatten(position)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [
+        jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, drawn)
+
+
+def square(velocity: Position) -> jax.Array:
+    """Return the squared norm of a velocity."""
+    return jnp.sum(jnp.stack([jnp.sum(leaf**2) for leaf in jax.tree.leaves(velocity)]))
+
+
+def like(name: str, tree: PyTree, position: Position) -> PyTree:
+    """Return a tree of the structure of `position` with the operators that belong to its leaves.
+
+    An array that broadcasts to its leaf [..., n] is a diagonal operator; one of shape [n, n] that
+    does not is a matrix along the last axis.
+
+    Args:
+        name: What errors call the tree.
+        tree: One array for all leaves, or a tree of the structure of `position`.
+        position: Arrays.
+
+    Raises:
+        ValueError: An array is none of these, or the structures differ.
+    """
+    leaves = jax.tree.leaves(position)
+    structure: Any = jax.tree.structure(position)
+    arrays, found = jax.tree.flatten(tree)
+    if jax.tree_util.treedef_is_leaf(found) and len(arrays) == 1:
+        arrays = arrays * len(leaves)
+    elif found != structure:
+        raise ValueError(
+            f"{name} must be one array or have the structure of the position, {structure}; "
+            f"its structure is {found}"
+        )
+    fitted = [jnp.asarray(a, leaf.dtype) for a, leaf in zip(arrays, leaves, strict=True)]
+    for array, leaf in zip(fitted, leaves, strict=True):
+        if not (_is_diagonal(array, leaf) or array.shape == leaf.shape[-1:] * 2):
+            raise ValueError(
+                f"{name} of shape {array.shape} neither broadcasts to the position's {leaf.shape} "
+                "nor is a matrix along its last axis"
+            )
+    return jax.tree.unflatten(structure, fitted)
+
+
+def _is_diagonal(operator: jax.Array, leaf: jax.Array) -> bool:
+    try:
+        return jnp.broadcast_shapes(operator.shape, leaf.shape) == leaf.shape
+    except ValueError:
+        return False
+
+
+def checked_friction(friction: PyTree) -> PyTree:
+    """Return a friction with arrays as leaves, or raise a ValueError if one is not positive.
+
+    Whether a matrix is meant is known where there is a position: see `check_fit`.
+    """
+    friction = arguments.tree("friction", friction, "finite")
+    for path, c in jax.tree.leaves_with_path(friction):
+        if c.ndim != 2:
+            name = "friction" + jax.tree_util.keystr(path)
+            arguments.require(name, c, arguments.positive(c), "finite and positive")
+    return friction
+
+
+def check_fit(position: Position, friction: PyTree, estimate: NoiseEstimate) -> None:
+    """Raise a ValueError unless a friction and a noise estimate suit a position."""
+    for c, leaf in zip(
+        jax.tree.leaves(like("friction", friction, position)),
+        jax.tree.leaves(position),
+        strict=True,
+    ):
+        if _is_diagonal(c, leaf):
+            arguments.require("friction", c, arguments.positive(c), "finite and positive")
+            continue
+        arguments.require("friction", c, c == c.T, "symmetric where it is a matrix")
+        least = jnp.linalg.eigvalsh(c)[0]
+        arguments.require("the least eigenvalue of friction", least, least > 0, "positive")
+    if estimate is None or callable(estimate):
+        return
+    for v, leaf in zip(
+        jax.tree.leaves(like("noise_estimate", estimate, position)),
+        jax.tree.leaves(position),
+        strict=True,
+    ):
+        entries = v if _is_diagonal(v, leaf) else jnp.diagonal(v)
+        arguments.require("noise_estimate", entries, arguments.nonnegative(entries), "at least 0")
+
+
+def apply(operator: PyTree, v: Position) -> Position:
+    """Apply the operators of `like` to a vector of the embedding space."""
+
+    def one(c: jax.Array, leaf: jax.Array) -> jax.Array:
+        if _is_diagonal(c, leaf):
+            return c * leaf
+        return jnp.matmul(leaf, c.T, precision=lax.Precision.HIGHEST)
+
+    return jax.tree.map(one, operator, v)
+
+
+def damp(manifold: Manifold, x: Position, v: Position, friction: PyTree, t: jax.Array) -> Position:
+    r"""Return :math:`\exp(-t \Lambda C) v`, the B of Liu, Zhu and Song (2016).
+
+    Where the friction C is not one number the exponential is applied as a Taylor series, over parts
+    of t that are short enough for it to have full precision: O(1 + t |C|) products with C.
+    """
+    if _is_number(friction):
+        return jax.tree.map(
+            lambda leaf: jnp.exp(-t * friction).astype(leaf.dtype) * leaf,
+            v,
+        )
+    operator = like("friction", friction, x)
+    terms = 10 if all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(v)) else 18
+    norm = jnp.max(jnp.stack(jax.tree.leaves(jax.tree.map(_norm, operator, v))))
+    parts = jnp.maximum(jnp.ceil(t * norm), 1)
+    parts = jnp.where(jnp.isfinite(parts), parts, 1)
+
+    def add(k: jax.Array, series: tuple[Position, Position]) -> tuple[Position, Position]:
+        total, term = series
+        moved = manifold.project(x, apply(operator, term))
+        term = jax.tree.map(lambda leaf: -(t / parts / k).astype(leaf.dtype) * leaf, moved)
+        return jax.tree.map(jnp.add, total, term), term
+
+    def part(i: jax.Array, along: Position) -> Position:
+        del i
+        return lax.fori_loop(1, terms + 1, add, (along, along))[0]
+
+    return lax.fori_loop(0, parts.astype(jnp.int32), part, v)
+
+
+def _is_number(friction: PyTree) -> bool:
+    return all(jnp.ndim(c) == 0 for c in jax.tree.leaves(friction)) and _is_array(friction)
+
+
+def _is_array(tree: PyTree) -> bool:
+    return jax.tree_util.treedef_is_leaf(jax.tree.structure(tree))
+
+
+def _norm(operator: jax.Array, leaf: jax.Array) -> jax.Array:
+    """Return a bound on the norm of an operator."""
+    if _is_diagonal(operator, leaf):
+        return jnp.max(jnp.abs(operator))
+    return jnp.max(jnp.sum(jnp.abs(operator), axis=-1))
+
+
+def noise(
+    key: jax.Array, position: Position, friction: PyTree, variance: PyTree | None, h: jax.Array
+) -> Position:
+    r"""Draw from :math:`N(0, (2 C - h V) h)` in the embedding space; NaN where 2 C < h V.
+
+    Args:
+        key: A PRNG key.
+        position: What the draw is like.
+        friction: C, operators as `like` takes them.
+        variance: V, likewise; None for 0.
+        h: The step size.
+    """
+    drawn = normal_like(key, position)
+    operator = like("friction", friction, position)
+    if variance is None:
+        variance = jnp.zeros(())
+    estimate = like("noise_estimate", variance, position)
+
+    def scale(c: jax.Array, v: jax.Array, z: jax.Array) -> jax.Array:
+        t = h.astype(z.dtype)
+        if _is_diagonal(c, z) and _is_diagonal(v, z):
+            return jnp.sqrt(t * (2 * c - t * v)) * z
+        factor = jnp.linalg.cholesky(t * (2 * _dense(c, z) - t * _dense(v, z)))
+        return jnp.einsum("...ij,...j->...i", factor, z, precision=lax.Precision.HIGHEST)
+
+    return jax.tree.map(scale, operator, estimate, drawn)
+
+
+def _dense(operator: jax.Array, leaf: jax.Array) -> jax.Array:
+    """Return the matrices [..., n, n] of an operator."""
+    if not _is_diagonal(operator, leaf):
+        return operator
+    eye = jnp.eye(leaf.shape[-1], dtype=leaf.dtype)
+    return jnp.broadcast_to(operator, leaf.shape)[..., None] * eye
+
+
+def noise_share(
+    position: Position, friction: PyTree, variance: PyTree | None, h: jax.Array
+) -> jax.Array | None:
+    """Return the largest h V / (2 C) over the coordinates, or None without an estimate V."""
+    if variance is None:
+        return None
+
+    def share(c: jax.Array, v: jax.Array, leaf: jax.Array) -> jax.Array:
+        return jnp.max(h * _diagonal(v, leaf) / (2 * _diagonal(c, leaf)))
+
+    shares = jax.tree.map(
+        share,
+        like("friction", friction, position),
+        like("noise_estimate", variance, position),
+        position,
+    )
+    return jnp.max(jnp.stack(jax.tree.leaves(shares)))
+
+
+def _diagonal(operator: jax.Array, leaf: jax.Array) -> jax.Array:
+    return operator if _is_diagonal(operator, leaf) else jnp.diagonal(operator)
+
+
+def variance_at(estimate: NoiseEstimate, position: Position, batch: Batch) -> PyTree | None:
+    """Return V(x) of a noise estimate, which may be a function of the position and the batch."""
+    return estimate(position, batch) if callable(estimate) else estimate
+
+
+def push(
+    key: jax.Array,
+    manifold: Manifold,
+    x: Position,
+    v: Position,
+    slope: Position,
+    friction: PyTree,
+    variance: PyTree | None,
+    h: jax.Array,
+) -> Position:
+    r"""Return :math:`v + \Lambda [h \hat g + N(0, (2 C - h V) h)]`, the O of Liu et al. (2016)."""
+    pushed = jax.tree.map(
+        lambda g, n: h.astype(n.dtype) * g + n,
+        slope,
+        noise(key, x, friction, variance, h),
+    )
+    return jax.tree.map(jnp.add, v, manifold.project(x, pushed))
+
+
+def checked_noise(estimate: NoiseEstimate) -> NoiseEstimate:
+    """Return a noise estimate with arrays as leaves, or raise a ValueError if one is negative."""
+    if estimate is None or callable(estimate):
+        return estimate
+    estimate = arguments.tree("noise_estimate", estimate, "finite")
+    for path, v in jax.tree.leaves_with_path(estimate):
+        if v.ndim != 2:
+            name = "noise_estimate" + jax.tree_util.keystr(path)
+            arguments.require(name, v, arguments.nonnegative(v), "finite and at least 0")
+    return estimate
+
+
+def largest_step(friction: PyTree, estimate: NoiseEstimate) -> float:
+    """Return the step size 2 C / V from where on there is no noise to inject; inf if not known."""
+    if estimate is None or callable(estimate) or not (_is_array(friction) and _is_array(estimate)):
+        return math.inf
+    c, v = jnp.asarray(friction), jnp.asarray(estimate)
+    if isinstance(c, jax.core.Tracer) or isinstance(v, jax.core.Tracer) or c.ndim + v.ndim > 0:
+        return math.inf
+    return float(2 * c / v) if v > 0 else math.inf
