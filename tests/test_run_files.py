@@ -11,7 +11,8 @@ import pytest
 from simplex_jax import topics
 from simplex_jax.corpus import from_counts
 from simplex_jax.evaluate.intervals import beta_interval
-from simplex_jax.runtime import output
+from simplex_jax.runtime import directory, output
+from simplex_jax.runtime import saved as runs
 from simplex_jax.topics import files, saved
 
 MEAN = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]], np.float32)
@@ -36,12 +37,12 @@ def fit(**changes):
 
 @pytest.fixture
 def run(tmp_path):
-    directory = files.prepare(tmp_path / "run")
+    place = directory.prepare(tmp_path / "run", files.FILES)
     settings = fit().settings._asdict()
-    output.write_json(directory / "config.json", {"settings": settings, "corpus": {}})
-    output.append_json_line(directory / "metrics.jsonl", {"step": 5, "perplexity": 10.5})
-    files.write(directory, CORPUS, fit(), about={"warnings": ["few"]})
-    return directory
+    output.write_json(place / "config.json", {"settings": settings, "corpus": {}})
+    output.append_json_line(place / "metrics.jsonl", {"step": 5, "perplexity": 10.5})
+    files.write(place, CORPUS, fit(), about={"warnings": ["few"]})
+    return place
 
 
 def test_a_run_is_read_as_it_was_written(run):
@@ -50,8 +51,8 @@ def test_a_run_is_read_as_it_was_written(run):
         np.testing.assert_array_equal(getattr(model, name), getattr(fit(), name))
     assert model.vocabulary == CORPUS.vocabulary
     assert model.config["settings"]["num_topics"] == 2
-    assert saved.load_metrics(run) == [{"step": 5, "perplexity": 10.5}]
-    assert saved.finished(run)
+    assert runs.load_metrics(run) == [{"step": 5, "perplexity": 10.5}]
+    assert runs.finished(run)
 
 
 def test_topics_csv_has_the_intervals(run):
@@ -82,13 +83,13 @@ def test_summary(run):
 
 def test_doc_topics_in_parts(run, tmp_path):
     path = tmp_path / "parts.npz"
-    files.write_proportions(path, CORPUS.names, 2, iter([SHARES[:1], SHARES[1:]]))
+    directory.write_proportions(path, CORPUS.names, 2, iter([SHARES[:1], SHARES[1:]]))
     for found in (path, run / "doc_topics.npz"):
         with np.load(found, allow_pickle=False) as arrays:
             np.testing.assert_array_equal(arrays["proportions"], SHARES)
             assert tuple(arrays["documents"].tolist()) == CORPUS.names
     with pytest.raises(ValueError, match="3 rows for 4 documents"):
-        files.write_proportions(path, CORPUS.names, 2, [SHARES[:3]])
+        directory.write_proportions(path, CORPUS.names, 2, [SHARES[:3]])
     assert path.exists(), "the old file is kept"
 
 
@@ -103,15 +104,15 @@ def test_a_new_run_starts_without_the_old_one(run):
     (run / "samples").mkdir()
     (run / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError):
-        files.prepare(run)
-    files.prepare(run, overwrite=True)
+        directory.prepare(run, files.FILES)
+    directory.prepare(run, files.FILES, overwrite=True)
     assert [path.name for path in run.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.parametrize("word", ["two\nlines", "half \ud800"])
 def test_words_that_no_line_can_hold(word):
     with pytest.raises(ValueError, match=r"word 1 .* cannot stand on one line"):
-        files.check_words(["fine", word])
+        directory.check_words(["fine", word])
 
 
 def arrays_with(**changes):
@@ -163,7 +164,7 @@ DAMAGES = {
 def test_a_damaged_run_is_one_clear_error(run, name):
     damage, message = DAMAGES[name]
     damage(run)
-    with pytest.raises(saved.RunError, match=re.escape(message)) as caught:
+    with pytest.raises(runs.RunError, match=re.escape(message)) as caught:
         saved.load(run)
     assert str(run) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -171,12 +172,12 @@ def test_a_damaged_run_is_one_clear_error(run, name):
 
 def test_nothing_is_unpickled(run):
     np.savez(run / "topics.npz", mean=np.array([object()]))
-    with pytest.raises(saved.RunError, match="damaged"):
+    with pytest.raises(runs.RunError, match="damaged"):
         saved.load(run)
 
 
 def test_damaged_metrics(run):
     for text in ("no json\n", "[1]\n"):
         (run / "metrics.jsonl").write_text(text)
-        with pytest.raises(saved.RunError, match="damaged"):
-            saved.load_metrics(run)
+        with pytest.raises(runs.RunError, match="damaged"):
+            runs.load_metrics(run)

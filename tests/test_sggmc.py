@@ -232,9 +232,13 @@ def test_the_empirical_fisher_is_the_variance_of_the_gradient(getkey, seed):
     np.testing.assert_allclose(
         many(jax.random.split(getkey(), 2000)).mean(axis=0), measured, rtol=0.1
     )
-    kernel = sggmc.build(
-        estimator, manifolds.sphere(), 0.01, friction=30.0, noise_estimate=variance
-    )
+    sphere = manifolds.sphere()
+    batch = stream(getkey(), 0)
+    each = jax.vmap(jax.grad(log_likelihood), in_axes=(None, 0))(x, batch[:, None])
+    along = gradients.fisher(log_likelihood, 50, project=sphere.project)(x, batch)
+    expected = 250 * np.var(sphere.project(x, each), axis=0, ddof=1)
+    np.testing.assert_allclose(along, expected, rtol=1e-5)
+    kernel = sggmc.build(estimator, sphere, 0.01, friction=30.0, noise_estimate=variance)
     state = kernel.init(getkey(), x)
     batch = stream(getkey(), 0)
     moved, info = jax.jit(kernel.update)(getkey(), state, batch)

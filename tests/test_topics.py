@@ -76,7 +76,7 @@ def test_a_hook_may_end_a_run_in_its_first_half():
 def test_documents_and_passes_are_counted_as_visited(counts, expected):
     """Blocks of memoised counts are short at the end of a pass, random subsets never."""
     settings = topics.resolve(COUNTS, 2, counts_estimate=counts, batch_size=9)
-    records = tracking.Records(settings, size_of(COUNTS))
+    records = tracking.records(settings, size_of(COUNTS))
     records(Event(6, 0, 9, 2.0, 0.0, None, lda.Info(None, None), {}))
     (record,) = records.records
     assert (record["documents"], record["passes"]) == expected

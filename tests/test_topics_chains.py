@@ -10,10 +10,10 @@ from scipy import stats
 
 from simplex_jax import topics
 from simplex_jax.corpus import from_counts
-from simplex_jax.evaluate import matching
+from simplex_jax.evaluate import alignment, matching
 from simplex_jax.models import lda, lda_counts
 from simplex_jax.samplers import scir
-from simplex_jax.topics import alignment, model, posterior
+from simplex_jax.topics import model, posterior
 from simplex_jax.topics.settings import size_of
 
 COUNTS = sp.csr_array(

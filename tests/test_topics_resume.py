@@ -11,10 +11,11 @@ import scipy.sparse as sp
 
 from simplex_jax import topics
 from simplex_jax.base import Kernel
+from simplex_jax.evaluate import gathering
 from simplex_jax.models import lda
 from simplex_jax.runtime import driver
 from simplex_jax.runtime.checkpoint import CheckpointError
-from simplex_jax.topics import model, posterior
+from simplex_jax.topics import model
 
 COUNTS = sp.csr_array(np.random.default_rng(0).poisson(1.0, (12, 6)).astype(np.int32))
 HELDOUT = COUNTS[:3], COUNTS[3:6]
@@ -77,7 +78,7 @@ def test_ten_interrupted_runs_end_as_the_whole_one(kind, tmp_path, monkeypatch, 
 def test_a_run_that_forgot_its_samples_would_be_noticed(tmp_path, monkeypatch):
     """The same with moments that are not brought back: it must differ."""
     monkeypatch.setattr(driver, "_PULSE", 0.0)
-    monkeypatch.setattr(posterior.Posterior, "load", lambda self, saved: None)
+    monkeypatch.setattr(gathering.Posterior, "load", lambda self, saved: None)
     fit("memoised", checkpoint=tmp_path, hooks=[Cut(20)])
     resumed = fit("memoised", checkpoint=tmp_path, resume=True)
     with pytest.raises(AssertionError):

@@ -36,14 +36,30 @@ def read(model: Model, path: Path, reading: dict[str, Any]) -> Mapped:
     """
     job = model.config.get("job")
     stop_words = job["reading"].get("stop_words") if isinstance(job, dict) else None
-    # Every word counts, however rare, for the model decides which are kept.
+    return read_as(model.vocabulary, stop_words, path, reading)
+
+
+def read_as(
+    vocabulary: tuple[str, ...], stop_words: str | None, path: Path, reading: dict[str, Any]
+) -> Mapped:
+    """Read documents, every word of them however rare, and keep the words of a vocabulary.
+
+    Args:
+        vocabulary: The words of a model, which decides which are kept.
+        stop_words: As the corpus of the model was read; None for "english".
+        path: The documents.
+        reading: The options of `options.FILE_OPTIONS`; others are passed over.
+
+    Raises:
+        ValueError: The documents cannot be read, or no word of them is known.
+    """
     text = {
         "stop_words": stop_words or "english",
         "min_df": 1,
         "max_df": 1.0,
         "max_vocabulary": None,
     }
-    return put(options.read(path, reading | text), model.vocabulary, str(path))
+    return put(options.read(path, reading | text), vocabulary, str(path))
 
 
 def put(corpus: Corpus, vocabulary: tuple[str, ...], source: str) -> Mapped:

@@ -1,6 +1,5 @@
 """`simplex-jax lda`: find the topics of a corpus."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +7,17 @@ import click
 import numpy as np
 
 from simplex_jax import topics
-from simplex_jax.cli import describe, jobs, options, report
+from simplex_jax.cli import describe, jobs, options, report, runs
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import stopwords
 from simplex_jax.evaluate import checks
 from simplex_jax.models import lda as model
 from simplex_jax.models import lda_counts
-from simplex_jax.runtime import devices, output
+from simplex_jax.runtime import devices, output, saved
+from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime.hooks import MetricsLog, Progress
-from simplex_jax.topics import files, memory, saved
+from simplex_jax.topics import files, memory
 from simplex_jax.topics.settings import ALPHA, BETA
-
-# What --resume can be given with: the rest is decided by the run that goes on.
-_WITH_RESUME = {"resume", "input", "checkpoint_every", "quiet", "debug"}
 
 
 @click.command()
@@ -48,43 +45,8 @@ _WITH_RESUME = {"resume", "input", "checkpoint_every", "quiet", "debug"}
     type=click.IntRange(1),
     help="Accelerators, or cores of the CPU, that share the documents.  [default: all]",
 )
-@click.option("--passes", type=options.POSITIVE, help="Length in passes.  [default: 200]")
-@click.option("--steps", type=click.IntRange(1), help="Length in updates.")
-@click.option("--seconds", type=options.POSITIVE, help="Length in seconds of training.")
-@click.option(
-    "--holdout",
-    type=click.IntRange(0),
-    help="Documents kept for perplexity.  [default: a tenth, at most 1000]",
-)
-@options.seed_option
-@click.option("--out", type=options.PATH, help="[default: a new simplex-jax-lda*]")
-@click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
-@click.option(
-    "--resume",
-    type=options.PATH,
-    metavar="DIR",
-    help="Go on with the run in DIR, to the samples that it would have had without the "
-    "interruption. Its config.json says all the rest; INPUT only if the corpus has moved.",
-)
-@click.option(
-    "--checkpoint-every",
-    default=60.0,
-    type=click.FloatRange(0),
-    metavar="SECONDS",
-    help="Time between checkpoints; 0 for one at each evaluation.",
-)
-@click.option(
-    "--keep-samples",
-    default=0,
-    type=click.IntRange(0),
-    metavar="NUMBER",
-    help="Samples of the topics to keep in samples/, evenly spaced over the second half.",
-)
-@click.option(
-    "--eval-every",
-    type=click.IntRange(1),
-    help="Updates between evaluations and posterior samples.  [default: a 50th of the run]",
-)
+@options.length_options
+@options.run_options("simplex-jax-lda")
 @click.option("--dry-run", is_flag=True, help="Read INPUT, print the device memory needed, stop.")
 @click.option("--sampler", default="scir", type=click.Choice(model.SAMPLERS))
 @click.option(
@@ -144,11 +106,7 @@ def fit(
         if out is not None and not dry_run:
             output.check(out, overwrite=overwrite)
     else:
-        if others := options.given_besides(_WITH_RESUME):
-            raise click.UsageError(
-                f"{others[0]} cannot change a run that goes on: --resume takes all settings from "
-                f"{resume / 'config.json'}"
-            )
+        runs.check_with_resume(resume)
         job, earlier = jobs.resumed(resume, input)
         if saved.finished(resume):
             say(f"the run in {resume} has come to its end: nothing is left to do")
@@ -163,18 +121,17 @@ def fit(
         click.echo(describe.memory(memory.estimate(data.train, settings, heldout=data.heldout)))
         return
     config = jobs.config_of(job, data, settings)
-    directory = resume or files.prepare(out or _free_directory(), overwrite=overwrite)
+    place = out or runs.free_directory("simplex-jax-lda")
+    directory = resume or directories.prepare(place, files.FILES, overwrite=overwrite)
     if earlier is None:
         output.write_json(directory / "config.json", config)
     else:
-        jobs.check_same(earlier, config, directory)
+        runs.check_same(earlier, config, directory)
     _train(directory, job, data, settings, checkpoint_every, quiet, resume is not None)
 
 
 def _new_job(input: Path | None, given: dict[str, Any]) -> jobs.Job:
-    lengths = [name for name in ("passes", "steps", "seconds") if given[name] is not None]
-    if len(lengths) > 1:
-        raise click.UsageError(f"give one of --{' and --'.join(lengths)}")
+    runs.check_lengths(given)
     reading = options.take(options.READING, given)
     typed = options.given(options.READING)
     if input is None and (typed or given["stream"]):
@@ -215,10 +172,10 @@ def _train(
         documents=None if job.stream else data.documents,
         among=data.among,
         hooks=hooks,
-        checkpoint=directory / files.CHECKPOINT,
+        checkpoint=directory / directories.CHECKPOINT,
         checkpoint_every=checkpoint_every,
         resume=resume,
-        samples_dir=directory / files.SAMPLES,
+        samples_dir=directory / directories.SAMPLES,
         **job.fit,
     )
     warnings = _warnings(data, fitted)
@@ -230,13 +187,7 @@ def _train(
     if job.stream:
         say(f"topic shares of documents: simplex-jax lda transform --model {directory} {job.input}")
     say(f"written to {directory}; open {directory / 'report.html'}")
-    if fitted.interrupted is not None:
-        click.echo(
-            f"{fitted.interrupted.name} has ended the run before its time; go on with: "
-            f"simplex-jax lda --resume {directory}",
-            err=True,
-        )
-        raise SystemExit(128 + fitted.interrupted)
+    runs.exit_if_interrupted(fitted.interrupted, "lda", directory)
 
 
 def _warnings(data: jobs.Data, fitted: topics.Fit) -> list[str]:
@@ -253,10 +204,3 @@ def _warnings(data: jobs.Data, fitted: topics.Fit) -> list[str]:
     if empty := int((np.diff(data.documents.counts.indptr) == 0).sum()):
         found.append(f"Without a word of the vocabulary: {empty:,} documents.")
     return found
-
-
-def _free_directory() -> Path:
-    names = itertools.chain(
-        ["simplex-jax-lda"], (f"simplex-jax-lda-{i}" for i in itertools.count(2))
-    )
-    return next(path for path in map(Path, names) if not path.exists())

@@ -1,25 +1,21 @@
 """What a run is to do: from the command line, or from the `config.json` of a run to go on with."""
 
 import inspect
-import platform
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-import simplex_jax
 from simplex_jax import corpus as corpora
 from simplex_jax import topics
-from simplex_jax.cli import options
+from simplex_jax.cli import options, runs
 from simplex_jax.corpus import Corpus, store
 from simplex_jax.corpus.store import Stored
-from simplex_jax.runtime import output
-from simplex_jax.topics import files, saved
+from simplex_jax.runtime import directory as directories
+from simplex_jax.runtime import saved
 
-_PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")
 _TOO_SHORT = "--holdout {} documents have no second token: hold out more"
 _OPTIONS = inspect.signature(topics.resolve).parameters.keys()
 EMBEDDED = "documentation of the installed Python packages"
@@ -73,10 +69,10 @@ def resumed(directory: Path, moved: Path | None) -> tuple[Job, dict[str, Any]]:
     Raises:
         saved.RunError: There is no run, or its configuration is damaged.
     """
-    config = saved.load_config(directory)
-    found = config.get("job")
-    if not isinstance(found, dict) or not _sound(found):
-        raise saved.RunError(f"{directory / 'config.json'}: it does not say how to go on")
+    config = saved.load_config(directory, "lda")
+    found = runs.job_of(config, directory)
+    if not _sound(found):
+        raise runs.no_job(directory)
     job = Job(**found)
     return (job._replace(input=str(moved.absolute())) if moved else job), config
 
@@ -103,8 +99,8 @@ def gather(job: Job, say: Callable[[str], object]) -> Data:
         everything = corpora.embedded_corpus()
     else:
         everything = options.read(Path(job.input), job.reading)
-    files.check_words(everything.vocabulary)
-    held = _held(job, len(everything.names))
+    directories.check_words(everything.vocabulary)
+    held = runs.held_out(job.holdout, len(everything.names))
     train, heldout = _hold_out(everything, held, job.fit["seed"])
     if held and heldout is None:
         if job.holdout is not None:
@@ -117,22 +113,14 @@ def gather(job: Job, say: Callable[[str], object]) -> Data:
 def _stored(stored: Stored, job: Job) -> Data:
     """Hold documents of a corpus on disk out, without reading the others."""
     everything = Corpus(stored.rows(), stored.vocabulary, stored.names)
-    files.check_words(everything.vocabulary)
-    held = _held(job, stored.documents)
+    directories.check_words(everything.vocabulary)
+    held = runs.held_out(job.holdout, stored.documents)
     out = np.random.default_rng(job.fit["seed"]).choice(stored.documents, held, replace=False)
     among = np.setdiff1d(np.arange(stored.documents), out)
     halves = corpora.split_tokens(stored.select(np.sort(out)), job.fit["seed"])
     if held and not halves[1].nnz:
         raise ValueError(_TOO_SHORT.format(held))
     return Data(everything, stored, halves if held else None, held, among, stored.digest)
-
-
-def _held(job: Job, documents: int) -> int:
-    """Return how many documents are held out: a tenth, at most 1,000, if nothing is said."""
-    held = min(1000, documents // 10) if job.holdout is None else job.holdout
-    if held >= documents:
-        raise ValueError(f"--holdout {held} leaves none of the {documents} documents")
-    return held
 
 
 def _hold_out(data: Corpus, held: int, seed: int) -> tuple[Corpus, Any]:
@@ -146,7 +134,6 @@ def _hold_out(data: Corpus, held: int, seed: int) -> tuple[Corpus, Any]:
 
 def config_of(job: Job, data: Data, settings: topics.Settings) -> dict[str, Any]:
     """Return what `config.json` is to hold."""
-    versions = {"simplex_jax": simplex_jax.__version__, "python": platform.python_version()}
     return {
         "job": job._asdict(),
         "settings": settings._asdict(),
@@ -158,19 +145,5 @@ def config_of(job: Job, data: Data, settings: topics.Settings) -> dict[str, Any]
             "vocabulary": len(data.documents.vocabulary),
             "digest": data.digest,
         },
-        "versions": versions | {name: metadata.version(name) for name in _PACKAGES},
+        "versions": runs.versions(),
     }
-
-
-def check_same(config: dict[str, Any], now: dict[str, Any], directory: Path) -> None:
-    """Raise a ValueError if a run would not go on as it began."""
-    if config["corpus"].get("digest") != now["corpus"]["digest"]:
-        raise ValueError(
-            f"{now['corpus']['input']}: this is not the corpus that the run in {directory} began "
-            "with (another digest): put it back, or name it as INPUT if it has moved"
-        )
-    if config["settings"] != output.plain(now["settings"]):
-        raise ValueError(
-            f"{directory / 'config.json'}: its settings are not those that its job resolves to: "
-            "another version of simplex-jax wrote it"
-        )

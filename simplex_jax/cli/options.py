@@ -130,6 +130,53 @@ model_option = click.option(
 seed_option = click.option(
     "--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Of all randomness."
 )
+length_options = together(
+    click.option("--passes", type=POSITIVE, help="Length in passes.  [default: 200]"),
+    click.option("--steps", type=click.IntRange(1), help="Length in updates."),
+    click.option("--seconds", type=POSITIVE, help="Length in seconds of training."),
+    click.option(
+        "--holdout",
+        type=click.IntRange(0),
+        help="Documents kept for perplexity.  [default: a tenth, at most 1000]",
+    ),
+    seed_option,
+)
+
+
+def run_options(name: str) -> Callable[[F], F]:
+    """Return the options about the directory of a run, by default a new one of a name."""
+    return together(
+        click.option("--out", type=PATH, help=f"[default: a new {name}*]"),
+        click.option("--overwrite", is_flag=True, help="Replace the run in --out."),
+        click.option(
+            "--resume",
+            type=PATH,
+            metavar="DIR",
+            help="Go on with the run in DIR, to the samples that it would have had without the "
+            "interruption. Its config.json says all the rest; INPUT only if the corpus has moved.",
+        ),
+        click.option(
+            "--checkpoint-every",
+            default=60.0,
+            type=click.FloatRange(0),
+            metavar="SECONDS",
+            help="Time between checkpoints; 0 for one at each evaluation.",
+        ),
+        click.option(
+            "--keep-samples",
+            default=0,
+            type=click.IntRange(0),
+            metavar="NUMBER",
+            help="Samples of the topics to keep in samples/, evenly spaced over the second half.",
+        ),
+        click.option(
+            "--eval-every",
+            type=click.IntRange(1),
+            help="Updates between evaluations and posterior samples.  [default: a 50th of the run]",
+        ),
+    )
+
+
 READING = (*FILE_OPTIONS, *VOCABULARY_OPTIONS)
 """Names of all options about reading an input, which the embedded corpus is not."""
 

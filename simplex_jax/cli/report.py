@@ -9,6 +9,7 @@ import numpy as np
 from simplex_jax.cli import describe, options
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.evaluate import report as page
+from simplex_jax.runtime import saved as runs
 from simplex_jax.topics import saved
 
 
@@ -31,17 +32,17 @@ def render(directory: Path, path: Path | None = None, top_words: int = 10) -> Pa
     """Write the report of a finished run, and return its path.
 
     Raises:
-        saved.RunError: The run has not come to its end, or its files are damaged.
+        runs.RunError: The run has not come to its end, or its files are damaged.
     """
     model = saved.load(directory)
-    summary = saved.load_json(directory / "summary.json")
+    summary = runs.load_json(directory / "summary.json")
     try:
         topics = _topics(model, summary)
         settings = model.config["settings"] | {"posterior_samples": summary["samples"]}
         details = {name: summary[name] for name in ("diagnostics", "warnings")}
         corpus, versions = model.config["corpus"], model.config["versions"]
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise saved.RunError(
+        raise runs.RunError(
             f"{directory}: config.json or summary.json is damaged, or of another version"
         ) from None
     path = path or directory / "report.html"
@@ -50,7 +51,7 @@ def render(directory: Path, path: Path | None = None, top_words: int = 10) -> Pa
         settings={name: value for name, value in settings.items() if value is not None},
         corpus=corpus,
         versions=versions,
-        metrics=saved.load_metrics(directory),
+        metrics=runs.load_metrics(directory),
         topics=topics,
         alpha=page.Concentration(model.alpha, model.alpha_sd),
         beta=page.Concentration(model.beta, model.beta_sd),

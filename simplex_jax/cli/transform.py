@@ -8,7 +8,8 @@ import click
 from simplex_jax import topics
 from simplex_jax.cli import describe, documents, options
 from simplex_jax.cli.errors import one_line_errors
-from simplex_jax.topics import files, saved
+from simplex_jax.runtime import directory
+from simplex_jax.topics import saved
 
 
 @click.command()
@@ -45,5 +46,6 @@ def transform(
     found = documents.read(loaded, input, reading)
     say(documents.described(found))
     parts = topics.shards(loaded.mean, loaded.alpha, found.corpus, seed=seed)
-    files.write_proportions(out, found.corpus.names, len(loaded.alpha), (rows for _, rows in parts))
+    names, count = found.corpus.names, len(loaded.alpha)
+    directory.write_proportions(out, names, count, (rows for _, rows in parts))
     say(f"written to {out}")

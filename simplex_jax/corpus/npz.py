@@ -1,4 +1,4 @@
-"""Counts saved by `scipy.sparse.save_npz`.
+"""Arrays saved by `scipy.sparse.save_npz` and `numpy.save`.
 
 The arrays are decoded here, from a strict header and a list of allowed types, so that nothing in
 the file is ever evaluated or unpickled and nothing larger than the file is allocated on its word.
@@ -15,11 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.corpus.corpus import Corpus, CorpusError, error_at, printable
-from simplex_jax.corpus.files import open_regular, unpacked_limit
+from simplex_jax.corpus.files import open_regular, reading, unpacked_limit
 from simplex_jax.corpus.matrix import assembled, corpus_of
 from simplex_jax.corpus.reading import Reading
 
 _REMEDY = "save the counts with scipy.sparse.save_npz(file, counts.tocsr())"
+_REMEDY_DENSE = "save the array with numpy.save(file, array)"
 _MAGIC = rb"\x93NUMPY(?:\x01\x00(?s:..)|\x02\x00(?s:....))"
 _HEADER = re.compile(
     _MAGIC + rb"\{'descr': '([<>|=])([a-zA-Z])(\d{0,9})', 'fortran_order': (True|False), "
@@ -47,7 +48,27 @@ def read(path: Path, how: Reading) -> Corpus:
         CorpusError: the file is not such an archive, is damaged or unpacks to too much, holds a
             pickle or inconsistent arrays, or a count that `from_counts` refuses.
     """
-    return corpus_of(_sparse(_arrays(path), path), path, how)
+    return corpus_of(sparse_array(path), path, how)
+
+
+def sparse_array(path: Path) -> sp.sparray:
+    """Read the sparse array in a file of `scipy.sparse.save_npz`, in csr, csc or coo format.
+
+    Raises:
+        CorpusError: the file is not such an archive, is damaged or unpacks to too much, holds a
+            pickle or inconsistent arrays.
+    """
+    return _sparse(_arrays(path), path)
+
+
+def dense_array(path: Path) -> np.ndarray:
+    """Read the array in a file of `numpy.save`, gzip or not.
+
+    Raises:
+        CorpusError: the file is not such an array, is damaged or holds a pickle.
+    """
+    with reading(path) as (stream, _):
+        return _decoded(stream.read(), "the file", path, _REMEDY_DENSE)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
@@ -72,20 +93,23 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> np.ndarray:
     with archive.open(member) as file:
-        content = file.read()
-    name = printable(member.filename)
+        return _decoded(file.read(), printable(member.filename), path, _REMEDY)
+
+
+def _decoded(content: bytes, name: str, path: Path, remedy: str) -> np.ndarray:
+    """The array in the bytes of an npy file, which the messages call `name`."""
     header = _HEADER.match(content[:1000])
     if header is None:
-        raise error_at(path, f"{name} is no plain array", _REMEDY)
+        raise error_at(path, f"{name} is no plain array", remedy)
     order, kind, width, fortran, lengths = (field.decode() for field in header.groups())
     if kind == "O":
-        raise error_at(path, f"{name} holds pickled objects, which are never loaded", _REMEDY)
+        raise error_at(path, f"{name} holds pickled objects, which are never loaded", remedy)
     if kind not in "biufSU":
-        raise error_at(path, f"{name} has the type {order}{kind}{width}", _REMEDY)
+        raise error_at(path, f"{name} has the type {order}{kind}{width}", remedy)
     dtype = np.dtype(f"{order}{kind}{width}")
     shape = tuple(int(length) for length in re.findall(r"\d+", lengths))
     if math.prod(shape) * dtype.itemsize != len(content) - header.end():
-        raise error_at(path, f"{name} is not of the size its header declares", _REMEDY)
+        raise error_at(path, f"{name} is not of the size its header declares", remedy)
     flat = np.frombuffer(content, dtype, offset=header.end())
     return flat.astype(dtype.newbyteorder("=")).reshape(
         shape, order="F" if fortran == "True" else "C"

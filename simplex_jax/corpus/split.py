@@ -27,12 +27,29 @@ def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
         >>> train.counts.shape, heldout.counts.shape
         ((3, 5), (2, 5))
     """
-    documents = corpus.counts.shape[0]
+    out = held_out(corpus.counts.shape[0], count, seed)
+    return rows(corpus, ~out), rows(corpus, out)
+
+
+def held_out(documents: int, count: int, seed: int) -> np.ndarray:
+    """Choose documents to hold out at random.
+
+    Args:
+        documents: D.
+        count: how many to hold out, 0..D-1.
+        seed: the same seed gives the same documents.
+
+    Returns:
+        Which they are, bool [D].
+
+    Raises:
+        ValueError: `count` is not in 0..D-1, or `seed` is negative.
+    """
     if not 0 <= count < documents:
         raise ValueError(f"count={count} documents to hold out: give 0 to {documents - 1}")
     out = np.zeros(documents, bool)
     out[_generator(seed).choice(documents, count, replace=False)] = True
-    return _rows(corpus, np.flatnonzero(~out)), _rows(corpus, np.flatnonzero(out))
+    return out
 
 
 def split_tokens(
@@ -88,9 +105,11 @@ def _generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _rows(corpus: Corpus, rows: np.ndarray) -> Corpus:
-    names = tuple(corpus.names[row] for row in rows)
-    return Corpus(corpus.counts[rows], corpus.vocabulary, names)
+def rows(corpus: Corpus, which: np.ndarray) -> Corpus:
+    """Return some documents of a corpus, in its order; `which` is bool [D]."""
+    numbers = np.flatnonzero(which)
+    names = tuple(corpus.names[row] for row in numbers)
+    return Corpus(corpus.counts[numbers], corpus.vocabulary, names)
 
 
 def _with_data(counts: sp.csr_array, data: np.ndarray) -> sp.csr_array:

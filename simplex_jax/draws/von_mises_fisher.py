@@ -84,13 +84,12 @@ def _draw(
     key: jax.Array, mean: jax.Array, concentration: jax.Array, shape: tuple[int, ...]
 ) -> jax.Array:
     p, dtype = mean.shape[-1], mean.dtype
-    # One row a draw. With axes that are broadcast jax 0.10 compiles the sums below wrongly on CPUs.
     size = math.prod(shape)
-    mean = jnp.broadcast_to(mean, (*shape, p)).reshape(size, p)
-    valid = _unit(mean) & _in_range(jnp.broadcast_to(concentration, shape).ravel())
+    valid = (_unit(mean) & _in_range(concentration))[..., None]
     first = jnp.zeros(p, dtype).at[0].set(1)
-    mean = jnp.where(valid[:, None], mean, first)
-    mean = mean / _norm(mean)[:, None]
+    mean = jnp.where(_unit(mean)[..., None], mean, first)
+    # One row a draw: with broadcast axes jax 0.10 compiles the sums below wrongly on CPUs.
+    mean = jnp.broadcast_to(mean / _norm(mean)[..., None], (*shape, p)).reshape(size, p)
     (k,) = arguments.flatten(shape, jnp.where(_in_range(concentration), concentration, 1))
     key_shortfall, key_tangent = jax.random.split(key)
     u = _shortfall(key_shortfall, k, p)[:size, None]
@@ -102,7 +101,7 @@ def _draw(
     projected = jnp.sum(v * tangent, axis=-1, keepdims=True) / (1 + jnp.abs(mean[:, :1]))
     length = jnp.sqrt(u * (2 - u)) / _norm(tangent)[:, None]
     x = mean + (length * (tangent - projected * v) - u * mean)
-    return jnp.where(valid[:, None], x, jnp.nan).reshape(*shape, p)
+    return jnp.where(valid, x.reshape(*shape, p), jnp.nan)
 
 
 def _tangent(key: jax.Array, size: int, p: int, dtype: jnp.dtype) -> jax.Array:

@@ -22,32 +22,42 @@ _COLOURS = {
     "var(--accent)": "#010206",
 }
 _CURVES = (
-    ("perplexity", "one sample", "var(--faint)", 1.4),
-    ("perplexity_average", "average of samples", "var(--accent)", 2.2),
+    ("", "one sample", "var(--faint)", 1.4),
+    ("_average", "average of samples", "var(--accent)", 2.2),
 )
 
 
-def perplexity(metrics: Sequence[Mapping[str, float | None]], key: str, label: str) -> str:
-    """Draw the perplexity of one sample and of the average against a column of the metrics.
+def curves(
+    metrics: Sequence[Mapping[str, float | None]],
+    key: str,
+    label: str,
+    measure: str = "perplexity",
+    name: str = "held-out perplexity",
+    level: float | None = None,
+) -> str:
+    """Draw a measure of one sample and of the average against a column of the metrics.
 
     Args:
-        metrics: The evaluations in order, each with `key` and, where measured, `perplexity` and
-            `perplexity_average`.
+        metrics: The evaluations in order, each with `key` and, where measured, the measure and its
+            average, whose name ends in `_average`.
         key: The column.
         label: What the column is, for the axis.
+        measure: What to draw.
+        name: What it is, for the other axis.
+        level: Where a dashed line marks what the measure should be; None for none.
 
     Returns:
-        An `<svg>` element; ids in it begin with the key, so that a page can hold several.
+        An `<svg>` element; ids in it begin with measure and key, so that a page can hold several.
 
     Example:
-        >>> svg = perplexity([{"passes": 1.0, "perplexity": 900.0}], "passes", "passes")
+        >>> svg = curves([{"passes": 1.0, "perplexity": 900.0}], "passes", "passes")
         >>> svg[:4], "var(--faint)" in svg
         ('<svg', True)
     """
     soft, line = _COLOURS["var(--soft)"], _COLOURS["var(--line)"]
     style: dict[Any, Any] = {
         "svg.fonttype": "none",  # text stays text, in the fonts of the page
-        "svg.hashsalt": key,  # the same data give the same bytes
+        "svg.hashsalt": measure + key,  # the same data give the same bytes
         "axes.edgecolor": line,
         "axes.facecolor": "none",
         "figure.facecolor": "none",
@@ -60,11 +70,11 @@ def perplexity(metrics: Sequence[Mapping[str, float | None]], key: str, label: s
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(5.6, 3.1), layout="constrained")
         axes = figure.add_subplot()
-        for name, legend, colour, width in _CURVES:
+        for ending, legend, colour, width in _CURVES:
             points = [
-                (record[key], record[name])
+                (record[key], record[measure + ending])
                 for record in metrics
-                if display.finite(record.get(name))
+                if display.finite(record.get(measure + ending))
             ]
             if points:
                 marker = "o" if len(points) < 25 else None
@@ -72,21 +82,24 @@ def perplexity(metrics: Sequence[Mapping[str, float | None]], key: str, label: s
                 colour = _COLOURS[colour]
                 axes.plot(x, y, color=colour, lw=width, marker=marker, ms=3.5, label=legend)
         axes.set_xlabel(label)
-        axes.set_ylabel("held-out perplexity")
+        axes.set_ylabel(name)
+        if level is not None:
+            axes.axhline(level, color=soft, lw=1, ls="--")
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
         axes.grid(axis="y", color=line, lw=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
+        if len(axes.get_legend_handles_labels()[1]) > 1:
+            axes.legend(frameon=False)
         buffer = io.StringIO()
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     for name, colour in _COLOURS.items():
         svg = svg.replace(colour, name)
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", svg)
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{measure}-{key}-", svg)
 
 
 _MOST_LABELS = 200  # topics among whose circles room for words is looked for

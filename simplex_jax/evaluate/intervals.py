@@ -75,3 +75,24 @@ def beta_interval(
     lower[usable] = np.where(narrow, m - reach, special.betaincinv(a, b, tail))
     upper[usable] = np.where(narrow, m + reach, special.betainccinv(a, b, tail))
     return np.clip(lower, 0, 1), np.clip(upper, 0, 1)
+
+
+def normal_interval(
+    mean: ArrayLike, sd: ArrayLike, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the central interval of the normal law with a mean and a standard deviation.
+
+    Args:
+        mean: Means, of any shape.
+        sd: Standard deviations of the same shape; NaN where unknown, and the interval is then
+            without end.
+        level: Probability of the interval, in (0, 1).
+
+    Example:
+        >>> lower, upper = normal_interval([0.5, 0.1], [0.1, float("nan")])
+        >>> lower.round(3).tolist(), upper.round(3).tolist()
+        ([0.304, -inf], [0.696, inf])
+    """
+    means, deviations = np.asarray(mean, np.float64), np.asarray(sd, np.float64)
+    reach = np.where(np.isnan(deviations), np.inf, -special.ndtri((1 - level) / 2) * deviations)
+    return means - reach, means + reach

@@ -4,15 +4,19 @@ Topics have no order: two chains of one model number them differently. They are 
 one so that the sum of the affinities of the pairs is largest (an assignment problem). The affinity
 of two topics is Bhattacharyya's, sum_w sqrt(p_w q_w), which is 1 - H^2 with H the Hellinger
 distance: 1 for equal topics, 0 for topics without a common word. It looks at all of the words,
-where a cosine would be ruled by the few most frequent ones, which topics of running text share.
+where a cosine would be ruled by the few most frequent ones, which topics of running text share. Of
+topics that are directions, with entries of either sign, the affinity is their cosine.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jax.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
+
+Affinity: TypeAlias = Callable[[ArrayLike, ArrayLike], np.ndarray]
+"""`(topics [K, V], topics [L, V]) -> [K, L]`, 1 for equal topics."""
 
 _WORDS_AT_ONCE = 65_536  # bounds the memory for square roots of topics to some 100 MB at K = 1,000
 
@@ -84,12 +88,50 @@ def affinity(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     return np.minimum(total / np.sqrt(sums), 1.0)
 
 
-def match(reference: ArrayLike, topics: ArrayLike) -> Match:
+def cosine(first: ArrayLike, second: ArrayLike) -> np.ndarray:
+    """Return the cosine of every direction of one set with every one of another.
+
+    Args:
+        first: Directions [K, V], of any length but 0.
+        second: Directions [L, V].
+
+    Returns:
+        float64 [K, L] in [-1, 1].
+
+    Raises:
+        ValueError: A row is zero or not finite, or the shapes do not fit.
+
+    Example:
+        >>> cosine([[3.0, 4.0]], [[6.0, 8.0], [-3.0, -4.0], [4.0, -3.0]]).round(6).tolist()
+        [[1.0, -1.0, 0.0]]
+    """
+    one, two = _directions("first", first), _directions("second", second)
+    if one.shape[1] != two.shape[1]:
+        raise ValueError(
+            f"first has {one.shape[1]} words and second {two.shape[1]}: "
+            "give topics over one vocabulary"
+        )
+    return np.clip(one @ two.T, -1.0, 1.0)
+
+
+def _directions(name: str, rows: ArrayLike) -> np.ndarray:
+    array = np.asarray(rows, np.float64)
+    if array.ndim != 2 or not array.size:
+        raise ValueError(f"{name} must be numbers [K, V]; its shape is {array.shape}")
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    wrong = ~((lengths > 0) & np.isfinite(lengths))[:, 0]
+    if wrong.any():
+        raise ValueError(f"{name}: row {int(np.argmax(wrong))} has no direction")
+    return array / lengths
+
+
+def match(reference: ArrayLike, topics: ArrayLike, measure: Affinity = affinity) -> Match:
     """Find for each reference topic its partner among other topics, one to one.
 
     Args:
         reference: Topics [K, V]; rows are divided by their sums.
         topics: Topics [L, V], of another chain or run; L may differ from K.
+        measure: `affinity`, or `cosine` for directions.
 
     Returns:
         The pairs with the largest sum of affinities.
@@ -102,7 +144,7 @@ def match(reference: ArrayLike, topics: ArrayLike) -> Match:
         >>> found.order.tolist(), found.similarity.round(3).tolist()
         ([1, 0], [0.99, 0.993])
     """
-    table = affinity(reference, topics)
+    table = measure(reference, topics)
     rows, partners = linear_sum_assignment(table, maximize=True)
     order = np.full(len(table), -1)
     similarity = np.zeros(len(table))
@@ -111,7 +153,7 @@ def match(reference: ArrayLike, topics: ArrayLike) -> Match:
     return Match(order, similarity)
 
 
-def align(runs: Sequence[ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
+def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> tuple[np.ndarray, np.ndarray]:
     """Match the topics of several chains or runs to those of the first.
 
     A topic's stability is the mean affinity over all pairs of runs of the topics so put together.
@@ -120,11 +162,12 @@ def align(runs: Sequence[ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
 
     Args:
         runs: Topics [K, V] of each of R runs, best posterior means, the first in the order wanted.
+        measure: `affinity`, or `cosine` for directions.
 
     Returns:
         The topics of each run that belong to topics 0..K-1, int64 [R, K], so that
         `runs[r][order[r]]` are in the order of the first; and the stability of each topic, float64
-        [K] in [0, 1], NaN if there is a single run.
+        [K], NaN if there is a single run.
 
     Raises:
         ValueError: There is no run, or their shapes differ, or as for `affinity`.
@@ -135,19 +178,20 @@ def align(runs: Sequence[ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
         >>> order.tolist(), stability.round(6).tolist()
         ([[0, 1], [1, 0]], [1.0, 1.0])
     """
-    arrays = [as_topics(f"runs[{i}]", run) for i, run in enumerate(runs)]
+    check = as_topics if measure is affinity else _directions
+    arrays = [check(f"runs[{i}]", run) for i, run in enumerate(runs)]
     if not arrays or any(run.shape != arrays[0].shape for run in arrays):
         shapes = ", ".join(str(run.shape) for run in arrays) or "none"
         raise ValueError(f"runs must be topics of one shape; they are {shapes}")
     own = np.arange(len(arrays[0]))
-    order = np.stack([own, *(match(arrays[0], run).order for run in arrays[1:])])
+    order = np.stack([own, *(match(arrays[0], run, measure).order for run in arrays[1:])])
     if len(arrays) == 1:
         return order, np.full(len(own), np.nan)
     aligned = [run[rows] for run, rows in zip(arrays, order, strict=True)]
     pairs = [(one, two) for i, one in enumerate(aligned) for two in aligned[i + 1 :]]
-    return order, np.mean([_paired(one, two) for one, two in pairs], axis=0)
+    return order, np.mean([_paired(one, two, measure) for one, two in pairs], axis=0)
 
 
-def _paired(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def _paired(one: np.ndarray, two: np.ndarray, measure: Affinity) -> np.ndarray:
     """Affinity of topics row by row, [K]."""
-    return np.array([affinity(p[None], q[None])[0, 0] for p, q in zip(one, two, strict=True)])
+    return np.array([measure(p[None], q[None])[0, 0] for p, q in zip(one, two, strict=True)])

@@ -6,7 +6,6 @@ exp(-mean log p(w | d)) over target tokens, p(w | d) = sum_k theta_dk phi_kw. Av
 mean over the samples of a chain: that is the posterior predictive, and lower than for one sample.
 """
 
-import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from jax.typing import ArrayLike
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.evaluate import replicas
+from simplex_jax.evaluate.averaging import LogMean
 from simplex_jax.models.inference import document_proportions
 from simplex_jax.runtime.hooks import Event, second_half
 
@@ -156,8 +156,7 @@ class Evaluation:
     ) -> None:
         self._data, self._key, self._chains = data, key, chains
         self._max_seconds = max_seconds
-        self._log_sum = np.full(data.words.shape[0], -np.inf)
-        self._samples = 0
+        self._average = LogMean(data.words.shape[0])
 
     def __call__(self, event: Event) -> None:
         """Evaluate the topics at hand."""
@@ -168,11 +167,9 @@ class Evaluation:
             for chain, entropy in enumerate(entropies):
                 event.metrics[f"perplexity_chain_{chain}"] = _exp(entropy)
         if second_half(event, self._max_seconds):
-            self._samples += self._chains
-            for row in log_p:
-                self._log_sum = np.logaddexp(self._log_sum, row)
-        if self._samples:
-            mean = self._log_sum - math.log(self._samples)
+            self._average.add(log_p)
+        if self._average.samples:
+            mean = self._average.value()
             event.metrics["perplexity_average"] = perplexity(mean, self._data.counts)
 
     def _log_predictive(self, event: Event) -> list[np.ndarray]:
@@ -193,8 +190,8 @@ class Evaluation:
 
     def save(self) -> dict[str, Any]:
         """Return what a continued run needs."""
-        return {"samples": self._samples, "log_sum": self._log_sum}
+        return self._average.save()
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from what was saved."""
-        self._samples, self._log_sum = saved["samples"], saved["log_sum"]
+        self._average.load(saved)

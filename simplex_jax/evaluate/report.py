@@ -4,29 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jinja2
 import numpy as np
 from jax.typing import ArrayLike
 from scipy import special
 
-from simplex_jax.evaluate import charts, display
+from simplex_jax.evaluate import charts, display, page
 from simplex_jax.evaluate import coherence as coherences
-from simplex_jax.evaluate.checks import FEW_DRAWS, LARGE_RHAT
 from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.evaluate.page import Document, bars, known
 from simplex_jax.evaluate.topic_map import positions
 from simplex_jax.runtime import output
 
-_MOST_DIAGNOSTICS = 12
 _LARGEST = 5
-_AXES = (("passes", "passes over the corpus"), ("seconds", "seconds of training"))
-
-
-class Document(NamedTuple):
-    """A document that stands for a topic: its name, its share of the topic, some of its words."""
-
-    name: str
-    share: float
-    words: Sequence[str]
 
 
 class Topics(NamedTuple):
@@ -113,7 +102,7 @@ def write(
     shares = np.asarray(topics.prevalence)
     measured = any(display.finite(record.get("perplexity")) for record in metrics)
     html = (
-        _environment()
+        page.environment()
         .get_template("lda_report.html")
         .render(
             settings=settings,
@@ -121,11 +110,15 @@ def write(
             versions=versions,
             last=metrics[-1] if metrics else {},
             charts=[
-                {"svg": charts.perplexity(metrics, key, label), "label": label}
-                for key, label in _AXES
+                {
+                    "svg": charts.curves(metrics, key, label),
+                    "label": f"Held-out perplexity against {label}",
+                }
+                for key, label in page.AXES
                 if measured and all(key in record for record in metrics)
             ],
             map=charts.topic_map(positions(topics.mean), shares, [r["leading"][0] for r in rows]),
+            share_of="Share of the tokens",
             by_number=rows,
             topics=[rows[k] for k in np.argsort(-shares, kind="stable")],
             concentrations=[
@@ -136,27 +129,11 @@ def write(
                 )
                 if found is not None
             ],
-            diagnostics=_worst(diagnostics or {})[:_MOST_DIAGNOSTICS],
-            more_diagnostics=max(0, len(diagnostics or {}) - _MOST_DIAGNOSTICS),
-            few_draws=FEW_DRAWS,
-            large_rhat=LARGE_RHAT,
             warnings=warnings,
+            **page.mixing(diagnostics),
         )
     )
     output.write_text(path, html)
-
-
-def _environment() -> jinja2.Environment:
-    """Templates in which every value is escaped: words and file names may hold markup."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= display.FILTERS
-    return environment
 
 
 def _rows(topics: Topics, alpha: Concentration | None, top_words: int) -> list[dict[str, Any]]:
@@ -179,7 +156,7 @@ def _rows(topics: Topics, alpha: Concentration | None, top_words: int) -> list[d
     share_sd = unknown if topics.prevalence_sd is None else np.asarray(topics.prevalence_sd)
     share_lower, share_upper = beta_interval(np.clip(prevalence, 0, 1), share_sd)
     share_scale = float(np.where(np.isnan(share_sd), prevalence, share_upper).max()) or 1.0
-    share_bars = _bars(prevalence, share_lower, share_upper, share_sd, share_scale)
+    share_bars = bars(prevalence, share_lower, share_upper, share_sd, share_scale)
     coherence = unknown if topics.coherence is None else np.asarray(topics.coherence, np.float64)
     stability = unknown if topics.stability is None else np.asarray(topics.stability, np.float64)
     varied = alpha is not None and np.ptp(alpha.mean) > 0 and np.any(np.asarray(alpha.sd) > 0)
@@ -189,7 +166,7 @@ def _rows(topics: Topics, alpha: Concentration | None, top_words: int) -> list[d
         words = [
             {"word": topics.vocabulary[w]} | bar
             for w, bar in zip(
-                order[k], _bars(shown[k], lower[k], upper[k], deviation[k], scale), strict=True
+                order[k], bars(shown[k], lower[k], upper[k], deviation[k], scale), strict=True
             )
         ]
         rows.append(
@@ -198,29 +175,13 @@ def _rows(topics: Topics, alpha: Concentration | None, top_words: int) -> list[d
                 "share": share_bars[k],
                 "leading": [word["word"] for word in words[:3]],
                 "words": words,
-                "coherence": _known(float(coherence[k])),
-                "stability": _known(float(stability[k])),
+                "coherence": known(float(coherence[k])),
+                "stability": known(float(stability[k])),
                 "alpha": {end: float(part[k]) for end, part in (learned or {}).items()},
                 "documents": topics.documents[k] if topics.documents else (),
             }
         )
     return rows
-
-
-def _bars(
-    mean: np.ndarray, lower: np.ndarray, upper: np.ndarray, sd: np.ndarray, scale: float
-) -> list[dict[str, Any]]:
-    """Bars with an interval each, in per cent of the scale; no interval where the sd is NaN."""
-    return [
-        {
-            "mean": float(m),
-            "bar": 100 * float(m) / scale,
-            "interval": None if np.isnan(s) else (float(low), float(high)),
-            "low": 100 * float(low) / scale,
-            "width": 100 * float(high - low) / scale,
-        }
-        for m, low, high, s in zip(mean, lower, upper, sd, strict=True)
-    ]
 
 
 def _interval(concentration: Concentration) -> dict[str, np.ndarray]:
@@ -254,18 +215,3 @@ def _concentration(
         "least": float(mean.min()),
         "largest": entries,
     }
-
-
-def _worst(
-    diagnostics: Mapping[str, Mapping[str, float | None]],
-) -> list[tuple[str, float | None, float | None]]:
-    """Name, R-hat and effective size, those that have mixed least first; None where unknown."""
-    rows = [
-        (name, _known(entry.get("rhat")), _known(entry.get("ess")))
-        for name, entry in diagnostics.items()
-    ]
-    return sorted(rows, key=lambda row: -1.0 if row[2] is None else row[2])
-
-
-def _known(value: float | None) -> float | None:
-    return value if display.finite(value) else None

@@ -4,10 +4,10 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
-from simplex_jax.evaluate.matching import affinity
+from simplex_jax.evaluate.matching import Affinity, affinity
 
 
-def positions(topics: ArrayLike) -> np.ndarray:
+def positions(topics: ArrayLike, measure: Affinity = affinity) -> np.ndarray:
     """Place topics in the plane by classical scaling of their Hellinger distances.
 
     Topics are points sqrt(phi_k) on the unit sphere, at distances H sqrt(2); these are the first
@@ -17,6 +17,8 @@ def positions(topics: ArrayLike) -> np.ndarray:
 
     Args:
         topics: Topics [K, V]; rows are divided by their sums.
+        measure: `matching.affinity`, or `matching.cosine` for topics that are directions, whose
+            distances are then those of the points on the sphere.
 
     Returns:
         float64 [K, 2], centred at 0. The largest coordinate, by size, of each axis is positive. A
@@ -29,7 +31,7 @@ def positions(topics: ArrayLike) -> np.ndarray:
         >>> positions([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]).round(2).tolist()
         [[0.71, 0.0], [-0.71, 0.0]]
     """
-    table = affinity(topics, topics)
+    table = measure(topics, topics)
     count = len(table)
     if count == 1:
         return np.zeros((1, 2))

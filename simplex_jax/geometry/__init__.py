@@ -1,5 +1,21 @@
 """Geometry of the spaces that the kernels sample from."""
 
-from simplex_jax.geometry import convex, manifolds, mirror, parameterisations, simplex
+from simplex_jax.geometry import (
+    bessel,
+    convex,
+    manifolds,
+    mirror,
+    parameterisations,
+    simplex,
+    von_mises_fisher,
+)
 
-__all__ = ["convex", "manifolds", "mirror", "parameterisations", "simplex"]
+__all__ = [
+    "bessel",
+    "convex",
+    "manifolds",
+    "mirror",
+    "parameterisations",
+    "simplex",
+    "von_mises_fisher",
+]

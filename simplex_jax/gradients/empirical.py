@@ -13,7 +13,11 @@ Variance = Callable[[Position, Batch], PyTree]
 """`(position, batch) -> variance` of the gradient, entry by entry, a tree like the position."""
 
 
-def fisher(log_likelihood: LogLikelihood, size: float) -> Variance:
+def fisher(
+    log_likelihood: LogLikelihood,
+    size: float,
+    project: Callable[[Position, Position], Position] | None = None,
+) -> Variance:
     r"""Estimate the variance of the gradient of `gradients.posterior` from the batch at hand.
 
     With the gradients g_i of the log likelihood of the n data of a batch, drawn out of N with
@@ -31,6 +35,9 @@ def fisher(log_likelihood: LogLikelihood, size: float) -> Variance:
         log_likelihood: `(position, batch) -> scalar`, summed over the batch; here it sees batches
             of one datum.
         size: N. n is the length of the batch's leading axis, at least 2.
+        project: `(position, gradient) -> gradient` on the tangent space, as
+            `manifolds.sphere().project`. Where points are on a manifold the kernels see only that
+            part, and the rest, which may be far larger, must not count as noise. None for none.
 
     Raises:
         ValueError: `size` is not positive; when used, the batch has a single datum, or the function
@@ -45,14 +52,22 @@ def fisher(log_likelihood: LogLikelihood, size: float) -> Variance:
         10000.0
     """
     check_size(size)
-    return bind(_fisher, log_likelihood, size)
+    return bind(_fisher, log_likelihood, size, project)
 
 
-def _fisher(log_likelihood: LogLikelihood, size: float, position: Position, batch: Batch) -> PyTree:
+def _fisher(
+    log_likelihood: LogLikelihood,
+    size: float,
+    project: Callable[[Position, Position], Position] | None,
+    position: Position,
+    batch: Batch,
+) -> PyTree:
     n = length(batch, "batch")
     if n < 2:
         raise ValueError("batch must have at least 2 data, as a variance is estimated from them")
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:, None], batch)
     gradient = gradient_of("log_likelihood", log_likelihood)
     each = jax.vmap(gradient, in_axes=(None, 0))(position, single)
+    if project is not None:
+        each = jax.vmap(project, in_axes=(None, 0))(position, each)
     return jax.tree.map(lambda g: size * size / n * jnp.var(g, axis=0, ddof=1), each)

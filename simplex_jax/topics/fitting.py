@@ -1,9 +1,9 @@
 """From a corpus to the summary of the posterior of its topics."""
 
-import contextlib
+import functools
 import hashlib
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,18 +11,14 @@ import jax
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.base import State, current_step
 from simplex_jax.corpus import Corpus, digest, from_counts
 from simplex_jax.corpus.store import Stored
-from simplex_jax.evaluate import matching, perplexity
-from simplex_jax.runtime.checkpoint import Restored, Saver, Store
-from simplex_jax.runtime.driver import run
+from simplex_jax.evaluate import alignment, matching, perplexity
+from simplex_jax.evaluate.gathering import Kept, Posterior
+from simplex_jax.runtime import session
 from simplex_jax.runtime.hooks import Hook
-from simplex_jax.runtime.interrupt import Interrupt
-from simplex_jax.topics import alignment, model, proportions
-from simplex_jax.topics.posterior import Kept, Posterior
+from simplex_jax.topics import model, posterior, proportions, tracking
 from simplex_jax.topics.settings import Settings, resolve, size_of
-from simplex_jax.topics.tracking import Latest, Records
 
 
 class Fit(NamedTuple):
@@ -150,72 +146,47 @@ def fit(
                 f"{name} has {table.shape[1]} words and the corpus {size.words}: "
                 "take both from one corpus"
             )
-    if resume and checkpoint is None:
-        raise ValueError("checkpoint must name the directory to resume from")
     settings = resolve(data, num_topics, **options)  # type: ignore[arg-type]
     key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
     kernel, feed = model.build(model.to_device(data), size, settings, among)
     state = model.start(key_init, kernel, size.words, settings)
 
-    latest, posterior = Latest(), Posterior(settings, size.words, heldout is not None)
-    kept, records = Kept(settings, samples_dir), Records(settings, size)
-    measures: dict[str, Any] = {"posterior": posterior, "kept": kept, "records": records}
+    gathered = posterior.gather(settings, size.words, heldout is not None)
+    kept, records = posterior.keep(settings, samples_dir), tracking.records(settings, size)
+    measures: dict[str, Any] = {"posterior": gathered, "kept": kept, "records": records}
     if heldout is not None:
         evaluation = perplexity.Evaluation(
             perplexity.completion(*heldout), key_evaluate, settings.chains, settings.seconds
         )
         measures = {"evaluation": evaluation} | measures
-    saver = None
-    restored = Restored(state, first_step=0, seconds=0.0)
-    if checkpoint is not None:
-        about = _about(data, settings, heldout, among)
-        saver = Saver(Store(checkpoint), measures, about, checkpoint_every)
-        if resume:
-            restored = saver.restore(state) or restored
-    begin = int(current_step(restored.state))
-    with Interrupt() as interrupt, _naming_the_newest(checkpoint):
-        state, _ = run(
-            key_run,
-            kernel,
-            restored.state,
-            feed(key_run, begin),
-            settings.last_step - begin,
-            collect=_nothing,
-            hooks=[latest, *measures.values(), *hooks, interrupt, *([saver] if saver else [])],
-            chunk=settings.eval_every,
-            max_seconds=settings.seconds,
-            first_step=restored.first_step,
-            seconds=restored.seconds,
-        )
-    if not posterior.samples and latest.event:  # the run has ended in its first half
-        posterior.add(latest.event._replace(state=state))
-    return _summary(posterior, kept, records, settings, wanted, state, interrupt.signal)
-
-
-@contextlib.contextmanager
-def _naming_the_newest(checkpoints: Path | None) -> Iterator[None]:
-    """Add the newest checkpoint to the message where a run has become NaN."""
-    try:
-        yield
-    except FloatingPointError as error:
-        found = [] if checkpoints is None else sorted(checkpoints.glob("*-step-*"))
-        if not found:
-            raise
-        newest = f"; the last checkpoint, {str(found[-1])!r}, is from before"
-        raise FloatingPointError(f"{error}{newest}") from None
+    trained = session.train(
+        key_run,
+        kernel,
+        state,
+        functools.partial(feed, key_run),
+        session.Length(settings.num_steps, settings.seconds, settings.eval_every),
+        measures=measures,
+        hooks=hooks,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        about=_about(data, settings, heldout, among),
+    )
+    if not gathered.samples and trained.event:  # the run has ended in its first half
+        gathered.add(trained.event)
+    return _summary(gathered, kept, records, settings, wanted, trained)
 
 
 def _summary(
-    posterior: Posterior,
+    gathered: Posterior,
     kept: Kept,
-    records: Records,
+    records: session.Records,
     settings: Settings,
     wanted: Corpus | None,
-    state: State,
-    interrupted: signal.Signals | None,
+    trained: session.Trained,
 ) -> Fit:
     """Put the chains together and infer the documents."""
-    moments = posterior.moments
+    moments = gathered.moments
     order, stability = matching.align(list(moments["topics"].mean))
     mean, sd = moments["topics"].pooled(order)
     prevalence, prevalence_sd = moments["prevalence"].pooled(order)
@@ -231,7 +202,7 @@ def _summary(
     return Fit(
         mean=mean,
         sd=sd,
-        samples=posterior.samples * settings.chains,
+        samples=gathered.samples * settings.chains,
         proportions=shares,
         prevalence=prevalence,
         prevalence_sd=prevalence_sd,
@@ -241,12 +212,12 @@ def _summary(
         beta_sd=beta_sd,
         stability=stability,
         order=order,
-        diagnostics=alignment.diagnose(posterior.traces(), order),
+        diagnostics=alignment.diagnose(gathered.traces(), order),
         metrics=records.records,
         kept=kept.samples(),
         settings=settings,
-        state=state,
-        interrupted=interrupted,
+        state=trained.state,
+        interrupted=trained.interrupted,
     )
 
 
@@ -277,8 +248,3 @@ def _about(
     if among is not None:
         about["among"] = hashlib.sha256(np.ascontiguousarray(among, "<i8").data).hexdigest()
     return about
-
-
-def _nothing(state: object, info: object) -> tuple:
-    del state, info
-    return ()

@@ -1,6 +1,5 @@
 """The settings of a run: everything that decides it, with what was left out filled in."""
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -13,14 +12,12 @@ from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.store import Stored
 from simplex_jax.draws import arguments
 from simplex_jax.models import lda, lda_counts
-
-MAX_STEPS = 2**31 - 1
+from simplex_jax.runtime import session
 
 # Concentrations where none is given; of learned ones the first value and the prior mean.
 ALPHA, BETA = 0.1, 0.05
 _LEARN_ALPHA = {"learn": "vector", "learn-symmetric": "symmetric"}
 _LEARN_BETA = {"learn": "symmetric", "learn-vector": "vector"}
-_EVALUATIONS = 50
 
 
 class Size(NamedTuple):
@@ -89,11 +86,6 @@ class Settings(NamedTuple):
     devices: int
     keep_samples: int
     seed: int
-
-    @property
-    def last_step(self) -> int:
-        """Where the driver is to end the run; out of reach if time ends it."""
-        return MAX_STEPS if self.num_steps is None else self.num_steps
 
 
 def resolve(
@@ -179,12 +171,10 @@ def resolve(
         batch_size = lda.default_batch_size(documents, tokens, (num_topics, words))
     batch_size = lda.check_batch_size(batch_size, documents)
     per_pass = -(-documents // batch_size)
-    num_steps = _length(passes, steps, seconds, per_pass)
-    if eval_every is None:
-        eval_every = per_pass if num_steps is None else max(1, num_steps // _EVALUATIONS)
-    eval_every = arguments.at_least("eval_every", eval_every, 1)
-    if arguments.at_least("seed", seed, 0) >= 2**63:
-        raise ValueError(f"seed must be between 0 and 2^63 - 1; it is {seed}")
+    length = session.length(
+        per_pass, passes=passes, steps=steps, seconds=seconds, eval_every=eval_every
+    )
+    seed = session.check_seed(seed)
     if sweeps is None:
         sweeps = 1 if memoised else 10
     default = lda.default_step(sampler, counts_estimate)
@@ -204,13 +194,13 @@ def resolve(
         tau=default.tau if step_size is None else 0.0,
         kappa=default.kappa if step_size is None else 0.0,
         batch_size=batch_size,
-        num_steps=num_steps,
-        seconds=seconds,
-        eval_every=eval_every if num_steps is None else min(eval_every, num_steps),
+        num_steps=length.steps,
+        seconds=length.seconds,
+        eval_every=length.eval_every,
         chains=arguments.at_least("chains", chains, 1),
         devices=_sharing(devices, batch_size, documents, memoised),
         keep_samples=arguments.at_least("keep_samples", keep_samples, 0),
-        seed=int(seed),
+        seed=seed,
     )
     schedules.check(settings.step_size)
     check = lda_counts.check_memoised if memoised else lda_counts.check
@@ -253,29 +243,6 @@ def _prior(
     lda_counts.positive(name, value, (count,))
     array = np.asarray(value, np.float64)
     return array.tolist() if array.ndim == 0 else tuple(array.tolist()), None
-
-
-def _length(
-    passes: float | None, steps: int | None, seconds: float | None, per_pass: int
-) -> int | None:
-    """Return the number of steps, or None if time ends the run."""
-    lengths = {"passes": passes, "steps": steps, "seconds": seconds}
-    if sum(length is not None for length in lengths.values()) > 1:
-        raise ValueError("give at most one of passes, steps and seconds")
-    for name, value in lengths.items():
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            raise ValueError(f"{name} must be positive; it is {value}")
-    if seconds is not None:
-        return None
-    if steps is not None:
-        length = float(arguments.at_least("steps", steps, 1))
-    else:
-        length = (200 if passes is None else passes) * per_pass
-    if length > MAX_STEPS:
-        raise ValueError(
-            f"{length:g} steps are more than a run can number: give fewer passes or steps"
-        )
-    return max(1, round(length))
 
 
 def local_step(settings: Settings) -> lda_counts.Local:

@@ -1,0 +1,242 @@
+"""Variational inference for the spherical admixture model, of all documents or of batches."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import schedules
+from simplex_jax.base import Kernel, bind, static
+from simplex_jax.baselines import natural, sam_bound, sam_climb
+from simplex_jax.batches import Stream
+from simplex_jax.draws import arguments
+from simplex_jax.geometry import von_mises_fisher as vmf
+from simplex_jax.models import sam, sam_documents
+from simplex_jax.models.sam_documents import UnitDocuments
+from simplex_jax.models.sam_joint import Hyperparameters
+from simplex_jax.schedules import Schedule, StepSize, polynomial_decay
+
+__all__ = ["Info", "State", "build", "default_step_size"]
+
+
+class State(NamedTuple):
+    """State of the variational methods.
+
+    Attributes:
+        position: Mean directions of the topics, unit vectors [K, V].
+        step: Number of updates done, int32.
+        weights: Those of the proportions of every document, Dirichlet(w_d), [D, K]; 0 for those
+            that were in no batch yet.
+        concentration: xi, that of q(phi_k), a scalar.
+    """
+
+    position: jax.Array
+    step: jax.Array
+    weights: jax.Array
+    concentration: jax.Array
+
+
+class Info(NamedTuple):
+    """What an update tells, all scalars.
+
+    Attributes:
+        step_size: The share of the topics that was replaced.
+        bound: The bound of the log evidence, divided by the number of documents, at the topics
+            before the update; estimated from the batch, if that is not all of them.
+        local_iterations: Iterations of the weights of the slowest document.
+        topic_iterations: Steps of the topics.
+    """
+
+    step_size: jax.Array
+    bound: jax.Array
+    local_iterations: jax.Array
+    topic_iterations: jax.Array
+
+
+def default_step_size() -> Schedule:
+    """Return the published schedule for batches, rho_t = (5 + t)^-0.8 after t updates."""
+    return polynomial_decay(5**-0.8, tau=5, kappa=0.8)
+
+
+def build(
+    documents: UnitDocuments,
+    shape: tuple[int, int],
+    *,
+    hyper: Hyperparameters | None = None,
+    learn_concentration: bool = False,
+    batch_size: int | None = None,
+    step_size: StepSize | None = None,
+    local_iterations: int = 20,
+    topic_iterations: int = 100,
+    tolerance: float = 0.1,
+) -> tuple[Kernel, Stream]:
+    r"""Return the kernel of mean-field variational Bayes for SAM, and its stream of batches.
+
+    It climbs the bound of `sam_bound` (Reisinger et al. 2010). An update optimises the weights w_d
+    of the documents of a batch, then the directions x_k of the topics given these on the bound of
+    the batch, its documents counted D / |B| times, to some :math:`\hat x_k`, and
+
+    .. math:: x_k \leftarrow \frac{(1 - \rho) x_k + \rho \hat x_k}
+                                  {|(1 - \rho) x_k + \rho \hat x_k|}.
+
+    With all documents in a batch and `step_size=1`, the default, that is the batch method (VI) and
+    the bound never falls; with fewer it is the stochastic one (StoVI) of Liu et al. (2016).
+
+    Both ascents are with rollback, as theirs, but on other directions and with a step of their own
+    for every document. Weights follow the natural gradient,
+
+    .. math:: \log w_{dk} \leftarrow \log w_{dk} + s_d (\tilde\nabla_k L) / w_{dk},
+
+    for which s = 1 is exact where the expected cosine is linear in the expected log proportions;
+    topics follow their gradients g_k as projected at x_k,
+    :math:`x_k + s (g_k - x_k x_k' g_k) / |g_k|`, renormalised, for which s = 1 is the maximiser
+    where the bound is linear in the topic. Steps double where the bound rises and halve where it
+    would fall. The published code walks along plain gradients with rates of 1e-2 and 1e-3. The
+    corpus mean has its optimal length, see `sam_bound.resultant`. A document's weights begin where
+    its last visit left them.
+
+    Args:
+        documents: The unit vectors, `sam_documents.to_device(vectors)`.
+        shape: (K, V), numbers of topics, at least 2, and words.
+        hyper: Hyperparameters, `sam.hyperparameters(mean, ...)`; None for those of the paper with
+            the mean direction of the documents.
+        learn_concentration: Climb the bound in xi as well, from sigma on, by damped steps to the
+            fixed point of its derivative; otherwise it stays at sigma, as published.
+        batch_size: Documents a batch, cut to those that there are; by default all.
+        step_size: rho, above 0 and at most 1, or a schedule of it; by default 1 with all documents
+            in a batch and otherwise `default_step_size`.
+        local_iterations: Most iterations of the weights in an update.
+        topic_iterations: Most steps of the topics in an update.
+        tolerance: They end when no entry of a topic would change by this over the root of V.
+
+    Returns:
+        A kernel whose `init` takes topics [K, V], which it normalises and which must differ; and a
+        stream of uniform batches of distinct documents.
+
+    Raises:
+        ValueError: An argument is out of range.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, scipy.sparse as sp
+        >>> from simplex_jax import run
+        >>> from simplex_jax.baselines import sam_vi
+        >>> from simplex_jax.models import sam, sam_documents
+        >>> rows = sp.csr_array([[0.6, 0.8, 0, 0], [0.8, 0.6, 0, 0], [0, 0, 0.6, 0.8]])
+        >>> documents = sam_documents.to_device(rows)
+        >>> hyper = sam.hyperparameters(
+        ...     sam_documents.mean_direction(documents, 4),
+        ...     alpha=0.5, sigma=10, kappa0=10, kappa1=100)
+        >>> kernel, stream = sam_vi.build(documents, (2, 4), hyper=hyper)
+        >>> start = jnp.array([[1.0, 1.0, 1.0, 0.5], [0.5, 1.0, 1.0, 1.0]])
+        >>> state = kernel.init(jax.random.key(0), start)
+        >>> state, _ = run(jax.random.key(1), kernel, state, stream, num_steps=50)
+        >>> (state.position > 0.5).tolist()
+        [[True, True, False, False], [False, False, True, True]]
+    """
+    shape = _check_shape(shape, documents)
+    if hyper is None:
+        hyper = sam.hyperparameters(sam_documents.mean_direction(documents, shape[1]))
+    elif hyper.mean.shape != shape[1:]:
+        raise ValueError(f"hyper.mean must have {shape[1]} entries, not {hyper.mean.shape}")
+    size = sam_documents.size(documents)
+    at_once = size if batch_size is None else arguments.at_least("batch_size", batch_size, 1)
+    at_once = min(at_once, size)
+    if step_size is None:
+        step_size = 1.0 if at_once == size else default_step_size()
+    natural.check_step_size(step_size)
+    change = arguments.scalar("tolerance", tolerance) / math.sqrt(shape[1])
+    options = {
+        "learn": bool(learn_concentration),
+        "local_iterations": arguments.at_least("local_iterations", local_iterations, 1),
+        "topic_iterations": arguments.at_least("topic_iterations", topic_iterations, 1),
+    }
+    kernel = Kernel(
+        init=bind(static(_init, shape=shape, size=size), hyper),
+        update=bind(static(_update, **options), documents, hyper, step_size, change),
+    )
+    return kernel, sam_documents.uniform_stream(documents, at_once)
+
+
+def _check_shape(shape: tuple[int, int], documents: UnitDocuments) -> tuple[int, int]:
+    if len(shape) != 2:
+        raise ValueError(f"shape must be (K, V); it is {shape!r}")
+    topics, words = (arguments.at_least("shape", side, 2) for side in shape)
+    if topics > words:
+        raise ValueError(f"shape has {topics} topics of {words} words: give at most {words} topics")
+    if (last := int(jnp.max(documents.corpus.tokens))) >= words:
+        raise ValueError(f"shape has {words} words and the documents word number {last}")
+    return topics, words
+
+
+def _init(
+    hyper: Hyperparameters,
+    key: jax.Array,
+    position: jax.Array,
+    *,
+    shape: tuple[int, int],
+    size: int,
+) -> State:
+    del key
+    position = arguments.as_float("position", position)
+    if position.shape != shape:
+        raise ValueError(f"position must be topics of shape {shape}; it has {position.shape}")
+    length = jnp.linalg.norm(position, axis=1)
+    arguments.require("position", length, arguments.positive(length), "topics that are not 0")
+    return State(
+        position=_normalise(position),
+        step=jnp.zeros((), jnp.int32),
+        weights=jnp.zeros((size, shape[0]), position.dtype),
+        # A state may be donated to jitted code, and must not share arrays with the kernel.
+        concentration=jnp.array(hyper.sigma, position.dtype),
+    )
+
+
+def _normalise(x: jax.Array) -> jax.Array:
+    return x / jnp.linalg.norm(x, axis=1, keepdims=True)
+
+
+def _update(
+    documents: UnitDocuments,
+    hyper: Hyperparameters,
+    step_size: StepSize,
+    change: jax.Array,
+    key: jax.Array,
+    state: State,
+    ids: jax.Array,
+    *,
+    learn: bool,
+    local_iterations: int,
+    topic_iterations: int,
+) -> tuple[State, Info]:
+    """Find the weights of the batch, then its topics, and move towards these."""
+    del key
+    old, xi, size = state.position, state.concentration, state.weights.shape[0]
+    hyper = jax.tree.map(lambda leaf: leaf.astype(old.dtype), hyper)
+    rho = schedules.at(step_size, state.step).astype(old.dtype)
+    rho = jnp.where((rho > 0) & (rho <= 1), rho, jnp.nan)
+    length = vmf.mean_length(old.shape[1], xi)
+
+    words = sam_climb.words_of(documents, ids, *old.shape)
+    cosines, gram = words.cosines(old), sam_bound.matmul(old, old.T)
+    weights, iterations = sam_climb.climb_weights(
+        hyper, state.weights[ids], cosines, gram, length, local_iterations
+    )
+    told = jnp.mean(sam_bound.documents(hyper, weights, cosines, gram, length))
+    bound = sam_bound.total(hyper, told, size, old, xi, length)
+    topics = sam_climb.Topics(hyper, weights, size / ids.shape[0], change)
+    new, cosines, steps = sam_climb.climb_topics(
+        topics, words, old, cosines, length, topic_iterations
+    )
+    # Where the bound is no number no step would be taken, which looks like the end of the climb.
+    new = jnp.where(jnp.isnan(bound), jnp.nan, new)
+    if learn:
+        found = sam_climb.climb_concentration(topics, new, cosines, xi)
+        xi = (1 - rho) * xi + rho * found
+    state = State(
+        position=_normalise((1 - rho) * old + rho * new),
+        step=state.step + 1,
+        weights=state.weights.at[ids].set(weights),
+        concentration=xi,
+    )
+    return state, Info(rho, bound, iterations, steps)

@@ -1,0 +1,181 @@
+"""Documents that are sparse unit vectors, on the device, and dense rows of some of them."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax import lax
+
+from simplex_jax import batches
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import DeviceCorpus
+
+# How far from 1 the length of a document may be: vectors in a file are printed with few digits.
+_TOLERANCE = 1e-3
+
+# Numbers of the dense rows of a block of documents: it should fit a core's cache, and the blocks
+# should be few.
+_BLOCK = 1 << 20
+
+Sum = TypeVar("Sum")
+
+
+class UnitDocuments(NamedTuple):
+    """Sparse unit vectors on the device, shortest document first.
+
+    Nothing is padded: memory is that of the nonzeros, 8 bytes each.
+
+    Attributes:
+        corpus: Places of the nonzeros, with a word for every nonzero in place of its tokens.
+        values: The nonzeros, float32 [T].
+    """
+
+    corpus: DeviceCorpus
+    values: jax.Array
+
+
+def to_device(vectors: sp.csr_array) -> UnitDocuments:
+    """Put documents on the device.
+
+    Args:
+        vectors: Unit vectors, a sparse or dense table [D, V]. Lengths within 1e-3 of 1 count as
+            rounding and are made 1.
+
+    Raises:
+        ValueError: There is no document, or a row is zero, not finite or not of unit length; the
+            message names the row.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax.models import sam_documents
+        >>> documents = sam_documents.to_device(sp.csr_array([[0.6, 0.8, 0], [0, 0, 1]]))
+        >>> sam_documents.rows(documents, [0, 1], 3).tolist()
+        [[0.0, 0.0, 1.0], [0.6000000238418579, 0.800000011920929, 0.0]]
+        >>> sam_documents.to_device(sp.csr_array([[0.6, 0.8], [0.6, 0.6]]))
+        Traceback (most recent call last):
+        ...
+        ValueError: document 1 has length 0.848528; unit vectors are needed: divide it by its length
+    """
+    vectors = sp.csr_array(vectors, dtype=np.float64, copy=True)
+    if vectors.shape[0] == 0:
+        raise ValueError("vectors must have at least one document")
+    vectors.sum_duplicates()
+    vectors.eliminate_zeros()
+    sizes = np.diff(vectors.indptr)
+    rows = np.repeat(np.arange(sizes.size), sizes)
+    lengths = np.sqrt(np.bincount(rows, vectors.data**2, minlength=sizes.size))
+    _check_lengths(lengths)
+    if vectors.nnz > 2**31 - 1 - device.CHUNK:
+        raise ValueError(f"vectors must have fewer nonzeros than 2^31; they have {vectors.nnz}")
+    order = np.argsort(sizes, kind="stable")
+    vectors.data /= lengths[rows]
+    ordered = vectors[order]
+    corpus = DeviceCorpus(
+        jnp.asarray(ordered.indices.astype(np.int32)),
+        jnp.asarray(ordered.indptr.astype(np.int32)),
+        jnp.asarray(order.astype(np.int32)),
+    )
+    return UnitDocuments(corpus, jnp.asarray(ordered.data.astype(np.float32)))
+
+
+def _check_lengths(lengths: np.ndarray) -> None:
+    wrong = np.flatnonzero(~(np.abs(lengths - 1) <= _TOLERANCE))
+    if not wrong.size:
+        return
+    row, length = wrong[0], lengths[wrong[0]]
+    if length == 0:
+        raise ValueError(f"document {row} is zero and has no direction: leave it out")
+    if not math.isfinite(length):
+        raise ValueError(f"document {row} has values that are not finite")
+    raise ValueError(
+        f"document {row} has length {length:.6g}; unit vectors are needed: divide it by its length"
+    )
+
+
+def size(documents: UnitDocuments) -> int:
+    """Return the number of documents."""
+    return device.size(documents.corpus)
+
+
+def rows(documents: UnitDocuments, ids: jax.Array, vocabulary: int) -> jax.Array:
+    """Return documents by their place on the device, float32 [B, V]; ids from D on are zero.
+
+    On words about as many as here a dense product costs what a sparse one does, or less, and takes
+    up no more room than the topics do.
+
+    Args:
+        documents: The documents.
+        ids: Their places, distinct, int32 [B]; `documents.corpus.order` tells the rows of the
+            table that the documents came from.
+        vocabulary: V, static.
+    """
+    chosen = device.select(documents.corpus, jnp.asarray(ids))
+    mean = documents.values.shape[0] / size(documents)
+    step = min(device.CHUNK, documents.values.shape[0], int(1.25 * mean * len(ids)) + 64)
+    total = jnp.sum(chosen.lengths)
+
+    def chunk(loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        first, table = loop
+        place, owner = device.token_slots(chosen, first, step)
+        word = chosen.tokens.at[place].get(mode="fill", fill_value=vocabulary)
+        value = documents.values.at[place].get(mode="clip")
+        return first + step, table.at[owner, word].set(value, mode="drop")
+
+    empty = jnp.zeros((len(ids), vocabulary), documents.values.dtype)
+    return lax.while_loop(lambda loop: loop[0] < total, chunk, (jnp.int32(0), empty))[1]
+
+
+def uniform_stream(documents: UnitDocuments, batch_size: int) -> batches.Stream:
+    """Yield uniform subsets of distinct documents by their places, int32 [batch_size].
+
+    A batch of all documents is their places in order.
+    """
+    if batch_size == size(documents):
+        return batches.full(jnp.arange(batch_size, dtype=jnp.int32))
+    return device.uniform_stream(documents.corpus, batch_size)
+
+
+def block_size(batch_size: int, vocabulary: int) -> int:
+    """Return how many documents of a batch to work on at once."""
+    return max(1, min(batch_size, _BLOCK // vocabulary))
+
+
+def blocks(places: jax.Array, length: int, fill: int) -> jax.Array:
+    """Cut an array [B, ...] in blocks, [blocks, length, ...], the last one filled up."""
+    count = -(-places.shape[0] // length)
+    padding = [(0, count * length - places.shape[0])] + [(0, 0)] * (places.ndim - 1)
+    padded = jnp.pad(places, padding, constant_values=fill)
+    return padded.reshape(count, length, *places.shape[1:])
+
+
+def add_up(function: Callable[..., Sum], *blocked: jax.Array) -> Sum:
+    """Sum what a function returns of each block, one after the other."""
+    if blocked[0].shape[0] == 1:
+        return function(*(array[0] for array in blocked))
+    shapes = jax.eval_shape(function, *(array[0] for array in blocked))
+    start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+    def block(total: Sum, arrays: tuple[jax.Array, ...]) -> tuple[Sum, None]:
+        return jax.tree.map(jnp.add, total, function(*arrays)), None
+
+    return lax.scan(block, start, blocked)[0]
+
+
+def mean_direction(documents: UnitDocuments, vocabulary: int) -> jax.Array:
+    """Return the normalised sum of the documents, float32 [V].
+
+    Raises:
+        ValueError: The documents have words from `vocabulary` on, or their sum is zero.
+    """
+    words = np.asarray(documents.corpus.tokens)
+    if words.max() >= vocabulary:
+        raise ValueError(f"documents have word {words.max()}; there are {vocabulary} words")
+    total = np.bincount(words, np.asarray(documents.values, np.float64), minlength=vocabulary)
+    length = np.linalg.norm(total)
+    if not length > 0:
+        raise ValueError("the documents sum to zero and have no mean direction: give one")
+    return jnp.asarray((total / length).astype(np.float32))

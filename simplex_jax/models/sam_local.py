@@ -1,0 +1,280 @@
+"""The local step of the spherical admixture model: topic proportions given the topics."""
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax.draws import arguments
+from simplex_jax.geometry import manifolds
+from simplex_jax.models import sam_documents, sam_laplace
+from simplex_jax.models.sam_concentrations import Evidence
+from simplex_jax.models.sam_documents import UnitDocuments
+from simplex_jax.models.sam_joint import Hyperparameters
+from simplex_jax.models.sam_laplace import Target
+
+METHODS = ("hmc", "laplace", "gmc")
+
+_einsum = partial(jnp.einsum, precision=lax.Precision.HIGHEST)
+
+_FLAT = manifolds.simplex_flat()
+
+
+class Local(NamedTuple):
+    """How proportions are drawn.
+
+    Attributes:
+        method: "hmc", Hamiltonian Monte Carlo in log-ratios, preconditioned by Laplace's
+            approximation; "laplace", independence Metropolis with proposals from it, good where
+            alpha is 3 or more; or "gmc", geodesic Monte Carlo on the flat simplex, as in the paper.
+        samples: Samples of each document that the topics see, N.
+        burn_in: Metropolis steps before the first of them.
+        num_steps: Leapfrog steps of a step, by default 3 of "hmc" and 20 of "gmc".
+        step_size: Their length: of "hmc" in standard deviations of the approximation, by default
+            0.8; of "gmc" on the simplex, by default 5e-4.
+        floor: Least proportion where a chain of "gmc" starts. Near a face the force of the prior is
+            (alpha - 1) / theta, and from too near every move is refused.
+    """
+
+    method: str = "hmc"
+    samples: int = 1
+    burn_in: int = 3
+    num_steps: int | None = None
+    step_size: float | None = None
+    floor: float = 3e-3
+
+
+def check(how: Local) -> Local:
+    """Raise a ValueError unless all settings are in range."""
+    if how.method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; it is {how.method!r}")
+    for name, least in (("samples", 1), ("burn_in", 0)):
+        arguments.at_least(name, getattr(how, name), least)
+    if how.num_steps is not None:
+        arguments.at_least("num_steps", how.num_steps, 1)
+    if how.step_size is not None and not 0 < how.step_size < math.inf:
+        raise ValueError(f"step_size must be finite and positive; it is {how.step_size}")
+    if not 0 < how.floor < 1:
+        raise ValueError(f"floor must be above 0 and below 1; it is {how.floor}")
+    return how
+
+
+class Drawn(NamedTuple):
+    """Proportions of B documents.
+
+    Attributes:
+        ratios: Centred log-ratios, [B, N, K].
+        acceptance: Share of accepted moves, a scalar.
+        evidence: What they say about concentrations.
+    """
+
+    ratios: jax.Array
+    acceptance: jax.Array
+    evidence: Evidence
+
+
+def draw_all(
+    key: jax.Array,
+    documents: UnitDocuments,
+    topics: jax.Array,
+    ids: jax.Array,
+    hyper: Hyperparameters,
+    how: Local,
+    start: jax.Array | None = None,
+) -> Drawn:
+    """Draw the proportions of documents, block by block.
+
+    Args:
+        key: A PRNG key.
+        documents: The documents.
+        topics: Unit rows [K, V].
+        ids: Places of B documents, int32 [B].
+        hyper: The hyperparameters.
+        how: The settings.
+        start: As for `draw`.
+    """
+    size, vocabulary = sam_documents.size(documents), topics.shape[1]
+    length = sam_documents.block_size(ids.shape[0], vocabulary)
+    blocked = sam_documents.blocks(ids, length, size)
+    begin = None if start is None else sam_documents.blocks(start, length, 0)
+
+    def block(inputs: tuple) -> tuple:
+        number, places, begin = inputs
+        rows = sam_documents.rows(documents, places, vocabulary)
+        law = sam_laplace.target(topics, rows, hyper.alpha, hyper.kappa1)
+        ratios, acceptance = draw(jax.random.fold_in(key, number), law, how, begin)
+        log_theta = jax.nn.log_softmax(ratios)
+        fit = sam_laplace.cosine(law, jnp.exp(jnp.moveaxis(log_theta, 1, 0)))
+        told = acceptance, jnp.mean(fit, axis=0), jnp.mean(log_theta, axis=(1, 2))
+        return ratios, tuple(jnp.sum(jnp.where(places < size, x, 0)) for x in told)
+
+    numbers = lax.iota(jnp.uint32, blocked.shape[0])
+    ratios, told = lax.map(block, (numbers, blocked, begin))
+    acceptance, fit, log_theta = (jnp.sum(x) / ids.shape[0] for x in told)
+    ratios = ratios.reshape(-1, *ratios.shape[2:])[: ids.shape[0]]
+    return Drawn(ratios, acceptance, Evidence(fit, log_theta))
+
+
+def draw(
+    key: jax.Array, law: Target, how: Local, start: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Draw the proportions of B documents.
+
+    Every step leaves p(theta | topics, document) invariant, whatever the Laplace approximation is
+    worth; the law of the first sample of a new chain is exact up to what `burn_in` steps forget.
+
+    Args:
+        key: A PRNG key.
+        law: What is known of the documents.
+        how: The settings.
+        start: Centred log-ratios [B, K] that chains go on from; None starts new ones.
+
+    Returns:
+        Centred log-ratios [B, N, K], and the share of accepted moves of each document, [B].
+    """
+    return {"laplace": _laplace, "hmc": _hmc, "gmc": _gmc}[how.method](key, law, how, start)
+
+
+def _laplace(
+    key: jax.Array, law: Target, how: Local, start: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Go through proposals that were drawn, and weighed, all at once."""
+    key_draw, key_accept = jax.random.split(key)
+    fitted = sam_laplace.approximate(law)
+    steps = how.burn_in + how.samples
+    proposals = sam_laplace.draw(key_draw, fitted, (steps + (start is None),))
+    if start is not None:
+        proposals = jnp.concatenate([start[None], proposals])
+    weights = sam_laplace.log_weights(law, fitted, proposals)
+    log_u = -jax.random.exponential(key_accept, (steps, *weights.shape[1:]), weights.dtype)
+
+    def step(at: tuple, turn: tuple) -> tuple[tuple, tuple]:
+        place, weight = at
+        number, new, u = turn
+        # From a start whose weight is not a number every proposal is welcome.
+        accept = ~(u >= new - weight) & ~jnp.isnan(new)
+        at = jnp.where(accept, number, place), jnp.where(accept, new, weight)
+        return at, (at[0], accept)
+
+    first = jnp.zeros(weights.shape[1:], jnp.int32), weights[0]
+    turns = lax.iota(jnp.int32, steps) + 1, weights[1:], log_u
+    _, (places, accepted) = lax.scan(step, first, turns)
+    kept = jnp.take_along_axis(proposals, places[how.burn_in :, :, None], axis=0)
+    return jnp.moveaxis(kept, 0, 1), jnp.mean(accepted, axis=0, dtype=weights.dtype)
+
+
+def _hmc(
+    key: jax.Array, law: Target, how: Local, start: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Move in log-ratios with the precision of Laplace's approximation as the mass."""
+    key_start, key = jax.random.split(key)
+    fitted = sam_laplace.approximate(law)
+    ratios = sam_laplace.draw(key_start, fitted) if start is None else start
+    spread = _einsum("bmk,bml->bkl", fitted.inverse, fitted.inverse)
+    h = jnp.asarray(0.8 if how.step_size is None else how.step_size, ratios.dtype)
+
+    def accelerate(v: jax.Array, slope: jax.Array) -> jax.Array:
+        v = v + h / 2 * _einsum("bkl,bl->bk", spread, slope)
+        return v - jnp.mean(v, axis=-1, keepdims=True)
+
+    def kinetic(v: jax.Array) -> jax.Array:
+        return jnp.sum(_einsum("bk,bkl->bl", v, fitted.factor) ** 2, axis=-1) / 2
+
+    def leap(_: int, at: tuple) -> tuple:
+        y, v, _, slope = at
+        v = accelerate(v, slope)
+        y = y + h * v
+        value, slope = _value_and_slope(law, y)
+        return y, accelerate(v, slope), value, slope
+
+    def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
+        key_velocity, key_accept = jax.random.split(key)
+        velocity = sam_laplace.spread(key_velocity, fitted, ())
+        y, v, value, slope = lax.fori_loop(0, how.num_steps or 3, leap, (at[0], velocity, *at[1:]))
+        gain = value - at[1] + kinetic(velocity) - kinetic(v)
+        return _choose(key_accept, gain, (y, value, slope), at)
+
+    keys = jax.random.split(key, how.burn_in + how.samples)
+    _, (trace, accepted) = lax.scan(step, (ratios, *_value_and_slope(law, ratios)), keys)
+    kept = jnp.moveaxis(trace[how.burn_in :], 0, 1)
+    return kept, jnp.mean(accepted, axis=0, dtype=ratios.dtype)
+
+
+def _value_and_slope(law: Target, ratios: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the log density of log-ratios, [B], and its gradient, [B, K]."""
+
+    def value(ratios: jax.Array) -> tuple[jax.Array, jax.Array]:
+        each = sam_laplace.log_density(law, ratios)
+        return jnp.sum(each), each
+
+    slope, each = jax.grad(value, has_aux=True)(ratios)
+    return each, slope
+
+
+def _choose(key: jax.Array, gain: jax.Array, new: tuple, old: tuple) -> tuple[tuple, tuple]:
+    """Accept where the log density of position and velocity allows it; NaN is refused."""
+    log_u = -jax.random.exponential(key, gain.shape, gain.dtype)
+    accept = (log_u < gain) & jnp.isfinite(gain)
+    at = jax.tree.map(
+        lambda a, b: jnp.where(accept if a.ndim == 1 else accept[:, None], a, b), new, old
+    )
+    return at, (at[0], accept)
+
+
+def _gmc(
+    key: jax.Array, law: Target, how: Local, start: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Move by straight lines that faces of the simplex reflect (Byrne and Girolami 2013)."""
+    theta = least_squares(law, how.floor) if start is None else jax.nn.softmax(start)
+
+    h = jnp.asarray(5e-4 if how.step_size is None else how.step_size, theta.dtype)
+
+    def leap(_: int, at: tuple) -> tuple:
+        x, v, _, force = at
+        x, v = _FLAT.flow(x, v + h / 2 * _FLAT.project(x, force), h)
+        value, force = _value_and_force(law, x)
+        return x, v + h / 2 * _FLAT.project(x, force), value, force
+
+    def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
+        key_velocity, key_accept = jax.random.split(key)
+        drawn = jax.random.normal(key_velocity, at[0].shape, at[0].dtype)
+        velocity = _FLAT.project(at[0], drawn)
+        x, v, value, force = lax.fori_loop(0, how.num_steps or 20, leap, (at[0], velocity, *at[1:]))
+        gain = value - at[1] + (jnp.sum(velocity**2, -1) - jnp.sum(v**2, -1)) / 2
+        return _choose(key_accept, gain, (x, value, force), at)
+
+    keys = jax.random.split(key, how.burn_in + how.samples)
+    _, (trace, accepted) = lax.scan(step, (theta, *_value_and_force(law, theta)), keys)
+    kept = jnp.log(trace[how.burn_in :])
+    kept = kept - jnp.mean(kept, axis=-1, keepdims=True)
+    return jnp.moveaxis(kept, 0, 1), jnp.mean(accepted, axis=0, dtype=theta.dtype)
+
+
+def _value_and_force(law: Target, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the log density on the flat simplex, [B], and its gradient, [B, K]."""
+
+    def value(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        fit = law.kappa * sam_laplace.cosine(law, theta)
+        each = fit + (law.alpha - 1) * jnp.sum(jnp.log(theta), axis=-1)
+        return jnp.sum(each), each
+
+    force, each = jax.grad(value, has_aux=True)(theta)
+    return each, force
+
+
+def least_squares(law: Target, floor: float) -> jax.Array:
+    """Return the proportions [B, K] whose mean direction is nearest, none of them below a floor.
+
+    The solution of G theta = c fits best without regard to signs or the prior (the start of Liu et
+    al. 2016, appendix F.3, who call it the mode); what is not above the floor is put there.
+    """
+    k = law.gram.shape[0]
+    eye = jnp.eye(k, dtype=law.gram.dtype)
+    solved = jnp.linalg.solve(law.gram + 1e-6 * eye, law.cosines.T).T
+    solved = jnp.where(jnp.isfinite(solved), solved, 0)
+    shares = solved / jnp.maximum(jnp.sum(jnp.maximum(solved, 0), -1, keepdims=True), 1e-30)
+    theta = jnp.maximum(shares, floor)
+    return theta / jnp.sum(theta, axis=-1, keepdims=True)

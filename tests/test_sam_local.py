@@ -1,0 +1,160 @@
+"""Topic proportions given topics: Laplace's approximation, and the samplers against quadrature."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import statistics_checks as checks
+
+from simplex_jax.models import sam_laplace, sam_local
+from simplex_jax.models.sam_laplace import Target
+from simplex_jax.models.sam_local import Local
+
+Key = Callable[[], jax.Array]
+
+
+def law_of(k: int, copies: int, alpha: float = 1.4, kappa: float = 9.0, seed: int = 3) -> Target:
+    """Topics at unequal angles, and copies of a document nearer to some than to others."""
+    rng = np.random.default_rng(seed)
+    topics = rng.normal(size=(k, 6)) + 0.4
+    topics /= np.linalg.norm(topics, axis=1, keepdims=True)
+    document = topics.T @ np.linspace(0.2, 1, k) + 0.3 * rng.normal(size=6)
+    document /= np.linalg.norm(document)
+    rows = np.broadcast_to(document, (copies, 6))
+    numbers = jnp.float32(alpha), jnp.float32(kappa)
+    return sam_laplace.target(jnp.asarray(topics, jnp.float32), jnp.asarray(rows), *numbers)
+
+
+def density(law: Target, theta: np.ndarray) -> np.ndarray:
+    """The density on the simplex, up to a factor, in float64, theta [..., K]."""
+    c, gram = (np.asarray(x, np.float64) for x in (law.cosines[0], law.gram))
+    fit = theta @ c / np.sqrt(np.einsum("...k,kl,...l->...", theta, gram, theta))
+    return np.exp(float(law.kappa) * fit) * np.prod(theta ** (float(law.alpha) - 1), axis=-1)
+
+
+def grid(law: Target, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Proportions at midpoints, and their probabilities."""
+    x = (np.arange(count) + 0.5) / count
+    if law.gram.shape[0] == 2:
+        theta = np.stack([x, 1 - x], axis=-1)
+    else:  # the unit square onto the simplex
+        a, b = np.meshgrid(x, x, indexing="ij")
+        theta = np.stack([a, (1 - a) * b, (1 - a) * (1 - b)], axis=-1)
+    p = density(law, theta) * (1 if law.gram.shape[0] == 2 else theta[..., 1] + theta[..., 2])
+    return theta.reshape(-1, theta.shape[-1]), p.ravel() / p.sum()
+
+
+def p_values(law: Target, theta: np.ndarray) -> dict[str, float]:
+    """Mean and variance of every proportion, and the distribution of the first."""
+    points, weights = grid(law, 4000 if theta.shape[1] == 2 else 400)
+    found = {}
+    for k in range(theta.shape[1]):
+        mean = float(weights @ points[:, k])
+        square = (points[:, k] - mean) ** 2
+        variance, fourth = float(weights @ square), float(weights @ square**2)
+        found[f"mean {k}"] = checks.mean_z(theta[:, k], mean, variance)
+        found[f"variance {k}"] = checks.variance_z(theta[:, k], mean, variance, fourth)
+    bins = np.linspace(0, 1, 21)
+    expected = np.histogram(points[:, 0], bins, weights=weights)[0]
+    found["bins"] = checks.chi_square(np.histogram(theta[:, 0], bins)[0], expected)
+    return found
+
+
+def sample(key: jax.Array, law: Target, how: Local, start: jax.Array | None = None) -> np.ndarray:
+    ratios, _ = jax.jit(sam_local.draw, static_argnums=2)(key, law, how, start)
+    return np.asarray(jax.nn.softmax(ratios[:, -1]), np.float64)
+
+
+def test_slopes_are_the_derivatives(getkey: Key) -> None:
+    law = law_of(3, 5)
+    ratios = jax.random.normal(getkey(), (5, 3))
+    gradient, curvature, convex = sam_laplace.slopes(law, ratios)
+
+    def total(y: jax.Array) -> jax.Array:
+        return jnp.sum(sam_laplace.log_density(law, y))
+
+    np.testing.assert_allclose(gradient, jax.grad(total)(ratios), atol=1e-4)
+    hessian = jnp.einsum("bkbl->bkl", jax.hessian(total)(ratios))
+    np.testing.assert_allclose(curvature, -hessian, atol=1e-4)
+    assert float(jnp.min(jnp.linalg.eigvalsh(convex))) > -1e-4
+
+
+@pytest.mark.parametrize("copies", [1, 37, 300])
+def test_newton_finds_the_mode_from_where_the_density_is_not_concave(copies: int) -> None:
+    """Concentrated documents: at equal proportions Cholesky's factor does not exist."""
+    law = law_of(12, copies, alpha=5.0, kappa=3e4)
+    mode = jax.jit(sam_laplace.approximate)(law).mode
+    gradient, curvature, _ = sam_laplace.slopes(law, mode)
+    newton = jnp.linalg.solve(curvature + 1 / 12, gradient[..., None])
+    assert float(jnp.max(jnp.abs(newton))) < 1e-3
+    assert float(jnp.max(jnp.abs(jnp.sum(mode, axis=-1)))) < 1e-4
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("method", sam_local.METHODS)
+def test_samplers_draw_what_quadrature_says(method: str, k: int, seed: int) -> None:
+    """False alarms: 1e-3 for each."""
+    law = law_of(k, 20_000)
+    how = Local(method=method, burn_in=12)
+    if method == "gmc":  # the whole simplex, and not the spread of a concentrated document
+        how = how._replace(num_steps=4, step_size=0.08)
+    theta = sample(jax.random.key(seed), law, how)
+    assert not checks.family(p_values(law, theta))
+    wrong = {
+        "alpha": law._replace(alpha=law.alpha * 1.1),
+        "kappa": law._replace(kappa=law.kappa * 1.1),
+        "jacobian": law._replace(alpha=law.alpha - 1 + 0.6),
+        "gram": law._replace(gram=law.gram * (1 + 0.2 * jnp.eye(k))),
+    }
+    for name, mutant in wrong.items():
+        assert checks.family(p_values(mutant, theta)), name
+
+
+@pytest.mark.parametrize("method", sam_local.METHODS)
+def test_one_step_leaves_exact_draws_exact(method: str, seed: int) -> None:
+    """False alarms: 1e-3. A step with another temperature, or without the test, is found out."""
+    law = law_of(2, 20_000)
+    points, weights = grid(law, 4000)
+    rng = np.random.default_rng(seed)
+    exact = points[rng.choice(len(points), 20_000, p=weights)]
+    ratios = np.log(exact) - np.log(exact).mean(axis=-1, keepdims=True)
+    start = jnp.asarray(ratios, jnp.float32)
+    how = Local(method=method, burn_in=2)
+    if method == "gmc":
+        how = how._replace(num_steps=4, step_size=0.15)
+    key = jax.random.key(seed)
+    moved = sample(key, law, how, start)
+    assert np.mean(np.abs(moved - exact) > 1e-3) > 0.5
+    assert not checks.family(p_values(law, moved))
+    hotter = law._replace(alpha=law.alpha * 0.8, kappa=law.kappa * 0.8)
+    assert checks.family(p_values(law, sample(key, hotter, how, start)))
+
+
+def test_proposals_are_what_their_density_says(getkey: Key) -> None:
+    """The mean of p / q is the integral of p: known by quadrature. False alarms: 1e-6."""
+    law = law_of(2, 1)
+    fitted = sam_laplace.approximate(law)
+    ratios = sam_laplace.draw(getkey(), fitted, (20_000,))
+    assert float(jnp.max(jnp.abs(jnp.sum(ratios, axis=-1)))) < 1e-4
+    log_w = sam_laplace.log_weights(law, fitted, ratios) + sam_laplace.log_constant(law)
+    w = np.exp(np.asarray(log_w, np.float64)[:, 0])
+    x = (np.arange(20_000) + 0.5) / 20_000
+    theta = np.stack([x, 1 - x], axis=-1)
+    beta = np.exp(float(sam_laplace.log_constant(law)) - 0.5 * np.log(2))
+    exact = float(np.mean(density(law, theta)) * beta)
+    assert abs(w.mean() - exact) < 5 * w.std() / np.sqrt(w.size)
+    assert w.std() / w.mean() < 0.7
+
+
+def test_settings_out_of_range_are_named() -> None:
+    for how, name in [
+        (Local(method="gibbs"), "method"),
+        (Local(samples=0), "samples"),
+        (Local(burn_in=-1), "burn_in"),
+        (Local(step_size=0.0), "step_size"),
+        (Local(floor=1.0), "floor"),
+    ]:
+        with pytest.raises(ValueError, match=name):
+            sam_local.check(how)
