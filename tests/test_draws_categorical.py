@@ -43,7 +43,7 @@ def rejections(draw, key: jax.Array, size: int = SIZE) -> dict[object, float]:
     return checks.family(p_values)
 
 
-@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+@pytest.mark.parametrize("impl", ["threefry2x32", pytest.param("rbg", marks=pytest.mark.slow)])
 def test_categorical_law(impl: str, seed: int) -> None:
     """Ten weight vectors, 2e5 draws each; false-alarm rate 1e-3."""
     assert rejections(draws.categorical, jax.random.key(seed, impl=impl)) == {}

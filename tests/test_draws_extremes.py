@@ -17,7 +17,7 @@ from simplex_jax import draws
 from simplex_jax.draws import uniform
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_no_nan_at_extreme_arguments(dtype: type, getkey: Callable[[], jax.Array]) -> None:
     """Far beyond the documented range: still a number, and no loop without end."""
     info = np.finfo(dtype)

@@ -74,7 +74,7 @@ def rejections(
     return checks.family(p_values, level=1e-3 * len(rates) / len(RATES))
 
 
-@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+@pytest.mark.parametrize("impl", ["threefry2x32", pytest.param("rbg", marks=pytest.mark.slow)])
 def test_poisson_law(impl: str, seed: int) -> None:
     """27 rates, 4e5 draws each; false-alarm rate 1e-3."""
     assert rejections(draws.poisson, jax.random.key(seed, impl=impl)) == {}

@@ -61,7 +61,7 @@ def test_blocked_gibbs_draws_from_the_posterior(seed: int, exact: dict) -> None:
         assert checks.family(p_values(wrong, exact)), changed
 
 
-@pytest.mark.parametrize("sampler", ["sggmc", "gsgnht"])
+@pytest.mark.parametrize("sampler", ["sggmc", pytest.param("gsgnht", marks=pytest.mark.slow)])
 def test_stochastic_gradients_come_close(sampler: str, seed: int, exact: dict) -> None:
     """Batches of 3 of 6 documents, at a step where the bias is below what the test resolves."""
     options = {"sampler": sampler, "batch_size": 3, "step_size": 0.03, "friction": 4.0}

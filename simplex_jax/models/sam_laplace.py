@@ -21,7 +21,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.special import gammaln
 
-_ITERATIONS = 30
+from simplex_jax.models import sam_factor
+
+_ITERATIONS = 100
+_PROMISE = 1e-3
+_SOLVING = 20
+_POWERS = 8
 
 # On some devices products use fewer bits than float32 has, unless told otherwise.
 _einsum = partial(jnp.einsum, precision=lax.Precision.HIGHEST)
@@ -101,47 +106,76 @@ def log_constant(law: Target) -> jax.Array:
     return gammaln(k * law.alpha) - k * gammaln(law.alpha) + 0.5 * math.log(k)
 
 
-class Slopes(NamedTuple):
-    """Derivatives of `log_density` at log-ratios.
+class Point(NamedTuple):
+    """What derivatives of `log_density` at log-ratios are made of.
+
+    With r^2 = theta'G theta and h the height kappa c'theta / r of the fit, whose gradient has no
+    component along theta, as the fit does not depend on the length of that.
 
     Attributes:
-        gradient: [B, K].
-        curvature: The negative Hessian, [B, K, K].
-        convex: A positive semidefinite matrix near it, [B, K, K]: that of Fisher's scoring, plus
-            the size of the force on every log-ratio.
+        theta: Proportions, [B, K].
+        force: Gradient of the fit, [B, K].
+        share: theta * (G theta) / r^2, which sums to 1, [B, K].
+        height: [B, 1].
+        squares: r^2, [B, 1].
     """
 
-    gradient: jax.Array
-    curvature: jax.Array
-    convex: jax.Array
+    theta: jax.Array
+    force: jax.Array
+    share: jax.Array
+    height: jax.Array
+    squares: jax.Array
 
 
-def slopes(law: Target, ratios: jax.Array) -> Slopes:
-    """Return the derivatives of `log_density` at log-ratios [B, K].
-
-    The fit does not depend on the length of theta, so that its gradient has no component along it.
-    """
-    k = ratios.shape[-1]
+def at(law: Target, ratios: jax.Array) -> Point:
+    """Return the parts of the derivatives at log-ratios [B, K]."""
     theta = jax.nn.softmax(ratios)
     turned = _einsum("bk,kl->bl", theta, law.gram)
-    squares = jnp.maximum(jnp.sum(turned * theta, axis=-1), jnp.finfo(theta.dtype).tiny)
-    scale = law.kappa * lax.rsqrt(squares)[:, None]
-    height = jnp.sum(theta * law.cosines, axis=-1, keepdims=True) * scale
-    w = theta * turned / squares[:, None]
-    force = theta * law.cosines * scale - height * w
+    squares = _sum(turned * theta)
+    squares = jnp.maximum(squares, jnp.finfo(theta.dtype).tiny)
+    scale = law.kappa * lax.rsqrt(squares)
+    height = _sum(theta * law.cosines) * scale
+    share = theta * turned / squares
+    return Point(theta, theta * law.cosines * scale - height * share, share, height, squares)
 
-    outer, eye = _outer(theta, theta), jnp.eye(k, dtype=theta.dtype)
-    between = outer * law.gram / squares[:, None, None]
-    mixed = _outer(force, w)
-    mixed = mixed + jnp.swapaxes(mixed, -1, -2)
-    square = _outer(w, w)
+
+def gradient(law: Target, point: Point) -> jax.Array:
+    """Return the gradient of `log_density`, [B, K]."""
+    return point.force + law.alpha * (1 - point.theta.shape[-1] * point.theta)
+
+
+def curvature_times(law: Target, point: Point, x: jax.Array) -> jax.Array:
+    """Return the product of the negative Hessian of `log_density` with x, [B, K]."""
+    theta, force, share, height, squares = point
+    moved = theta * x
+    prior = theta.shape[-1] * law.alpha * (moved - theta * _sum(moved))
+    along = _sum(share * x)
+    between = theta * _einsum("bk,kl->bl", moved, law.gram) / squares
+    data = height * (between - share * along) + force * along + share * _sum(force * x) - force * x
+    return prior + data
+
+
+def curvature(law: Target, point: Point) -> tuple[jax.Array, jax.Array]:
+    """Return the negative Hessian of `log_density`, and a positive semidefinite matrix near it.
+
+    That is Fisher's, plus the size of the force on every log-ratio. Both are [B, K, K] and take
+    the vector of ones to 0, or nearly so.
+    """
+    theta, force, share, height, squares = point
+    k = theta.shape[-1]
+    eye, outer = jnp.eye(k, dtype=theta.dtype), _outer(theta, theta)
+    mixed = _outer(force, share)
+    spread = outer * law.gram / squares[..., None] - _outer(share, share)
     prior = k * law.alpha * (theta[..., None] * eye - outer)
     height = height[..., None]
-    return Slopes(
-        force + law.alpha * (1 - k * theta),
-        prior + height * (between - square) + mixed - force[..., None] * eye,
-        prior + jnp.maximum(height, 0) * (between - square) + jnp.abs(force)[..., None] * eye,
+    return (
+        prior + height * spread + mixed + jnp.swapaxes(mixed, -1, -2) - force[..., None] * eye,
+        prior + jnp.maximum(height, 0) * spread + jnp.abs(force)[..., None] * eye,
     )
+
+
+def _sum(x: jax.Array) -> jax.Array:
+    return jnp.sum(x, axis=-1, keepdims=True)
 
 
 def _outer(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -149,62 +183,110 @@ def _outer(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def approximate(law: Target) -> Laplace:
-    """Find the mode of every document by Newton's method, damped where it does not ascend.
+    """Find the mode of every document and the curvature there.
 
-    Where the density is not concave a positive definite matrix takes the place of the Hessian. It
-    starts from equal proportions, so that the result depends on the target alone and may serve as a
-    proposal of Metropolis's method whether it has converged or not.
+    The result depends on the target alone and may serve as a proposal of Metropolis's method
+    whether the mode was found or not.
     """
-    shape, dtype = law.cosines.shape, law.cosines.dtype
-    k = shape[-1]
-    eye, ones = jnp.eye(k, dtype=dtype), jnp.full((k, k), 1 / k, dtype)
+    mode = _mode(law)
+    k = mode.shape[-1]
+    ones = jnp.full((k, k), 1 / k, mode.dtype)
+    exact, convex = curvature(law, at(law, mode))
+    found = sam_factor.cholesky(exact + ones)
 
-    def improve(loop: tuple) -> tuple:
-        i, ratios, value, damping, moving = loop
-        gradient, curvature, convex = slopes(law, ratios)
-        lift = ones + damping[:, None, None] * eye
-        factor = _factor(curvature + lift, convex + lift)
-        step = _centred(jax.scipy.linalg.cho_solve((factor, True), gradient[..., None])[..., 0])
-        # No proportion changes by more than a factor of e^3 at once.
-        longest = jnp.max(jnp.abs(step), axis=-1)
-        step = step * jnp.minimum(1, 3 / jnp.maximum(longest, 1e-30))[:, None]
-        new = log_density(law, ratios + step)
-        # A step that is NaN is no ascent; not every maximum in a compiled program passes NaN on.
-        found = jnp.all(jnp.isfinite(step), axis=-1)
-        better = moving & found & (new >= value)
-        small = better & (longest < 1e-3) & (damping <= law.alpha)
-        ratios = jnp.where(better[:, None], ratios + step, ratios)
-        value = jnp.where(better, new, value)
-        damping = jnp.where(better, damping / 8, damping * 8)
-        # A step that fails when it is tiny fails by rounding.
-        stuck = ~better & found & (longest < 1e-2)
-        return i + 1, ratios, value, damping, moving & ~small & ~stuck
+    def instead() -> tuple[jax.Array, jax.Array]:
+        # At least that of the prior, where rounding leaves no other.
+        least = law.alpha * (jnp.eye(k, dtype=mode.dtype) - ones)
+        spare = sam_factor.cholesky(convex + 1e-3 * least + ones)
+        good = _exists(found[0])
+        return jnp.where(good, found[0], spare[0]), jnp.where(good, found[1], spare[1])
 
-    start = jnp.zeros(shape, dtype)
-    damping = jnp.full(shape[:1], law.alpha / 8, dtype)
-    loop = (0, start, log_density(law, start), damping, jnp.ones(shape[:1], bool))
-    loop = lax.while_loop(lambda s: (s[0] < _ITERATIONS) & jnp.any(s[4]), improve, loop)
-    mode = loop[1]
-    _, curvature, convex = slopes(law, mode)
-    spare = jnp.broadcast_to(law.alpha * (eye - ones), curvature.shape)
-    factor = _factor(curvature + ones, convex + ones, spare + ones)
-    inverse = lax.linalg.triangular_solve(
-        factor, jnp.broadcast_to(eye, factor.shape), left_side=True, lower=True
-    )
+    factor, inverse = lax.cond(jnp.all(_exists(found[0])), lambda: found, instead)
     # A log-ratio has the tail exp(alpha y) to the left, which the proposal has to cover.
     return Laplace(mode, factor, inverse, jnp.clip(3 * law.alpha, 3, 30))
 
 
-def _factor(*matrices: jax.Array) -> jax.Array:
-    """Return the Cholesky factors [B, K, K] of the first matrices that are positive definite.
+def scales(law: Target) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the modes [B, K], the curvatures of the log-ratios [B, K], and their largest rate.
 
-    All are factored by one call: in a program on the CPU with two that do not wait for each other,
-    both were seen to wait for the same threads for ever.
+    The last, [B, 1], is the largest eigenvalue of the curvature relative to its diagonal, by a few
+    power iterations from a fixed vector.
     """
-    factors = jnp.linalg.cholesky(jnp.stack(matrices))
-    exists = jnp.all(jnp.isfinite(factors), axis=(-2, -1))
-    first = jnp.argmax(exists, axis=0)
-    return jnp.take_along_axis(factors, first[None, :, None, None], axis=0)[0]
+    mode = _mode(law)
+    point = at(law, mode)
+    theta, force, share, height, squares = point
+    k = theta.shape[-1]
+    data = height * (theta**2 * jnp.diagonal(law.gram) / squares - share**2)
+    exact = k * law.alpha * theta * (1 - theta) + data + 2 * force * share - force
+    mass = jnp.maximum(exact, 0.1 * law.alpha)
+    scale = lax.rsqrt(mass)
+    x = jnp.cos(jnp.arange(k, dtype=theta.dtype) * 2.4) * jnp.ones_like(theta)
+    rate = jnp.ones_like(squares)
+    for _ in range(_POWERS):
+        x = x * lax.rsqrt(_sum(x**2))
+        moved = scale * curvature_times(law, point, scale * x)
+        rate, x = jnp.sqrt(_sum(moved**2)), moved
+    return mode, mass, jnp.maximum(rate, 1)
+
+
+def _exists(factor: jax.Array) -> jax.Array:
+    return jnp.all(jnp.isfinite(factor), axis=(-2, -1), keepdims=True)
+
+
+def _mode(law: Target) -> jax.Array:
+    """Find the modes by Newton's method, from equal proportions, damped where it does not ascend.
+
+    Steps are found by conjugate gradients, cut short where the density is not concave (Steihaug
+    1983): products with the Gram matrix, which documents share, are all that they need.
+    """
+    shape, dtype = law.cosines.shape, law.cosines.dtype
+
+    def improve(loop: tuple) -> tuple:
+        i, ratios, value, damping, moving = loop
+        point = at(law, ratios)
+        slope = gradient(law, point)
+        step = _newton(law, point, slope, damping)
+        promise = _sum(slope * step)[:, 0] / 2
+        # No proportion changes by more than a factor of e^3 at once.
+        longest = jnp.max(jnp.abs(step), axis=-1, keepdims=True)
+        step = step * jnp.minimum(1, 3 / jnp.maximum(longest, 1e-30))
+        new = log_density(law, ratios + step)
+        better = moving & (new >= value)
+        # So little is left to gain, or is lost by rounding. Much damped steps promise little, too.
+        done = (promise < _PROMISE) & (~better | (damping <= law.alpha))
+        ratios = jnp.where(better[:, None], ratios + step, ratios)
+        damping = jnp.where(better, damping / 8, jnp.maximum(damping, law.alpha / 8) * 8)
+        return i + 1, ratios, jnp.where(better, new, value), damping, moving & ~done
+
+    start = jnp.zeros(shape, dtype)
+    damping = jnp.full(shape[:1], law.alpha / 8, dtype)
+    loop = (0, start, log_density(law, start), damping, jnp.ones(shape[:1], bool))
+    return lax.while_loop(lambda s: (s[0] < _ITERATIONS) & jnp.any(s[4]), improve, loop)[1]
+
+
+def _newton(law: Target, point: Point, slope: jax.Array, damping: jax.Array) -> jax.Array:
+    """Solve (curvature + damping) x = slope up to a hundredth."""
+    tiny = jnp.finfo(slope.dtype).tiny
+    least = 1e-4 * _sum(slope**2)
+
+    def improve(loop: tuple) -> tuple:
+        i, x, left, along, square, moving = loop
+        turned = curvature_times(law, point, along) + damping[:, None] * along
+        bend = _sum(along * turned)
+        convex = bend > 0
+        # Up a direction in which the density is not concave only from where it starts.
+        length = square / jnp.maximum(jnp.abs(bend), tiny)
+        go = moving & (convex | (i == 0))
+        x = jnp.where(go, x + length * along, x)
+        left = left - length * turned
+        new = _sum(left**2)
+        along = left + new / jnp.maximum(square, tiny) * along
+        return i + 1, x, left, along, new, moving & convex & (new > least)
+
+    start = (0, jnp.zeros_like(slope), slope, slope, _sum(slope**2), least > 0)
+    most = min(_SOLVING, slope.shape[-1])
+    x = lax.while_loop(lambda s: (s[0] < most) & jnp.any(s[5]), improve, start)[1]
+    return _centred(x)
 
 
 def _centred(ratios: jax.Array) -> jax.Array:

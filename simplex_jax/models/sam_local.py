@@ -27,21 +27,21 @@ class Local(NamedTuple):
     """How proportions are drawn.
 
     Attributes:
-        method: "hmc", Hamiltonian Monte Carlo in log-ratios, preconditioned by Laplace's
-            approximation; "laplace", independence Metropolis with proposals from it, good where
-            alpha is 3 or more; or "gmc", geodesic Monte Carlo on the flat simplex, as in the paper.
+        method: "hmc", Hamiltonian Monte Carlo in log-ratios; "laplace", independence
+            Metropolis with proposals from Laplace's approximation, good where alpha is 3 or more;
+            or "gmc", geodesic Monte Carlo on the flat simplex, as in the paper.
         samples: Samples of each document that the topics see, N.
         burn_in: Metropolis steps before the first of them.
-        num_steps: Leapfrog steps of a step, by default 3 of "hmc" and 20 of "gmc".
-        step_size: Their length: of "hmc" in standard deviations of the approximation, by default
-            0.8; of "gmc" on the simplex, by default 5e-4.
-        floor: Least proportion where a chain of "gmc" starts. Near a face the force of the prior is
-            (alpha - 1) / theta, and from too near every move is refused.
+        num_steps: Leapfrog steps of a step, by default 6 of "hmc" and 20 of "gmc".
+        step_size: Their length: of "hmc" the longest, relative to the shortest scale of the law of
+            each document at its mode, by default 0.9; of "gmc" on the simplex, by default 5e-4.
+        floor: Least proportion where a chain of "gmc" starts, which is near the mode. Near a face
+            the force of the prior is (alpha - 1) / theta, and from too near every move is refused.
     """
 
     method: str = "hmc"
     samples: int = 1
-    burn_in: int = 3
+    burn_in: int = 4
     num_steps: int | None = None
     step_size: float | None = None
     floor: float = 3e-3
@@ -123,8 +123,8 @@ def draw(
 ) -> tuple[jax.Array, jax.Array]:
     """Draw the proportions of B documents.
 
-    Every step leaves p(theta | topics, document) invariant, whatever the Laplace approximation is
-    worth; the law of the first sample of a new chain is exact up to what `burn_in` steps forget.
+    Every step leaves p(theta | topics, document) invariant, whatever the mode and the curvature
+    there are worth; a new chain is exact up to what `burn_in` steps have not forgotten.
 
     Args:
         key: A PRNG key.
@@ -169,37 +169,41 @@ def _laplace(
 def _hmc(
     key: jax.Array, law: Target, how: Local, start: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Move in log-ratios with the precision of Laplace's approximation as the mass."""
+    """Move in log-ratios, with the curvature of each at the mode as its mass.
+
+    The log density does not change along the vector of ones; where along it a chain is does not
+    matter, and is forgotten in the end.
+    """
     key_start, key = jax.random.split(key)
-    fitted = sam_laplace.approximate(law)
-    ratios = sam_laplace.draw(key_start, fitted) if start is None else start
-    spread = _einsum("bmk,bml->bkl", fitted.inverse, fitted.inverse)
-    h = jnp.asarray(0.8 if how.step_size is None else how.step_size, ratios.dtype)
+    mode, mass, rate = sam_laplace.scales(law)
+    ratios = mode + jax.random.normal(key_start, mode.shape, mode.dtype) * lax.rsqrt(mass)
+    if start is not None:
+        ratios = start
+    longest = 0.9 if how.step_size is None else how.step_size
 
-    def accelerate(v: jax.Array, slope: jax.Array) -> jax.Array:
-        v = v + h / 2 * _einsum("bkl,bl->bk", spread, slope)
-        return v - jnp.mean(v, axis=-1, keepdims=True)
-
-    def kinetic(v: jax.Array) -> jax.Array:
-        return jnp.sum(_einsum("bk,bkl->bl", v, fitted.factor) ** 2, axis=-1) / 2
-
-    def leap(_: int, at: tuple) -> tuple:
-        y, v, _, slope = at
-        v = accelerate(v, slope)
-        y = y + h * v
+    def leap(_: int, at: tuple, h: jax.Array) -> tuple:
+        y, p, _, slope = at
+        p = p + h / 2 * slope
+        y = y + h * p / mass
         value, slope = _value_and_slope(law, y)
-        return y, accelerate(v, slope), value, slope
+        return y, p + h / 2 * slope, value, slope
 
     def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
-        key_velocity, key_accept = jax.random.split(key)
-        velocity = sam_laplace.spread(key_velocity, fitted, ())
-        y, v, value, slope = lax.fori_loop(0, how.num_steps or 3, leap, (at[0], velocity, *at[1:]))
-        gain = value - at[1] + kinetic(velocity) - kinetic(v)
+        key_momentum, key_length, key_accept = jax.random.split(key, 3)
+        # Trajectories of one length are multiples of half a period in some documents.
+        share = jax.random.uniform(key_length, rate.shape, rate.dtype, 0.5, 1)
+        h = longest * share * lax.rsqrt(rate)
+        momentum = jnp.sqrt(mass) * jax.random.normal(key_momentum, mass.shape, mass.dtype)
+        y, p, value, slope = lax.fori_loop(
+            0, how.num_steps or 6, partial(leap, h=h), (at[0], momentum, *at[1:])
+        )
+        gain = value - at[1] + jnp.sum((momentum**2 - p**2) / mass, axis=-1) / 2
         return _choose(key_accept, gain, (y, value, slope), at)
 
     keys = jax.random.split(key, how.burn_in + how.samples)
     _, (trace, accepted) = lax.scan(step, (ratios, *_value_and_slope(law, ratios)), keys)
     kept = jnp.moveaxis(trace[how.burn_in :], 0, 1)
+    kept = kept - jnp.mean(kept, axis=-1, keepdims=True)
     return kept, jnp.mean(accepted, axis=0, dtype=ratios.dtype)
 
 
@@ -228,7 +232,11 @@ def _gmc(
     key: jax.Array, law: Target, how: Local, start: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Move by straight lines that faces of the simplex reflect (Byrne and Girolami 2013)."""
-    theta = least_squares(law, how.floor) if start is None else jax.nn.softmax(start)
+    if start is None:
+        theta = jnp.maximum(jax.nn.softmax(sam_laplace.approximate(law).mode), how.floor)
+        theta = theta / jnp.sum(theta, axis=-1, keepdims=True)
+    else:
+        theta = jax.nn.softmax(start)
 
     h = jnp.asarray(5e-4 if how.step_size is None else how.step_size, theta.dtype)
 
@@ -263,18 +271,3 @@ def _value_and_force(law: Target, theta: jax.Array) -> tuple[jax.Array, jax.Arra
 
     force, each = jax.grad(value, has_aux=True)(theta)
     return each, force
-
-
-def least_squares(law: Target, floor: float) -> jax.Array:
-    """Return the proportions [B, K] whose mean direction is nearest, none of them below a floor.
-
-    The solution of G theta = c fits best without regard to signs or the prior (the start of Liu et
-    al. 2016, appendix F.3, who call it the mode); what is not above the floor is put there.
-    """
-    k = law.gram.shape[0]
-    eye = jnp.eye(k, dtype=law.gram.dtype)
-    solved = jnp.linalg.solve(law.gram + 1e-6 * eye, law.cosines.T).T
-    solved = jnp.where(jnp.isfinite(solved), solved, 0)
-    shares = solved / jnp.maximum(jnp.sum(jnp.maximum(solved, 0), -1, keepdims=True), 1e-30)
-    theta = jnp.maximum(shares, floor)
-    return theta / jnp.sum(theta, axis=-1, keepdims=True)

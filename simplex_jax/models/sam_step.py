@@ -142,24 +142,22 @@ def defaults(
 
     .. math:: \lambda = \sigma + \tfrac 12 \kappa_1 D / K,
 
-    and a step of :math:`h = 0.25 / \sqrt\lambda` is well within stability. The estimate of the
-    gradient from B documents, with a sample of the proportions of each, has about the variance
+    and where their sum nearly cancels, as it does at the posterior of concentrated documents, in
+    some directions a hundred times that: :math:`h = 0.1 / \sqrt\lambda` is stable there, too. The
+    estimate of the gradient from B documents has about the variance
 
-    .. math:: \nu = \frac{\kappa_1^2 D}{K V} \Big( \frac{D - B}{B} + \frac{D}{B (1 + \alpha)} \Big)
+    .. math:: \nu = \frac{\kappa_1^2 D (D - B)}{B K V}
 
-    in a coordinate on average, the last term from the proportions. h is lowered to where that is a
-    tenth of the friction, :math:`h \nu = 0.1\, C`, at :math:`C = 0.5 / h`, so that it would heat
-    the topics by 5 percent if nothing of it were taken out. More friction has a bias of its own
-    (see `samplers.sggmc`). The topics then forget where they were in about
-    :math:`10 \nu / \lambda` steps.
+    in a coordinate, or several times that. h is lowered to where :math:`h \nu = 0.05\, C` at
+    :math:`C = 0.5 / h`; more friction has a bias of its own (see `samplers.sggmc`).
     """
     k, v = shape
-    alpha, kappa = float(hyper.alpha), float(hyper.kappa1)
-    step = 0.25 / math.sqrt(float(hyper.sigma) + 0.5 * kappa * documents / k)
+    kappa = float(hyper.kappa1)
+    step = 0.1 / math.sqrt(float(hyper.sigma) + 0.5 * kappa * documents / k)
     if is_metropolis(sampler):
         # The error of a trajectory grows with the root of the dimension and the square of the step.
-        return Settings(step * min(1, 3.2 * (k * v) ** -0.25), 1.0, 10)
-    each = (documents - batch_size + documents / (1 + alpha)) / batch_size
-    variance = kappa**2 * documents / (k * v) * each
-    step = min(step, math.sqrt(0.1 * _DAMPING / variance))
+        return Settings(step * min(1, 7 * (k * v) ** -0.25), 1.0, 10)
+    if batch_size < documents:
+        variance = kappa**2 * documents * (documents - batch_size) / (batch_size * k * v)
+        step = min(step, math.sqrt(0.05 * _DAMPING / variance))
     return Settings(step, _DAMPING / step, 1)
