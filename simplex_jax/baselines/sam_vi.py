@@ -164,8 +164,7 @@ def _check_shape(shape: tuple[int, int], documents: UnitDocuments) -> tuple[int,
     topics, words = (arguments.at_least("shape", side, 2) for side in shape)
     if topics > words:
         raise ValueError(f"shape has {topics} topics of {words} words: give at most {words} topics")
-    if (last := int(jnp.max(documents.corpus.tokens))) >= words:
-        raise ValueError(f"shape has {words} words and the documents word number {last}")
+    sam_documents.check_words(documents, words)
     return topics, words
 
 

@@ -3,7 +3,7 @@
 import click
 
 import simplex_jax
-from simplex_jax.cli import lda, sam
+from simplex_jax.cli import dpm, lda, sam
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -14,3 +14,4 @@ def main() -> None:
 
 main.add_command(lda.lda)
 main.add_command(sam.sam)
+main.add_command(dpm.dpm)

@@ -15,9 +15,10 @@ from simplex_jax.models import lda as model
 from simplex_jax.models import lda_counts
 from simplex_jax.runtime import devices, output, saved
 from simplex_jax.runtime import directory as directories
-from simplex_jax.runtime.hooks import MetricsLog, Progress
 from simplex_jax.topics import files, memory
 from simplex_jax.topics.settings import ALPHA, BETA
+
+_SHOWN = ["perplexity", "tokens_per_second"]
 
 
 @click.command()
@@ -120,14 +121,15 @@ def fit(
     if dry_run:
         click.echo(describe.memory(memory.estimate(data.train, settings, heldout=data.heldout)))
         return
-    config = jobs.config_of(job, data, settings)
-    place = out or runs.free_directory("simplex-jax-lda")
-    directory = resume or directories.prepare(place, files.FILES, overwrite=overwrite)
-    if earlier is None:
-        output.write_json(directory / "config.json", config)
-    else:
-        runs.check_same(earlier, config, directory)
-    _train(directory, job, data, settings, checkpoint_every, quiet, resume is not None)
+    place = runs.begin(
+        jobs.config_of(job, data, settings),
+        files.FILES,
+        resume=resume,
+        earlier=earlier,
+        out=out,
+        overwrite=overwrite,
+    )
+    _train(place, job, data, settings, checkpoint_every, quiet, resume is not None)
 
 
 def _new_job(input: Path | None, given: dict[str, Any]) -> jobs.Job:
@@ -160,18 +162,13 @@ def _train(
     quiet: bool,
     resume: bool,
 ) -> None:
-    log = directory / "metrics.jsonl"
-    hooks: list[Any] = [MetricsLog(log)]
     say = describe.speaker(quiet)
-    if not quiet:
-        hooks.append(Progress(["perplexity", "tokens_per_second"], max_seconds=settings.seconds))
-        say("compiling ...")
     fitted = topics.fit(
         data.train,
         heldout=data.heldout,
         documents=None if job.stream else data.documents,
         among=data.among,
-        hooks=hooks,
+        hooks=runs.hooks(directory, _SHOWN, settings.seconds, quiet),
         checkpoint=directory / directories.CHECKPOINT,
         checkpoint_every=checkpoint_every,
         resume=resume,
@@ -182,12 +179,9 @@ def _train(
     files.write(directory, data.documents, fitted, about={"warnings": warnings})
     report.render(directory)
     say(describe.keys(fitted, data.documents))
-    for warning in warnings:
-        say(f"warning: {warning}")
     if job.stream:
         say(f"topic shares of documents: simplex-jax lda transform --model {directory} {job.input}")
-    say(f"written to {directory}; open {directory / 'report.html'}")
-    runs.exit_if_interrupted(fitted.interrupted, "lda", directory)
+    runs.end(directory, "lda", fitted, warnings, quiet)
 
 
 def _warnings(data: jobs.Data, fitted: topics.Fit) -> list[str]:

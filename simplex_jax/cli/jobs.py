@@ -14,7 +14,6 @@ from simplex_jax.cli import options, runs
 from simplex_jax.corpus import Corpus, store
 from simplex_jax.corpus.store import Stored
 from simplex_jax.runtime import directory as directories
-from simplex_jax.runtime import saved
 
 _TOO_SHORT = "--holdout {} documents have no second token: hold out more"
 _OPTIONS = inspect.signature(topics.resolve).parameters.keys()
@@ -60,27 +59,12 @@ class Data(NamedTuple):
 
 
 def resumed(directory: Path, moved: Path | None) -> tuple[Job, dict[str, Any]]:
-    """Return the job of an earlier run, and its configuration.
-
-    Args:
-        directory: Where the run is.
-        moved: Where its corpus is now, if not where it was.
-
-    Raises:
-        saved.RunError: There is no run, or its configuration is damaged.
-    """
-    config = saved.load_config(directory, "lda")
-    found = runs.job_of(config, directory)
-    if not _sound(found):
-        raise runs.no_job(directory)
-    job = Job(**found)
-    return (job._replace(input=str(moved.absolute())) if moved else job), config
+    """Return the job of an earlier run, and its configuration; see `runs.resumed`."""
+    return runs.resumed(directory, moved, "lda", Job, _sound)
 
 
 def _sound(found: dict[str, Any]) -> bool:
     """Tell whether what a configuration says of its job has all that is needed, and no more."""
-    if found.keys() != set(Job._fields):
-        return False
     fit, reading = found["fit"], found["reading"]
     return (
         isinstance(fit, dict)
@@ -135,6 +119,7 @@ def _hold_out(data: Corpus, held: int, seed: int) -> tuple[Corpus, Any]:
 def config_of(job: Job, data: Data, settings: topics.Settings) -> dict[str, Any]:
     """Return what `config.json` is to hold."""
     return {
+        "command": "lda",
         "job": job._asdict(),
         "settings": settings._asdict(),
         "corpus": {

@@ -46,6 +46,27 @@ class Concentration(click.ParamType):
         return f"[NUMBER|{'|'.join(self.words)}]"
 
 
+def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
+    """Return the file that a command writes about INPUT, which must not be there already."""
+    out = out or Path(f"{input.absolute().name.split('.')[0]}.{ending}")
+    if out.exists() and not overwrite:
+        raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite")
+    return out
+
+
+def target_options(ending: str) -> Callable[[F], F]:
+    """Add the options that `target` takes, for files of an ending."""
+    kind = Path(ending).suffix
+    return together(
+        click.option(
+            "--out",
+            type=PATH,
+            help=f"File to write ({kind}).  [default: INPUT's name.{ending}]",
+        ),
+        click.option("--overwrite", is_flag=True, help="Replace the file."),
+    )
+
+
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Return one decorator for several, the first being the first in the help."""
 
@@ -130,21 +151,45 @@ model_option = click.option(
 seed_option = click.option(
     "--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Of all randomness."
 )
-length_options = together(
-    click.option("--passes", type=POSITIVE, help="Length in passes.  [default: 200]"),
-    click.option("--steps", type=click.IntRange(1), help="Length in updates."),
-    click.option("--seconds", type=POSITIVE, help="Length in seconds of training."),
-    click.option(
-        "--holdout",
-        type=click.IntRange(0),
-        help="Documents kept for perplexity.  [default: a tenth, at most 1000]",
-    ),
-    seed_option,
+
+
+def lengths(passes: float) -> Callable:
+    """Return the options about the length of a run, which by default has a number of passes."""
+    return together(
+        click.option("--passes", type=POSITIVE, help=f"Length in passes.  [default: {passes:g}]"),
+        click.option("--steps", type=click.IntRange(1), help="Length in updates."),
+        click.option("--seconds", type=POSITIVE, help="Length in seconds of training."),
+        click.option(
+            "--holdout",
+            type=click.IntRange(0),
+            help="Documents, or rows, held out to be predicted.  [default: a tenth, at most 1000]",
+        ),
+        seed_option,
+    )
+
+
+length_options = lengths(200)
+
+
+keep_samples_option = click.option(
+    "--keep-samples",
+    default=0,
+    type=click.IntRange(0),
+    metavar="NUMBER",
+    help="Samples of the topics to keep in samples/, evenly spaced over the second half.",
 )
 
 
-def run_options(name: str) -> Callable[[F], F]:
-    """Return the options about the directory of a run, by default a new one of a name."""
+def run_options(
+    name: str, keep: Callable = keep_samples_option, evaluations: str = "50th"
+) -> Callable:
+    """Return the options about the directory of a run.
+
+    Args:
+        name: Of the new directory that is made by default.
+        keep: The option about what is kept of the samples.
+        evaluations: Part of the run between two of them by default.
+    """
     return together(
         click.option("--out", type=PATH, help=f"[default: a new {name}*]"),
         click.option("--overwrite", is_flag=True, help="Replace the run in --out."),
@@ -162,17 +207,12 @@ def run_options(name: str) -> Callable[[F], F]:
             metavar="SECONDS",
             help="Time between checkpoints; 0 for one at each evaluation.",
         ),
-        click.option(
-            "--keep-samples",
-            default=0,
-            type=click.IntRange(0),
-            metavar="NUMBER",
-            help="Samples of the topics to keep in samples/, evenly spaced over the second half.",
-        ),
+        keep,
         click.option(
             "--eval-every",
             type=click.IntRange(1),
-            help="Updates between evaluations and posterior samples.  [default: a 50th of the run]",
+            help="Updates between evaluations and posterior samples.  "
+            f"[default: a {evaluations} of the run]",
         ),
     )
 

@@ -1,17 +1,23 @@
 """What the runs of all models have in common on the command line."""
 
+import inspect
 import itertools
 import platform
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 import simplex_jax
-from simplex_jax.cli import options
-from simplex_jax.runtime import output
+from simplex_jax.cli import describe, options
+from simplex_jax.runtime import directory as directories
+from simplex_jax.runtime import output, saved
+from simplex_jax.runtime.hooks import MetricsLog, Progress
 from simplex_jax.runtime.saved import RunError
+
+Job = TypeVar("Job", bound=NamedTuple)
 
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")
 # What --resume can be given with: the rest is decided by the run that goes on.
@@ -48,17 +54,80 @@ def versions() -> dict[str, str]:
     return found | {name: metadata.version(name) for name in _PACKAGES}
 
 
-def job_of(config: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """Return what a configuration says of its job, unchecked but for being there."""
+def resumed(
+    directory: Path,
+    moved: Path | None,
+    command: str,
+    kind: Callable[..., Job],
+    sound: Callable[[dict[str, Any]], bool],
+    size: str = "num_topics",
+) -> tuple[Job, dict[str, Any]]:
+    """Return the job of an earlier run, and its configuration.
+
+    Args:
+        directory: Where the run is.
+        moved: Where its input is now, if not where it was.
+        command: The command of the run.
+        kind: The record of its jobs, with an `input`.
+        sound: Tells whether the values of a job, by field, are such that it can be done.
+        size: A setting that must be there, a positive whole number.
+
+    Raises:
+        RunError: There is no run, or its configuration is damaged.
+    """
+    config = saved.load_config(directory, command, size)
     found = config.get("job")
-    if not isinstance(found, dict):
-        raise no_job(directory)
-    return found
+    fields = inspect.signature(kind).parameters.keys()
+    if not (isinstance(found, dict) and found.keys() == fields and sound(found)):
+        raise RunError(f"{directory / 'config.json'}: it does not say how to go on")
+    job = kind(**found)
+    return (job._replace(input=str(moved.absolute())) if moved else job), config
 
 
-def no_job(directory: Path) -> RunError:
-    """Return the error for a configuration that does not say how to go on."""
-    return RunError(f"{directory / 'config.json'}: it does not say how to go on")
+def begin(
+    config: dict[str, Any],
+    files: Sequence[str],
+    *,
+    resume: Path | None,
+    earlier: dict[str, Any] | None,
+    out: Path | None,
+    overwrite: bool,
+) -> Path:
+    """Return the directory of a run, whose `config.json` says what the run does.
+
+    Args:
+        config: What that is.
+        files: Names of the files that a run of this command writes.
+        resume: The directory of the run that goes on, if one does.
+        earlier: Its configuration, which must be the same.
+        out: The directory of a new run.
+        overwrite: Whether files of an earlier run may be there.
+    """
+    if resume is not None and earlier is not None:
+        check_same(earlier, config, resume)
+        return resume
+    place = out or free_directory(f"simplex-jax-{config['command']}")
+    directory = directories.prepare(place, files, overwrite=overwrite)
+    output.write_json(directory / "config.json", config)
+    return directory
+
+
+def hooks(directory: Path, shown: list[str], seconds: float | None, quiet: bool) -> list[Any]:
+    """Return the hooks that log the metrics of a run and show its progress."""
+    log = MetricsLog(directory / "metrics.jsonl")
+    if quiet:
+        return [log]
+    describe.speaker(quiet)("compiling ...")
+    return [log, Progress(shown, max_seconds=seconds)]
+
+
+def end(directory: Path, command: str, fitted: Any, warnings: list[str], quiet: bool) -> None:
+    """Say how a run has ended and where its files are; after a signal, end as the signal does."""
+    say = describe.speaker(quiet)
+    for warning in warnings:
+        say(f"warning: {warning}")
+    say(f"written to {directory}; open {directory / 'report.html'}")
+    exit_if_interrupted(fitted.interrupted, command, directory)
 
 
 def check_same(config: dict[str, Any], now: dict[str, Any], directory: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simplex_jax.cli import documents, sam_jobs
+from simplex_jax.cli import documents, sam_jobs, sam_options
 from simplex_jax.corpus import tfidf
 from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.runtime.saved import RunError
@@ -38,11 +38,14 @@ def read(model: Model, path: Path, reading: dict[str, Any]) -> Mapped:
 
     Raises:
         ValueError: The documents cannot be read, or do not go with the model.
+        click.UsageError: An option was given that does nothing for such documents.
     """
     job = model.config.get("job")
     if not isinstance(job, dict) or not isinstance(job.get("vectors"), bool):
         raise RunError("config.json of the model does not say what its documents were")
-    if sam_jobs.holds_vectors(path, reading["format"]):
+    vectors = sam_jobs.holds_vectors(path, reading["format"])
+    sam_options.check_typed(tuple(reading), vectors=vectors, embedded=False)
+    if vectors:
         found = _same_words(sam_jobs.read_vectors(path, reading), model, path)
         everything = np.arange(len(found.names))
         return Mapped(found, found.names, everything, f"{len(found.names):,} unit vectors")

@@ -12,7 +12,7 @@ import numpy as np
 from simplex_jax.cli import describe, options, sam_options
 from simplex_jax.cli import sam_documents as new
 from simplex_jax.cli.errors import one_line_errors
-from simplex_jax.evaluate import spherical
+from simplex_jax.evaluate import spherical, spherical_checks
 from simplex_jax.models import sam_documents
 from simplex_jax.runtime import output
 from simplex_jax.spherical import saved
@@ -36,9 +36,10 @@ def evaluate(
     `log_perplexity` is the mean over the documents of minus the log of their density on the sphere
     given the mean topics, by importance sampling of their topic shares with proposals of Laplace's
     approximation; `effective_samples` is the median over documents of the number of independent
-    draws that those were worth, and `least_effective_samples` the smallest. Beside it stands
-    `prior_draws`, the same by 200 draws of the prior, which is how Liu et al. (2016) evaluate:
-    where its effective samples are near 1, it is no estimate of the same number.
+    draws that those were worth, and `least_effective_samples` the smallest. `standard_error` is
+    that of the mean over such documents, from their standard deviation; null for one. Beside it
+    stands `prior_draws`, the same by 200 draws of the prior, which is how Liu et al. (2016)
+    evaluate: where its effective samples are near 1, it is no estimate of the same number.
     """
     say = describe.speaker(quiet)
     loaded = saved.load(model)
@@ -49,9 +50,9 @@ def evaluate(
     key_importance, key_prior = jax.random.split(jax.random.key(seed))
     exact = spherical.importance(key_importance, *given, samples)
     published = spherical.prior_draws(key_prior, *given)
-    measures = {
+    measures: dict[str, Any] = {
         "log_perplexity": spherical.log_perplexity(exact.log_p),
-        "standard_error": float(exact.log_p.std() / np.sqrt(len(exact.log_p))),
+        "standard_error": _standard_error(exact.log_p),
         "documents": len(exact.log_p),
         "without_direction": len(found.names) - len(found.rows),
         "effective_samples": float(np.median(exact.ess)),
@@ -61,4 +62,13 @@ def evaluate(
             "effective_samples": float(np.median(published.ess)),
         },
     }
+    for warning in spherical_checks.effective_warnings(measures["effective_samples"]):
+        say(f"warning: {warning}")
     click.echo(json.dumps(output.plain(measures), indent=2))
+
+
+def _standard_error(values: np.ndarray) -> float | None:
+    """Return the standard error of a mean; a single value does not tell it."""
+    if len(values) < 2:
+        return None
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))

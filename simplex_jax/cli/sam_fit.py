@@ -16,9 +16,8 @@ from simplex_jax.models import sam as model
 from simplex_jax.models import sam_local
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output, saved
-from simplex_jax.runtime.hooks import MetricsLog, Progress
-from simplex_jax.spherical import files
-from simplex_jax.spherical.settings import ALPHA
+from simplex_jax.spherical import files, starts
+from simplex_jax.spherical.settings import ALPHA, PASSES
 
 _NAME = "simplex-jax-sam"
 _SHOWN = ["log_perplexity", "kinetic", "documents_per_second"]
@@ -57,7 +56,7 @@ _SHOWN = ["log_perplexity", "kinetic", "documents_per_second"]
     help="A concentration to learn, what is given being its prior mean; may be repeated.",
 )
 @click.option("--chains", default=1, type=click.IntRange(1), help="Chains side by side.")
-@options.length_options
+@options.lengths(PASSES)
 @options.run_options(_NAME)
 @click.option("--sampler", default="gsgnht", type=click.Choice(model.SAMPLERS))
 @click.option(
@@ -65,6 +64,12 @@ _SHOWN = ["log_perplexity", "kinetic", "documents_per_second"]
     default="hmc",
     type=click.Choice(sam_local.METHODS),
     help="How topic shares are drawn.",
+)
+@click.option(
+    "--start",
+    default="variational",
+    type=click.Choice(starts.STARTS),
+    help="Where chains begin: at topics of a short variational inference, or at prior draws.",
 )
 @click.option(
     "--step-size", type=options.POSITIVE, help="A constant.  [default: set by the sampler]"
@@ -78,7 +83,7 @@ _SHOWN = ["log_perplexity", "kinetic", "documents_per_second"]
 @click.option(
     "--batch-size",
     type=click.IntRange(1),
-    help="In documents.  [default: all of up to 2000, else 100; all for gmc-*]",
+    help="In documents.  [default: all]",
 )
 @sam_options.reading_options
 @options.common_options
@@ -116,23 +121,22 @@ def fit(
     data = sam_jobs.gather(job, say)
     settings = spherical.resolve(data.train, **job.fit)
     say(_described(data, settings))
-    config = sam_jobs.config_of(job, data, settings)
-    place = resume or directories.prepare(
-        out or runs.free_directory(_NAME), files.FILES, overwrite=overwrite
+    place = runs.begin(
+        sam_jobs.config_of(job, data, settings),
+        files.FILES,
+        resume=resume,
+        earlier=earlier,
+        out=out,
+        overwrite=overwrite,
     )
-    if earlier is None:
-        output.write_json(place / "config.json", config)
-    else:
-        runs.check_same(earlier, config, place)
     _train(place, job, data, settings, checkpoint_every, quiet, resume is not None)
 
 
 def _new_job(input: Path | None, given: dict[str, Any]) -> sam_jobs.Job:
     runs.check_lengths(given)
     reading = options.take(sam_options.READING, given)
-    typed = {name: found[0] for name in sam_options.READING if (found := options.given([name]))}
     vectors = sam_jobs.holds_vectors(input, reading["format"])
-    sam_options.check_typed(typed, vectors=vectors, embedded=input is None)
+    sam_options.check_typed(sam_options.READING, vectors=vectors, embedded=input is None)
     return sam_jobs.Job(
         input=None if input is None else str(input.absolute()),
         vectors=vectors,
@@ -168,16 +172,12 @@ def _train(
     quiet: bool,
     resume: bool,
 ) -> None:
-    hooks: list[Any] = [MetricsLog(directory / "metrics.jsonl")]
     say = describe.speaker(quiet)
-    if not quiet:
-        hooks.append(Progress(_SHOWN, max_seconds=settings.seconds))
-        say("compiling ...")
     fitted = spherical.fit(
         data.train,
         heldout=data.heldout,
         documents=data.documents.vectors,
-        hooks=hooks,
+        hooks=runs.hooks(directory, _SHOWN, settings.seconds, quiet),
         checkpoint=directory / directories.CHECKPOINT,
         checkpoint_every=checkpoint_every,
         resume=resume,
@@ -189,14 +189,11 @@ def _train(
     files.write(directory, data.documents, fitted, about=about)
     sam_report.render(directory)
     say(_keys(fitted, data.documents.vectors.vocabulary))
-    for warning in warnings:
-        say(f"warning: {warning}")
-    say(f"written to {directory}; open {directory / 'report.html'}")
-    runs.exit_if_interrupted(fitted.interrupted, "sam", directory)
+    runs.end(directory, "sam", fitted, warnings, quiet)
 
 
 def _warnings(data: sam_jobs.Data, fitted: spherical.Fit) -> list[str]:
-    found = spherical_checks.energy_warnings(fitted.metrics)
+    found = [*fitted.warnings]
     found += spherical_checks.topic_warnings(fitted.metrics, fitted.mean, fitted.length)
     found += checks.chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
     if fitted.interrupted is not None:

@@ -14,7 +14,6 @@ from simplex_jax.cli.jobs import EMBEDDED
 from simplex_jax.corpus import Corpus, split, tfidf, unit_vectors, vectors
 from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.runtime import directory as directories
-from simplex_jax.runtime import saved
 from simplex_jax.spherical.files import Documents
 
 _OPTIONS = inspect.signature(spherical.resolve).parameters.keys()
@@ -62,28 +61,14 @@ class Data(NamedTuple):
 
 
 def resumed(directory: Path, moved: Path | None) -> tuple[Job, dict[str, Any]]:
-    """Return the job of an earlier run, and its configuration.
-
-    Args:
-        directory: Where the run is.
-        moved: Where its corpus is now, if not where it was.
-
-    Raises:
-        saved.RunError: There is no run, or its configuration is damaged.
-    """
-    config = saved.load_config(directory, "sam")
-    found = runs.job_of(config, directory)
-    if not _sound(found):
-        raise runs.no_job(directory)
-    job = Job(**found)
+    """Return the job of an earlier run, and its configuration; see `runs.resumed`."""
+    job, config = runs.resumed(directory, moved, "sam", Job, _sound)
     job.fit["learn"] = tuple(job.fit["learn"])
-    return (job._replace(input=str(moved.absolute())) if moved else job), config
+    return job, config
 
 
 def _sound(found: dict[str, Any]) -> bool:
     """Tell whether what a configuration says of its job has all that is needed, and no more."""
-    if found.keys() != set(Job._fields):
-        return False
     fit, reading = found["fit"], found["reading"]
     return (
         isinstance(fit, dict)

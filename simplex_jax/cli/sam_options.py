@@ -1,5 +1,6 @@
 """Options of reading an input for the spherical admixture model: counts, or unit vectors."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -60,15 +61,18 @@ _OF_COUNTS = {"min_df", "max_df", "max_vocabulary", "idf", "drop_words"}
 _OF_VECTORS = {"format", "vocab", "names", "normalise"}
 
 
-def check_typed(typed: dict[str, str], *, vectors: bool, embedded: bool) -> None:
+def check_typed(names: Sequence[str], *, vectors: bool, embedded: bool) -> None:
     """Refuse options that were typed and would do nothing.
 
     Args:
-        typed: The options that were given on the command line, by name, as typed.
+        names: The options of the command that are about reading, by name.
         vectors: Whether the input is unit vectors.
         embedded: Whether there is no input.
     """
-    for name, option in typed.items():
+    for name in names:
+        if not (typed := options.given([name])):
+            continue
+        option = typed[0]
         if embedded and name not in _OF_COUNTS:
             raise click.UsageError(f"{option} is about reading an INPUT, and there is none")
         if vectors and name not in _OF_VECTORS:

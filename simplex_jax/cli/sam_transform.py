@@ -16,10 +16,7 @@ from simplex_jax.spherical import saved
 @click.command()
 @click.argument("input", type=options.PATH)
 @options.model_option
-@click.option(
-    "--out", type=options.PATH, help="File to write (.npz).  [default: INPUT's name.doc_topics.npz]"
-)
-@click.option("--overwrite", is_flag=True, help="Replace the file.")
+@options.target_options("doc_topics.npz")
 @options.seed_option
 @sam_options.file_options
 @options.common_options
@@ -40,9 +37,7 @@ def transform(
     the arrays `proportions` [D, K] and `documents` (their names), as the doc_topics.npz of a run.
     """
     say = describe.speaker(quiet)
-    out = out or Path(f"{input.absolute().name.split('.')[0]}.doc_topics.npz")
-    if out.exists() and not overwrite:
-        raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite")
+    out = options.target(out, input, "doc_topics.npz", overwrite)
     loaded = saved.load(model)
     found = sam_documents.read(loaded, input, reading)
     say(found.said)

@@ -16,6 +16,7 @@ from simplex_jax.corpus import (
     ldac,
     lines,
     matrix_market,
+    msweb,
     npz,
     store,
     svmlight,
@@ -60,6 +61,7 @@ FORMATS = {
     "csv": Format(table.recognises_csv, table.read_csv, ("text_column", "id_column")),
     "tsv": Format(table.recognises_tsv, table.read_tsv, ("text_column", "id_column")),
     "jsonl": Format(jsonl.recognises, jsonl.read, ("text_column", "id_column")),
+    "msweb": Format(msweb.recognises, msweb.read, ("names",)),
     "uci": Format(uci.recognises, uci.read, ("names",), uci.blocks),
     "ldac": Format(ldac.recognises, ldac.read, ("names",), ldac.blocks),
     "svmlight": Format(svmlight.recognises, svmlight.read, ("names", "zero_based")),
@@ -84,7 +86,8 @@ def read(
             then taken for `lines`, of which a tenth must have a word. Text: `folder` (of text
             files), `lines` (one document a line), `csv`, `tsv` and `jsonl` (a column or field with
             the text). Counts: `uci` (docword and vocab), `ldac`, `svmlight`, `mtx` (Matrix
-            Market), `npz` (SciPy sparse), `h5ad` (AnnData) and `store` (what `convert` made).
+            Market), `npz` (SciPy sparse), `h5ad` (AnnData), `msweb` (the Microsoft web data) and
+            `store` (what `convert` made).
         vocabulary: file with one word a line. For text, only these words are counted; for `uci`
             and `ldac` it replaces the vocabulary next to `path`; for other counts it names the
             columns; a `store` has its own.

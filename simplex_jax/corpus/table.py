@@ -13,7 +13,9 @@ from simplex_jax.corpus.files import MAX_DOCUMENT, text_lines
 from simplex_jax.corpus.reading import Reading, corpus_of_texts
 
 
-class _Record(NamedTuple):
+class Record(NamedTuple):
+    """The fields of a record, and the line at which it starts."""
+
     line: int
     fields: list[str]
 
@@ -39,9 +41,7 @@ def read_csv(path: Path, how: Reading) -> Corpus:
     Raises:
         CorpusError: naming the file and the line.
     """
-    _, header = next(text_lines(path, how.encoding))
-    separator = ";" if header.count(";") > header.count(",") else ","
-    return _read(path, how, separator, quoted=True)
+    return _read(path, how, separator_of(path, how.encoding), quoted=True)
 
 
 def read_tsv(path: Path, how: Reading) -> Corpus:
@@ -57,8 +57,8 @@ def _read(path: Path, how: Reading, separator: str, *, quoted: bool) -> Corpus:
     names: list[str] = []
 
     def documents() -> Iterator[str]:
-        records = _records(path, how.encoding, separator, quoted)
-        first = next(records, None)
+        found = records(path, how.encoding, separator, quoted)
+        first = next(found, None)
         if first is None:
             raise error_at(path, "no record in the file", "give a line with column names")
         if named := not (how.text_column or "").isdecimal():
@@ -66,26 +66,36 @@ def _read(path: Path, how: Reading, separator: str, *, quoted: bool) -> Corpus:
         else:
             titles = [str(i) for i in range(1, len(first.fields) + 1)]
         text = titles.index(columns.text_column(titles, how.text_column, path, first.line))
-        found = columns.id_column(titles, how.id_column, path, first.line)
-        name = None if found is None else titles.index(found)
-        if not named:
-            records = chain([first], records)
-        for number, (line, fields) in enumerate(records, start=1):
-            if len(fields) != len(titles):
-                raise error_at(
-                    path,
-                    f"{len(fields)} fields instead of {len(titles)}",
-                    "quote fields that hold a separator or a line end",
-                    line=line,
-                )
+        identity = columns.id_column(titles, how.id_column, path, first.line)
+        name = None if identity is None else titles.index(identity)
+        rest = found if named else chain([first], found)
+        for number, (line, fields) in enumerate(rest, start=1):
+            check_length(fields, len(titles), path, line)
             names.append(str(number) if name is None else fields[name])
             yield fields[text]
 
-    with _long_fields():
+    with long_fields():
         return corpus_of_texts(documents(), names, path, how)
 
 
-def _records(path: Path, encoding: str, separator: str, quoted: bool) -> Iterator[_Record]:
+def separator_of(path: Path, encoding: str) -> str:
+    """What separates the fields of a `.csv`: a semicolon if its first line has more of them."""
+    _, header = next(text_lines(path, encoding))
+    return ";" if header.count(";") > header.count(",") else ","
+
+
+def check_length(fields: list[str], wanted: int, path: Path, line: int) -> None:
+    """Refuse a record that has not as many fields as there are columns."""
+    if len(fields) != wanted:
+        raise error_at(
+            path,
+            f"{len(fields)} fields instead of {wanted}",
+            "quote fields that hold a separator or a line end",
+            line=line,
+        )
+
+
+def records(path: Path, encoding: str, separator: str, quoted: bool) -> Iterator[Record]:
     """All records but blank ones, with the lines at which they start."""
     lines = (line + "\n" for _, line in text_lines(path, encoding))
     if quoted:
@@ -106,11 +116,11 @@ def _records(path: Path, encoding: str, separator: str, quoted: bool) -> Iterato
                 line=line,
             ) from None
         if fields:
-            yield _Record(line, fields)
+            yield Record(line, fields)
 
 
 @contextmanager
-def _long_fields() -> Iterator[None]:
+def long_fields() -> Iterator[None]:
     """Let `csv` read documents of 64 MiB; its limit is one of the whole process."""
     before = csv.field_size_limit(MAX_DOCUMENT)
     try:

@@ -21,10 +21,9 @@ _COLOURS = {
     "var(--faint)": "#010205",
     "var(--accent)": "#010206",
 }
-_CURVES = (
-    ("", "one sample", "var(--faint)", 1.4),
-    ("_average", "average of samples", "var(--accent)", 2.2),
-)
+_STYLES = (("var(--faint)", 1.4), ("var(--accent)", 2.2), ("var(--soft)", 1.0))
+SAMPLES = (("", "one sample"), ("_average", "average of samples"))
+"""What curves show of a measure: endings of the names in the metrics, and their legends."""
 
 
 def curves(
@@ -34,6 +33,7 @@ def curves(
     measure: str = "perplexity",
     name: str = "held-out perplexity",
     level: float | None = None,
+    endings: Sequence[tuple[str, str]] = SAMPLES,
 ) -> str:
     """Draw a measure of one sample and of the average against a column of the metrics.
 
@@ -45,6 +45,7 @@ def curves(
         measure: What to draw.
         name: What it is, for the other axis.
         level: Where a dashed line marks what the measure should be; None for none.
+        endings: Which curves: what the names of the measure end in, and their legends.
 
     Returns:
         An `<svg>` element; ids in it begin with measure and key, so that a page can hold several.
@@ -70,7 +71,7 @@ def curves(
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(5.6, 3.1), layout="constrained")
         axes = figure.add_subplot()
-        for ending, legend, colour, width in _CURVES:
+        for number, (ending, legend) in enumerate(endings):
             points = [
                 (record[key], record[measure + ending])
                 for record in metrics
@@ -79,6 +80,7 @@ def curves(
             if points:
                 marker = "o" if len(points) < 25 else None
                 x, y = zip(*points, strict=True)
+                colour, width = _STYLES[number % len(_STYLES)]
                 colour = _COLOURS[colour]
                 axes.plot(x, y, color=colour, lw=width, marker=marker, ms=3.5, label=legend)
         axes.set_xlabel(label)

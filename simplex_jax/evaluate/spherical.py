@@ -71,7 +71,8 @@ def importance(
         samples: Draws for each document.
 
     Raises:
-        ValueError: A number is not finite and positive.
+        ValueError: A number is not finite and positive, topics are no unit rows, or documents have
+            words that these have not.
 
     Example: proportions of two orthogonal topics, of which a document has one.
 
@@ -131,6 +132,12 @@ def _estimate(
 ) -> LogDensity:
     numbers = [arguments.scalar("alpha", alpha), arguments.scalar("kappa1", kappa1)]
     samples = arguments.at_least("samples", samples, 1)
+    topics = arguments.as_float("topics", topics)
+    if topics.ndim != 2:
+        raise ValueError(f"topics must be unit rows [K, V]; their shape is {topics.shape}")
+    lengths = jnp.linalg.norm(topics, axis=1)
+    arguments.require("the lengths of topics", lengths, jnp.abs(lengths - 1) <= 1e-3, "1")
+    sam_documents.check_words(documents, topics.shape[1])
     fit, ess = _log_means(key, topics, documents, *numbers, samples, how)
     # As large as log c_V is, float32 would lose the fraction of a sum with it.
     constant = float(von_mises_fisher.log_normaliser(topics.shape[1], numbers[1]))

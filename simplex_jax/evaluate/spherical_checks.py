@@ -8,39 +8,7 @@ from jax.typing import ArrayLike
 from simplex_jax.evaluate import display
 from simplex_jax.evaluate.matching import cosine
 
-LARGEST_ENERGY = 0.1
-"""How far from 1 the kinetic energy per dimension may be at equilibrium."""
-
-
-def energy_warnings(metrics: Sequence[Mapping[str, float | None]]) -> list[str]:
-    """Look for a sampler that is not at equilibrium, over the second half of the evaluations.
-
-    Args:
-        metrics: The evaluations in order, each with `kinetic` and perhaps `acceptance`.
-
-    Returns:
-        A sentence for each finding.
-
-    Example:
-        >>> energy_warnings([{"kinetic": 1.02}] * 4), len(energy_warnings([{"kinetic": 3.0}] * 4))
-        ([], 1)
-    """
-    half = metrics[len(metrics) // 2 :]
-    values = [value for record in half if display.finite(value := record.get("kinetic"))]
-    accepted = [value for record in half if display.finite(value := record.get("acceptance"))]
-    found = []
-    if accepted and np.mean(accepted) < 0.1:
-        found.append(
-            f"Only {100 * np.mean(accepted):.1f} % of the moves of the topics were accepted: "
-            "a smaller --step-size moves them."
-        )
-    if values and not accepted and abs(np.mean(values) - 1) > LARGEST_ENERGY:
-        found.append(
-            f"The sampler is not at equilibrium: its kinetic energy per dimension is "
-            f"{np.mean(values):.3g} and should be 1. A smaller --step-size, a larger --friction, "
-            "a larger --batch-size or a longer run may bring it there."
-        )
-    return found
+_LEAST_EFFECTIVE = 10
 
 
 def topic_warnings(
@@ -51,10 +19,11 @@ def topic_warnings(
     similarity: float = 0.95,
     least: float = 0.3,
 ) -> list[str]:
-    """Look for a log-perplexity that did not fall, topics alike, and topics that wandered.
+    """Look for log-perplexities that are not to be trusted, topics alike, and such that wandered.
 
     Args:
-        metrics: The evaluations in order, each with `log_perplexity` where measured.
+        metrics: The evaluations in order, each with `log_perplexity` and `heldout_ess` where
+            measured.
         mean: Posterior mean directions, [K, V].
         length: Mean resultant lengths, [K].
         similarity: Cosine of two topics from which they count as the same.
@@ -77,6 +46,10 @@ nothing in the documents holds it.']
             f"The held-out log-perplexity did not fall: {values[0]:,.1f} at first, "
             f"{values[-1]:,.1f} at the end."
         )
+    half = metrics[len(metrics) // 2 :]
+    sizes = [v for record in half if display.finite(v := record.get("heldout_ess"))]
+    if sizes:
+        found += effective_warnings(float(np.mean(sizes)))
     lengths = np.asarray(length, np.float64)
     found += [
         f"The samples of topic {topic} have no common direction (length {lengths[topic]:.2f}): it "
@@ -90,3 +63,21 @@ nothing in the documents holds it.']
             f"(cosine {alike[first, second]:.2f}): fewer topics may do."
         )
     return found
+
+
+def effective_warnings(effective: float) -> list[str]:
+    """Judge the effective number of the draws that a held-out density is estimated from.
+
+    Args:
+        effective: Its median over documents.
+
+    Example:
+        >>> effective_warnings(100.0), len(effective_warnings(2.0))
+        ([], 1)
+    """
+    if effective >= _LEAST_EFFECTIVE:
+        return []
+    return [
+        f"The held-out log-perplexity is no estimate: a density is worth {effective:.1f} effective "
+        "draws of the shares of its document. Few draws make it too high: it is not to be compared."
+    ]

@@ -20,7 +20,8 @@ class Topics(NamedTuple):
     Attributes:
         mean: posterior mean directions, unit rows [K, V]; entries have either sign.
         sd: posterior standard deviation of the entries, [K, V]; NaN where unknown.
-        length: length of the mean of the samples, [K], 0..1.
+        length: length of the mean of the samples, [K], 0..1; times `mean` it is the posterior mean
+            of the loadings, about which `sd` is, and which is shown.
         vocabulary: the V words.
         prevalence: mean share of the documents, [K]; sums to 1.
         prevalence_sd: its posterior standard deviation, [K]; NaN where unknown.
@@ -147,16 +148,17 @@ def _rows(topics: Topics, top_words: int) -> list[dict[str, Any]]:
         )
     if top_words < 1:
         raise ValueError(f"top_words must be at least 1, got {top_words}")
+    length, coherence, stability = (
+        np.asarray(values, np.float64)
+        for values in (topics.length, topics.coherence, topics.stability)
+    )
     chosen = signed_words(mean, top_words, max(1, top_words // 2))
+    mean = length[:, None] * mean
     scale = float((np.abs(mean) + np.where(np.isnan(sd), 0, 2 * sd)).max())
     lower, upper = beta_interval(np.clip(prevalence, 0, 1), topics.prevalence_sd)
     share_sd = np.asarray(topics.prevalence_sd, np.float64)
     share_scale = float(np.where(np.isnan(share_sd), prevalence, upper).max()) or 1.0
     shares = page.bars(prevalence, lower, upper, share_sd, share_scale)
-    length, coherence, stability = (
-        np.asarray(values, np.float64)
-        for values in (topics.length, topics.coherence, topics.stability)
-    )
     rows = []
     for k in range(prevalence.size):
         words, absent = (_words(w, mean[k], sd[k], topics.vocabulary, scale) for w in chosen[k])

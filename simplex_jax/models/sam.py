@@ -87,7 +87,7 @@ def build(
     *,
     hyper: Hyperparameters | None = None,
     learn: tuple[str, ...] = (),
-    sampler: str = "sggmc",
+    sampler: str = "gsgnht",
     batch_size: int | None = None,
     how: Local | None = None,
     num_steps: int | None = None,
@@ -125,19 +125,20 @@ def build(
             words, about the mean direction of the documents.
         learn: Which of `LEARN` to learn.
         sampler: One of `SAMPLERS`.
-        batch_size: Documents a batch, by default 100 or all; of "gmc" samplers always all.
+        batch_size: Documents a batch, by default all; of "gmc" samplers always all.
         how: How proportions are drawn; see `default_local`.
         num_steps: Number L of steps of an update, by default 1, or 10 of "gmc" samplers.
         step_size: Step size of the sampler or a schedule of it; see `sam_step.defaults`.
-        friction: C of "sggmc" and "gsgnht"; see there.
+        friction: C of "sggmc" and "gsgnht"; see there. The thermostat of "gsgnht" has the inertia
+            2 / C^2, by which it is critically damped.
 
     Returns:
         A kernel whose `init` takes topics [K, V], unit rows (see `start`), and a stream of what its
         `update` takes: places of documents, int32 [batch_size].
 
     Raises:
-        ValueError: An argument is out of range or not one of the names, or there are more topics
-            than words.
+        ValueError: An argument is out of range, not one of the names or does nothing with this
+            sampler, or there are more topics than words.
 
     Example:
         >>> import jax, scipy.sparse as sp
@@ -159,7 +160,9 @@ def build(
         hyper = hyperparameters(sam_documents.mean_direction(documents, shape[1]))
     _check_shape(shape, documents, hyper)
     batch_size = check_batch_size(batch_size, size, sampler)
-    how = sam_local.check(default_local(sampler) if how is None else how)
+    how = _check_local(default_local(sampler) if how is None else how, sampler)
+    if friction is not None and sam_step.is_metropolis(sampler):
+        raise ValueError(f"friction is for sggmc and gsgnht; {sampler} has none: leave it out")
     settings = sam_step.defaults(sampler, size, shape, hyper, batch_size)
     if step_size is None:
         step_size = settings.step_size
@@ -211,7 +214,7 @@ def check_batch_size(batch_size: int | None, documents: int, sampler: str) -> in
     """Return the batch size in full, or raise a ValueError unless it suits the sampler."""
     full = sam_step.is_metropolis(sampler)
     if batch_size is None:
-        return documents if full else min(100, documents)
+        return documents
     if arguments.at_least("batch_size", batch_size, 1) > documents:
         raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size}")
     if full and batch_size != documents:
@@ -221,15 +224,21 @@ def check_batch_size(batch_size: int | None, documents: int, sampler: str) -> in
     return batch_size
 
 
+def _check_local(how: Local, sampler: str) -> Local:
+    if sampler == "gmc-bgibbs" and how.samples != 1:
+        raise ValueError(
+            f"how.samples must be 1 for gmc-bgibbs, which is exact with one; it is {how.samples}"
+        )
+    return sam_local.check(how)
+
+
 def _check_shape(shape: tuple[int, int], documents: UnitDocuments, hyper: Hyperparameters) -> None:
     topics, words = (arguments.at_least("shape", side, 2) for side in shape)
     if topics > words:
         raise ValueError(f"shape has {topics} topics of {words} words: give at most {words} topics")
     if hyper.mean.shape != (words,):
         raise ValueError(f"mean must have {words} entries; its shape is {hyper.mean.shape}")
-    last = int(jnp.max(documents.corpus.tokens))
-    if last >= words:
-        raise ValueError(f"documents have word {last}, and shape has {words} words")
+    sam_documents.check_words(documents, words)
 
 
 def _init(

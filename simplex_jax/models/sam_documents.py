@@ -101,6 +101,26 @@ def size(documents: UnitDocuments) -> int:
     return device.size(documents.corpus)
 
 
+def check_words(documents: UnitDocuments, vocabulary: int) -> None:
+    """Raise a ValueError where documents have words from `vocabulary` on: `rows` leaves them out.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax.models import sam_documents
+        >>> documents = sam_documents.to_device(sp.csr_array([[0.6, 0.8, 0], [0, 0, 1]]))
+        >>> sam_documents.check_words(documents, 2)
+        Traceback (most recent call last):
+        ...
+        ValueError: documents have word 2, and there are 2 words: take both from one vocabulary
+    """
+    last = int(np.asarray(documents.corpus.tokens).max())
+    if last >= vocabulary:
+        raise ValueError(
+            f"documents have word {last}, and there are {vocabulary} words: take both from one "
+            "vocabulary"
+        )
+
+
 def rows(documents: UnitDocuments, ids: jax.Array, vocabulary: int) -> jax.Array:
     """Return documents by their place on the device, float32 [B, V]; ids from D on are zero.
 
@@ -111,7 +131,7 @@ def rows(documents: UnitDocuments, ids: jax.Array, vocabulary: int) -> jax.Array
         documents: The documents.
         ids: Their places, distinct, int32 [B]; `documents.corpus.order` tells the rows of the
             table that the documents came from.
-        vocabulary: V, static.
+        vocabulary: V, static; at least one more than any word, see `check_words`.
     """
     chosen = device.select(documents.corpus, jnp.asarray(ids))
     mean = documents.values.shape[0] / size(documents)
@@ -171,9 +191,8 @@ def mean_direction(documents: UnitDocuments, vocabulary: int) -> jax.Array:
     Raises:
         ValueError: The documents have words from `vocabulary` on, or their sum is zero.
     """
+    check_words(documents, vocabulary)
     words = np.asarray(documents.corpus.tokens)
-    if words.max() >= vocabulary:
-        raise ValueError(f"documents have word {words.max()}; there are {vocabulary} words")
     total = np.bincount(words, np.asarray(documents.values, np.float64), minlength=vocabulary)
     length = np.linalg.norm(total)
     if not length > 0:

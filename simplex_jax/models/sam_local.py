@@ -29,14 +29,19 @@ class Local(NamedTuple):
     Attributes:
         method: "hmc", Hamiltonian Monte Carlo in log-ratios; "laplace", independence
             Metropolis with proposals from Laplace's approximation, good where alpha is 3 or more;
-            or "gmc", geodesic Monte Carlo on the flat simplex, as in the paper.
+            or "gmc", geodesic Monte Carlo on the flat simplex, as in the paper, for alpha of 1 or
+            more: below, the density has no bound at the faces, and near them moves are refused.
         samples: Samples of each document that the topics see, N.
         burn_in: Metropolis steps before the first of them.
-        num_steps: Leapfrog steps of a step, by default 6 of "hmc" and 20 of "gmc".
-        step_size: Their length: of "hmc" the longest, relative to the shortest scale of the law of
-            each document at its mode, by default 0.9; of "gmc" on the simplex, by default 5e-4.
-        floor: Least proportion where a chain of "gmc" starts, which is near the mode. Near a face
-            the force of the prior is (alpha - 1) / theta, and from too near every move is refused.
+        num_steps: Leapfrog steps of a step, by default 6 of "hmc" and 20 of "gmc"; "laplace" has
+            none.
+        step_size: Their greatest length, of which every step takes a random share of a half or
+            more: of "hmc" relative to the shortest scale of the law of each document at its mode,
+            by default 0.9; of "gmc" on the simplex, by default half the shortest scale of a
+            proportion of each document, theta_k / sqrt(mass_k) at the mode.
+        floor: Least proportion where a chain of "gmc" starts, which is near the mode, by default
+            3e-3. Near a face the force of the prior is (alpha - 1) / theta, and from too near every
+            move is refused.
     """
 
     method: str = "hmc"
@@ -44,11 +49,11 @@ class Local(NamedTuple):
     burn_in: int = 4
     num_steps: int | None = None
     step_size: float | None = None
-    floor: float = 3e-3
+    floor: float | None = None
 
 
 def check(how: Local) -> Local:
-    """Raise a ValueError unless all settings are in range."""
+    """Raise a ValueError unless all settings are in range and about the method."""
     if how.method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}; it is {how.method!r}")
     for name, least in (("samples", 1), ("burn_in", 0)):
@@ -57,8 +62,12 @@ def check(how: Local) -> Local:
         arguments.at_least("num_steps", how.num_steps, 1)
     if how.step_size is not None and not 0 < how.step_size < math.inf:
         raise ValueError(f"step_size must be finite and positive; it is {how.step_size}")
-    if not 0 < how.floor < 1:
+    if how.floor is not None and not 0 < how.floor < 1:
         raise ValueError(f"floor must be above 0 and below 1; it is {how.floor}")
+    foreign = {"gmc": (), "hmc": ("floor",), "laplace": ("floor", "num_steps", "step_size")}
+    for name in foreign[how.method]:
+        if getattr(how, name) is not None:
+            raise ValueError(f"{name} does nothing with method {how.method!r}: leave it out")
     return how
 
 
@@ -232,25 +241,32 @@ def _gmc(
     key: jax.Array, law: Target, how: Local, start: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Move by straight lines that faces of the simplex reflect (Byrne and Girolami 2013)."""
+    mode, mass, _ = sam_laplace.scales(law)
+    likely = jax.nn.softmax(mode)
     if start is None:
-        theta = jnp.maximum(jax.nn.softmax(sam_laplace.approximate(law).mode), how.floor)
+        theta = jnp.maximum(likely, 3e-3 if how.floor is None else how.floor)
         theta = theta / jnp.sum(theta, axis=-1, keepdims=True)
     else:
         theta = jax.nn.softmax(start)
+    if how.step_size is None:
+        longest = 0.5 * jnp.min(likely * lax.rsqrt(mass), axis=-1, keepdims=True)
+    else:
+        longest = jnp.full_like(theta[:, :1], how.step_size)
 
-    h = jnp.asarray(5e-4 if how.step_size is None else how.step_size, theta.dtype)
-
-    def leap(_: int, at: tuple) -> tuple:
+    def leap(_: int, at: tuple, h: jax.Array) -> tuple:
         x, v, _, force = at
         x, v = _FLAT.flow(x, v + h / 2 * _FLAT.project(x, force), h)
         value, force = _value_and_force(law, x)
         return x, v + h / 2 * _FLAT.project(x, force), value, force
 
     def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
-        key_velocity, key_accept = jax.random.split(key)
+        key_velocity, key_length, key_accept = jax.random.split(key, 3)
+        h = longest * jax.random.uniform(key_length, longest.shape, longest.dtype, 0.5, 1)
         drawn = jax.random.normal(key_velocity, at[0].shape, at[0].dtype)
         velocity = _FLAT.project(at[0], drawn)
-        x, v, value, force = lax.fori_loop(0, how.num_steps or 20, leap, (at[0], velocity, *at[1:]))
+        x, v, value, force = lax.fori_loop(
+            0, how.num_steps or 20, partial(leap, h=h), (at[0], velocity, *at[1:])
+        )
         gain = value - at[1] + (jnp.sum(velocity**2, -1) - jnp.sum(v**2, -1)) / 2
         return _choose(key_accept, gain, (x, value, force), at)
 

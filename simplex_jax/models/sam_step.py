@@ -82,6 +82,9 @@ def update(
         return gmc.update(key, state, seen, log_density=change, needs_batch=True, **options)
     module = sggmc if sampler == "sggmc" else gsgnht
     options |= {"estimator": _estimator(documents, hyper), "friction": settings.friction}
+    if sampler == "gsgnht":
+        # Critically damped: a thermostat as slow as that of the paper would not move in a run.
+        options["inertia"] = 2 / jnp.square(settings.friction)
     if batch.ids.shape[0] < sam_documents.size(documents):
         most = 2 * settings.friction / schedules.at(settings.step_size, state.step)
         options["noise_estimate"] = bind(_variance, documents, hyper, _SHARE * most)

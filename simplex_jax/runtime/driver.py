@@ -3,6 +3,7 @@
 import bisect
 import contextlib
 import functools
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +35,9 @@ _PULSE = 1.0
 Collect: TypeAlias = Callable[[State, Info], PyTree]
 """`(state, info) -> what to keep` of a step."""
 
+Grow: TypeAlias = Callable[[State], State | None]
+"""`(state) -> larger state`, where its last update was not done for want of room; else None."""
+
 
 def position_of(state: State, info: Info) -> Position:
     """Keep the position."""
@@ -55,6 +59,7 @@ def run(
     max_seconds: float | None = None,
     first_step: int | None = None,
     seconds: float = 0.0,
+    grow: Grow | None = None,
 ) -> tuple[State, PyTree]:
     """Do `num_steps` updates of a kernel.
 
@@ -84,6 +89,10 @@ def run(
         first_step: Of a continued run: the step at which its first part began, by default that of
             the state.
         seconds: Of a continued run: the time spent in updates before.
+        grow: For states whose shapes are too small in rare cases: an update that has no room leaves
+            the state as it was, its step included, and so do those after it. `grow` then returns a
+            larger state, a program is compiled for it, and the same update is done with its own key
+            and batch. What is collected must not change its shape.
 
     Returns:
         The last state, and the trace: what was collected, NumPy arrays stacked along a new first
@@ -151,20 +160,32 @@ def run(
             length = min(end, block.end) - step
             if pulses:  # with no hook to call within the chunk, all of it at once
                 length = min(length, pace)
-            started, source = time.perf_counter(), block.stream
-            result = advance(source, state, length)
+            started, source = time.perf_counter(), block
+            result = advance(source.stream, state, length)
             if step + length == block.end:
                 block = next(blocks, None)  # read while the device works
             before = state
             state, info, kept = jax.block_until_ready(result)
             elapsed = time.perf_counter() - started
             seconds += elapsed
+            larger = None if grow is None else grow(state)
+            if larger is not None:
+                length = int(current_step(state)) - step
             pace = max(1, min(8 * pace, int(length * _PULSE / max(elapsed, 1e-9))))
             if count := (step + length) // thin - step // thin:
                 pieces.append(_first(kept, count))
             if _has_nan(state):
-                raise FloatingPointError(_describe(advance, source, before, step, length))
+                raise FloatingPointError(_describe(advance, source.stream, before, step, length))
             step += length
+            if larger is not None:
+                if block is not source:
+                    blocks, block = itertools.chain([block] if block else [], blocks), source
+                started = time.perf_counter()
+                _, _, kept = jax.block_until_ready(advance(block.stream, larger, 0))
+                compile_seconds += time.perf_counter() - started
+                _check_shapes(pieces[0], kept)
+                state = larger
+                continue
             event = Event(step, first, last, seconds, compile_seconds, state, info, {})
             answers = []
             if step == end or block is None:
@@ -209,6 +230,16 @@ def _describe(advance: Callable, stream: Stream, state: State, step: int, length
         "changes from step to step (a schedule, the data) left its range"
     )
     return f"{', '.join(names)} became NaN in update {at}: {why}"
+
+
+def _check_shapes(piece: PyTree, kept: PyTree) -> None:
+    """Raise a ValueError if what is collected of a state that has grown is of another shape."""
+    for leaf, new in zip(jax.tree.leaves(piece), jax.tree.leaves(kept), strict=True):
+        if leaf.shape[1:] != new.shape[1:]:
+            raise ValueError(
+                f"the state has grown, and what `collect` keeps of it changed its shape from "
+                f"{leaf.shape[1:]} to {new.shape[1:]}: keep what does not depend on its capacity"
+            )
 
 
 def _methods(hooks: Sequence[Hook], name: str) -> list[Callable]:

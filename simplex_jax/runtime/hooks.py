@@ -6,7 +6,6 @@ import os
 import sys
 import time
 import warnings
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
@@ -16,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from simplex_jax.base import Info, State
-from simplex_jax.runtime import output
+from simplex_jax.runtime import equilibrium, output
 
 
 class Event(NamedTuple):
@@ -248,62 +247,46 @@ class EquilibriumWarning(UserWarning):
 
 
 class Equilibrium:
-    """Warn, once, of a chain with velocities that is too hot, or whose noise leaves no room.
+    """Warn at the end of a run whose chain, with velocities, was not at its equilibrium.
 
-    Read in the Info, under any site of a product, are the numbers of `samplers.sggmc` and
-    `samplers.gsgnht`: `kinetic`, the kinetic energy per dimension, 1 on average at equilibrium, and
-    `gradient_noise`, the share of the injected noise that the estimated noise of the gradient
-    takes.
+    The rule is `equilibrium.energy_warnings`, over the numbers of the Info at the ends of the
+    chunks of a run; those of every site of a product are judged on their own. A chain far from
+    where it is going is hot for good reason, so only the second half counts.
 
     Args:
-        tolerance: How far the mean of `kinetic` may be from 1, beyond three standard errors.
-        chunks: Number of chunks, the latest, whose last values the mean is of; at least 2. A chain
-            far from where it is going is hot for good reason: there are no warnings before.
-        most_noise: Largest share `gradient_noise`; from 1 on the chain is NaN.
+        damping: C h, friction times step size; None where it is not one number.
 
     Raises:
-        ValueError: `tolerance` or `most_noise` is not positive, or `chunks` is below 2.
+        ValueError: `damping` is not positive.
     """
 
-    def __init__(
-        self, *, tolerance: float = 0.1, chunks: int = 10, most_noise: float = 0.5
-    ) -> None:
-        for name, value in {"tolerance": tolerance, "most_noise": most_noise}.items():
-            if not value > 0:
-                raise ValueError(f"{name} must be positive; it is {value}")
-        if chunks < 2:
-            raise ValueError(f"chunks must be at least 2; it is {chunks}")
-        self._tolerance = tolerance
-        self._chunks = chunks
-        self._most_noise = most_noise
-        self._latest: dict[str, deque[float]] = {}
-        self._warned = False
+    def __init__(self, damping: float | None = None) -> None:
+        if damping is not None and not 0 < damping < math.inf:
+            raise ValueError(f"damping must be finite and positive; it is {damping}")
+        self._damping = damping
+        self._records: dict[str, list[dict[str, float]]] = {}
 
     def __call__(self, event: Event) -> None:
-        """Look at the numbers of the event."""
+        """Keep the numbers of the event."""
+        found: dict[str, dict[str, float]] = {}
         for name, value in info_metrics(event.info).items():
-            kind = name.rpartition(".")[2]
-            if kind == "kinetic":
-                latest = self._latest.setdefault(name, deque(maxlen=self._chunks))
-                latest.append(value)
-                self._look_at_kinetic(name, latest, event.step)
-            elif kind == "gradient_noise" and value > self._most_noise:
-                self._warn(
-                    f"{name} is {value:.3g} at step {event.step}: the noise of the gradient, "
-                    "h^2 V, is not small against the injected 2 C h, and from 1 on the chain is NaN"
-                )
+            site, _, number = name.rpartition(".")
+            found.setdefault(site, {})[number] = value
+        for site, record in found.items():
+            self._records.setdefault(site, []).append(record)
 
-    def _look_at_kinetic(self, name: str, latest: deque[float], step: int) -> None:
-        mean = float(np.mean(latest))
-        error = float(np.std(latest, ddof=1)) / math.sqrt(len(latest)) if len(latest) > 1 else 0.0
-        if len(latest) == self._chunks and abs(mean - 1) > self._tolerance + 3 * error:
-            self._warn(
-                f"{name} is {mean:.3g} on average of the last {len(latest)} chunks at step {step}, "
-                "and 1 at equilibrium: samples are of another law"
-            )
+    def finish(self, event: Event) -> None:
+        """Judge the run."""
+        for site, records in self._records.items():
+            for what in equilibrium.energy_warnings(records, self._damping):
+                where = f"{site}: " if site else ""
+                text = f"{where}{what} (step {event.step})"
+                warnings.warn(text, EquilibriumWarning, stacklevel=2)
 
-    def _warn(self, what: str) -> None:
-        if not self._warned:
-            self._warned = True
-            advice = "lower the step size, raise the friction, or take larger batches"
-            warnings.warn(f"{what}: {advice}", EquilibriumWarning, stacklevel=2)
+    def save(self) -> dict[str, list[dict[str, float]]]:
+        """Return what a continued run needs."""
+        return self._records
+
+    def load(self, saved: dict[str, list[dict[str, float]]]) -> None:
+        """Go on from what was saved."""
+        self._records = saved

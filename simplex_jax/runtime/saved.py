@@ -31,15 +31,17 @@ def finished(directory: str | Path) -> bool:
     return path.exists() and not load_json(path).get("interrupted", True)
 
 
-def load_config(directory: str | Path, command: str) -> dict[str, Any]:
+def load_config(directory: str | Path, command: str, size: str = "num_topics") -> dict[str, Any]:
     """Read `config.json`.
 
     Args:
         directory: Of the run.
         command: The one that must have written it, say "lda".
+        size: The setting that must be there, a positive whole number.
 
     Raises:
-        RunError: It is missing or damaged, or of another program or command.
+        RunError: It is missing or damaged, or of another program or command, which the message then
+            names.
     """
     place, program = Path(directory), f"simplex-jax {command}"
     if not place.is_dir():
@@ -50,21 +52,22 @@ def load_config(directory: str | Path, command: str) -> dict[str, Any]:
             "give the directory that --out named"
         )
     config = load_json(place / "config.json")
-    settings = config.get("settings")
-    count = settings.get("num_topics") if isinstance(settings, dict) else None
-    if not isinstance(count, int) or count < 1 or not isinstance(config.get("corpus"), dict):
-        raise RunError(f"{place / 'config.json'}: this is no configuration of {program}")
-    found = config.get("command", command)
-    if found != command:
+    found = config.get("command")
+    if isinstance(found, str) and found != command:
         raise RunError(f"{place}: this is a run of simplex-jax {found}, not of {program}")
+    settings = config.get("settings")
+    count = settings.get(size) if isinstance(settings, dict) else None
+    sound = isinstance(count, int) and count > 0 and isinstance(config.get("corpus"), dict)
+    if found != command or not sound:
+        raise RunError(f"{place / 'config.json'}: this is no configuration of {program}")
     return config
 
 
-def check_ended(directory: str | Path, command: str) -> None:
-    """Raise a RunError unless a run has written its results."""
-    if not (Path(directory) / "topics.npz").exists():
+def check_ended(directory: str | Path, command: str, result: str = "topics.npz") -> None:
+    """Raise a RunError unless a run has written its results, of which `result` is one."""
+    if not (Path(directory) / result).exists():
         raise RunError(
-            f"{directory}: the run has not come to its end (there is no topics.npz): "
+            f"{directory}: the run has not come to its end (there is no {result}): "
             f"continue it with simplex-jax {command} --resume {directory}"
         )
 
@@ -134,6 +137,15 @@ def load_arrays(
     return arrays
 
 
+def load_all_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read every array of an `.npz`, unpickling nothing.
+
+    Raises:
+        RunError: The file is damaged, or is none.
+    """
+    return _load_arrays(path, None)
+
+
 def _load_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
@@ -142,13 +154,13 @@ def _load_text(path: Path) -> str:
         raise RunError(f"{path}: cannot be read ({reason.lower()})") from None
 
 
-def _load_arrays(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
+def _load_arrays(path: Path, names: Sequence[str] | None) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > unpacked_limit(path.stat().st_size):
             raise ValueError("unpacks to far more than its size")
         with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
+            return {name: arrays[name] for name in (arrays.files if names is None else names)}
     except _DAMAGED as error:
         raise RunError(f"{path}: the file is damaged ({' '.join(str(error).split())})") from None

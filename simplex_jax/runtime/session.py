@@ -13,7 +13,7 @@ from simplex_jax.base import Batch, Info, Kernel, State, current_step
 from simplex_jax.batches import Stream
 from simplex_jax.draws import arguments
 from simplex_jax.runtime.checkpoint import Restored, Saver, Store
-from simplex_jax.runtime.driver import run
+from simplex_jax.runtime.driver import Grow, run
 from simplex_jax.runtime.hooks import Event, Hook
 from simplex_jax.runtime.interrupt import Interrupt
 
@@ -182,6 +182,7 @@ def train(
     checkpoint_every: float = 60.0,
     resume: bool = False,
     about: Mapping[str, Any],
+    grow: Grow | None = None,
 ) -> Trained:
     """Run a kernel to its end; SIGINT and SIGTERM end it early, with a checkpoint.
 
@@ -198,6 +199,8 @@ def train(
         checkpoint_every: Least number of seconds between two of them.
         resume: Go on from the newest checkpoint; where there is none yet, start anew.
         about: What a run that goes on must have in common with this one.
+        grow: Makes room in a state, see `driver.run`; a run may then go on from a checkpoint of a
+            larger one.
 
     Returns:
         The end of the run.
@@ -214,7 +217,7 @@ def train(
     if checkpoint is not None:
         saver = Saver(Store(checkpoint), measures, about, checkpoint_every)
         if resume:
-            restored = saver.restore(state) or restored
+            restored = saver.restore(state, resized=grow is not None) or restored
     begin = int(current_step(restored.state))
     last = MAX_STEPS if length.steps is None else length.steps
     with Interrupt() as interrupt, _naming_the_newest(checkpoint):
@@ -230,6 +233,7 @@ def train(
             max_seconds=length.seconds,
             first_step=restored.first_step,
             seconds=restored.seconds,
+            grow=grow,
         )
     event = latest.event and latest.event._replace(state=state)
     return Trained(state, event, interrupt.signal)

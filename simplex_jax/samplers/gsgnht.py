@@ -92,6 +92,7 @@ def update(
     manifold: Manifold,
     step_size: StepSize,
     friction: ArrayLike,
+    inertia: ArrayLike = 1.0,
     noise_estimate: NoiseEstimate = None,
     num_steps: int = 1,
 ) -> tuple[State, Info]:
@@ -101,7 +102,7 @@ def update(
 
     def fly(x: Position, v: Position, xi: jax.Array) -> tuple[Position, Position, jax.Array]:
         heat = geodesic.square(v) / dimension - 1
-        return *manifold.flow(x, v, h / 2), xi + (h / 2 * heat).astype(xi.dtype)
+        return *manifold.flow(x, v, h / 2), xi + (h / (2 * inertia) * heat).astype(xi.dtype)
 
     def step(loop: tuple, key_step: jax.Array) -> tuple[tuple, tuple]:
         x, v, xi, memory = loop
@@ -136,21 +137,28 @@ def build(
     step_size: StepSize,
     *,
     friction: float = 1.0,
+    inertia: float = 1.0,
     num_steps: int = 1,
     noise_estimate: NoiseEstimate = None,
 ) -> Kernel:
     r"""gSGNHT: SGGMC whose friction adapts to an unknown noise of the gradient.
 
-    With the thermostat :math:`\xi`, the dimension m of the manifold, and otherwise as in
-    `samplers.sggmc`, an inner step is
+    With the thermostat :math:`\xi`, its inertia :math:`\mu`, the dimension m of the manifold, and
+    otherwise as in `samplers.sggmc`, an inner step is
 
     .. math::
-        \mathrm{A}:\ & \xi \leftarrow \xi + \tfrac h2 \big( |v|^2 / m - 1 \big), \quad
+        \mathrm{A}:\ & \xi \leftarrow \xi + \tfrac h{2 \mu} \big( |v|^2 / m - 1 \big), \quad
             (x, v) \leftarrow \text{geodesic flow of } (x, v) \text{ for the time } h/2 \\
         \mathrm{B}:\ & v \leftarrow e^{-\xi h / 2}\, v \\
         \mathrm{O}:\ & v \leftarrow v + \Lambda(x) \big[ h\, \hat g + N(0,\; (2 C - h V) h) \big]
 
-    and B and A again (Liu, Zhu and Song 2016, algorithm 2). The splitting is symmetric: with the
+    and B and A again (Liu, Zhu and Song 2016, algorithm 2, where :math:`\mu` is 1). At equilibrium
+    :math:`\xi` has the law :math:`N(C, 1 / (\mu m))` and is independent of the position. Small
+    deviations of the kinetic energy obey :math:`\ddot u + 2 C \dot u + (2 / \mu) u = 0`: they
+    are forgotten fastest, within a time of 1 / C, at :math:`\mu = 2 / C^2`. With one much larger
+    the thermostat takes a time of :math:`C \mu` to find its level, and with C far above 1, as it is
+    where the step size is far below 1, a run may end before the :math:`\mu = 1` of the paper has
+    moved it at all. The splitting is symmetric: with the
     exact gradient the bias is of the order h^2. m counts the dimensions of all copies and parts of
     a product, which share one thermostat: n - 1 for a sphere in R^n, where the released code of the
     paper counts n, and so holds the kinetic energy too high. Noise of the gradient of one variance
@@ -164,6 +172,7 @@ def build(
         manifold: One of `geometry.manifolds`, or your own.
         step_size: h, positive, or a schedule of the number of updates; below 2 C / V.
         friction: C, a positive number.
+        inertia: mu of the thermostat, a positive number.
         num_steps: Number L of inner steps, all with one batch.
         noise_estimate: V as in `samplers.sggmc`, here rarely needed; None for 0.
 
@@ -203,7 +212,8 @@ def build(
         "friction": c,
         "noise_estimate": noise_estimate,
     }
+    moves = {"step_size": step_size, "inertia": arguments.scalar("inertia", inertia)}
     return Kernel(
         init=bind(init, **shared),
-        update=bind(static(update, num_steps=num_steps), **shared, step_size=step_size),
+        update=bind(static(update, num_steps=num_steps), **shared, **moves),
     )

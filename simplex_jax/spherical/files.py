@@ -55,8 +55,9 @@ def write(
     """Write what a fit has found, each file atomically.
 
     `topics.npz` has the arrays of `saved.Model`; `topics.csv` the 20 words of the largest loadings
-    of each topic, at ranks 1 to 20, and up to 10 of the most negative ones, at ranks -1 to -10,
-    with the 95 % interval of `intervals.normal_interval`; `topic_keys.txt` topic, share and the
+    of each topic, at ranks 1 to 20, and up to 10 of the most negative ones, at ranks -1 to -10:
+    their posterior mean, the mean direction times its length, with the 95 % interval of
+    `intervals.normal_interval`; `topic_keys.txt` topic, share and the
     first words, parted by tabs, the negative ones last with a minus before them; `doc_topics.npz`
     the proportions of all documents and their names, with 1/K for those without a direction;
     `summary.json`, the last, coherence, diagnostics and documents that stand for each topic.
@@ -96,11 +97,12 @@ def write(
 
 
 def _rows_of_words(fitted: Fit, vocabulary: Sequence[str]) -> Iterable[tuple[object, ...]]:
-    lower, upper = normal_interval(fitted.mean, fitted.sd)
+    loadings = fitted.length[:, None] * fitted.mean
+    lower, upper = normal_interval(loadings, fitted.sd)
     for topic, (most, least) in enumerate(signed_words(fitted.mean, _TOP_WORDS, _ABSENT_WORDS)):
         ranked = [*enumerate(most, start=1), *((-rank, w) for rank, w in enumerate(least, start=1))]
         for rank, word in ranked:
-            numbers = (found[topic, word] for found in (fitted.mean, lower, upper))
+            numbers = (found[topic, word] for found in (loadings, lower, upper))
             yield topic, rank, vocabulary[word], *(f"{number:.6g}" for number in numbers)
 
 

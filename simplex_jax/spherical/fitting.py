@@ -18,9 +18,9 @@ from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.gathering import Kept, Posterior
 from simplex_jax.models import sam, sam_documents
-from simplex_jax.runtime import session
+from simplex_jax.runtime import equilibrium, session
 from simplex_jax.runtime.hooks import Hook
-from simplex_jax.spherical import evaluation, posterior, proportions
+from simplex_jax.spherical import evaluation, posterior, proportions, starts
 from simplex_jax.spherical.settings import Settings, hyperparameters, local_step, resolve
 
 
@@ -33,15 +33,17 @@ class Fit(NamedTuple):
     Attributes:
         mean: Posterior mean direction of the topics, unit rows, float32 [K, V]; entries are
             negative for words that a topic says are absent.
-        sd: Posterior standard deviation of the entries of the topics, float32 [K, V]; NaN where one
-            sample does not tell it.
+        sd: Posterior standard deviation of the entries of the topics, float32 [K, V], about their
+            posterior mean `length[:, None] * mean`; NaN where one sample does not tell it.
         length: Mean resultant length of each topic, that of the mean of its samples, float64 [K]:
             1 where they all agree.
         samples: Number of posterior samples behind them, of all chains, from the second half of
             the run.
         proportions: Topic proportions of the documents given the mean directions, float32 [D, K].
-        prevalence: Posterior mean of the mean share of each topic in the documents, float64 [K].
-        prevalence_sd: Its standard deviation.
+        prevalence: Posterior mean of the mean share of each topic in the documents, float64 [K]: in
+            up to 512 of them, evenly spaced.
+        prevalence_sd: Its standard deviation, in which is that of the draws of the proportions of
+            those documents, one for each sample of the topics.
         alpha: Concentration of topic proportions; the posterior mean where it is learned.
         alpha_sd: Its standard deviation, 0 where it is given.
         sigma: Concentration of the topics, likewise.
@@ -55,16 +57,17 @@ class Fit(NamedTuple):
             k" for every topic, "log_perplexity" with held-out documents, and learned
             concentrations.
         metrics: One record per evaluation: step, documents and passes visited, seconds,
-            documents_per_second, kinetic energy per dimension (1 at equilibrium), thermostat or
-            acceptance as the sampler has them, local_acceptance, fit (mean cosine of documents
-            and their mean directions) and, with held-out documents, log_perplexity,
-            log_perplexity_average and heldout_ess (see `evaluation`).
+            documents_per_second, kinetic energy per dimension (1 at equilibrium), step_size,
+            thermostat, gradient_noise or acceptance as the sampler has them, local_acceptance, fit
+            (mean cosine of documents and their mean directions) and, with held-out documents,
+            log_perplexity, log_perplexity_average and heldout_ess (see `evaluation`).
         kept: Samples that were asked for and not written to a directory: "topics" [S, chains, K,
             V], "alpha", "sigma" and "kappa1" [S, chains] and "step" [S]; empty where there are
             none.
         settings: The settings, resolved.
         state: Last state of the kernel, of all chains along a first axis if there are several.
         interrupted: The signal that ended the run before its time, or None.
+        warnings: What `runtime.equilibrium.energy_warnings` says of the metrics.
     """
 
     mean: np.ndarray
@@ -88,6 +91,7 @@ class Fit(NamedTuple):
     settings: Settings
     state: object
     interrupted: signal.Signals | None
+    warnings: list[str]
 
 
 def fit(
@@ -190,8 +194,9 @@ def _build(key: jax.Array, data: UnitVectors, settings: Settings) -> tuple[Kerne
     """Return the kernel of all chains, its batches and its first state."""
     names = ("alpha", "sigma", "kappa0", "kappa1")
     hyper = hyperparameters(data.values, {name: getattr(settings, name) for name in names})
+    documents = sam_documents.to_device(data.values)
     kernel, stream = sam.build(
-        sam_documents.to_device(data.values),
+        documents,
         (settings.num_topics, len(data.vocabulary)),
         hyper=hyper,
         learn=settings.learn,
@@ -204,7 +209,9 @@ def _build(key: jax.Array, data: UnitVectors, settings: Settings) -> tuple[Kerne
     )
     key_topics, key_state = jax.random.split(key)
     keys = jax.random.split(key_topics, settings.chains)
-    topics = jnp.stack([sam.start(one, hyper, settings.num_topics) for one in keys])
+    topics = jnp.stack(
+        [starts.topics(one, documents, hyper, settings.num_topics, settings.start) for one in keys]
+    )
     if settings.chains == 1:
         return kernel, stream, kernel.init(key_state, topics[0])
     kernel = base.chains(kernel, settings.chains, position_axis=0)
@@ -256,4 +263,7 @@ def _summary(
         settings=settings,
         state=trained.state,
         interrupted=trained.interrupted,
+        warnings=equilibrium.energy_warnings(
+            records.records, settings.friction * settings.step_size or None
+        ),
     )

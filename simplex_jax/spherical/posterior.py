@@ -82,15 +82,15 @@ def keep(settings: Settings, directory: Path | None) -> Kept:
 
 
 def records(settings: Settings, documents: int) -> Records:
-    """Return the hook that records evaluations: rate, kinetic energy, acceptance, thermostat."""
+    """Return the hook that records evaluations: rate, energy, noise, acceptance, thermostat."""
 
     def measure(event: Event, passes: float) -> Mapping[str, float]:
         info = event.info.sampler
         rate = round(passes * documents / max(event.seconds, 1e-9))
         told: dict[str, float] = {"documents_per_second": rate}
-        for name in ("kinetic", "thermostat", "acceptance"):
-            if hasattr(info, name):
-                told[name] = float(np.mean(getattr(info, name)))
+        for name in ("kinetic", "thermostat", "gradient_noise", "step_size", "acceptance"):
+            if (value := getattr(info, name, None)) is not None:
+                told[name] = float(np.mean(value))
         told["local_acceptance"] = float(np.mean(event.info.local_acceptance))
         return told | {"fit": float(np.mean(event.info.fit))}
 

@@ -15,7 +15,8 @@ class Model(NamedTuple):
 
     Attributes:
         mean: Posterior mean directions of the topics, unit rows, float32 [K, V].
-        sd: Posterior standard deviation of their entries, [K, V]; NaN where unknown.
+        sd: Posterior standard deviation of the entries of the topics, about their posterior mean
+            `length[:, None] * mean`, [K, V]; NaN where unknown.
         length: Mean resultant length of each topic, [K].
         prevalence: Mean share of each topic in the documents, [K].
         prevalence_sd: Its standard deviation, [K].

@@ -10,15 +10,15 @@ from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.draws import arguments
 from simplex_jax.models import sam, sam_joint, sam_local, sam_step
 from simplex_jax.runtime import session
+from simplex_jax.spherical.starts import STARTS
 
 ALPHA = 10.0
 PER_WORD = {"sigma": 2.0, "kappa0": 2.0, "kappa1": 6.0}
 """Concentrations for each word of the vocabulary, where none are given."""
 
-# Documents that are worked on as a whole where no batch size is given. Without the noise of batches
-# steps are longer: 13 times on 1,500 documents, for at most 13 times the work of batches of 100. As
-# topics diffuse, 13 times longer steps are worth 170 short ones.
-_WHOLE = 2_000
+# From a variational start the chain has settled after some 150 updates of all documents.
+PASSES = 300.0
+"""Length of a run, where none is given."""
 
 # Documents visited between evaluations of a run that ends by time.
 _EVAL_TIMED = 20_000
@@ -37,6 +37,7 @@ class Settings(NamedTuple):
         learn: Names of the concentrations that are learned.
         sampler: One of `models.sam.SAMPLERS`.
         local: One of `models.sam_local.METHODS`.
+        start: One of `starts.STARTS`.
         step_size: A constant step size.
         friction: That of the stochastic gradient samplers; 0 for the others.
         inner_steps: Steps of the sampler in an update.
@@ -57,6 +58,7 @@ class Settings(NamedTuple):
     learn: tuple[str, ...]
     sampler: str
     local: str
+    start: str
     step_size: float
     friction: float
     inner_steps: int
@@ -80,6 +82,7 @@ def resolve(
     learn: tuple[str, ...] = (),
     sampler: str = "gsgnht",
     local: str = "hmc",
+    start: str = "variational",
     step_size: float | None = None,
     friction: float | None = None,
     inner_steps: int | None = None,
@@ -106,12 +109,15 @@ def resolve(
             them is then their prior mean.
         sampler: One of `models.sam.SAMPLERS`.
         local: How topic proportions are drawn, one of `models.sam_local.METHODS`.
+        start: Where chains begin: "variational", at topics of a short variational inference, from
+            different draws of the prior for different chains; or "prior", at those draws.
         step_size: A constant; by default as `models.sam.build` has it.
         friction: Likewise.
         inner_steps: Steps of the sampler in an update, likewise.
-        batch_size: In documents; by default all of up to 2,000, else 100, but all for the samplers
-            with a Metropolis test.
-        passes: Length of the run in passes over the documents, 200 by default.
+        batch_size: In documents; by default all. At equilibrium a batch of B out of D documents
+            wants steps so much shorter for the noise of its gradient that some 5 D / B updates are
+            worth one of all documents, at a cost of B / D each.
+        passes: Length of the run in passes over the documents, 300 by default.
         steps: Its length in updates.
         seconds: Its length in seconds of training.
         eval_every: Updates between evaluations and posterior samples; a 50th of the run or, if it
@@ -136,16 +142,18 @@ def resolve(
     if num_topics > words:
         raise ValueError(f"num_topics must be at most {words}, one a word; it is {num_topics}")
     sam.check_names(sampler, learn)
+    if start not in STARTS:
+        raise ValueError(f"start must be one of {', '.join(STARTS)}; it is {start!r}")
     given: dict[str, Any] = {"sigma": sigma, "kappa0": kappa0, "kappa1": kappa1}
     concentrations = {
         name: PER_WORD[name] * words if value is None else float(value)
         for name, value in given.items()
     } | {"alpha": float(alpha)}
     hyper = hyperparameters(table, concentrations)
-    if batch_size is None and documents <= _WHOLE:
-        batch_size = documents
     batch_size = sam.check_batch_size(batch_size, documents, sampler)
     default = sam_step.defaults(sampler, documents, (num_topics, words), hyper, batch_size)
+    if passes is None and steps is None and seconds is None:
+        passes = PASSES
     length = session.length(
         -(-documents // batch_size),
         passes=passes,
@@ -160,6 +168,7 @@ def resolve(
         learn=tuple(learn),
         sampler=sampler,
         local=local,
+        start=start,
         # The defaults are numbers, though the sampler would take schedules as well.
         step_size=float(default.step_size if step_size is None else step_size),  # type: ignore[arg-type]
         friction=_friction(sampler, float(default.friction), friction),

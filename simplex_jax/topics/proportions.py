@@ -118,7 +118,7 @@ def shards(
         width = min(shard, size.documents)
         for number, (first, last) in enumerate(_cuts(_ends(counts), shard)):
             part = counts.rows(first, last) if isinstance(counts, Stored) else counts[first:last]
-            documents, order = _side_by_side(part, width)
+            documents, order = side_by_side(part, width)
             shares = inference.document_proportions(
                 jax.random.fold_in(key, number),
                 log_topics,
@@ -151,7 +151,7 @@ def _cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _side_by_side(counts: sp.csr_array, width: int) -> tuple[Documents, np.ndarray]:
+def side_by_side(counts: sp.csr_array, width: int) -> tuple[Documents, np.ndarray]:
     """Lay out the tokens of documents, shortest first, and return the row of each.
 
     Arrays are as long as the next power of two, so that few shapes are compiled.

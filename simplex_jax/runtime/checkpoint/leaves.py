@@ -21,6 +21,18 @@ class _Any:
 ANY: Final = _Any()
 """A leaf of `like` that takes whatever was saved there: dicts and lists of NumPy arrays, values."""
 
+
+class AnySize:
+    """A leaf of `like` that takes an array of its dtype and number of axes, of whatever size.
+
+    Args:
+        leaf: An array like it.
+    """
+
+    def __init__(self, leaf: Any) -> None:
+        self.leaf = leaf
+
+
 _INDEX = re.compile(r"\[\d+\]")
 _ESCAPES = (("~", "~0"), ("/", "~1"), ("[", "~2"))  # what else would be structure
 
@@ -145,7 +157,11 @@ def _difference(name: str, leaf: Any, described: Mapping[str, Mapping[str, Any]]
     saved = described.get(name)
     if saved is None:
         return "is in this run and not in the checkpoint"
-    there, here = _text(saved), _text(_describe(leaf))
+    resizable = isinstance(leaf, AnySize)
+    wanted = _describe(leaf.leaf if resizable else leaf)
+    if resizable and "shape" in saved and len(saved["shape"]) == len(wanted["shape"]):
+        wanted |= {"shape": saved["shape"]}
+    there, here = _text(saved), _text(wanted)
     return None if there == here else f"is {there} in the checkpoint and {here} in this run"
 
 
@@ -181,6 +197,7 @@ def _keyed(entry: Mapping[str, Any], array: np.ndarray) -> Any:
 
 
 def _placed(like: Any, found: Any) -> Any:
+    like = like.leaf if isinstance(like, AnySize) else like
     if _is_value(like) or isinstance(like, np.ndarray | np.generic):
         return found
     if isinstance(like, jax.Array) and like.committed:

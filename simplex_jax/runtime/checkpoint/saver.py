@@ -4,6 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+import jax
+
 from simplex_jax.base import PyTree, State
 from simplex_jax.runtime.checkpoint import leaves
 from simplex_jax.runtime.checkpoint.store import Store
@@ -87,11 +89,12 @@ class Saver:
         self._saved_step: int | None = None
         self._chunk_ended = False
 
-    def restore(self, like: State) -> Restored | None:
+    def restore(self, like: State, *, resized: bool = False) -> Restored | None:
         """Bring back the newest checkpoint, and what the other hooks had.
 
         Args:
             like: A state of the same structure, shapes and dtypes, for instance a new one.
+            resized: Take arrays of other sizes, of a state that has grown.
 
         Returns:
             Where the run goes on; None where there is no checkpoint.
@@ -99,6 +102,8 @@ class Saver:
         Raises:
             CheckpointError: See `Store.latest`.
         """
+        if resized:
+            like = jax.tree.map(leaves.AnySize, like)
         hooks = dict.fromkeys(self._resumables, leaves.ANY)
         wanted = {"state": like, "hooks": hooks, "first_step": 0, "seconds": 0.0}
         saved = self._store.latest(wanted, self._about)

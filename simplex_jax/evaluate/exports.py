@@ -1,0 +1,111 @@
+"""Fitted topics for the tools of others: pyLDAvis and gensim."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from jax.typing import ArrayLike
+
+from simplex_jax.draws import arguments
+from simplex_jax.evaluate.matching import as_topics
+
+
+def to_pyldavis(
+    topics: ArrayLike,
+    proportions: ArrayLike,
+    counts: sp.csr_array,
+    vocabulary: Sequence[str],
+    *,
+    top_terms: int = 3000,
+) -> dict[str, Any]:
+    """Return the arguments of `pyLDAvis.prepare`.
+
+    Its pages slow down with the vocabulary, so that only the words that occur most often are kept;
+    topics are scaled to sum to 1 over them. Documents without words are left out, as pyLDAvis
+    refuses them.
+
+    Args:
+        topics: Probabilities of words, [K, V]; say `Fit.mean`.
+        proportions: Topic proportions of the documents, [D, K]; say `Fit.proportions`.
+        counts: Word counts of the documents, [D, V].
+        vocabulary: The V words.
+        top_terms: Number of words to keep, at least 2.
+
+    Returns:
+        `topic_term_dists` [K, T], `doc_topic_dists` [D', K], `doc_lengths` [D'], `vocab` (T words,
+        the most frequent first) and `term_frequency` [T].
+
+    Raises:
+        ValueError: An argument is out of range or the shapes do not go together.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> found = to_pyldavis(
+        ...     [[0.5, 0.4, 0.1]], [[1.0], [1.0]], sp.csr_array([[3, 4, 0], [0, 0, 0]]),
+        ...     ["sun", "moon", "star"], top_terms=2)
+        >>> found["vocab"], found["term_frequency"].tolist(), found["doc_lengths"].tolist()
+        (['moon', 'sun'], [4, 3], [7])
+        >>> found["topic_term_dists"].round(4).tolist()
+        [[0.4444, 0.5556]]
+    """
+    table = as_topics("topics", topics).astype(np.float64)
+    shares = np.asarray(proportions, np.float64)
+    counts = sp.csr_array(counts)
+    wanted = (counts.shape[0], len(table))
+    if counts.shape[1] != table.shape[1] or shares.shape != wanted:
+        raise ValueError(
+            f"topics {table.shape}, proportions {shares.shape} and counts {counts.shape} must be "
+            "[K, V], [D, K] and [D, V]"
+        )
+    if len(vocabulary) != table.shape[1]:
+        raise ValueError(f"vocabulary has {len(vocabulary)} words for {table.shape[1]} columns")
+    frequency = counts.sum(axis=0, dtype=np.int64)
+    kept = np.argsort(-frequency, kind="stable")[: arguments.at_least("top_terms", top_terms, 2)]
+    lengths = counts.sum(axis=1, dtype=np.int64)
+    some = lengths > 0
+    within = table[:, kept]
+    if not (within.sum(axis=1) > 0).all():
+        raise ValueError(f"a topic has no word among the {len(kept)} kept: raise top_terms")
+    return {
+        "topic_term_dists": within / within.sum(axis=1, keepdims=True),
+        "doc_topic_dists": shares[some] / shares[some].sum(axis=1, keepdims=True),
+        "doc_lengths": lengths[some],
+        "vocab": [str(vocabulary[word]) for word in kept],
+        "term_frequency": frequency[kept],
+    }
+
+
+def to_gensim(topics: ArrayLike, alpha: ArrayLike, vocabulary: Sequence[str]) -> Any:
+    """Return a gensim `LdaModel` with these topics, for what gensim does with one.
+
+    Its `get_topics` are the topics given; its inference for documents is gensim's own, by
+    variational Bayes with `alpha`.
+
+    Args:
+        topics: Probabilities of words, [K, V]; say `Fit.mean`.
+        alpha: Concentration of topic proportions, per topic, a scalar or [K]; say `Fit.alpha`.
+        vocabulary: The V words.
+
+    Raises:
+        ImportError: gensim is not installed.
+        ValueError: An argument is out of range or the shapes do not go together.
+    """
+    table = as_topics("topics", topics)
+    if len(vocabulary) != table.shape[1]:
+        raise ValueError(f"vocabulary has {len(vocabulary)} words for {table.shape[1]} columns")
+    concentrations = np.broadcast_to(np.asarray(alpha, np.float32), len(table))
+    if not ((concentrations > 0) & np.isfinite(concentrations)).all():
+        raise ValueError(f"alpha must be finite and positive; it is {alpha}")
+    try:
+        from gensim.models import LdaModel
+    except ImportError:
+        raise ImportError("to_gensim needs gensim: pip install gensim") from None
+    words = dict(enumerate(map(str, vocabulary)))
+    model = LdaModel(
+        id2word=words, num_topics=len(table), alpha=concentrations.tolist(), dtype=np.float32
+    )
+    # Its topics are eta plus the statistics, normalised; the scale leaves eta without weight.
+    model.state.sstats = (table.astype(np.float64) * 1e8).astype(np.float32)
+    model.sync_state()
+    return model

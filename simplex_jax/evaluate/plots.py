@@ -1,0 +1,300 @@
+"""Pictures of chains, posteriors and topics. Each function draws on axes and returns them.
+
+Without `axes` a new figure is made with `matplotlib.pyplot`; it is `axes.figure`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+from simplex_jax.evaluate import compare, diagnostics, display
+from simplex_jax.evaluate.coherence import top_words
+from simplex_jax.evaluate.intervals import beta_interval, normal_interval
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
+"""Told apart by colour-blind readers (Okabe and Ito)."""
+
+_SOFT = "#666666"
+
+
+def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
+    """Draw the trace of a scalar, a line for each chain, with R-hat and effective sample size.
+
+    Args:
+        samples: [chains, samples], or [samples] of a single chain.
+        name: What it is.
+        axes: Where to draw.
+
+    Raises:
+        ValueError: The samples have more axes.
+
+    Example:
+        >>> import numpy as np
+        >>> from simplex_jax.evaluate import plots
+        >>> axes = plots.trace(np.random.default_rng(0).normal(size=(4, 100)), "log weight")
+        >>> len(axes.lines)
+        4
+    """
+    chains = np.atleast_2d(np.asarray(samples, np.float64))
+    found = diagnostics.summary({name: chains})[name]
+    axes = _axes(axes)
+    for number, chain in enumerate(chains):
+        axes.plot(chain, color=COLOURS[number % len(COLOURS)], lw=0.7, alpha=0.8)
+    told = [
+        *([f"R-hat {found['rhat']:.3f}"] if display.finite(found["rhat"]) else []),
+        *([f"effective size {found['ess']:,.0f}"] if display.finite(found["ess"]) else []),
+    ]
+    axes.set_title(", ".join(told), loc="right", fontsize="small", color=_SOFT)
+    axes.set_xlabel("sample")
+    axes.set_ylabel(name)
+    axes.margins(x=0.01)
+    return axes
+
+
+def sparse_boxplots(
+    log_p: ArrayLike | Mapping[str, ArrayLike],
+    names: Sequence[str] | None = None,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw box plots of the log-probabilities of each category, on a scale of powers of ten.
+
+    Boxes hold half of the samples, whiskers 95 %: what is beyond is not drawn. On this scale a
+    sampler shows how it treats categories that are nearly zero.
+
+    Args:
+        log_p: Log-probabilities [n, K]; or several samples of the same categories by name, to
+            compare them.
+        names: Of the categories.
+        axes: Where to draw.
+
+    Raises:
+        ValueError: The samples are not [n, K] with one K.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import draws
+        >>> from simplex_jax.evaluate import plots
+        >>> log_p = draws.log_dirichlet(jax.random.key(0), jnp.array([0.01, 1.0]), (500,))
+        >>> axes = plots.sparse_boxplots({"exact": log_p}, names=["rare", "common"])
+        >>> [tick.get_text() for tick in axes.get_xticklabels()]
+        ['rare', 'common']
+    """
+    samples = log_p if isinstance(log_p, Mapping) else {"": log_p}
+    arrays = {name: np.asarray(array, np.float64) / np.log(10) for name, array in samples.items()}
+    if not arrays or len({array.shape[1:] for array in arrays.values()}) != 1:
+        raise ValueError("log_p must be [n, K], or several of them with one K")
+    categories = {array.shape[1] if array.ndim == 2 else 0 for array in arrays.values()}.pop()
+    if categories == 0 or (names is not None and len(names) != categories):
+        raise ValueError(f"log_p must be [n, K], with K names; K is {categories}")
+    axes = _axes(axes)
+    width = 0.8 / len(arrays)
+    for number, (name, array) in enumerate(arrays.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        shift = (number - (len(arrays) - 1) / 2) * width
+        drawn = axes.boxplot(
+            array,
+            positions=np.arange(categories) + shift,
+            widths=0.85 * width,
+            whis=(2.5, 97.5),
+            showfliers=False,
+            patch_artist=True,
+            manage_ticks=False,
+            boxprops={"facecolor": colour, "alpha": 0.45, "edgecolor": colour},
+            medianprops={"color": colour, "lw": 1.6},
+            whiskerprops={"color": colour},
+            capprops={"color": colour},
+        )
+        drawn["boxes"][0].set_label(name)
+    axes.set_xticks(range(categories), names or [str(j) for j in range(categories)])
+    axes.set_xlim(-0.6, categories - 0.4)
+    axes.set_ylabel("probability")
+    axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
+    axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
+    axes.grid(axis="y", lw=0.5, alpha=0.5)
+    if len(arrays) > 1:
+        _legend(axes)
+    return axes
+
+
+def perplexity(
+    metrics: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Mapping[str, Any]]],
+    key: str = "passes",
+    measure: str = "perplexity",
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw held-out perplexity during training: thin of one sample, thick of the average.
+
+    Args:
+        metrics: `Fit.metrics`; or those of several runs by name.
+        key: Against which entry of a record, say "seconds", "passes" or "documents".
+        measure: "perplexity", or "log_perplexity" of spherical models; the average is the entry of
+            this name that ends in `_average`.
+        axes: Where to draw.
+
+    Raises:
+        ValueError: No record has the measure.
+
+    Example:
+        >>> from simplex_jax.evaluate import plots
+        >>> records = [{"passes": 1.0, "perplexity": 900.0}, {"passes": 2.0, "perplexity": 700.0}]
+        >>> axes = plots.perplexity({"SCIR": records})
+        >>> axes.get_ylabel()
+        'held-out perplexity'
+    """
+    runs = metrics if isinstance(metrics, Mapping) else {"": metrics}
+    axes = _axes(axes)
+    for number, (name, records) in enumerate(runs.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        curves = ((measure, 1.0, 0.6, "one sample"), (f"{measure}_average", 2.2, 1.0, "average"))
+        for entry, width, alpha, kind in curves:
+            known = [record for record in records if display.finite(record.get(entry))]
+            if known:
+                label = f"{name}, {kind}" if name else kind
+                x, y = ([record[column] for record in known] for column in (key, entry))
+                axes.plot(x, y, color=colour, lw=width, alpha=alpha, label=label)
+    if not axes.lines:
+        raise ValueError(f"no record has {measure}: fit with held-out documents")
+    axes.set_xlabel({"seconds": "seconds of training"}.get(key, key))
+    axes.set_ylabel("held-out " + measure.replace("_", "-"))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+    axes.grid(axis="y", lw=0.5, alpha=0.5)
+    if len(axes.lines) > 1:
+        _legend(axes)
+    return axes
+
+
+def topic_intervals(
+    mean: ArrayLike,
+    sd: ArrayLike,
+    vocabulary: Sequence[str],
+    *,
+    top: int = 10,
+    level: float = 0.95,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw the strongest words of a topic with their credible intervals.
+
+    Args:
+        mean: Posterior mean of the topic's words, [V]: probabilities, or loadings of either sign.
+        sd: Their posterior standard deviations, [V]; NaN where unknown, and no interval is drawn.
+        vocabulary: The V words.
+        top: Words shown: the most probable, or those of largest loading.
+        level: Posterior probability of the intervals: of `intervals.beta_interval` for
+            probabilities, of `normal_interval` for loadings.
+        axes: Where to draw.
+
+    Raises:
+        ValueError: The shapes do not fit.
+
+    Example:
+        >>> from simplex_jax.evaluate import plots
+        >>> axes = plots.topic_intervals([0.5, 0.4, 0.1], [0.1, 0.05, 0.02], ["a", "b", "c"], top=2)
+        >>> [tick.get_text() for tick in axes.get_yticklabels()]
+        ['a', 'b']
+    """
+    means, deviations = np.asarray(mean, np.float64), np.asarray(sd, np.float64)
+    if means.ndim != 1 or deviations.shape != means.shape or len(vocabulary) != len(means):
+        raise ValueError(
+            f"mean, sd and vocabulary must be of one length; they are {means.shape}, "
+            f"{deviations.shape} and {len(vocabulary)}"
+        )
+    signed = bool((means < 0).any())
+    (words,) = top_words(np.abs(means)[None], top)
+    interval = normal_interval if signed else beta_interval
+    lower, upper = interval(means[words], deviations[words], level)
+    known = np.isfinite(deviations[words])
+    axes = _axes(axes)
+    places = np.arange(len(words))
+    axes.hlines(places[known], lower[known], upper[known], color=COLOURS[0], lw=2.5, alpha=0.5)
+    axes.plot(means[words], places, "o", color=COLOURS[0], ms=5)
+    axes.set_yticks(places, [vocabulary[word] for word in words])
+    axes.set_ylim(len(words) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    if signed:
+        axes.axvline(0, color=_SOFT, lw=0.8)
+    else:
+        axes.set_xlim(left=0)
+    axes.set_xlabel(f"{'loading' if signed else 'probability'}, with {100 * level:g} % interval")
+    axes.grid(axis="x", lw=0.5, alpha=0.5)
+    return axes
+
+
+def comparison(
+    entries: Sequence[compare.Entry],
+    axes: Sequence[Axes] | None = None,
+    *,
+    heldout: str = "held-out perplexity",
+    coherence: str = "coherence (NPMI)",
+) -> np.ndarray:
+    """Draw held-out measure and coherence against the number of topics, with standard errors.
+
+    Args:
+        entries: Of `compare.models`. Points are single fits.
+        axes: Two to draw on.
+        heldout: Name of the held-out measure.
+        coherence: Name of the coherence.
+
+    Returns:
+        The two axes, an object array [2].
+
+    Raises:
+        ValueError: There are no entries.
+
+    Example:
+        >>> import numpy as np
+        >>> from simplex_jax.evaluate import compare, plots
+        >>> entries = [compare.Entry(k, np.array([900.0, 910.0]) - k, np.array([0.1, 0.12]))
+        ...            for k in (5, 10)]
+        >>> left, right = plots.comparison(entries)
+        >>> left.get_xlabel()
+        'topics'
+    """
+    if not entries:
+        raise ValueError("entries must have at least one number of topics")
+    pair = figure(columns=2) if axes is None else np.asarray(axes)
+    sizes = [entry.num_topics for entry in entries]
+    for place, name, column in ((pair[0], heldout, "heldout"), (pair[1], coherence, "coherence")):
+        values = [getattr(entry, column) for entry in entries]
+        estimates = [compare.estimate(value) for value in values]
+        for size, value in zip(sizes, values, strict=True):
+            place.plot([size] * len(value), value, ".", color=_SOFT, alpha=0.5, ms=5)
+        place.errorbar(
+            sizes,
+            [one.mean for one in estimates],
+            yerr=[np.nan_to_num(one.error) for one in estimates],
+            color=COLOURS[0],
+            marker="o",
+            ms=5,
+            capsize=3,
+        )
+        place.set_xscale("log")
+        place.set_xticks(sizes, [str(size) for size in sizes])
+        place.minorticks_off()
+        place.set_xlabel("topics")
+        place.set_ylabel(name)
+        place.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+        place.grid(axis="y", lw=0.5, alpha=0.5)
+    return pair
+
+
+def figure(columns: int = 1, width: float = 5.6, height: float = 3.6) -> np.ndarray:
+    """Return the axes of a new figure, [columns], each of a size in inches."""
+    from matplotlib import pyplot  # here, for it chooses a display
+
+    size = (width * columns, height)
+    _, axes = pyplot.subplots(1, columns, squeeze=False, figsize=size, layout="constrained")
+    for one in axes[0]:
+        one.spines[["top", "right"]].set_visible(False)
+    return axes[0]
+
+
+def _axes(axes: Axes | None) -> Axes:
+    return figure()[0] if axes is None else axes
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(frameon=False, fontsize="small")

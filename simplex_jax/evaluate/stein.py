@@ -1,0 +1,291 @@
+r"""Kernel Stein discrepancies: do samples have the law that a density says? Without its constant.
+
+A Stein operator turns every smooth field g into a function T g whose mean is zero under the law.
+The discrepancy is the largest mean of T g over the samples among the fields of a unit ball (Liu,
+Lee and Jordan 2016; Chwialkowski, Strathmann and Gretton 2016), a sum over pairs of samples.
+
+On the simplex the operator is that of the Wright-Fisher diffusion (Gan, Röllin and Ross 2017, for
+the Dirichlet law; Gorham, Duncan, Vollmer and Mackey 2019, for diffusions at large),
+
+.. math::
+    T g = \sum_j (a_j - x_j a_\cdot)\, g_j + \sum_{jk} x_j (\delta_{jk} - x_k)\, \partial_k g_j ,
+
+whose coefficients vanish where the simplex ends: no boundary term is left for any a > 0, however
+sparse, while the operator of Langevin would divide by x and want a > 1. As
+
+.. math:: \sum_k x_j (\delta_{jk} - x_k) \partial / \partial x_k
+
+is the derivative along log x_j (the others moving as normalisation bids), T is Langevin's operator
+in the log-ratios, where the law has a smooth density on all of R^(K-1): fields are chosen there,
+and see a category of 1e-30 as well as one of 0.3.
+
+On the sphere, which has no boundary, fields are projected to tangent vectors, with divergence and
+gradient of the sphere (Xu and Matsuda 2020; Barp, Oates, Porcu and Girolami 2022).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+from scipy import special
+
+from simplex_jax.evaluate import pairs
+from simplex_jax.evaluate.pairs import Discrepancy
+
+
+def simplex(
+    log_p: ArrayLike, concentration: ArrayLike, *, reference: ArrayLike | None = None
+) -> Discrepancy:
+    r"""Compare samples on the simplex with a Dirichlet law or with any smooth density.
+
+    For a density proportional to prod_j x_j^(alpha_j - 1) L(x) the operator's a is
+
+    .. math:: a_j(x) = \alpha_j + \partial \log L / \partial \log x_j ,
+
+    what `gradients.counts` calls generalised counts, plus the prior: any extension of L off the
+    simplex will do.
+
+    Fields along log x_j, for every j, are of two kinds. Those of the inverse multiquadric
+    (1 + |y - y'|^2 / (K - 1))^(-1/2) (Gorham and Mackey 2017), in log-ratios y scaled as a
+    Dirichlet law of the reference scales them (the covariance of log x is diag(trigamma(a)) up to
+    constants), tell any two laws apart. And 1 and log x_j - c_j find wrong means, shapes and tails
+    where the first have little power, and mass on its way to zero where they have none (compare
+    Kanagawa, Barp, Gretton and Mackey 2022); under the reference c_j makes the two uncorrelated.
+    Each field is divided by its root mean square over the samples, as are the multiquadric's for
+    each j those of a constant, so that no category counts more than another.
+
+    Args:
+        log_p: Log-probabilities [n, K], finite, of n independent samples. Thin chains to about
+            their effective size: the p-value of correlated samples is too small.
+        concentration: a of a Dirichlet law, [K], finite and positive; or a(x) at every sample,
+            [n, K], finite, of either sign.
+        reference: Concentrations [K] of a Dirichlet law about as wide as the target, by which
+            fields are scaled; by default the mean of a.
+
+    Returns:
+        The discrepancy. The work is O(n^2 K): 20,000 samples take seconds. The null law, a weighted
+        sum of chi-squares found from 600 of the samples, is one for large n: with rare
+        categories it wants n a_j of some hundreds. At 40 about 1 in 20 of the p-values of exact
+        draws is below 0.01, at 200 about 1 in 50.
+
+    Raises:
+        ValueError: A number is out of range, or shapes do not fit.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import draws
+        >>> from simplex_jax.evaluate import stein
+        >>> a = jnp.array([0.05, 0.1, 2.0])
+        >>> log_p = draws.log_dirichlet(jax.random.key(0), a, (1000,))
+        >>> stein.simplex(log_p, a).p_value > 0.001, stein.simplex(log_p, 1.5 * a).p_value < 1e-6
+        (True, True)
+    """
+    logs = np.asarray(log_p, np.float64)
+    if logs.ndim != 2 or len(logs) < 4 or logs.shape[1] < 2:
+        raise ValueError(f"log_p must be [n, K] with n from 4 and K from 2 on; not {logs.shape}")
+    if not np.isfinite(logs).all() or np.abs(special.logsumexp(logs, axis=1)).max() > 1e-3:
+        raise ValueError(
+            "log_p must be finite log-probabilities: take them from the kernel, not logs of "
+            "probabilities, which underflow"
+        )
+    if (logs == logs[0]).all():
+        raise ValueError("log_p must hold different samples; they are all the same")
+    a = np.asarray(concentration, np.float64)
+    if a.shape not in (logs.shape[1:], logs.shape) or not np.isfinite(a).all():
+        raise ValueError(
+            f"concentration must be finite, [K] or [n, K]; it is {a.shape} and log_p {logs.shape}"
+        )
+    if a.ndim == 1 and not (a > 0).all():
+        raise ValueError("concentration must be positive")
+    like = a.reshape(-1, a.shape[-1]).mean(axis=0) if reference is None else np.asarray(reference)
+    if like.shape != logs.shape[1:] or not ((like > 0) & (like < np.inf)).all():
+        raise ValueError(
+            "reference must be K finite and positive concentrations; where the mean of "
+            "concentration over the samples is not, it has to be given"
+        )
+    return pairs.discrepancy(_log_ratio_kernel, _log_ratios(logs, a, like.astype(np.float64)))
+
+
+class _LogRatios(NamedTuple):
+    """What pairs of samples are compared by.
+
+    Attributes:
+        y: Scaled log-ratios, [n, K].
+        fast: The same in units of the fields along each coordinate, [n, K].
+        score: Derivatives along the coordinates, of mean square 1, [n, K].
+        inner: fast.score, [n].
+        rate: Trace of the second derivatives of |y|^2 / 2 in the units of `fast`, on every sample
+            alike, [n].
+        fields: The operator applied to the fields 1 and log x_j - c_j, [n, 2 K].
+    """
+
+    y: jax.Array
+    fast: jax.Array
+    score: jax.Array
+    inner: jax.Array
+    rate: jax.Array
+    fields: jax.Array
+
+
+def _log_ratios(logs: np.ndarray, a: np.ndarray, like: np.ndarray) -> _LogRatios:
+    # In double precision: what is left of large logs and concentrations here is of order 1.
+    logs = logs - special.logsumexp(logs, axis=1, keepdims=True)
+    slopes = a - a.sum(axis=-1, keepdims=True) * np.exp(logs)
+    spread = _root_mean_square(slopes)
+    score = slopes / spread
+    along = slopes * (logs - _centre(like)) - np.expm1(logs)
+    fields = np.concatenate([score, along / _root_mean_square(along)], axis=1)
+    # Log weights are defined up to a constant. The inverse covariance of the reference in what is
+    # left, W - W11'W / 1'W1 with W = diag(1 / trigamma), is the square of the map to y.
+    precision = 1 / special.polygamma(1, like)
+    root, share = np.sqrt(precision), precision / precision.sum()
+    y = root * (logs - (logs @ share)[:, None])
+    y = y - y.mean(axis=0)  # only differences count: of smaller numbers they have more digits
+    fast = y * (root / spread)
+    rate = (precision * (1 - share) / spread**2).sum()
+    fields /= np.sqrt(fields.shape[1])
+    arrays = (y, fast, score, (fast * score).sum(axis=1), np.full(len(y), rate), fields)
+    return _LogRatios(*(jnp.asarray(array, jnp.float32) for array in arrays))
+
+
+def _centre(a: np.ndarray) -> np.ndarray:
+    """Return c with E[s (s (log x - c) + 1 - x)] = 0 for s = a - x sum(a), x ~ Dirichlet(a)."""
+    total = a.sum()
+    square = a * (total - a) / (total + 1)
+    from_mean = total / (total + 1) * (2 * a + 1 - a * (a + 1) * (1 / total + 1 / (total + 1)))
+    from_mean = from_mean - 2 * a * (1 - a / total)
+    return special.digamma(a) - special.digamma(total) + from_mean / square + 1 / total
+
+
+def _root_mean_square(fields: np.ndarray) -> np.ndarray:
+    return np.maximum(np.sqrt((fields**2).mean(axis=0)), 1e-300)
+
+
+def _log_ratio_kernel(one: _LogRatios, two: _LogRatios) -> jax.Array:
+    """Return the Stein kernel of all pairs, [n, m]."""
+    width, rate = one.y.shape[1] - 1, two.rate
+    base = lax.rsqrt(1 + _square_distances(one.y, two.y) / width)
+    across = one.fast @ two.score.T + one.score @ two.fast.T - one.inner[:, None] - two.inner
+    second = 3 * base**2 * _square_distances(one.fast, two.fast) / width
+    local = base * (one.score @ two.score.T) - base**3 * (across - rate + second) / width
+    return local / (one.y.shape[1] + rate / width) + one.fields @ two.fields.T
+
+
+def _square_distances(one: jax.Array, two: jax.Array) -> jax.Array:
+    both = jnp.sum(one**2, axis=1)[:, None] + jnp.sum(two**2, axis=1)
+    return jnp.maximum(both - 2 * one @ two.T, 0)
+
+
+def sphere(x: ArrayLike, score: ArrayLike, *, reference: ArrayLike | None = None) -> Discrepancy:
+    r"""Compare samples on the unit sphere with a density.
+
+    A field is a vector of functions f, projected: with s the tangential score,
+
+    .. math:: T P f = (s - (p - 1) x) \cdot f + \mathrm{tr}(P\, \partial f)\,.
+
+    Fields are those of the inverse multiquadric (1 + |x - y|^2 / w)^(-1/2), w being half of the
+    mean squared distance of two samples; the constant and the linear f, which find wrong means and
+    axes; and the reference as a constant f once more, by itself, which finds wrong concentrations.
+    Each of the three is scaled by its mean square over the samples.
+
+    Args:
+        x: Unit vectors [n, p] of n independent samples, p from 2 on. Thin chains to about their
+            effective size: the p-value of correlated samples is too small.
+        score: Gradient of the log density at the samples, [n, p], of any smooth extension off the
+            sphere, for its part along x is taken away. Or [p], where it is the same everywhere: k m
+            for a von Mises-Fisher law of mean m and concentration k.
+        reference: A direction about which the law is spread, [p], not found from the samples; by
+            default the score where that is the same everywhere, and else none.
+
+    Returns:
+        The discrepancy; see `simplex`.
+
+    Raises:
+        ValueError: A vector is not of length 1, samples are all the same, or shapes do not fit.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import draws
+        >>> from simplex_jax.evaluate import stein
+        >>> mean = jnp.array([0.0, 0.6, 0.8])
+        >>> x = draws.von_mises_fisher(jax.random.key(0), mean, 5.0, shape=(1000,))
+        >>> stein.sphere(x, 5.0 * mean).p_value > 0.001, stein.sphere(x, 8.0 * mean).p_value < 1e-6
+        (True, True)
+    """
+    points = np.asarray(x, np.float64)
+    if points.ndim != 2 or len(points) < 4 or points.shape[1] < 2:
+        raise ValueError(f"x must be [n, p] with n from 4 and p from 2 on; not {points.shape}")
+    lengths = np.linalg.norm(points, axis=1)
+    if not (np.abs(lengths - 1) < 1e-3).all():
+        raise ValueError("x must be unit vectors: divide them by their lengths")
+    if (points == points[0]).all():
+        raise ValueError("x must hold different samples; they are all the same")
+    gradient = np.asarray(score, np.float64)
+    if gradient.shape not in (points.shape[1:], points.shape) or not np.isfinite(gradient).all():
+        raise ValueError(
+            f"score must be finite, [p] or [n, p]; it is {gradient.shape} and x {points.shape}"
+        )
+    if reference is None:
+        pole = gradient if gradient.ndim == 1 else np.zeros(points.shape[1])
+    else:
+        pole = np.asarray(reference, np.float64)
+        if pole.shape != points.shape[1:] or not np.isfinite(pole).all():
+            raise ValueError(f"reference must be a finite vector [p]; its shape is {pole.shape}")
+    return pairs.discrepancy(
+        _spherical_kernel, _directions(points / lengths[:, None], gradient, pole)
+    )
+
+
+class _Directions(NamedTuple):
+    """What pairs of samples are compared by.
+
+    Attributes:
+        x: Less their mean, [n, p]: differences of concentrated samples keep their digits.
+        score: Tangential score, [n, p].
+        along: Its product with the mean, [n].
+        width: w, on every sample alike, [n].
+        own: Mean of |s - (p - 1) x|^2, on every sample alike, [n].
+        radial: The operator applied to the reference, of mean square 1; 0 without one, [n].
+    """
+
+    x: jax.Array
+    score: jax.Array
+    along: jax.Array
+    width: jax.Array
+    own: jax.Array
+    radial: jax.Array
+
+
+def _directions(x: np.ndarray, gradient: np.ndarray, pole: np.ndarray) -> _Directions:
+    n, p = x.shape
+    mean = x.mean(axis=0)
+    score = gradient - (gradient * x).sum(axis=1, keepdims=True) * x
+    centred = x - mean
+    width = max((centred**2).sum(axis=1).mean(), 1e-30)
+    constant = score - (p - 1) * x
+    own = (constant**2).sum(axis=1).mean()
+    radial = constant @ pole
+    radial = radial / _root_mean_square(radial)
+    arrays = (centred, score, score @ mean, np.full(n, width), np.full(n, own), radial)
+    return _Directions(*(jnp.asarray(array, jnp.float32) for array in arrays))
+
+
+def _spherical_kernel(one: _Directions, two: _Directions) -> jax.Array:
+    """Return the Stein kernel of all pairs, [n, m]."""
+    p, width = one.x.shape[1], two.width
+    # The shortfall v = 1 - x.y, and f(v) = (1 + 2 v / w)^(-1/2), of which c = x.y takes -f'.
+    v = _square_distances(one.x, two.x) / 2
+    c = 1 - v
+    sine = v * (2 - v)
+    base = lax.rsqrt(1 + 2 * v / width)
+    slope = base**3 / width
+    curvature = 3 * base**5 / width**2
+    across = one.score @ two.x.T + one.along[:, None] + one.x @ two.score.T + two.along
+    scores = one.score @ two.score.T - (p - 1) * across + (p - 1) ** 2 * c
+    first = -c * across - 2 * (p - 1) * sine + p - 2 + c**2
+    local = (base * scores + slope * first - curvature * c * sine) / (two.own + (p - 1) / width)
+    linear = ((1 + c) * scores + first) / (2 * two.own + p - 1)
+    return local + linear + one.radial[:, None] * two.radial

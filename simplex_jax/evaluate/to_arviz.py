@@ -1,0 +1,210 @@
+"""Samples as ArviZ has them: a tree of labelled arrays, [chain, draw, ...].
+
+With them all of ArviZ works: `arviz_stats` for summaries, rank-normalised R-hat and effective
+sample sizes, `arviz_plots`, `tree.to_netcdf(...)`. It takes `pip install arviz-base`;
+`diagnostics.summary` gives R-hat and effective sizes of plain arrays without it.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from simplex_jax.base import PyTree
+from simplex_jax.evaluate import matching
+
+
+def from_run(
+    positions: PyTree,
+    info: PyTree = None,
+    *,
+    chains: bool = False,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Sequence] | None = None,
+) -> Any:
+    """Return the trace of a run as a tree with the groups `posterior` and `sample_stats`.
+
+    Args:
+        positions: What `run` collected of positions, leaves [draws, ...], or [draws, chains, ...]
+            of a kernel of `base.chains`; log-probabilities stay what they are.
+        info: What it collected of the Info, leaves with the same leading axes, or None: say with
+            `run(..., collect=lambda state, info: (state.position, info))`.
+        chains: Whether the leaves have an axis of chains.
+        dims: Names of the further axes, by variable. A variable is named by its path in the tree,
+            as in "weights" or "atoms.mean"; a position that is a single array is "position".
+        coords: Labels along named axes.
+
+    Returns:
+        An `xarray.DataTree`.
+
+    Raises:
+        ImportError: arviz-base is not installed.
+        ValueError: The leaves do not agree in their numbers of draws and chains.
+
+    Example:
+        >>> import numpy as np
+        >>> trace = {"weights": np.zeros((50, 4, 3))}
+        >>> tree = from_run(trace, chains=True, dims={"weights": ["colour"]},
+        ...                 coords={"colour": ["red", "green", "blue"]})
+        >>> dict(tree["posterior"]["weights"].sizes)
+        {'chain': 4, 'draw': 50, 'colour': 3}
+    """
+    groups = {"posterior": _named(positions)}
+    if info is not None:
+        groups["sample_stats"] = _named(info)
+    leading = 2 if chains else 1
+    arrays = {name: array for group in groups.values() for name, array in group.items()}
+    shapes = {array.shape[:leading] for array in arrays.values()}
+    if len(shapes) != 1 or len(next(iter(shapes))) != leading:
+        found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        axes = "[draws, chains, ...]" if chains else "[draws, ...]"
+        raise ValueError(f"the leaves must all be {axes}; they are {found or 'none'}")
+    for group in groups.values():
+        for name, array in group.items():
+            group[name] = np.swapaxes(array, 0, 1) if chains else array[None]
+    return _tree(groups, dims, coords)
+
+
+def from_fit(fitted: Any, vocabulary: Sequence[str] | None = None) -> Any:
+    """Return what a fit, or a fitted estimator, has kept of the posterior.
+
+    Args:
+        fitted: What `topics.fit` or `spherical.fit` returned, with `keep_samples` given and no
+            directory for them, or `dpm.fit`; or an estimator of `simplex_jax.scikit`.
+        vocabulary: The words, to label the topics' entries; by default those of the estimator.
+
+    Returns:
+        An `xarray.DataTree`. Of topics, its group `posterior` has `topics` (chain, draw, topic,
+        word), matched over the chains, and the concentrations; `sample_stats` the training step
+        and, with held-out documents, the measure of each chain there, say `perplexity`. Of a
+        mixture, `posterior` has the traces, which mean the same in every chain: `alpha`,
+        `occupied` and `largest`, and `log_predictive` of held-out rows; `partitions` the fewer
+        partitions that are kept, `labels` (chain, draw, row), with their `alpha` and `step`.
+
+    Raises:
+        ImportError: arviz-base is not installed.
+        ValueError: No samples have been kept.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> import numpy as np
+        >>> from simplex_jax.evaluate import to_arviz
+        >>> fitted = SimpleNamespace(  # topics.fit(counts, 2, chains=2, keep_samples=5)
+        ...     kept={"topics": np.full((5, 2, 2, 3), 1 / 3), "step": np.arange(5)},
+        ...     order=[[0, 1], [1, 0]], metrics=[])
+        >>> tree = to_arviz.from_fit(fitted, ["sun", "moon", "cat"])
+        >>> tree["posterior"]["topics"].sel(word=["sun", "moon"]).shape
+        (2, 5, 2, 2)
+    """
+    if hasattr(fitted, "get_params"):
+        names = getattr(fitted, "feature_names_in_", None)
+        vocabulary = names if vocabulary is None else vocabulary
+        fitted = _of_estimator(fitted)
+    if hasattr(fitted, "traces"):
+        return _of_mixture(fitted)
+    return _of_topics(fitted, vocabulary)
+
+
+def _of_estimator(estimator: Any) -> SimpleNamespace:
+    """Return what an estimator has of a fit, under the names that it has there."""
+    if not hasattr(estimator, "samples_"):
+        raise ValueError("the estimator has no samples: they come from `fit`, and not from a file")
+    names = {"samples_": "kept", "order_": "order", "metrics_": "metrics", "traces_": "traces"}
+    found = {new: getattr(estimator, old) for old, new in names.items() if hasattr(estimator, old)}
+    return SimpleNamespace(**found, partitions=estimator.samples_)
+
+
+def _of_mixture(fitted: Any) -> Any:
+    """Return traces [T, chains], and the partitions that are kept."""
+    groups = {"posterior": fitted.traces, "partitions": dict(fitted.partitions)}
+    # A run that ended before its second half has kept its last partition alone.
+    steps = groups["partitions"].pop("step", None)
+    groups = {
+        group: {name: np.swapaxes(np.asarray(x), 0, 1) for name, x in arrays.items()}
+        for group, arrays in groups.items()
+    }
+    if steps is not None:
+        chains = len(groups["partitions"]["labels"])
+        groups["partitions"]["step"] = np.tile(steps, (chains, 1))
+    return _tree(groups, {"labels": ["row"]}, None)
+
+
+def _of_topics(fitted: Any, vocabulary: Sequence[str] | None) -> Any:
+    if not fitted.kept:
+        raise ValueError("the fit has kept no samples: give it keep_samples, and no samples_dir")
+    posterior = {
+        name: np.swapaxes(array, 0, 1) for name, array in fitted.kept.items() if name != "step"
+    }
+    dims: dict[str, Sequence[str]] = {}
+    for name, array in posterior.items():
+        if name == "topics":
+            dims[name] = ["topic", "word"]
+        elif array.ndim == 3:
+            dims[name] = ["word" if name == "beta" else "topic"]
+        if "topic" in dims.get(name, ()):
+            posterior[name] = np.stack(
+                [chain[:, order] for chain, order in zip(array, fitted.order, strict=True)]
+            )
+    steps = fitted.kept["step"]
+    chains = len(posterior["topics"])
+    stats = {"step": np.tile(steps, (chains, 1))}
+    records = {record["step"]: record for record in fitted.metrics}
+    for measure in ("perplexity", "log_perplexity"):
+        names = [f"{measure}_chain_{c}" if chains > 1 else measure for c in range(chains)]
+        table = [[records.get(step, {}).get(name, np.nan) for step in steps] for name in names]
+        if np.isfinite(table).any():
+            stats[measure] = np.array(table)
+    coords = None if vocabulary is None else {"word": list(vocabulary)}
+    return _tree({"posterior": posterior, "sample_stats": stats}, dims, coords)
+
+
+def from_topics(topics: ArrayLike, vocabulary: Sequence[str] | None = None) -> Any:
+    """Return samples of topics as a tree, those of later chains matched to those of the first.
+
+    Args:
+        topics: Samples [chains, draws, K, V], numbered as each chain has them; say those that
+            `--keep-samples` has written.
+        vocabulary: The words.
+
+    Returns:
+        An `xarray.DataTree` with `topics` (chain, draw, topic, word).
+
+    Raises:
+        ImportError: arviz-base is not installed.
+        ValueError: Not samples of topics.
+    """
+    array = np.asarray(topics)
+    if array.ndim != 4:
+        raise ValueError(f"topics must be [chains, draws, K, V]; their shape is {array.shape}")
+    order, _ = matching.align(list(array.mean(axis=1)))
+    matched = np.stack([chain[:, rows] for chain, rows in zip(array, order, strict=True)])
+    coords = None if vocabulary is None else {"word": list(vocabulary)}
+    return _tree({"posterior": {"topics": matched}}, {"topics": ["topic", "word"]}, coords)
+
+
+def _named(tree: PyTree) -> dict[str, np.ndarray]:
+    """Return the leaves by their paths."""
+    named = jax.tree.leaves_with_path(tree)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator=".") or "position": np.asarray(leaf)
+        for path, leaf in named
+    }
+
+
+def _tree(
+    groups: dict[str, dict[str, np.ndarray]],
+    dims: Mapping[str, Sequence[str]] | None,
+    coords: Mapping[str, Sequence] | None,
+) -> Any:
+    try:
+        import arviz_base  # here, for it is not a dependency and takes a second
+    except ImportError as error:
+        raise ImportError("ArviZ's trees take arviz-base: pip install arviz-base") from error
+    return arviz_base.from_dict(
+        groups,
+        dims=None if dims is None else {name: list(axes) for name, axes in dims.items()},
+        coords=None if coords is None else dict(coords),
+    )

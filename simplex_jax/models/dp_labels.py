@@ -1,0 +1,200 @@
+"""Slices, and the labels of the rows of a batch given sticks and atoms.
+
+Row i has u_i ~ U(0, s_{z_i}) for bounds s_j of the sticks: their weights (Walker 2007), or known
+decreasing numbers (Kalli, Griffin and Walker 2011). Its label is then drawn from the finitely many
+sticks with s_j >= u_i, with probability proportional to w_j / s_j f(x_i | theta_j).
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax.base import PyTree
+from simplex_jax.draws import uniform
+from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.categorical import choose
+from simplex_jax.models import dp_families
+from simplex_jax.models.dp_families import Family
+from simplex_jax.models.dp_state import Mixture, Totals
+
+_AT_ONCE = 2**20
+_MOST_STICKS = 2.0**30
+
+
+class Slices(NamedTuple):
+    """The slices of the rows of a batch.
+
+    Attributes:
+        log_bounds: Log of the bounds s_j, [C].
+        log_u: Log of u_i, [n]; +inf for rows that pad the batch.
+        needed: Sticks that may have bounds above the smallest u, int32; more than C where not all
+            of them are at hand.
+    """
+
+    log_bounds: jax.Array
+    log_u: jax.Array
+    needed: jax.Array
+
+
+class Drawn(NamedTuple):
+    """New labels of all rows, and what follows from them.
+
+    Attributes:
+        labels: int32 [N].
+        occupancy: int32 [C].
+        totals: Running sums; None where none are kept.
+        moved: Number of rows that changed their label, int32.
+    """
+
+    labels: jax.Array
+    occupancy: jax.Array
+    totals: Totals | None
+    moved: jax.Array
+
+
+def rows_at_once(capacity: int, rows: int) -> int:
+    """Return how many rows are worked on together, so that no array of rows x sticks is large."""
+    return max(1, min(rows, _AT_ONCE // capacity))
+
+
+def labels_of(labels: jax.Array, ids: jax.Array, none: int) -> jax.Array:
+    """Return the labels of rows; `none` for ids out of range."""
+    return labels.at[ids].get(mode="fill", fill_value=none)
+
+
+def in_parts(ids: jax.Array, at_once: int, outside: int) -> jax.Array:
+    """Return ids in parts of one length, [parts, at_once], the last filled up with `outside`."""
+    parts = math.ceil(ids.shape[0] / at_once)
+    return jnp.pad(ids, (0, parts * at_once - ids.shape[0]), constant_values=outside).reshape(
+        parts, at_once
+    )
+
+
+def slices(
+    key: jax.Array,
+    position: Mixture,
+    labels: jax.Array,
+    alpha: jax.Array,
+    variant: str,
+    decay: float | jax.Array,
+) -> Slices:
+    """Draw the slices of rows of these labels, [n]; a label of C is that of no row."""
+    capacity, dtype = position.log_weights.shape[0], position.log_weights.dtype
+    none = labels >= capacity
+    key_word, _ = jax.random.split(key)
+    words, _ = random_words(key_word, labels.shape[0], dtype)
+    log_uniform = -uniform.exponential(words, dtype)
+    if variant == "dependent":
+        bounds = position.log_weights
+    else:
+        log_decay = jnp.log(jnp.asarray(decay, dtype))
+        bounds = jnp.log1p(-jnp.asarray(decay, dtype)) + jnp.arange(capacity) * log_decay
+    log_u = jnp.where(none, jnp.inf, bounds.at[labels].get(mode="clip") + log_uniform)
+    least = jnp.min(log_u)
+    if variant == "dependent":
+        # Sticks beyond are smaller than their sum; so many more bring it below u, about.
+        short = position.log_rest - least
+        more = jnp.clip(jnp.ceil(alpha * short), 1, _MOST_STICKS)
+        needed = jnp.where(short > 0, capacity + more.astype(jnp.int32), 0)
+    else:
+        count = jnp.ceil((least - bounds[0]) / log_decay)
+        needed = jnp.clip(count, 0, _MOST_STICKS).astype(jnp.int32)
+    return Slices(bounds, log_u, needed)
+
+
+def draw_labels(
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    ids: jax.Array,
+    position: Mixture,
+    sliced: Slices,
+    drawn: Drawn,
+) -> Drawn:
+    """Draw the labels of the rows of a batch, and bring occupancy and totals up to date.
+
+    Args:
+        key: A PRNG key.
+        family: The law of the components.
+        rows: All rows.
+        ids: Distinct numbers of the rows of the batch, int32 [n]; those from N on are no rows.
+        position: Sticks and atoms.
+        sliced: The slices of the rows of the batch.
+        drawn: What there was before.
+    """
+    capacity, outside = position.log_weights.shape[0], drawn.labels.shape[0]
+    dtype = position.log_weights.dtype
+    key_word, _ = jax.random.split(key)
+    words, _ = random_words(key_word, ids.shape[0], dtype)
+    at_once = rows_at_once(capacity, ids.shape[0])
+    parts = in_parts(ids, at_once, outside)
+    fill = parts.size - ids.shape[0]
+    log_u = jnp.pad(sliced.log_u, (0, fill), constant_values=jnp.inf).reshape(parts.shape)
+    u = jnp.pad(uniform.uniform(words, dtype), (0, fill), constant_values=0.5).reshape(parts.shape)
+    tilt = position.log_weights - sliced.log_bounds
+
+    def part(i: jax.Array, drawn: Drawn) -> Drawn:
+        mine = dp_families.take(rows, parts[i])
+        logits = (family.log_likelihood(mine, position.atoms) + tilt).T
+        # Not only above: u rounds to the bound of its own stick once in ten million rows.
+        open_ = sliced.log_bounds[:, None] >= log_u[i]
+        logits = jnp.where(open_, logits, -jnp.inf)
+        known = parts[i] < outside
+        peak = jnp.where(known, jnp.max(logits, axis=0), 0)
+        new = choose(jnp.where(known, jnp.exp(logits - peak), 1), u[i])
+        old = labels_of(drawn.labels, parts[i], capacity)
+        moved = known & (new != old)
+        # Rows that stay count neither here nor there: sums of floats are left as they are.
+        old, new = jnp.where(moved, old, capacity), jnp.where(moved, new, capacity)
+        occupancy = drawn.occupancy.at[new].add(1, mode="drop").at[old].add(-1, mode="drop")
+        totals = drawn.totals
+        if totals is not None:
+            gained = family.statistics(mine, new, capacity)
+            less = family.statistics(mine, old, capacity)
+            totals = add(totals, jax.tree.map(jnp.subtract, gained, less))
+        place = jnp.where(moved, parts[i], outside)
+        labels = drawn.labels.at[place].set(new, mode="drop")
+        return Drawn(labels, occupancy, totals, drawn.moved + jnp.sum(moved, dtype=jnp.int32))
+
+    return lax.fori_loop(0, parts.shape[0], part, drawn)
+
+
+def statistics_of(
+    family: Family, rows: PyTree, labels: jax.Array, ids: jax.Array, capacity: int
+) -> PyTree:
+    """Return the statistics of the clusters of some rows, leaves [C, ...]."""
+    parts = in_parts(ids, rows_at_once(capacity, ids.shape[0]), labels.shape[0])
+
+    def of(ids: jax.Array) -> PyTree:
+        mine = dp_families.take(rows, ids)
+        return family.statistics(mine, labels_of(labels, ids, capacity), capacity)
+
+    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of, ids))
+    totals = lax.fori_loop(
+        0, parts.shape[0], lambda i, totals: add(totals, of(parts[i])), Totals(start, start)
+    )
+    return jax.tree.map(jnp.add, *totals)
+
+
+def no_loss(values: PyTree) -> Totals:
+    """Return sums as running sums that have lost nothing yet."""
+    return Totals(values, jax.tree.map(jnp.zeros_like, values))
+
+
+def add(totals: Totals, change: PyTree) -> Totals:
+    """Add to running sums, keeping the rounding error of floats apart (Neumaier 1974)."""
+    pairs = [_add(*leaves) for leaves in zip(*map(jax.tree.leaves, (*totals, change)), strict=True)]
+    structure: Any = jax.tree.structure(totals.values)
+    return Totals(*(jax.tree.unflatten(structure, part) for part in zip(*pairs, strict=True)))
+
+
+def _add(total: jax.Array, lost: jax.Array, change: jax.Array) -> tuple[jax.Array, jax.Array]:
+    if jnp.issubdtype(total.dtype, jnp.integer):
+        return total + change, lost
+    # Barriers, or XLA takes (a + b) - a for b.
+    new = lax.optimization_barrier(total + change)
+    part = lax.optimization_barrier(new - total)
+    return new, lost + ((total - (new - part)) + (change - part))

@@ -1,0 +1,307 @@
+r"""A move of the labels that splits a cluster in two or merges two, exact for any number of rows.
+
+Two rows, the anchors, are drawn at random. Where they share a cluster, a split of it is proposed,
+and else the merger of their clusters. As in Jain and Neal (2004), a split comes out of a launch
+that knows nothing of the present labels but which rows are concerned, so that a merger can tell how
+likely the split was that it undoes. Their scans of one row after the other are replaced by what all
+rows can do at once: two atoms are drawn given one anchor each; all other rows choose between them
+independently; shares and atoms are drawn given both groups, and so on, some rounds long.
+
+Sticks and atoms are integrated out, and which cluster is at which stick too: the target is the
+posterior of the partition into clusters of :math:`m_1, \dots, m_k` rows,
+
+.. math:: p(\text{partition} \mid x) \propto
+    \prod_c \alpha\, \Gamma(m_c)\, f(x_{(c)}),
+
+with f the evidence of the rows of a cluster. The order of the clusters, sticks and atoms must all
+be drawn anew, given the partition, before they are used again: see `dp_order.size_biased`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.special import gammaln
+from jax.typing import ArrayLike
+
+from simplex_jax import draws
+from simplex_jax.base import PyTree
+from simplex_jax.draws import uniform
+from simplex_jax.draws.bits import random_words
+from simplex_jax.models import dp_families
+from simplex_jax.models.dp_families import Family
+from simplex_jax.models.dp_families.rising import log_rising
+
+# Rows that are worked on at once.
+_CHUNK = 4096
+
+
+class Proposal(NamedTuple):
+    """What came of a move.
+
+    Attributes:
+        labels: Stick of every row, int32 [N].
+        statistics: Of every stick, leaves [C, ...]; fresh sums where something changed.
+        occupancy: Rows of every stick, int32 [C].
+        accepted: Whether something changed, bool.
+        log_ratio: Log of the Metropolis-Hastings ratio.
+        needed: Sticks that the move asked for, int32: C + 1 where a split found none empty, and
+            nothing was done. Do it again with the same key when there is room.
+    """
+
+    labels: jax.Array
+    statistics: PyTree
+    occupancy: jax.Array
+    accepted: jax.Array
+    log_ratio: jax.Array
+    needed: jax.Array
+
+
+class _Members(NamedTuple):
+    """The rows concerned.
+
+    Attributes:
+        ids: Their numbers, in order, int32 [N]; N in places beyond the last one.
+        size: How many they are, int32.
+        anchors: The two rows that stand for the groups, int32 [2].
+    """
+
+    ids: jax.Array
+    size: jax.Array
+    anchors: jax.Array
+
+
+class _Groups(NamedTuple):
+    """The rows concerned, in two groups.
+
+    Attributes:
+        sides: Group 0 or 1 of every row, int32 [N]; 2 for the rows of other clusters.
+        statistics: Of both groups, leaves [2, ...].
+        sizes: Their rows, int32 [2].
+        log_q: Log probability of the sides of all rows but the anchors.
+    """
+
+    sides: jax.Array
+    statistics: PyTree
+    sizes: jax.Array
+    log_q: jax.Array
+
+
+def propose(
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    labels: jax.Array,
+    statistics: PyTree,
+    occupancy: jax.Array,
+    alpha: ArrayLike,
+    *,
+    rounds: int = 3,
+) -> Proposal:
+    """Propose one split or merger and accept it by Metropolis and Hastings.
+
+    With groups A and B of m and l rows, a split of their union has the ratio
+
+        alpha Gamma(m) Gamma(l) f(A) f(B) / (Gamma(m + l) f(A and B)) / q(A, B),
+
+    q being the probability that the launch ends in these groups, and a merger one over it. The time
+    is that of `rounds` + 1 passes over the rows concerned with two atoms, and of one over all
+    labels. A new cluster goes to the first empty stick.
+
+    Args:
+        key: A PRNG key.
+        family: With a `log_evidence`.
+        rows: The data, N rows.
+        labels: Stick of every row, int32 [N] in 0..C-1.
+        statistics: Of every stick, leaves [C, ...].
+        occupancy: Rows of every stick, int32 [C].
+        alpha: Concentration of the process, a positive scalar.
+        rounds: Of the launch, from 0 on; static.
+
+    Raises:
+        ValueError: The family has no `log_evidence`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax.models import dp_families, dp_split_merge
+        >>> rows = dp_families.multinomial_rows([[9, 0]] * 4 + [[0, 9]] * 4)
+        >>> family = dp_families.multinomial(2)
+        >>> labels, occupancy = jnp.zeros(8, jnp.int32), jnp.zeros(16, jnp.int32).at[0].set(8)
+        >>> statistics, move = family.statistics(rows, labels, 16), jax.jit(dp_split_merge.propose)
+        >>> for i in range(10):
+        ...     key = jax.random.fold_in(jax.random.key(0), i)
+        ...     found = move(key, family, rows, labels, statistics, occupancy, 1.0)
+        ...     labels, statistics, occupancy = found[:3]
+        >>> [len(set(half.tolist())) for half in (labels, labels[:4], labels[4:])]
+        [2, 1, 1]
+    """
+    if family.log_evidence is None:
+        raise ValueError("split-merge moves need a family that has a log_evidence")
+    n, capacity = labels.shape[0], occupancy.shape[0]
+    alpha = jnp.asarray(alpha, jnp.result_type(float))
+    if n < 2:
+        nothing = jnp.zeros((), alpha.dtype)
+        return Proposal(
+            labels, statistics, occupancy, jnp.bool_(False), nothing - jnp.inf, jnp.int32(0)
+        )
+    key_anchors, key_launch, key_accept = jax.random.split(key, 3)
+    members = _draw_members(key_anchors, labels)
+    first, second = labels[members.anchors]
+    split = first == second
+    groups = _launch(
+        key_launch, family, rows, members, (labels == second).astype(jnp.int32), split, rounds
+    )
+    log_split = _log_split(family, groups, alpha) - groups.log_q
+    log_ratio = jnp.where(split, log_split, -log_split)
+    empty = jnp.argmin(occupancy > 0).astype(labels.dtype)
+    full = split & jnp.all(occupancy > 0)
+    chance = jax.random.uniform(key_accept, (), log_ratio.dtype)
+    accepted = (jnp.log(chance) < log_ratio) & ~full
+    # Where the second group is to be, or was.
+    other = jnp.where(split, empty, second)
+    targets = jnp.stack([first, jnp.where(split, other, first), labels.dtype.type(capacity)])
+    moved = jnp.where(groups.sides < 2, targets[groups.sides], labels)
+    sums = jax.tree.map(
+        lambda leaf: jnp.where(split, leaf, jnp.stack([leaf[0] + leaf[1], leaf[1] * 0])),
+        (groups.statistics, groups.sizes),
+    )
+    places = jnp.where(accepted, jnp.stack([first, other]), capacity)
+    statistics, occupancy = jax.tree.map(
+        lambda leaf, new: leaf.at[places].set(new.astype(leaf.dtype), mode="drop"),
+        (statistics, occupancy),
+        sums,
+    )
+    return Proposal(
+        labels=jnp.where(accepted, moved, labels),
+        statistics=statistics,
+        occupancy=occupancy,
+        accepted=accepted,
+        log_ratio=log_ratio,
+        needed=jnp.where(full, capacity + 1, 0).astype(jnp.int32),
+    )
+
+
+def _draw_members(key: jax.Array, labels: jax.Array) -> _Members:
+    """Draw two rows uniformly, and find all rows that share the cluster of one of them."""
+    n = labels.shape[0]
+    key_first, key_second = jax.random.split(key)
+    i = jax.random.randint(key_first, (), 0, n)
+    j = jax.random.randint(key_second, (), 0, n - 1)
+    anchors = jnp.stack([i, jnp.where(j >= i, j + 1, j)])
+    inside = (labels == labels[anchors[0]]) | (labels == labels[anchors[1]])
+    place = jnp.where(inside, jnp.cumsum(inside) - 1, n)
+    ids = jnp.full(n, n, jnp.int32).at[place].set(lax.iota(jnp.int32, n), mode="drop")
+    return _Members(ids, jnp.sum(inside, dtype=jnp.int32), anchors)
+
+
+def _launch(
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    members: _Members,
+    present: jax.Array,
+    split: jax.Array,
+    rounds: int,
+) -> _Groups:
+    """Return a split of the rows concerned and its probability, or that of the present one.
+
+    Where `split` is false, the last round scores the sides in `present` [N] instead of drawing.
+    """
+    key_shares, key_atoms, key_sides = jax.random.split(key, 3)
+    n, dtype = members.ids.shape[0], jnp.result_type(float)
+
+    def one_round(i: jax.Array, groups: _Groups) -> _Groups:
+        log_shares = draws.log_dirichlet(
+            jax.random.fold_in(key_shares, i), groups.sizes.astype(dtype)
+        )
+        atoms = family.draw(jax.random.fold_in(key_atoms, i), groups.statistics)
+        drawn = split | (i < rounds)
+        key = jax.random.fold_in(key_sides, i)
+        return _choose(key, family, rows, members, atoms, log_shares, present, drawn)
+
+    anchors = dp_families.take(rows, members.anchors)
+    start = _Groups(
+        jnp.full(n, 2, jnp.int32),
+        family.statistics(anchors, jnp.arange(2), 2),
+        jnp.ones(2, jnp.int32),
+        jnp.zeros((), dtype),
+    )
+    return lax.fori_loop(0, rounds + 1, one_round, start)
+
+
+def _choose(
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    members: _Members,
+    atoms: PyTree,
+    log_shares: jax.Array,
+    present: jax.Array,
+    drawn: jax.Array,
+) -> _Groups:
+    """Let every row concerned but the anchors choose between two atoms.
+
+    Where `drawn` is false, the choices are those of `present`.
+    """
+    n = members.ids.shape[0]
+    step = min(_CHUNK, n)
+    ids = jnp.pad(members.ids, (0, -n % step), constant_values=n)
+
+    def chunk(loop: tuple[jax.Array, _Groups]) -> tuple[jax.Array, _Groups]:
+        first, groups = loop
+        mine = lax.dynamic_slice(ids, (first,), (step,))
+        some = dp_families.take(rows, mine)
+        log_f = family.log_likelihood(some, atoms) + log_shares
+        log_odds = log_f[:, 1] - log_f[:, 0]
+        words, _ = random_words(jax.random.fold_in(key, first), step, log_odds.dtype)
+        chance = uniform.uniform(words, log_odds.dtype)
+        side = (chance < jax.nn.sigmoid(log_odds)).astype(jnp.int32)
+        side = jnp.where(drawn, side, present.at[mine].get(mode="clip"))
+        anchor = (mine == members.anchors[0]) | (mine == members.anchors[1])
+        side = jnp.where(anchor, (mine == members.anchors[1]).astype(jnp.int32), side)
+        inside = mine < n
+        side = jnp.where(inside, side, 2)
+        log_p = jax.nn.log_sigmoid(jnp.where(side == 1, log_odds, -log_odds))
+        log_q = groups.log_q + jnp.sum(jnp.where(inside & ~anchor, log_p, 0))
+        added = family.statistics(some, side, 2)
+        return first + step, _Groups(
+            groups.sides.at[mine].set(side, mode="drop"),
+            jax.tree.map(jnp.add, groups.statistics, added),
+            groups.sizes.at[side].add(1, mode="drop"),
+            log_q,
+        )
+
+    shapes = jax.eval_shape(
+        lambda: family.statistics(dp_families.take(rows, ids[:1]), jnp.zeros(1, jnp.int32), 2)
+    )
+    start = _Groups(
+        jnp.full(n, 2, jnp.int32),
+        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes),
+        jnp.zeros(2, jnp.int32),
+        jnp.zeros((), log_shares.dtype),
+    )
+    return lax.while_loop(lambda loop: loop[0] < members.size, chunk, (jnp.int32(0), start))[1]
+
+
+def _log_split(family: Family, groups: _Groups, alpha: jax.Array) -> jax.Array:
+    """Return the log posterior of two groups over that of their union.
+
+    The smaller group is scored given the larger one and by itself: what is subtracted is as large
+    as its evidence only.
+    """
+    smaller = jnp.argmin(groups.sizes)
+    few, many = (
+        jax.tree.map(lambda leaf, i=i: leaf[i][None], groups.statistics)
+        for i in (smaller, 1 - smaller)
+    )
+    assert family.log_evidence is not None
+    none = jax.tree.map(jnp.zeros_like, many)
+    given = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), none, many)
+    alone, together = family.log_evidence(
+        jax.tree.map(lambda a: jnp.tile(a, (2,) + (1,) * (a.ndim - 1)), few), given
+    )
+    sizes = groups.sizes.astype(alpha.dtype)
+    few_rows, many_rows = jnp.min(sizes), jnp.max(sizes)
+    log_prior = jnp.log(alpha) + gammaln(few_rows) - log_rising(many_rows, few_rows)
+    return log_prior + (alone - together)

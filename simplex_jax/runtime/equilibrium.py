@@ -1,0 +1,93 @@
+"""Signs that a sampler with velocities is not at its equilibrium, in words."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+LARGEST_ENERGY = 0.1
+"""How far the kinetic energy per dimension may be from its equilibrium, beyond chance."""
+
+MOST_NOISE = 0.5
+"""Largest share of the injected noise that the noise of the gradient may take the place of."""
+
+_MOST_FRICTION = 1.5
+_LEAST_ACCEPTED = 0.1
+
+
+def energy_warnings(
+    records: Sequence[Mapping[str, float | None]], damping: float | None = None
+) -> list[str]:
+    r"""Look for a sampler that is not at equilibrium, over the second half of its records.
+
+    The kinetic energy per dimension of an exact chain is 1 on average; that of `samplers.sggmc`,
+    x / sinh(x) with x = C h. Its mean counts as another where it is off by more than a tenth and
+    three standard errors, which are those of records as far apart that they are independent.
+
+    Args:
+        records: The evaluations in order, each with what there is of the numbers of an Info of
+            `samplers.sggmc` or `samplers.gsgnht`: `kinetic`, `step_size`, `gradient_noise` and, for
+            a thermostat, `thermostat`. A sampler with `acceptance` has a Metropolis test that
+            takes care of the energy, and only has to move.
+        damping: C h; None where it is not known, and then the energy should be 1, and the
+            thermostat is not judged.
+
+    Returns:
+        A sentence for each finding.
+
+    Example:
+        >>> energy_warnings([{"kinetic": 1.02}] * 4), len(energy_warnings([{"kinetic": 3.0}] * 4))
+        ([], 1)
+    """
+    half = records[len(records) // 2 :]
+    if accepted := _numbers(half, "acceptance"):
+        share = float(np.mean(accepted))
+        if share >= _LEAST_ACCEPTED:
+            return []
+        return [f"Only {100 * share:.1f} % of the moves were accepted: a smaller step size moves."]
+    thermostat = _numbers(half, "thermostat")
+    found = _energy(_numbers(half, "kinetic"), 1.0 if thermostat else _expected(damping))
+    if (noise := _numbers(half, "gradient_noise")) and np.mean(noise) > MOST_NOISE:
+        found.append(
+            f"The noise of the gradient is {np.mean(noise):.3g} of what is to be injected, and "
+            f"should be at most {MOST_NOISE:g}: a smaller step size, more friction or larger "
+            "batches lower it."
+        )
+    steps = _numbers(half, "step_size")
+    if damping is not None and thermostat and steps:
+        level = float(np.mean(thermostat) * np.mean(steps)) / damping
+        if level > _MOST_FRICTION:
+            found.append(
+                f"The thermostat has raised the friction to {level:.3g} of what was set, to take "
+                "up heat: a smaller step size, larger batches or a longer run leave it less to do."
+            )
+    return found
+
+
+def _numbers(records: Sequence[Mapping[str, float | None]], name: str) -> list[float]:
+    values = (record.get(name) for record in records)
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def _expected(damping: float | None) -> float:
+    return damping / math.sinh(damping) if damping else 1.0
+
+
+def _energy(values: list[float], expected: float) -> list[str]:
+    """Judge a kinetic energy; a single value does not tell how much it varies."""
+    if len(values) < 2:
+        return []
+    mean = float(np.mean(values))
+    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    if abs(mean - expected) <= LARGEST_ENERGY + 3 * error:
+        return []
+    advice = (
+        "It is too hot: a smaller step size, more friction, larger batches or a longer run cool it."
+        if mean > expected
+        else "It is too cold: more noise is taken out of what is injected than the gradient has, "
+        "or the friction is too high: a smaller step size or larger batches bring it closer."
+    )
+    return [
+        "The sampler is not at equilibrium, and its samples are of another law: its kinetic energy "
+        f"per dimension is {mean:.3g} and should be {expected:.3g}. {advice}"
+    ]
