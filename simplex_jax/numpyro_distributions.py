@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
+from jax.nn import logsumexp
+from jax.scipy.special import digamma, gammaln, polygamma
 from jax.typing import ArrayLike
-from numpyro.distributions import constraints
+from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.kl import kl_divergence
+from numpyro.distributions.transforms import Transform, ZeroSumTransform
 from numpyro.distributions.util import validate_sample
 from numpyro.infer.reparam import Reparam
 
@@ -157,3 +160,149 @@ class VonMisesFisherReparam(Reparam):
         uniform = von_mises_fisher.log_uniform(value.shape[-1]) * math.prod(fn.event_shape[:-1])
         numpyro.factor(f"{name}_factor", fn.log_prob(value) - uniform)
         return None, value
+
+
+class LogSimplex(constraints.Constraint):
+    """Log-probabilities: arrays [..., K] whose exponentials sum to one, to 1e-4 of float32."""
+
+    event_dim = 1
+
+    def __call__(self, x: ArrayLike) -> jax.Array:
+        """Return where rows are log-probabilities."""
+        return jnp.abs(logsumexp(x, axis=-1)) < 1e-4
+
+    def feasible_like(self, prototype: jax.Array) -> jax.Array:
+        """Return equal probabilities of that shape."""
+        return jnp.full_like(prototype, -math.log(prototype.shape[-1]))
+
+    def tree_flatten(self) -> tuple[tuple, tuple]:
+        """Return no leaves."""
+        return (), ((), {})
+
+    def eq(self, other: object, static: bool = False) -> bool:
+        """Return whether the other is this constraint; there is nothing else to compare."""
+        return isinstance(other, LogSimplex)
+
+
+log_simplex = LogSimplex()
+
+
+class LogRatioTransform(Transform):
+    """The map from R^(K-1) to K log-probabilities whose log ratios are isometric to it.
+
+    It is the log-softmax of a point of the plane of zero sum, in orthonormal coordinates of that
+    plane (Egozcue et al. 2003, the inverse of the isometric log-ratio transform).
+    """
+
+    domain = constraints.real_vector
+    codomain = log_simplex
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Return log-probabilities, [..., K]."""
+        return jax.nn.log_softmax(ZeroSumTransform(1)(x), axis=-1)
+
+    def _inverse(self, y: jax.Array) -> jax.Array:
+        return ZeroSumTransform(1).inv(y - y.mean(axis=-1, keepdims=True))
+
+    def log_abs_det_jacobian(self, x: jax.Array, y: jax.Array, intermediates: Any = None) -> Any:
+        """Return log sqrt(K), as volumes on the codomain are those of log(p_j / p_K), j < K."""
+        return jnp.full(jnp.shape(y)[:-1], 0.5 * math.log(jnp.shape(y)[-1]), y.dtype)
+
+    def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of values for unconstrained ones of this shape."""
+        return (*shape[:-1], shape[-1] + 1)
+
+    def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of unconstrained values for values of this shape."""
+        return (*shape[:-1], shape[-1] - 1)
+
+    def tree_flatten(self) -> tuple[tuple, tuple]:
+        """Return no leaves."""
+        return (), ((), {})
+
+    def eq(self, other: object, static: bool = False) -> bool:
+        """Return whether the other is this transform; there is nothing else to compare."""
+        return isinstance(other, LogRatioTransform)
+
+
+@biject_to.register(LogSimplex)
+def _to_log_simplex(constraint: LogSimplex) -> LogRatioTransform:
+    del constraint
+    return LogRatioTransform()
+
+
+class LogDirichlet(dist.Distribution):
+    r"""The law of the logarithm of a Dirichlet variate, for concentrations where that underflows.
+
+    A draw of Dirichlet(0.01) has entries below the smallest float32. ``dist.Dirichlet`` raises
+    them to it, and a density evaluated there, or a concentration learned from it, is that of
+    another point. Here values are log-probabilities y, finite for every concentration from 1e-6,
+    and
+
+    .. math::
+        \log p(y) = \sum_j \alpha_j y_j - \log B(\alpha)
+
+    is the density with respect to the log ratios :math:`y_j - y_K`, j < K, symmetric in all
+    categories: of the order of K, where that of the probabilities has terms of the size of the
+    :math:`y_j`. Use it as ``dist.Categorical(logits=y)``, or ``jnp.exp(y)`` for probabilities; it
+    is the same model as with ``dist.Dirichlet``. HMC, NUTS and autoguides work (``biject_to`` knows
+    the isometric log-ratio transform), and the kernels of `simplex_jax.numpyro_kernels` too.
+
+    Args:
+        concentration: Concentrations, shape [..., K], positive.
+        validate_args: Whether to check values, as everywhere in numpyro.
+
+    Raises:
+        ValueError: `concentration` has no last axis.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax.numpyro_distributions import LogDirichlet
+        >>> law = LogDirichlet(jnp.full(100_000, 1e-4))
+        >>> y = law.sample(jax.random.key(0))
+        >>> bool(jnp.isfinite(y).all()), bool(jnp.isfinite(law.log_prob(y))), int(jnp.exp(y).sum())
+        (True, True, 1)
+    """
+
+    arg_constraints = {  # noqa: RUF012 (numpyro's protocol)
+        "concentration": constraints.independent(constraints.positive, 1)
+    }
+    support = log_simplex
+    reparametrized_params: list[str] = []  # noqa: RUF012
+
+    def __init__(self, concentration: ArrayLike, *, validate_args: bool | None = None) -> None:
+        shape = jnp.shape(concentration)
+        if not shape or shape[-1] < 1:
+            raise ValueError(
+                f"concentration must have a last axis of length K > 0; its shape is {shape}"
+            )
+        self.concentration = jnp.asarray(concentration)
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        """Return exact draws of log-probabilities, shape [*sample_shape, *batch_shape, K]."""
+        return draws.log_dirichlet(key, self.concentration, (*sample_shape, *self.batch_shape))
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike) -> jax.Array:
+        """Return the log density with respect to the log ratios."""
+        alpha = self.concentration
+        constant = gammaln(alpha.sum(axis=-1)) - gammaln(alpha).sum(axis=-1)
+        return (alpha * value).sum(axis=-1) + constant
+
+    @property
+    def mean(self) -> jax.Array:
+        """The expectation of the log-probabilities."""
+        total = self.concentration.sum(axis=-1, keepdims=True)
+        return digamma(self.concentration) - digamma(total)
+
+    @property
+    def variance(self) -> jax.Array:
+        """The variance of the log-probabilities."""
+        total = self.concentration.sum(axis=-1, keepdims=True)
+        return polygamma(1, self.concentration) - polygamma(1, total)
+
+    @staticmethod
+    def infer_shapes(concentration: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return batch and event shapes for arguments of these shapes."""
+        return concentration[:-1], concentration[-1:]

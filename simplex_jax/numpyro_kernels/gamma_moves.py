@@ -1,0 +1,107 @@
+r"""Moves of a site with a gamma prior, in any model, by CIR transitions.
+
+The site is x, with a Gamma(a0, b0) prior and a likelihood L whose derivative is split into a count
+and an exposure, :math:`x\, dL/dx = n - e\, x`: exactly so for rates of Poisson and exponential
+data, precisions of normal data, and factors of Poisson means. x then has the law Gamma(a0 + n, b0 +
+e), and the CIR process of that law moves it: N ~ Poisson(lambda b x), x' ~ Gamma(a + N) / (b (1 +
+lambda)), lambda = 1 / (e^h - 1). Where n and e depend on x, the move is a Metropolis proposal given
+N; see `simplex_moves`, whose derivation holds here as well.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from simplex_jax import draws
+from simplex_jax.samplers import expanded
+
+# The derivative is split by its values at x and at this multiple of x.
+SCALING = 2.0
+
+
+class Law(NamedTuple):
+    """The gamma law that a site would have if count and exposure did not depend on it.
+
+    Attributes:
+        shape: a, positive.
+        rate: b, positive.
+        raw: a as the formula says, which may be negative.
+    """
+
+    shape: jax.Array
+    rate: jax.Array
+    raw: jax.Array
+
+
+class Move(NamedTuple):
+    """A proposal: log x' and N."""
+
+    y: jax.Array
+    counts: jax.Array
+
+
+def law(
+    prior: tuple[jax.Array, ...], y: jax.Array, slope: jax.Array, scaled_slope: jax.Array
+) -> Law:
+    """Split dL / dlog x into n - e x by its values at x and at SCALING x; see `Law`."""
+    shape, rate = prior
+    x = jnp.exp(y)
+    exposure = jnp.maximum((slope - scaled_slope) / ((SCALING - 1) * x), 0)
+    exposure = jnp.where(jnp.isfinite(exposure), exposure, 0)
+    raw = shape + slope + exposure * x
+    return Law(jnp.maximum(raw, shape / 2), rate + exposure, raw)
+
+
+def propose(key: jax.Array, y: jax.Array, law: Law, step: jax.Array) -> Move:
+    """Move x by a CIR transition over the time `step`, or infinity."""
+    key_count, key_gamma = jax.random.split(key)
+    rate = 1 / jnp.expm1(step)
+    counts = draws.poisson(key_count, rate * law.rate * jnp.exp(y))
+    return Move(
+        draws.loggamma(key_gamma, law.shape + counts) - jnp.log1p(rate) - jnp.log(law.rate), counts
+    )
+
+
+def log_ratio(
+    move: Move,
+    prior: tuple[jax.Array, ...],
+    y: jax.Array,
+    here: Law,
+    there: Law,
+    step: jax.Array,
+) -> jax.Array:
+    """Return the log acceptance ratio less the change of the log likelihood, a scalar."""
+    shape, rate = prior
+    growth = 1 / jnp.expm1(step)
+    x, moved = jnp.exp(y), jnp.exp(move.y)
+    logs = jnp.log(here.rate), jnp.log(there.rate)
+    terms = (
+        (shape - here.shape) * move.y
+        - (shape - there.shape) * y
+        + rate * (x - moved)
+        + 2 * move.counts * (logs[1] - logs[0])
+        + there.shape * logs[1]
+        - here.shape * logs[0]
+        + (there.shape - here.shape) * jnp.log1p(growth)
+        + gammaln(here.shape + move.counts)
+        - gammaln(there.shape + move.counts)
+        + here.rate * (growth * x + (1 + growth) * moved)
+        - there.rate * (growth * moved + (1 + growth) * x)
+    )
+    return terms.sum()
+
+
+def transition(
+    key: jax.Array, y: jax.Array, prior: tuple[jax.Array, ...], law: Law, step: jax.Array
+) -> jax.Array:
+    """Move by an uncorrected step; where the shape is not positive by a reflected Euler step."""
+    key_cir, key_noise = jax.random.split(key)
+    log_rate = jnp.log(law.rate)
+    unit = y + log_rate
+    usable = law.raw > 0
+    exact = draws.cir(key_cir, unit, jnp.where(usable, law.raw, 1), step)
+    leaf = expanded.Leaf(key_noise, unit, unit, prior[0], law.raw - prior[0])
+    reflected, _ = expanded.reflected_step(leaf, law.raw - jnp.exp(unit), step)
+    return jnp.where(usable, exact, reflected) - log_rate

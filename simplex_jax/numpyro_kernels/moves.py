@@ -1,0 +1,175 @@
+"""One move of one site: proposed, evaluated, accepted or not, and learned from."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax.numpyro_kernels import gamma_moves, simplex_moves, sites, tuning
+from simplex_jax.numpyro_kernels.density import Density
+from simplex_jax.numpyro_kernels.sites import Values
+from simplex_jax.numpyro_kernels.tuning import Evaluate, Tuning
+
+
+class State(NamedTuple):
+    """State of `SCIR`.
+
+    Attributes:
+        z: Native values of the sites, by name: log-probabilities, or logs of gamma variates.
+        tuning: What is known of each site.
+        density: The log density and its derivatives at z; None where batches change.
+        i: Number of steps done.
+        num_warmup: Number of steps of the warm-up.
+        rng_key: Key of the next step.
+    """
+
+    z: Values
+    tuning: dict[str, Tuning]
+    density: Density | None
+    i: jax.Array
+    num_warmup: jax.Array
+    rng_key: jax.Array
+
+
+class Site(NamedTuple):
+    """A site and how it moves.
+
+    Attributes:
+        name: Its name.
+        kind: Its kind.
+        step_size: The step size of uncorrected moves.
+        metropolis: Whether moves are corrected.
+        target_accept: The acceptance probability to adapt to.
+    """
+
+    name: str
+    kind: str
+    step_size: jax.Array
+    metropolis: bool
+    target_accept: float
+
+
+class _Proposal(NamedTuple):
+    """A proposed value, the density there, and what decides.
+
+    Attributes:
+        y: The native value.
+        there: The density.
+        log_ratio: Log acceptance ratio.
+        same: Whether shapes are the same at both ends.
+        clamped: Fraction of shapes that are not positive.
+        total: The total that fits both ends.
+    """
+
+    y: jax.Array
+    there: Density
+    log_ratio: jax.Array
+    same: jax.Array
+    clamped: jax.Array
+    total: jax.Array
+
+
+def drift(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
+    """Move a site with the gradient of a minibatch."""
+    y, known = state.z[site.name], state.tuning[site.name]
+    step = site.step_size.astype(y.dtype)
+    if site.kind == sites.GAMMA:
+        law, here = tuning.gamma_law(site.name, state.z, evaluate)
+        raw = law.raw
+        moved = gamma_moves.transition(key, y, here.parameters[site.name], law, step)
+    else:
+        here = evaluate(state.z)
+        total = known.total.of(here.counts[site.name])
+        (alpha,) = here.parameters[site.name]
+        raw = simplex_moves.shapes(alpha, here.counts[site.name], y, total).raw
+        moved = simplex_moves.transition(key, y, alpha, raw, total, step)
+    clamped = (raw <= 0).mean(dtype=y.dtype)
+    learned = tuning.adapted(
+        known, state.i, state.num_warmup, jnp.ones_like(clamped), clamped, known.total.value, 0.0
+    )
+    return state._replace(
+        z={**state.z, site.name: moved}, tuning={**state.tuning, site.name: learned}
+    )
+
+
+def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
+    """Move a site with the gradient of all the data, from its law where that is known."""
+    key_move, key_accept = jax.random.split(key)
+    known, here = state.tuning[site.name], state.density
+    assert here is not None
+    step = jnp.where(known.exact, jnp.inf, jnp.exp(known.log_step))
+    propose = _propose_gamma if site.kind == sites.GAMMA else _propose_simplex
+    proposal = propose(key_move, site, state, here, evaluate, step)
+
+    probability = jnp.exp(jnp.minimum(proposal.log_ratio, 0))
+    probability = jnp.where(jnp.isfinite(probability), probability, 0)
+    if not site.metropolis:
+        probability = jnp.where(known.exact, 0, 1).astype(probability.dtype)
+    # The log ratio of an exact move is 0 but for rounding.
+    probability = jnp.where(known.exact & proposal.same, 1, probability)
+    accept = jax.random.uniform(key_accept, dtype=probability.dtype) < probability
+    z, density = jax.tree.map(
+        lambda new, old: jnp.where(accept, new, old),
+        ({**state.z, site.name: proposal.y}, proposal.there),
+        (state.z, here),
+    )
+    learned = tuning.adapted(
+        known._replace(exact=known.exact & proposal.same),
+        state.i,
+        state.num_warmup,
+        probability,
+        proposal.clamped,
+        proposal.total,
+        site.target_accept,
+    )
+    return state._replace(z=z, density=density, tuning={**state.tuning, site.name: learned})
+
+
+def _propose_simplex(
+    key: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
+) -> _Proposal:
+    name = site.name
+    y, known, counts = state.z[name], state.tuning[name], here.counts[name]
+    (alpha,) = here.parameters[name]
+    total = jnp.where(known.exact, known.total.of(counts), known.total.value)
+    a = simplex_moves.shapes(alpha, counts, y, total)
+    move = simplex_moves.propose(key, y, alpha, a.used, total, step)
+    if not site.metropolis:
+        h = site.step_size.astype(y.dtype)
+        moved = simplex_moves.transition(key, y, alpha, a.raw, total, h)
+        move = move._replace(y=jnp.where(known.exact, move.y, moved))
+    there = evaluate({**state.z, name: move.y})
+    a_there = simplex_moves.shapes(alpha, there.counts[name], move.y, total)
+    ratio = simplex_moves.log_ratio(move, alpha, total, a.used, a_there.used, step)
+    sizes = jnp.abs(counts) + jnp.exp(y) * total + jnp.exp(move.y) * total
+    return _Proposal(
+        move.y,
+        there,
+        ratio + (there.without(name) - here.without(name)),
+        simplex_moves.same(a.used, a_there.used, sizes),
+        (a.raw <= 0).mean(dtype=y.dtype),
+        tuning.fitted_total((y, move.y), (counts, there.counts[name])),
+    )
+
+
+def _propose_gamma(
+    key: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
+) -> _Proposal:
+    name = site.name
+    y, known = state.z[name], state.tuning[name]
+    law, _ = tuning.gamma_law(name, state.z, evaluate, here)
+    move = gamma_moves.propose(key, y, law, step)
+    if not site.metropolis:
+        h = site.step_size.astype(y.dtype)
+        moved = gamma_moves.transition(key, y, here.parameters[name], law, h)
+        move = move._replace(y=jnp.where(known.exact, move.y, moved))
+    law_there, there = tuning.gamma_law(name, {**state.z, name: move.y}, evaluate)
+    ratio = gamma_moves.log_ratio(move, here.parameters[name], y, law, law_there, step)
+    return _Proposal(
+        move.y,
+        there,
+        ratio + (there.without(name) - here.without(name)),
+        tuning.same_law(law, law_there),
+        (law.raw <= 0).mean(dtype=y.dtype),
+        known.total.value,
+    )

@@ -1,0 +1,181 @@
+"""SCIR for the simplex and gamma sites of any numpyro model."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import schedules
+from simplex_jax.numpyro_kernels import density as densities
+from simplex_jax.numpyro_kernels import moves, sites, tuning
+from simplex_jax.numpyro_kernels.density import Target
+from simplex_jax.numpyro_kernels.kernel import ModelKernel, over_chains
+from simplex_jax.numpyro_kernels.moves import State
+from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
+from simplex_jax.schedules import StepSize
+
+
+class SCIR(ModelKernel):
+    r"""Stochastic Cox-Ingersoll-Ross moves of the simplex and gamma sites of a numpyro model.
+
+    It moves ``Dirichlet`` sites, and all others whose support is the simplex, `LogDirichlet`, and
+    ``Gamma`` and ``Exponential`` sites, one after another. One gradient of the model tells what is
+    needed of the likelihood, whatever it is: generalised counts c = dL / d log omega, from which
+    the shapes of the gamma laws behind the site follow (see `simplex_moves`). No bijection, no
+    mass matrix: a category of probability e^-1000 is as easy as any other.
+
+    - Where the likelihood is **conjugate** in the site, the shapes do not depend on it, which is
+      looked at in every step. The site is then drawn from its law given all other sites.
+    - Elsewhere a step is a CIR transition with shapes from the gradient, as in Baker et al. 2018,
+      accepted or not by a Metropolis rule, so that the chain is exact; its step size is learned in
+      the warm-up. With ``metropolis=False`` it is not corrected: its bias is of the order of
+      ``step_size``.
+    - In a model with ``plate(..., subsample_size=n)`` every step sees a fresh minibatch, and
+      nothing is corrected. The noise of the minibatch adds to the variance of the samples
+      (Corollary 3.2 of the paper), in proportion to ``step_size``: halve it to see.
+    - Uncorrected rows with a shape that is not positive, which happens where a likelihood is
+      steep or a minibatch noisy, take a reflected Euler step of SGRLD instead. The progress bar
+      and `get_diagnostics_str` show how many ("clamped").
+
+    It works alone where these are all the latent sites, and as a block of the ``Gibbs`` kernel of
+    numpyro 0.22 elsewhere: ``Gibbs([(SCIR(model), ["weights"]), (NUTS(model), None)])``. All
+    methods of drawing chains work ("vectorized" alone only, as ``Gibbs`` refuses it). Samples are
+    ordinary probabilities, raised to the smallest normal number where they underflow; for a
+    concentration that is learned from a sparse site use `LogDirichlet`, which has no such floor.
+    ``init_params`` are constrained values.
+
+    Args:
+        model: A numpyro model.
+        step_size: The h of steps that are not exact, or a schedule of the number of steps. Where
+            steps are corrected it is where the adaptation starts from.
+        metropolis: Whether moves are corrected, if the model has no minibatches.
+        target_accept: The acceptance probability that the step size is adapted to.
+        init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat laws.
+
+    Raises:
+        ValueError: An argument is out of range. When it runs: the model has latent sites of other
+            kinds, local to a minibatch, or discrete; the message says what to do instead.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from simplex_jax.numpyro_kernels import SCIR
+        >>> def model(x):
+        ...     p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 0.5)))
+        ...     with numpyro.plate("rows", len(x)):
+        ...         numpyro.sample("x", dist.Categorical(p), obs=x)
+        >>> mcmc = numpyro.infer.MCMC(
+        ...     SCIR(model), num_warmup=0, num_samples=2000, progress_bar=False)
+        >>> mcmc.run(jax.random.key(0), jnp.array([0, 0, 0, 1]))
+        >>> print(mcmc.get_samples()["p"].mean(axis=0).round(1))  # (3.5, 1.5, 0.5) / 5.5
+        [0.6 0.3 0.1]
+        >>> mcmc.sampler.get_diagnostics_str(mcmc.last_state)
+        'p exact'
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        step_size: StepSize = 0.3,
+        *,
+        metropolis: bool = True,
+        target_accept: float = 0.6,
+        init_strategy: Callable | None = None,
+    ) -> None:
+        schedules.check(step_size)
+        if not 0 < target_accept < 1:
+            raise ValueError(f"target_accept must be between 0 and 1; it is {target_accept!r}")
+        super().__init__(model, init_strategy)
+        self._step_size = step_size
+        self._metropolis = metropolis
+        self._target_accept = target_accept
+
+    def _check(self, layout: Layout) -> None:
+        can = {sites.SIMPLEX, sites.LOG_SIMPLEX, sites.GAMMA}
+        mine = [name for name, kind in layout.kinds.items() if kind in can]
+        rest = [name for name, kind in layout.kinds.items() if kind not in can]
+        if not layout.kinds:
+            raise ValueError("the model has no latent site to sample")
+        others, found = sites.listed(rest), sites.listed(mine)
+        if not mine:
+            raise ValueError(
+                "SCIR moves Dirichlet, LogDirichlet, Gamma and Exponential sites, and the model "
+                f"has none: its latent sites are {others}. Use NUTS, or SGMCMC for minibatches"
+            )
+        if rest and layout.subsampled:
+            raise ValueError(
+                f"SCIR moves simplex and gamma sites, not {others}; for a model with minibatches "
+                f"use SGMCMC(model, {{...}}) with one kernel for {found} and another for the rest"
+            )
+        if rest:
+            raise ValueError(
+                f"SCIR moves simplex and gamma sites, not {others}; with numpyro 0.22 use "
+                f"Gibbs([(SCIR(model), {found}), (NUTS(model), None)]), and with an older one "
+                "SGMCMC(model, {...}) with a kernel for each"
+            )
+
+    def _first(self, key: jax.Array, values: Values, target: Target, num_warmup: int) -> State:
+        kinds = target.layout.kinds
+        z = {name: sites.native(kinds[name], value) for name, value in values.items()}
+        evaluate = jax.jit(partial(densities.evaluate, target))
+        step = jnp.asarray(schedules.at(self._step_size, jnp.zeros((), jnp.int32)))
+        return State(
+            z=z,
+            tuning={
+                name: tuning.first(name, kind, z, step, evaluate) for name, kind in kinds.items()
+            },
+            density=None if target.layout.subsampled else evaluate(z),
+            i=jnp.zeros((), jnp.int32),
+            num_warmup=jnp.asarray(num_warmup, jnp.int32),
+            rng_key=key,
+        )
+
+    def _moved(self, key: jax.Array, state: State, target: Target) -> State:
+        """Move every site once."""
+        step = jnp.asarray(schedules.at(self._step_size, state.i))
+        kinds = target.layout.kinds
+        move = moves.drift if target.layout.subsampled else moves.jump
+        for (name, kind), key_site in zip(
+            kinds.items(), jax.random.split(key, len(kinds)), strict=True
+        ):
+            site = moves.Site(name, kind, step, self._metropolis, self._target_accept)
+            state = move(key_site, site, state, partial(densities.evaluate, target))
+        return state
+
+    def refresh(
+        self, state: State, model_args: tuple, model_kwargs: Mapping[str, Any] | None
+    ) -> State:
+        """Look at the density again, after a sibling in a ``Gibbs`` kernel moved."""
+        if state.density is None:
+            return state
+        target = self._target(model_args, model_kwargs, jax.random.key(0))
+        evaluate = partial(densities.evaluate, target)
+        learned = {
+            name: tuning.refreshed(name, self._found.kinds[name], known, state.z, evaluate)
+            for name, known in state.tuning.items()
+        }
+        return state._replace(density=evaluate(state.z), tuning=learned)
+
+    def _constrained(self, target: Target, z: Values) -> Values:
+        kinds = target.layout.kinds
+        return {name: sites.constrain(kinds[name], y) for name, y in z.items()}
+
+    def get_diagnostics_str(self, state: State) -> str:
+        """Return what the progress bar shows of every site; of several chains, the means."""
+        parts = []
+        shown = over_chains(state, state.tuning)
+        for name in self._found.kinds:
+            known = shown[name]
+            clamped = f"clamped {float(known.clamped):.1%}"
+            if state.density is None:
+                about = "conjugate" if known.exact == 1 else "shapes by gradient"
+                parts.append(f"{name} minibatch, {about}, {clamped}")
+            elif known.exact == 1:
+                parts.append(f"{name} exact")
+            elif self._metropolis:
+                step, accepted = float(jnp.exp(known.log_step)), float(known.accepted)
+                parts.append(f"{name} h={step:.2g}, accepted {accepted:.2f}, {clamped}")
+            else:
+                parts.append(f"{name} uncorrected, {clamped}")
+        return "; ".join(parts)

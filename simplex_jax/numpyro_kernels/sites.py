@@ -1,0 +1,226 @@
+"""The latent sites of a numpyro model: which are there, how they start, and how samples come back.
+
+What moves is a site's *native* value, where nothing underflows: log-probabilities on the simplex,
+and the logarithm of a gamma variate.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.distributions import constraints
+from numpyro.infer import init_to_sample
+
+from simplex_jax.numpyro_distributions import LogDirichlet
+
+Model: TypeAlias = Callable[..., Any]
+Values: TypeAlias = dict[str, jax.Array]
+
+SIMPLEX, LOG_SIMPLEX, GAMMA, SPHERE, OTHER = "simplex", "log simplex", "gamma", "sphere", "other"
+
+
+class Layout(NamedTuple):
+    """What is known of a model before it runs: names and flags, no arrays.
+
+    Attributes:
+        kinds: The kind of every latent site that is not enumerated, by name, in trace order.
+        enumerate_from: Dimension from which on discrete sites are enumerated; None without any.
+        subsampled: Of the plates that show a minibatch, the numbers of all rows and of those shown.
+        deterministic: Names of the deterministic sites that samples bring along.
+    """
+
+    kinds: dict[str, str]
+    enumerate_from: int | None
+    subsampled: dict[str, tuple[int, int]]
+    deterministic: tuple[str, ...]
+
+
+def typed(key: jax.Array) -> jax.Array:
+    """Return a typed key for a typed or a raw one."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        return key
+    return jax.random.wrap_key_data(key)
+
+
+def like(old: jax.Array, key: jax.Array) -> jax.Array:
+    """Return a typed key in the form of an old one, typed or raw."""
+    return key if old.dtype == key.dtype else jax.random.key_data(key)
+
+
+def inspect(
+    model: Model, key: jax.Array, args: tuple, kwargs: Mapping, strategy: Callable | None
+) -> tuple[Layout, Values]:
+    """Trace a model once, and return its layout and values of its latent sites.
+
+    The values are those of an `init_to_...` function of numpyro, or drawn from the prior.
+
+    Raises:
+        ValueError: A latent site is local to a minibatch, or discrete and not enumerated.
+    """
+    initial = strategy or init_to_sample
+
+    def value_of(site: dict[str, Any]) -> jax.Array | None:
+        # These strategies go through real numbers, from which no map leads to the sphere.
+        latent = site["type"] == "sample" and not site["is_observed"]
+        return None if latent and kind(site) == SPHERE else initial(site)
+
+    seeded = handlers.substitute(handlers.seed(model, key), substitute_fn=value_of)
+    trace = handlers.trace(seeded).get_trace(*args, **kwargs)
+    subsampled = {
+        name: site["args"]
+        for name, site in trace.items()
+        if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0])
+    }
+    latent = {
+        name: site
+        for name, site in trace.items()
+        if site["type"] == "sample" and not site["is_observed"]
+    }
+    for name, site in latent.items():
+        for frame in site["cond_indep_stack"]:
+            if frame.name in subsampled:
+                raise ValueError(_local(name, frame.name, *subsampled[frame.name]))
+    enumerated = {
+        name for name, site in latent.items() if site["infer"].get("enumerate") == "parallel"
+    }
+    for name in latent.keys() - enumerated:
+        if latent[name]["fn"].support.is_discrete:
+            raise ValueError(_discrete(name))
+    depths = [
+        -frame.dim
+        for site in trace.values()
+        if site["type"] == "sample"
+        for frame in site["cond_indep_stack"]
+    ]
+    layout = Layout(
+        kinds={name: kind(site) for name, site in latent.items() if name not in enumerated},
+        enumerate_from=-max(depths, default=0) - 1 if enumerated else None,
+        subsampled=subsampled,
+        deterministic=tuple(
+            name
+            for name, site in trace.items()
+            if site["type"] == "deterministic"
+            and not any(frame.name in subsampled for frame in site.get("cond_indep_stack", ()))
+        ),
+    )
+    return layout, {name: jnp.asarray(latent[name]["value"]) for name in layout.kinds}
+
+
+def kind(site: Mapping[str, Any]) -> str:
+    """Return the kind of a latent site."""
+    law = base(site["fn"])
+    if isinstance(law, LogDirichlet):
+        return LOG_SIMPLEX
+    if isinstance(law, dist.Gamma | dist.Exponential):
+        return GAMMA
+    # Constraints of plates and `to_event` are wrapped as well.
+    support = law.support
+    if support is constraints.simplex:
+        return SIMPLEX
+    return SPHERE if support is constraints.sphere else OTHER
+
+
+def base(law: dist.Distribution) -> dist.Distribution:
+    """Return the distribution within those that only expand, reshape or mask it."""
+    while isinstance(law, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
+        law = law.base_dist
+    return law
+
+
+def native(kind: str, value: jax.Array) -> jax.Array:
+    """Return the native value of a site."""
+    value = jnp.asarray(value)
+    if kind == LOG_SIMPLEX:
+        return jax.nn.log_softmax(value, axis=-1)
+    if kind == SIMPLEX:
+        return jax.nn.log_softmax(jnp.log(jnp.maximum(value, _tiny(value))), axis=-1)
+    return jnp.log(jnp.maximum(value, _tiny(value)))
+
+
+def constrain(kind: str, y: jax.Array) -> jax.Array:
+    """Return the value that the model sees; one below the smallest normal number is that number.
+
+    Its derivative by the native value is the value itself, where it was raised as well. An observed
+    count therefore counts fully however small the probability is.
+    """
+    if kind == LOG_SIMPLEX:
+        return y
+    floor = jnp.log(_tiny(y))
+    return jnp.exp(y + jax.lax.stop_gradient(jnp.maximum(y, floor) - y))
+
+
+def _tiny(value: jax.Array) -> float:
+    # A little more than the smallest normal number, so that log and exp may round.
+    return 1.001 * float(jnp.finfo(value.dtype).tiny)
+
+
+def start(
+    strategy: Callable | None,
+    drawn: Values,
+    given: Mapping[str, Any] | None,
+    layout: Layout,
+    key: jax.Array,
+) -> Values:
+    """Return constrained values to start from: those given, else by the strategy, else scattered.
+
+    Without a strategy, probabilities and gamma variates start from a uniform Dirichlet and a unit
+    exponential, and sites of other kinds from the draw: a draw of a sparse prior has one category,
+    and others are hard to reach from there.
+
+    Raises:
+        ValueError: A value is given for an unknown site, or does not have the shape of the site.
+    """
+    given = dict(given or {})
+    if unknown := sorted(given.keys() - drawn.keys()):
+        raise ValueError(
+            f"init_params has unknown sites {', '.join(unknown)}; the latent sites are "
+            f"{', '.join(drawn)}"
+        )
+    values = {}
+    for (name, draw), key_site in zip(
+        drawn.items(), jax.random.split(key, max(len(drawn), 1)), strict=False
+    ):
+        kind = layout.kinds[name]
+        if name in given:
+            value = jnp.asarray(given[name], draw.dtype)
+            if value.shape != draw.shape:
+                raise ValueError(
+                    f"init_params[{name!r}] must be constrained values of shape {draw.shape}; its "
+                    f"shape is {value.shape}"
+                )
+        elif strategy is not None or kind in (SPHERE, OTHER):
+            value = draw
+        else:
+            value = jax.random.exponential(key_site, draw.shape, draw.dtype)
+            if kind != GAMMA:
+                value = value / value.sum(axis=-1, keepdims=True)
+            if kind == LOG_SIMPLEX:
+                value = jnp.log(value)
+        values[name] = value
+    return values
+
+
+def _local(name: str, plate: str, size: int, subsample_size: int) -> str:
+    return (
+        f"site {name!r} is inside the plate {plate!r}, which shows {subsample_size} of {size} rows "
+        "in each step: such local variables have a new meaning at every step and cannot be "
+        "sampled. Marginalise the site, give the plate all its rows, or, for topic models, use "
+        "simplex_jax.topics"
+    )
+
+
+def _discrete(name: str) -> str:
+    return (
+        f"site {name!r} is discrete. Mark it infer={{'enumerate': 'parallel'}} to sum over its "
+        "values (this needs funsor), write the likelihood with the site summed out (for example "
+        "as dist.MixtureSameFamily), or sample it by another block: "
+        f"Gibbs([(DiscreteGibbs(model), [{name!r}]), (SCIR(model), None)]) of numpyro 0.22"
+    )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as a Python list in code."""
+    return "[" + ", ".join(repr(name) for name in names) + "]"

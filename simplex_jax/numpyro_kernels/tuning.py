@@ -1,0 +1,191 @@
+"""What SCIR learns of each site: whether its likelihood is conjugate, totals, and step sizes."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax.numpyro_kernels import gamma_moves, simplex_moves, sites
+from simplex_jax.numpyro_kernels.density import Density
+from simplex_jax.numpyro_kernels.sites import Values
+
+
+class Total(NamedTuple):
+    """The sum that the counts of the rows of a site are given, s of `simplex_moves`.
+
+    Attributes:
+        value: s, [..., 1]; 0 for a gamma site.
+        counted: Whether the counts of a row have a positive sum that does not depend on the site,
+            which then is s, [..., 1]; true for a gamma site.
+    """
+
+    value: jax.Array
+    counted: jax.Array
+
+    def of(self, counts: jax.Array) -> jax.Array:
+        """Return s for these counts, [..., 1]."""
+        return jnp.where(self.counted, counts.sum(axis=-1, keepdims=True), self.value)
+
+
+class Tuning(NamedTuple):
+    """What is known of a site. Scalars, unless stated.
+
+    Attributes:
+        exact: Whether the shapes have never been seen to depend on the site itself.
+        log_step: Log of the step size of corrected moves.
+        accepted: Mean acceptance probability in this phase.
+        clamped: Mean fraction of shapes that were not positive in this phase.
+        total: The sums of its counts.
+    """
+
+    exact: jax.Array
+    log_step: jax.Array
+    accepted: jax.Array
+    clamped: jax.Array
+    total: Total
+
+
+Evaluate = Callable[[Values], Density]
+
+
+def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) -> Tuning:
+    """Probe the likelihood at two values of a site.
+
+    Args:
+        name: The site.
+        kind: Its kind.
+        y: Native values of all sites.
+        step: Step size to start with.
+        evaluate: The density at native values.
+    """
+    value = y[name]
+    zero = jnp.zeros((), value.dtype)
+    yes = jnp.ones((), bool)
+    log_step = jnp.log(step).astype(value.dtype)
+    tuning = Tuning(yes, log_step, zero, zero, Total(zero, yes))
+    if kind == sites.GAMMA:
+        law, _ = gamma_law(name, y, evaluate)
+        other, _ = gamma_law(name, {**y, name: value + 1}, evaluate)
+        return tuning._replace(exact=same_law(law, other))
+    places, counts, alpha = _probed(name, y, evaluate)
+    total = _total(places, counts)
+    one, two = (
+        simplex_moves.shapes(alpha, c, place, total.value).used
+        for c, place in zip(counts, places, strict=True)
+    )
+    exact = simplex_moves.same(one, two, jnp.abs(counts[0]) + jnp.exp(places[0]) * total.value)
+    return tuning._replace(exact=exact, total=total)
+
+
+def safe_total(name: str, y: Values, evaluate: Evaluate) -> Total:
+    """Return sums with which no count is negative, near the corners of the simplex either."""
+    probed = [_probed(name, y, evaluate, scale)[:2] for scale in (1.0, 4.0)]
+    places, counts = ([*one, *other] for one, other in zip(*probed, strict=True))
+    return _total(places, counts)
+
+
+def _total(places: Sequence[jax.Array], counts: Sequence[jax.Array]) -> Total:
+    sums = [c.sum(axis=-1, keepdims=True) for c in counts]
+    sizes = jnp.abs(counts[0]).sum(axis=-1, keepdims=True)
+    counted = (jnp.abs(sums[1] - sums[0]) <= 1e-4 * sizes) & (sums[0] > 1e-3 * sizes)
+    # A row of which this minibatch says nothing is taken to be like those of which it does.
+    silent = sizes == 0
+    counted = jnp.where(silent, (counted | silent).all(), counted)
+    return Total(jnp.where(counted, sums[0], fitted_total(places, counts)), counted)
+
+
+def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
+    """Fit the totals of a conjugate site anew, after the other sites moved.
+
+    Only of rows whose counts do not sum to them: a likelihood that is normalised in the site.
+    """
+    if kind == sites.GAMMA:
+        return tuning
+
+    old = tuning.total
+
+    def fit() -> jax.Array:
+        places, counts, _ = _probed(name, y, evaluate)
+        return jnp.where(old.counted, old.value, fitted_total(places, counts))
+
+    stale = tuning.exact & ~old.counted.all()
+    value = jax.lax.cond(stale, fit, lambda: old.value)
+    return tuning._replace(total=old._replace(value=value))
+
+
+def gamma_law(
+    name: str, y: Values, evaluate: Evaluate, density: Density | None = None
+) -> tuple[gamma_moves.Law, Density]:
+    """Return the law of a gamma site given all others, and the density at y."""
+    here = evaluate(y) if density is None else density
+    scaled = evaluate({**y, name: y[name] + jnp.log(gamma_moves.SCALING).astype(y[name].dtype)})
+    law = gamma_moves.law(here.parameters[name], y[name], here.counts[name], scaled.counts[name])
+    return law, here
+
+
+def same_law(one: gamma_moves.Law, other: gamma_moves.Law) -> jax.Array:
+    """Return whether two gamma laws are equal but for rounding; see `simplex_moves.same`."""
+    # The rate scales the variate by what a thousandth of its standard deviation would be.
+    shape = jnp.maximum(one.shape, 1)
+    ratio = jnp.abs(jnp.log(other.rate) - jnp.log(one.rate))
+    allowed = 1e-3 / jnp.sqrt(shape) + 50 * jnp.finfo(shape.dtype).eps
+    return simplex_moves.same(one.shape, other.shape, one.shape) & (ratio <= allowed).all()
+
+
+def adapted(
+    tuning: Tuning,
+    step: jax.Array,
+    num_warmup: jax.Array,
+    probability: jax.Array,
+    clamped: jax.Array,
+    total: jax.Array,
+    target: float,
+) -> Tuning:
+    """Return the tuning after a move; step size and totals change in the warm-up only.
+
+    Args:
+        tuning: The tuning before.
+        step: Number of moves done before.
+        num_warmup: Number of moves of the warm-up.
+        probability: Acceptance probability of the move.
+        clamped: Fraction of its shapes that were not positive.
+        total: The total fitted to its two ends.
+        target: The acceptance probability aimed at.
+    """
+    dtype = tuning.log_step.dtype
+    gain = jnp.where(
+        (step < num_warmup) & ~tuning.exact, (step + 1).astype(dtype) ** -0.6, 0
+    ).astype(dtype)
+    since = (jnp.where(step < num_warmup, step, step - num_warmup) + 1).astype(dtype)
+    log_step = jnp.clip(tuning.log_step + gain * (probability - target), -14.0, 2.0)
+    tuning = tuning._replace(
+        log_step=log_step.astype(dtype),
+        accepted=tuning.accepted + (probability - tuning.accepted) / since,
+        clamped=tuning.clamped + (clamped - tuning.clamped) / since,
+    )
+    old = tuning.total.value
+    fitted = jnp.where((gain > 0) & jnp.isfinite(total), gain * total + (1 - gain) * old, old)
+    return tuning._replace(total=tuning.total._replace(value=fitted))
+
+
+def fitted_total(y: Sequence[jax.Array], counts: Sequence[jax.Array]) -> jax.Array:
+    """Return the total that makes the shapes at two points most equal, and no count negative."""
+    numerator, denominator = simplex_moves.slope(y, counts)
+    fitted = numerator / jnp.where(denominator > 0, denominator, 1)
+    for place, c in zip(y, counts, strict=True):
+        fitted = jnp.maximum(fitted, simplex_moves.needed_total(place, c))
+    return jnp.maximum(fitted, 0)
+
+
+def _probed(
+    name: str, y: Values, evaluate: Evaluate, scale: float = 1.0
+) -> tuple[list[jax.Array], list[jax.Array], jax.Array]:
+    """Return two points of the simplex, always the same ones, and counts and the prior there."""
+    keys = jax.random.split(jax.random.key(0))
+    shape, dtype = y[name].shape, y[name].dtype
+    places = [
+        jax.nn.log_softmax(scale * jax.random.normal(key, shape, dtype), axis=-1) for key in keys
+    ]
+    found = [evaluate({**y, name: place}) for place in places]
+    return places, [density.counts[name] for density in found], found[0].parameters[name][0]

@@ -1,0 +1,173 @@
+"""What the estimators share: parameters of a run, seeds, checked data, files without pickle."""
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from simplex_jax.runtime import output, saved
+from simplex_jax.runtime.hooks import Hook
+
+# Of the file, raised when what it holds changes.
+_FORMAT = 2
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class Estimator(BaseEstimator):
+    """Parameters of a run, and what fitted estimators have in common.
+
+    Estimators are dataclasses of their parameters, whose `__init__` does what scikit-learn wants:
+    it keeps them as they are. A class that derives from it names its fitted arrays in `_FITTED`,
+    of which the first tells whether it is fitted.
+    """
+
+    _FITTED: ClassVar[tuple[str, ...]] = ()
+    _LEFT_OUT: ClassVar[tuple[str, ...]] = ("callbacks",)  # parameters that no file can hold
+
+    batch_size: int | None = None
+    passes: float | None = None
+    seconds: float | None = None
+    n_chains: int = 1
+    callbacks: Iterable[Hook] = ()
+    random_state: Any = None
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, self._FITTED[0])
+
+    def _seed(self) -> int:
+        """Return the seed that `random_state` stands for."""
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _run(self) -> dict[str, Any]:
+        """Return the options of a fit that all models have.
+
+        Raises:
+            ValueError: A callback cannot be called.
+        """
+        hooks = tuple(self.callbacks)
+        for hook in hooks:
+            if not callable(hook):
+                raise ValueError(f"callbacks must be callable, with an Event; {hook!r} is not")
+        return {
+            "batch_size": self.batch_size,
+            "passes": self.passes,
+            "seconds": self.seconds,
+            "chains": self.n_chains,
+            "seed": self.seed_,
+            "hooks": hooks,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write parameters and fitted arrays into an `.npz` that `load` reads, without pickle.
+
+        Callbacks are left out; the file is written to the side and renamed.
+
+        Args:
+            path: The file to make or replace.
+
+        Raises:
+            ValueError: A parameter is no JSON value, such as a `RandomState`.
+            sklearn.exceptions.NotFittedError: There is nothing to save.
+        """
+        check_is_fitted(self)
+        arrays, params = self._arrays(), self.get_params(deep=False)
+        about = {
+            "format": _FORMAT,
+            "estimator": type(self).__name__,
+            "params": {name: x for name, x in params.items() if name not in self._LEFT_OUT},
+            "n_features_in": self.n_features_in_,
+        }
+        try:
+            text = json.dumps(about, default=output.plain)
+        except TypeError as error:
+            raise ValueError(
+                f"a parameter cannot be written as JSON ({error}): set it to plain numbers"
+            ) from None
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            arrays["feature_names_in_"] = np.asarray(names, str)
+        output.write_npz(path, {"about": np.asarray(text), **arrays})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            RunError: The file is damaged, or holds another estimator.
+        """
+        arrays = saved.load_all_arrays(Path(path))
+        try:
+            about = json.loads(str(arrays.pop("about")))
+            name, params = about["estimator"], about["params"]
+            if about["format"] != _FORMAT or name != cls.__name__:
+                raise saved.RunError(
+                    f"{path}: this holds {name} of format {about['format']}, "
+                    f"not {cls.__name__} of format {_FORMAT}"
+                )
+            estimator = cls(**params)
+            estimator.n_features_in_ = int(about["n_features_in"])
+            if "feature_names_in_" in arrays:
+                estimator.feature_names_in_ = arrays.pop("feature_names_in_").astype(object)
+            estimator._take(arrays)
+        except (KeyError, TypeError, json.JSONDecodeError):
+            raise saved.RunError(f"{path}: this was not written by {cls.__name__}.save") from None
+        return estimator
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return the fitted arrays that a file holds."""
+        return {name: getattr(self, name) for name in self._FITTED if hasattr(self, name)}
+
+    def _take(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take back what `_arrays` returned."""
+        for name, array in arrays.items():
+            setattr(self, name, array.item() if array.ndim == 0 else array)
+
+
+class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+    """An estimator of topics, `components_`, one a row.
+
+    A class that derives from it says what data it takes, `_data`, and how it is fitted, `_fit`.
+    """
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def _table(self, X: Any, *, reset: bool) -> sp.csr_array:
+        """Return documents as a sparse table, checked by scikit-learn."""
+        if not reset:
+            check_is_fitted(self)
+        found = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32, np.int64]
+        )
+        return sp.csr_array(found)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sample the topics of documents X [D, V].
+
+        Raises:
+            ValueError: A parameter is out of range, or X is not what the model takes.
+        """
+        self.seed_ = self._seed()
+        self._fit(self._data(X, reset=True))
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Sample the topics of documents X, and return their proportions [D, K]."""
+        self.seed_ = self._seed()
+        return self._fit(self._data(X, reset=True)).proportions

@@ -1,0 +1,223 @@
+"""Latent Dirichlet allocation as a scikit-learn estimator."""
+
+import dataclasses
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from simplex_jax import topics
+from simplex_jax.base import Batch, State, Update, as_pytree
+from simplex_jax.corpus import from_counts, split_tokens
+from simplex_jax.corpus.corpus import checked_counts
+from simplex_jax.draws import arguments
+from simplex_jax.evaluate import perplexity
+from simplex_jax.models import lda
+from simplex_jax.scikit import common
+from simplex_jax.topics import proportions
+
+_FRACTIONS = ("error", "draw")
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class LDA(common.TopicEstimator):
+    """Topics of documents, sampled: `simplex_jax.topics.fit` with scikit-learn's manners.
+
+    Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. Topics are posterior
+    means over the second half of the run, probabilities of words: rows sum to 1, where those of
+    scikit-learn's `LatentDirichletAllocation` are counts.
+
+    Args:
+        n_components: Number of topics K.
+        alpha: Concentration of the topic proportions, per topic: a number, K of them, "learn" or
+            "learn-symmetric".
+        beta: Concentration of the topics, per word: a number, V of them, "learn" or "learn-vector".
+        sampler: One of `models.lda.SAMPLERS`.
+        counts_estimate: "memoised", "subsampled" or "control-variate"; None for the first. That of
+            `partial_fit` is always "subsampled".
+        step_size: None for that of `models.lda.default_step`.
+        batch_size: Documents in a batch; None for that of `models.lda.default_batch_size`.
+        passes: Length of a fit in passes over the documents; None for 200, unless `seconds` is
+            given.
+        seconds: Its length in seconds of training, instead.
+        n_chains: Chains side by side, whose topics are matched and averaged.
+        keep_samples: Posterior samples of the topics to keep in `samples_`.
+        total_samples: Number of documents that the batches of `partial_fit` come from.
+        fractions: What to do with counts that are no whole numbers: "error", or "draw", which
+            rounds each up or down at random such that its mean is right.
+        callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
+        random_state: A seed, a `RandomState` or None.
+
+    Attributes:
+        components_: Posterior mean of the topics, float32 [K, V].
+        components_sd_: Their posterior standard deviation, [K, V]; NaN where it is unknown.
+        prevalence_: Share of the tokens in each topic, [K]; after `fit`.
+        alpha_: Concentrations of topic proportions, [K]; learned or as given.
+        beta_: Concentrations of topics, [V].
+        samples_: Kept samples: "topics" [S, chains, K, V], "alpha", "beta", "step"; after `fit`.
+        order_: Topic of each chain that was matched to each topic, [chains, K]; after `fit`.
+        diagnostics_: R-hat and effective sample sizes by name; after `fit`.
+        metrics_: One record an evaluation; after `fit`.
+        n_updates_: Updates done by `partial_fit`.
+        seed_: The seed that was used.
+        n_features_in_: V.
+        feature_names_in_: The words, where X names its columns.
+
+    Example:
+        >>> from sklearn.feature_extraction.text import CountVectorizer
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from simplex_jax.scikit import LDA
+        >>> texts = ["cat dog cat", "dog cat dog", "sun moon sun", "moon sun moon"] * 3
+        >>> model = make_pipeline(CountVectorizer(), LDA(2, passes=50, random_state=0))
+        >>> shares = model.fit_transform(texts)
+        >>> shares.shape, bool((shares[0].argmax() != shares[2].argmax()))
+        ((12, 2), True)
+    """
+
+    _FITTED: ClassVar = (
+        "components_",
+        "components_sd_",
+        "prevalence_",
+        "alpha_",
+        "beta_",
+        "n_updates_",
+        "seed_",
+    )
+
+    n_components: int = 10
+    _: dataclasses.KW_ONLY
+    alpha: ArrayLike | str = 0.1
+    beta: ArrayLike | str = 0.05
+    sampler: str = "scir"
+    counts_estimate: str | None = None
+    step_size: float | None = None
+    keep_samples: int = 0
+    total_samples: float = 1e6
+    fractions: str = "error"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _fit(self, counts: sp.csr_array) -> topics.Fit:
+        found = topics.fit(
+            counts,
+            self.n_components,
+            alpha=self.alpha,
+            beta=self.beta,
+            sampler=self.sampler,
+            counts_estimate=self.counts_estimate,
+            step_size=self.step_size,
+            keep_samples=self.keep_samples,
+            **self._run(),
+        )
+        self.components_, self.components_sd_ = found.mean, found.sd
+        self.prevalence_ = found.prevalence
+        self.alpha_, self.beta_ = found.alpha, found.beta
+        self.samples_, self.order_ = found.kept, found.order
+        self.diagnostics_, self.metrics_ = found.diagnostics, found.metrics
+        self.n_updates_, self._stream = 0, None
+        return found
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Do one update with a batch of documents that stream by.
+
+        Counts are scaled from the batch to `total_samples` documents. A model that was fitted, or
+        loaded, goes on from its topics; `components_` are the mean of the topics since the last
+        power of two of updates. Every number of documents compiles once: give batches of one size.
+
+        Args:
+            X: Counts of the batch [n, V].
+            y: Ignored, as scikit-learn has it.
+
+        Raises:
+            ValueError: A parameter is out of range, or X holds no counts.
+        """
+        first = not hasattr(self, "components_")
+        if first:
+            self.seed_, self.n_updates_ = self._seed(), 0
+        counts = self._data(X, reset=first)
+        if self.n_chains != 1:
+            raise ValueError(f"partial_fit runs one chain; n_chains is {self.n_chains}")
+        learn = {"learn": "vector", "learn-symmetric": "symmetric"}.get(str(self.alpha))
+        shape = (int(arguments.at_least("n_components", self.n_components, 1)), counts.shape[1])
+        kernel = lda.build_streaming(
+            max(1, round(self.total_samples)),
+            shape,
+            alpha=0.1 if learn else self.alpha,  # type: ignore[arg-type]
+            beta=self.beta,  # type: ignore[arg-type]
+            learn_alpha=learn,
+            sampler=self.sampler,
+            step_size=self.step_size,
+        )
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.seed_), self.n_updates_), 3)
+        state = getattr(self, "_stream", None)
+        if state is None:
+            start = jax.random.exponential(keys[0], shape) + 1e-6 if first else self.components_
+            state = kernel.init(keys[1], start)
+        batch, _ = proportions.side_by_side(counts, counts.shape[0])
+        self._stream = state = _advance(as_pytree(kernel.update), keys[2], state, batch)
+        self._average(np.asarray(jnp.exp(state.position)))
+        self.alpha_ = np.asarray(state.alpha, np.float64)
+        self.beta_ = np.asarray(np.broadcast_to(state.beta, counts.shape[1]), np.float64)
+        return self
+
+    def _average(self, now: np.ndarray) -> None:
+        """Bring the mean of the topics up to date, which starts anew at powers of two."""
+        self.n_updates_ += 1
+        since = self.n_updates_ - (1 << (self.n_updates_.bit_length() - 1))
+        old = self.components_ if since else now
+        self.components_ = (old + (now - old) / (since + 1)).astype(np.float32)
+        self.components_sd_ = np.full_like(self.components_, np.nan)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the posterior mean of the topic proportions of documents, float32 [D, K].
+
+        Monte Carlo with the seed of the fit: the same X gives the same proportions.
+        """
+        counts = self._data(X, reset=False)
+        return topics.transform(self.components_, self.alpha_, counts, seed=self.seed_)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log predictive probability of a word in one half of each document.
+
+        Proportions are inferred from the other half (document completion).
+
+        Raises:
+            ValueError: No document has two words.
+        """
+        counts = self._data(X, reset=False)
+        data = perplexity.completion(*split_tokens(counts, self.seed_))
+        table = jnp.maximum(jnp.asarray(self.components_), jnp.finfo(jnp.float32).tiny)
+        log_p = perplexity.log_predictive(
+            jax.random.key(self.seed_), jnp.log(table), jnp.asarray(self.alpha_, jnp.float32), data
+        )
+        return -float(np.log(perplexity.perplexity(log_p, data.counts)))
+
+    def perplexity(self, X: Any) -> float:
+        """Return exp(-score(X)), the perplexity of the halves of documents."""
+        return float(np.exp(-self.score(X)))
+
+    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
+        table = self._table(X, reset=reset)
+        if self.fractions not in _FRACTIONS:
+            raise ValueError(
+                f"fractions must be one of {', '.join(_FRACTIONS)}; it is {self.fractions!r}"
+            )
+        if table.nnz and table.data.min() < 0:
+            raise ValueError(f"Negative values in data passed to {type(self).__name__}")
+        if self.fractions == "draw":
+            # By a seed of its own, so that the same X is rounded the same way every time.
+            floor = np.floor(table.data)
+            up = np.random.default_rng(self.seed_).random(table.nnz) < table.data - floor
+            table = sp.csr_array((floor + up, table.indices, table.indptr), shape=table.shape)
+        return from_counts(table).counts if reset else checked_counts(table, "X")
+
+
+@jax.jit
+def _advance(update: Update, key: jax.Array, state: State, batch: Batch) -> State:
+    return update(key, state, batch)[0]
