@@ -106,6 +106,7 @@ def test_concentrations_of_topics_may_differ(getkey):
     assert set(checks.family(p_values)) == {"exchanged"}
 
 
+@pytest.mark.slow
 def test_chunks_of_tokens_change_nothing(getkey):
     """In chunks of four, of which the last is not full."""
     module = tiny_lda.mutated(collapsed_gibbs, "min(CHUNK,", "min(4,")

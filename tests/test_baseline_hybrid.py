@@ -65,6 +65,7 @@ def weight_checks(getkey, build=hybrid.build, ids=None, **wrong):
     }
 
 
+@pytest.mark.slow
 def test_a_step_has_the_enumerated_mean(getkey):
     assert not checks.family(weight_checks(getkey))
 

@@ -177,6 +177,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 def test_ascents_reach_a_maximum_and_mutants_do_not(seed):
     with jax.enable_x64(True):
         given, gain = problem(seed), {}
@@ -230,6 +231,7 @@ def log_evidence(vectors, h, points=120):
     return special.logsumexp(log_p) + 2 * np.log(2 * np.pi / points)
 
 
+@pytest.mark.slow
 def test_bound_is_near_the_log_evidence_and_below(seed, getkey):
     """By no more than what the factors, and two labellings of the topics, can cost."""
     angle = np.array([0.1, 0.3, 1.2, 1.5, 0.8, 0.2])
@@ -241,6 +243,7 @@ def test_bound_is_near_the_log_evidence_and_below(seed, getkey):
     assert 0 < gap < 6
 
 
+@pytest.mark.slow
 def test_batches_find_what_all_documents_find(seed, getkey):
     vectors = corpus(np.random.default_rng(seed), size=60)
     h = hyper_of(vectors)
@@ -253,7 +256,7 @@ BAD = {
     "shape must be": ({"shape": (3,)}, {}),
     "shape must be an integer of at least 2": ({"shape": (1, V)}, {}),
     "at most 6 topics": ({"shape": (7, V)}, {}),
-    "word number 5": ({"shape": (3, 4)}, {}),
+    "have word 5": ({"shape": (3, 4)}, {}),
     "mean": ({}, {"hyper": "other"}),
     "batch_size": ({}, {"batch_size": 0}),
     "step_size": ({}, {"step_size": 1.5}),

@@ -133,6 +133,7 @@ def test_zero_argument() -> None:
     assert slope.tolist() == [0, np.inf]
 
 
+@pytest.mark.slow
 @both
 def test_derivatives_in_the_argument(dtype: type) -> None:
     """First derivatives are ratios to the last bit, second ones the slope of the ratio."""

@@ -140,6 +140,7 @@ def batch_of_each_chain(events, n, chains):
     return draw
 
 
+@pytest.mark.slow
 def test_minibatch_moments_follow_corollary_3_2_with_a_rate(getkey):
     events = jnp.array([0.0, 0, 0, 0, 1, 1, 2, 3, 7, 26])
     n, chains, h, steps, sigma = 4, 40_000, 0.3, 4, 0.6
@@ -166,6 +167,7 @@ def test_minibatch_moments_follow_corollary_3_2_with_a_rate(getkey):
         assert checks.family(p_values(*wrong)), "the check has no power"
 
 
+@pytest.mark.slow
 def test_an_estimated_exposure_gives_a_mean_of_the_order_of_h(getkey):
     """Both parts of the evidence noisy: the mean follows its exact recursion, right as h -> 0."""
     chains, size, sigma = 40_000, 20, 0.5

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from cut_runs import cut
 
-from simplex_jax.cli import fit, main
-from simplex_jax.runtime.hooks import MetricsLog
+from simplex_jax.cli import main, runs
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 20
 OPTIONS = [
@@ -33,20 +33,8 @@ def invoke(*arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def cut(number, step):
-    """A metrics log that sends this process a signal once a step has been logged."""
-
-    class Cut(MetricsLog):
-        def __call__(self, event):
-            super().__call__(event)
-            if event.step >= step:
-                os.kill(os.getpid(), number)
-
-    return Cut
-
-
 def run_until_killed(step, *arguments):
-    fit.MetricsLog = cut(signal.SIGKILL, step)
+    runs.MetricsLog = cut(signal.SIGKILL, step)
     main(list(arguments))
 
 
@@ -54,6 +42,7 @@ def steps_of(run):
     return [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_run_cut_three_times_ends_with_the_same_samples(texts, tmp_path, monkeypatch):
     whole, out = tmp_path / "whole", tmp_path / "cut"
     assert invoke("lda", texts, *OPTIONS, "--out", whole).exit_code == 0
@@ -77,7 +66,7 @@ def test_a_run_cut_three_times_ends_with_the_same_samples(texts, tmp_path, monke
 
     for number, step, status in ((signal.SIGINT, 40, 130), (signal.SIGTERM, 70, 143)):
         with monkeypatch.context() as patch:
-            patch.setattr(fit, "MetricsLog", cut(number, step))
+            patch.setattr(runs, "MetricsLog", cut(number, step))
             result = invoke("lda", "--resume", out, "--quiet")
         assert result.exit_code == status, result.stderr
         assert result.stderr.splitlines()[-1].endswith(f"simplex-jax lda --resume {out}")
@@ -144,7 +133,7 @@ def test_resume_wants_a_run(tmp_path):
         job | {"fit": fit | {"temperature": 1}},
         job | {"fit": {"num_topics": 2}},
     ):
-        config = {"settings": {"num_topics": 2}, "corpus": {}, "job": wrong}
+        config = {"command": "lda", "settings": {"num_topics": 2}, "corpus": {}, "job": wrong}
         (tmp_path / "config.json").write_text(json.dumps(config))
         result = invoke("lda", "--resume", tmp_path)
         assert result.exit_code == 1

@@ -178,6 +178,7 @@ def test_a_finished_run_has_nothing_to_resume(run):
     assert "has come to its end" in result.stderr
 
 
+@pytest.mark.slow
 def test_dry_run(texts, tmp_path):
     out = tmp_path / "run"
     result = invoke("lda", texts, "--min-df", 1, "--max-df", 1.0, "--dry-run", "--out", out)
@@ -188,6 +189,7 @@ def test_dry_run(texts, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_store_and_stream(texts, tmp_path):
     store = tmp_path / "store"
     result = invoke("lda", "store", texts, store, "--min-df", 1, "--max-df", 1.0)

@@ -44,6 +44,7 @@ def gibbs(key, c, totals, mean, how):
     return jax.vmap(one)(jax.random.split(key, c.shape[0]), c)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", concentrations.LEARN)
 def test_concentrations_keep_their_prior(how, getkey, seed):
     """Geweke (2004): counts drawn given the concentrations leave these at their prior."""

@@ -116,6 +116,7 @@ def check_structure(case, getkey):
     assert jax.tree.leaves(info)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BRANCHES)
 def test_eager_equals_jit_and_loop_equals_vmap(name, getkey):
     case = simple(name)
@@ -178,6 +179,7 @@ def test_finite_in_float32(name, alpha, getkey):
     np.testing.assert_allclose(np.exp(trace).sum(axis=-1), 1.0, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BRANCHES)
 def test_double_precision(name, getkey):
     with jax.enable_x64(True):
@@ -260,6 +262,7 @@ def test_a_wrong_label_gives_nan_and_not_a_plausible_number(getkey):
         assert np.isnan(state.position).all()
 
 
+@pytest.mark.slow
 def test_chains_are_the_kernel_with_split_keys(getkey):
     one = build("sgrld")
     many = base.chains(one, 3, position_axis=0, batch_axis=1)

@@ -59,6 +59,7 @@ def test_structure_is_kept_and_no_key_is_used_twice(case, getkey):
         assert jax.tree.leaves(info)
 
 
+@pytest.mark.slow
 def test_eager_equals_jit_and_loop_equals_vmap(kernel_case, getkey):
     case = kernel_case
     state = case.kernel.init(getkey(), case.position)

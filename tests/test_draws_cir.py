@@ -132,6 +132,7 @@ def test_transition_law_with_a_million_draws(getkey: Callable[[], jax.Array]) ->
     assert rejections(draws.cir, getkey(), SETTINGS, 1_000_000) == {}
 
 
+@pytest.mark.slow
 def test_transition_law_in_double_precision(getkey: Callable[[], jax.Array]) -> None:
     """Every eighth setting at float64 values that float32 does not have; false-alarm rate 1e-3."""
     settings = [s._replace(shape_parameter=s.shape_parameter * 1.1) for s in SETTINGS[::8]]
@@ -209,6 +210,7 @@ def test_mutants_are_rejected(mutant: Draw, getkey: Callable[[], jax.Array]) -> 
     assert rejections(mutant, getkey(), SETTINGS[::10], 100_000) != {}
 
 
+@pytest.mark.slow
 def test_jax_poisson_is_rejected_at_large_rates(getkey: Callable[[], jax.Array]) -> None:
     large = [s for s in SETTINGS if 1e6 < laws.cir_rate(s.log_theta, s.step_size)[0] < 1e9]
     settings = [s for s in large if s.shape_parameter < 1e4][:6]

@@ -102,7 +102,7 @@ def test_float32_draws_are_the_same_under_x64(name: str, seed: int) -> None:
 
 
 @every_draw
-@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+@pytest.mark.parametrize("impl", ["threefry2x32", pytest.param("rbg", marks=pytest.mark.slow)])
 def test_jit_equals_eager(name: str, impl: str, seed: int) -> None:
     case, key = CASES[name], jax.random.key(seed, impl=impl)
     eager = case(key, *values_of(case), shape=SHAPE)
@@ -119,6 +119,7 @@ def test_vmap_over_keys_equals_loop(name: str, getkey: Callable[[], jax.Array]) 
     assert_same_up_to_rounding(together, alone)
 
 
+@pytest.mark.slow
 @every_draw
 def test_vmap_over_arguments_equals_loop(name: str, getkey: Callable[[], jax.Array]) -> None:
     case, keys = CASES[name], jax.random.split(getkey(), 6)

@@ -44,7 +44,7 @@ def gamma_rejections(draw, key: jax.Array, size: int, dtype: type = np.float32) 
     return checks.family(p_values)
 
 
-@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+@pytest.mark.parametrize("impl", ["threefry2x32", pytest.param("rbg", marks=pytest.mark.slow)])
 def test_loggamma_law(impl: str, seed: int) -> None:
     """25 shapes from 1e-6 to 1e8, 2e5 draws each; false-alarm rate 1e-3."""
     assert gamma_rejections(draws.loggamma, jax.random.key(seed, impl=impl), 200_000) == {}
@@ -56,12 +56,14 @@ def test_loggamma_law_with_two_million_draws(getkey: Callable[[], jax.Array]) ->
     assert gamma_rejections(draws.loggamma, getkey(), 2_000_000) == {}
 
 
+@pytest.mark.slow
 def test_loggamma_law_in_double_precision(getkey: Callable[[], jax.Array]) -> None:
     """False-alarm rate 1e-3."""
     with jax.enable_x64(True):
         assert gamma_rejections(draws.loggamma, getkey(), 100_000, np.float64) == {}
 
 
+@pytest.mark.slow
 def test_loggamma_mutants_are_rejected(getkey: Callable[[], jax.Array]) -> None:
     def without_boost(key, a, shape):
         return draws.loggamma(key, jnp.where(a < 1, a + 1, a), shape)
@@ -159,6 +161,7 @@ def test_log_dirichlet_of_one_category(getkey: Callable[[], jax.Array]) -> None:
     np.testing.assert_array_equal(draws.log_dirichlet(getkey(), jnp.array([0.3]), (5,)), 0.0)
 
 
+@pytest.mark.slow
 def test_log_dirichlet_mutants_are_rejected(getkey: Callable[[], jax.Array]) -> None:
     """A 2 % concentration error, and the simplex-space draw whose small values are exactly 0."""
     exact = np.full(3, 0.01)

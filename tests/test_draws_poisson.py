@@ -86,12 +86,14 @@ def test_poisson_law_with_four_million_draws(getkey: Callable[[], jax.Array]) ->
     assert rejections(draws.poisson, getkey(), size=4_000_000) == {}
 
 
+@pytest.mark.slow
 def test_poisson_law_in_double_precision(getkey: Callable[[], jax.Array]) -> None:
     """Every third rate; false-alarm rate 1e-3."""
     with jax.enable_x64(True):
         assert rejections(draws.poisson, getkey(), RATES[::3], 200_000, np.float64) == {}
 
 
+@pytest.mark.slow
 def test_mixed_rates_do_not_disturb_each_other(getkey: Callable[[], jax.Array]) -> None:
     """The rates alternate within one array, as they do in use; false-alarm rate 1e-3."""
 

@@ -168,6 +168,7 @@ def test_rejection_is_rare(getkey: Callable[[], jax.Array]) -> None:
         assert rejected.reshape(len(CONCENTRATIONS), -1).mean(axis=1).max() < 0.36
 
 
+@pytest.mark.slow
 def test_shapes_types_and_transformations(getkey: Callable[[], jax.Array]) -> None:
     key = getkey()
     mean = jnp.asarray(means(4))

@@ -25,10 +25,10 @@ SPHERE = manifolds.sphere()
 
 def test_one_step_has_the_moments_of_the_formula(getkey):
     """In double precision, for every chain its own thermostat; m = 2 on the sphere in R^3."""
-    h, c, xi, rows = 0.3, 0.8, 1.7, 100_000
+    h, c, xi, inertia, rows = 0.3, 0.8, 1.7, 2.5, 100_000
     x0, slope = np.array([0.6, 0.0, 0.8]), np.array([2.0, -7.0, 4.0])
     v0 = np.array([1.2, -0.5, -0.9])
-    kernel = base.chains(gsgnht.build(GIVEN, SPHERE, h, friction=c), rows)
+    kernel = base.chains(gsgnht.build(GIVEN, SPHERE, h, friction=c, inertia=inertia), rows)
 
     @jax.jit
     def run(kernel, key):
@@ -51,7 +51,7 @@ def test_one_step_has_the_moments_of_the_formula(getkey):
     x = x0 * np.cos(speed * h / 2) + v0 / speed * np.sin(speed * h / 2)
     turned = v0 * np.cos(speed * h / 2) - speed * x0 * np.sin(speed * h / 2)
     tangent = np.eye(3) - np.outer(x, x)
-    half = xi + h / 2 * (speed**2 / 2 - 1)
+    half = xi + h / 2 / inertia * (speed**2 / 2 - 1)
     damped = np.exp(-half * h / 2)
     mean = damped * (damped * turned + h * tangent @ slope)
     basis = np.linalg.svd(tangent)[0][:, :2]
@@ -64,7 +64,8 @@ def test_one_step_has_the_moments_of_the_formula(getkey):
     assert not checks.family(found(z))
     assert checks.family(found(1.1 * z))
     kinetic = (v**2).sum(axis=1) / 2
-    np.testing.assert_allclose(after.thermostat, half + h / 2 * (kinetic - 1), atol=3e-5)
+    moved = half + h / 2 / inertia * (kinetic - 1)
+    np.testing.assert_allclose(after.thermostat, moved, atol=3e-5)
     np.testing.assert_allclose(info.thermostat, after.thermostat, atol=1e-6)
     np.testing.assert_allclose(info.kinetic, kinetic, rtol=1e-4)
 
@@ -92,6 +93,26 @@ def test_the_flat_case_has_the_law_of_sgnht(getkey, seed):
 STEP, STEPS, COPIES, FRICTION = 0.05, 600, 20_000, 1.5
 
 
+def test_the_thermostat_has_its_law(getkey, seed):
+    """N(C, 1 / (inertia m)), a thermostat for every chain; that of the squared inertia is wrong."""
+    inertia, rows = 0.5, 20_000
+    start = laws.fisher_draws(np.random.default_rng(seed), rows)
+
+    def run(inertia):
+        one = gsgnht.build(noisy_fisher(0.0), SPHERE, STEP, friction=FRICTION, inertia=inertia)
+        many = base.chains(one, rows, position_axis=0)
+        state = many.init(getkey(), jnp.asarray(start, jnp.float32))
+        state, _ = driver.run(getkey(), many, state, ANY, STEPS // 2)
+        xi, variance = np.asarray(state.thermostat, float), 1 / (0.5 * 2)
+        return laws.fisher_checks(state.position) | {
+            "thermostat": checks.mean_z(xi, FRICTION, variance),
+            "its variance": checks.variance_z(xi, FRICTION, variance, 3 * variance**2),
+        }
+
+    assert not checks.family(run(inertia))
+    assert {"its variance"} == set(checks.family(run(inertia**2)))
+
+
 @pytest.mark.parametrize("how", ["exact", "noise", "dimension"])
 def test_the_thermostat_takes_up_the_noise_of_the_gradient(how, getkey, seed):
     """One thermostat for all copies. Of the dimension n in place of n - 1 it keeps them too hot."""
@@ -116,6 +137,7 @@ def test_bad_arguments_are_named():
     for name, value in (
         ("friction", 0.0),
         ("friction", [1.0, 2.0]),
+        ("inertia", 0.0),
         ("noise_estimate", -1.0),
         ("num_steps", 0),
     ):

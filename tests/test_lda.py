@@ -115,12 +115,14 @@ def test_wrong_hyperparameters_are_seen(method, wrong, getkey, seed):
     assert checks.family(posterior_checks(build(method, 0.5, **wrong), 20, getkey, seed))
 
 
+@pytest.mark.slow
 def test_carrying_the_total_is_biased(getkey, seed):
     assert checks.family(
         posterior_checks(build("collapsed", 0.1, total="carried"), 60, getkey, seed)
     )
 
 
+@pytest.mark.slow
 def test_memoised_scir_reaches_the_posterior(getkey):
     """From equal topics and no labels; 75 passes leave no trace of the start above the noise."""
     kernel, stream = build("collapsed", 5.0), device.block_stream(device.size(MANY), CHAINS)

@@ -31,6 +31,7 @@ def how(counts, method):
     return lda_counts.Local(method, sweeps=3, burn_in=1, expected=method == "blocked")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "counts", "method"),
     [case(s, c, m) for s in lda.SAMPLERS for c in lda.COUNTS for m in METHODS],
@@ -172,6 +173,7 @@ def test_what_is_done_once_a_pass_is_done_after_each(options, expected, getkey):
     assert [int(stream(getkey(), jnp.int32(i)).now) for i in range(7)] == expected
 
 
+@pytest.mark.slow
 def test_alpha_learned_from_batches_is_common_where_asked(getkey):
     options = {"learn_alpha": "symmetric", "counts": "subsampled", "batch_size": 4}
     kernel, stream = lda.build(SMALL, (3, 3), **options)
@@ -181,6 +183,7 @@ def test_alpha_learned_from_batches_is_common_where_asked(getkey):
     assert float(state.alpha[0]) != pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_double_precision_with_single_precision_topics(getkey):
     with jax.enable_x64(True):
         options = {"counts": "subsampled", "learn_alpha": "vector", "batch_size": 2}

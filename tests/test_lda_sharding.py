@@ -61,6 +61,9 @@ print(json.dumps(found))
 """
 
 
+# `test_topics_devices` is the quicker one.
+pytestmark = pytest.mark.slow
+
 RUNS = ("one", "four", "chains on one", "chains on two", "learned")
 
 

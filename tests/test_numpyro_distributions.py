@@ -97,6 +97,7 @@ def model(x: jax.Array, reparam: bool = True) -> None:
         numpyro.sample("x", VonMisesFisher(direction, 2.0), obs=x)
 
 
+@pytest.mark.slow
 def test_nuts_finds_the_conjugate_posterior() -> None:
     """The mean to five standard errors by batches, and the concentration to a tenth."""
     x = VonMisesFisher(MEANS[1], 2.0).sample(jax.random.key(2), (6,))

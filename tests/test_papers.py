@@ -43,6 +43,7 @@ def test_scir_is_ahead_on_a_sparse_posterior(tmp_path):
     assert not set(settings["seeds"]) & set(settings["tuning_seeds"])
 
 
+@pytest.mark.slow
 def test_scir_reaches_the_small_probabilities(tmp_path):
     rows, _ = run("scir_figure1", tmp_path)
     quartile = {row["method"]: float(row["log10 quantile 0.25"]) for row in rows}
@@ -53,6 +54,7 @@ def test_scir_reaches_the_small_probabilities(tmp_path):
     assert quartile["SGRLD"] > -7
 
 
+@pytest.mark.slow
 def test_exact_cir_is_there_when_mld_and_sgrld_are_not(tmp_path):
     rows, settings = run("mld_figure1", tmp_path)
     last = [row for row in rows if row["iterations"] == str(settings["iterations"][-1])]
@@ -66,6 +68,7 @@ def test_exact_cir_is_there_when_mld_and_sgrld_are_not(tmp_path):
     assert min(distance.values()) > 4 * floor
 
 
+@pytest.mark.slow
 def test_exact_cir_has_a_larger_effective_size_than_langevin(tmp_path):
     rows, _ = run("sgrld_figure1", tmp_path)
     size = {(row["sampler"], row["step size"]): float(row["bulk ESS median"]) for row in rows}

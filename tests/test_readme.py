@@ -60,8 +60,17 @@ def test_lda_example(tmp_path, monkeypatch, capsys):
     assert set(lines[0].split()) <= set(" ".join(themes).split())
 
 
+def test_numpyro_example():
+    """The posterior is known; 1,000 independent draws of it are good to 0.001."""
+    pytest.importorskip("numpyro")
+    scope: dict = {}
+    exec(python_block("numpyro_kernels"), scope)
+    posterior = (jnp.array([800, 100, 100, *[0] * 7]) + 0.1) / 1001
+    assert jnp.abs(scope["weights"].mean(axis=0) - posterior).max() < 0.005
+
+
 def test_every_python_block_is_run():
-    assert len(blocks("python")) == 2
+    assert len(blocks("python")) == 3
 
 
 def test_two_commands_do_all_the_set_up():

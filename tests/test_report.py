@@ -234,7 +234,7 @@ def test_without_perplexity(tmp_path, metrics):
     html = write(tmp_path / "report.html", metrics=metrics, settings={})
     Page(html)
     assert "one sample</" not in html
-    assert "Not measured: no documents" in html
+    assert "Not measured: nothing was held out" in html
     assert "nan" not in html
 
 

@@ -156,6 +156,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_check_of_invariance_sees_mutants(mutant, seed):
     name, space = MUTANTS[mutant]

@@ -39,7 +39,7 @@ def fit(**changes):
 def run(tmp_path):
     place = directory.prepare(tmp_path / "run", files.FILES)
     settings = fit().settings._asdict()
-    output.write_json(place / "config.json", {"settings": settings, "corpus": {}})
+    output.write_json(place / "config.json", {"command": "lda", "settings": settings, "corpus": {}})
     output.append_json_line(place / "metrics.jsonl", {"step": 5, "perplexity": 10.5})
     files.write(place, CORPUS, fit(), about={"warnings": ["few"]})
     return place

@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 import tiny_sam
 
-from simplex_jax.models import sam, sam_documents, sam_joint, sam_step
+from simplex_jax.models import sam, sam_documents, sam_joint, sam_local, sam_step
 from simplex_jax.models.sam_joint import Minibatch
+from simplex_jax.models.sam_local import Local
 from simplex_jax.runtime import driver
 
 Key = Callable[[], jax.Array]
@@ -180,6 +181,7 @@ def test_arguments_out_of_range_are_named() -> None:
     wrong: list[tuple[dict, str]] = [
         ({"shape": (V + 1, V)}, "more|at most"),
         ({"shape": (K, V - 4)}, "mean"),
+        ({"shape": (K, V - 4), "hyper": None}, f"documents have word {V - 1}"),
         ({"sampler": "gibbs"}, "sampler"),
         ({"learn": ("beta",)}, "learn"),
         ({"batch_size": 0}, "batch_size"),
@@ -188,6 +190,9 @@ def test_arguments_out_of_range_are_named() -> None:
         ({"step_size": -1.0}, "step_size"),
         ({"friction": 0.0}, "friction"),
         ({"num_steps": 0}, "num_steps"),
+        ({"sampler": "gmc-bgibbs", "friction": 5.0}, "friction is for"),
+        ({"sampler": "gmc-bgibbs", "how": Local(samples=5)}, "how.samples must be 1"),
+        ({"how": Local(method="laplace", num_steps=9)}, "num_steps does nothing"),
     ]
     for changed, name in wrong:
         options = {"hyper": hyper, "shape": (K, V), **changed}
@@ -208,7 +213,7 @@ def test_arguments_out_of_range_are_named() -> None:
 
 
 def test_defaults_are_at_equilibrium(seed: int) -> None:
-    """Kinetic energy per dimension within a tenth of 1, of concentrated documents in batches.
+    """Kinetic energy per dimension within a tenth of 1, of concentrated documents.
 
     Its mean over 300 steps of 600 dimensions is known to 0.01 or so.
     """
@@ -227,17 +232,40 @@ def test_defaults_are_at_equilibrium(seed: int) -> None:
         kappa0=300.0,
         kappa1=600.0,
     )
-    for sampler, batch_size in [("sggmc", 40), ("gsgnht", 40), ("sggmc", d)]:
+    for sampler, batch_size in [("sggmc", 40), ("gsgnht", 40), ("gsgnht", d)]:
         kernel, stream = sam.build(
             documents, (k, v), hyper=hyper, sampler=sampler, batch_size=batch_size
         )
         state = kernel.init(jax.random.key(seed), sam.start(jax.random.key(1), hyper, k))
-        kinetic = driver.run(
+        state, told = driver.run(
             jax.random.key(seed + 1),
             kernel,
             state,
             stream,
             500,
-            collect=lambda state, info: info.sampler.kinetic,
-        )[1]
-        assert abs(kinetic[200:].mean() - 1) < 0.1, (sampler, batch_size)
+            collect=lambda state, info: info.sampler,
+        )
+        assert abs(told.kinetic[200:].mean() - 1) < 0.1, (sampler, batch_size)
+        options = sam_step.defaults(sampler, d, (k, v), hyper, batch_size)
+        if batch_size < d:
+            check_noise(told.gradient_noise[-1], kernel, stream, state, documents, hyper, options)
+            continue
+        # The thermostat moves: it has the standard deviation C / sqrt(2 m).
+        share = told.thermostat[200:].std() / float(options.friction)
+        assert 0.6 < share * np.sqrt(2 * k * (v - 1)) < 1.6
+
+
+def check_noise(noise, kernel, stream, state, documents, hyper, options) -> None:
+    """That of another update is what the variance of the gradient of its batch says."""
+    key, ids = jax.random.key(3), stream(jax.random.key(4), 0)
+    key_local = jax.random.split(key, 3)[0]
+    how = sam.default_local("sggmc")
+    drawn = jax.jit(sam_local.draw_all, static_argnums=5)(
+        key_local, documents, state.position, ids, hyper, how
+    )
+    found = jax.jit(kernel.update)(key, state, ids)[1].sampler.gradient_noise
+    batch = Minibatch(ids, jax.nn.softmax(drawn.ratios))
+    variance = sam_joint.gradient_variance(documents, state.position, batch, hyper)
+    expected = options.step_size * float(variance.max()) / (2 * options.friction)
+    assert float(found) == pytest.approx(expected, rel=0.05)
+    assert 0 < float(noise) < 0.5

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import re
 import shutil
 import signal
@@ -11,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner
+from cut_runs import cut
 
-from simplex_jax.cli import main, sam_fit
-from simplex_jax.runtime.hooks import MetricsLog
+from simplex_jax.cli import main, runs, sam_evaluate
 from simplex_jax.spherical import files, saved
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 16
@@ -111,22 +110,12 @@ def test_nothing_is_written_over(run, texts):
     assert "has come to its end" in result.stderr
 
 
-def cut_at(step, number):
-    class Cut(MetricsLog):
-        def __call__(self, event):
-            super().__call__(event)
-            if event.step >= step:
-                os.kill(os.getpid(), number)
-
-    return Cut
-
-
 def test_a_run_cut_twice_ends_with_the_same_samples(run, texts, tmp_path, monkeypatch):
     out = tmp_path / "cut"
     arguments = [texts, *CUT, *TINY, "--checkpoint-every", 0, "--out", out]
     for number, step, status in ((signal.SIGINT, 12, 130), (signal.SIGTERM, 28, 143)):
         with monkeypatch.context() as patch:
-            patch.setattr(sam_fit, "MetricsLog", cut_at(step, number))
+            patch.setattr(runs, "MetricsLog", cut(number, step))
             result = invoke(*arguments, "--quiet")
         assert result.exit_code == status, result.stderr
         assert result.stderr.splitlines()[-1].endswith(f"simplex-jax sam --resume {out}")
@@ -162,8 +151,18 @@ def test_transform_and_evaluate(run, tmp_path):
     assert np.isfinite(measures["log_perplexity"])
     assert 1 <= measures["effective_samples"] <= 64
     assert np.isfinite(measures["prior_draws"]["log_perplexity"])
+    new.write_text("water boat zebra\n")
+    result = invoke("evaluate", "--model", run, new, "--samples", 4)
+    assert json.loads(result.stdout)["standard_error"] is None
+    assert "warning: The held-out log-perplexity is no estimate" in result.stderr
+    assert sam_evaluate._standard_error(np.array([1.0, 3.0])) == 1.0
+    for verb in ("transform", "evaluate"):
+        result = invoke(verb, "--model", run, new, "--normalise")
+        assert result.exit_code == 2
+        assert "--normalise is for unit vectors" in result.stderr
 
 
+@pytest.mark.slow
 def test_unit_vectors(tmp_path):
     rng = np.random.default_rng(0)
     rows = np.kron(np.eye(3), [1.0, 1.0])[rng.integers(0, 3, 20)] + 0.1 * rng.normal(size=(20, 6))
@@ -181,6 +180,10 @@ def test_unit_vectors(tmp_path):
     assert result.exit_code == 0, result.stderr
     one, two = arrays_of(out / "doc_topics.npz"), arrays_of(tmp_path / "y.npz")
     assert np.abs(one["proportions"] - two["proportions"]).mean() < 0.05, "other draws"
+    for verb in ("transform", "evaluate"):
+        result = invoke(verb, *new, "--transpose")
+        assert result.exit_code == 2
+        assert "--transpose is for counts" in result.stderr
     (tmp_path / "new.txt").write_text("oak elm\n")
     result = invoke("transform", "--model", out, tmp_path / "new.txt")
     assert result.exit_code == 1
@@ -270,7 +273,27 @@ def test_a_damaged_run_is_one_line(run, tmp_path, name):
     assert name in result.stderr
 
 
-def test_a_run_of_lda_is_told_apart(run):
+@pytest.mark.slow
+def test_runs_of_lda_are_told_apart(run, texts, tmp_path):
+    lda = tmp_path / "lda"
+    options = [
+        "--topics",
+        "2",
+        "--steps",
+        "2",
+        "--holdout",
+        "0",
+        *CUT,
+        "--quiet",
+        "--out",
+        str(lda),
+    ]
+    result = CliRunner().invoke(main, ["lda", str(texts), *options])
+    assert result.exit_code == 0, result.stderr
+    for arguments in (["report", lda], ["transform", texts, "--model", lda], ["--resume", lda]):
+        result = invoke(*arguments)
+        assert result.exit_code == 1
+        assert "this is a run of simplex-jax lda, not of simplex-jax sam" in result.stderr
     result = CliRunner().invoke(main, ["lda", "report", str(run)])
     assert result.exit_code == 1
     assert "this is a run of simplex-jax sam" in result.stderr
@@ -293,3 +316,6 @@ def test_help_lists_the_verbs():
     for verb in ("fit", "transform", "evaluate", "report"):
         assert f" {verb} " in shown
         assert invoke(verb, "--help").exit_code == 0
+    for command, passes in (("sam", 300), ("lda", 200)):
+        shown = CliRunner().invoke(main, [command, "fit", "--help"]).stdout
+        assert f"Length in passes. [default: {passes}]" in " ".join(shown.split())

@@ -4,12 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import statistics_checks as checks
 import tiny_sam
+from scipy import special, stats
 
-from simplex_jax.models import sam
+from simplex_jax.models import sam, sam_documents, sam_local, sam_step
+from simplex_jax.models.sam_joint import Minibatch
 
 CHAINS = 400
+COPIES, FEW = 60_000, 1
 
 
 def end_points(seed: int, updates: int, hyper: sam.Hyperparameters, **options) -> np.ndarray:
@@ -51,6 +55,7 @@ def exact() -> dict[str, tuple[float, float]]:
     return tiny_sam.posterior(seed=1, draws=200_000)
 
 
+@pytest.mark.slow
 def test_blocked_gibbs_draws_from_the_posterior(seed: int, exact: dict) -> None:
     """False alarms: 1e-3. Other constants of the model are found out."""
     options = {"sampler": "gmc-bgibbs", "step_size": 0.25, "num_steps": 4}
@@ -59,6 +64,96 @@ def test_blocked_gibbs_draws_from_the_posterior(seed: int, exact: dict) -> None:
     for changed in ({"sigma": 1.0}, {"kappa1": 8.0}):
         wrong = end_points(seed, 60, tiny_sam.hyper(**changed), **options)
         assert checks.family(p_values(wrong, exact)), changed
+
+
+def fisher(rng: np.random.Generator, about: np.ndarray, kappa: float) -> np.ndarray:
+    """Draws of von Mises-Fisher laws about directions [n, V], [n, V]."""
+    drawn = stats.vonmises_fisher(np.eye(tiny_sam.V)[0], kappa).rvs(len(about), random_state=rng)
+    return tiny_sam._turn(drawn[:, None], about)[:, 0]
+
+
+def mean_directions(theta: np.ndarray, topics: np.ndarray) -> np.ndarray:
+    b = np.einsum("ndk,nkv->ndv", theta, topics)
+    return b / np.linalg.norm(b, axis=-1, keepdims=True)
+
+
+def joint_draws(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Topics [n, K, V], proportions [n, D, K] and documents [n, D, V], from the model."""
+    rng = np.random.default_rng(seed)
+    k, v = tiny_sam.K, tiny_sam.V
+    mean = np.broadcast_to(tiny_sam.MEAN, (COPIES, v))
+    mu = np.repeat(fisher(rng, mean, tiny_sam.KAPPA0), k, axis=0)
+    topics = fisher(rng, mu, tiny_sam.SIGMA).reshape(COPIES, k, v)
+    theta = rng.dirichlet(np.full(k, tiny_sam.ALPHA), size=(COPIES, FEW))
+    about = mean_directions(theta, topics).reshape(-1, v)
+    return topics, theta, fisher(rng, about, tiny_sam.KAPPA1).reshape(COPIES, FEW, v)
+
+
+@jax.jit
+def move(key, topics, theta, vectors, hyper):
+    """One step of the proportions, and one of the topics given them, in every copy."""
+    whole = np.full((FEW, tiny_sam.V), 1 / np.sqrt(tiny_sam.V))
+    documents = sam_documents.to_device(sp.csr_array(whole))  # every word in every document
+    ids = jnp.arange(FEW)
+
+    def one(key, topics, theta, vectors):
+        key_local, key_init, key_topics = jax.random.split(key, 3)
+        own = documents._replace(values=vectors.ravel())
+        how = sam_local.Local(burn_in=0)
+        drawn = sam_local.draw_all(key_local, own, topics, ids, hyper, how, jnp.log(theta))
+        shares = jax.nn.softmax(drawn.ratios)
+        state = sam_step.init(key_init, topics, own, hyper, 1.0, "gmc-bgibbs")
+        settings = sam_step.Settings(0.3, 1.0, 4)
+        batch = Minibatch(ids, shares)
+        state, _ = sam_step.update(key_topics, state, batch, own, hyper, settings, "gmc-bgibbs")
+        return state.position, shares[:, 0]
+
+    return jax.vmap(one)(jax.random.split(key, COPIES), topics, theta, vectors)
+
+
+def joint_checks(topics, theta, vectors) -> dict[str, float]:
+    """Means over copies of numbers whose means under the model are known."""
+    topics, theta = np.asarray(topics, np.float64), np.asarray(theta, np.float64)
+    half = tiny_sam.V / 2
+    pull = {
+        name: special.ive(half, kappa) / special.ive(half - 1, kappa)
+        for name, kappa in [
+            ("kappa0", tiny_sam.KAPPA0),
+            ("sigma", tiny_sam.SIGMA),
+            ("kappa1", tiny_sam.KAPPA1),
+        ]
+    }
+    alpha = tiny_sam.ALPHA
+    along = topics @ tiny_sam.MEAN
+    found = {
+        "along": (along.mean(1), pull["kappa0"] * pull["sigma"]),
+        "overlap": ((topics[:, 0] * topics[:, 1]).sum(-1), pull["sigma"] ** 2),
+        "fit": ((mean_directions(theta, topics) * vectors).sum(-1).mean(1), pull["kappa1"]),
+        "square": (((theta[..., 0] - 0.5) ** 2).mean(1), 1 / (8 * alpha + 4)),
+        "log": (np.log(theta).mean((1, 2)), special.digamma(alpha) - special.digamma(2 * alpha)),
+    }
+    return {name: checks.mean_z(x, mean, x.var()) for name, (x, mean) in found.items()}
+
+
+def test_one_update_leaves_the_joint_law(seed: int) -> None:
+    """Exact draws of the model stay such. Constants of the update a tenth off are found out.
+
+    False alarms: 1e-3.
+    """
+    draws = joint_draws(seed)
+    given = [jnp.asarray(x, jnp.float32) for x in draws]
+    key = jax.random.key(seed)
+
+    def p_values(**changed: float) -> dict[str, float]:
+        return joint_checks(*move(key, *given, tiny_sam.hyper(**changed)), draws[2])
+
+    assert not checks.family(joint_checks(*draws))
+    assert not checks.family(p_values())
+    constants = {"alpha": tiny_sam.ALPHA, "sigma": tiny_sam.SIGMA}
+    constants |= {"kappa0": tiny_sam.KAPPA0, "kappa1": tiny_sam.KAPPA1}
+    for name, value in constants.items():
+        found = p_values(**{name: 1.1 * value})
+        assert checks.family(found), (name, found)
 
 
 @pytest.mark.parametrize("sampler", ["sggmc", pytest.param("gsgnht", marks=pytest.mark.slow)])

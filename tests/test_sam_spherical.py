@@ -53,11 +53,13 @@ def test_arguments_of_the_evaluation_are_checked() -> None:
         ({"alpha": 0.0}, "alpha"),
         ({"kappa1": -1.0}, "kappa1"),
         ({"samples": 0}, "samples"),
+        ({"topics": 2 * topics}, "lengths of topics"),
+        ({"topics": topics[0]}, "unit rows"),
+        ({"topics": jnp.eye(2)}, "documents have word 3, and there are 2 words"),
     ]:
+        given = {"topics": topics, "alpha": 1.0, "kappa1": 2.0} | options
         with pytest.raises(ValueError, match=name):
-            spherical.importance(
-                jax.random.key(0), topics, documents, **{"alpha": 1.0, "kappa1": 2.0} | options
-            )
+            spherical.importance(jax.random.key(0), documents=documents, **given)
 
 
 def log_conditional(name: str, x: np.ndarray, fit: float, log_theta: float) -> np.ndarray:

@@ -43,6 +43,7 @@ def moved(kernel, log_theta, momentum, counts, steps, getkey):
     return log_theta, np.asarray(state.momentum, float), info
 
 
+@pytest.mark.slow
 def test_small_steps_follow_the_dynamics_of_the_recipe(getkey):
     """Mean changes in a short time against -(D + Q) grad H + Gamma, with Q of G^(-1/2)."""
     a, theta, r = np.array([0.1, 3.0, 0.3]), np.array([0.4, 2.0, 0.5]), np.array([0.7, 0.3, -0.2])

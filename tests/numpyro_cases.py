@@ -1,0 +1,136 @@
+"""Small numpyro models with known posteriors, and chains of them that end independently."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.infer import MCMC
+from scipy import special, stats
+
+from simplex_jax.numpyro_distributions import LogDirichlet
+
+LABELS = jnp.array([0] * 12 + [1] * 5 + [2])
+POINTS = np.random.default_rng(5).normal(size=30) + np.where(np.arange(30) < 22, -1.0, 0.5)
+CENTRES = jnp.array([-1.0, 0.5, 3.0])
+ALPHA = 0.3
+
+
+def categorical(x, subsample_size=None):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 0.5)))
+    with numpyro.plate("rows", len(x), subsample_size=subsample_size) as rows:
+        numpyro.sample("x", dist.Categorical(p), obs=x[rows])
+
+
+def mixture(x, subsample_size=None):
+    """A sparse mixture: nothing was drawn from its third part."""
+    w = numpyro.sample("w", dist.Dirichlet(jnp.full(3, ALPHA)))
+    numpyro.deterministic("largest", w.max())
+    with numpyro.plate("rows", len(x), subsample_size=subsample_size) as rows:
+        parts = dist.Normal(CENTRES, 1.0)
+        numpyro.sample("x", dist.MixtureSameFamily(dist.Categorical(w), parts), obs=x[rows])
+
+
+def empties(x):
+    """A mixture of which six parts are too far away for any data."""
+    w = numpyro.sample("w", dist.Dirichlet(jnp.full(8, 0.1)))
+    centres = jnp.concatenate([CENTRES[:2], jnp.linspace(50.0, 60.0, 6)])
+    with numpyro.plate("rows", len(x)):
+        parts = dist.Normal(centres, 1.0)
+        numpyro.sample("x", dist.MixtureSameFamily(dist.Categorical(w), parts), obs=x)
+
+
+def sums(y):
+    """Two rates whose sums are counted: a factorisation with known factors."""
+    r = numpyro.sample("r", dist.Gamma(jnp.array([0.5, 2.0]), 1.0).to_event(1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Poisson(jnp.array([[1.0, 2.0], [1.0, 0.2]]) @ r), obs=y)
+
+
+def learned(x):
+    """A concentration that is learned from a sparse vector."""
+    a = numpyro.sample("a", dist.Gamma(2.0, 4.0))
+    p = numpyro.sample("p", LogDirichlet(jnp.full(6, 1.0) * a))
+    with numpyro.plate("rows", len(x)):
+        numpyro.sample("x", dist.Categorical(logits=p), obs=x)
+
+
+def ends(
+    kernel: Any,
+    key: jax.Array,
+    *data: Any,
+    num_chains: int = 1500,
+    num_warmup: int = 80,
+    num_samples: int = 10,
+) -> tuple[dict[str, np.ndarray], MCMC]:
+    """The last samples of independent chains, and the run."""
+    mcmc = MCMC(
+        kernel,
+        num_warmup=num_warmup,
+        num_samples=num_samples,
+        num_chains=num_chains,
+        chain_method="vectorized",
+        progress_bar=False,
+    )
+    mcmc.run(key, *data)
+    found = mcmc.get_samples(group_by_chain=True)
+    last = {name: np.asarray(value[:, -1], np.float64) for name, value in found.items()}
+    return last, mcmc
+
+
+def posterior(
+    log_likelihood: Callable[..., np.ndarray], *quantiles: Callable, nodes: int = 600
+) -> Callable[[np.ndarray], np.ndarray]:
+    """The distribution function of u_1 given the data, for a prior that is uniform in u.
+
+    By the midpoint rule in the quantiles of the prior, in which the likelihood is bounded.
+    """
+    u = (np.arange(nodes) + 0.5) / nodes
+    grid = np.meshgrid(*[u] * len(quantiles), indexing="ij")
+    log_l = log_likelihood(*(q(g) for q, g in zip(quantiles, grid, strict=True)))
+    weights = np.exp(log_l - log_l.max())
+    mass = weights.reshape(nodes, -1).sum(axis=1)
+    cdf = np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
+    return lambda at: np.interp(at, np.arange(nodes + 1) / nodes, cdf)
+
+
+def mixture_uniform(w: np.ndarray, part: int = 0) -> np.ndarray:
+    """What has a uniform law if the weight of a part has its posterior law in `mixture`."""
+    order = [part, *(j for j in range(3) if j != part)]
+    densities = stats.norm.pdf(POINTS[:, None] - np.asarray(CENTRES)[order])
+
+    def log_likelihood(first, share):
+        second = (1 - first) * share
+        parts = np.stack([first, second, 1 - first - second], axis=-1)
+        return np.log(parts @ densities.T).sum(axis=-1)
+
+    prior = stats.beta(ALPHA, 2 * ALPHA)
+    cdf = posterior(log_likelihood, prior.ppf, stats.beta(ALPHA, ALPHA).ppf, nodes=400)
+    return cdf(prior.cdf(w[:, part]))
+
+
+def sums_uniform(r: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What has a uniform law if r_1 has its posterior law in `sums`."""
+
+    def log_likelihood(one, two):
+        rates = np.stack([one + 2 * two, one + 0.2 * two], axis=-1)
+        return (y * np.log(rates) - rates).sum(axis=-1)
+
+    laws = stats.gamma(0.5), stats.gamma(2.0)
+    return posterior(log_likelihood, laws[0].ppf, laws[1].ppf)(laws[0].cdf(r[:, 0]))
+
+
+def learned_uniform(a: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """What has a uniform law if the concentration has its posterior law in `learned`."""
+
+    def log_likelihood(a):
+        total = special.gammaln(6 * a) - special.gammaln(6 * a + counts.sum())
+        return total + (special.gammaln(a[..., None] + counts) - special.gammaln(a[..., None])).sum(
+            -1
+        )
+
+    law = stats.gamma(2.0, scale=1 / 4.0)
+    return posterior(log_likelihood, law.ppf, nodes=20_000)(law.cdf(a))

@@ -1,0 +1,79 @@
+"""Models of several K, compared."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from simplex_jax import topics
+from simplex_jax.evaluate import compare
+
+COUNTS = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
+
+
+def fake(k, seed):
+    mean = np.tile([0.4, 0.3, 0.2, 0.1], (k, 1))
+    return SimpleNamespace(metrics=[{}, {"perplexity_average": 100.0 * k + seed}], mean=mean)
+
+
+def test_every_k_is_fitted_with_every_seed():
+    seen = []
+
+    def fit(k, seed):
+        seen.append((k, seed))
+        return fake(k, seed)
+
+    entries = compare.models(fit, [3, 2], COUNTS, repeats=2, top=2)
+    assert seen == [(3, 0), (3, 1), (2, 0), (2, 1)]
+    assert [entry.num_topics for entry in entries] == [3, 2]
+    np.testing.assert_array_equal(entries[1].heldout, [200.0, 201.0])
+    np.testing.assert_allclose(entries[1].coherence, [1.0, 1.0])  # words 0 and 1 always meet
+
+
+def test_estimate_is_mean_and_standard_error(seed):
+    values = np.random.default_rng(seed).normal(size=12)
+    found = compare.estimate(values)
+    assert found.mean == pytest.approx(values.mean())
+    assert found.error == pytest.approx(values.std(ddof=1) / np.sqrt(12))
+    assert np.isnan(compare.estimate(values[:1]).error)
+
+
+def test_without_held_out_documents_and_of_topics_without_coherence():
+    def fit(k, seed):
+        return SimpleNamespace(metrics=[{"step": 1}], mean=np.eye(5)[:k] + 1e-9)
+
+    counts = sp.csr_array((3, 5), dtype=np.int64)  # no word occurs
+    (entry,) = compare.models(fit, [2], counts, repeats=1, top=2)
+    assert np.isnan(entry.heldout).all()
+    assert np.isnan(entry.coherence).all()
+
+
+@pytest.mark.parametrize(
+    ("num_topics", "options", "message"),
+    [
+        ([], {}, "num_topics"),
+        ([0], {}, "num_topics"),
+        ([2], {"repeats": 0}, "repeats"),
+        ([2], {"measure": "best"}, "measure"),
+    ],
+)
+def test_bad_input(num_topics, options, message):
+    with pytest.raises(ValueError, match=message):
+        compare.models(fake, num_topics, COUNTS, **options)
+
+
+@pytest.mark.slow
+def test_two_themes_want_two_topics():
+    """Held-out perplexity of two disjoint themes: two topics halve that of one."""
+    rng = np.random.default_rng(0)
+    themes = np.repeat(np.eye(2), 5, axis=1) / 5
+    table = np.array([rng.multinomial(40, themes[i % 2]) for i in range(60)])
+    train, held = sp.csr_array(table[:40]), sp.csr_array(table[40:])
+
+    def fit(k, seed):
+        return topics.fit(train, k, heldout=(held, held), passes=60, seed=seed)
+
+    one, two = compare.models(fit, [1, 2], held, repeats=2, top=5)
+    assert compare.estimate(two.heldout).mean < 0.6 * compare.estimate(one.heldout).mean
+    assert compare.estimate(two.coherence).mean > 0.9 > compare.estimate(one.coherence).mean

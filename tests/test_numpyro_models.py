@@ -1,0 +1,74 @@
+"""The models of the benchmark, small: SCIR and NUTS agree on what is watched.
+
+Means are compared by 20 batches of each chain, with Student's law of 19 degrees of freedom; a chain
+that has not mixed makes batches differ, and so the check lenient, never severe.
+"""
+
+import importlib
+
+import numpy as np
+import pytest
+from scipy import stats
+from statistics_checks import family
+
+pytestmark = pytest.mark.slow
+
+pytest.importorskip("numpyro.infer.gibbs", reason="one of the models needs numpyro 0.22")
+
+SMALL = {
+    "dirichlet_multinomial": {"size": 6, "rows": 4},
+    "mixture": {"rows": 60, "parts": 5},
+    "hidden_markov": {"length": 40, "states": 3},
+    "factorisation": {"rows": 5, "columns": 4, "factors": 2},
+    "hierarchical": {"groups": 3, "size": 4},
+    "directions": {"rows": 30, "parts": 3},
+}
+
+
+@pytest.fixture(autouse=True)
+def scripts_can_be_imported(monkeypatch, request):
+    monkeypatch.syspath_prepend(str(request.path.parents[1] / "benchmarks"))
+
+
+def p_values(one: np.ndarray, other: np.ndarray) -> dict[object, float]:
+    """P-values of equal means of two chains, [n, d]."""
+    batches = [
+        chain[: len(chain) // 20 * 20].reshape(20, -1, chain.shape[1]).mean(axis=1)
+        for chain in (one, other)
+    ]
+    error = np.sqrt(sum(means.var(axis=0, ddof=1) for means in batches) / 20)
+    moving = error > 0
+    z = (batches[0].mean(axis=0) - batches[1].mean(axis=0))[moving] / error[moving]
+    return dict(enumerate(2 * stats.t.sf(np.abs(z), 19)))
+
+
+def check(example) -> None:
+    ours, theirs = importlib.import_module("numpyro_ess").compare(example, 400, 0.5, 400)
+    assert not family(p_values(ours.watched, theirs.watched))
+    shifted = theirs.watched + theirs.watched.std(axis=0)
+    assert family(p_values(ours.watched, shifted))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_posteriors_agree(name) -> None:
+    models = importlib.import_module("numpyro_models")
+    check(getattr(models, name)(**SMALL[name]))
+
+
+@pytest.mark.slow
+def test_a_network(shared_data) -> None:
+    models = importlib.import_module("numpyro_models")
+    links = models.adjacency(shared_data, 100)
+    assert (links == links.T).all()
+    assert not links.diagonal().any()
+    check(models.memberships(shared_data, 20, 2))
+    check(models.blocks(shared_data, 12, 3))
+
+
+@pytest.mark.slow
+def test_the_cost_of_a_minibatch_does_not_grow() -> None:
+    """A step on 50 rows of 100,000 costs what one of 1,000 does."""
+    script = importlib.import_module("numpyro_ess")
+    for few, many in script.step_costs([1_000, 100_000], 50, 3).values():
+        assert many < 1.5 * few

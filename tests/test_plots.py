@@ -1,0 +1,138 @@
+"""Pictures: what is drawn where, not how it looks; that was looked at."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+from simplex_jax.evaluate import compare, plots, shapes
+
+RECORDS = [
+    {"passes": 1.0, "seconds": 2.0, "perplexity": 900.0},
+    {"passes": 2.0, "seconds": 4.0, "perplexity": 700.0, "perplexity_average": 690.0},
+]
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """No display is asked for, and no figure stays open."""
+    mpl.use("Agg")
+    yield
+    pyplot.close("all")
+
+
+def test_trace_has_a_line_a_chain_and_says_whether_they_agree(seed):
+    samples = np.random.default_rng(seed).normal(size=(3, 400))
+    axes = plots.trace(samples, "weight")
+    assert len(axes.lines) == 3
+    np.testing.assert_array_equal(axes.lines[1].get_ydata(), samples[1])
+    assert axes.get_title("right").startswith("R-hat 1.0")
+    assert plots.trace(samples[0]).get_title("right").startswith("effective size")
+    assert plots.trace(np.zeros((2, 9))).get_title("right") == ""
+
+
+def test_every_picture_draws_on_given_axes_and_returns_them(seed):
+    rng = np.random.default_rng(seed)
+    log_p, x = np.log(rng.dirichlet(np.ones(3), size=20)), rng.normal(size=(20, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    figure, given = pyplot.subplots(1, 6)
+    found = [
+        plots.trace(rng.normal(size=(2, 20)), axes=given[0]),
+        plots.sparse_boxplots(log_p, axes=given[1]),
+        plots.perplexity(RECORDS, axes=given[2]),
+        plots.topic_intervals([0.7, 0.3], [0.1, 0.1], ["a", "b"], axes=given[3]),
+        shapes.triangle(np.exp(log_p), axes=given[4]),
+        shapes.sphere(x, axes=given[5]),
+    ]
+    assert all(one is other for one, other in zip(found, given, strict=True))
+    assert pyplot.get_fignums() == [figure.number]
+    figure.canvas.draw()
+
+
+def test_boxes_are_quartiles_of_powers_of_ten(seed):
+    log_p = np.log(10) * np.random.default_rng(seed).uniform(-300, -200, size=(4001, 2))
+    axes = plots.sparse_boxplots({"exact": log_p, "chain": log_p - 5}, names=["a", "b"])
+    boxes = [patch.get_path().vertices[:, 1] for patch in axes.patches]
+    assert len(boxes) == 4
+    low, high = np.quantile(log_p[:, 0] / np.log(10), [0.25, 0.75])
+    assert boxes[0].min() == pytest.approx(low)
+    assert boxes[0].max() == pytest.approx(high)
+    axes.figure.canvas.draw()
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a", "b"]
+    assert "10^{-" in axes.get_yticklabels()[0].get_text()
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"exact", "chain"}
+
+
+def test_perplexity_of_runs_and_of_their_averages():
+    axes = plots.perplexity({"one": RECORDS, "two": RECORDS[:1]}, key="seconds")
+    lines = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+    assert lines["one, one sample"] == [[2.0, 900.0], [4.0, 700.0]]
+    assert lines["one, average"] == [[4.0, 690.0]]
+    assert "two, average" not in lines
+    assert axes.get_xlabel() == "seconds of training"
+
+
+def test_intervals_of_probabilities_and_of_loadings():
+    axes = plots.topic_intervals([0.1, 0.6, 0.3], [0.05, np.nan, 0.1], list("abc"), top=2)
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["b", "c"]
+    (known,) = axes.collections[0].get_segments()  # b has none
+    assert known[:, 1].tolist() == [1.0, 1.0]
+    assert known[0, 0] < 0.3 < known[1, 0]
+    signed = plots.topic_intervals([0.1, -0.6, 0.3], [0.05, 0.1, 0.1], list("abc"), top=2)
+    assert [tick.get_text() for tick in signed.get_yticklabels()] == ["b", "c"]
+    assert signed.get_xlabel().startswith("loading")
+
+
+def test_comparison_has_points_and_bars_on_both_axes():
+    entries = [
+        compare.Entry(k, np.array([10.0, 12.0]) + k, np.array([0.1, np.nan])) for k in (5, 20)
+    ]
+    left, right = plots.comparison(entries)
+    assert isinstance(left, Axes)
+    assert isinstance(right, Axes)
+    assert [tick.get_text() for tick in left.get_xticklabels()] == ["5", "20"]
+    (bars,) = left.collections
+    np.testing.assert_allclose(bars.get_segments()[0][:, 1], [15.0, 17.0])
+    single = [compare.Entry(5, np.array([10.0]), np.array([0.1]))]
+    plots.comparison(single, axes=[left, right])[0].figure.canvas.draw()
+
+
+def test_corners_of_the_triangle_and_its_density():
+    axes = shapes.triangle(np.eye(3), names=["a", "b", "c"], log_density=lambda p: np.log(p[:, 0]))
+    corners = axes.collections[0].get_offsets()
+    np.testing.assert_allclose(corners, [[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
+    assert [text.get_text() for text in axes.texts] == ["a", "b", "c"]
+    picture = axes.images[0].get_array()
+    assert np.ma.getmaskarray(picture)[-1, 0]  # beyond the left edge
+    assert picture[1, 2] > 2 * picture[1, -3]  # more near a than near b
+
+
+def test_near_and_far_sides_of_the_sphere():
+    axes = shapes.sphere(np.array([[1.0, 0, 0], [-1.0, 0, 0], [0, 0, 1.0]]), centre=[1.0, 0, 0])
+    far, near = (part.get_offsets() for part in axes.collections)
+    np.testing.assert_allclose(far, [[0, 0]], atol=1e-12)
+    np.testing.assert_allclose(near, [[0, 0], [0, 1]], atol=1e-12)
+    poles = shapes.sphere(np.eye(3), centre=[0, 0, 1.0]).collections[1].get_offsets()
+    np.testing.assert_allclose(np.abs(poles), [[1, 0], [0, 1], [0, 0]], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plots.trace(np.zeros((2, 3, 4))), "chains, samples"),
+        (lambda: plots.sparse_boxplots(np.zeros(3)), "n, K"),
+        (lambda: plots.sparse_boxplots({"a": np.zeros((2, 3)), "b": np.zeros((2, 4))}), "one K"),
+        (lambda: plots.sparse_boxplots(np.zeros((2, 3)), names=["a"]), "names"),
+        (lambda: plots.perplexity([{"passes": 1.0}]), "held-out"),
+        (lambda: plots.topic_intervals([0.5, 0.5], [0.1], ["a", "b"]), "one length"),
+        (lambda: plots.comparison([]), "at least one"),
+        (lambda: shapes.triangle(np.ones((2, 3))), "sum to 1"),
+        (lambda: shapes.triangle(np.eye(3), names=["a"]), "three"),
+        (lambda: shapes.sphere(np.ones((2, 3))), "unit"),
+        (lambda: shapes.sphere(np.ones((2, 2))), "n, 3"),
+    ],
+)
+def test_bad_input(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
