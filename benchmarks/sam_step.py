@@ -156,6 +156,7 @@ def main() -> None:
         documents,
         (options.topics, options.words),
         hyper=hyper,
+        sampler="sggmc",
         batch_size=options.batch,
         how=Local(method="laplace", burn_in=STEPS - 1),
     )

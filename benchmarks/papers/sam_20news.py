@@ -41,6 +41,7 @@ def main(
     seconds: float,
     methods: tuple[str, ...],
     settings: tuple[str, ...],
+    start: str,
     data: Path,
 ) -> None:
     """Run the experiment."""
@@ -54,7 +55,7 @@ def main(
         )
         problem = sam_common.problem_of(train, test, 20, 50, PUBLISHED, **MODEL)
     about = {"topics": problem.shape[0], "words": problem.shape[1], **MODEL, "batch": 50}
-    sam_common.experiment(problem, methods, settings, seconds, seed, out, about)
+    sam_common.experiment(problem, methods, settings, seconds, start, seed, out, about)
 
 
 if __name__ == "__main__":

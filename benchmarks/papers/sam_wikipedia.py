@@ -41,6 +41,7 @@ def main(
     seconds: float,
     methods: tuple[str, ...],
     settings: tuple[str, ...],
+    start: str,
     data: Path,
 ) -> None:
     """Run the experiment."""
@@ -52,7 +53,7 @@ def main(
         problem, least = _wikipedia(data)
         about["least document frequency"] = least
     about |= {"topics": problem.shape[0], "words": problem.shape[1]}
-    sam_common.experiment(problem, methods, settings, seconds, seed, out, about)
+    sam_common.experiment(problem, methods, settings, seconds, start, seed, out, about)
 
 
 def _wikipedia(data: Path) -> tuple[Problem, float]:

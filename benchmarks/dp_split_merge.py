@@ -1,0 +1,118 @@
+"""What split-merge moves gain: held-out log predictive against updates and seconds.
+
+    python benchmarks/dp_split_merge.py [--rows 10000] [--updates 200] [--seeds 3] [--msweb FILE]
+
+The exact full-batch slice sampler of a multinomial mixture, with 0, 1 and 4 proposals an update,
+from two starts: all rows in one cluster, and random labels of 20. Rows are synthetic, 24 clusters
+in pairs whose profiles overlap, or with --msweb the users of `anonymous-msweb.data`; every tenth is
+held out, and its log probability under the mixture of the current state is the score, in nats a
+row. The candidates take turns in pieces of 20 updates, so that a load on the machine weighs on all
+alike; compiling is not counted.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax import run
+from simplex_jax.corpus import read
+from simplex_jax.models import dp_families, dp_mixture
+from simplex_jax.models.dp_mixture import State
+
+PIECE, PROPOSALS, LABELS, NEAR = 20, (0, 1, 4), 20, 0.02
+
+
+def synthetic(rows: int, words: int = 100, pairs: int = 12) -> sp.csr_array:
+    """Rows of about 15 words from profiles that are alike in pairs."""
+    rng = np.random.default_rng(0)
+    shared = np.repeat(rng.dirichlet(np.full(words, 0.1), pairs), 2, axis=0)
+    profiles = 0.6 * shared + 0.4 * rng.dirichlet(np.full(words, 0.1), 2 * pairs)
+    weights = rng.dirichlet(np.full(2 * pairs, 2.0))
+    labels = rng.choice(2 * pairs, rows, p=weights)
+    return sp.csr_array(rng.multinomial(rng.poisson(15, rows), profiles[labels]))
+
+
+def clusters_of(state: State, info: dp_mixture.Info) -> jax.Array:
+    """Return the number of clusters; one function for all runs, which then share a program."""
+    return info.occupied
+
+
+predictive = jax.jit(dp_mixture.log_predictive)
+
+
+def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[int, np.ndarray]:
+    """Return (updates, seconds, score, clusters) by number of proposals, [pieces, 4]."""
+    out = np.arange(counts.shape[0]) % 10 == 0
+    rows, heldout = (dp_families.multinomial_rows(counts[part]) for part in (~out, out))
+    family = dp_families.multinomial(counts.shape[1], 0.5)
+    n = dp_families.size(rows)
+    labels = jnp.zeros(n, jnp.int32)
+    if start == "random":
+        labels = jnp.asarray(np.random.default_rng(seed).integers(0, LABELS, n, np.int32))
+    runs = {}
+    for proposals in PROPOSALS:
+        kernel, stream = dp_mixture.build(rows, family, split_merge=proposals)
+        state = kernel.init(jax.random.key(seed), labels)
+        options = {"collect": clusters_of, "grow": dp_mixture.grown}
+        run(jax.random.key(0), kernel, state, stream, 2, **options)  # compiles
+        runs[proposals] = [kernel, stream, state, options, 0.0, []]
+    for piece in range(updates // PIECE):
+        for proposals in PROPOSALS:
+            kernel, stream, state, options, seconds, found = runs[proposals]
+            began = time.perf_counter()
+            key = jax.random.key(1000 + seed)
+            state, _ = run(key, kernel, state, stream, PIECE, **options)
+            jax.block_until_ready(state)
+            seconds += time.perf_counter() - began
+            clusters = int(dp_mixture.occupied(state))
+            now = float(predictive(family, state.position, heldout).mean())
+            found.append(((piece + 1) * PIECE, seconds, now, clusters))
+            runs[proposals][2], runs[proposals][4] = state, seconds
+    return {proposals: np.array(runs[proposals][5]) for proposals in PROPOSALS}
+
+
+def show(start: str, results: list[dict[int, np.ndarray]]) -> None:
+    """Print medians over the seeds."""
+    # Of each seed: the best that any of the candidates ends at.
+    best = [max(found[-3:, 2].mean() for found in result.values()) for result in results]
+    print(f"\nstart: {start}; best end {np.median(best):.3f} nats a row")
+    print(f"proposals  ms/update  short of it  clusters  updates, s to within {NEAR}")
+    for proposals in PROPOSALS:
+        found = np.stack([result[proposals] for result in results])
+        pace = 1e3 * np.median(found[:, -1, 1] / found[:, -1, 0])
+        short = np.median(best - found[:, -3:, 2].mean(axis=1))
+        near = found[:, :, 2] > np.array(best)[:, None] - NEAR
+        first = [
+            f[np.argmax(n), :2] if n.any() else [np.inf] * 2
+            for f, n in zip(found, near, strict=True)
+        ]
+        updates, seconds = np.median(first, axis=0)
+        print(
+            f"{proposals:9d}  {pace:9.1f}  {short:11.3f}  {np.median(found[:, -1, 3]):8.0f}  "
+            f"{updates:.0f}, {seconds:.1f} ({near.any(axis=1).sum()} of {len(found)} seeds)"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--updates", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--msweb", type=Path)
+    options = parser.parse_args()
+    if options.msweb:
+        counts = read(options.msweb).counts
+    else:
+        counts = synthetic(options.rows)
+    for start in ("one cluster", "random"):
+        seeds = range(options.seeds)
+        show(start, [measure(counts, start, options.updates, seed) for seed in seeds])
+
+
+if __name__ == "__main__":
+    main()

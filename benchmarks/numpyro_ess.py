@@ -1,0 +1,147 @@
+"""Effective samples a second of SCIR and of NUTS on the same numpyro models, in one run.
+
+    python benchmarks/numpyro_ess.py [--data ../shared/data] [--seconds 20] [--only NAME | cost]
+
+Each kernel is compiled, warmed up, and then sampled for about the given time; compiling and warming
+up are not counted. Times are those of the processor, so that other work on the machine does not
+count; run it on one core (`taskset -c 1`). The effective sample size is numpyro's, of the number
+that it is smallest for and of the median one, and "apart" is the largest difference of means in
+standard errors. The cost of a step on minibatches is measured for growing numbers of rows.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from numpyro.diagnostics import effective_sample_size
+from numpyro_models import Example, examples, mixture
+
+from simplex_jax.numpyro_kernels import SGMCMC
+from simplex_jax.samplers import sgrld
+
+
+class Chain(NamedTuple):
+    """What was watched, [n, d], and the seconds that it took."""
+
+    watched: np.ndarray
+    seconds: float
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The effective sample size of each number; those that never moved have none."""
+        moving = self.watched[:, self.watched.std(axis=0) > 0]
+        return np.asarray(effective_sample_size(moving[None].astype(np.float64)))
+
+    def rates(self) -> tuple[float, float]:
+        """The smallest and the median effective sample size in a second."""
+        sizes = self.sizes
+        return sizes.min() / self.seconds, float(np.median(sizes)) / self.seconds
+
+
+def sample(
+    example: Example, kernel, warmup: int, seconds: float, chunk: int, seed: int = 0
+) -> Chain:
+    """Warm up, and then sample chunks until the time is over."""
+    state = kernel.init(jax.random.key(seed), warmup, None, example.args, {})
+    finish = kernel.postprocess_fn(example.args, {})
+
+    def step(state, _):
+        state = kernel.sample(state, example.args, {})
+        return state, finish(state.z)
+
+    def many(state):
+        state, samples = jax.lax.scan(step, state, None, length=chunk)
+        return state, example.watch(samples)
+
+    run = jax.jit(many).lower(state).compile()
+    for _ in range(-(-warmup // chunk)):
+        state, _ = run(state)
+    jax.block_until_ready(state)
+    found, start = [], time.process_time()
+    while not found or time.process_time() - start < seconds or len(found) < 2:
+        state, watched = run(state)
+        found.append(jax.block_until_ready(watched))
+    return Chain(np.concatenate(found), time.process_time() - start)
+
+
+def apart(one: Chain, other: Chain) -> float:
+    """The largest difference of the means of two chains in standard errors."""
+    moving = (one.watched.std(axis=0) > 0) & (other.watched.std(axis=0) > 0)
+    chains = [Chain(chain.watched[:, moving], chain.seconds) for chain in (one, other)]
+    errors = [chain.watched.var(axis=0) / chain.sizes for chain in chains]
+    difference = chains[0].watched.mean(axis=0) - chains[1].watched.mean(axis=0)
+    return float(np.abs(difference / np.sqrt(sum(errors))).max())
+
+
+def compare(example: Example, warmup: int, seconds: float, chunk: int) -> tuple[Chain, Chain]:
+    """Sample an example by our kernel and by its rival."""
+    ours = sample(example, example.kernel, warmup, seconds, chunk)
+    return ours, sample(example, example.rival, warmup, seconds, chunk)
+
+
+def step_costs(rows: Sequence[int], batch: int = 100, repeats: int = 7) -> dict[str, list[float]]:
+    """Microseconds of a step on minibatches of `batch` of so many rows, by kernel.
+
+    The median of some repeats, in which numbers of rows take turns.
+    """
+    found = {}
+    for name in ("SCIR", "SGMCMC with SGRLD"):
+        runs = []
+        for size in rows:
+            shown = mixture(size, subsample=batch)
+            kernel = shown.kernel
+            if name != "SCIR":
+                kernel = SGMCMC(shown.model, partial(sgrld.build, step_size=1e-3))
+            state = kernel.init(jax.random.key(0), 0, None, shown.args, {})
+
+            def many(state, kernel=kernel, args=shown.args):
+                return jax.lax.fori_loop(0, 200, lambda _, s: kernel.sample(s, args, {}), state)
+
+            run = jax.jit(many).lower(state).compile()
+            runs.append((run, jax.block_until_ready(run(state))))
+        times = np.zeros((repeats, len(rows)))
+        for repeat in range(repeats):
+            for place, (run, state) in enumerate(runs):
+                start = time.process_time()
+                jax.block_until_ready(run(state))
+                times[repeat, place] = time.process_time() - start
+        found[name] = list(np.median(times, axis=0) / 200 * 1e6)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--warmup", type=int, default=1000)
+    parser.add_argument("--only", default="")
+    given = parser.parse_args()
+    print("| model | SCIR min, median ESS/s | NUTS min, median ESS/s | ratio | apart |")
+    print("|---|---|---|---|---|")
+    for name, make in examples(given.data).items():
+        if given.only not in name:
+            continue
+        warmup = given.warmup // 5 if "100,000" in name else given.warmup
+        chunk = 20 if "100,000" in name else 100
+        ours, theirs = compare(make(), warmup, given.seconds, chunk)
+        (low, middle), (their_low, their_middle) = ours.rates(), theirs.rates()
+        print(
+            f"| {name} | {low:.3g}, {middle:.3g} | {their_low:.3g}, {their_middle:.3g} "
+            f"| {low / their_low:.3g}, {middle / their_middle:.3g} | {apart(ours, theirs):.1f} |",
+            flush=True,
+        )
+    if given.only in ("", "cost"):
+        rows = (10_000, 100_000, 1_000_000)
+        print("\n| us a step on 100 of so many rows |", *(f"{n:,} |" for n in rows))
+        print("|---" * (1 + len(rows)) + "|")
+        for name, costs in step_costs(rows).items():
+            print(f"| {name} |", *(f"{cost:.0f} |" for cost in costs), flush=True)
+
+
+if __name__ == "__main__":
+    main()

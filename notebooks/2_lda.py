@@ -1,0 +1,84 @@
+# %% [markdown]
+# # Topics of texts, from end to end
+#
+# Text in, topics with their uncertainty out. The texts are the documentation of the Python packages
+# that are installed here; yours are `corpus.read("folder/")`, one of the many formats, or `corpus.from_texts`.
+
+# %%
+import os
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from simplex_jax import corpus, topics
+from simplex_jax.evaluate import coherence, compare, plots
+
+QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
+PASSES = 10 if QUICK else 100
+TOPICS = 8 if QUICK else 20
+
+texts = corpus.embedded_corpus()
+if QUICK:
+    texts = corpus.from_counts(texts.counts[::40], texts.vocabulary)
+train, heldout = corpus.holdout(texts, len(texts.names) // 10, seed=0)
+observed, target = corpus.split_tokens(heldout.counts, seed=0)
+print(train.counts.shape, int(train.counts.sum()), "words")
+
+# %% [markdown]
+# ## Fit
+#
+# Memoised SCIR is the default: exact, with minibatches. Concentrations can be learned, which
+# improves topics more than any choice of theirs. Two chains show what is found again.
+
+# %%
+options = {"passes": PASSES, "alpha": "learn", "heldout": (observed, target)}
+fitted = topics.fit(train, TOPICS, chains=2, seed=0, keep_samples=20, **options)
+plots.perplexity(fitted.metrics)
+plt.show()
+
+# %% [markdown]
+# ## Topics, with their uncertainty
+
+# %%
+words = np.array(texts.vocabulary)
+quality = coherence.coherence(fitted.mean, texts.counts, measure="npmi")
+for topic in np.argsort(-fitted.prevalence)[:8]:
+    top = ", ".join(words[fitted.mean[topic].argsort()[::-1][:8]])
+    print(
+        f"{fitted.prevalence[topic]:5.1%}  found again {fitted.stability[topic]:.2f}  "
+        f"NPMI {quality[topic]:.2f}  {top}"
+    )
+
+# %%
+first = int(np.argmax(fitted.prevalence))
+plots.topic_intervals(fitted.mean[first], fitted.sd[first], texts.vocabulary, top=12)
+plt.show()
+
+# %% [markdown]
+# "Found again" is the similarity of the matched topics of the two chains: 1 where they are the same. A
+# topic that only one chain found is a guess, whatever its words say.
+#
+# ## New documents
+
+# %%
+shares = topics.transform(fitted.mean, fitted.alpha, heldout)
+strongest = shares.max(axis=1).argsort()[::-1][:3]
+for document in strongest:
+    topic = shares[document].argmax()
+    print(f"{heldout.names[document]}: {shares[document, topic]:.0%} of topic {topic}")
+
+# %% [markdown]
+# ## How many topics?
+#
+# Held-out perplexity and coherence of several numbers, each fitted twice. They seldom agree: perplexity
+# wants more topics than people want to read.
+
+# %%
+entries = compare.models(
+    lambda k, seed: topics.fit(train, k, seed=seed, **{**options, "passes": max(5, PASSES // 3)}),
+    [4, 8] if QUICK else [10, 20, 40],
+    heldout.counts,
+    repeats=2,
+)
+plots.comparison(entries)
+plt.show()

@@ -1,0 +1,58 @@
+# %% [markdown]
+# # Topics that are directions
+#
+# The spherical admixture model takes documents as unit vectors, here tf-idf, and gives every word a
+# signed loading: a topic can say that a word is absent. Its topics live on a sphere, and are sampled by geodesic
+# Hamiltonian dynamics.
+
+# %%
+import os
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+
+from simplex_jax import corpus, draws, spherical
+from simplex_jax.corpus import tfidf
+from simplex_jax.evaluate import plots, shapes
+
+QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
+
+# %% [markdown]
+# ## The law behind it
+#
+# The von Mises-Fisher law is the normal law of directions. Its draws are exact at any
+# dimension and concentration:
+
+# %%
+x = draws.von_mises_fisher(jax.random.key(0), np.array([0.0, 0.6, 0.8]), 30.0, (1000,))
+shapes.sphere(x)
+plt.show()
+
+# %% [markdown]
+# ## Fit
+
+# %%
+texts = corpus.embedded_corpus()
+some = np.random.default_rng(0).permutation(texts.counts.shape[0])[: 150 if QUICK else 1_500]
+chosen = corpus.from_counts(texts.counts[some], texts.vocabulary)
+kept = tfidf.cut(chosen, min_df=3, max_df=0.5, max_vocabulary=500 if QUICK else 1_500)
+weighted = tfidf.vectors(kept, tfidf.weights(kept))
+vectors = weighted.vectors
+fitted = spherical.fit(vectors, 5 if QUICK else 15, passes=20 if QUICK else 400, seed=0)
+last = fitted.metrics[-1]
+print(f"kinetic energy {last['kinetic']:.2f} (1 at equilibrium), fit {last['fit']:.2f}")
+
+# %% [markdown]
+# ## Words that are there, and words that are not
+
+# %%
+words = np.array(vectors.vocabulary)
+for topic in np.argsort(-fitted.prevalence)[:6]:
+    order = fitted.mean[topic].argsort()
+    there, absent = words[order[::-1][:7]], words[order[:4]]
+    print(f"{fitted.prevalence[topic]:5.1%}  {', '.join(there)}   but not {', '.join(absent)}")
+
+# %%
+plots.trace(np.array([record["kinetic"] for record in fitted.metrics]), "kinetic energy")
+plt.show()
