@@ -164,6 +164,16 @@ def test_fit_to_draws(concentration: float, seed: int) -> None:
     assert float(found.mean @ mean) > 0.99
 
 
+def test_spread_of_close_vectors_is_right_to_rounding(seed: int) -> None:
+    """The order in which a machine adds them up must not show: one made k = 1e8 into 9.6e7."""
+    mean = np.array([0.0, 0.6, 0.0, -0.8], np.float32)
+    x = draws.von_mises_fisher(jax.random.key(seed), mean, jnp.float32(1e8), shape=(20_000,))
+    exact = np.asarray(x, np.float64)
+    centre = exact.mean(axis=0)
+    spread = ((exact - centre) ** 2).sum(axis=1).mean() / (1 + np.linalg.norm(centre))
+    np.testing.assert_allclose(vmf.resultant(x).spread, spread, rtol=1e-6)
+
+
 def test_bad_arguments() -> None:
     for dimension in (1, 2.5, True):
         with pytest.raises(ValueError, match="dimension must be an integer of at least 2"):

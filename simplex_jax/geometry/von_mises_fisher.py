@@ -237,9 +237,14 @@ def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
 @jax.jit
 def _resultant(x: jax.Array, weights: jax.Array) -> Resultant:
     share = weights / jnp.sum(weights, axis=-1, keepdims=True)
-    m = jnp.sum(share[..., None] * x, axis=-2)
+    rough = jnp.sum(share[..., None] * x, axis=-2)
+    # A float32 sum of many rows is off by more than vectors of a large concentration are apart:
+    # the mean of what is left corrects it.
+    rest = x - rough[..., None, :]
+    shift = jnp.sum(share[..., None] * rest, axis=-2)
+    m = rough + shift
     length = jnp.sqrt(jnp.sum(m**2, axis=-1))
-    deviation = jnp.sum((x - m[..., None, :]) ** 2, axis=-1)
+    deviation = jnp.sum((rest - shift[..., None, :]) ** 2, axis=-1)
     spread = jnp.sum(share * deviation, axis=-1) / (1 + length)
     return Resultant(m / length[..., None], jnp.minimum(length, 1), jnp.minimum(spread, 1))
 
