@@ -62,3 +62,11 @@ def random_words(
         return blocks[0]
     high, low = ((x.astype(jnp.uint64) << 32) | y.astype(jnp.uint64) for x, y in blocks)
     return high, low
+
+
+def use_up(key: jax.Array) -> None:
+    """Show JAX's check of the reuse of keys that a key is used, which its words do not tell.
+
+    What comes of it is dropped, and so it is no part of the compiled program.
+    """
+    jax.random.split(key)

@@ -10,7 +10,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments, uniform
-from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.bits import random_words, use_up
 
 # Categories in one loop that XLA fuses: fewer cost passes over memory, more cost registers.
 _UNROLL = 10
@@ -56,8 +56,8 @@ def _categorical(key: jax.Array, weights: jax.Array, shape: tuple[int, ...]) -> 
     scaled = jnp.where(valid[..., None], scaled, 1)
     n = math.prod(shape)
     scaled = jnp.broadcast_to(scaled, (*shape, k)).reshape(n, k)
-    key_word, _ = jax.random.split(key)  # a key that is used up, for JAX's check of their reuse
-    index = choose(scaled.T, uniform.uniform(random_words(key_word, n, dtype)[0], dtype))
+    use_up(key)
+    index = choose(scaled.T, uniform.uniform(random_words(key, n, dtype)[0], dtype))
     return jnp.where(valid, index.reshape(shape), -1)
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments, gamma, uniform
-from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.bits import random_words, use_up
 
 # Above this rate the transition may be written relative to its drift, see _cir: there no normal, of
 # at most 6.3 standard deviations, cancels the square root of twice the rate.
@@ -35,8 +35,8 @@ def _cir(
         shape, log_theta, a, h, scale, growth, decay
     )
     size = a.shape[0]
-    key_gamma, key_words = jax.random.split(key)
-    word_first, word_z = random_words(key_words, size, dtype)
+    use_up(key)
+    word_first, word_z = random_words(key, size, dtype)
     first, z = uniform.exponential(word_first, dtype), uniform.normal(word_z, dtype)
 
     # theta' / c is Gamma(a + N) with N ~ Poisson(rate). Let the first point of a unit Poisson
@@ -50,7 +50,7 @@ def _cir(
     rest = rate - first
     empty = rest < 0
     root = jnp.sqrt(2 * jnp.maximum(rest, 0))
-    g = gamma.standard_gamma(key_gamma, a + jnp.where(empty, 1.0, 0.5).astype(dtype))
+    g = gamma.standard_gamma(key, a + jnp.where(empty, 1.0, 0.5).astype(dtype))
     noise = z * (root + z / 2)
 
     total = jnp.where(empty, g, (z + root) ** 2 / 2 + g)

@@ -8,7 +8,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments, uniform
-from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.bits import random_words, use_up
 
 
 def crt(
@@ -60,12 +60,12 @@ def _crt(key: jax.Array, c: jax.Array, n: jax.Array) -> jax.Array:
     valid = arguments.positive(c) & _whole(n)
     c, n = arguments.flatten(shape, jnp.where(valid, c, 1), jnp.where(valid, n, 0))
     size = c.shape[0]
-    key_words, _ = jax.random.split(key)  # a key that is used up, for JAX's check of their reuse
+    use_up(key)
 
     def jump(state):
         """Go on from customer i, of 0..n-1, who has been seated."""
         row, i, tables = state
-        gap, word = random_words(key_words, size, dtype, row=row)
+        gap, word = random_words(key, size, dtype, row=row)
         # A geometric number of at least 1, with success probability c / (c + i + 1).
         j = i + 1 + jnp.floor(uniform.exponential(gap, dtype) / jnp.log1p(c / (i + 1)))
         new = (uniform.uniform(word, dtype) * (c + j) < c + i + 1) & (j < n)

@@ -6,11 +6,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.special import gammainc
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments, rejection, uniform
-from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.bits import random_words, use_up
 
 # log1p(y) - y + y^2/2 - y^3/3 over y^4 for |y| <= 1/4, in y / (1/4), highest degree first;
 # relative error 4e-7. The direct difference would lose all its digits there in float32.
@@ -25,7 +24,6 @@ _REMAINDER = (
     0.04999957233667374,
     -0.2500000298023224,
 )
-_BISECTIONS = 64
 
 
 def _remainder(y: jax.Array) -> jax.Array:
@@ -38,7 +36,7 @@ def _remainder(y: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(y) < _REMAINDER_LIMIT, near, jnp.log(1 + y) - rest)
 
 
-def _propose(key: jax.Array, shape_parameter: jax.Array) -> jax.Array:
+def _propose(key: jax.Array, row: jax.Array | int, shape_parameter: jax.Array) -> jax.Array:
     """Return Marsaglia and Tsang's (2000) proposal, or -1 where it is rejected.
 
     With y = x / (3 sqrt(d)) the log acceptance probability is 3 d (log1p(y) - y + y^2/2 - y^3/3),
@@ -46,7 +44,7 @@ def _propose(key: jax.Array, shape_parameter: jax.Array) -> jax.Array:
     d > 0: the method is exact down to shape 1/3, where it is merely less often accepted.
     """
     dtype = shape_parameter.dtype
-    word_x, word_u = random_words(key, shape_parameter.shape[0], dtype)
+    word_x, word_u = random_words(key, shape_parameter.shape[0], dtype, row)
     d = shape_parameter - 1 / 3
     y = uniform.normal(word_x, dtype) * lax.rsqrt(d) / 3
     inside = y > -1
@@ -55,38 +53,22 @@ def _propose(key: jax.Array, shape_parameter: jax.Array) -> jax.Array:
     return jnp.where(accepted, d * (1 + y) ** 3, -1)
 
 
-def _by_inversion(key: jax.Array, shape_parameter: jax.Array, run: jax.Array) -> jax.Array:
-    """Return variates by bisection of the distribution function in log space."""
-    dtype = shape_parameter.dtype
-    u = uniform.uniform(random_words(key, shape_parameter.shape[0], dtype)[0], dtype)
-    span = 80 / jnp.sqrt(shape_parameter)
-    low, high = jnp.log(shape_parameter) - span, jnp.log(shape_parameter) + span
+def standard_gamma(key: jax.Array, shape_parameter: jax.Array) -> jax.Array:
+    """Return Gamma(shape_parameter, 1) draws for shape parameters [n] of at least 1/2.
 
-    def halve(_, bounds):
-        low, high = bounds
-        middle = (low + high) / 2
-        below = gammainc(shape_parameter, jnp.exp(middle)) < u
-        return jnp.where(below, middle, low), jnp.where(below, high, middle)
-
-    low, high = lax.fori_loop(0, jnp.where(run, _BISECTIONS, 0), halve, (low, high))
-    return jnp.exp((low + high) / 2)
-
-
-def standard_gamma(
-    key: jax.Array, shape_parameter: jax.Array, rounds: int = rejection.ROUNDS
-) -> jax.Array:
-    """Return Gamma(shape_parameter, 1) draws for shape parameters [n] of at least 1/2."""
-    return rejection.sample(key, shape_parameter, _propose, _by_inversion, rounds=rounds)
+    Rows 0 and 1 of the random words of the key are left to the caller.
+    """
+    return rejection.sample(key, shape_parameter, _propose)
 
 
 @partial(jax.jit, static_argnames="shape")
 def _loggamma(key: jax.Array, a: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     valid = arguments.positive(a)
     (a,) = arguments.flatten(shape, jnp.where(valid, a, 1))
-    key_gamma, key_boost = jax.random.split(key)
+    use_up(key)
     small = a < 1
-    g = standard_gamma(key_gamma, jnp.where(small, a + 1, a))
-    e = uniform.exponential(random_words(key_boost, a.shape[0], a.dtype)[0], a.dtype)
+    g = standard_gamma(key, jnp.where(small, a + 1, a))
+    e = uniform.exponential(random_words(key, a.shape[0], a.dtype)[0], a.dtype)
     value = jnp.log(g) - jnp.where(small, e / a, 0)
     return jnp.where(valid, arguments.unflatten(shape, value), jnp.nan)
 

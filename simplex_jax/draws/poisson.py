@@ -7,16 +7,14 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.special import gammaincc
 from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments, rejection, uniform
-from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.bits import random_words, use_up
 
 _INVERSION_LIMIT = 10.0
 # Poisson(10) exceeds this with probability below 2^-65, the resolution of the widest uniform.
 _LARGEST_SMALL = 50
-_BISECTIONS = 64
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 # ((1 + t) log1p(t) - t) / t^2 for |t| <= 1/4, in t / (1/4), highest degree first; error 3e-9.
@@ -57,10 +55,10 @@ def _log_pmf(count: jax.Array, rate: jax.Array) -> jax.Array:
     return jnp.where(count < few, count * jnp.log(rate) - rate - log_factorial, many)
 
 
-def _propose(key: jax.Array, rate: jax.Array) -> jax.Array:
+def _propose(key: jax.Array, row: jax.Array | int, rate: jax.Array) -> jax.Array:
     """Return a count of Hoermann's (1993) transformed rejection PTRS, -1 where it is rejected."""
     dtype = rate.dtype
-    word_u, word_v = random_words(key, rate.shape[0], dtype)
+    word_u, word_v = random_words(key, rate.shape[0], dtype, row)
     negative, us = uniform.side_and_magnitude(word_u, dtype)
     u = jnp.where(negative, us - 0.5, 0.5 - us)
     v = uniform.uniform(word_v, dtype)
@@ -73,22 +71,6 @@ def _propose(key: jax.Array, rate: jax.Array) -> jax.Array:
     never = (k < 0) | ((us < 0.013) & (v > us))
     below = jnp.log(v * inverse_alpha / (a / (us * us) + b)) <= _log_pmf(k, rate)
     return jnp.where(surely | (~never & below), k, -1)
-
-
-def _by_bisection(key: jax.Array, rate: jax.Array, run: jax.Array) -> jax.Array:
-    """Return counts by bisection of the distribution function."""
-    dtype = rate.dtype
-    u = uniform.uniform(random_words(key, rate.shape[0], dtype)[0], dtype)
-
-    # The count is the smallest k with P(N <= k) >= u; it lies in (low, high].
-    def halve(_, bounds):
-        low, high = bounds
-        middle = jnp.floor((low + high) / 2)
-        below = gammaincc(middle + 1, rate) < u
-        return jnp.where(below, middle, low), jnp.where(below, high, middle)
-
-    start = jnp.full_like(rate, -1), jnp.ceil(rate + 40 * jnp.sqrt(rate))
-    return lax.fori_loop(0, jnp.where(run, _BISECTIONS, 0), halve, start)[1]
 
 
 def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
@@ -117,12 +99,12 @@ def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
 def _poisson(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     valid = arguments.nonnegative(rate)
     (rate,) = arguments.flatten(shape, jnp.where(valid, rate, 1))
-    key_small, key_large = jax.random.split(key)
+    use_up(key)
     small = rate < _INVERSION_LIMIT
-    word, _ = random_words(key_small, rate.shape[0], rate.dtype)
+    word, _ = random_words(key, rate.shape[0], rate.dtype)
     few = _by_inversion(word, jnp.where(small, rate, 0))
     large_rate = jnp.where(small, _INVERSION_LIMIT, rate)
-    many = rejection.sample(key_large, large_rate, _propose, _by_bisection, needed=~small)
+    many = rejection.sample(key, large_rate, _propose, needed=~small)
     counts = arguments.unflatten(shape, jnp.where(small, few, many))
     return jnp.where(valid, counts, jnp.nan)
 

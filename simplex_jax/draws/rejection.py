@@ -8,9 +8,9 @@ from jax import lax
 
 from simplex_jax.draws import arguments
 
-# A proposal is turned down with probability below 0.3 in every use, so that a variate is left
-# after this many rounds with probability below 1e-16; the fallback then draws it exactly.
-ROUNDS = 32
+# A proposal is turned down with probability below 0.36 in every use, so that a variate is left
+# after these rounds and the two before them with probability below 1e-29: never, on any machine.
+ROUNDS = 64
 _WORD = 32
 _SMALLEST = 256
 
@@ -45,10 +45,8 @@ def _positions(mask: jax.Array, capacity: int) -> jax.Array:
 def sample(
     key: jax.Array,
     parameter: jax.Array,
-    propose: Callable[[jax.Array, jax.Array], jax.Array],
-    fallback: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
+    propose: Callable[[jax.Array, jax.Array | int, jax.Array], jax.Array],
     needed: jax.Array | None = None,
-    rounds: int = ROUNDS,
 ) -> jax.Array:
     """Return variates of [0, inf) by rejection: one round for all, then rounds for the rejected.
 
@@ -57,57 +55,55 @@ def sample(
     few loops to be waited for on a GPU. If an array overflows, all is done again for the rest.
     Short arrays, as under a vmap over many rows, have all their rounds in place.
 
+    The loops are bounded: a variate that is still left after `ROUNDS` is NaN, and so none comes out
+    of a proposal that is never accepted. An exact method without rejection in its place would be
+    two thirds of the program to compile, and is not reached.
+
     Args:
-        key: A PRNG key.
+        key: A PRNG key. Rounds count rows of its random words from 2 on; 0 and 1 are the caller's.
         parameter: What a proposal needs of each entry, shape [n].
-        propose: ``(key, parameter [m]) -> value [m]``, negative where it is rejected. One array
-            in place of a value and a flag lets XLA make one loop of it.
-        fallback: ``(key, parameter [m], run) -> value [m]``, exact draws without rejection for
-            what is left after ``rounds``. The flag says whether there is any: its loop must run
-            zero times otherwise, which also holds under vmap, where a cond would run both ways.
+        propose: ``(key, row, parameter [m]) -> value [m]``, negative where it is rejected, from the
+            random words of this row and the next. One array in place of a value and a flag lets XLA
+            make one loop of it.
         needed: Where a variate is needed, shape [n]; elsewhere anything may be returned.
-        rounds: The largest number of rounds after the second.
     """
     size = parameter.shape[0]
     if size == 0:
         return parameter
-    key_first, key_second, key_rounds = jax.random.split(key, 3)
     many, few = (max(_SMALLEST // 4, arguments.pad(size // part)) for part in (8, 32))
 
-    def last_rounds(key: jax.Array, parameter: jax.Array, drawn: jax.Array) -> jax.Array:
+    def last_rounds(row: jax.Array | int, parameter: jax.Array, drawn: jax.Array) -> jax.Array:
         def one_round(state):
             number, drawn = state
-            proposed = propose(jax.random.fold_in(key, number), parameter)
+            proposed = propose(key, row + 2 * number, parameter)
             return number + 1, jnp.where(drawn < 0, proposed, drawn)
 
         _, drawn = lax.while_loop(
-            lambda state: (state[0] < rounds) & jnp.any(state[1] < 0),
+            lambda state: (state[0] < ROUNDS) & jnp.any(state[1] < 0),
             one_round,
             (jnp.int32(0), drawn),
         )
-        left = drawn < 0
-        last = fallback(jax.random.fold_in(key, rounds), parameter, jnp.any(left))
-        return jnp.where(left, last, drawn)
+        return jnp.where(drawn < 0, jnp.nan, drawn)
 
     def sweep(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        number, value = state
+        row, value = state
         index = _positions(value < 0, many)
         here = parameter.at[index].get(mode="clip")
-        drawn = propose(jax.random.fold_in(key_second, number), here)
+        drawn = propose(key, row, here)
         # Kept from being computed again, entry by entry, in the loops that look for what is left.
         drawn = lax.optimization_barrier(jnp.where(index < size, drawn, 0))
         again = _positions(drawn < 0, few)
         last = last_rounds(
-            jax.random.fold_in(key_rounds, number),
+            row + 2,
             here.at[again].get(mode="clip"),
             jnp.where(again < many, -1, 0).astype(drawn.dtype),
         )
         drawn = drawn.at[again].set(last, mode="drop")
-        return number + 1, value.at[index].set(drawn, mode="drop")
+        return row + 2 * (ROUNDS + 1), value.at[index].set(drawn, mode="drop")
 
-    value = propose(key_first, parameter)
+    value = propose(key, 2, parameter)
     if needed is not None:
         value = jnp.where(needed, value, 0)
     if size <= _SMALLEST:
-        return last_rounds(key_rounds, parameter, value)
-    return lax.while_loop(lambda state: jnp.any(state[1] < 0), sweep, (jnp.int32(0), value))[1]
+        return last_rounds(4, parameter, value)
+    return lax.while_loop(lambda state: jnp.any(state[1] < 0), sweep, (jnp.int32(4), value))[1]

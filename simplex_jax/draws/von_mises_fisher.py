@@ -12,8 +12,6 @@ from jax.typing import ArrayLike
 from simplex_jax.draws import arguments, rejection, uniform
 from simplex_jax.draws.bits import random_words
 
-_CELLS = 4096  # of the grid on which the few entries are drawn that no round accepted
-
 
 def von_mises_fisher(
     key: jax.Array,
@@ -124,7 +122,7 @@ def _shortfall(key: jax.Array, k: jax.Array, p: int) -> jax.Array:
     """Return draws of u in [0, 2], of density prop. to (u (2 - u))^((p - 3)/2) exp(-k u)."""
     if p == 3:
         return _closed_form(key, k)
-    return rejection.sample(key, k, partial(_propose, p=p), partial(_by_inversion, p=p))
+    return rejection.sample(key, k, partial(_propose, p=p))
 
 
 def _closed_form(key: jax.Array, k: jax.Array) -> jax.Array:
@@ -137,15 +135,15 @@ def _closed_form(key: jax.Array, k: jax.Array) -> jax.Array:
     return jnp.minimum(-jnp.where(upper, high, jnp.log1p(-v * mass)) / k, 2)
 
 
-def _propose(key: jax.Array, k: jax.Array, p: int) -> jax.Array:
+def _propose(key: jax.Array, row: jax.Array | int, k: jax.Array, p: int) -> jax.Array:
     """Return Wood's proposal of u, or -1 where it is rejected, at most 0.35 of the time.
 
     Z ~ Beta((p - 1)/2, (p - 1)/2) is (1 + t) / 2 for a coordinate t of a uniform unit vector in
     R^p, which is sqrt(1 - U^(2 / (p - 2))) cos(angle); on the circle, sin(angle)^2.
     """
     dtype = k.dtype
-    word_angle, word_radius = random_words(key, k.shape[0], dtype)
-    word_accept, _ = random_words(key, k.shape[0], dtype, row=1)
+    word_angle, word_radius = random_words(key, k.shape[0], dtype, row)
+    word_accept, _ = random_words(key, k.shape[0], dtype, row + 1)
     if p == 2:
         swapped, v = uniform.side_and_magnitude(word_angle, dtype)
         sine, cosine = jnp.sin(jnp.pi / 2 * v) ** 2, jnp.cos(jnp.pi / 2 * v) ** 2
@@ -159,39 +157,3 @@ def _propose(key: jax.Array, k: jax.Array, p: int) -> jax.Array:
     y = k * (u - 2 * b / (1 + b)) / (p - 1)
     accepted = uniform.uniform(word_accept, dtype) < jnp.exp((p - 1) * (jnp.log1p(y) - y))
     return jnp.where(accepted, jnp.minimum(u, 2), -1)
-
-
-def _by_inversion(key: jax.Array, k: jax.Array, run: jax.Array, p: int) -> jax.Array:
-    """Return draws of u by adding up the density of the angle to the mean on a grid.
-
-    The density sin(a)^(p - 2) exp(k cos(a)) is smooth: equal cells, a hundred and more of them in a
-    standard deviation, have its masses to rounding. Within a cell the angle is uniform.
-    """
-    dtype = k.dtype
-    # At the mode k sin^2 = (p - 2) cos. The standard deviation is at most sqrt(2 / scale).
-    scale = jnp.maximum((p - 2) + jnp.sqrt(4 * k * k + (p - 2) ** 2), 1e-6)
-    mode = jnp.arctan2(jnp.sqrt(2 * (p - 2) / scale), 2 * k / scale)
-    span = 14 * jnp.sqrt(2 / scale)
-    low, high = jnp.maximum(mode - span, 0), jnp.minimum(mode + span, jnp.pi)
-    width = (high - low) / _CELLS
-    cells = jnp.where(run, _CELLS, 0)
-
-    def mass(i: jax.Array) -> jax.Array:
-        angle = low + (i + 0.5) * width
-        log_mass = -2 * k * jnp.sin((angle + mode) / 2) * jnp.sin((angle - mode) / 2)
-        if p > 2:
-            log_mass = log_mass + (p - 2) * jnp.log(jnp.sin(angle) / jnp.sin(mode))
-        return jnp.exp(log_mass)
-
-    def find(i, state):
-        below, cell = state
-        below = below + mass(i)
-        return below, jnp.where(below < target, i + 1, cell)
-
-    zero = jnp.zeros_like(k)
-    word, word_inside = random_words(key, k.shape[0], dtype)
-    total = lax.fori_loop(0, cells, lambda i, sum: sum + mass(i), zero)
-    target = uniform.uniform(word, dtype) * total
-    cell = lax.fori_loop(0, cells, find, (zero, jnp.zeros(k.shape, jnp.int32)))[1]
-    angle = low + (jnp.minimum(cell, _CELLS - 1) + uniform.uniform(word_inside, dtype)) * width
-    return 2 * jnp.sin(angle / 2) ** 2

@@ -14,7 +14,7 @@ from jax import lax
 
 from simplex_jax.base import PyTree
 from simplex_jax.draws import uniform
-from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.bits import random_words, use_up
 from simplex_jax.draws.categorical import choose
 from simplex_jax.models import dp_families
 from simplex_jax.models.dp_families import Family
@@ -84,8 +84,8 @@ def slices(
     """Draw the slices of rows of these labels, [n]; a label of C is that of no row."""
     capacity, dtype = position.log_weights.shape[0], position.log_weights.dtype
     none = labels >= capacity
-    key_word, _ = jax.random.split(key)
-    words, _ = random_words(key_word, labels.shape[0], dtype)
+    use_up(key)
+    words, _ = random_words(key, labels.shape[0], dtype)
     log_uniform = -uniform.exponential(words, dtype)
     if variant == "dependent":
         bounds = position.log_weights
@@ -127,8 +127,8 @@ def draw_labels(
     """
     capacity, outside = position.log_weights.shape[0], drawn.labels.shape[0]
     dtype = position.log_weights.dtype
-    key_word, _ = jax.random.split(key)
-    words, _ = random_words(key_word, ids.shape[0], dtype)
+    use_up(key)
+    words, _ = random_words(key, ids.shape[0], dtype)
     at_once = rows_at_once(capacity, ids.shape[0])
     parts = in_parts(ids, at_once, outside)
     fill = parts.size - ids.shape[0]

@@ -14,7 +14,7 @@ from jax import lax
 
 from simplex_jax import draws
 from simplex_jax.draws import uniform
-from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.bits import random_words, use_up
 from simplex_jax.models.dp_state import BLOCK, Gamma, by_blocks, mixture
 
 ROUNDS = 8
@@ -60,8 +60,8 @@ def swaps(key: jax.Array, sticks: jax.Array, occupancy: jax.Array) -> Ordered:
     """
     capacity, dtype = sticks.shape[0], sticks.dtype
     occupied = jnp.sum(occupancy > 0)
-    key_word, _ = jax.random.split(key)
-    words, more = random_words(key_word, 3 * ROUNDS, dtype)
+    use_up(key)
+    words, more = random_words(key, 3 * ROUNDS, dtype)
     chance = uniform.uniform(jnp.concatenate([words, more]), dtype).reshape(ROUNDS, 6)
 
     def pick(u: jax.Array, order: jax.Array) -> jax.Array:
