@@ -1,25 +1,16 @@
 """Every block of Python in docs/numpyro.md runs, and does what its text says."""
 
 import re
-from pathlib import Path
+from functools import partial
 
 import numpy as np
+import pages
 import pytest
 
-PAGE = (Path(__file__).parents[1] / "docs" / "numpyro.md").read_text("utf-8")
-BLOCKS = {
-    title: re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    for title, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, flags=re.DOTALL | re.M)
-}
+PAGE = "numpyro.md"
+executed = partial(pages.executed, PAGE)
 
 pytestmark = pytest.mark.slow
-
-
-def executed(title):
-    (block,) = BLOCKS[title]
-    scope: dict = {}
-    exec(compile(block, f"numpyro.md, {title}", "exec"), scope)
-    return scope
 
 
 def test_alone():
@@ -53,7 +44,4 @@ def test_gradients():
 
 
 def test_every_block_is_run():
-    source = Path(__file__).read_text("utf-8")
-    for title, blocks in BLOCKS.items():
-        assert len(blocks) <= 1
-        assert bool(blocks) == (f'executed("{title}")' in source)
+    assert pages.all_run(PAGE, __file__)

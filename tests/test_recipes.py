@@ -1,22 +1,17 @@
 """Every block of Python in docs/recipes.md runs, and does what its text says."""
 
-import re
-from pathlib import Path
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
+import pages
 import pytest
 from matplotlib import pyplot
 
-RECIPES = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text("utf-8")
-BLOCKS = {
-    title: re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    for title, text in re.findall(
-        r"^## (.*?)\n(.*?)(?=^## |\Z)", RECIPES, flags=re.DOTALL | re.MULTILINE
-    )
-}
+PAGE = "recipes.md"
+executed = partial(pages.executed, PAGE)
 
 
 @pytest.fixture(autouse=True)
@@ -24,13 +19,6 @@ def closed():
     mpl.use("Agg")
     yield
     pyplot.close("all")
-
-
-def executed(title):
-    (block,) = BLOCKS[title]
-    scope: dict = {}
-    exec(compile(block, f"recipes.md, {title}", "exec"), scope)
-    return scope
 
 
 def test_scir_in_an_optax_training_loop():
@@ -116,7 +104,4 @@ def test_how_many_topics():
 
 
 def test_every_recipe_is_run():
-    source = Path(__file__).read_text("utf-8")
-    for title, blocks in BLOCKS.items():
-        assert len(blocks) == 1, title
-        assert f'executed("{title}")' in source, title
+    assert pages.all_run(PAGE, __file__)

@@ -95,7 +95,7 @@ _KEEP = click.option(
     "--initial-clusters",
     type=click.IntRange(1),
     help="Clusters that rows start in, at random; chains take from half to twice as many.  "
-    "[default: 20]",
+    "[default: 60, or one for five rows]",
 )
 @click.option(
     "--capacity",

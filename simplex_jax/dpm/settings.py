@@ -20,8 +20,9 @@ PASSES = 500.0
 # Rows in a batch of subsampled counts, as the SCIR paper has them.
 _SUBSAMPLED = 1_000
 
-# Labels that rows start from, drawn at random; the capacity starts larger.
-_CLUSTERS = 20
+# Labels that rows start from, drawn at random: more than most data need, as a chain gives up
+# clusters sooner than it finds them, but several rows each.
+_CLUSTERS, _ROWS_EACH = 60, 5
 
 
 class Settings(NamedTuple):
@@ -112,9 +113,9 @@ def resolve(
         stick_step_size: That of the sticks.
         split_merge: Split-merge moves in every update, see `models.dp_split_merge`; with the exact
             sampler and memoised counts.
-        initial_clusters: Labels that the rows start with at random; 20, or fewer for few rows. A
-            chain may be long in leaving such a number, and so several chains start from others,
-            from half to twice of it: see `starts`.
+        initial_clusters: Labels that the rows start with at random; by default 60, or one for five
+            rows, or the capacity, whichever is least. A chain may be long in leaving such a number,
+            and so several chains start from others, from half to twice of it: see `starts`.
         capacity: Sticks that there is room for at first; more are made when they are needed.
         batch_size: Rows in a batch; by default all, and up to 1,000 with subsampled counts.
         loss: What the point partition makes least, one of `partitions.LOSSES`.
@@ -134,7 +135,7 @@ def resolve(
         >>> from simplex_jax import dpm
         >>> settings = dpm.resolve(5_000, counts="subsampled", sampler="scir", passes=10)
         >>> settings.batch_size, settings.num_steps, settings.initial_clusters
-        (1000, 50, 20)
+        (1000, 50, 60)
     """
     rows = arguments.at_least("rows", rows, 1)
     for name, value, names in (
@@ -158,7 +159,7 @@ def resolve(
     if split_merge and (sampler, counts) != ("exact", "memoised"):
         raise ValueError("split_merge needs the exact sampler and memoised counts: give 0")
     if initial_clusters is None:
-        initial_clusters = min(_CLUSTERS, rows, capacity)
+        initial_clusters = min(_CLUSTERS, max(1, rows // _ROWS_EACH), capacity)
     capacity = arguments.at_least("capacity", capacity, 1)
     if arguments.at_least("initial_clusters", initial_clusters, 1) > capacity:
         raise ValueError(
@@ -207,12 +208,12 @@ def _positive(name: str, value: float) -> float:
 def starts(settings: Settings) -> list[int]:
     """Return the number of labels that each chain starts with.
 
-    Several chains start from numbers between half and twice `initial_clusters`, in proportion, so
-    that R-hat of the number of clusters means something.
+    Several chains start from numbers between half and twice `initial_clusters`, or the capacity, in
+    proportion, so that R-hat of the number of clusters means something.
 
     Example:
         >>> starts(resolve(1_000, chains=3))
-        [10, 20, 40]
+        [30, 44, 64]
     """
     middle = settings.initial_clusters
     if settings.chains == 1:

@@ -56,8 +56,8 @@ class DirichletProcessMixture(
             `models.dp_mixture.build`.
         stick_step_size: That of the sticks, likewise.
         split_merge: Split-merge moves in every update.
-        initial_clusters: Labels that rows start with at random; None for 20 or, of fewer rows,
-            their number.
+        initial_clusters: Labels that rows start with at random; None for 60 or, where that is less,
+            one for five rows.
         loss: What `labels_` makes least: "vi", the variation of information, or "binder".
         keep_samples: Partitions to keep of each chain, from the second half of the run; everything
             but the traces is made of them.
