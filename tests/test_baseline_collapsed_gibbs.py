@@ -91,6 +91,7 @@ def transition_checks(build, getkey, **wrong):
     }
 
 
+@pytest.mark.slow
 def test_a_sweep_moves_as_its_conditionals_say(getkey):
     assert not checks.family(transition_checks(collapsed_gibbs.build, getkey))
 
@@ -134,6 +135,7 @@ def test_posterior_is_reached_from_no_labels(getkey):
     assert chi_square(labels, POSTERIOR.probabilities) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -156,6 +158,7 @@ def test_wrong_concentrations_are_seen(getkey):
     assert checks.family(transition_checks(collapsed_gibbs.build, getkey, beta=1.1 * BETA))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_topics", "batch_size"), [(16, None), (300, 50)])
 def test_counts_are_those_of_the_labels(num_topics, batch_size, getkey, seed):
     rng = np.random.default_rng(seed)

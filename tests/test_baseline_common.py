@@ -91,6 +91,7 @@ def test_a_schedule_that_leaves_its_range_stops_the_run(getkey):
         driver.run(getkey(), kernel, state, stream, 5)
 
 
+@pytest.mark.slow
 @every_baseline
 def test_topics_are_learned(build):
     """Perplexity within 30 % of that of the topics which the documents came from.
@@ -131,6 +132,7 @@ def test_topics_are_learned(build):
     assert found[-1] < 1.3 * perplexity.perplexity(log_p, heldout.counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [collapsed_gibbs.build, scvb0.build])
 def test_mean_topics_are_read_off_all_chains(build, getkey):
     kernel, stream = build(TINY, (2, 4))
@@ -141,6 +143,7 @@ def test_mean_topics_are_read_off_all_chains(build, getkey):
     np.testing.assert_allclose(lda.mean_topics(state), np.exp(state.position), rtol=1e-4)
 
 
+@pytest.mark.slow
 @every_baseline
 def test_one_topic_and_no_tokens_leave_the_prior(build, getkey):
     corpus, beta = device.to_device(sp.csr_array((3, 2), dtype=np.int32)), np.array([1e-3, 3e-3])

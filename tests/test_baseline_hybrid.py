@@ -70,11 +70,13 @@ def test_a_step_has_the_enumerated_mean(getkey):
     assert not checks.family(weight_checks(getkey))
 
 
+@pytest.mark.slow
 def test_a_batch_stands_for_the_corpus(getkey):
     ids = jnp.arange(0, 2 * COPIES, 4)
     assert not checks.family(weight_checks(getkey, ids=ids))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -90,6 +92,7 @@ def test_wrong_arguments_are_seen(wrong, getkey):
     assert checks.family(weight_checks(getkey, **wrong))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -87,12 +87,14 @@ def test_double_precision_agrees_with_scikit_learn(build, getkey, seed):
     np.testing.assert_allclose(ours, theirs, rtol=CLOSE)
 
 
+@pytest.mark.slow
 def test_single_precision_agrees_with_scikit_learn(getkey, seed):
     """A fixed number of iterations: by rounding a document could stop one earlier or later."""
     ours, theirs = weights_of_both(SMALL.build, getkey, seed, np.float32, 20, 0.0)
     np.testing.assert_allclose(ours, theirs, rtol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -113,6 +115,7 @@ def test_mutants_are_seen(old, new, getkey, seed):
     assert not np.allclose(ours, theirs, rtol=CLOSE)
 
 
+@pytest.mark.slow
 def test_iterations_are_told(getkey, seed):
     corpus = device.to_device(corpus_of(np.random.default_rng(seed)))
     told = {}

@@ -203,6 +203,7 @@ def fitted(vectors, getkey, hyper, topics=K, steps=25, **options):
     return found, state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learn", [False, True])
 def test_bound_never_falls(seed, getkey, learn):
     vectors = corpus(np.random.default_rng(seed), size=60)

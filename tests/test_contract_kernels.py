@@ -26,14 +26,18 @@ CASES = {
 
 # A name of several words is a variant of a kernel, which differs in few lines.
 VARIANTS = {case for case in CASES if " " in case[1]}
+KERNELS = [case for case in CASES if case not in VARIANTS]
 
 
-@pytest.fixture(params=CASES, ids=" ".join)
+@pytest.fixture(
+    params=[*KERNELS, *(pytest.param(case, marks=pytest.mark.slow) for case in sorted(VARIANTS))],
+    ids=" ".join,
+)
 def case(request):
     return CASES[request.param]()
 
 
-@pytest.fixture(params=[case for case in CASES if case not in VARIANTS], ids=" ".join)
+@pytest.fixture(params=KERNELS, ids=" ".join)
 def kernel_case(request):
     return CASES[request.param]()
 

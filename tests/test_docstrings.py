@@ -12,17 +12,28 @@ MODULES = [
     "simplex_jax",
     *(found.name for found in pkgutil.walk_packages(simplex_jax.__path__, "simplex_jax.")),
 ]
-# Their examples compile whole models.
+# Their examples compile programs for more than five seconds.
 LONG = {
     "simplex_jax.base",
+    "simplex_jax.baselines.hybrid",
+    "simplex_jax.baselines.online_vb",
     "simplex_jax.baselines.sam_vi",
     "simplex_jax.dpm.fitting",
+    "simplex_jax.evaluate.spherical",
+    "simplex_jax.geometry.manifolds.stiefel",
+    "simplex_jax.numpyro_distributions",
     "simplex_jax.numpyro_kernels.scir",
+    "simplex_jax.numpyro_kernels.sgmcmc",
+    "simplex_jax.samplers.gsgnht",
+    "simplex_jax.samplers.recipe",
     "simplex_jax.scikit.dpm",
     "simplex_jax.scikit.lda",
     "simplex_jax.scikit.spherical",
     "simplex_jax.spherical.fitting",
+    "simplex_jax.spherical.proportions",
     "simplex_jax.topics.fitting",
+    "simplex_jax.topics.proportions",
+    "simplex_jax.topics.tracking",
 }
 
 

@@ -469,6 +469,7 @@ def test_a_word_of_probability_zero_counts_where_it_occurs_only() -> None:
     np.testing.assert_allclose(log_f[:, 0], [np.log(0.5), -np.inf], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-5, 1.0, 1e5])
 def test_gaussian_at_extreme_scales(unit, seed) -> None:
     """Clusters a hundred of their standard deviations from the prior mean."""

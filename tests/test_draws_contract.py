@@ -130,6 +130,7 @@ def test_vmap_over_arguments_equals_loop(name: str, getkey: Callable[[], jax.Arr
     assert_same_up_to_rounding(together, alone)
 
 
+@pytest.mark.slow
 @every_draw
 def test_scan_equals_loop(name: str, getkey: Callable[[], jax.Array]) -> None:
     case, keys = CASES[name], jax.random.split(getkey(), 5)

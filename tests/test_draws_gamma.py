@@ -98,6 +98,7 @@ DIRICHLETS = {
 }
 
 
+@pytest.mark.slow
 def test_log_dirichlet_marginals(getkey: Callable[[], jax.Array]) -> None:
     """Each log p_k is log Beta(a_k, A - a_k), and so is the log of a sum over half of them.
 

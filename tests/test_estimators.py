@@ -109,6 +109,7 @@ def count(labels, data):
     return jnp.zeros(3).at[labels].add(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 3, 7])
 def test_memoised_counts_stay_those_of_all_assignments(batch_size, getkey):
     labels = jnp.zeros(len(DATA), jnp.int8)

@@ -139,7 +139,13 @@ def sampler(name, seed, accepted=(0.3, 0.97), **changes):
     return sample
 
 
-@pytest.mark.parametrize("name", TARGETS)
+# The others differ in their manifolds, which have tests of their own.
+QUICK = ("von Mises-Fisher", "Dirichlet")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in TARGETS]
+)
 def test_exact_draws_stay_exact(name, seed):
     samples = ROWS if name == "frames" else SAMPLES
     assert not invariance.rejects(sampler(name, seed), samples=samples)

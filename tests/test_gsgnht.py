@@ -113,6 +113,7 @@ def test_the_thermostat_has_its_law(getkey, seed):
     assert {"its variance"} == set(checks.family(run(inertia**2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["exact", "noise", "dimension"])
 def test_the_thermostat_takes_up_the_noise_of_the_gradient(how, getkey, seed):
     """One thermostat for all copies. Of the dimension n in place of n - 1 it keeps them too hot."""

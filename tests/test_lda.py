@@ -99,7 +99,9 @@ def feature_checks(state):
 STEPS = {0.1: 30, 0.5: 20, 5.0: 12}
 
 
-@pytest.mark.parametrize("h", STEPS)
+@pytest.mark.parametrize(
+    "h", [0.5, *(pytest.param(h, marks=pytest.mark.slow) for h in STEPS if h != 0.5)]
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_memoised_scir_leaves_the_posterior_invariant(method, h, getkey, seed):
     assert not checks.family(posterior_checks(build(method, h), STEPS[h], getkey, seed))
@@ -294,6 +296,7 @@ def unmoved(stream, key, step):
     return batches.Visit(stream(key, step), jnp.array(False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", SLOW_IF_BLOCKED)
 def test_control_variate_is_unbiased_and_quieter_near_its_reference(method, getkey):
     keys = jax.random.split(getkey(), 2500)

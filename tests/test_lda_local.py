@@ -176,12 +176,14 @@ def many_topic_checks(sweep, num_topics, getkey, seed):
     return {"labels": checks.chi_square(np.bincount(state.labels, minlength=num_topics), p)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_topics", [13, 150])
 def test_groups_of_topics_are_searched_rightly(num_topics, getkey, seed):
     """Thirteen topics are in groups of four, 150 in groups of two words of four."""
     assert not checks.family(many_topic_checks(collapsed.collapsed, num_topics, getkey, seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [

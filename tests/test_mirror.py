@@ -133,6 +133,7 @@ def test_the_check_of_formulas_sees_mutants(name):
                 assert errors(name, maps, wrong)[function] > 5e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "h"), [("simplex", own_simplex), ("hypercube", own_cube), ("ball", own_ball)]
 )

@@ -33,6 +33,7 @@ def run(name, out):
     return rows, json.loads((out / "settings.json").read_text())
 
 
+@pytest.mark.slow
 def test_scir_is_ahead_on_a_sparse_posterior(tmp_path):
     rows, settings = run("scir_figure2", tmp_path)
     distance = {row["method"]: float(row["KS mean"]) for row in rows}

@@ -252,6 +252,7 @@ def mutate(name, monkeypatch):
         monkeypatch.setattr(recipe, "noise", change)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [None, "no correction", "sign of Q", "noise x 1.1"])
 def test_small_steps_leave_an_asymmetric_law(mutant, getkey, seed, monkeypatch):
     """Its bias at this step is below 0.5 %, within the standard errors of 20,000 chains."""

@@ -191,7 +191,13 @@ def ratios(space, riemannian, h, keys):
     return jax.vmap(both)(keys)
 
 
-@pytest.mark.parametrize(("name", "riemannian"), COMBINATIONS)
+@pytest.mark.parametrize(
+    ("name", "riemannian"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] * (case[0] != "expanded mean"))
+        for case in COMBINATIONS
+    ],
+)
 def test_the_acceptance_ratio_is_that_of_the_densities(name, riemannian, getkey):
     """No sampling: to ten digits, for short and long steps, and for those that cross 0."""
     with jax.enable_x64(True):

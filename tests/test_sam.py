@@ -212,6 +212,7 @@ def test_arguments_out_of_range_are_named() -> None:
         kernel.init(jax.random.key(0), 2 * topics)
 
 
+@pytest.mark.slow
 def test_defaults_are_at_equilibrium(seed: int) -> None:
     """Kinetic energy per dimension within a tenth of 1, of concentrated documents.
 

@@ -146,6 +146,7 @@ def test_samplers_draw_what_quadrature_says(method: str, k: int, seed: int) -> N
         assert checks.family(p_values(mutant, theta)), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sam_local.METHODS)
 def test_one_step_leaves_exact_draws_exact(method: str, seed: int) -> None:
     """False alarms: 1e-3. A step with another temperature, or without the test, is found out."""
@@ -164,6 +165,7 @@ def test_one_step_leaves_exact_draws_exact(method: str, seed: int) -> None:
     assert checks.family(p_values(law, sample(key, hotter, how, start)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3])
 def test_proposals_are_what_their_density_says(k: int, getkey: Key) -> None:
     """The mean of p / q is the integral of p: known by quadrature. False alarms: 1e-6."""
