@@ -90,6 +90,8 @@ REAL: dict[str, Tool] = {
     "scikit-learn, n_init=10": scikit(10),
     "ours, exact, 100 passes": ours(100),
     "ours, exact, 500 passes": ours(500),
+    "ours, from 20 labels, 500 passes": ours(500, initial_clusters=20),
+    "ours, from one label, 500 passes": ours(500, initial_clusters=1),
     "ours, split-merge, 100 passes": ours(100, split_merge=1),
     "ours, ten batches, 100 passes": ours(100, batches=10),
     "ours, subsampled, 100 passes": ours(100, batches=10, counts="subsampled"),
