@@ -40,7 +40,7 @@ def fitted_mix(data: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
     else:
         counts, name = synthetic(), "synthetic documents"
     fit = topics.fit(counts, TOPICS, passes=20, beta=BETA)
-    shapes = np.asarray(fit.state.memory.counts) + BETA
+    shapes = np.asarray(fit.state.sampler.memory.counts) + BETA
     totals = np.log(np.random.default_rng(0).gamma(shapes.sum(axis=1, keepdims=True)))
     steps = schedules.polynomial_decay(0.5, tau=10, kappa=0.33)(10 * np.arange(TOPICS))
     return np.asarray(fit.state.position) + totals, shapes, np.asarray(steps)[:, None], name
