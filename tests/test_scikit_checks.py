@@ -1,6 +1,7 @@
 """scikit-learn's own checks of the estimators, and what of them cannot hold."""
 
 import warnings
+from unittest import SkipTest
 
 import pytest
 from sklearn.exceptions import SkipTestWarning
@@ -32,6 +33,8 @@ def test_the_checks_of_scikit_learn(estimator, expected):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SkipTestWarning)
                 check(one)
+        except SkipTest:  # of scikit-learn itself, say for a setting of the environment
+            pass
         except Exception as error:
             failed[name] = f"{type(error).__name__}: {error}"
     assert {name: why for name, why in failed.items() if name not in expected} == {}
