@@ -56,8 +56,8 @@ def sample(
     Short arrays, as under a vmap over many rows, have all their rounds in place.
 
     The loops are bounded: a variate that is still left after `ROUNDS` is NaN, and so none comes out
-    of a proposal that is never accepted. An exact method without rejection in its place would be
-    two thirds of the program to compile, and is not reached.
+    of a proposal that is never accepted. An exact method without rejection in its place would
+    take half of the time to compile a draw, or more, and is not reached.
 
     Args:
         key: A PRNG key. Rounds count rows of its random words from 2 on; 0 and 1 are the caller's.
