@@ -180,7 +180,7 @@ def test_arguments_out_of_range_are_named() -> None:
     documents, _, topics, _, hyper = setting()
     wrong: list[tuple[dict, str]] = [
         ({"shape": (V + 1, V)}, "more|at most"),
-        ({"shape": (K, V - 4)}, "mean"),
+        ({"shape": (K, V + 4)}, "mean must have"),
         ({"shape": (K, V - 4), "hyper": None}, f"documents have word {V - 1}"),
         ({"sampler": "gibbs"}, "sampler"),
         ({"learn": ("beta",)}, "learn"),

@@ -34,6 +34,24 @@ def test_it_is_the_fit_of_the_core(counts, fitted):
     np.testing.assert_array_equal(again.fit_transform(counts), core.proportions)
 
 
+def test_texts_without_a_known_word_are_put_aside_by_the_spherical_one():
+    vectors = TfidfVectorizer().fit_transform(TEXTS)
+    model = SphericalAdmixture(2, alpha=1.0, kappa1=100.0, passes=20, random_state=1)
+    model.fit(vectors)
+    more = sp.vstack([vectors[:2], 0 * vectors[:1], vectors[2:3]])
+    with pytest.warns(UserWarning, match=r"1 zero vectors.* row 2, counted from 0"):
+        found = model.transform(more)
+    np.testing.assert_array_equal(found[2], [0.5, 0.5])
+    np.testing.assert_array_equal(found[[0, 1, 3]], model.transform(vectors[:3]))
+    with (
+        pytest.warns(UserWarning, match="zero"),
+        pytest.raises(ValueError, match=r"row 3 .* has length 2"),
+    ):
+        model.transform(sp.vstack([more[:3], 2 * more[3:]]))
+    with pytest.raises(ValueError, match="zero vectors only"):
+        model.fit(0 * vectors)
+
+
 @pytest.mark.slow
 def test_the_spherical_one_too():
     vectors = TfidfVectorizer().fit_transform(TEXTS)

@@ -98,6 +98,15 @@ def test_an_exact_sampler_finds_the_groups():
     np.testing.assert_array_equal(again, fitted.proportions)
 
 
+def test_one_topic_is_the_direction_of_the_documents():
+    """Their sum, times kappa1, beside which the prior is nothing: within its own spread of it."""
+    changed = {"kappa1": 1e4, "learn": (), "batch_size": None, "start": "variational"}
+    fitted = spherical.fit(DATA, 1, **OPTIONS | changed)
+    total = DATA.values.sum(axis=0)
+    assert fitted.mean[0] @ total > (1 - 1e-3) * np.linalg.norm(total)
+    np.testing.assert_array_equal(fitted.proportions, np.ones((42, 1)))
+
+
 def test_a_variational_start_has_the_groups():
     hyper = sam.hyperparameters(
         DATA.values.mean(axis=0) / np.linalg.norm(DATA.values.mean(axis=0)),
@@ -166,7 +175,7 @@ def test_chains_are_matched():
     ("given", "options", "message"),
     [
         (DATA, {"num_topics": 7}, "num_topics must be at most 6"),
-        (DATA, {"num_topics": 1}, "num_topics"),
+        (DATA, {"num_topics": 0}, "num_topics"),
         (DATA, {"kappa1": -1.0}, "kappa1"),
         (DATA, {"alpha": 0.0}, "alpha"),
         (DATA, {"sigma": float("nan")}, "sigma"),

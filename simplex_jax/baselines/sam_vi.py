@@ -98,7 +98,7 @@ def build(
 
     Args:
         documents: The unit vectors, `sam_documents.to_device(vectors)`.
-        shape: (K, V), numbers of topics, at least 2, and words.
+        shape: (K, V), numbers of topics and words, K at most V.
         hyper: Hyperparameters, `sam.hyperparameters(mean, ...)`; None for those of the paper with
             the mean direction of the documents.
         learn_concentration: Climb the bound in xi as well, from sigma on, by damped steps to the
@@ -134,7 +134,7 @@ def build(
         >>> (state.position > 0.5).tolist()
         [[True, True, False, False], [False, False, True, True]]
     """
-    shape = _check_shape(shape, documents)
+    shape = sam_documents.check_shape(documents, shape)
     if hyper is None:
         hyper = sam.hyperparameters(sam_documents.mean_direction(documents, shape[1]))
     elif hyper.mean.shape != shape[1:]:
@@ -156,16 +156,6 @@ def build(
         update=bind(static(_update, **options), documents, hyper, step_size, change),
     )
     return kernel, sam_documents.uniform_stream(documents, at_once)
-
-
-def _check_shape(shape: tuple[int, int], documents: UnitDocuments) -> tuple[int, int]:
-    if len(shape) != 2:
-        raise ValueError(f"shape must be (K, V); it is {shape!r}")
-    topics, words = (arguments.at_least("shape", side, 2) for side in shape)
-    if topics > words:
-        raise ValueError(f"shape has {topics} topics of {words} words: give at most {words} topics")
-    sam_documents.check_words(documents, words)
-    return topics, words
 
 
 def _init(

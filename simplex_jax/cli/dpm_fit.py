@@ -17,7 +17,6 @@ from simplex_jax.evaluate.dp_report import over_represented
 from simplex_jax.evaluate.partitions import LOSSES
 from simplex_jax.models import dp_mixture
 from simplex_jax.runtime import directory as directories
-from simplex_jax.runtime import output, saved
 
 _NAME = "simplex-jax-dpm"
 _SHOWN = ["log_predictive", "occupied", "alpha", "rows_per_second"]
@@ -132,16 +131,16 @@ def fit(
     goes on.
     """
     say = describe.speaker(quiet)
-    if resume is None:
-        job, earlier = _new_job(input, given), None
-        if out is not None:
-            output.check(out, overwrite=overwrite)
-    else:
-        runs.check_with_resume(resume)
-        job, earlier = dpm_jobs.resumed(resume, input)
-        if saved.finished(resume):
-            say(f"the run in {resume} has come to its end: nothing is left to do")
-            return
+    job, earlier = runs.begin_job(
+        _new_job,
+        dpm_jobs.resumed,
+        given,
+        input=input,
+        resume=resume,
+        out=out,
+        overwrite=overwrite,
+        say=say,
+    )
     data = dpm_jobs.gather(job, say)
     settings = dpm.resolve(int((~data.rows.out).sum()), **job.fit)
     say(_described(data, settings))
@@ -157,7 +156,6 @@ def fit(
 
 
 def _new_job(input: Path | None, given: dict[str, Any]) -> dpm_jobs.Job:
-    runs.check_lengths(given)
     about_alpha = ["alpha_shape", "alpha_rate", "alpha_update"]
     if given["alpha"] is not None and (idle := options.given(about_alpha)):
         raise click.UsageError(f"{idle[0]} is about learning alpha, and --alpha is given")

@@ -13,7 +13,7 @@ from simplex_jax.corpus import stopwords
 from simplex_jax.evaluate import checks
 from simplex_jax.models import lda as model
 from simplex_jax.models import lda_counts
-from simplex_jax.runtime import devices, output, saved
+from simplex_jax.runtime import devices
 from simplex_jax.runtime import directory as directories
 from simplex_jax.topics import files, memory
 from simplex_jax.topics.settings import ALPHA, BETA
@@ -101,18 +101,17 @@ def fit(
     goes on.
     """
     say = describe.speaker(quiet)
-    if resume is None:
-        job, earlier = _new_job(input, given), None
-        job.fit["devices"] = devices.use(job.fit["devices"])
-        if out is not None and not dry_run:
-            output.check(out, overwrite=overwrite)
-    else:
-        runs.check_with_resume(resume)
-        job, earlier = jobs.resumed(resume, input)
-        if saved.finished(resume):
-            say(f"the run in {resume} has come to its end: nothing is left to do")
-            return
-        devices.use(job.fit["devices"])
+    job, earlier = runs.begin_job(
+        _new_job,
+        jobs.resumed,
+        given,
+        input=input,
+        resume=resume,
+        out=None if dry_run else out,
+        overwrite=overwrite,
+        say=say,
+    )
+    job.fit["devices"] = devices.use(job.fit["devices"])
     data = jobs.gather(job, say)
     settings = topics.resolve(data.train, **job.fit)
     say(describe.run(data, settings))
@@ -133,7 +132,6 @@ def fit(
 
 
 def _new_job(input: Path | None, given: dict[str, Any]) -> jobs.Job:
-    runs.check_lengths(given)
     reading = options.take(options.READING, given)
     typed = options.given(options.READING)
     if input is None and (typed or given["stream"]):

@@ -84,6 +84,45 @@ def resumed(
     return (job._replace(input=str(moved.absolute())) if moved else job), config
 
 
+def begin_job(
+    new: Callable[[Path | None, dict[str, Any]], Job],
+    earlier: Callable[[Path, Path | None], tuple[Job, dict[str, Any]]],
+    given: dict[str, Any],
+    *,
+    input: Path | None,
+    resume: Path | None,
+    out: Path | None,
+    overwrite: bool,
+    say: Callable[[str], object],
+) -> tuple[Job, dict[str, Any] | None]:
+    """Return what the command line asks for and, if a run goes on, its configuration.
+
+    Ends the program where the run that should go on has come to its end.
+
+    Args:
+        new: Makes a new job of the input and the options that are given.
+        earlier: Reads a job that goes on, and its configuration; see `resumed`.
+        given: The options, without those named here.
+        input: The input.
+        resume: The directory of the run that goes on, if one does.
+        out: The directory that a new run writes, if it is named.
+        overwrite: Whether files of an earlier run may be there.
+        say: Where messages go.
+    """
+    if resume is None:
+        check_lengths(given)
+        job = new(input, given)
+        if out is not None:
+            output.check(out, overwrite=overwrite)
+        return job, None
+    check_with_resume(resume)
+    found = earlier(resume, input)
+    if saved.finished(resume):
+        say(f"the run in {resume} has come to its end: nothing is left to do")
+        click.get_current_context().exit()
+    return found
+
+
 def begin(
     config: dict[str, Any],
     files: Sequence[str],

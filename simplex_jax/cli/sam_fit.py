@@ -15,7 +15,6 @@ from simplex_jax.evaluate.spherical_report import signed_words
 from simplex_jax.models import sam as model
 from simplex_jax.models import sam_local
 from simplex_jax.runtime import directory as directories
-from simplex_jax.runtime import output, saved
 from simplex_jax.spherical import files, starts
 from simplex_jax.spherical.settings import ALPHA, PASSES
 
@@ -26,7 +25,7 @@ _SHOWN = ["log_perplexity", "kinetic", "documents_per_second"]
 @click.command()
 @click.argument("input", required=False, type=options.PATH)
 @click.option(
-    "--topics", "num_topics", default=20, type=click.IntRange(2), help="Number of topics."
+    "--topics", "num_topics", default=20, type=click.IntRange(1), help="Number of topics."
 )
 @click.option(
     "--alpha",
@@ -108,16 +107,16 @@ def fit(
     goes on.
     """
     say = describe.speaker(quiet)
-    if resume is None:
-        job, earlier = _new_job(input, given), None
-        if out is not None:
-            output.check(out, overwrite=overwrite)
-    else:
-        runs.check_with_resume(resume)
-        job, earlier = sam_jobs.resumed(resume, input)
-        if saved.finished(resume):
-            say(f"the run in {resume} has come to its end: nothing is left to do")
-            return
+    job, earlier = runs.begin_job(
+        _new_job,
+        sam_jobs.resumed,
+        given,
+        input=input,
+        resume=resume,
+        out=out,
+        overwrite=overwrite,
+        say=say,
+    )
     data = sam_jobs.gather(job, say)
     settings = spherical.resolve(data.train, **job.fit)
     say(_described(data, settings))
@@ -133,7 +132,6 @@ def fit(
 
 
 def _new_job(input: Path | None, given: dict[str, Any]) -> sam_jobs.Job:
-    runs.check_lengths(given)
     reading = options.take(sam_options.READING, given)
     vectors = sam_jobs.holds_vectors(input, reading["format"])
     sam_options.check_typed(sam_options.READING, vectors=vectors, embedded=input is None)

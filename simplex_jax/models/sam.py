@@ -155,10 +155,12 @@ def build(
         (20, 2, 4)
     """
     check_names(sampler, learn)
+    shape = sam_documents.check_shape(documents, shape)
     size = sam_documents.size(documents)
     if hyper is None:
         hyper = hyperparameters(sam_documents.mean_direction(documents, shape[1]))
-    _check_shape(shape, documents, hyper)
+    elif hyper.mean.shape != shape[1:]:
+        raise ValueError(f"hyper.mean must have {shape[1]} entries, not {hyper.mean.shape}")
     batch_size = check_batch_size(batch_size, size, sampler)
     how = _check_local(default_local(sampler) if how is None else how, sampler)
     if friction is not None and sam_step.is_metropolis(sampler):
@@ -172,7 +174,7 @@ def build(
     options: dict[str, Any] = {"sampler": sampler, "full": batch_size == size}
     moves = {"how": how, "num_steps": arguments.at_least("num_steps", num_steps, 1)}
     kernel = Kernel(
-        init=bind(static(_init, shape=tuple(shape), **options), documents, hyper, damping),
+        init=bind(static(_init, shape=shape, **options), documents, hyper, damping),
         update=bind(
             static(_update, learn=tuple(learn), **options, **moves),
             documents,
@@ -230,15 +232,6 @@ def _check_local(how: Local, sampler: str) -> Local:
             f"how.samples must be 1 for gmc-bgibbs, which is exact with one; it is {how.samples}"
         )
     return sam_local.check(how)
-
-
-def _check_shape(shape: tuple[int, int], documents: UnitDocuments, hyper: Hyperparameters) -> None:
-    topics, words = (arguments.at_least("shape", side, 2) for side in shape)
-    if topics > words:
-        raise ValueError(f"shape has {topics} topics of {words} words: give at most {words} topics")
-    if hyper.mean.shape != (words,):
-        raise ValueError(f"mean must have {words} entries; its shape is {hyper.mean.shape}")
-    sam_documents.check_words(documents, words)
 
 
 def _init(

@@ -1,7 +1,7 @@
 """Documents that are sparse unit vectors, on the device, and dense rows of some of them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -13,6 +13,7 @@ from jax import lax
 from simplex_jax import batches
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.draws import arguments
 
 # How far from 1 the length of a document may be: vectors in a file are printed with few digits.
 _TOLERANCE = 1e-3
@@ -119,6 +120,21 @@ def check_words(documents: UnitDocuments, vocabulary: int) -> None:
             f"documents have word {last}, and there are {vocabulary} words: take both from one "
             "vocabulary"
         )
+
+
+def check_shape(documents: UnitDocuments, shape: Sequence[int]) -> tuple[int, int]:
+    """Return the shape (K, V) of topics, or raise a ValueError that says what is wrong.
+
+    There is at least one topic and at most one a word, and every word of the documents is below V.
+    """
+    if len(shape) != 2:
+        raise ValueError(f"shape must be (K, V); it is {shape!r}")
+    topics = arguments.at_least("shape[0]", shape[0], 1)
+    words = arguments.at_least("shape[1]", shape[1], 2)
+    if topics > words:
+        raise ValueError(f"shape has {topics} topics of {words} words: give at most {words} topics")
+    check_words(documents, words)
+    return topics, words
 
 
 def rows(documents: UnitDocuments, ids: jax.Array, vocabulary: int) -> jax.Array:

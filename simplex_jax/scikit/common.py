@@ -135,7 +135,8 @@ class Estimator(BaseEstimator):
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """An estimator of topics, `components_`, one a row.
 
-    A class that derives from it says what data it takes, `_data`, and how it is fitted, `_fit`.
+    A class that derives from it says what data it takes, `_data`, and how it is fitted, `_fit`,
+    which returns the proportions.
     """
 
     @property
@@ -148,12 +149,17 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def _table(self, X: Any, *, reset: bool) -> sp.csr_array:
-        """Return documents as a sparse table, checked by scikit-learn."""
+    def _table(self, X: Any, *, reset: bool, words: int = 1) -> sp.csr_array:
+        """Return documents of at least so many words as a sparse table, checked by scikit-learn."""
         if not reset:
             check_is_fitted(self)
         found = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32, np.int64]
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32, np.int64],
+            ensure_min_features=words if reset else 1,  # Later it is their number that is wrong.
         )
         return sp.csr_array(found)
 
@@ -163,11 +169,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         Raises:
             ValueError: A parameter is out of range, or X is not what the model takes.
         """
-        self.seed_ = self._seed()
-        self._fit(self._data(X, reset=True))
+        self.fit_transform(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Sample the topics of documents X, and return their proportions [D, K]."""
         self.seed_ = self._seed()
-        return self._fit(self._data(X, reset=True)).proportions
+        return self._fit(self._data(X, reset=True))

@@ -103,7 +103,7 @@ class LDA(common.TopicEstimator):
         tags.input_tags.positive_only = True
         return tags
 
-    def _fit(self, counts: sp.csr_array) -> topics.Fit:
+    def _fit(self, counts: sp.csr_array) -> np.ndarray:
         found = topics.fit(
             counts,
             self.n_components,
@@ -121,7 +121,7 @@ class LDA(common.TopicEstimator):
         self.samples_, self.order_ = found.kept, found.order
         self.diagnostics_, self.metrics_ = found.diagnostics, found.metrics
         self.n_updates_, self._stream = 0, None
-        return found
+        return found.proportions
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Do one update with a batch of documents that stream by.

@@ -1,7 +1,8 @@
 """The spherical admixture model as a scikit-learn estimator."""
 
 import dataclasses
-from typing import Any, ClassVar
+import warnings
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,19 +16,34 @@ from simplex_jax.models import sam_documents
 from simplex_jax.scikit import common
 
 
+class _Documents(NamedTuple):
+    """Unit vectors, and which rows of X they are: the others are zero."""
+
+    vectors: sp.csr_array
+    rows: np.ndarray
+
+    def with_those_aside(self, proportions: np.ndarray) -> np.ndarray:
+        """Return proportions of all rows, equal ones of those that are zero."""
+        topics = proportions.shape[1]
+        everyone = np.full((len(self.rows), topics), 1 / topics, proportions.dtype)
+        everyone[self.rows] = proportions
+        return everyone
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class SphericalAdmixture(common.TopicEstimator):
     """Topics of unit vectors, sampled: `simplex_jax.spherical.fit` with scikit-learn's manners.
 
     Fit it to rows of length 1, dense or sparse, as `TfidfVectorizer` makes them. A negative entry
-    of a topic says that its documents lack the word.
+    of a topic says that its documents lack the word. A row that is zero, of a text without a known
+    word, has no direction: it is put aside with a warning, and has equal shares of all topics.
 
     There is no `partial_fit`: topics follow the noisy gradient of a batch, for which B out of D
     documents want steps so short that some 5 D / B updates are worth one of all documents
     (`spherical.resolve`). A stream that shows each document once would end long before.
 
     Args:
-        n_components: Number of topics K, at least 2 and at most the number of words.
+        n_components: Number of topics K, at most the number of words.
         alpha: Concentration of the topic proportions, per topic.
         sigma: Concentration of the topics about their mean; None for 2 a word.
         kappa0: Concentration of that mean; None for 2 a word.
@@ -95,9 +111,9 @@ class SphericalAdmixture(common.TopicEstimator):
     keep_samples: int = 0
     normalize: bool = False
 
-    def _fit(self, table: sp.csr_array) -> spherical.Fit:
+    def _fit(self, data: _Documents) -> np.ndarray:
         found = spherical.fit(
-            table,
+            data.vectors,
             self.n_components,
             alpha=self.alpha,
             sigma=self.sigma,
@@ -115,25 +131,28 @@ class SphericalAdmixture(common.TopicEstimator):
         self.alpha_, self.sigma_, self.kappa1_ = found.alpha, found.sigma, found.kappa1
         self.samples_, self.order_ = found.kept, found.order
         self.diagnostics_, self.metrics_ = found.diagnostics, found.metrics
-        return found
+        return data.with_those_aside(found.proportions)
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the posterior mean of the topic proportions of unit vectors, float32 [D, K].
 
         Monte Carlo with the seed of the fit: the same X gives the same proportions.
         """
-        table = self._data(X, reset=False)
-        return spherical.transform(
-            self.components_, table, alpha=self.alpha_, kappa1=self.kappa1_, seed=self.seed_
+        data = self._data(X, reset=False)
+        found = spherical.transform(
+            self.components_, data.vectors, alpha=self.alpha_, kappa1=self.kappa1_, seed=self.seed_
         )
+        return data.with_those_aside(found)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log density of documents on the sphere, by importance sampling."""
-        table = self._data(X, reset=False)
+        """Return the mean log density of documents on the sphere, by importance sampling.
+
+        Of those that have a direction, that is.
+        """
         found = densities.importance(
             jax.random.key(self.seed_),
             jnp.asarray(self.components_),
-            sam_documents.to_device(table),
+            sam_documents.to_device(self._data(X, reset=False).vectors),
             self.alpha_,
             self.kappa1_,
         )
@@ -143,8 +162,20 @@ class SphericalAdmixture(common.TopicEstimator):
         """Return -score(X), as the literature of the model reports it; it is per document."""
         return -self.score(X)
 
-    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
-        found = unit.from_array(
-            self._table(X, reset=reset), source="X", normalise=bool(self.normalize)
-        )
-        return found.values
+    def _data(self, X: Any, *, reset: bool) -> _Documents:
+        table = self._table(X, reset=reset, words=2)
+        zero = abs(table).sum(axis=1) == 0
+        if zero.all():
+            raise ValueError("X has zero vectors only, which have no direction: nothing is left")
+        if zero.any():
+            rows = np.flatnonzero(zero)
+            warnings.warn(
+                f"X has {len(rows)} zero vectors, which have no direction (the first is row "
+                f"{rows[0]}, counted from 0): they are put aside, with equal shares of all topics",
+                stacklevel=3,
+            )
+            # Others keep their numbers, which messages about them name.
+            stand_ins = sp.csr_array((np.ones(len(rows)), (rows, 0 * rows)), table.shape)
+            table = table + stand_ins
+        found = unit.from_array(table, source="X", normalise=bool(self.normalize))
+        return _Documents(found.values[~zero], ~zero)

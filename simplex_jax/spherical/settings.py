@@ -99,7 +99,7 @@ def resolve(
 
     Args:
         vectors: Unit vectors of documents [D, V].
-        num_topics: K, 2 to V.
+        num_topics: K, 1 to V.
         alpha: Concentration of topic proportions, per topic (not the sum).
         sigma: Concentration of the topics about their mean, by default 2 for each word.
         kappa0: Concentration of that mean about the mean direction of the documents, likewise.
@@ -138,7 +138,7 @@ def resolve(
     """
     table = values_of(vectors)
     documents, words = table.shape
-    num_topics = arguments.at_least("num_topics", num_topics, 2)
+    num_topics = arguments.at_least("num_topics", num_topics, 1)
     if num_topics > words:
         raise ValueError(f"num_topics must be at most {words}, one a word; it is {num_topics}")
     sam.check_names(sampler, learn)
