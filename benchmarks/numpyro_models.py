@@ -11,7 +11,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.nn import logsumexp
-from numpyro.infer import NUTS
+from numpyro.infer import NUTS, init_to_value
 
 from simplex_jax.numpyro_distributions import LogDirichlet, VonMisesFisher, VonMisesFisherReparam
 from simplex_jax.numpyro_kernels import SCIR
@@ -229,15 +229,18 @@ def hierarchical(groups: int = 8, size: int = 20) -> Example:
 
 
 def directions(rows: int = 200, parts: int = 4) -> Example:
-    """A mixture of von Mises-Fisher laws: weights by SCIR, directions by NUTS, or all by NUTS."""
+    """A mixture of von Mises-Fisher laws: weights by SCIR, directions by NUTS, or all by NUTS.
+
+    Both start at the directions of the prior: parts that have changed places do not change back.
+    """
     key = jax.random.key(5)
     means = jnp.eye(3)[jnp.arange(rows) % 3]
+    about = jnp.concatenate([jnp.eye(3), -jnp.ones((1, 3)) / 3**0.5])
     x = VonMisesFisher(means, 12.0).sample(key)
 
     @partial(numpyro.handlers.reparam, config={"mean": VonMisesFisherReparam()})
     def model(x: jax.Array) -> None:
         w = numpyro.sample("w", dist.Dirichlet(jnp.full(parts, 0.1)))
-        about = jnp.concatenate([jnp.eye(3), -jnp.ones((1, 3)) / 3**0.5])
         mean = numpyro.sample("mean", VonMisesFisher(about, 5.0).to_event(1))
         with numpyro.plate("rows", len(x)):
             laws = VonMisesFisher(mean, 12.0)
@@ -245,8 +248,10 @@ def directions(rows: int = 200, parts: int = 4) -> Example:
 
     from numpyro.infer import Gibbs
 
-    kernel = Gibbs([(SCIR(model), ["w"]), (NUTS(model), None)])
-    return example(model, (x,), lambda samples: samples["w"], kernel)
+    start = init_to_value(values={"mean_normal": about})
+    rival = NUTS(model, init_strategy=start)
+    kernel = Gibbs([(SCIR(model), ["w"]), (NUTS(model, init_strategy=start), None)])
+    return example(model, (x,), lambda samples: samples["w"], kernel, rival)
 
 
 def examples(folder: Path) -> dict[str, Callable[[], Example]]:

@@ -50,6 +50,12 @@ def sums(y):
         numpyro.sample("y", dist.Poisson(jnp.array([[1.0, 2.0], [1.0, 0.2]]) @ r), obs=y)
 
 
+def tilted(counts, exposure):
+    """Counts, and probabilities that cost what each of them is exposed to."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, ALPHA)))
+    numpyro.factor("x", counts @ jnp.log(p) - exposure @ p)
+
+
 def learned(x):
     """A concentration that is learned from a sparse vector."""
     a = numpyro.sample("a", dist.Gamma(2.0, 4.0))
@@ -121,6 +127,21 @@ def sums_uniform(r: np.ndarray, y: np.ndarray) -> np.ndarray:
 
     laws = stats.gamma(0.5), stats.gamma(2.0)
     return posterior(log_likelihood, laws[0].ppf, laws[1].ppf)(laws[0].cdf(r[:, 0]))
+
+
+def tilted_uniform(p: np.ndarray, part: int, counts: np.ndarray, exposure: np.ndarray):
+    """What has a uniform law if a probability has its posterior law in `tilted`."""
+    order = [part, *(j for j in range(3) if j != part)]
+
+    def log_likelihood(first, share):
+        second = (1 - first) * share
+        p = np.stack([first, second, 1 - first - second], axis=-1)
+        return -(p @ exposure[order])
+
+    a = ALPHA + counts[order]
+    prior = stats.beta(a[0], a[1:].sum())
+    cdf = posterior(log_likelihood, prior.ppf, stats.beta(a[1], a[2]).ppf, nodes=1200)
+    return cdf(prior.cdf(p[:, part]))
 
 
 def learned_uniform(a: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -61,7 +61,7 @@ def far_parts(getkey, monkeypatch) -> dict[object, float]:
 
     With them, many shapes are not positive and have to be raised.
     """
-    monkeypatch.setattr(moves.tuning, "fitted_total", lambda y, counts: jnp.full((1,), 2.0))
+    monkeypatch.setattr(moves.tuning, "fitted_total", lambda *inputs: jnp.full((1,), 2.0))
     last, mcmc = cases.ends(SCIR(cases.empties), getkey(), X)
     assert mcmc.last_state.tuning["w"].clamped.mean() > 0.05
     law = stats.beta(0.1, 0.7 + len(X))
@@ -104,6 +104,38 @@ def test_a_wrong_ratio_is_seen(getkey, monkeypatch, mutant) -> None:
     monkeypatch.setattr(moves.simplex_moves, "log_ratio", wrong)
     last, _ = cases.ends(SCIR(cases.mixture), getkey(), X)
     assert family(uniform("w", cases.mixture_uniform(last["w"])))
+
+
+TILT = np.array([1.0, 0.0, 4.0]), np.array([30.0, 300.0, 1.0])
+
+
+def tilted(getkey) -> dict[object, float]:
+    """P-values of probabilities whose counts fall at rates of their own."""
+    last, mcmc = cases.ends(SCIR(cases.tilted), getkey(), *map(jnp.asarray, TILT))
+    assert mcmc.last_state.tuning["p"].log_step.mean() > np.log(0.1)
+    checks: dict[object, float] = {}
+    for part in range(3):
+        checks |= uniform(f"p{part}", cases.tilted_uniform(last["p"], part, *TILT))
+    return checks
+
+
+def test_counts_that_fall_at_rates_of_their_own(getkey) -> None:
+    assert not family(tilted(getkey))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", ["no weight", "no rate"])
+def test_a_wrong_ratio_of_rates_is_seen(getkey, monkeypatch, mutant) -> None:
+    right = simplex_moves.log_ratio
+
+    def wrong(move, alpha, total, a, a_there, step):
+        weight = (move.rate - 1) * (jnp.exp(move.after) - jnp.exp(move.before))
+        scale = (a_there - a) * jnp.log(move.rate)
+        left_out = weight if mutant == "no weight" else scale
+        return right(move, alpha, total, a, a_there, step) - left_out.sum()
+
+    monkeypatch.setattr(moves.simplex_moves, "log_ratio", wrong)
+    assert family(tilted(getkey))
 
 
 def test_gamma_sites(getkey) -> None:

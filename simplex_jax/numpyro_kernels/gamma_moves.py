@@ -5,7 +5,9 @@ and an exposure, :math:`x\, dL/dx = n - e\, x`: exactly so for rates of Poisson 
 data, precisions of normal data, and factors of Poisson means. x then has the law Gamma(a0 + n, b0 +
 e), and the CIR process of that law moves it: N ~ Poisson(lambda b x), x' ~ Gamma(a + N) / (b (1 +
 lambda)), lambda = 1 / (e^h - 1). Where n and e depend on x, the move is a Metropolis proposal given
-N; see `simplex_moves`, whose derivation holds here as well.
+N; see `simplex_moves`, whose derivation holds here as well. It is made with an exposure that does
+not depend on x, which n then makes up for: were it that of each end of a move, the law of N would
+differ between them by as much for short steps as for long ones, and none would be accepted.
 """
 
 from typing import NamedTuple
@@ -42,15 +44,16 @@ class Move(NamedTuple):
     counts: jax.Array
 
 
-def law(
-    prior: tuple[jax.Array, ...], y: jax.Array, slope: jax.Array, scaled_slope: jax.Array
-) -> Law:
-    """Split dL / dlog x into n - e x by its values at x and at SCALING x; see `Law`."""
+def exposure(y: jax.Array, slope: jax.Array, scaled_slope: jax.Array) -> jax.Array:
+    """Return e, at least 0, by the values of dL / dlog x = n - e x at x and at SCALING x."""
+    found = jnp.maximum((slope - scaled_slope) / ((SCALING - 1) * jnp.exp(y)), 0)
+    return jnp.where(jnp.isfinite(found), found, 0)
+
+
+def law(prior: tuple[jax.Array, ...], y: jax.Array, slope: jax.Array, exposure: jax.Array) -> Law:
+    """Return the law for dL / dlog x at x and an exposure."""
     shape, rate = prior
-    x = jnp.exp(y)
-    exposure = jnp.maximum((slope - scaled_slope) / ((SCALING - 1) * x), 0)
-    exposure = jnp.where(jnp.isfinite(exposure), exposure, 0)
-    raw = shape + slope + exposure * x
+    raw = shape + slope + exposure * jnp.exp(y)
     return Law(jnp.maximum(raw, shape / 2), rate + exposure, raw)
 
 
@@ -72,23 +75,19 @@ def log_ratio(
     there: Law,
     step: jax.Array,
 ) -> jax.Array:
-    """Return the log acceptance ratio less the change of the log likelihood, a scalar."""
+    """Return the log acceptance ratio less the change of the log likelihood, a scalar.
+
+    The laws have one rate.
+    """
     shape, rate = prior
-    growth = 1 / jnp.expm1(step)
-    x, moved = jnp.exp(y), jnp.exp(move.y)
-    logs = jnp.log(here.rate), jnp.log(there.rate)
+    scale = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(here.rate)
     terms = (
         (shape - here.shape) * move.y
         - (shape - there.shape) * y
-        + rate * (x - moved)
-        + 2 * move.counts * (logs[1] - logs[0])
-        + there.shape * logs[1]
-        - here.shape * logs[0]
-        + (there.shape - here.shape) * jnp.log1p(growth)
+        + (here.rate - rate) * (jnp.exp(move.y) - jnp.exp(y))
+        + (there.shape - here.shape) * scale
         + gammaln(here.shape + move.counts)
         - gammaln(there.shape + move.counts)
-        + here.rate * (growth * x + (1 + growth) * moved)
-        - there.rate * (growth * moved + (1 + growth) * x)
     )
     return terms.sum()
 

@@ -10,6 +10,10 @@ from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.sites import Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Tuning
 
+# Exposures are not looked for at values smaller than this, or this share of the prior mean: counts
+# there differ by rounding only.
+_LEAST = 1e-6
+
 
 class State(NamedTuple):
     """State of `SCIR`.
@@ -40,6 +44,7 @@ class Site(NamedTuple):
         step_size: The step size of uncorrected moves.
         metropolis: Whether moves are corrected.
         target_accept: The acceptance probability to adapt to.
+        curved: Whether corrected moves of a simplex site have rates.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Site(NamedTuple):
     step_size: jax.Array
     metropolis: bool
     target_accept: float
+    curved: bool
 
 
 class _Proposal(NamedTuple):
@@ -85,7 +91,14 @@ def drift(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State
         moved = simplex_moves.transition(key, y, alpha, raw, total, step)
     clamped = (raw <= 0).mean(dtype=y.dtype)
     learned = tuning.adapted(
-        known, state.i, state.num_warmup, jnp.ones_like(clamped), clamped, known.total.value, 0.0
+        known,
+        state.i,
+        state.num_warmup,
+        jnp.ones_like(clamped),
+        clamped,
+        known.total.value,
+        0.0,
+        moved,
     )
     return state._replace(
         z={**state.z, site.name: moved}, tuning={**state.tuning, site.name: learned}
@@ -121,6 +134,7 @@ def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
         proposal.clamped,
         proposal.total,
         site.target_accept,
+        z[site.name],
     )
     return state._replace(z=z, density=density, tuning={**state.tuning, site.name: learned})
 
@@ -131,15 +145,25 @@ def _propose_simplex(
     name = site.name
     y, known, counts = state.z[name], state.tuning[name], here.counts[name]
     (alpha,) = here.parameters[name]
+    key_total, key_move = jax.random.split(key)
     total = jnp.where(known.exact, known.total.of(counts), known.total.value)
-    a = simplex_moves.shapes(alpha, counts, y, total)
-    move = simplex_moves.propose(key, y, alpha, a.used, total, step)
+    exposure = jnp.zeros((), y.dtype)
+    if site.curved:
+        place = jnp.log(jnp.maximum(known.centre, _LEAST))
+        exposure = tuning.exposure(name, state.z, place, evaluate)
+        exposure = jnp.where(known.exact, 0, exposure)
+    excess = exposure / (alpha.sum(axis=-1, keepdims=True) + total)
+    before = simplex_moves.with_scale(key_total, y, alpha, total)
+    a = simplex_moves.shapes(alpha, counts, y, total, excess * jnp.exp(before))
+    move = simplex_moves.propose(key_move, before, a.used, 1 + excess, step)
     if not site.metropolis:
         h = site.step_size.astype(y.dtype)
-        moved = simplex_moves.transition(key, y, alpha, a.raw, total, h)
+        raw = simplex_moves.shapes(alpha, counts, y, total).raw
+        moved = simplex_moves.transition(key_move, y, alpha, raw, total, h)
         move = move._replace(y=jnp.where(known.exact, move.y, moved))
     there = evaluate({**state.z, name: move.y})
-    a_there = simplex_moves.shapes(alpha, there.counts[name], move.y, total)
+    more = excess * jnp.exp(move.after)
+    a_there = simplex_moves.shapes(alpha, there.counts[name], move.y, total, more)
     ratio = simplex_moves.log_ratio(move, alpha, total, a.used, a_there.used, step)
     sizes = jnp.abs(counts) + jnp.exp(y) * total + jnp.exp(move.y) * total
     return _Proposal(
@@ -148,7 +172,7 @@ def _propose_simplex(
         ratio + (there.without(name) - here.without(name)),
         simplex_moves.same(a.used, a_there.used, sizes),
         (a.raw <= 0).mean(dtype=y.dtype),
-        tuning.fitted_total((y, move.y), (counts, there.counts[name])),
+        tuning.fitted_total((y, move.y), (counts, there.counts[name]), exposure),
     )
 
 
@@ -157,19 +181,29 @@ def _propose_gamma(
 ) -> _Proposal:
     name = site.name
     y, known = state.z[name], state.tuning[name]
-    law, _ = tuning.gamma_law(name, state.z, evaluate, here)
+    prior = here.parameters[name]
+    centre = jnp.log(jnp.maximum(known.centre, _LEAST * prior[0] / prior[1]))
+    # Where nothing depends on the site, the exposure is known best where the site is.
+    place = jnp.where(known.exact, y, centre)
+    exposure = tuning.exposure(name, state.z, place, evaluate)
+    law = gamma_moves.law(prior, y, here.counts[name], exposure)
     move = gamma_moves.propose(key, y, law, step)
     if not site.metropolis:
         h = site.step_size.astype(y.dtype)
-        moved = gamma_moves.transition(key, y, here.parameters[name], law, h)
+        moved = gamma_moves.transition(key, y, prior, law, h)
         move = move._replace(y=jnp.where(known.exact, move.y, moved))
-    law_there, there = tuning.gamma_law(name, {**state.z, name: move.y}, evaluate)
-    ratio = gamma_moves.log_ratio(move, here.parameters[name], y, law, law_there, step)
+    there = evaluate({**state.z, name: move.y})
+    law_there = gamma_moves.law(prior, move.y, there.counts[name], exposure)
+    ratio = gamma_moves.log_ratio(move, prior, y, law, law_there, step)
     return _Proposal(
         move.y,
         there,
         ratio + (there.without(name) - here.without(name)),
-        tuning.same_law(law, law_there),
+        simplex_moves.same(
+            law.shape,
+            law_there.shape,
+            jnp.abs(here.counts[name]) + exposure * (jnp.exp(y) + jnp.exp(move.y)),
+        ),
         (law.raw <= 0).mean(dtype=y.dtype),
         known.total.value,
     )

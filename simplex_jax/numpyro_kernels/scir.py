@@ -90,6 +90,7 @@ class SCIR(ModelKernel):
         self._step_size = step_size
         self._metropolis = metropolis
         self._target_accept = target_accept
+        self._curved: frozenset[str] = frozenset()
 
     def _check(self, layout: Layout) -> None:
         can = {sites.SIMPLEX, sites.LOG_SIMPLEX, sites.GAMMA}
@@ -120,6 +121,10 @@ class SCIR(ModelKernel):
         z = {name: sites.native(kinds[name], value) for name, value in values.items()}
         evaluate = jax.jit(partial(densities.evaluate, target))
         step = jnp.asarray(schedules.at(self._step_size, jnp.zeros((), jnp.int32)))
+        if not target.layout.subsampled:
+            self._curved = frozenset(
+                name for name in kinds if tuning.is_curved(name, kinds, z, evaluate)
+            )
         return State(
             z=z,
             tuning={
@@ -139,7 +144,9 @@ class SCIR(ModelKernel):
         for (name, kind), key_site in zip(
             kinds.items(), jax.random.split(key, len(kinds)), strict=True
         ):
-            site = moves.Site(name, kind, step, self._metropolis, self._target_accept)
+            site = moves.Site(
+                name, kind, step, self._metropolis, self._target_accept, name in self._curved
+            )
             state = move(key_site, site, state, partial(densities.evaluate, target))
         return state
 

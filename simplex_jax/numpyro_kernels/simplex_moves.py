@@ -23,6 +23,12 @@ Metropolis proposal, and its acceptance probability has no Bessel function:
     + (a_j' - a_j) \log (1 + \lambda) \Big]
 
 with a' the shapes at omega'. A sparse coordinate has a = a' = alpha and costs nothing.
+
+Where the counts fall with a probability, each at a rate of its own, :math:`c_j = n_j - e_j
+\omega_j`, as those of a Dirichlet concentration do, coordinates have scales of their own: theta_j
+then moves by the process of law Gamma(a_j) / b_j with a constant :math:`b_j = 1 + e_j / E S` and
+:math:`(b_j - 1) \theta_j` more in a_j, which adds :math:`\sum_j (b_j - 1) (\theta_j' - \theta_j) +
+(a_j' - a_j) \log b_j` to log r.
 """
 
 from collections.abc import Sequence
@@ -58,18 +64,34 @@ class Move(NamedTuple):
         before: log theta, [..., K].
         after: log theta', [..., K].
         counts: N, [..., K].
+        rate: b, [..., K] or a scalar.
     """
 
     y: jax.Array
     before: jax.Array
     after: jax.Array
     counts: jax.Array
+    rate: jax.Array
 
 
-def shapes(alpha: jax.Array, counts: jax.Array, y: jax.Array, total: jax.Array) -> Shapes:
-    """Return the shapes a at log-probabilities y, with the totals s, [..., 1]."""
-    raw = alpha + with_total(counts, y, total)
+def shapes(
+    alpha: jax.Array,
+    counts: jax.Array,
+    y: jax.Array,
+    total: jax.Array,
+    more: jax.Array | float = 0.0,
+) -> Shapes:
+    """Return the shapes a at log-probabilities y, with the totals s, [..., 1].
+
+    `more` is (b - 1) theta, where rates b are not 1.
+    """
+    raw = alpha + with_total(counts, y, total) + more
     return Shapes(jnp.maximum(raw, alpha / 2), raw)
+
+
+def with_scale(key: jax.Array, y: jax.Array, alpha: jax.Array, total: jax.Array) -> jax.Array:
+    """Return log theta, for a total S that is drawn."""
+    return y + draws.loggamma(key, alpha.sum(axis=-1, keepdims=True) + total)
 
 
 def with_total(counts: jax.Array, y: jax.Array, total: jax.Array) -> jax.Array:
@@ -78,20 +100,14 @@ def with_total(counts: jax.Array, y: jax.Array, total: jax.Array) -> jax.Array:
 
 
 def propose(
-    key: jax.Array,
-    y: jax.Array,
-    alpha: jax.Array,
-    a: jax.Array,
-    total: jax.Array,
-    step: jax.Array,
+    key: jax.Array, before: jax.Array, a: jax.Array, rate: jax.Array, step: jax.Array
 ) -> Move:
-    """Draw the total S, and move theta by a CIR transition over the time `step`, or infinity."""
-    key_total, key_count, key_gamma = jax.random.split(key, 3)
-    before = y + draws.loggamma(key_total, alpha.sum(axis=-1, keepdims=True) + total)
-    rate = 1 / jnp.expm1(step)
-    counts = draws.poisson(key_count, rate * jnp.exp(before))
-    after = draws.loggamma(key_gamma, a + counts) - jnp.log1p(rate)
-    return Move(simplex.normalise(after), before, after, counts)
+    """Move log theta by a CIR transition over the time `step`, or infinity."""
+    key_count, key_gamma = jax.random.split(key)
+    growth = 1 / jnp.expm1(step)
+    counts = draws.poisson(key_count, growth * rate * jnp.exp(before))
+    after = draws.loggamma(key_gamma, a + counts) - jnp.log1p(growth) - jnp.log(rate)
+    return Move(simplex.normalise(after), before, after, counts, rate)
 
 
 def log_ratio(
@@ -106,9 +122,10 @@ def log_ratio(
     sums = total * (expanded.log_sum(move.after) - expanded.log_sum(move.before))
     terms = (alpha - a) * move.after - (alpha - a_there) * move.before
     change = gammaln(a + move.counts) - gammaln(a_there + move.counts)
-    # Zero but for shapes that were raised to be positive, since otherwise both have one sum.
-    scale = (a_there - a) * jnp.log1p(1 / jnp.expm1(step))
-    return sums.sum() + (terms + change + scale).sum()
+    # With a rate of 1 zero but for shapes that were raised: otherwise both have one sum.
+    scale = (a_there - a) * (jnp.log1p(1 / jnp.expm1(step)) + jnp.log(move.rate))
+    weight = (move.rate - 1) * (jnp.exp(move.after) - jnp.exp(move.before))
+    return sums.sum() + (terms + change + scale + weight).sum()
 
 
 def transition(
@@ -125,7 +142,7 @@ def transition(
     which needs no positive a.
     """
     key_total, key_cir, key_noise = jax.random.split(key, 3)
-    log_theta = y + draws.loggamma(key_total, alpha.sum(axis=-1, keepdims=True) + total)
+    log_theta = with_scale(key_total, y, alpha, total)
     usable = (raw > 0).all(axis=-1, keepdims=True)
     exact = draws.cir(key_cir, log_theta, jnp.where(usable, raw, 1), step)
     theta = jnp.exp(log_theta)
@@ -134,14 +151,20 @@ def transition(
     return simplex.normalise(jnp.where(usable, exact, reflected))
 
 
-def slope(y: Sequence[jax.Array], counts: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+def slope(
+    y: Sequence[jax.Array], counts: Sequence[jax.Array], exposure: jax.Array | float = 0.0
+) -> tuple[jax.Array, jax.Array]:
     """Return minus the slope of the tangent counts c - omega c. against omega, between two points.
 
     It is in the metric 1 / omega, as numerator and denominator, [..., 1]. Where the likelihood is
-    conjugate it is the number of its counts, and the total s that makes both shapes equal.
+    conjugate it is the number of its counts, and the total s that makes both shapes equal. What
+    rates make up for is left out, exposure * omega.
     """
     omega = [jnp.exp(value) for value in y]
-    pull = [c - w * c.sum(axis=-1, keepdims=True) for c, w in zip(counts, omega, strict=True)]
+    pull = [
+        c + exposure * w - w * c.sum(axis=-1, keepdims=True)
+        for c, w in zip(counts, omega, strict=True)
+    ]
     apart = omega[1] - omega[0]
     # A step that leaves a coordinate where it was, at 0, says nothing of it.
     weight = apart / jnp.maximum(omega[0] + omega[1], jnp.finfo(apart.dtype).tiny)
@@ -149,11 +172,11 @@ def slope(y: Sequence[jax.Array], counts: Sequence[jax.Array]) -> tuple[jax.Arra
     return numerator, (apart * weight).sum(axis=-1, keepdims=True)
 
 
-def needed_total(y: jax.Array, counts: jax.Array) -> jax.Array:
+def needed_total(y: jax.Array, counts: jax.Array, exposure: jax.Array | float = 0.0) -> jax.Array:
     """Return the smallest total, [..., 1], with which no count would be negative at y."""
     # As `sites.constrain` has it: counts are those of a probability that did not underflow.
     y = jnp.maximum(y, jnp.log(jnp.finfo(y.dtype).tiny))
-    needed = counts.sum(axis=-1, keepdims=True) - counts * jnp.exp(-y)
+    needed = counts.sum(axis=-1, keepdims=True) - counts * jnp.exp(-y) - exposure
     return jnp.max(needed, axis=-1, keepdims=True)
 
 

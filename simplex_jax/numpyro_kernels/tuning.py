@@ -1,6 +1,6 @@
 """What SCIR learns of each site: whether its likelihood is conjugate, totals, and step sizes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -37,6 +37,7 @@ class Tuning(NamedTuple):
         accepted: Mean acceptance probability in this phase.
         clamped: Mean fraction of shapes that were not positive in this phase.
         total: The sums of its counts.
+        centre: Mean value of the site in the warm-up, of its shape.
     """
 
     exact: jax.Array
@@ -44,6 +45,7 @@ class Tuning(NamedTuple):
     accepted: jax.Array
     clamped: jax.Array
     total: Total
+    centre: jax.Array
 
 
 Evaluate = Callable[[Values], Density]
@@ -63,7 +65,7 @@ def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) 
     zero = jnp.zeros((), value.dtype)
     yes = jnp.ones((), bool)
     log_step = jnp.log(step).astype(value.dtype)
-    tuning = Tuning(yes, log_step, zero, zero, Total(zero, yes))
+    tuning = Tuning(yes, log_step, zero, zero, Total(zero, yes), jnp.exp(value))
     if kind == sites.GAMMA:
         law, _ = gamma_law(name, y, evaluate)
         other, _ = gamma_law(name, {**y, name: value + 1}, evaluate)
@@ -95,6 +97,29 @@ def _total(places: Sequence[jax.Array], counts: Sequence[jax.Array]) -> Total:
     return Total(jnp.where(counted, sums[0], fitted_total(places, counts)), counted)
 
 
+def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
+    """Tell whether counts of a simplex site fall with its probabilities.
+
+    Looked at where all sites have certain values, so that it is known of chains under `vmap`. Where
+    it is not, as under `jit`, the answer is yes, which costs time only.
+    """
+    if kinds[name] == sites.GAMMA:
+        return False
+    key = jax.random.key(1)
+    probe = {other: jax.random.normal(key, x.shape, x.dtype) for other, x in y.items()}
+    probe |= {
+        other: jax.nn.log_softmax(x, axis=-1)
+        for other, x in probe.items()
+        if kinds[other] != sites.GAMMA
+    }
+    counts = evaluate(probe).counts[name], _scaled(name, probe, evaluate).counts[name]
+    falls = jnp.abs(counts[0] - counts[1]) > 1e-3 * jnp.abs(counts[0]).max()
+    try:
+        return bool(falls.any())
+    except jax.errors.TracerBoolConversionError:
+        return True
+
+
 def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
     """Fit the totals of a conjugate site anew, after the other sites moved.
 
@@ -114,14 +139,27 @@ def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluat
     return tuning._replace(total=old._replace(value=value))
 
 
-def gamma_law(
-    name: str, y: Values, evaluate: Evaluate, density: Density | None = None
-) -> tuple[gamma_moves.Law, Density]:
+def gamma_law(name: str, y: Values, evaluate: Evaluate) -> tuple[gamma_moves.Law, Density]:
     """Return the law of a gamma site given all others, and the density at y."""
-    here = evaluate(y) if density is None else density
-    scaled = evaluate({**y, name: y[name] + jnp.log(gamma_moves.SCALING).astype(y[name].dtype)})
-    law = gamma_moves.law(here.parameters[name], y[name], here.counts[name], scaled.counts[name])
+    here = evaluate(y)
+    law = gamma_moves.law(
+        here.parameters[name],
+        y[name],
+        here.counts[name],
+        gamma_moves.exposure(y[name], here.counts[name], _scaled(name, y, evaluate).counts[name]),
+    )
     return law, here
+
+
+def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.Array:
+    """Return what the counts of a site fall by with its value, at native values of it."""
+    y = {**y, name: place}
+    slopes = evaluate(y).counts[name], _scaled(name, y, evaluate).counts[name]
+    return gamma_moves.exposure(place, *slopes)
+
+
+def _scaled(name: str, y: Values, evaluate: Evaluate) -> Density:
+    return evaluate({**y, name: y[name] + jnp.log(gamma_moves.SCALING).astype(y[name].dtype)})
 
 
 def same_law(one: gamma_moves.Law, other: gamma_moves.Law) -> jax.Array:
@@ -141,8 +179,9 @@ def adapted(
     clamped: jax.Array,
     total: jax.Array,
     target: float,
+    y: jax.Array,
 ) -> Tuning:
-    """Return the tuning after a move; step size and totals change in the warm-up only.
+    """Return the tuning after a move; all that moves depend on changes in the warm-up only.
 
     Args:
         tuning: The tuning before.
@@ -152,6 +191,7 @@ def adapted(
         clamped: Fraction of its shapes that were not positive.
         total: The total fitted to its two ends.
         target: The acceptance probability aimed at.
+        y: Where the site is now.
     """
     dtype = tuning.log_step.dtype
     gain = jnp.where(
@@ -164,17 +204,20 @@ def adapted(
         accepted=tuning.accepted + (probability - tuning.accepted) / since,
         clamped=tuning.clamped + (clamped - tuning.clamped) / since,
     )
+    centre = tuning.centre + gain * (jnp.exp(y) - tuning.centre)
     old = tuning.total.value
     fitted = jnp.where((gain > 0) & jnp.isfinite(total), gain * total + (1 - gain) * old, old)
-    return tuning._replace(total=tuning.total._replace(value=fitted))
+    return tuning._replace(centre=centre, total=tuning.total._replace(value=fitted))
 
 
-def fitted_total(y: Sequence[jax.Array], counts: Sequence[jax.Array]) -> jax.Array:
+def fitted_total(
+    y: Sequence[jax.Array], counts: Sequence[jax.Array], exposure: jax.Array | float = 0.0
+) -> jax.Array:
     """Return the total that makes the shapes at two points most equal, and no count negative."""
-    numerator, denominator = simplex_moves.slope(y, counts)
+    numerator, denominator = simplex_moves.slope(y, counts, exposure)
     fitted = numerator / jnp.where(denominator > 0, denominator, 1)
     for place, c in zip(y, counts, strict=True):
-        fitted = jnp.maximum(fitted, simplex_moves.needed_total(place, c))
+        fitted = jnp.maximum(fitted, simplex_moves.needed_total(place, c, exposure))
     return jnp.maximum(fitted, 0)
 
 
