@@ -100,7 +100,7 @@ REAL: dict[str, Tool] = {
 COUNTS: dict[str, Tool] = {
     "bnpy, 30 components": bnpy(1_000, "merge,shuffle"),
     "bnpy, with births": bnpy(1_000, "birth,merge,shuffle"),
-    "bayespy, 30 components": bayespy(1_000),
+    "bayespy, 30 components": bayespy(300),
     "ours, exact, 100 passes": ours(100),
     "ours, exact, 500 passes": ours(500),
     "ours, ten batches, 100 passes": ours(100, batches=10),

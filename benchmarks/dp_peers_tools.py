@@ -174,10 +174,11 @@ def bayespy(iterations: int) -> Tool:
         weights = nodes.Dirichlet(np.full(COMPONENTS, 1 / COMPONENTS))
         labels = nodes.Categorical(weights, plates=(len(counts),))
         atoms = nodes.Dirichlet(np.full(counts.shape[1], BASE), plates=(COMPONENTS,))
-        data = nodes.Mixture(labels, nodes.Multinomial, counts.sum(axis=1), atoms)
+        trials = counts.sum(axis=1)[:, None]  # The last axis is that of the components.
+        data = nodes.Mixture(labels, nodes.Multinomial, trials, atoms)
         labels.initialize_from_random()
         data.observe(counts)
-        model = VB(data, labels, atoms, weights)
+        model = VB(data, atoms, weights, labels)  # In this order: only labels start at random.
         with contextlib.redirect_stdout(io.StringIO()):
             model.update(repeat=iterations, tol=1e-6)
         clock()

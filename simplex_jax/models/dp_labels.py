@@ -18,7 +18,7 @@ from simplex_jax.draws.bits import random_words, use_up
 from simplex_jax.draws.categorical import choose
 from simplex_jax.models import dp_families
 from simplex_jax.models.dp_families import Family
-from simplex_jax.models.dp_state import Mixture, Totals
+from simplex_jax.models.dp_state import BLOCK, Mixture, Totals
 
 _AT_ONCE = 2**20
 _MOST_STICKS = 2.0**30
@@ -135,13 +135,25 @@ def draw_labels(
     log_u = jnp.pad(sliced.log_u, (0, fill), constant_values=jnp.inf).reshape(parts.shape)
     u = jnp.pad(uniform.uniform(words, dtype), (0, fill), constant_values=0.5).reshape(parts.shape)
     tilt = position.log_weights - sliced.log_bounds
+    sticks = jnp.arange(capacity)
 
     def part(i: jax.Array, drawn: Drawn) -> Drawn:
         mine = dp_families.take(rows, parts[i])
-        logits = (family.log_likelihood(mine, position.atoms) + tilt).T
         # Not only above: u rounds to the bound of its own stick once in ten million rows.
-        open_ = sliced.log_bounds[:, None] >= log_u[i]
-        logits = jnp.where(open_, logits, -jnp.inf)
+        reached = jnp.max(jnp.where(sliced.log_bounds >= jnp.min(log_u[i]), sticks + 1, 0))
+
+        def group(g: jax.Array, logits: jax.Array) -> jax.Array:
+            first = g * BLOCK
+            atoms, bounds, more = jax.tree.map(
+                lambda leaf: lax.dynamic_slice_in_dim(leaf, first, BLOCK),
+                (position.atoms, sliced.log_bounds, tilt),
+            )
+            found = (family.log_likelihood(mine, atoms) + more).T
+            found = jnp.where(bounds[:, None] >= log_u[i], found, -jnp.inf)
+            return lax.dynamic_update_slice_in_dim(logits, found, first, axis=0)
+
+        closed = jnp.full((capacity, at_once), -jnp.inf, dtype)
+        logits = lax.fori_loop(0, -(-reached // BLOCK), group, closed)
         known = parts[i] < outside
         peak = jnp.where(known, jnp.max(logits, axis=0), 0)
         new = choose(jnp.where(known, jnp.exp(logits - peak), 1), u[i])
