@@ -143,7 +143,7 @@ def memberships(folder: Path, size: int = 100, blocks: int = 3) -> Example:
 
     def watch(samples: dict) -> jax.Array:
         pi = samples["pi"]
-        together = (pi[:, 0:20] * pi[:, 1:21]).sum(axis=-1)
+        together = (pi[:, :-1] * pi[:, 1:]).sum(axis=-1)[:, :20]
         return jnp.concatenate([together, samples["between"][:, None]], axis=1)
 
     return example(model, (y,), watch)
@@ -235,7 +235,7 @@ def directions(rows: int = 200, parts: int = 4) -> Example:
     """
     key = jax.random.key(5)
     means = jnp.eye(3)[jnp.arange(rows) % 3]
-    about = jnp.concatenate([jnp.eye(3), -jnp.ones((1, 3)) / 3**0.5])
+    about = jnp.concatenate([jnp.eye(3), -jnp.ones((1, 3)) / 3**0.5])[:parts]
     x = VonMisesFisher(means, 12.0).sample(key)
 
     @partial(numpyro.handlers.reparam, config={"mean": VonMisesFisherReparam()})

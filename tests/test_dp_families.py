@@ -15,10 +15,10 @@ import statistics_checks as checks
 from scipy import special, stats
 
 from simplex_jax.draws import von_mises_fisher as directions
+from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models import dp_families
 from simplex_jax.models.dp_families import triangular
 from simplex_jax.models.dp_families.gaussian import Normals
-from simplex_jax.models.dp_families.rising import log_rising
 from simplex_jax.models.dp_families.von_mises_fisher import Directions, Resultants
 
 SCALE = np.array([[2.0, 0.6], [0.6, 0.5]])

@@ -29,9 +29,9 @@ from simplex_jax import draws
 from simplex_jax.base import PyTree
 from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words
+from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models import dp_families
 from simplex_jax.models.dp_families import Family
-from simplex_jax.models.dp_families.rising import log_rising
 
 # Rows that are worked on at once.
 _CHUNK = 4096

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
 
 from simplex_jax import draws
+from simplex_jax.numpyro_kernels import simplex_moves
 from simplex_jax.samplers import expanded
 
 # The derivative is split by its values at x and at this multiple of x.
@@ -80,16 +80,11 @@ def log_ratio(
     The laws have one rate.
     """
     shape, rate = prior
-    scale = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(here.rate)
-    terms = (
-        (shape - here.shape) * move.y
-        - (shape - there.shape) * y
-        + (here.rate - rate) * (jnp.exp(move.y) - jnp.exp(y))
-        + (there.shape - here.shape) * scale
-        + gammaln(here.shape + move.counts)
-        - gammaln(there.shape + move.counts)
-    )
-    return terms.sum()
+    pull = (shape - here.shape) * (move.y - y)
+    weight = (here.rate - rate) * jnp.exp(y) * jnp.expm1(move.y - y)
+    growth = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(here.rate)
+    bend = simplex_moves.change_of_shapes(y + growth, here.shape, there.shape, move.counts)
+    return (pull + weight + bend).sum()
 
 
 def transition(

@@ -120,7 +120,11 @@ def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
         probability = jnp.where(known.exact, 0, 1).astype(probability.dtype)
     # The log ratio of an exact move is 0 but for rounding.
     probability = jnp.where(known.exact & proposal.same, 1, probability)
-    accept = jax.random.uniform(key_accept, dtype=probability.dtype) < probability
+    # A chain that starts far away first goes where the likelihood wants it, uncorrected: there a
+    # correction would learn steps that are far too short.
+    arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
+    chance = jnp.where(arriving, 1, probability)
+    accept = jax.random.uniform(key_accept, dtype=chance.dtype) < chance
     z, density = jax.tree.map(
         lambda new, old: jnp.where(accept, new, old),
         ({**state.z, site.name: proposal.y}, proposal.there),
@@ -130,7 +134,7 @@ def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
         known._replace(exact=known.exact & proposal.same),
         state.i,
         state.num_warmup,
-        probability,
+        jnp.where(arriving, site.target_accept, probability),
         proposal.clamped,
         proposal.total,
         site.target_accept,

@@ -36,10 +36,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
 
 from simplex_jax import draws
-from simplex_jax.geometry import simplex
+from simplex_jax.geometry import rising, simplex
 from simplex_jax.samplers import expanded
 
 
@@ -118,14 +117,28 @@ def log_ratio(
     a_there: jax.Array,
     step: jax.Array,
 ) -> jax.Array:
-    """Return the log acceptance ratio less the change of the log likelihood, a scalar."""
-    sums = total * (expanded.log_sum(move.after) - expanded.log_sum(move.before))
-    terms = (alpha - a) * move.after - (alpha - a_there) * move.before
-    change = gammaln(a + move.counts) - gammaln(a_there + move.counts)
-    # With a rate of 1 zero but for shapes that were raised: otherwise both have one sum.
-    scale = (a_there - a) * (jnp.log1p(1 / jnp.expm1(step)) + jnp.log(move.rate))
-    weight = (move.rate - 1) * (jnp.exp(move.after) - jnp.exp(move.before))
-    return sums.sum() + (terms + change + scale + weight).sum()
+    """Return the log acceptance ratio less the change of the log likelihood, a scalar.
+
+    Its terms are of the size of the counts, and of many more Poisson numbers where steps are short:
+    those that nearly cancel are taken together.
+    """
+    sums = expanded.log_sum(move.after) - expanded.log_sum(move.before)
+    pull = (alpha - a) * (move.after - move.before - sums)
+    # Zero but for rates, and shapes that were raised: otherwise the shapes sum to the rest.
+    stretch = ((alpha - a).sum(axis=-1, keepdims=True) + total) * sums
+    weight = (move.rate - 1) * jnp.exp(move.before) * jnp.expm1(move.after - move.before)
+    growth = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(move.rate)
+    bend = change_of_shapes(move.before + growth, a, a_there, move.counts)
+    return stretch.sum() + (pull + weight + bend).sum()
+
+
+def change_of_shapes(
+    log_scale: jax.Array, a: jax.Array, a_there: jax.Array, counts: jax.Array
+) -> jax.Array:
+    """Return (a' - a) log_scale + log Gamma(a + N) - log Gamma(a' + N), which nearly cancel."""
+    change = a_there - a
+    left = change - rising.excess(a + counts, change)
+    return change * (log_scale - jnp.log(a_there + counts)) + left
 
 
 def transition(

@@ -12,8 +12,8 @@ from jax.typing import ArrayLike
 from simplex_jax import draws
 from simplex_jax.base import bind, static
 from simplex_jax.draws import arguments
+from simplex_jax.geometry.rising import log_dirichlet_evidence
 from simplex_jax.models.dp_families.family import Family, Simplex
-from simplex_jax.models.dp_families.rising import log_dirichlet_evidence
 
 Tables = tuple[jax.Array, ...]
 """Numbers of each category: one leaf [..., variables, d] for each number of categories d."""

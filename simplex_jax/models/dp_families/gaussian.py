@@ -12,10 +12,10 @@ from jax.typing import ArrayLike
 from simplex_jax import draws
 from simplex_jax.base import bind
 from simplex_jax.draws import arguments
+from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dp_families import labels as by_label
 from simplex_jax.models.dp_families import triangular
 from simplex_jax.models.dp_families.family import Family
-from simplex_jax.models.dp_families.rising import log_rising
 
 
 class Normals(NamedTuple):

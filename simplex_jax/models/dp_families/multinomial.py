@@ -13,8 +13,8 @@ from simplex_jax import draws
 from simplex_jax.base import bind
 from simplex_jax.corpus.device import CHUNK, token_slots
 from simplex_jax.draws import arguments
+from simplex_jax.geometry.rising import log_dirichlet_evidence, log_rising
 from simplex_jax.models.dp_families.family import Family, Simplex
-from simplex_jax.models.dp_families.rising import log_dirichlet_evidence, log_rising
 from simplex_jax.models.dp_families.rows import SparseRows
 
 

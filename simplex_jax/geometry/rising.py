@@ -13,7 +13,7 @@ def log_rising(a: jax.Array, n: jax.Array) -> jax.Array:
     A difference of two log-gamma functions would have the rounding error of these: 0.5 in float32
     at a = 1e6.
     """
-    return (n * jnp.log(a + n) - n) + _excess(a, n)
+    return (n * jnp.log(a + n) - n) + excess(a, n)
 
 
 def log_dirichlet_evidence(weights: jax.Array, counts: jax.Array) -> jax.Array:
@@ -30,12 +30,12 @@ def log_dirichlet_evidence(weights: jax.Array, counts: jax.Array) -> jax.Array:
     """
     weight, count = jnp.sum(weights, axis=-1), jnp.sum(counts, axis=-1)
     share = (weights + counts) / (weight + count)[..., None]
-    each = counts * jnp.log(share) + _excess(weights, counts)
-    return jnp.sum(each, axis=-1) - _excess(weight, count)
+    each = counts * jnp.log(share) + excess(weights, counts)
+    return jnp.sum(each, axis=-1) - excess(weight, count)
 
 
-def _excess(a: jax.Array, n: jax.Array) -> jax.Array:
-    """Return log(Gamma(a + n) / Gamma(a)) - n log(a + n) + n, of the size of a log n.
+def excess(a: jax.Array, n: jax.Array) -> jax.Array:
+    """Return log(Gamma(a + n) / Gamma(a)) - n log(a + n) + n, of the size of a log n, for n > -a.
 
     Stirling's series are subtracted term by term, from a + 8 where a is small.
     """
