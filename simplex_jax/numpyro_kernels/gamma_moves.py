@@ -81,7 +81,7 @@ def log_ratio(
     """
     shape, rate = prior
     pull = (shape - here.shape) * (move.y - y)
-    weight = (here.rate - rate) * jnp.exp(y) * jnp.expm1(move.y - y)
+    weight = (here.rate - rate) * simplex_moves.gain(y, move.y)
     growth = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(here.rate)
     bend = simplex_moves.change_of_shapes(y + growth, here.shape, there.shape, move.counts)
     return (pull + weight + bend).sum()

@@ -126,10 +126,17 @@ def log_ratio(
     pull = (alpha - a) * (move.after - move.before - sums)
     # Zero but for rates, and shapes that were raised: otherwise the shapes sum to the rest.
     stretch = ((alpha - a).sum(axis=-1, keepdims=True) + total) * sums
-    weight = (move.rate - 1) * jnp.exp(move.before) * jnp.expm1(move.after - move.before)
+    weight = (move.rate - 1) * gain(move.before, move.after)
     growth = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(move.rate)
     bend = change_of_shapes(move.before + growth, a, a_there, move.counts)
     return stretch.sum() + (pull + weight + bend).sum()
+
+
+def gain(before: jax.Array, after: jax.Array) -> jax.Array:
+    """Return exp(after) - exp(before), to rounding of itself where they are close."""
+    rise = after - before
+    close = jnp.exp(before) * jnp.expm1(jnp.minimum(rise, 1))
+    return jnp.where(rise < 1, close, jnp.exp(after) - jnp.exp(before))
 
 
 def change_of_shapes(
