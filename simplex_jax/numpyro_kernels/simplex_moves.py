@@ -122,8 +122,10 @@ def log_ratio(
     Its terms are of the size of the counts, and of many more Poisson numbers where steps are short:
     those that nearly cancel are taken together.
     """
-    sums = expanded.log_sum(move.after) - expanded.log_sum(move.before)
-    pull = (alpha - a) * (move.after - move.before - sums)
+    rise = move.after - move.before
+    share = simplex.normalise(move.before)
+    sums = jnp.log1p(gain(share, share + rise).sum(axis=-1, keepdims=True))
+    pull = (alpha - a) * (rise - sums)
     # Zero but for rates, and shapes that were raised: otherwise the shapes sum to the rest.
     stretch = ((alpha - a).sum(axis=-1, keepdims=True) + total) * sums
     weight = (move.rate - 1) * gain(move.before, move.after)
