@@ -17,7 +17,6 @@ pytest.importorskip("numpyro.infer.gibbs", reason="one of the models needs numpy
 
 SMALL = {
     "dirichlet_multinomial": {"size": 6, "rows": 4},
-    "mixture": {"rows": 60, "parts": 5},
     "hidden_markov": {"length": 40, "states": 3},
     "factorisation": {"rows": 5, "columns": 4, "factors": 2},
     "hierarchical": {"groups": 3, "size": 4},
@@ -55,6 +54,19 @@ def check(example) -> None:
 def test_posteriors_agree(name) -> None:
     models = importlib.import_module("numpyro_models")
     check(getattr(models, name)(**SMALL[name]))
+
+
+@pytest.mark.slow
+def test_empty_parts_of_a_mixture() -> None:
+    """Their law is known; NUTS keeps the first of them at the smallest number there is."""
+    example = importlib.import_module("numpyro_models").mixture(rows=60, parts=5)
+    script = importlib.import_module("numpyro_ess")
+    found = script.sample(example, example.kernel, 500, 0, 4000).watched[:, [0, 3, 4]]
+    law = stats.beta(0.05, 60.2)
+    z = (found.mean(axis=0) - law.mean()) / (law.std() / len(found) ** 0.5)
+    # Draws are all but independent, and have heavy tails.
+    assert (np.abs(z) < 4).all()
+    assert (np.abs(found.mean(axis=0) - 0.1 / 60.2) > 0.3 * law.mean()).all()
 
 
 @pytest.mark.slow
