@@ -98,12 +98,14 @@ def _total(places: Sequence[jax.Array], counts: Sequence[jax.Array]) -> Total:
 
 
 def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
-    """Tell whether counts of a simplex site fall with its probabilities.
+    """Tell whether counts of a simplex site of one row fall with its probabilities.
 
-    Looked at where all sites have certain values, so that it is known of chains under `vmap`. Where
-    it is not, as under `jit`, the answer is yes, which costs time only.
+    Those of many rows fall with other rows as well, which all are scaled to see it: the rates would
+    be too large, and moves shorter for nothing. Looked at where all sites have certain values, so
+    that it is known of chains under `vmap`. Where it is not, as under `jit`, the answer is yes,
+    which costs time only.
     """
-    if kinds[name] == sites.GAMMA:
+    if kinds[name] == sites.GAMMA or y[name].size > y[name].shape[-1]:
         return False
     key = jax.random.key(1)
     probe = {other: jax.random.normal(key, x.shape, x.dtype) for other, x in y.items()}
