@@ -205,8 +205,11 @@ def factorisation(rows: int = 30, columns: int = 20, factors: int = 3) -> Exampl
     return example(model, (x,), watch)
 
 
-def hierarchical(groups: int = 8, size: int = 20) -> Example:
-    """Groups with probabilities about common ones, at a concentration that is learned."""
+def hierarchical(groups: int = 8, size: int = 20, summed_out: bool = False) -> Example:
+    """Groups with probabilities about common ones, at a concentration that is learned.
+
+    The groups can be summed out: the law of all else is the same.
+    """
     rng = np.random.default_rng(4)
     common = rng.dirichlet(np.full(size, 0.2))
     p = rng.dirichlet(3.0 * common + 1e-6, groups)
@@ -217,13 +220,19 @@ def hierarchical(groups: int = 8, size: int = 20) -> Example:
         strength = numpyro.sample("strength", dist.Gamma(2.0, 0.5))
         alpha = jnp.maximum(strength * jnp.exp(common), 1e-6)
         with numpyro.plate("groups", groups):
-            p = numpyro.sample("p", LogDirichlet(alpha))
-            numpyro.sample("x", dist.Multinomial(60, logits=p), obs=x)
+            if summed_out:
+                law = dist.DirichletMultinomial(alpha, 60)
+            else:
+                p = numpyro.sample("p", LogDirichlet(alpha))
+                law = dist.Multinomial(60, logits=p)
+            numpyro.sample("x", law, obs=x)
 
     def watch(samples: dict) -> jax.Array:
-        p = jnp.exp(samples["p"]).reshape(len(samples["p"]), -1)
         common = jnp.exp(samples["common"])
-        return jnp.concatenate([p, common, jnp.log(samples["strength"])[:, None]], axis=1)
+        watched = [common, jnp.log(samples["strength"])[:, None]]
+        if not summed_out:
+            watched.append(jnp.exp(samples["p"]).reshape(len(common), -1))
+        return jnp.concatenate(watched, axis=1)
 
     return example(model, (x,), watch)
 
@@ -266,5 +275,6 @@ def examples(folder: Path) -> dict[str, Callable[[], Example]]:
         "mixed memberships, polblogs": partial(memberships, folder),
         "Gamma-Poisson factorisation": factorisation,
         "hierarchical Dirichlet, learned concentration": hierarchical,
+        "hierarchical Dirichlet, groups summed out": partial(hierarchical, summed_out=True),
         "von Mises-Fisher mixture": directions,
     }

@@ -70,6 +70,17 @@ def test_empty_parts_of_a_mixture() -> None:
 
 
 @pytest.mark.slow
+def test_groups_that_can_be_summed_out() -> None:
+    """At the size of the benchmark, where NUTS on all groups is not done in any time."""
+    models, script = (importlib.import_module(f"numpyro_{name}") for name in ("models", "ess"))
+    whole, part = models.hierarchical(), models.hierarchical(summed_out=True)
+    ours = script.sample(whole, whole.kernel, 2000, 0, 20_000).watched[:, :21]
+    theirs = script.sample(part, part.rival, 500, 0, 2000).watched
+    assert not family(p_values(ours, theirs))
+    assert family(p_values(ours, theirs + 0.3 * theirs.std(axis=0)))
+
+
+@pytest.mark.slow
 def test_a_network(shared_data) -> None:
     models = importlib.import_module("numpyro_models")
     links = models.adjacency(shared_data, 100)
