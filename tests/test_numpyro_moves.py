@@ -41,6 +41,26 @@ def test_the_ratio_is_right_in_single_precision(size, step) -> None:
     assert abs(float(found) - wanted) < 1e-3 + 3e-6 * abs(wanted)
 
 
+@pytest.mark.parametrize("there", [[0.05, 0.25, 0.025], [30.0, 8.0, 1e5]])
+def test_the_ratio_is_right_where_shapes_fall_far(there) -> None:
+    """As where they had to be raised to be positive, and nothing was drawn."""
+    alpha, a = jnp.full(3, 0.05), jnp.array([20.0, 8.5, 1e2])
+    before, after = jnp.array([1.0, 2.0, 4.5]), jnp.array([3.0, 2.1, 4.6])
+    move = simplex_moves.Move(after, before, after, jnp.zeros(3), jnp.ones(3))
+    given = move, alpha, jnp.array([100.0]), a, jnp.array(there), jnp.float32(5)
+    wanted = in_double(*given)
+    assert abs(float(simplex_moves.log_ratio(*given)) - wanted) < 1e-3 + 3e-6 * abs(wanted)
+
+
+@pytest.mark.parametrize("rise", [-40.0, 40.0, 0.5])
+def test_the_ratio_is_right_where_the_total_changes_far(rise) -> None:
+    alpha, before = jnp.full(2, 0.05), jnp.array([-20.0, -21.0])
+    move = simplex_moves.Move(before, before, before + rise, jnp.zeros(2), jnp.ones(2))
+    given = move, alpha, jnp.zeros(1), 1.1 * alpha, alpha, jnp.float32(5)
+    wanted = in_double(*given)
+    assert abs(float(simplex_moves.log_ratio(*given)) - wanted) < 1e-4
+
+
 def test_a_proposal_far_above_a_tiny_value_has_a_ratio() -> None:
     move = simplex_moves.Move(
         *(jnp.array(x) for x in ([-0.5, -1.0], [-200.0, 3.0], [2.0, 3.0], [0.0, 4.0], 1.0))

@@ -48,6 +48,13 @@ def test_texts_without_a_known_word_are_put_aside_by_the_spherical_one():
         pytest.raises(ValueError, match=r"row 3 .* has length 2"),
     ):
         model.transform(sp.vstack([more[:3], 2 * more[3:]]))
+    with pytest.warns(UserWarning, match="zero"):
+        np.testing.assert_array_equal(model.transform(0 * vectors[:2]), np.full((2, 2), 0.5))
+    with (
+        pytest.warns(UserWarning, match="zero"),
+        pytest.raises(ValueError, match="have no density"),
+    ):
+        model.score(0 * vectors[:2])
     with pytest.raises(ValueError, match="zero vectors only"):
         model.fit(0 * vectors)
 

@@ -35,7 +35,7 @@ def log_dirichlet_evidence(weights: jax.Array, counts: jax.Array) -> jax.Array:
 
 
 def excess(a: jax.Array, n: jax.Array) -> jax.Array:
-    """Return log(Gamma(a + n) / Gamma(a)) - n log(a + n) + n, of the size of a log n, for n > -a.
+    """Return log(Gamma(a + n) / Gamma(a)) - n log(a + n) + n, of the size of a log n.
 
     Stirling's series are subtracted term by term, from a + 8 where a is small.
     """

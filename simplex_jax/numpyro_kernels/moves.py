@@ -152,7 +152,7 @@ def _propose_simplex(
     key_total, key_move = jax.random.split(key)
     total = jnp.where(known.exact, known.total.of(counts), known.total.value)
     exposure = jnp.zeros((), y.dtype)
-    if site.curved:
+    if site.curved and site.metropolis:
         place = jnp.log(jnp.maximum(known.centre, _LEAST))
         exposure = tuning.exposure(name, state.z, place, evaluate)
         exposure = jnp.where(known.exact, 0, exposure)
@@ -162,8 +162,7 @@ def _propose_simplex(
     move = simplex_moves.propose(key_move, before, a.used, 1 + excess, step)
     if not site.metropolis:
         h = site.step_size.astype(y.dtype)
-        raw = simplex_moves.shapes(alpha, counts, y, total).raw
-        moved = simplex_moves.transition(key_move, y, alpha, raw, total, h)
+        moved = simplex_moves.transition(key_move, y, alpha, a.raw, total, h)
         move = move._replace(y=jnp.where(known.exact, move.y, moved))
     there = evaluate({**state.z, name: move.y})
     more = excess * jnp.exp(move.after)
@@ -186,9 +185,9 @@ def _propose_gamma(
     name = site.name
     y, known = state.z[name], state.tuning[name]
     prior = here.parameters[name]
-    centre = jnp.log(jnp.maximum(known.centre, _LEAST * prior[0] / prior[1]))
     # Where nothing depends on the site, the exposure is known best where the site is.
-    place = jnp.where(known.exact, y, centre)
+    place = jnp.where(known.exact, y, jnp.log(known.centre))
+    place = jnp.maximum(place, jnp.log(_LEAST * prior[0] / prior[1]))
     exposure = tuning.exposure(name, state.z, place, evaluate)
     law = gamma_moves.law(prior, y, here.counts[name], exposure)
     move = gamma_moves.propose(key, y, law, step)

@@ -30,8 +30,8 @@ class SCIR(ModelKernel):
       looked at in every step. The site is then drawn from its law given all other sites.
     - Elsewhere a step is a CIR transition with shapes from the gradient, as in Baker et al. 2018,
       accepted or not by a Metropolis rule, so that the chain is exact. Its step size is learned in
-      the warm-up, in whose first quarter every move is taken, as a start may be far away. With
-      ``metropolis=False`` it is not corrected: its bias is of the order of ``step_size``.
+      the warm-up, in whose first quarter every finite move is taken: a start may be far away.
+      With ``metropolis=False`` it is not corrected: its bias is of the order of ``step_size``.
     - In a model with ``plate(..., subsample_size=n)`` every step sees a fresh minibatch, and
       nothing is corrected. The noise of the minibatch adds to the variance of the samples
       (Corollary 3.2 of the paper), in proportion to ``step_size``: halve it to see.

@@ -25,10 +25,10 @@ Metropolis proposal, and its acceptance probability has no Bessel function:
 with a' the shapes at omega'. A sparse coordinate has a = a' = alpha and costs nothing.
 
 Where the counts fall with a probability, each at a rate of its own, :math:`c_j = n_j - e_j
-\omega_j`, as those of a Dirichlet concentration do, coordinates have scales of their own: theta_j
-then moves by the process of law Gamma(a_j) / b_j with a constant :math:`b_j = 1 + e_j / E S` and
-:math:`(b_j - 1) \theta_j` more in a_j, which adds :math:`\sum_j (b_j - 1) (\theta_j' - \theta_j) +
-(a_j' - a_j) \log b_j` to log r.
+\omega_j`, as those of a Dirichlet concentration do, coordinates have scales of their own. In a site
+of one row theta_j then moves by the process of law Gamma(a_j) / b_j with a constant
+:math:`b_j = 1 + e_j / E S` and :math:`(b_j - 1) \theta_j` more in a_j, which adds
+:math:`\sum_j (b_j - 1) (\theta_j' - \theta_j) + (a_j' - a_j) \log b_j` to log r.
 """
 
 from collections.abc import Sequence
@@ -123,8 +123,7 @@ def log_ratio(
     those that nearly cancel are taken together.
     """
     rise = move.after - move.before
-    share = simplex.normalise(move.before)
-    sums = jnp.log1p(gain(share, share + rise).sum(axis=-1, keepdims=True))
+    sums = _change_of_total(move)
     pull = (alpha - a) * (rise - sums)
     # Zero but for rates, and shapes that were raised: otherwise the shapes sum to the rest.
     stretch = ((alpha - a).sum(axis=-1, keepdims=True) + total) * sums
@@ -132,6 +131,15 @@ def log_ratio(
     growth = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(move.rate)
     bend = change_of_shapes(move.before + growth, a, a_there, move.counts)
     return stretch.sum() + (pull + weight + bend).sum()
+
+
+def _change_of_total(move: Move) -> jax.Array:
+    """Return log S'/S, to rounding of itself where that is small."""
+    far = expanded.log_sum(move.after) - expanded.log_sum(move.before)
+    share = simplex.normalise(move.before)
+    close = gain(share, share + (move.after - move.before)).sum(axis=-1, keepdims=True)
+    is_close = jnp.abs(far) < 1
+    return jnp.where(is_close, jnp.log1p(jnp.where(is_close, close, 0)), far)
 
 
 def gain(before: jax.Array, after: jax.Array) -> jax.Array:
@@ -146,8 +154,9 @@ def change_of_shapes(
 ) -> jax.Array:
     """Return (a' - a) log_scale + log Gamma(a + N) - log Gamma(a' + N), which nearly cancel."""
     change = a_there - a
-    left = change - rising.excess(a + counts, change)
-    return change * (log_scale - jnp.log(a_there + counts)) + left
+    low, high = jnp.minimum(a, a_there) + counts, jnp.maximum(a, a_there) + counts
+    left = change - jnp.sign(change) * rising.excess(low, jnp.abs(change))
+    return change * (log_scale - jnp.log(high)) + left
 
 
 def transition(

@@ -115,7 +115,7 @@ def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate
         if kinds[other] != sites.GAMMA
     }
     counts = evaluate(probe).counts[name], _scaled(name, probe, evaluate).counts[name]
-    falls = jnp.abs(counts[0] - counts[1]) > 1e-3 * jnp.abs(counts[0]).max()
+    falls = counts[0] - counts[1] > 1e-3 * jnp.abs(counts[0]).max()
     try:
         return bool(falls.any())
     except jax.errors.TracerBoolConversionError:
@@ -183,7 +183,7 @@ def adapted(
     target: float,
     y: jax.Array,
 ) -> Tuning:
-    """Return the tuning after a move; all that moves depend on changes in the warm-up only.
+    """Return the tuning after a move; step size, total and centre change in the warm-up only.
 
     Args:
         tuning: The tuning before.
@@ -206,7 +206,9 @@ def adapted(
         accepted=tuning.accepted + (probability - tuning.accepted) / since,
         clamped=tuning.clamped + (clamped - tuning.clamped) / since,
     )
-    centre = tuning.centre + gain * (jnp.exp(y) - tuning.centre)
+    value = jnp.exp(y)
+    centre = tuning.centre + gain * (value - tuning.centre)
+    centre = jnp.where((gain > 0) & jnp.isfinite(value), centre, tuning.centre)
     old = tuning.total.value
     fitted = jnp.where((gain > 0) & jnp.isfinite(total), gain * total + (1 - gain) * old, old)
     return tuning._replace(centre=centre, total=tuning.total._replace(value=fitted))

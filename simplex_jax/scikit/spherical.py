@@ -139,6 +139,8 @@ class SphericalAdmixture(common.TopicEstimator):
         Monte Carlo with the seed of the fit: the same X gives the same proportions.
         """
         data = self._data(X, reset=False)
+        if not data.rows.any():
+            return data.with_those_aside(np.zeros((0, len(self.components_)), np.float32))
         found = spherical.transform(
             self.components_, data.vectors, alpha=self.alpha_, kappa1=self.kappa1_, seed=self.seed_
         )
@@ -148,11 +150,17 @@ class SphericalAdmixture(common.TopicEstimator):
         """Return the mean log density of documents on the sphere, by importance sampling.
 
         Of those that have a direction, that is.
+
+        Raises:
+            ValueError: None has.
         """
+        data = self._data(X, reset=False)
+        if not data.rows.any():
+            raise ValueError("X has zero vectors only, which have no density")
         found = densities.importance(
             jax.random.key(self.seed_),
             jnp.asarray(self.components_),
-            sam_documents.to_device(self._data(X, reset=False).vectors),
+            sam_documents.to_device(data.vectors),
             self.alpha_,
             self.kappa1_,
         )
@@ -165,7 +173,7 @@ class SphericalAdmixture(common.TopicEstimator):
     def _data(self, X: Any, *, reset: bool) -> _Documents:
         table = self._table(X, reset=reset, words=2)
         zero = abs(table).sum(axis=1) == 0
-        if zero.all():
+        if zero.all() and reset:
             raise ValueError("X has zero vectors only, which have no direction: nothing is left")
         if zero.any():
             rows = np.flatnonzero(zero)
