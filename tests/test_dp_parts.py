@@ -166,9 +166,9 @@ MUTANTS = {
     ),
     "leftover dropped": (
         labels,
-        "open_ = sliced.log_bounds[:, None] >= log_u[i]",
-        "open_ = (sliced.log_bounds[:, None] >= log_u[i])"
-        " & (jnp.arange(capacity)[:, None] <= jnp.max(drawn.labels))",
+        "bounds[:, None] >= log_u[i]",
+        "(bounds[:, None] >= log_u[i])"
+        " & (first + jnp.arange(block)[:, None] <= jnp.max(drawn.labels))",
     ),
     "stale statistics": (sampled_counts, "totals = add(totals,", "add(totals,"),
 }

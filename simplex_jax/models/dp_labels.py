@@ -136,6 +136,7 @@ def draw_labels(
     u = jnp.pad(uniform.uniform(words, dtype), (0, fill), constant_values=0.5).reshape(parts.shape)
     tilt = position.log_weights - sliced.log_bounds
     sticks = jnp.arange(capacity)
+    block = math.gcd(BLOCK, capacity)
 
     def part(i: jax.Array, drawn: Drawn) -> Drawn:
         mine = dp_families.take(rows, parts[i])
@@ -143,9 +144,9 @@ def draw_labels(
         reached = jnp.max(jnp.where(sliced.log_bounds >= jnp.min(log_u[i]), sticks + 1, 0))
 
         def group(g: jax.Array, logits: jax.Array) -> jax.Array:
-            first = g * BLOCK
+            first = g * block
             atoms, bounds, more = jax.tree.map(
-                lambda leaf: lax.dynamic_slice_in_dim(leaf, first, BLOCK),
+                lambda leaf: lax.dynamic_slice_in_dim(leaf, first, block),
                 (position.atoms, sliced.log_bounds, tilt),
             )
             found = (family.log_likelihood(mine, atoms) + more).T
@@ -153,7 +154,7 @@ def draw_labels(
             return lax.dynamic_update_slice_in_dim(logits, found, first, axis=0)
 
         closed = jnp.full((capacity, at_once), -jnp.inf, dtype)
-        logits = lax.fori_loop(0, -(-reached // BLOCK), group, closed)
+        logits = lax.fori_loop(0, -(-reached // block), group, closed)
         known = parts[i] < outside
         peak = jnp.where(known, jnp.max(logits, axis=0), 0)
         new = choose(jnp.where(known, jnp.exp(logits - peak), 1), u[i])
