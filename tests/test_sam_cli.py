@@ -196,7 +196,7 @@ def test_unit_vectors(tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--topics", "1"],
+        ["--topics", "0"],
         ["--alpha", "-1"],
         ["--kappa1", "0"],
         ["--sampler", "hmc"],
