@@ -11,10 +11,10 @@ standard errors. The cost of a step on minibatches is measured for growing numbe
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -80,8 +80,26 @@ def apart(one: Chain, other: Chain) -> float:
 
 def compare(example: Example, warmup: int, seconds: float, chunk: int) -> tuple[Chain, Chain]:
     """Sample an example by our kernel and by its rival."""
-    ours = sample(example, example.kernel, warmup, seconds, chunk)
+    ours = sample(example, example.kernel, example.warmup * warmup, seconds, chunk)
     return ours, sample(example, example.rival, warmup, seconds, chunk)
+
+
+KERNELS = ("SCIR", "SGMCMC with SGRLD")
+
+
+def on_minibatches(name: str, rows: int, batch: int) -> tuple[Callable, Any]:
+    """Return the compiled program of 200 steps of a mixture, and a state to start it from."""
+    shown = mixture(rows, subsample=batch)
+    kernel = shown.kernel
+    if name != "SCIR":
+        kernel = SGMCMC(shown.model, partial(sgrld.build, step_size=1e-3))
+    state = kernel.init(jax.random.key(0), 0, None, shown.args, {})
+
+    def many(state, args):
+        return jax.lax.fori_loop(0, 200, lambda _, s: kernel.sample(s, args, {}), state)
+
+    run = jax.jit(many).lower(state, shown.args).compile()
+    return run, (state, shown.args)
 
 
 def step_costs(rows: Sequence[int], batch: int = 100, repeats: int = 7) -> dict[str, list[float]]:
@@ -90,25 +108,15 @@ def step_costs(rows: Sequence[int], batch: int = 100, repeats: int = 7) -> dict[
     The median of some repeats, in which numbers of rows take turns.
     """
     found = {}
-    for name in ("SCIR", "SGMCMC with SGRLD"):
-        runs = []
-        for size in rows:
-            shown = mixture(size, subsample=batch)
-            kernel = shown.kernel
-            if name != "SCIR":
-                kernel = SGMCMC(shown.model, partial(sgrld.build, step_size=1e-3))
-            state = kernel.init(jax.random.key(0), 0, None, shown.args, {})
-
-            def many(state, kernel=kernel, args=shown.args):
-                return jax.lax.fori_loop(0, 200, lambda _, s: kernel.sample(s, args, {}), state)
-
-            run = jax.jit(many).lower(state).compile()
-            runs.append((run, jax.block_until_ready(run(state))))
+    for name in KERNELS:
+        runs = [on_minibatches(name, size, batch) for size in rows]
+        for run, given in runs:
+            jax.block_until_ready(run(*given))
         times = np.zeros((repeats, len(rows)))
         for repeat in range(repeats):
-            for place, (run, state) in enumerate(runs):
+            for place, (run, given) in enumerate(runs):
                 start = time.process_time()
-                jax.block_until_ready(run(state))
+                jax.block_until_ready(run(*given))
                 times[repeat, place] = time.process_time() - start
         found[name] = list(np.median(times, axis=0) / 200 * 1e6)
     return found

@@ -26,6 +26,7 @@ class Example(NamedTuple):
         kernel: Our kernel of it.
         watch: Samples of all sites to numbers that do not depend on the order of components.
         rival: What it is compared with, NUTS on the same model by default.
+        warmup: Number of steps of our kernel in the warm-up, for each of the rival's.
     """
 
     model: Callable
@@ -33,12 +34,18 @@ class Example(NamedTuple):
     kernel: Any
     watch: Callable[[dict], jax.Array]
     rival: Any
+    warmup: int
 
 
 def example(
-    model: Callable, args: tuple, watch: Callable, kernel: Any = None, rival: Any = None
+    model: Callable,
+    args: tuple,
+    watch: Callable,
+    kernel: Any = None,
+    rival: Any = None,
+    warmup: int = 1,
 ) -> Example:
-    return Example(model, args, kernel or SCIR(model), watch, rival or NUTS(model))
+    return Example(model, args, kernel or SCIR(model), watch, rival or NUTS(model), warmup)
 
 
 def dirichlet_multinomial(size: int = 50, rows: int = 30, seed: int = 0) -> Example:
@@ -146,7 +153,8 @@ def memberships(folder: Path, size: int = 100, blocks: int = 3) -> Example:
         together = (pi[:, :-1] * pi[:, 1:]).sum(axis=-1)[:, :20]
         return jnp.concatenate([together, samples["between"][:, None]], axis=1)
 
-    return example(model, (y,), watch)
+    # All memberships are accepted or refused together: steps are short, and many.
+    return example(model, (y,), watch, warmup=60)
 
 
 def blocks(folder: Path, size: int = 40, blocks: int = 10) -> Example:
