@@ -105,7 +105,7 @@ def deal(corpus: DeviceCorpus, shards: int) -> DeviceCorpus:
     flat[: order.size] = np.diff(starts)
     ends = np.zeros((shards, per_shard + 1), np.int32)
     ends[:, 1:] = np.cumsum(flat.reshape(per_shard, shards).T, axis=1)
-    rows = np.zeros((shards, max(1, ends[:, -1].max())), np.int32)
+    rows = np.zeros((shards, max(1, int(ends[:, -1].max()))), np.int32)
     owner = np.repeat(np.arange(order.size) % shards, np.diff(starts))
     for shard, end in enumerate(ends[:, -1]):
         rows[shard, :end] = tokens[: owner.size][owner == shard]

@@ -165,6 +165,7 @@ def _positions(
     num_topics = packed.exact.shape[0]
     num_tokens = documents.tokens.shape[0]
     lane = lax.iota(jnp.int32, documents.lengths.shape[0])
+    dtype = jnp.dtype(jnp.float32)
 
     def position(loop):
         number, (labels, counts, words) = loop
@@ -172,8 +173,8 @@ def _positions(
         place = jnp.where(inside, documents.starts + number, num_tokens)
         tokens = lax.optimization_barrier(local.at(place, documents, labels, num_topics))
         counts = counts.at[tokens.label, lane].add(-1, mode="drop")
-        bits, _ = random_words(key, lane.shape[0], jnp.float32, row=number, columns=documents.ids)
-        new = _draw(packed, alpha, counts, tokens, lane, uniform.uniform(bits, jnp.float32))
+        bits, _ = random_words(key, lane.shape[0], dtype, row=number, columns=documents.ids)
+        new = _draw(packed, alpha, counts, tokens, lane, uniform.uniform(bits, dtype))
         counts = counts.at[new, lane].add(1, mode="drop")
         return number + 1, Assignments(
             local.relabel(labels, tokens, new), counts, local.recount(words, tokens, new)

@@ -83,7 +83,7 @@ def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
 def _gaussian(X: np.ndarray, found: dict[str, Any]) -> dict[str, Any]:
     """Return the prior, as `gaussian_of` has it where it is left out."""
     found = {"mean": X.mean(axis=0), "strength": 1.0} | found
-    shape = np.shape(found["mean"])
+    shape = np.asarray(found["mean"]).shape
     if shape != X.shape[1:]:
         raise ValueError(f"mean in family_params must have shape [{X.shape[1]}]; it is {shape}")
     if "scale" in found:
