@@ -140,12 +140,7 @@ def memberships(folder: Path, size: int = 100, blocks: int = 3) -> Example:
         inside = numpyro.sample("inside", dist.Gamma(2.0, 4.0).expand([blocks]).to_event(1))
         between = numpyro.sample("between", dist.Gamma(1.0, 10.0))
         rates = between + (inside - between) * jnp.eye(blocks)
-        mean = jnp.maximum(
-            ((pi @ (rates * jnp.eye(blocks) + between * (1 - jnp.eye(blocks))))[i] * pi[j]).sum(
-                axis=-1
-            ),
-            1e-12,
-        )
+        mean = jnp.maximum(((pi @ rates)[i] * pi[j]).sum(axis=-1), 1e-12)
         numpyro.sample("y", dist.Poisson(mean).to_event(1), obs=y)
 
     def watch(samples: dict) -> jax.Array:

@@ -144,8 +144,12 @@ def tilted_uniform(p: np.ndarray, part: int, counts: np.ndarray, exposure: np.nd
     return cdf(prior.cdf(p[:, part]))
 
 
-def learned_uniform(a: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """What has a uniform law if the concentration has its posterior law in `learned`."""
+def learned_uniform(a: np.ndarray, counts: np.ndarray, law: Any = None) -> np.ndarray:
+    """What has a uniform law if the concentration has its posterior law in `learned`.
+
+    With another prior law of it, one of SciPy's, if that is given.
+    """
+    law = law or stats.gamma(2.0, scale=1 / 4.0)
 
     def log_likelihood(a):
         total = special.gammaln(6 * a) - special.gammaln(6 * a + counts.sum())
@@ -153,5 +157,4 @@ def learned_uniform(a: np.ndarray, counts: np.ndarray) -> np.ndarray:
             -1
         )
 
-    law = stats.gamma(2.0, scale=1 / 4.0)
     return posterior(log_likelihood, law.ppf, nodes=20_000)(law.cdf(a))

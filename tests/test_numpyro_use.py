@@ -17,9 +17,7 @@ from statistics_checks import family
 
 from simplex_jax.numpyro_distributions import VonMisesFisher
 from simplex_jax.numpyro_kernels import SCIR, SGMCMC, density
-from simplex_jax.samplers import gbm, gmc, gsgnht, sgld, sgrld
-
-pytestmark = pytest.mark.slow
+from simplex_jax.samplers import gbm, gmc, gsgnht, mld, sgld, sgrld
 
 X = jnp.asarray(cases.POINTS, jnp.float32)
 KERNELS = {
@@ -33,7 +31,8 @@ def mcmc_of(kernel, num_samples=8, **options):
     return MCMC(kernel, num_samples=num_samples, **options)
 
 
-@pytest.mark.parametrize("name", ["SCIR", pytest.param("SGMCMC", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
 def test_chains_agree_and_go_on(name, capsys) -> None:
     """Chains drawn by any method are the same ones, and a run goes on where it was left."""
     keys = jax.random.split(jax.random.key(3), 2)
@@ -101,6 +100,13 @@ def discrete(x):
         numpyro.sample("x", dist.Normal(z, 1), obs=x)
 
 
+def summed(x):
+    w = numpyro.sample("w", dist.Dirichlet(jnp.ones(2)))
+    with numpyro.plate("rows", len(x), subsample_size=3) as rows:
+        z = numpyro.sample("z", dist.Categorical(w), infer={"enumerate": "parallel"})
+        numpyro.sample("x", dist.Normal(z, 1), obs=x[rows])
+
+
 def scaled(x):
     with numpyro.handlers.scale(scale=2.0):
         w = numpyro.sample("w", dist.Dirichlet(jnp.ones(2)))
@@ -130,6 +136,7 @@ SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_siz
         (SCIR(local), (X,), "'w' is inside the plate 'rows', which shows 3 of 30 rows"),
         (SGMCMC(local, SGLD), (X,), "'w' is inside the plate 'rows'"),
         (SCIR(discrete), (X,), "'z' is discrete. Mark it infer="),
+        (SCIR(summed), (X,), "'z' is enumerated inside the plate 'rows'.*MixtureSameFamily"),
         (SCIR(scaled), (X,), "prior of site 'w' is scaled or masked"),
         (SCIR(direction), (X,), r"its latent sites are \['m'\]. Use NUTS"),
         (SCIR(lambda x: None), (X,), "no latent site"),
@@ -153,6 +160,7 @@ def test_what_cannot_be_sampled_is_refused(kernel, arguments, message) -> None:
         (lambda: SGMCMC(normal, sgld.build), "sgld.build needs step_size: freeze"),
         (lambda: SGMCMC(normal, "sgld"), "kernel must be the build function"),
         (lambda: SGMCMC(normal, partial(gmc.build, step_size=1.0)), "it takes a log density"),
+        (lambda: SGMCMC(normal, partial(mld.build, form="dual")), "Leave out form='dual'"),
         (lambda: SGMCMC(normal, partial(gbm.build, mean=0.0, precision=1.0)), "one lognormal law"),
         (lambda: SGMCMC(normal, print), "does not take an estimator"),
     ],
@@ -212,3 +220,23 @@ def test_minibatch_of_unit_vectors_takes_the_right_kernel() -> None:
     kernel = SGMCMC(direction, partial(gsgnht.build, step_size=0.1))
     state = kernel.init(jax.random.key(0), 0, None, (X,), {})
     np.testing.assert_allclose(jnp.linalg.norm(state.z["m"]), 1, rtol=1e-5)
+
+
+def shown_in_part(x, subsample_size):
+    w = numpyro.sample("w", dist.Dirichlet(jnp.ones(2)))
+    numpyro.deterministic("largest", w.max())
+    with numpyro.plate("rows", len(x), subsample_size=subsample_size) as rows:
+        numpyro.deterministic("means", w[0] * x[rows])
+        numpyro.sample("x", dist.Normal(w[0], 1), obs=x[rows])
+    numpyro.deterministic("centre", x[rows].mean())
+
+
+def test_deterministic_sites_of_a_minibatch_are_left_out() -> None:
+    kernel, key = SCIR(shown_in_part), jax.random.key(0)
+    with pytest.warns(UserWarning, match=r"not have the deterministic sites \['means', 'centre'\]"):
+        state = kernel.init(key, 0, None, (X, 3), {})
+    assert set(kernel.postprocess_fn((X, 3), {})(state.z)) == {"w", "largest"}
+    state = kernel.init(key, 0, None, (X, 30), {})
+    found = kernel.postprocess_fn((X, 30), {})(state.z)
+    assert found["means"].shape == (30,)
+    np.testing.assert_allclose(found["centre"], X.mean(), rtol=1e-5)

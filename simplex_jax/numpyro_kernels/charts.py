@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
-import jax.numpy as jnp
-from jax.extend.core import Var
 from numpyro import handlers
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn, potential_energy
@@ -66,6 +64,11 @@ def chart_of(build: Build) -> str:
         chart = COUNTS
     elif parameters.keys() & {"manifold", "mirror", "projection"}:
         chart = POINTS
+    if "form" in parameters and parameters["form"].default == "dual":
+        raise ValueError(
+            f"kernel {_name(build)} cannot be used here in the dual form, which takes gradients by "
+            "the dual variable: those of a model are by its sites. Leave out form='dual'"
+        )
     missing = [
         name
         for name, parameter in parameters.items()
@@ -129,19 +132,10 @@ def check_support(group: Group, target: Target, values: Values) -> None:
         """Return a number for each site, whose program shows what its support is made of."""
         kwargs = {**target.kwargs, "_gibbs_sites": siblings} if siblings else target.kwargs
         trace = density.traced(target._replace(kwargs=kwargs), {**values, **others})
-        bounds = [jax.tree.leaves(trace[name]["fn"].support) for name in group.names]
-        return [sum((jnp.sum(x) for x in leaves), jnp.zeros(())) for leaves in bounds]
+        return [density.total(trace[name]["fn"].support) for name in group.names]
 
-    program = jax.make_jaxpr(supports)(others, siblings).jaxpr
-    reached = set(program.invars)
-    for equation in program.eqns:
-        if any(isinstance(x, Var) and x in reached for x in equation.invars):
-            reached.update(equation.outvars)
-    found = [
-        name
-        for name, end in zip(group.names, program.outvars, strict=True)
-        if isinstance(end, Var) and end in reached
-    ]
+    depends = density.depending(supports, others, siblings)
+    found = [name for name, does in zip(group.names, depends, strict=True) if does]
     if found:
         raise ValueError(
             f"the support of {sites.listed(found)} depends on sites that another kernel moves: "

@@ -1,17 +1,19 @@
 """The log density of a model and its derivatives by the native values of some of its sites."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jax.extend.core import Var
 from jax.scipy.special import gammaln
 from numpyro import handlers
 from numpyro.infer.util import log_density
 from numpyro.primitives import Messenger
 
 from simplex_jax import batches
+from simplex_jax.base import PyTree
 from simplex_jax.numpyro_distributions import LogDirichlet
 from simplex_jax.numpyro_kernels import sites
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
@@ -69,8 +71,9 @@ class _Detach(Messenger):
         if message["type"] == "sample" and name in self.names:
             if message["scale"] is not None or _masked(message["fn"]):
                 raise ValueError(
-                    f"the prior of site {name!r} is scaled or masked, which SCIR cannot sample; "
-                    "move handlers.scale and handlers.mask to the observed sites, or use NUTS"
+                    f"the prior of site {name!r} is scaled or masked, which moves on the simplex "
+                    "have no part for; move handlers.scale and handlers.mask to the observed sites, "
+                    "or use NUTS"
                 )
             self.laws[name] = message["fn"]
             message["fn"] = message["fn"].mask(False)
@@ -129,6 +132,40 @@ def traced(target: Target, values: Values) -> dict[str, Any]:
     """Return the trace of the model at constrained values of its latent sites."""
     model = handlers.substitute(prepared(target, enumerated=False), data=values)
     return handlers.trace(model).get_trace(*target.args, **target.kwargs)
+
+
+def of_minibatch(target: Target, values: Values) -> list[str]:
+    """Return the names of the deterministic sites that belong to a minibatch, or are made of it."""
+    shown = target.layout.subsampled
+    names = target.layout.deterministic if shown else ()
+    inside = set()
+
+    def numbers(key: jax.Array) -> list[jax.Array]:
+        trace = traced(target._replace(key=key), values)
+        for name in names:
+            if any(frame.name in shown for frame in trace[name].get("cond_indep_stack", ())):
+                inside.add(name)
+        return [total(trace[name]["value"]) for name in names]
+
+    changing = depending(numbers, target.key)
+    return [
+        name for name, changes in zip(names, changing, strict=True) if changes or name in inside
+    ]
+
+
+def total(tree: PyTree) -> jax.Array:
+    """Return the sum of all numbers of a tree."""
+    return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(tree)), jnp.zeros(()))
+
+
+def depending(function: Callable[..., list[jax.Array]], *given: PyTree) -> list[bool]:
+    """Tell which results of a function are made of its arguments, as its program shows."""
+    program = jax.make_jaxpr(function)(*given).jaxpr
+    reached = set(program.invars)
+    for equation in program.eqns:
+        if any(isinstance(x, Var) and x in reached for x in equation.invars):
+            reached.update(equation.outvars)
+    return [isinstance(end, Var) and end in reached for end in program.outvars]
 
 
 def evaluate(

@@ -1,6 +1,7 @@
 """What the kernels of this package share of numpyro's protocol, which is by inheritance."""
 
 import copy
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -83,6 +84,16 @@ class ModelKernel(MCMCKernel):
         self._check(layout)
         self._layout = layout
         values = sites.start(self._init_strategy, drawn, init_params, layout, key_start)
+        left_out = density.of_minibatch(self._target(model_args, kwargs, key_batch), values)
+        if left_out:
+            warnings.warn(
+                f"samples will not have the deterministic sites {sites.listed(left_out)}, which "
+                "are of the minibatch of a step: give samples and a model that shows all rows to "
+                "numpyro.infer.Predictive",
+                stacklevel=2,
+            )
+            kept = tuple(name for name in layout.deterministic if name not in left_out)
+            self._layout = layout._replace(deterministic=kept)
         target = self._target(model_args, kwargs, key_batch)
         state = self._first(key_first, values, target, num_warmup)
         return state._replace(rng_key=sites.like(rng_key, key_next))

@@ -79,13 +79,14 @@ def inspect(
         for name, site in trace.items()
         if site["type"] == "sample" and not site["is_observed"]
     }
-    for name, site in latent.items():
-        for frame in site["cond_indep_stack"]:
-            if frame.name in subsampled:
-                raise ValueError(_local(name, frame.name, *subsampled[frame.name]))
     enumerated = {
         name for name, site in latent.items() if site["infer"].get("enumerate") == "parallel"
     }
+    for name, site in latent.items():
+        for frame in site["cond_indep_stack"]:
+            if frame.name in subsampled:
+                refused = _summed if name in enumerated else _local
+                raise ValueError(refused(name, frame.name, *subsampled[frame.name]))
     for name in latent.keys() - enumerated:
         if latent[name]["fn"].support.is_discrete:
             raise ValueError(_discrete(name))
@@ -100,10 +101,7 @@ def inspect(
         enumerate_from=-max(depths, default=0) - 1 if enumerated else None,
         subsampled=subsampled,
         deterministic=tuple(
-            name
-            for name, site in trace.items()
-            if site["type"] == "deterministic"
-            and not any(frame.name in subsampled for frame in site.get("cond_indep_stack", ()))
+            name for name, site in trace.items() if site["type"] == "deterministic"
         ),
     )
     return layout, {name: jnp.asarray(latent[name]["value"]) for name in layout.kinds}
@@ -212,12 +210,22 @@ def _local(name: str, plate: str, size: int, subsample_size: int) -> str:
     )
 
 
+def _summed(name: str, plate: str, size: int, subsample_size: int) -> str:
+    # Its log density has the scale of the rows within the sum: log sum exp(scale * log p).
+    return (
+        f"site {name!r} is enumerated inside the plate {plate!r}, which shows {subsample_size} of "
+        f"{size} rows in each step: numpyro scales the rows before it sums over the site, which is "
+        "another law. Write the likelihood with the site summed out, for example as "
+        "dist.MixtureSameFamily, or give the plate all its rows"
+    )
+
+
 def _discrete(name: str) -> str:
     return (
         f"site {name!r} is discrete. Mark it infer={{'enumerate': 'parallel'}} to sum over its "
         "values (this needs funsor), write the likelihood with the site summed out (for example "
         "as dist.MixtureSameFamily), or sample it by another block: "
-        f"Gibbs([(DiscreteGibbs(model), [{name!r}]), (SCIR(model), None)]) of numpyro 0.22"
+        f"Gibbs([(DiscreteGibbs(model), [{name!r}]), (kernel, None)]) of numpyro 0.22"
     )
 
 
