@@ -67,7 +67,8 @@ plt.show()
 # ## A minibatch in every step
 #
 # With `subsample_size` in a plate every step sees other rows, at a cost that does not depend on their
-# number.
+# number. A shorter step lets less of the noise of the minibatches into the samples, which are then
+# correlated over some `1 / step_size` steps: take many.
 
 # %%
 many = jnp.asarray(rng.choice(4, size=100_000, p=[0.7, 0.2, 0.1, 0.0]))
@@ -80,7 +81,7 @@ def counted(x):
 
 
 mcmc = MCMC(
-    SCIR(counted, step_size=0.05), num_warmup=WARMUP, num_samples=SAMPLES, progress_bar=False
+    SCIR(counted, step_size=0.05), num_warmup=WARMUP, num_samples=10 * SAMPLES, progress_bar=False
 )
 mcmc.run(jax.random.key(1), many)
 mcmc.print_summary()

@@ -118,7 +118,6 @@ def test_any_launch_will_do(seed, getkey) -> None:
     assert not checks.family(p_values("multinomial", seed, getkey(), change=change))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_partitions_keep_their_posterior_after_any_rounds(name, rounds, seed, getkey) -> None:
@@ -169,7 +168,6 @@ def test_mutants_are_rejected(mutant, seed, getkey, monkeypatch) -> None:
     assert checks.family(p_values("multinomial", seed, getkey(), run=run))
 
 
-@pytest.mark.slow
 def test_many_rows_in_pieces(seed, getkey) -> None:
     """Two clusters of 3,000 rows are told apart, and the sums are those of the labels."""
     rng = np.random.default_rng(seed)

@@ -49,14 +49,12 @@ def check(example) -> None:
     assert family(p_values(ours.watched, shifted))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_posteriors_agree(name) -> None:
     models = importlib.import_module("numpyro_models")
     check(getattr(models, name)(**SMALL[name]))
 
 
-@pytest.mark.slow
 def test_empty_parts_of_a_mixture() -> None:
     """Their law is known; NUTS keeps the first of them at the smallest number there is."""
     example = importlib.import_module("numpyro_models").mixture(rows=60, parts=5)
@@ -69,7 +67,6 @@ def test_empty_parts_of_a_mixture() -> None:
     assert (np.abs(found.mean(axis=0) - 0.1 / 60.2) > 0.3 * law.mean()).all()
 
 
-@pytest.mark.slow
 def test_groups_that_can_be_summed_out() -> None:
     """At the size of the benchmark, where NUTS on all groups is not done in any time."""
     models, script = (importlib.import_module(f"numpyro_{name}") for name in ("models", "ess"))
@@ -80,7 +77,6 @@ def test_groups_that_can_be_summed_out() -> None:
     assert family(p_values(ours, theirs + 0.3 * theirs.std(axis=0)))
 
 
-@pytest.mark.slow
 def test_a_network(shared_data) -> None:
     models = importlib.import_module("numpyro_models")
     links = models.adjacency(shared_data, 100)
@@ -90,7 +86,6 @@ def test_a_network(shared_data) -> None:
     check(models.blocks(shared_data, 12, 3))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SCIR", "SGMCMC with SGRLD"])
 def test_the_cost_of_a_minibatch_does_not_grow(name) -> None:
     """The program of 50 rows of 100,000 does what that of 50 of 1,000 does, in as much memory."""

@@ -12,8 +12,6 @@ from statistics_checks import dkwm, family, mean_z, variance_z
 
 from simplex_jax.numpyro_kernels import SCIR, gamma_moves, moves, simplex_moves
 
-pytestmark = pytest.mark.slow
-
 X = jnp.asarray(cases.POINTS, jnp.float32)
 Y = np.array([3, 0])
 SPARSE = jnp.array([0] * 15 + [4] * 3)
@@ -119,6 +117,7 @@ def tilted(getkey) -> dict[object, float]:
     return checks
 
 
+@pytest.mark.slow
 def test_counts_that_fall_at_rates_of_their_own(getkey) -> None:
     assert not family(tilted(getkey))
 
@@ -138,6 +137,7 @@ def test_a_wrong_ratio_of_rates_is_seen(getkey, monkeypatch, mutant) -> None:
     assert family(tilted(getkey))
 
 
+@pytest.mark.slow
 def test_gamma_sites(getkey) -> None:
     """Rates of sums are not conjugate, and are sampled exactly as well."""
     last, mcmc = cases.ends(SCIR(cases.sums), getkey(), jnp.asarray(Y))
@@ -163,6 +163,7 @@ def test_a_learned_concentration(getkey) -> None:
     assert family(uniform("mutant", cases.learned_uniform(last["a"], wrong)))
 
 
+@pytest.mark.slow
 def test_minibatches(getkey) -> None:
     """The mean is right, and the variance is inflated as the paper says, by h and the noise."""
     h = 0.1
@@ -203,6 +204,7 @@ def classes(x, y):
         numpyro.sample("x", dist.Categorical(p[y[rows]]), obs=x[rows])
 
 
+@pytest.mark.slow
 def test_rows_that_the_first_minibatch_does_not_show(getkey) -> None:
     """They are taken to be conjugate as well: nothing is ever clamped."""
     x, y = jnp.arange(100) % 2, jnp.where(jnp.arange(100) < 98, jnp.arange(100) // 2 % 2, 2)

@@ -37,7 +37,6 @@ def precision(x, subsample_size=None):
     numpyro.factor("pull", -((top - 9.0) ** 2) / 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
     [
@@ -63,7 +62,6 @@ def test_simplex_sites(getkey, build) -> None:
     assert family(mutant)
 
 
-@pytest.mark.slow
 def test_real_sites_and_bounds_that_depend_on_them(getkey) -> None:
     """The gradient of a minibatch is scaled to all rows: the posterior of a normal mean."""
     x = jnp.linspace(-1.0, 3.0, 40)
@@ -127,7 +125,6 @@ def beside(x, subsample_size=None):
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=x[rows, 0])
 
 
-@pytest.mark.slow
 def test_unit_vectors_beside_real_numbers() -> None:
     """Sites without a map from the real numbers do no harm to those that have one."""
     x = VonMisesFisher(jnp.array([1.0, 0.0, 0.0]), 1.5).sample(jax.random.key(1), (12,))
@@ -144,7 +141,6 @@ def test_unit_vectors_beside_real_numbers() -> None:
     assert "m: step_size 0.1" in mcmc.sampler.get_diagnostics_str(mcmc.last_state)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "bias"), [(scir.build, 0.05), (reflected_cir.build, 0.15)], ids=["scir", "reflected"]
 )
