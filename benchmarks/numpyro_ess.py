@@ -3,13 +3,15 @@
     python benchmarks/numpyro_ess.py [--data ../shared/data] [--seconds 20] [--only NAME | cost]
 
 Each kernel is compiled, warmed up, and then sampled for about the given time; compiling and warming
-up are not counted. Times are those of the processor, so that other work on the machine does not
-count; run it on one core (`taskset -c 1`). The effective sample size is numpyro's, of the number
-that it is smallest for and of the median one, and "apart" is the largest difference of means in
-standard errors. The cost of a step on minibatches is measured for growing numbers of rows.
+up are not counted, but NUTS is given up where its warm-up takes longer than `--patience`. Times are
+those of the processor, so that other work on the machine does not count; run it on one core
+(`taskset -c 1`). The effective sample size is numpyro's, of the number that it is smallest for and
+of the median one, and "apart" is the largest difference of means in standard errors. The cost of a
+step on minibatches is measured for growing numbers of rows.
 """
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -44,9 +46,18 @@ class Chain(NamedTuple):
 
 
 def sample(
-    example: Example, kernel, warmup: int, seconds: float, chunk: int, seed: int = 0
-) -> Chain:
-    """Warm up, and then sample chunks until the time is over."""
+    example: Example,
+    kernel,
+    warmup: int,
+    seconds: float,
+    chunk: int,
+    seed: int = 0,
+    patience: float = math.inf,
+) -> Chain | None:
+    """Warm up, and then sample chunks until the time is over.
+
+    None where the warm-up took longer than `patience` seconds.
+    """
     state = kernel.init(jax.random.key(seed), warmup, None, example.args, {})
     finish = kernel.postprocess_fn(example.args, {})
 
@@ -59,9 +70,11 @@ def sample(
         return state, example.watch(samples)
 
     run = jax.jit(many).lower(state).compile()
+    start = time.process_time()
     for _ in range(-(-warmup // chunk)):
-        state, _ = run(state)
-    jax.block_until_ready(state)
+        state = jax.block_until_ready(run(state)[0])
+        if time.process_time() - start > patience:
+            return None
     found, start = [], time.process_time()
     while not found or time.process_time() - start < seconds or len(found) < 2:
         state, watched = run(state)
@@ -78,10 +91,24 @@ def apart(one: Chain, other: Chain) -> float:
     return float(np.abs(difference / np.sqrt(sum(errors))).max())
 
 
-def compare(example: Example, warmup: int, seconds: float, chunk: int) -> tuple[Chain, Chain]:
+def compare(
+    example: Example, warmup: int, seconds: float, chunk: int, patience: float = math.inf
+) -> tuple[Chain, Chain | None]:
     """Sample an example by our kernel and by its rival."""
     ours = sample(example, example.kernel, example.warmup * warmup, seconds, chunk)
-    return ours, sample(example, example.rival, warmup, seconds, chunk)
+    assert ours is not None
+    return ours, sample(example, example.rival, warmup, seconds, chunk, patience=patience)
+
+
+def row(ours: Chain, theirs: Chain | None) -> str:
+    """Return what is said of two chains, the second None where it was given up."""
+    low, middle = ours.rates()
+    text = f"{low:.3g}, {middle:.3g} |"
+    if theirs is None:
+        return f"{text} still warming up | | |"
+    their_low, their_middle = theirs.rates()
+    ratios = f"{low / their_low:.3g}, {middle / their_middle:.3g}"
+    return f"{text} {their_low:.3g}, {their_middle:.3g} | {ratios} | {apart(ours, theirs):.1f} |"
 
 
 KERNELS = ("SCIR", "SGMCMC with SGRLD")
@@ -128,6 +155,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--warmup", type=int, default=1000)
     parser.add_argument("--only", default="")
+    parser.add_argument("--patience", type=float, default=600.0, help="for the warm-up, in seconds")
     given = parser.parse_args()
     print("| model | SCIR min, median ESS/s | NUTS min, median ESS/s | ratio | apart |")
     print("|---|---|---|---|---|")
@@ -136,13 +164,8 @@ def main() -> None:
             continue
         warmup = given.warmup // 5 if "100,000" in name else given.warmup
         chunk = 20 if "100,000" in name else 100
-        ours, theirs = compare(make(), warmup, given.seconds, chunk)
-        (low, middle), (their_low, their_middle) = ours.rates(), theirs.rates()
-        print(
-            f"| {name} | {low:.3g}, {middle:.3g} | {their_low:.3g}, {their_middle:.3g} "
-            f"| {low / their_low:.3g}, {middle / their_middle:.3g} | {apart(ours, theirs):.1f} |",
-            flush=True,
-        )
+        chains = compare(make(), warmup, given.seconds, chunk, given.patience)
+        print(f"| {name} | {row(*chains)}", flush=True)
     if given.only in ("", "cost"):
         rows = (10_000, 100_000, 1_000_000)
         print("\n| us a step on 100 of so many rows |", *(f"{n:,} |" for n in rows))
