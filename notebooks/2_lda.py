@@ -76,7 +76,7 @@ for document in strongest:
 # %%
 entries = compare.models(
     lambda k, seed: topics.fit(train, k, seed=seed, **{**options, "passes": max(5, PASSES // 3)}),
-    [4, 8] if QUICK else [10, 20, 40],
+    [8] if QUICK else [10, 20, 40],
     heldout.counts,
     repeats=2,
 )

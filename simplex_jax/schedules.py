@@ -42,6 +42,26 @@ def check(step_size: StepSize, *, below: float = math.inf, because: str = "") ->
         )
 
 
+def constant(name: str, step_size: StepSize) -> float:
+    """Return the step size of a run, whose settings are plain numbers that a file can hold.
+
+    Args:
+        name: What errors call it.
+        step_size: A number.
+
+    Raises:
+        ValueError: It is a schedule, or not a finite and positive number.
+    """
+    if callable(step_size):
+        raise ValueError(
+            f"{name} must be a number in a run, whose settings are plain numbers, and is a "
+            "schedule: give it to the `build` of the model, or, for a stream of documents, to "
+            "`scikit.LDA` for its `partial_fit`"
+        )
+    arguments.scalar(name, step_size)
+    return float(step_size)
+
+
 def polynomial_decay(initial: float, tau: float, kappa: float) -> Schedule:
     r"""The decay of the papers: :math:`h_m = h (1 + m / \tau)^{-\kappa}` after m updates.
 

@@ -1,5 +1,6 @@
 """Models of several K, compared."""
 
+import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,6 +30,57 @@ def test_every_k_is_fitted_with_every_seed():
     assert [entry.num_topics for entry in entries] == [3, 2]
     np.testing.assert_array_equal(entries[1].heldout, [200.0, 201.0])
     np.testing.assert_allclose(entries[1].coherence, [1.0, 1.0])  # words 0 and 1 always meet
+
+
+class Estimator(SimpleNamespace):
+    """Has what an estimator of topics has, and is no fit of `topics.fit`."""
+
+    def perplexity(self, X):
+        return 2.0 * X.sum()
+
+
+def test_estimators_are_measured_by_what_is_given():
+    def fit(k, seed):
+        return Estimator(components_=fake(k, seed).mean, metrics_=[{"seconds": 1.5 + seed}])
+
+    def measure(model):
+        return model.perplexity(COUNTS)
+
+    (entry,) = compare.models(fit, [3], COUNTS, repeats=2, top=2, heldout=measure)
+    np.testing.assert_array_equal(entry.heldout, [2.0 * COUNTS.sum()] * 2)
+    np.testing.assert_allclose(entry.coherence, [1.0, 1.0])
+    (entry,) = compare.models(fit, [3], COUNTS, repeats=2, top=2, heldout="seconds")
+    np.testing.assert_array_equal(entry.heldout, [1.5, 2.5])
+    # It holds nothing out by itself.
+    (entry,) = compare.models(fit, [3], COUNTS, repeats=2, top=2)
+    assert np.isnan(entry.heldout).all()
+
+
+def test_spherical_topics_count_by_their_largest_loadings():
+    def fit(k, seed):
+        return SimpleNamespace(metrics=[], mean=np.array([[0.7, 0.6, -0.3, -0.2]]))
+
+    (entry,) = compare.models(fit, [1], COUNTS, repeats=1, top=2)
+    np.testing.assert_allclose(entry.coherence, [1.0])
+
+
+def test_what_has_no_topics_is_told():
+    with pytest.raises(ValueError, match=r"fitted `scikit\.LDA`.* it has returned a list"):
+        compare.models(lambda k, seed: [], [2], COUNTS)
+
+
+def test_an_interrupted_fit_ends_the_comparison():
+    seen = []
+
+    def fit(k, seed):
+        seen.append((k, seed))
+        found = fake(k, seed)
+        found.interrupted = signal.SIGINT if len(seen) == 3 else None
+        return found
+
+    with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit of 3 topics early"):
+        compare.models(fit, [2, 3, 4], COUNTS, repeats=2, top=2)
+    assert seen == [(2, 0), (2, 1), (3, 0)]
 
 
 def test_estimate_is_mean_and_standard_error(seed):

@@ -236,6 +236,11 @@ def test_a_family_without_simplex():
         (ROWS, {"initial_clusters": 65}, "initial_clusters must be at most the capacity"),
         (ROWS, {"sampler": "scir", "split_merge": 1}, "split_merge needs the exact"),
         (ROWS, {"sampler": "scir", "atom_step_size": -1.0}, "step_size"),
+        (
+            ROWS,
+            {"sampler": "scir", "stick_step_size": lambda step: 0.1},
+            "stick_step_size .* is a schedule",
+        ),
         (ROWS, {"atom_step_size": 0.1}, "atom_step_size does nothing with the exact sampler"),
         (ROWS, {"alpha": 1.0, "alpha_update": "escobar-west"}, "alpha is given"),
         (ROWS, {"passes": 1, "steps": 2}, "at most one of"),

@@ -1,18 +1,25 @@
 """The estimators: scikit-learn's manners over the functional core, which is tested elsewhere."""
 
+import copy
+import signal
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from simplex_jax import spherical, topics
+from simplex_jax.evaluate import compare, to_arviz
 from simplex_jax.runtime.saved import RunError
 from simplex_jax.scikit import LDA, SphericalAdmixture
 
 TEXTS = ["cat dog cat mouse", "dog cat dog", "sun moon sun star", "moon sun moon"] * 5
+ALPHA = [0.1, 0.3]
+SPHERICAL = {"n_components": 2, "alpha": 1.0, "kappa1": 100.0, "passes": 20, "random_state": 1}
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +29,11 @@ def counts():
 
 @pytest.fixture(scope="module")
 def fitted(counts):
-    return LDA(2, passes=30, random_state=3, keep_samples=4).fit(counts)
+    return LDA(2, alpha=ALPHA, passes=30, random_state=3, keep_samples=4).fit(counts)
 
 
 def test_it_is_the_fit_of_the_core(counts, fitted):
-    core = topics.fit(sp.csr_array(counts), 2, passes=30, seed=3, keep_samples=4)
+    core = topics.fit(sp.csr_array(counts), 2, alpha=ALPHA, passes=30, seed=3, keep_samples=4)
     np.testing.assert_array_equal(fitted.components_, core.mean)
     np.testing.assert_array_equal(fitted.transform(counts), core.proportions)
     np.testing.assert_array_equal(fitted.samples_["topics"], core.kept["topics"])
@@ -36,8 +43,10 @@ def test_it_is_the_fit_of_the_core(counts, fitted):
 
 def test_texts_without_a_known_word_are_put_aside_by_the_spherical_one():
     vectors = TfidfVectorizer().fit_transform(TEXTS)
-    model = SphericalAdmixture(2, alpha=1.0, kappa1=100.0, passes=20, random_state=1)
+    model = SphericalAdmixture(**SPHERICAL)
     model.fit(vectors)
+    turned = model.transform(vectors[::-1])[::-1]
+    assert (turned != model.transform(vectors)).any()  # as of LDA, see below
     more = sp.vstack([vectors[:2], 0 * vectors[:1], vectors[2:3]])
     with pytest.warns(UserWarning, match=r"1 zero vectors.* row 2, counted from 0"):
         found = model.transform(more)
@@ -68,7 +77,54 @@ def test_the_spherical_one_too():
     np.testing.assert_array_equal(model.components_, core.mean)
     assert model.log_perplexity(vectors) == -model.score(vectors)
     with pytest.raises(ValueError, match="has length 5, not 1"):
-        model.transform(np.eye(len(TEXTS), model.n_features_in_) * 5)
+        model.transform(np.eye(model.n_features_in_) * 5)
+
+
+@pytest.fixture
+def cut():
+    """A callback that sends Ctrl-C at its first call, and the steps that it was called at."""
+    steps = []
+
+    def once(event):
+        steps.append(event.step)
+        if len(steps) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    return once, steps
+
+
+def test_ctrl_c_ends_a_search_and_leaves_what_was_sampled(counts, fitted, cut):
+    callback, steps = cut
+    model = clone(fitted).set_params(callbacks=[callback])
+    with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit before its time"):
+        model.fit(counts)
+    assert steps == [1]
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
+    assert [record["step"] for record in model.metrics_] == [1]
+    assert model.transform(counts).shape == (20, 2)
+    steps.clear()
+    everything = np.arange(len(TEXTS))
+    search = GridSearchCV(model, {"beta": [0.05, 0.1]}, cv=[(everything, everything)])
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(counts)
+    assert steps == [1]
+
+
+def test_ctrl_c_ends_a_fit_of_the_spherical_one(cut):
+    vectors = TfidfVectorizer().fit_transform(TEXTS)
+    model = SphericalAdmixture(**SPHERICAL, callbacks=[cut[0]])
+    with pytest.raises(KeyboardInterrupt, match="SIGINT"):
+        model.fit(vectors)
+    assert len(cut[1]) == len(model.metrics_) == 1
+    np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1, rtol=1e-5)
+
+
+def test_proportions_go_by_the_place_in_a_call(fitted):
+    """The same X gives the same ones; the same document has others elsewhere in it."""
+    same = np.ones((len(TEXTS), 6), int)
+    shares = fitted.transform(same)
+    np.testing.assert_array_equal(fitted.transform(same), shares)
+    assert (shares != shares[0]).any()
 
 
 def test_a_pipeline_names_topics_and_words():
@@ -83,10 +139,19 @@ def test_scores_prefer_the_documents_of_the_model(counts, fitted):
     shuffled = np.random.default_rng(0).permuted(counts.toarray(), axis=1)
     assert fitted.score(counts) > fitted.score(shuffled)
     assert fitted.perplexity(counts) == pytest.approx(np.exp(-fitted.score(counts)))
+    (entry,) = compare.models(
+        lambda k, seed: fitted,
+        [2],
+        counts,
+        repeats=1,
+        heldout=lambda model: model.perplexity(counts),
+    )
+    assert entry.heldout == fitted.perplexity(counts)
+    assert np.isfinite(entry.coherence).all()
 
 
 def test_batches_that_stream_by_find_the_topics(counts):
-    model = LDA(2, total_samples=20, random_state=0, step_size=0.5)
+    model = LDA(2, alpha="learn", total_samples=20, random_state=0, step_size=0.5)
     for _ in range(40):
         model.partial_fit(counts)
     assert model.n_updates_ == 40
@@ -100,10 +165,16 @@ def test_batches_that_stream_by_find_the_topics(counts):
 
 
 def test_streaming_goes_on_from_a_fit(counts, fitted):
-    model = clone(fitted).fit(counts)
-    start = model.components_
-    model.set_params(total_samples=20, step_size=1e-6).partial_fit(counts)
-    np.testing.assert_allclose(model.components_, start, atol=0.02)
+    """From its topics and alpha, which steps this short leave alone; what is outdated goes."""
+    model = copy.deepcopy(fitted)
+    model.set_params(alpha="learn", total_samples=20, step_size=1e-6).partial_fit(counts)
+    np.testing.assert_allclose(model.components_, fitted.components_, atol=0.02)
+    np.testing.assert_allclose(model.alpha_, ALPHA, rtol=0.02)
+    for name in ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_"):
+        assert hasattr(fitted, name)
+        assert not hasattr(model, name)
+    with pytest.raises(ValueError, match="the estimator has no samples"):
+        to_arviz.from_fit(model)
 
 
 def test_files_hold_the_fit_and_no_pickle(tmp_path, counts, fitted):
@@ -113,7 +184,7 @@ def test_files_hold_the_fit_and_no_pickle(tmp_path, counts, fitted):
     np.testing.assert_array_equal(back.transform(counts), fitted.transform(counts))
     with np.load(tmp_path / "model.npz", allow_pickle=False) as arrays:
         assert not any(array.dtype.hasobject for array in arrays.values())
-    with pytest.raises(RunError, match="this holds LDA of format 2, not SphericalAdmixture"):
+    with pytest.raises(RunError, match="this holds LDA of format 3, not SphericalAdmixture"):
         SphericalAdmixture.load(tmp_path / "model.npz")
     (tmp_path / "torn.npz").write_bytes((tmp_path / "model.npz").read_bytes()[:100])
     with pytest.raises(RunError, match="damaged"):

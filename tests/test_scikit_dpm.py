@@ -1,5 +1,8 @@
 """The estimator of mixtures: scikit-learn's manners over `dpm.fit`, which is tested elsewhere."""
 
+import signal
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -165,6 +168,48 @@ def test_files_of_other_families(name, atoms, expected, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, back.mixtures_, model.mixtures_)
     for attribute, values in expected.items():
         np.testing.assert_allclose(getattr(back, attribute), values, rtol=1e-12)
+
+
+@pytest.fixture
+def interrupted(by_hand):
+    """A fit of `by_hand` that Ctrl-C has ended."""
+    return SimpleNamespace(
+        point=SimpleNamespace(labels=by_hand.labels_, loss=0.5),
+        alpha=1.0,
+        alpha_sd=0.0,
+        occupied={2: 1.0},
+        traces={},
+        partitions=by_hand.samples_,
+        diagnostics={},
+        metrics=[],
+        clusters=SimpleNamespace(samples=SimpleNamespace(mixtures=by_hand.mixtures_)),
+        interrupted=signal.SIGINT,
+    )
+
+
+def test_ctrl_c_leaves_what_was_sampled(interrupted, by_hand, monkeypatch):
+    monkeypatch.setattr(dpm, "fit", lambda rows, family, **options: interrupted)
+    model = DirichletProcessMixture(family_params={"scale": [[1.0]]})
+    table = np.array([[98.0], [99], [100], [101], [102]])
+    with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit before its time"):
+        model.fit(table)
+    np.testing.assert_array_equal(model.predict(table), by_hand.predict(table))
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_fit():
+    steps = []
+
+    def once(event):
+        steps.append(event.step)
+        if len(steps) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    model = DirichletProcessMixture(**SHORT, callbacks=[once])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X)
+    assert len(steps) == 1
+    assert model.predict(X).shape == (40,)
 
 
 @pytest.mark.slow

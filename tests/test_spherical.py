@@ -184,6 +184,7 @@ def test_chains_are_matched():
         (DATA, {"local": "gibbs"}, "method must be one of"),
         (DATA, {"start": "zero"}, "start must be one of variational, prior"),
         (DATA, {"batch_size": 99}, "batch_size"),
+        (DATA, {"step_size": lambda step: 0.1}, "step_size .* is a schedule"),
         (DATA, {"sampler": "gmc-bgibbs", "batch_size": 5}, "leave batch_size out"),
         (DATA, {"sampler": "gmc-bgibbs", "friction": 1.0}, "friction is for"),
         (DATA, {"passes": 1, "steps": 2}, "at most one of"),

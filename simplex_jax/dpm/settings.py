@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simplex_jax import schedules
 from simplex_jax.draws import arguments
 from simplex_jax.evaluate import partitions
 from simplex_jax.models import dp_mixture
@@ -174,7 +175,10 @@ def resolve(
     if eval_every is None and length.steps is not None:
         length = length._replace(eval_every=max(1, length.steps // 100))
     steps_of = dp_mixture.step_sizes(sampler, atom_step_size, stick_step_size)
-    atoms, sticks = (None if sampler == "exact" else float(size) for size in steps_of)  # type: ignore[arg-type]
+    atoms, sticks = (
+        None if sampler == "exact" else schedules.constant(name, size)
+        for name, size in zip(("atom_step_size", "stick_step_size"), steps_of, strict=True)
+    )
     return Settings(
         alpha=None if alpha is None else _positive("alpha", alpha),
         alpha_shape=_positive("alpha_shape", alpha_shape),

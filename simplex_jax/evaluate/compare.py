@@ -38,7 +38,7 @@ def models(
     counts: sp.csr_array,
     *,
     repeats: int = 3,
-    heldout: str = "perplexity_average",
+    heldout: str | Callable[[Any], float] = "perplexity_average",
     measure: str = "npmi",
     top: int = 10,
 ) -> list[Entry]:
@@ -48,14 +48,16 @@ def models(
     held-out documents would have brought is common to all K, and hardly changes which is better.
 
     Args:
-        fit: `(K, seed) -> fit`, with held-out documents; what it returns has `metrics`, of which
-            the last record is read, and `mean`, topics [K, V].
+        fit: `(K, seed) -> fit`, as of `topics.fit` or `spherical.fit`, or a fitted `scikit.LDA` or
+            `SphericalAdmixture`.
         num_topics: The K to compare.
         counts: Reference documents of the coherence [D, V]; best not the training documents, whose
             noise the topics of a large K learn.
         repeats: Fits of each K, with the seeds 0, 1, ...
-        heldout: Name of the held-out measure in the metrics; `log_perplexity_average` of spherical
-            models.
+        heldout: Name of the held-out measure in the last record of the metrics, which they have of
+            a fit with held-out documents; "log_perplexity_average" of spherical models. Or what
+            measures a fit: an estimator holds nothing out, so say
+            `lambda model: model.perplexity(others)`.
         measure: Of `coherence.coherence`.
         top: Likewise.
 
@@ -63,7 +65,9 @@ def models(
         An entry for each K, in the order given; `plots.comparison` draws them.
 
     Raises:
-        ValueError: `num_topics` is empty, `repeats` is below 1, or as for `coherence.coherence`.
+        ValueError: `num_topics` is empty, `repeats` is below 1, a fit has no topics, or as for
+            `coherence.coherence`.
+        KeyboardInterrupt: Ctrl-C, or SIGTERM, ended a fit before its time.
 
     Example:
         >>> from types import SimpleNamespace
@@ -83,16 +87,17 @@ def models(
     repeats = arguments.at_least("repeats", repeats, 1)
     entries = []
     for k in num_topics:
-        fits = [fit(arguments.at_least("num_topics", k, 1), seed) for seed in range(repeats)]
-        lasts = [one.metrics[-1] if one.metrics else {} for one in fits]
-        scores = [coherence(one.mean, counts, measure=measure, top=top) for one in fits]
-        entries.append(
-            Entry(
-                int(k),
-                np.array([float(last.get(heldout, np.nan)) for last in lasts]),
-                np.array([_mean(score) for score in scores]),
-            )
-        )
+        held, coherent = np.empty((2, repeats))
+        for seed in range(repeats):
+            fitted = fit(arguments.at_least("num_topics", k, 1), seed)
+            interrupted = getattr(fitted, "interrupted", None)
+            if interrupted is not None:
+                raise KeyboardInterrupt(f"{interrupted.name} ended the fit of {k} topics early")
+            # Of spherical topics those words count that are in them, not those that are lacking.
+            positive = np.maximum(_topics(fitted), np.finfo(np.float32).tiny)
+            coherent[seed] = _mean(coherence(positive, counts, measure=measure, top=top))
+            held[seed] = heldout(fitted) if callable(heldout) else _last(fitted, heldout)
+        entries.append(Entry(int(k), held, coherent))
     return entries
 
 
@@ -106,6 +111,23 @@ def estimate(values: np.ndarray) -> Estimate:
     array = np.asarray(values, np.float64)
     error = array.std(ddof=1) / math.sqrt(len(array)) if len(array) > 1 else math.nan
     return Estimate(float(array.mean()), float(error))
+
+
+def _topics(fitted: Any) -> np.ndarray:
+    """Return the topics of a fit, or of an estimator."""
+    for name in ("mean", "components_"):
+        if hasattr(fitted, name):
+            return getattr(fitted, name)
+    raise ValueError(
+        "fit must return what `topics.fit` or `spherical.fit` has returned, or a fitted "
+        f"`scikit.LDA` or `SphericalAdmixture`; it has returned a {type(fitted).__name__}"
+    )
+
+
+def _last(fitted: Any, name: str) -> float:
+    """Return a measure of the last evaluation, NaN where it was not measured."""
+    metrics = getattr(fitted, "metrics_" if hasattr(fitted, "components_") else "metrics")
+    return float(metrics[-1].get(name, math.nan)) if metrics else math.nan
 
 
 def _mean(scores: np.ndarray) -> float:

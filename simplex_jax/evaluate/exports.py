@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax.draws import arguments
 from simplex_jax.evaluate.matching import as_topics
+from simplex_jax.models import lda_counts
 
 
 def to_pyldavis(
@@ -94,9 +95,7 @@ def to_gensim(topics: ArrayLike, alpha: ArrayLike, vocabulary: Sequence[str]) ->
     table = as_topics("topics", topics)
     if len(vocabulary) != table.shape[1]:
         raise ValueError(f"vocabulary has {len(vocabulary)} words for {table.shape[1]} columns")
-    concentrations = np.broadcast_to(np.asarray(alpha, np.float32), len(table))
-    if not ((concentrations > 0) & np.isfinite(concentrations)).all():
-        raise ValueError(f"alpha must be finite and positive; it is {alpha}")
+    concentrations = lda_counts.proportions(alpha, len(table))
     try:
         from gensim.models import LdaModel
     except ImportError:

@@ -51,4 +51,6 @@ def document_proportions(
     start = (jnp.zeros_like(state.documents), state)
     total, _ = lax.fori_loop(0, sweeps, sweep, start)
     mean = total / (sweeps - burn_in)
-    return (alpha[:, None] + mean) / (jnp.sum(alpha) + documents.lengths)
+    shares = alpha[:, None] + mean
+    # Rather than by sum alpha + length, which differs by rounding: they sum to 1.
+    return shares / jnp.sum(shares, axis=0)

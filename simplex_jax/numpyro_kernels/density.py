@@ -71,9 +71,9 @@ class _Detach(Messenger):
         if message["type"] == "sample" and name in self.names:
             if message["scale"] is not None or _masked(message["fn"]):
                 raise ValueError(
-                    f"the prior of site {name!r} is scaled or masked, which moves on the simplex "
-                    "have no part for; move handlers.scale and handlers.mask to the observed sites, "
-                    "or use NUTS"
+                    f"the prior of site {name!r} is scaled or masked, and simplex kernels cannot "
+                    "sample that; move handlers.scale and handlers.mask to the observed sites, or "
+                    "use NUTS"
                 )
             self.laws[name] = message["fn"]
             message["fn"] = message["fn"].mask(False)

@@ -2,9 +2,10 @@
 
 import dataclasses
 import json
+import signal
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +17,9 @@ from simplex_jax.runtime import output, saved
 from simplex_jax.runtime.hooks import Hook
 
 # Of the file, raised when what it holds changes.
-_FORMAT = 2
+_FORMAT = 3
+
+Arrays: TypeAlias = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -122,14 +125,33 @@ class Estimator(BaseEstimator):
             raise saved.RunError(f"{path}: this was not written by {cls.__name__}.save") from None
         return estimator
 
-    def _arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> Arrays:
         """Return the fitted arrays that a file holds."""
         return {name: getattr(self, name) for name in self._FITTED if hasattr(self, name)}
 
-    def _take(self, arrays: dict[str, np.ndarray]) -> None:
+    def _take(self, arrays: Arrays) -> None:
         """Take back what `_arrays` returned."""
         for name, array in arrays.items():
             setattr(self, name, array.item() if array.ndim == 0 else array)
+
+
+def numbered(prefix: str, leaves: Iterable[Any]) -> Arrays:
+    """Return the leaves of a tree as arrays of a file, by their place."""
+    return {f"{prefix}{i:03d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+
+
+def part(arrays: Arrays, prefix: str) -> Arrays:
+    """Take the arrays whose names begin so out of those of a file, in the order of their names."""
+    names = sorted(name for name in arrays if name.startswith(prefix))
+    return {name.removeprefix(prefix): arrays.pop(name) for name in names}
+
+
+def end(interrupted: signal.Signals | None) -> None:
+    """Raise a KeyboardInterrupt where a signal has cut a fit short, lest its caller go on."""
+    if interrupted is not None:
+        raise KeyboardInterrupt(
+            f"{interrupted.name} ended the fit before its time; the estimator has what was sampled"
+        )
 
 
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
@@ -168,11 +190,16 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
 
         Raises:
             ValueError: A parameter is out of range, or X is not what the model takes.
+            KeyboardInterrupt: Ctrl-C, or SIGTERM, ended the run early; what was sampled up to there
+                is in the attributes.
         """
         self.fit_transform(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Sample the topics of documents X, and return their proportions [D, K]."""
+        """Sample the topics of documents X, and return their proportions [D, K].
+
+        Errors are those of `fit`.
+        """
         self.seed_ = self._seed()
         return self._fit(self._data(X, reset=True))

@@ -99,7 +99,7 @@ class DirichletProcessMixture(
         >>> from simplex_jax.scikit import DirichletProcessMixture
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(60, 2)) + np.repeat([[-9.0, 0.0], [9.0, 0.0]], [40, 20], axis=0)
-        >>> model = DirichletProcessMixture(passes=100, random_state=0).fit(X)
+        >>> model = DirichletProcessMixture(random_state=0).fit(X)
         >>> model.n_clusters_, model.labels_[[0, 39, 40, 59]].tolist()
         (2, [0, 0, 1, 1])
         >>> model.predict([[-9.0, 0.0], [9.0, 0.0]]).tolist()
@@ -155,6 +155,8 @@ class DirichletProcessMixture(
 
         Raises:
             ValueError: A parameter is out of range, or X is not what the family takes.
+            KeyboardInterrupt: Ctrl-C, or SIGTERM, ended the run early; what was sampled up to there
+                is in the attributes.
         """
         self.seed_ = self._seed()
         table = self._table(X, reset=True)
@@ -162,7 +164,7 @@ class DirichletProcessMixture(
         if isinstance(self.family, Family):
             if given:
                 raise ValueError("family_params are for families by name: leave them out")
-            self.family_params_: families.Arrays = {}
+            self.family_params_: common.Arrays = {}
         else:
             self.family_params_ = families.hyperparameters(self.family, table, given)
         found = dpm.fit(
@@ -188,6 +190,7 @@ class DirichletProcessMixture(
         self.samples_, self.diagnostics_ = found.partitions, found.diagnostics
         self.metrics_ = found.metrics
         self._describe(found.clusters.samples.mixtures)
+        common.end(found.interrupted)
         return self
 
     def _describe(self, mixtures: Mixture) -> None:
@@ -277,25 +280,18 @@ class DirichletProcessMixture(
         )
         return Assignment(found.shares[:size], found.new[:size], found.log_densities[:, :size])
 
-    def _arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> common.Arrays:
         if isinstance(self.family, Family):
             raise ValueError("a family that is no name cannot be saved: give one by its name")
         arrays = super()._arrays()
         arrays |= {f"family.{name}": array for name, array in self.family_params_.items()}
         leaves = [self.mixtures_.log_weights, self.mixtures_.log_rest]
         leaves += jax.tree.leaves(self.mixtures_.atoms)
-        return arrays | {f"mixtures.{i:03d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        return arrays | common.numbered("mixtures.", leaves)
 
-    def _take(self, arrays: dict[str, np.ndarray]) -> None:
-        def part(prefix: str) -> families.Arrays:
-            return {
-                name.removeprefix(prefix): arrays.pop(name)
-                for name in sorted(arrays)
-                if name.startswith(prefix)
-            }
-
-        self.family_params_ = part("family.")
-        log_weights, log_rest, *leaves = part("mixtures.").values()
+    def _take(self, arrays: common.Arrays) -> None:
+        self.family_params_ = common.part(arrays, "family.")
+        log_weights, log_rest, *leaves = common.part(arrays, "mixtures.").values()
         drawn = families.atoms(str(self.family), leaves)
         self.mixtures_ = Mixture(jnp.asarray(log_weights), jnp.asarray(log_rest), drawn)
         super()._take(arrays)

@@ -17,9 +17,9 @@ from simplex_jax.models import dp_families
 from simplex_jax.models.dp_families import Family, SparseRows
 from simplex_jax.models.dp_families.gaussian import Normals
 from simplex_jax.models.dp_families.von_mises_fisher import Directions
+from simplex_jax.scikit.common import Arrays
 
 Table: TypeAlias = np.ndarray | sp.csr_array
-Arrays: TypeAlias = dict[str, np.ndarray]
 
 ALLOWED = {
     "gaussian": ("mean", "scale", "strength", "freedom"),

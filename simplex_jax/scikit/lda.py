@@ -10,16 +10,18 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from simplex_jax import topics
-from simplex_jax.base import Batch, State, Update, as_pytree
+from simplex_jax.base import Batch, Kernel, State, Update, as_pytree
 from simplex_jax.corpus import from_counts, split_tokens
 from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.draws import arguments
 from simplex_jax.evaluate import perplexity
 from simplex_jax.models import lda
+from simplex_jax.schedules import StepSize
 from simplex_jax.scikit import common
-from simplex_jax.topics import proportions
+from simplex_jax.topics import proportions, settings
 
 _FRACTIONS = ("error", "draw")
+_OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_")
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -30,15 +32,22 @@ class LDA(common.TopicEstimator):
     means over the second half of the run, probabilities of words: rows sum to 1, where those of
     scikit-learn's `LatentDirichletAllocation` are counts.
 
+    Proportions are drawn, with random numbers that go by the place of a document among those of a
+    call: the same X gives the same ones, but a document has others in other company or another
+    order, and is rounded otherwise with `fractions="draw"`. scikit-learn's `check_estimator`, which
+    looks at a single topic there, does not see it.
+
     Args:
         n_components: Number of topics K.
         alpha: Concentration of the topic proportions, per topic: a number, K of them, "learn" or
             "learn-symmetric".
-        beta: Concentration of the topics, per word: a number, V of them, "learn" or "learn-vector".
+        beta: Concentration of the topics, per word: a number, V of them, "learn" or "learn-vector",
+            which `partial_fit` does not take.
         sampler: One of `models.lda.SAMPLERS`.
         counts_estimate: "memoised", "subsampled" or "control-variate"; None for the first. That of
             `partial_fit` is always "subsampled".
-        step_size: None for that of `models.lda.default_step`.
+        step_size: A constant, or a schedule, which `fit` does not take and no file can hold; None
+            for that of `models.lda.default_step`.
         batch_size: Documents in a batch; None for that of `models.lda.default_batch_size`.
         passes: Length of a fit in passes over the documents; None for 200, unless `seconds` is
             given.
@@ -61,7 +70,7 @@ class LDA(common.TopicEstimator):
         order_: Topic of each chain that was matched to each topic, [chains, K]; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
         metrics_: One record an evaluation; after `fit`.
-        n_updates_: Updates done by `partial_fit`.
+        n_updates_: Updates done by `partial_fit`, since `fit` if there was one.
         seed_: The seed that was used.
         n_features_in_: V.
         feature_names_in_: The words, where X names its columns.
@@ -93,7 +102,7 @@ class LDA(common.TopicEstimator):
     beta: ArrayLike | str = 0.05
     sampler: str = "scir"
     counts_estimate: str | None = None
-    step_size: float | None = None
+    step_size: StepSize | None = None
     keep_samples: int = 0
     total_samples: float = 1e6
     fractions: str = "error"
@@ -120,22 +129,30 @@ class LDA(common.TopicEstimator):
         self.alpha_, self.beta_ = found.alpha, found.beta
         self.samples_, self.order_ = found.kept, found.order
         self.diagnostics_, self.metrics_ = found.diagnostics, found.metrics
-        self.n_updates_, self._stream = 0, None
+        self.n_updates_ = 0
+        self._stream: list[Any] = []
+        common.end(found.interrupted)
         return found.proportions
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Do one update with a batch of documents that stream by.
 
-        Counts are scaled from the batch to `total_samples` documents. A model that was fitted, or
-        loaded, goes on from its topics; `components_` are the mean of the topics since the last
-        power of two of updates. Every number of documents compiles once: give batches of one size.
+        Counts are scaled from the batch to `total_samples` documents; `components_` are the mean of
+        the topics since the last power of two of updates. Every number of documents compiles once:
+        give batches of one size.
+
+        A stream that was saved goes on as it would have without that. A model that was fitted goes
+        on from its topics, and its alpha if that is learned; what else `fit` had found of the
+        posterior is then out of date, and removed: `prevalence_`, `samples_`, `order_`,
+        `diagnostics_` and `metrics_`.
 
         Args:
             X: Counts of the batch [n, V].
             y: Ignored, as scikit-learn has it.
 
         Raises:
-            ValueError: A parameter is out of range, or X holds no counts.
+            ValueError: A parameter is out of range, or is not what the stream began with, or X
+                holds no counts.
         """
         first = not hasattr(self, "components_")
         if first:
@@ -143,28 +160,49 @@ class LDA(common.TopicEstimator):
         counts = self._data(X, reset=first)
         if self.n_chains != 1:
             raise ValueError(f"partial_fit runs one chain; n_chains is {self.n_chains}")
-        learn = {"learn": "vector", "learn-symmetric": "symmetric"}.get(str(self.alpha))
-        shape = (int(arguments.at_least("n_components", self.n_components, 1)), counts.shape[1])
+        shape = (arguments.at_least("n_components", self.n_components, 1), counts.shape[1])
+        alpha, learn_alpha = settings.prior("alpha", self.alpha, shape[0])
+        beta, learn_beta = settings.prior("beta", self.beta, shape[1])
+        if learn_beta:
+            raise ValueError("beta is learned by fit only: give partial_fit a number, or V of them")
         kernel = lda.build_streaming(
             max(1, round(self.total_samples)),
             shape,
-            alpha=0.1 if learn else self.alpha,  # type: ignore[arg-type]
-            beta=self.beta,  # type: ignore[arg-type]
-            learn_alpha=learn,
+            alpha=np.asarray(alpha, np.float32),
+            beta=np.asarray(beta, np.float32),
+            learn_alpha=learn_alpha,
             sampler=self.sampler,
             step_size=self.step_size,
         )
         keys = jax.random.split(jax.random.fold_in(jax.random.key(self.seed_), self.n_updates_), 3)
-        state = getattr(self, "_stream", None)
-        if state is None:
-            start = jax.random.exponential(keys[0], shape) + 1e-6 if first else self.components_
-            state = kernel.init(keys[1], start)
+        if first:
+            state = kernel.init(keys[1], jax.random.exponential(keys[0], shape) + 1e-6)
+        elif self._stream:
+            state = self._gone_on(kernel, shape)
+        else:
+            state = kernel.init(keys[1], self.components_)
+            if learn_alpha:
+                state = state._replace(alpha=jnp.asarray(self.alpha_, state.alpha.dtype))
         batch, _ = proportions.side_by_side(counts, counts.shape[0])
-        self._stream = state = _advance(as_pytree(kernel.update), keys[2], state, batch)
+        state = _advance(as_pytree(kernel.update), keys[2], state, batch)
+        self._stream = jax.tree.leaves(state)
         self._average(np.asarray(jnp.exp(state.position)))
         self.alpha_ = np.asarray(state.alpha, np.float64)
-        self.beta_ = np.asarray(np.broadcast_to(state.beta, counts.shape[1]), np.float64)
+        self.beta_ = np.asarray(state.beta, np.float64)
+        for name in _OF_FIT:
+            self.__dict__.pop(name, None)
         return self
+
+    def _gone_on(self, kernel: Kernel, shape: tuple[int, int]) -> State:
+        """Return the state of the stream, as a kernel has it."""
+        state = jax.eval_shape(kernel.init, jax.random.key(0), jnp.ones(shape))
+        leaves, structure = jax.tree.flatten(state)
+        if [leaf.shape for leaf in leaves] != [leaf.shape for leaf in self._stream]:
+            raise ValueError(
+                "a stream goes on with the n_components, the sampler and the learning of alpha "
+                "that it began with: set them back, or begin with a new estimator"
+            )
+        return jax.tree.unflatten(structure, self._stream)
 
     def _average(self, now: np.ndarray) -> None:
         """Bring the mean of the topics up to date, which starts anew at powers of two."""
@@ -201,6 +239,13 @@ class LDA(common.TopicEstimator):
     def perplexity(self, X: Any) -> float:
         """Return exp(-score(X)), the perplexity of the halves of documents."""
         return float(np.exp(-self.score(X)))
+
+    def _arrays(self) -> common.Arrays:
+        return super()._arrays() | common.numbered("stream.", self._stream)
+
+    def _take(self, arrays: common.Arrays) -> None:
+        self._stream = list(common.part(arrays, "stream.").values())
+        super()._take(arrays)
 
     def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
         table = self._table(X, reset=reset)

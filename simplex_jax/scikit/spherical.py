@@ -38,6 +38,10 @@ class SphericalAdmixture(common.TopicEstimator):
     of a topic says that its documents lack the word. A row that is zero, of a text without a known
     word, has no direction: it is put aside with a warning, and has equal shares of all topics.
 
+    Proportions are drawn, with random numbers that go by the row of a document: the same X gives
+    the same ones, but in another row a document has others. scikit-learn's `check_estimator`, which
+    looks at a single topic there, does not see it.
+
     There is no `partial_fit`: topics follow the noisy gradient of a batch, for which B out of D
     documents want steps so short that some 5 D / B updates are worth one of all documents
     (`spherical.resolve`). A stream that shows each document once would end long before.
@@ -131,6 +135,7 @@ class SphericalAdmixture(common.TopicEstimator):
         self.alpha_, self.sigma_, self.kappa1_ = found.alpha, found.sigma, found.kappa1
         self.samples_, self.order_ = found.kept, found.order
         self.diagnostics_, self.metrics_ = found.diagnostics, found.metrics
+        common.end(found.interrupted)
         return data.with_those_aside(found.proportions)
 
     def transform(self, X: Any) -> np.ndarray:

@@ -169,8 +169,9 @@ def resolve(
         sampler=sampler,
         local=local,
         start=start,
-        # The defaults are numbers, though the sampler would take schedules as well.
-        step_size=float(default.step_size if step_size is None else step_size),  # type: ignore[arg-type]
+        step_size=schedules.constant(
+            "step_size", default.step_size if step_size is None else step_size
+        ),
         friction=_friction(sampler, float(default.friction), friction),
         inner_steps=arguments.at_least(
             "inner_steps", default.num_steps if inner_steps is None else inner_steps, 1
@@ -183,7 +184,6 @@ def resolve(
         keep_samples=arguments.at_least("keep_samples", keep_samples, 0),
         seed=session.check_seed(seed),
     )
-    schedules.check(settings.step_size)
     sam_local.check(local_step(settings))
     return settings
 

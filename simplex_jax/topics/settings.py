@@ -1,6 +1,6 @@
 """The settings of a run: everything that decides it, with what was left out filled in."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,8 +16,11 @@ from simplex_jax.runtime import session
 
 # Concentrations where none is given; of learned ones the first value and the prior mean.
 ALPHA, BETA = 0.1, 0.05
-_LEARN_ALPHA = {"learn": "vector", "learn-symmetric": "symmetric"}
-_LEARN_BETA = {"learn": "symmetric", "learn-vector": "vector"}
+_FIRST = {"alpha": ALPHA, "beta": BETA}
+_LEARN = {
+    "alpha": {"learn": "vector", "learn-symmetric": "symmetric"},
+    "beta": {"learn": "symmetric", "learn-vector": "vector"},
+}
 
 
 class Size(NamedTuple):
@@ -129,7 +132,7 @@ def resolve(
         sweeps: Gibbs sweeps over a batch; 1 with memoised counts, else 10.
         burn_in: Of these, the first whose counts are not used; half of those of estimated counts.
         expected: Use expected counts; not with memoised ones.
-        step_size: A constant step size; by default that of `lda.default_step`.
+        step_size: A constant step size, no schedule; by default that of `lda.default_step`.
         batch_size: In documents; see `lda.default_batch_size`.
         passes: Length of the run in passes over the corpus, 200 by default.
         steps: Its length in updates.
@@ -163,8 +166,8 @@ def resolve(
             f"{counts_estimate!r}: give its counts as an array if they fit into memory"
         )
     num_topics = arguments.at_least("num_topics", num_topics, 1)
-    first_alpha, learn_alpha = _prior("alpha", alpha, ALPHA, _LEARN_ALPHA, num_topics)
-    first_beta, learn_beta = _prior("beta", beta, BETA, _LEARN_BETA, words)
+    first_alpha, learn_alpha = prior("alpha", alpha, num_topics)
+    first_beta, learn_beta = prior("beta", beta, words)
     lda.check_names(sampler, counts_estimate, learn_alpha, learn_beta)
     memoised = counts_estimate == "memoised"
     if batch_size is None:
@@ -190,7 +193,9 @@ def resolve(
         sweeps=sweeps,
         burn_in=(0 if memoised else sweeps // 2) if burn_in is None else burn_in,
         expected=expected,
-        step_size=default.initial if step_size is None else float(step_size),
+        step_size=default.initial
+        if step_size is None
+        else schedules.constant("step_size", step_size),
         tau=default.tau if step_size is None else 0.0,
         kappa=default.kappa if step_size is None else 0.0,
         batch_size=batch_size,
@@ -202,7 +207,6 @@ def resolve(
         keep_samples=arguments.at_least("keep_samples", keep_samples, 0),
         seed=seed,
     )
-    schedules.check(settings.step_size)
     check = lda_counts.check_memoised if memoised else lda_counts.check
     check((num_topics, words), local_step(settings))
     return settings
@@ -232,14 +236,30 @@ def size_of(corpus: Corpus | sp.csr_array | Stored, among: np.ndarray | None = N
     return Size(counts.shape[0], int(counts.sum()), counts.shape[1])
 
 
-def _prior(
-    name: str, value: ArrayLike | str, first: float, modes: dict[str, str], count: int
-) -> tuple[float | tuple[float, ...], str | None]:
-    """Return concentrations as plain numbers, and how they are learned."""
+def prior(name: str, value: Any, count: int) -> tuple[float | tuple[float, ...], str | None]:
+    """Return concentrations as plain numbers, and how they are learned.
+
+    Args:
+        name: "alpha" or "beta".
+        value: As for `resolve`.
+        count: How many there are: K or V.
+
+    Returns:
+        The numbers, one or `count` of them, where they are learned the first value and prior mean;
+        and None, "symmetric" or "vector".
+
+    Raises:
+        ValueError: They are out of range or too many, or there is no such way to learn them.
+
+    Example:
+        >>> prior("alpha", "learn", 3), prior("beta", [0.5, 1.0], 2)
+        ((0.1, 'vector'), ((0.5, 1.0), None))
+    """
     if isinstance(value, str):
+        modes = _LEARN[name]
         if value not in modes:
             raise ValueError(f"{name} must be a number or one of {', '.join(modes)}; not {value!r}")
-        return first, modes[value]
+        return _FIRST[name], modes[value]
     lda_counts.positive(name, value, (count,))
     array = np.asarray(value, np.float64)
     return array.tolist() if array.ndim == 0 else tuple(array.tolist()), None
