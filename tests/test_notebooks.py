@@ -12,18 +12,7 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 SOURCES = sorted(FOLDER.glob("[0-9]_*.py"))
 
 
-# Those that fit models are slow; `python notebooks/build.py --quick` runs all.
-QUICK = ("1_sparse_simplex", "6_larger_programs")
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param(source, marks=[] if source.stem in QUICK else [pytest.mark.slow])
-        for source in SOURCES
-    ],
-    ids=lambda source: source.stem,
-)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_it_runs(source, monkeypatch, tmp_path, capsys):
     matplotlib.use("Agg")
     from matplotlib import pyplot
