@@ -111,11 +111,12 @@ def row(ours: Chain, theirs: Chain | None) -> str:
     return f"{text} {their_low:.3g}, {their_middle:.3g} | {ratios} | {apart(ours, theirs):.1f} |"
 
 
+STEPS = 200
 KERNELS = ("SCIR", "SGMCMC with SGRLD")
 
 
 def on_minibatches(name: str, rows: int, batch: int) -> tuple[Callable, Any]:
-    """Return the compiled program of 200 steps of a mixture, and a state to start it from."""
+    """Return the compiled program of `STEPS` steps of a mixture, and what it is given."""
     shown = mixture(rows, subsample=batch)
     kernel = shown.kernel
     if name != "SCIR":
@@ -123,7 +124,7 @@ def on_minibatches(name: str, rows: int, batch: int) -> tuple[Callable, Any]:
     state = kernel.init(jax.random.key(0), 0, None, shown.args, {})
 
     def many(state, args):
-        return jax.lax.fori_loop(0, 200, lambda _, s: kernel.sample(s, args, {}), state)
+        return jax.lax.fori_loop(0, STEPS, lambda _, s: kernel.sample(s, args, {}), state)
 
     run = jax.jit(many).lower(state, shown.args).compile()
     return run, (state, shown.args)
@@ -145,7 +146,7 @@ def step_costs(rows: Sequence[int], batch: int = 100, repeats: int = 7) -> dict[
                 start = time.process_time()
                 jax.block_until_ready(run(*given))
                 times[repeat, place] = time.process_time() - start
-        found[name] = list(np.median(times, axis=0) / 200 * 1e6)
+        found[name] = list(np.median(times, axis=0) / STEPS * 1e6)
     return found
 
 

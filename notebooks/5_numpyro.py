@@ -67,8 +67,8 @@ plt.show()
 # ## A minibatch in every step
 #
 # With `subsample_size` in a plate every step sees other rows, at a cost that does not depend on their
-# number. A shorter step lets less of the noise of the minibatches into the samples, which are then
-# correlated over some `1 / step_size` steps: take many.
+# number. A shorter step lets less of the noise of the minibatches into the samples, of which one in
+# `2 / step_size` is independent: take many.
 
 # %%
 many = jnp.asarray(rng.choice(4, size=100_000, p=[0.7, 0.2, 0.1, 0.0]))

@@ -51,12 +51,15 @@ def constant(name: str, step_size: StepSize) -> float:
 
     Raises:
         ValueError: It is a schedule, or not a finite and positive number.
+
+    Example:
+        >>> constant("step_size", 0.1)
+        0.1
     """
     if callable(step_size):
         raise ValueError(
             f"{name} must be a number in a run, whose settings are plain numbers, and is a "
-            "schedule: give it to the `build` of the model, or, for a stream of documents, to "
-            "`scikit.LDA` for its `partial_fit`"
+            "schedule: give that to the `build` of the model, and the kernel to `run`"
         )
     arguments.scalar(name, step_size)
     return float(step_size)

@@ -54,12 +54,16 @@ def test_defaults_are_those_of_the_code():
 def test_names_of_the_first_columns_are_those_of_the_estimators():
     for estimator, table in ((LDA, LDA_TABLE), (DirichletProcessMixture, MIXTURE_TABLE)):
         named = re.findall(r"`([a-z]\w*)(?:=[^`]*)?`", "\n".join(table))
-        has = [*estimator().get_params(), *dir(estimator), *re.findall(r"\w+", estimator.__doc__)]
+        attributes = re.findall(r"^ {8}(\w+_): ", estimator.__doc__, flags=re.MULTILINE)
+        options = re.findall(r'"(\w+)"', estimator.__doc__)
+        has = [*estimator().get_params(), *dir(estimator), *attributes, *options]
         assert set(named) <= set(has)
 
 
 def test_every_option_and_command_is_there():
-    for line in re.findall(r"`simplex-jax ([a-z -]+)`", TEXT):
+    lines = re.findall(r"`simplex-jax ([a-z -]+)`", TEXT)
+    assert lines
+    for line in lines:
         command = cli.main
         for word in line.split():
             command = command.commands[word]

@@ -58,7 +58,7 @@ def test_estimators_are_measured_by_what_is_given():
 
 def test_spherical_topics_count_by_their_largest_loadings():
     def fit(k, seed):
-        return SimpleNamespace(metrics=[], mean=np.array([[0.7, 0.6, -0.3, -0.2]]))
+        return SimpleNamespace(metrics=[], mean=np.array([[-0.5, -0.4, -0.1, 0.7]]))
 
     (entry,) = compare.models(fit, [1], COUNTS, repeats=1, top=2)
     np.testing.assert_allclose(entry.coherence, [1.0])
@@ -89,6 +89,13 @@ def test_estimate_is_mean_and_standard_error(seed):
     assert found.mean == pytest.approx(values.mean())
     assert found.error == pytest.approx(values.std(ddof=1) / np.sqrt(12))
     assert np.isnan(compare.estimate(values[:1]).error)
+
+
+def test_estimators_of_a_stream_or_a_file_have_no_metrics():
+    (entry,) = compare.models(
+        lambda k, seed: SimpleNamespace(components_=np.eye(4)[:k]), [2], COUNTS, repeats=1, top=2
+    )
+    assert np.isnan(entry.heldout).all()
 
 
 def test_without_held_out_documents_and_of_topics_without_coherence():

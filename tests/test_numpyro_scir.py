@@ -221,9 +221,11 @@ def enumerated(x):
     w = numpyro.sample("w", dist.Dirichlet(jnp.full(3, cases.ALPHA)))
     with numpyro.plate("rows", len(x)):
         z = numpyro.sample("z", dist.Categorical(w), infer={"enumerate": "parallel"})
+        numpyro.deterministic("chosen", cases.CENTRES[z])
         numpyro.sample("x", dist.Normal(cases.CENTRES[z], 1.0), obs=x)
 
 
+@pytest.mark.filterwarnings("ignore:samples will not have")
 def test_enumerated_sites() -> None:
     """The density and counts are those of the sum."""
     pytest.importorskip("funsor")
@@ -237,3 +239,12 @@ def test_enumerated_sites() -> None:
     # One likelihood is normalised in the weights and one is not: only that part differs.
     pull = [d.counts["w"] - params["w"] * d.counts["w"].sum() for d in found]
     np.testing.assert_allclose(pull[0], pull[1], rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_made_of_enumerated_sites_is_left_out() -> None:
+    """A replay would draw them from their prior."""
+    pytest.importorskip("funsor")
+    kernel = SCIR(enumerated)
+    with pytest.warns(UserWarning, match=r"not have the deterministic sites \['chosen'\]"):
+        state = kernel.init(jax.random.key(0), 0, None, (X,), {})
+    assert kernel.postprocess_fn((X,), {})(state.z).keys() == {"w"}

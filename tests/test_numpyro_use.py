@@ -107,6 +107,13 @@ def summed(x):
         numpyro.sample("x", dist.Normal(z, 1), obs=x[rows])
 
 
+def summed_outside(x):
+    w = numpyro.sample("w", dist.Dirichlet(jnp.ones(2)))
+    z = numpyro.sample("z", dist.Categorical(w), infer={"enumerate": "parallel"})
+    with numpyro.plate("rows", len(x), subsample_size=3) as rows:
+        numpyro.sample("x", dist.Normal(z, 1), obs=x[rows])
+
+
 def scaled(x):
     with numpyro.handlers.scale(scale=2.0):
         w = numpyro.sample("w", dist.Dirichlet(jnp.ones(2)))
@@ -136,7 +143,8 @@ SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_siz
         (SCIR(local), (X,), "'w' is inside the plate 'rows', which shows 3 of 30 rows"),
         (SGMCMC(local, SGLD), (X,), "'w' is inside the plate 'rows'"),
         (SCIR(discrete), (X,), "'z' is discrete. Mark it infer="),
-        (SCIR(summed), (X,), "'z' is enumerated inside the plate 'rows'.*MixtureSameFamily"),
+        (SCIR(summed), (X,), "'z' is enumerated, and the plate 'rows' .*MixtureSameFamily"),
+        (SCIR(summed_outside), (X,), "'z' is enumerated, and the plate 'rows' "),
         (SCIR(scaled), (X,), "prior of site 'w' is scaled or masked"),
         (SCIR(direction), (X,), r"its latent sites are \['m'\]. Use NUTS"),
         (SCIR(lambda x: None), (X,), "no latent site"),
@@ -222,13 +230,19 @@ def test_minibatch_of_unit_vectors_takes_the_right_kernel() -> None:
     np.testing.assert_allclose(jnp.linalg.norm(state.z["m"]), 1, rtol=1e-5)
 
 
+@jax.jit
+def together(w, x):
+    return w.max(), x.mean()
+
+
 def shown_in_part(x, subsample_size):
     w = numpyro.sample("w", dist.Dirichlet(jnp.ones(2)))
-    numpyro.deterministic("largest", w.max())
     with numpyro.plate("rows", len(x), subsample_size=subsample_size) as rows:
         numpyro.deterministic("means", w[0] * x[rows])
         numpyro.sample("x", dist.Normal(w[0], 1), obs=x[rows])
-    numpyro.deterministic("centre", x[rows].mean())
+    largest, centre = together(w, x[rows])
+    numpyro.deterministic("largest", largest)
+    numpyro.deterministic("centre", centre)
 
 
 def test_deterministic_sites_of_a_minibatch_are_left_out() -> None:
@@ -238,5 +252,6 @@ def test_deterministic_sites_of_a_minibatch_are_left_out() -> None:
     assert set(kernel.postprocess_fn((X, 3), {})(state.z)) == {"w", "largest"}
     state = kernel.init(key, 0, None, (X, 30), {})
     found = kernel.postprocess_fn((X, 30), {})(state.z)
+    assert found.keys() == {"w", "largest", "means", "centre"}
     assert found["means"].shape == (30,)
     np.testing.assert_allclose(found["centre"], X.mean(), rtol=1e-5)

@@ -78,9 +78,23 @@ def top_words(topics: ArrayLike, top: int) -> np.ndarray:
         >>> top_words([[0.1, 0.2, 0.7], [0.4, 0.2, 0.4]], 2).tolist()
         [[2, 1], [0, 2]]
     """
-    array = as_topics("topics", topics)
-    top = min(arguments.at_least("top", top, 1), array.shape[1])
-    return np.array([_largest(row, top) for row in array])
+    return strongest(as_topics("topics", topics), top)
+
+
+def strongest(loadings: np.ndarray, top: int) -> np.ndarray:
+    """Return the ids of the words of largest loading, int64 [K, min(top, V)], as `top_words` does.
+
+    Loadings of spherical topics [K, V] may be negative.
+
+    Raises:
+        ValueError: `top` is not positive.
+
+    Example:
+        >>> strongest(np.array([[-0.6, 0.8, 0.0]]), 2).tolist()
+        [[1, 2]]
+    """
+    top = min(arguments.at_least("top", top, 1), loadings.shape[1])
+    return np.array([_largest(row, top) for row in loadings])
 
 
 def diversity(topics: ArrayLike, top: int = 25) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.draws import arguments
-from simplex_jax.evaluate.coherence import coherence
+from simplex_jax.evaluate.coherence import coherence, strongest
 
 
 class Entry(NamedTuple):
@@ -67,7 +67,8 @@ def models(
     Raises:
         ValueError: `num_topics` is empty, `repeats` is below 1, a fit has no topics, or as for
             `coherence.coherence`.
-        KeyboardInterrupt: Ctrl-C, or SIGTERM, ended a fit before its time.
+        KeyboardInterrupt: Ctrl-C, or SIGTERM, ended a fit before its time. What was compared until
+            then is lost: call it for one K at a time to keep it.
 
     Example:
         >>> from types import SimpleNamespace
@@ -93,9 +94,8 @@ def models(
             interrupted = getattr(fitted, "interrupted", None)
             if interrupted is not None:
                 raise KeyboardInterrupt(f"{interrupted.name} ended the fit of {k} topics early")
-            # Of spherical topics those words count that are in them, not those that are lacking.
-            positive = np.maximum(_topics(fitted), np.finfo(np.float32).tiny)
-            coherent[seed] = _mean(coherence(positive, counts, measure=measure, top=top))
+            words = strongest(_topics(fitted), top)
+            coherent[seed] = _mean(coherence(words, counts, measure=measure))
             held[seed] = heldout(fitted) if callable(heldout) else _last(fitted, heldout)
         entries.append(Entry(int(k), held, coherent))
     return entries
@@ -126,7 +126,8 @@ def _topics(fitted: Any) -> np.ndarray:
 
 def _last(fitted: Any, name: str) -> float:
     """Return a measure of the last evaluation, NaN where it was not measured."""
-    metrics = getattr(fitted, "metrics_" if hasattr(fitted, "components_") else "metrics")
+    of_estimator = hasattr(fitted, "components_")
+    metrics = getattr(fitted, "metrics_" if of_estimator else "metrics", None)
     return float(metrics[-1].get(name, math.nan)) if metrics else math.nan
 
 

@@ -57,6 +57,11 @@ def chart_of(build: Build) -> str:
     for name, why in _UNFIT.items():
         if name in parameters:
             raise ValueError(f"kernel {_name(build)} cannot be used here: {why}")
+    if "form" in parameters and parameters["form"].default == "dual":
+        raise ValueError(
+            f"kernel {_name(build)} cannot be used here in the dual form, which takes gradients by "
+            "the dual variable: those of a model are by its sites. Leave out form='dual'"
+        )
     if "estimator" not in parameters:
         raise ValueError(f"kernel {_name(build)} does not take an estimator")
     chart = REAL
@@ -64,11 +69,6 @@ def chart_of(build: Build) -> str:
         chart = COUNTS
     elif parameters.keys() & {"manifold", "mirror", "projection"}:
         chart = POINTS
-    if "form" in parameters and parameters["form"].default == "dual":
-        raise ValueError(
-            f"kernel {_name(build)} cannot be used here in the dual form, which takes gradients by "
-            "the dual variable: those of a model are by its sites. Leave out form='dual'"
-        )
     missing = [
         name
         for name, parameter in parameters.items()
@@ -132,7 +132,7 @@ def check_support(group: Group, target: Target, values: Values) -> None:
         """Return a number for each site, whose program shows what its support is made of."""
         kwargs = {**target.kwargs, "_gibbs_sites": siblings} if siblings else target.kwargs
         trace = density.traced(target._replace(kwargs=kwargs), {**values, **others})
-        return [density.total(trace[name]["fn"].support) for name in group.names]
+        return [density.summed(trace[name]["fn"].support) for name in group.names]
 
     depends = density.depending(supports, others, siblings)
     found = [name for name, does in zip(group.names, depends, strict=True) if does]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jax.extend.core import Var
+from jax.interpreters.partial_eval import dce_jaxpr
 from jax.scipy.special import gammaln
 from numpyro import handlers
 from numpyro.infer.util import log_density
@@ -71,9 +71,8 @@ class _Detach(Messenger):
         if message["type"] == "sample" and name in self.names:
             if message["scale"] is not None or _masked(message["fn"]):
                 raise ValueError(
-                    f"the prior of site {name!r} is scaled or masked, and simplex kernels cannot "
-                    "sample that; move handlers.scale and handlers.mask to the observed sites, or "
-                    "use NUTS"
+                    f"the prior of site {name!r} is scaled or masked, which is for likelihoods "
+                    "here; move handlers.scale and handlers.mask to the observed sites, or use NUTS"
                 )
             self.laws[name] = message["fn"]
             message["fn"] = message["fn"].mask(False)
@@ -134,38 +133,45 @@ def traced(target: Target, values: Values) -> dict[str, Any]:
     return handlers.trace(model).get_trace(*target.args, **target.kwargs)
 
 
-def of_minibatch(target: Target, values: Values) -> list[str]:
-    """Return the names of the deterministic sites that belong to a minibatch, or are made of it."""
-    shown = target.layout.subsampled
-    names = target.layout.deterministic if shown else ()
+def changing(target: Target, values: Values) -> list[str]:
+    """Return the names of the deterministic sites that the latent sites alone do not determine.
+
+    They are inside a plate that shows a minibatch, or made of one, or of sites that are summed out,
+    which a replay of the model would draw from their prior.
+    """
+    layout = target.layout
+    names = layout.deterministic
+    if not names or not (layout.subsampled or layout.enumerate_from is not None):
+        return []
     inside = set()
 
     def numbers(key: jax.Array) -> list[jax.Array]:
         trace = traced(target._replace(key=key), values)
         for name in names:
-            if any(frame.name in shown for frame in trace[name].get("cond_indep_stack", ())):
+            frames = trace[name].get("cond_indep_stack", ())
+            if any(frame.name in layout.subsampled for frame in frames):
                 inside.add(name)
-        return [total(trace[name]["value"]) for name in names]
+        return [summed(trace[name]["value"]) for name in names]
 
-    changing = depending(numbers, target.key)
-    return [
-        name for name, changes in zip(names, changing, strict=True) if changes or name in inside
-    ]
+    depends = depending(numbers, target.key)
+    return [name for name, does in zip(names, depends, strict=True) if does or name in inside]
 
 
-def total(tree: PyTree) -> jax.Array:
-    """Return the sum of all numbers of a tree."""
+def summed(tree: PyTree) -> jax.Array:
+    """Return the sum of all numbers of a tree, a scalar."""
     return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(tree)), jnp.zeros(()))
 
 
 def depending(function: Callable[..., list[jax.Array]], *given: PyTree) -> list[bool]:
     """Tell which results of a function are made of its arguments, as its program shows."""
     program = jax.make_jaxpr(function)(*given).jaxpr
-    reached = set(program.invars)
-    for equation in program.eqns:
-        if any(isinstance(x, Var) and x in reached for x in equation.invars):
-            reached.update(equation.outvars)
-    return [isinstance(end, Var) and end in reached for end in program.outvars]
+    count = len(program.outvars)
+
+    def depends(i: int) -> bool:
+        _, used = dce_jaxpr(program, [i == j for j in range(count)])
+        return any(used)
+
+    return [depends(i) for i in range(count)]
 
 
 def evaluate(

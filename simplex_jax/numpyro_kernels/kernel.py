@@ -84,12 +84,12 @@ class ModelKernel(MCMCKernel):
         self._check(layout)
         self._layout = layout
         values = sites.start(self._init_strategy, drawn, init_params, layout, key_start)
-        left_out = density.of_minibatch(self._target(model_args, kwargs, key_batch), values)
+        left_out = density.changing(self._target(model_args, kwargs, key_batch), values)
         if left_out:
             warnings.warn(
                 f"samples will not have the deterministic sites {sites.listed(left_out)}, which "
-                "are of the minibatch of a step: give samples and a model that shows all rows to "
-                "numpyro.infer.Predictive",
+                "change with the minibatch of a step, or with sites that are summed out: compute "
+                "them of the samples",
                 stacklevel=2,
             )
             kept = tuple(name for name in layout.deterministic if name not in left_out)

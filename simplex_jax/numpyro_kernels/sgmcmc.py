@@ -64,9 +64,9 @@ class SGMCMC(ModelKernel):
             start from flat laws, and others from the prior.
 
     Raises:
-        ValueError: A kernel lacks an option. When it runs: a kernel cannot move its sites, a site
-            is local to a minibatch or discrete, or its support depends on the sites of another
-            kernel; the message says what to do instead.
+        ValueError: A kernel lacks an option, or needs what no model gives. When it runs: a kernel
+            cannot move its sites, a site is local to a minibatch or discrete, or its support
+            depends on the sites of another kernel; the message says what to do instead.
 
     Example: the mean of a thousand numbers, ten at a time.
 

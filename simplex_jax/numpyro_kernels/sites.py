@@ -83,10 +83,11 @@ def inspect(
         name for name, site in latent.items() if site["infer"].get("enumerate") == "parallel"
     }
     for name, site in latent.items():
+        if name in enumerated and subsampled:
+            raise ValueError(_summed(name, next(iter(subsampled))))
         for frame in site["cond_indep_stack"]:
             if frame.name in subsampled:
-                refused = _summed if name in enumerated else _local
-                raise ValueError(refused(name, frame.name, *subsampled[frame.name]))
+                raise ValueError(_local(name, frame.name, *subsampled[frame.name]))
     for name in latent.keys() - enumerated:
         if latent[name]["fn"].support.is_discrete:
             raise ValueError(_discrete(name))
@@ -210,13 +211,12 @@ def _local(name: str, plate: str, size: int, subsample_size: int) -> str:
     )
 
 
-def _summed(name: str, plate: str, size: int, subsample_size: int) -> str:
-    # Its log density has the scale of the rows within the sum: log sum exp(scale * log p).
+def _summed(name: str, plate: str) -> str:
+    # Its log density is log sum exp(scale * log p), of which a minibatch is no unbiased estimate.
     return (
-        f"site {name!r} is enumerated inside the plate {plate!r}, which shows {subsample_size} of "
-        f"{size} rows in each step: numpyro scales the rows before it sums over the site, which is "
-        "another law. Write the likelihood with the site summed out, for example as "
-        "dist.MixtureSameFamily, or give the plate all its rows"
+        f"site {name!r} is enumerated, and the plate {plate!r} shows a minibatch: numpyro scales "
+        "its rows within the sum over the site, which is another law. Write the likelihood with "
+        "the site summed out, for example as dist.MixtureSameFamily, or give the plate all its rows"
     )
 
 

@@ -114,7 +114,8 @@ class Estimator(BaseEstimator):
             if about["format"] != _FORMAT or name != cls.__name__:
                 raise saved.RunError(
                     f"{path}: this holds {name} of format {about['format']}, "
-                    f"not {cls.__name__} of format {_FORMAT}"
+                    f"not {cls.__name__} of format {_FORMAT}: fit it again, or load it with the "
+                    "class and the version that wrote it"
                 )
             estimator = cls(**params)
             estimator.n_features_in_ = int(about["n_features_in"])

@@ -1,6 +1,7 @@
 """Latent Dirichlet allocation as a scikit-learn estimator."""
 
 import dataclasses
+import json
 from typing import Any, ClassVar, Self
 
 import jax
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from simplex_jax import topics
-from simplex_jax.base import Batch, Kernel, State, Update, as_pytree
+from simplex_jax.base import Batch, State, Update, as_pytree
 from simplex_jax.corpus import from_counts, split_tokens
 from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.draws import arguments
@@ -131,6 +132,7 @@ class LDA(common.TopicEstimator):
         self.diagnostics_, self.metrics_ = found.diagnostics, found.metrics
         self.n_updates_ = 0
         self._stream: list[Any] = []
+        self._began: dict[str, Any] = {"n_components": len(found.mean)}
         common.end(found.interrupted)
         return found.proportions
 
@@ -174,18 +176,27 @@ class LDA(common.TopicEstimator):
             sampler=self.sampler,
             step_size=self.step_size,
         )
+        began = {
+            "n_components": shape[0],
+            "sampler": self.sampler,
+            "alpha": self.alpha if learn_alpha else alpha,
+            "beta": beta,
+        }
+        if not first:
+            self._compare(began)
         keys = jax.random.split(jax.random.fold_in(jax.random.key(self.seed_), self.n_updates_), 3)
         if first:
             state = kernel.init(keys[1], jax.random.exponential(keys[0], shape) + 1e-6)
         elif self._stream:
-            state = self._gone_on(kernel, shape)
+            like = jax.eval_shape(kernel.init, keys[1], jnp.ones(shape))
+            state = jax.tree.unflatten(jax.tree.structure(like), self._stream)
         else:
             state = kernel.init(keys[1], self.components_)
             if learn_alpha:
                 state = state._replace(alpha=jnp.asarray(self.alpha_, state.alpha.dtype))
         batch, _ = proportions.side_by_side(counts, counts.shape[0])
         state = _advance(as_pytree(kernel.update), keys[2], state, batch)
-        self._stream = jax.tree.leaves(state)
+        self._stream, self._began = jax.tree.leaves(state), began
         self._average(np.asarray(jnp.exp(state.position)))
         self.alpha_ = np.asarray(state.alpha, np.float64)
         self.beta_ = np.asarray(state.beta, np.float64)
@@ -193,16 +204,14 @@ class LDA(common.TopicEstimator):
             self.__dict__.pop(name, None)
         return self
 
-    def _gone_on(self, kernel: Kernel, shape: tuple[int, int]) -> State:
-        """Return the state of the stream, as a kernel has it."""
-        state = jax.eval_shape(kernel.init, jax.random.key(0), jnp.ones(shape))
-        leaves, structure = jax.tree.flatten(state)
-        if [leaf.shape for leaf in leaves] != [leaf.shape for leaf in self._stream]:
-            raise ValueError(
-                "a stream goes on with the n_components, the sampler and the learning of alpha "
-                "that it began with: set them back, or begin with a new estimator"
-            )
-        return jax.tree.unflatten(structure, self._stream)
+    def _compare(self, now: dict[str, Any]) -> None:
+        """Raise a ValueError where a parameter is not what the topics so far are of."""
+        for name, value in self._began.items():
+            if _plain(now[name]) != _plain(value):
+                raise ValueError(
+                    f"{name} cannot change while documents stream by: it was {value!r} and is "
+                    f"{now[name]!r}. Set it back, or begin with a new estimator"
+                )
 
     def _average(self, now: np.ndarray) -> None:
         """Bring the mean of the topics up to date, which starts anew at powers of two."""
@@ -241,10 +250,12 @@ class LDA(common.TopicEstimator):
         return float(np.exp(-self.score(X)))
 
     def _arrays(self) -> common.Arrays:
-        return super()._arrays() | common.numbered("stream.", self._stream)
+        began = {"began": np.asarray(_plain(self._began))}
+        return super()._arrays() | common.numbered("stream.", self._stream) | began
 
     def _take(self, arrays: common.Arrays) -> None:
         self._stream = list(common.part(arrays, "stream.").values())
+        self._began = json.loads(str(arrays.pop("began")))
         super()._take(arrays)
 
     def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
@@ -266,3 +277,8 @@ class LDA(common.TopicEstimator):
 @jax.jit
 def _advance(update: Update, key: jax.Array, state: State, batch: Batch) -> State:
     return update(key, state, batch)[0]
+
+
+def _plain(value: Any) -> str:
+    """Return JSON of plain numbers and names, in which a tuple is a list."""
+    return json.dumps(value)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.corpus.vectors import UnitVectors
-from simplex_jax.evaluate.coherence import coherence
+from simplex_jax.evaluate.coherence import coherence, strongest
 from simplex_jax.evaluate.examples import representative
 from simplex_jax.evaluate.intervals import normal_interval
 from simplex_jax.evaluate.spherical_report import signed_words
@@ -80,13 +80,12 @@ def write(
     output.write_csv(place / "topics.csv", header, _rows_of_words(fitted, vocabulary))
     output.write_text(place / "topic_keys.txt", "".join(_keys(fitted, vocabulary)))
     counts = sp.csr_array((vectors.values > 0).astype(np.int32))
-    positive = np.maximum(fitted.mean, np.finfo(np.float32).tiny)
     output.write_json(
         place / "summary.json",
         {
             "samples": fitted.samples,
             "interrupted": fitted.interrupted is not None,
-            "coherence_npmi": coherence(positive, counts),
+            "coherence_npmi": coherence(strongest(fitted.mean, 10), counts),
             "diagnostics": fitted.diagnostics,
             "documents": representative(
                 vectors.values, vectors.names, vocabulary, fitted.proportions, fitted.mean
