@@ -156,7 +156,8 @@ def test_one_update_leaves_the_joint_law(seed: int) -> None:
         assert checks.family(found), (name, found)
 
 
-@pytest.mark.parametrize("sampler", ["sggmc", pytest.param("gsgnht", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["sggmc", "gsgnht"])
 def test_stochastic_gradients_come_close(sampler: str, seed: int, exact: dict) -> None:
     """Batches of 3 of 6 documents, at a step where the bias is below what the test resolves."""
     options = {"sampler": sampler, "batch_size": 3, "step_size": 0.03, "friction": 4.0}
