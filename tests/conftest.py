@@ -87,3 +87,16 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data folder at {folder}; set SIMPLEX_JAX_DATA to run this test")
     return folder
+
+
+@pytest.fixture
+def cut():
+    """A callback that sends Ctrl-C at its first call, and the steps that it was called at."""
+    steps = []
+
+    def once(event):
+        steps.append(event.step)
+        if len(steps) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    return once, steps

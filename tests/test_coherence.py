@@ -112,6 +112,7 @@ def test_diversity_exclusivity_and_breadth():
         (([[2]],), {}, "n from 2 on"),
         (([1, 2],), {}, "n from 2 on"),
         (([[0.5] * 8 + [np.nan]],), {}, "row 0 is no topic"),
+        (([0.5, 0.5],), {}, r"topics must be numbers \[K, V\]"),
     ],
 )
 def test_bad_arguments(arguments, options, words):

@@ -1,7 +1,6 @@
 """The estimators: scikit-learn's manners over the functional core, which is tested elsewhere."""
 
 import copy
-import signal
 
 import numpy as np
 import pytest
@@ -78,19 +77,6 @@ def test_the_spherical_one_too():
     assert model.log_perplexity(vectors) == -model.score(vectors)
     with pytest.raises(ValueError, match="has length 5, not 1"):
         model.transform(np.eye(model.n_features_in_) * 5)
-
-
-@pytest.fixture
-def cut():
-    """A callback that sends Ctrl-C at its first call, and the steps that it was called at."""
-    steps = []
-
-    def once(event):
-        steps.append(event.step)
-        if len(steps) == 1:
-            signal.raise_signal(signal.SIGINT)
-
-    return once, steps
 
 
 def test_ctrl_c_ends_a_search_and_leaves_what_was_sampled(counts, fitted, cut):

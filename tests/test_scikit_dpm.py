@@ -197,14 +197,8 @@ def test_ctrl_c_leaves_what_was_sampled(interrupted, by_hand, monkeypatch):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_fit():
-    steps = []
-
-    def once(event):
-        steps.append(event.step)
-        if len(steps) == 1:
-            signal.raise_signal(signal.SIGINT)
-
+def test_ctrl_c_ends_a_fit(cut):
+    once, steps = cut
     model = DirichletProcessMixture(**SHORT, callbacks=[once])
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)

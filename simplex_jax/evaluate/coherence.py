@@ -38,8 +38,8 @@ def coherence(
       these vectors (Röder et al. 2015), in [-1, 1].
 
     Args:
-        topics: Topics [K, V] as floating-point numbers, or word ids [K, n] as integers, the most
-            probable first.
+        topics: Topics [K, V] as floating-point numbers, probabilities or the signed loadings of
+            spherical ones, or word ids [K, n] as integers, the most probable first.
         counts: Counts of the reference documents [D, V], the training corpus or a larger one.
         measure: "npmi", "u_mass" or "c_v".
         top: Number of words of a topic that are looked at, from 2; all of V if that is less. Not
@@ -78,23 +78,8 @@ def top_words(topics: ArrayLike, top: int) -> np.ndarray:
         >>> top_words([[0.1, 0.2, 0.7], [0.4, 0.2, 0.4]], 2).tolist()
         [[2, 1], [0, 2]]
     """
-    return strongest(as_topics("topics", topics), top)
-
-
-def strongest(loadings: np.ndarray, top: int) -> np.ndarray:
-    """Return the ids of the words of largest loading, int64 [K, min(top, V)], as `top_words` does.
-
-    Loadings of spherical topics [K, V] may be negative.
-
-    Raises:
-        ValueError: `top` is not positive.
-
-    Example:
-        >>> strongest(np.array([[-0.6, 0.8, 0.0]]), 2).tolist()
-        [[1, 2]]
-    """
-    top = min(arguments.at_least("top", top, 1), loadings.shape[1])
-    return np.array([_largest(row, top) for row in loadings])
+    array = as_topics("topics", topics)
+    return _strongest(array, arguments.at_least("top", top, 1))
 
 
 def diversity(topics: ArrayLike, top: int = 25) -> float:
@@ -168,6 +153,10 @@ def effective_words(topics: ArrayLike) -> np.ndarray:
     return array.sum(axis=1, dtype=np.float64) ** 2 / squares
 
 
+def _strongest(loadings: np.ndarray, top: int) -> np.ndarray:
+    return np.array([_largest(row, min(top, loadings.shape[1])) for row in loadings])
+
+
 def _largest(row: np.ndarray, top: int) -> np.ndarray:
     """Ids of the largest entries in order, without sorting the whole row."""
     threshold = np.partition(row, len(row) - top)[len(row) - top]
@@ -179,13 +168,17 @@ def _words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
     array = np.asarray(topics)
     if array.dtype.kind not in "iu":
         top = arguments.at_least("top", top, 2)
-        array = as_topics("topics", array)
+        if array.ndim != 2 or not array.size or array.dtype.kind != "f":
+            raise ValueError(f"topics must be numbers [K, V]; they are {array.dtype} {array.shape}")
+        wrong = ~np.isfinite(array.sum(axis=1, dtype=np.float64))
+        if wrong.any():
+            raise ValueError(f"topics: row {int(np.argmax(wrong))} is no topic: it is not finite")
         if array.shape[1] != num_words:
             raise ValueError(
                 f"topics have {array.shape[1]} words and counts {num_words}: "
                 "take both over one vocabulary"
             )
-        array = top_words(array, top)
+        array = _strongest(array, top)
     if array.ndim != 2 or array.shape[1] < 2:
         raise ValueError(f"word ids must be [K, n] with n from 2 on; their shape is {array.shape}")
     if array.min() < 0 or array.max() >= num_words:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.draws import arguments
-from simplex_jax.evaluate.coherence import coherence, strongest
+from simplex_jax.evaluate.coherence import coherence
 
 
 class Entry(NamedTuple):
@@ -94,8 +94,8 @@ def models(
             interrupted = getattr(fitted, "interrupted", None)
             if interrupted is not None:
                 raise KeyboardInterrupt(f"{interrupted.name} ended the fit of {k} topics early")
-            words = strongest(_topics(fitted), top)
-            coherent[seed] = _mean(coherence(words, counts, measure=measure))
+            scores = coherence(_topics(fitted), counts, measure=measure, top=top)
+            coherent[seed] = _mean(scores)
             held[seed] = heldout(fitted) if callable(heldout) else _last(fitted, heldout)
         entries.append(Entry(int(k), held, coherent))
     return entries

@@ -207,7 +207,8 @@ class LDA(common.TopicEstimator):
     def _compare(self, now: dict[str, Any]) -> None:
         """Raise a ValueError where a parameter is not what the topics so far are of."""
         for name, value in self._began.items():
-            if _plain(now[name]) != _plain(value):
+            # As a file has them: a tuple is a list there.
+            if json.dumps(now[name]) != json.dumps(value):
                 raise ValueError(
                     f"{name} cannot change while documents stream by: it was {value!r} and is "
                     f"{now[name]!r}. Set it back, or begin with a new estimator"
@@ -250,7 +251,7 @@ class LDA(common.TopicEstimator):
         return float(np.exp(-self.score(X)))
 
     def _arrays(self) -> common.Arrays:
-        began = {"began": np.asarray(_plain(self._began))}
+        began = {"began": np.asarray(json.dumps(self._began))}
         return super()._arrays() | common.numbered("stream.", self._stream) | began
 
     def _take(self, arrays: common.Arrays) -> None:
@@ -277,8 +278,3 @@ class LDA(common.TopicEstimator):
 @jax.jit
 def _advance(update: Update, key: jax.Array, state: State, batch: Batch) -> State:
     return update(key, state, batch)[0]
-
-
-def _plain(value: Any) -> str:
-    """Return JSON of plain numbers and names, in which a tuple is a list."""
-    return json.dumps(value)

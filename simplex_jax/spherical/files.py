@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.corpus.vectors import UnitVectors
-from simplex_jax.evaluate.coherence import coherence, strongest
+from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.evaluate.examples import representative
 from simplex_jax.evaluate.intervals import normal_interval
 from simplex_jax.evaluate.spherical_report import signed_words
@@ -85,7 +85,7 @@ def write(
         {
             "samples": fitted.samples,
             "interrupted": fitted.interrupted is not None,
-            "coherence_npmi": coherence(strongest(fitted.mean, 10), counts),
+            "coherence_npmi": coherence(fitted.mean, counts),
             "diagnostics": fitted.diagnostics,
             "documents": representative(
                 vectors.values, vectors.names, vocabulary, fitted.proportions, fitted.mean
