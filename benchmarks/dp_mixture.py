@@ -20,7 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import run
-from simplex_jax.models import dp_families, dp_mixture
+from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm import model as dp_mixture
 
 CLUSTERS, HELD_OUT = 30, 10_000
 CASES = {
@@ -73,8 +74,8 @@ def nothing(state, info):
 def passes_of(counts: sp.csr_array, held_out: sp.csr_array, case: dict, passes: int) -> dict:
     """Times of the passes over some rows, and what the state is then worth."""
     size, categories = counts.shape
-    rows = jax.tree.map(jnp.asarray, dp_families.multinomial_rows(counts))
-    family = dp_families.multinomial(categories, concentration=0.1)
+    rows = jax.tree.map(jnp.asarray, families.multinomial_rows(counts))
+    family = families.multinomial(categories, concentration=0.1)
     options = dict(case)
     batches = options.pop("batches", 1)
     kernel, stream = dp_mixture.build(
@@ -99,9 +100,7 @@ def passes_of(counts: sp.csr_array, held_out: sp.csr_array, case: dict, passes: 
         )
         clock.append(time.perf_counter() - started[0])
         processor.append(time.process_time() - started[1])
-    score = dp_mixture.log_predictive(
-        family, state.position, dp_families.multinomial_rows(held_out)
-    )
+    score = dp_mixture.log_predictive(family, state.position, families.multinomial_rows(held_out))
     return {
         "first pass": round(clock[0], 2),
         "seconds a pass": round(float(np.median(clock[1:])), 3),

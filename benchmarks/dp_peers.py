@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import msweb as web_data
 import numpy as np
 import scipy.sparse as sp
 from dp_peers_tools import Rows, Tool, bayespy, bnpy, ours, scikit
@@ -33,8 +34,6 @@ from scipy import stats
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-
-from simplex_jax import corpus
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -80,7 +79,7 @@ def groups() -> Rows:
 
 def msweb() -> Rows:
     """5,000 of the users of the Microsoft web data, and 2,000 held out."""
-    counts = corpus.read(DATA / "msweb" / "anonymous-msweb.data").counts
+    counts = web_data.read(DATA / "msweb" / "anonymous-msweb.data").counts
     order = np.random.default_rng(0).permutation(counts.shape[0])
     return Rows(sp.csr_array(counts[order[:5_000]]), sp.csr_array(counts[order[5_000:7_000]]))
 

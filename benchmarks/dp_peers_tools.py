@@ -15,8 +15,8 @@ from scipy.special import gammaln, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 
-from simplex_jax import dpm
-from simplex_jax.models import dp_families
+from simplex_jax.models import dpm
+from simplex_jax.models.dpm import families
 
 COMPONENTS = 30
 BASE = 0.1
@@ -67,11 +67,11 @@ def ours(passes: int, batches: int = 1, **options: Any) -> Tool:
     def fit(rows: Rows, seed: int) -> Score:
         size = rows.train.shape[0]
         if sp.issparse(rows.train):
-            family = dp_families.multinomial(rows.train.shape[1], BASE)
-            train, heldout = map(dp_families.multinomial_rows, (rows.train, rows.heldout))
+            family = families.multinomial(rows.train.shape[1], BASE)
+            train, heldout = map(families.multinomial_rows, (rows.train, rows.heldout))
         else:
             mean, scale = prior(rows)
-            family = dp_families.gaussian(np.zeros(len(mean), np.float32), scale)
+            family = families.gaussian(np.zeros(len(mean), np.float32), scale)
             train, heldout = ((x - mean).astype(np.float32) for x in (rows.train, rows.heldout))
         clock = Clock()
         chosen = {"alpha": 1.0, "keep_samples": 50, "batch_size": -(-size // batches)} | options

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import msweb
 import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import run
-from simplex_jax.corpus import read
-from simplex_jax.models import dp_families, dp_mixture
-from simplex_jax.models.dp_mixture import State
+from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm.model import State
 
 PIECE, PROPOSALS, LABELS, NEAR = 20, (0, 1, 4), 20, 0.02
 
@@ -48,9 +49,9 @@ predictive = jax.jit(dp_mixture.log_predictive)
 def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[int, np.ndarray]:
     """Return (updates, seconds, score, clusters) by number of proposals, [pieces, 4]."""
     out = np.arange(counts.shape[0]) % 10 == 0
-    rows, heldout = (dp_families.multinomial_rows(counts[part]) for part in (~out, out))
-    family = dp_families.multinomial(counts.shape[1], 0.5)
-    n = dp_families.size(rows)
+    rows, heldout = (families.multinomial_rows(counts[part]) for part in (~out, out))
+    family = families.multinomial(counts.shape[1], 0.5)
+    n = families.size(rows)
     labels = jnp.zeros(n, jnp.int32)
     if start == "random":
         labels = jnp.asarray(np.random.default_rng(seed).integers(0, LABELS, n, np.int32))
@@ -106,7 +107,7 @@ def main() -> None:
     parser.add_argument("--msweb", type=Path)
     options = parser.parse_args()
     if options.msweb:
-        counts = read(options.msweb).counts
+        counts = msweb.read(options.msweb).counts
     else:
         counts = synthetic(options.rows)
     for start in ("one cluster", "random"):

@@ -26,8 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax import corpus, draws, schedules, topics
+from simplex_jax import corpus, draws, schedules
 from simplex_jax.draws.bits import random_words
+from simplex_jax.models import lda
 
 TOPICS, WORDS, BETA = 100, 7_702, 0.05
 
@@ -39,7 +40,7 @@ def fitted_mix(data: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
         counts, name = corpus.read(path).counts[:20_000], "20,000 Wikipedia articles"
     else:
         counts, name = synthetic(), "synthetic documents"
-    fit = topics.fit(counts, TOPICS, passes=20, beta=BETA)
+    fit = lda.fit(counts, TOPICS, passes=20, beta=BETA)
     shapes = np.asarray(fit.state.sampler.memory.counts) + BETA
     totals = np.log(np.random.default_rng(0).gamma(shapes.sum(axis=1, keepdims=True)))
     steps = schedules.polynomial_decay(0.5, tau=10, kappa=0.33)(10 * np.arange(TOPICS))

@@ -13,7 +13,8 @@ from lda_recorder import load_common
 from simplex_jax import corpus
 from simplex_jax.corpus import Corpus
 
-NAMES = ("synth", "news20", "nips", "wikipedia")
+NAMES = ("synth", "news20", "nips", "ap", "wikipedia", "wikipedia-1000")
+_HELD_OUT = 1_000  # documents that are judged, at most
 
 
 class Task(NamedTuple):
@@ -51,6 +52,11 @@ def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
         train, heldout = corpus.holdout(nips(data / "nips0-12.tar.xz"), 100, seed=0)
         halves = corpus.split_tokens(heldout.counts, seed=0)
         task = Task(name, train.counts, *halves, num_topics=50, seconds=300, marks=())
+    elif name == "ap":
+        everything = corpus.read(data / "ap" / "ap.dat", vocabulary=data / "ap" / "vocab.txt")
+        train, heldout = corpus.holdout(everything, 200, seed=0)
+        halves = corpus.split_tokens(heldout.counts, seed=0)
+        task = Task(name, train.counts, *halves, num_topics=50, seconds=60, marks=())
     else:
         folder = data / "wikipedia"
         vocabulary = folder / "vocab.wikipedia.txt"
@@ -58,8 +64,9 @@ def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
             corpus.read(folder / f"docword.wikipedia.{part}.txt.gz", vocabulary=vocabulary)
             for part in ("train", "test")
         )
-        halves = corpus.split_tokens(heldout.counts, seed=0)
-        task = Task(name, train.counts, *halves, num_topics=100, seconds=600, marks=())
+        halves = corpus.split_tokens(heldout.counts[:_HELD_OUT], seed=0)
+        num_topics = 1000 if name == "wikipedia-1000" else 200
+        task = Task(name, train.counts, *halves, num_topics=num_topics, seconds=600, marks=())
     if not quick:
         return task
     return task._replace(

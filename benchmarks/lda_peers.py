@@ -1,9 +1,10 @@
 """LDA tools side by side: held-out perplexity over training seconds, with peak memory.
 
-    python benchmarks/lda_peers.py [--corpora synth news20] [--tools ours tomotopy-2] [--out DIR]
+    python benchmarks/lda_peers.py [--corpora synth news20] [--tools ours tomotopy-2] [--seeds 3]
 
-Each tool learns the same documents with the same K, alpha and beta, in a process of its own, one
-after the other. Topics are kept at marks and judged when it has ended, by the one routine of
+Each tool learns the same documents with the same K, alpha and beta (with `--defaults` as its users
+run it: with the priors that it has, learned or not), in a process of its own, one after the other,
+once for each seed. Topics are kept at marks and judged when it has ended, by the one routine of
 `common.py`: topic proportions of held-out documents from half of their tokens by 50 fixed-point
 iterations of CVB0 with the topics fixed, perplexity of the other half. Loading, compilation and
 evaluation are outside the clock. "Single" are the topics as the tool gives them, (beta + n) / sum
@@ -12,11 +13,12 @@ of its last labels for the samplers; "averaged" their mean over the second half 
 Writes results.json (to which later runs add), results.md and one plot a corpus. A full run on
 synth and news20 takes half an hour on two quiet cores; `--quick` tries everything in few minutes.
 Needs the folder ../shared with `peers/` and `data/`, and the tools: `pip install tomotopy pyrmallet
-gensim`; those not installed are left out.
+topica gensim`; those not installed are left out.
 """
 
 import argparse
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
@@ -44,7 +46,9 @@ def main() -> None:
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
     parser.add_argument("--effort", type=float, default=1.0, help="times the passes of each tool")
     parser.add_argument("--seconds", type=float, help="training time of each tool, at most")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each, seeded 0, 1, ...")
+    parser.add_argument("--defaults", action="store_true", help="priors that each tool has")
+    parser.add_argument("--points", type=float, default=30.0, help="times topics are judged, about")
     parser.add_argument("--quick", action="store_true", help="1,000 documents, a tenth of the work")
     parser.add_argument("--peers", type=Path, default=SHARED / "peers")
     parser.add_argument("--data", type=Path, default=SHARED / "data")
@@ -53,20 +57,21 @@ def main() -> None:
     if options.quick:
         options.effort *= 0.1
     if options.out is None:
-        options.out = Path("build/lda_peers_quick" if options.quick else "build/lda_peers")
+        parts = ["lda_peers", *["defaults"] * options.defaults, *["quick"] * options.quick]
+        options.out = Path("build") / "_".join(parts)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "results.json"
     records = json.loads(path.read_text()) if path.exists() else []
     for name in options.corpora:
         task = load(name, options.peers, options.data, options.quick)
         print(f"{name}: {task.train.shape} training counts, {int(task.train.sum()):,} tokens")
-        for tool in options.tools:
-            if importlib.util.find_spec(TOOLS[tool].module) is None:
-                print(f"  {tool}: {TOOLS[tool].module} is not installed, left out")
-                continue
-            record = measure(tool, task, options)
-            same = (record["corpus"], record["tool"])
-            records = [r for r in records if (r["corpus"], r["tool"]) != same] + [record]
+        installed = [tool for tool in options.tools if importlib.util.find_spec(TOOLS[tool].module)]
+        for tool in sorted(set(options.tools) - set(installed)):
+            print(f"  {tool}: {TOOLS[tool].module} is not installed, left out")
+        for seed, tool in itertools.product(range(options.seeds), installed):
+            record = measure(tool, task, seed, options)
+            same = identity(record)
+            records = [r for r in records if identity(r) != same] + [record]
             path.write_text(json.dumps(records, indent=1))
         here = [record for record in records if record["corpus"] == name]
         plot(here, options.out / f"{name}.png")
@@ -78,16 +83,22 @@ def main() -> None:
     print(text)
 
 
-def measure(tool: str, task: Task, options: argparse.Namespace) -> dict[str, Any]:
+def identity(record: dict[str, Any]) -> tuple[Any, ...]:
+    return record["corpus"], record["tool"], record["seed"]
+
+
+def measure(tool: str, task: Task, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Run a tool and judge its topics."""
     limit = TOOLS[tool].limit * options.effort
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root)
         sp.save_npz(folder / "train.npz", task.train, compressed=False)
-        job = {"num_topics": task.num_topics, "alpha": ALPHA, "beta": BETA, "seed": options.seed}
+        alpha, beta = (None, None) if options.defaults else (ALPHA, BETA)
+        job = {"num_topics": task.num_topics, "alpha": alpha, "beta": beta, "seed": seed}
         (folder / "task.json").write_text(json.dumps(job))
         command = [sys.executable, str(Path(__file__).with_name("lda_tools.py")), tool, root]
         command += ["--limit", str(limit), "--seconds", str(options.seconds or task.seconds)]
+        command += ["--points", str(options.points)]
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of the BLAS
         subprocess.run([*command, "--peers", str(options.peers)], env=os.environ | one_thread)
         if not (folder / "record.json").exists():
@@ -97,14 +108,15 @@ def measure(tool: str, task: Task, options: argparse.Namespace) -> dict[str, Any
     result = record | {"points": points}
     last, kinds = points[-1], ("single", "averaged")
     print(
-        f"  {tool}: {last['work']:.3g} passes in {last['seconds']:.1f} s "
+        f"  {tool}, seed {seed}: {last['work']:.3g} passes in {last['seconds']:.1f} s "
         f"({last['cpu_seconds']:.1f} CPU s), perplexity "
         + ", ".join(f"{kind} {number(final(result, kind))}" for kind in kinds),
         flush=True,
     )
     size = {"documents": task.train.shape[0], "tokens": int(task.train.sum())}
     shape = {"num_topics": task.num_topics, "words": task.train.shape[1]}
-    about = {"corpus": task.name, "tool": tool, "marks": task.marks, "quick": options.quick}
+    about = {"corpus": task.name, "tool": tool, "seed": seed}
+    about |= {"marks": task.marks, "quick": options.quick, "defaults": options.defaults}
     return about | size | shape | result
 
 
@@ -124,7 +136,8 @@ def judge(
     ]
     held_out = (task.observed, task.target, peers)
     with ProcessPoolExecutor(initializer=prepare, initargs=held_out) as pool:
-        values = pool.map(evaluate, [paths for _, _, paths in wanted])
+        alphas = [points[i].get("alpha", ALPHA) for i, _, _ in wanted]
+        values = pool.map(evaluate, [paths for _, _, paths in wanted], alphas)
         for (i, kind, _), value in zip(wanted, values, strict=True):
             judged[i][kind] = value
     return judged
@@ -135,11 +148,11 @@ def prepare(observed: sp.csr_array, target: sp.csr_array, peers: Path) -> None:
     held_out, common = (sp.csr_matrix(observed), sp.csr_matrix(target)), load_common(peers)
 
 
-def evaluate(paths: list[Path]) -> float:
+def evaluate(paths: list[Path], alpha: float | list[float]) -> float:
     """Perplexity of the mean of the topics in files."""
     topics = [np.load(path).astype(np.float64) for path in paths]
     mean = sum(rows / rows.sum(axis=1, keepdims=True) for rows in topics) / len(topics)
-    return common.perplexity(mean, *held_out, ALPHA)
+    return common.perplexity(mean, *held_out, np.asarray(alpha))
 
 
 if __name__ == "__main__":

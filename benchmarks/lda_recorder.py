@@ -38,15 +38,25 @@ class Recorder:
         limit: Passes or sweeps after which the run ends.
         first: The first mark.
         seconds: Training time that ends the run earlier.
+        points: About how many marks there are.
     """
 
-    def __init__(self, clock: Any, folder: Path, limit: float, first: float, seconds: float):
+    def __init__(
+        self,
+        clock: Any,
+        folder: Path,
+        limit: float,
+        first: float,
+        seconds: float,
+        points: float = 30.0,
+    ):
         self._clock, self._new_clock, self._folder = clock, type(clock), folder
         self.limit, self.seconds = limit, seconds
         self.marks = [first]
         while self.marks[-1] < limit:
             last = self.marks[-1]
-            self.marks.append(min(limit, last + max(first, min(last / 4, limit / 30))))
+            step = max(first, min(last * 7.5 / points, limit / points))
+            self.marks.append(min(limit, last + step))
         self.points: list[dict[str, Any]] = []
         self.compilation = {"seconds": 0.0, "cpu_seconds": 0.0}
 
@@ -82,12 +92,21 @@ class Recorder:
         last = self.points[-1]["work"] if self.points else 0
         return any(last < mark - 1e-9 <= work for mark in self.marks)
 
-    def add(self, work: float, topics: np.ndarray, averaged: bool = False) -> None:
-        """Keep topics [K, V]; end the run if it is time."""
+    def add(
+        self,
+        work: float,
+        topics: np.ndarray,
+        averaged: bool = False,
+        alpha: np.ndarray | None = None,
+    ) -> None:
+        """Keep topics [K, V], and alpha where a tool has its own; end the run if it is time."""
         name = f"{len(self.points):04d}.npy"
         np.save(self._folder / name, np.asarray(topics, np.float32))
         seconds = {"seconds": self._clock.t, "cpu_seconds": self._clock.c}
-        self.points.append({"work": work, **seconds, "averaged": averaged, "file": name})
+        point = {"work": work, **seconds, "averaged": averaged, "file": name}
+        if alpha is not None:
+            point["alpha"] = np.broadcast_to(alpha, len(topics)).tolist()
+        self.points.append(point)
         if self._clock.t >= self.seconds:
             raise Stopped
 

@@ -15,10 +15,34 @@ Record = dict[str, Any]
 FAMILIES = {
     "ours": "Reds",
     "tomotopy": "Blues",
+    "topica": "YlOrBr",
     "pyrmallet": "Purples",
     "sklearn": "Oranges",
     "gensim": "Greens",
 }
+
+
+def tools(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records of one corpus by tool, one a seed."""
+    return {
+        name: [record for record in records if record["tool"] == name]
+        for name in dict.fromkeys(record["tool"] for record in records)
+    }
+
+
+def middle(values: Sequence[float]) -> float:
+    """The median, in which a mark that was not reached, NaN, is later than any."""
+    median = np.median(np.where(np.isnan(values), np.inf, values))
+    return float(median) if np.isfinite(median) else np.nan
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median of perplexities, and their range where there are several."""
+    finite = [value for value in values if not np.isnan(value)]
+    if not finite:
+        return number(np.nan)
+    text = number(float(np.median(finite)))
+    return f"{text} ({number(min(finite))}–{number(max(finite))})" if len(finite) > 1 else text
 
 
 def best(point: dict[str, float]) -> float:
@@ -62,25 +86,31 @@ def table(records: Sequence[Record]) -> str:
         row(head),
         row(["---"] * len(head)),
     ]
-    for record in records:
-        last = record["points"][-1]
+    for tool, runs in tools(records).items():
+        lasts = [run["points"][-1] for run in runs]
+        rates = [
+            run["tokens"] * run["points"][-1]["work"] / last["seconds"] / 1e6
+            for run, last in zip(runs, lasts, strict=True)
+        ]
         cells = [
-            record["tool"],
-            f"{last['work']:.3g}",
-            f"{last['seconds']:.1f}",
-            f"{last['cpu_seconds']:.1f}",
-            f"{record['tokens'] * last['work'] / last['seconds'] / 1e6:.2f}",
-            number(final(record, "single")),
-            number(final(record, "averaged")),
-            f"{record['peak_memory'] / 2**30:.2f}",
+            tool,
+            f"{np.median([last['work'] for last in lasts]):.3g}",
+            f"{np.median([last['seconds'] for last in lasts]):.1f}",
+            f"{np.median([last['cpu_seconds'] for last in lasts]):.1f}",
+            f"{np.median(rates):.2f}",
+            *(spread([final(run, kind) for run in runs]) for kind in ("single", "averaged")),
+            f"{max(run['peak_memory'] for run in runs) / 2**30:.2f}",
         ]
         for mark in marks:
-            wall, cpu = (reach(record, mark, clock) for clock in ("seconds", "cpu_seconds"))
+            wall, cpu = (
+                middle([reach(run, mark, clock) for run in runs])
+                for clock in ("seconds", "cpu_seconds")
+            )
             cells.append("–" if np.isnan(wall) else f"{wall:.1f} / {cpu:.1f}")
         lines.append(row(cells))
-    compiled = [record for record in records if record["compilation"]["seconds"]]
-    if compiled:
-        times = ", ".join(f"{r['tool']} {r['compilation']['seconds']:.1f} s" for r in compiled)
+    compiled = {record["tool"]: record["compilation"]["seconds"] for record in records}
+    times = ", ".join(f"{tool} {seconds:.1f} s" for tool, seconds in compiled.items() if seconds)
+    if times:
         lines += ["", f"Compilation, apart: {times}."]
     busy = ", ".join(f"{record['tool']} {record['load_average']:.1f}" for record in records)
     lines += ["", f"Load average at the end of each run: {busy}."]
@@ -89,17 +119,21 @@ def table(records: Sequence[Record]) -> str:
 
 def ahead(records: Sequence[Record]) -> list[str]:
     """When memoised SCIR reached what each of the others ended with."""
-    ours = next((record for record in records if record["tool"] == "ours"), None)
-    peers = [record for record in records if not record["tool"].startswith("ours")]
-    if ours is None or not peers:
+    runs = tools(records)
+    ours = runs.get("ours")
+    peers = {tool: theirs for tool, theirs in runs.items() if not tool.startswith("ours")}
+    if not ours or not peers:
         return []
     lines = ["", "Seconds to the final perplexity of each, its own and ours (wall / CPU):", ""]
     lines += [row(["tool", "its lowest final", "it", "ours"]), row(["---"] * 4)]
-    for record in peers:
-        mark = best(record["points"][-1])
-        cells = [record["tool"], number(mark)]
-        for one in (record, ours):
-            wall, cpu = (reach(one, mark, clock) for clock in ("seconds", "cpu_seconds"))
+    for tool, theirs in peers.items():
+        mark = float(np.median([best(run["points"][-1]) for run in theirs]))
+        cells = [tool, number(mark)]
+        for one in (theirs, ours):
+            wall, cpu = (
+                middle([reach(run, mark, clock) for run in one])
+                for clock in ("seconds", "cpu_seconds")
+            )
             cells.append("not reached" if np.isnan(wall) else f"{wall:.1f} / {cpu:.1f}")
         lines.append(row(cells))
     return lines
@@ -117,9 +151,9 @@ def plot(records: Sequence[Record], path: Path) -> None:
     """Perplexity over wall and over CPU seconds; averaged topics solid, single ones dashed."""
     figure = Figure(figsize=(12, 5.5), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
-    colours = colours_of([record["tool"] for record in records])
+    colours = colours_of(list(tools(records)))
     for panel, clock in zip(panels, ("seconds", "cpu_seconds"), strict=True):
-        for record in records:
+        for record in records:  # one line a seed
             colour = colours[record["tool"]]
             ours = record["tool"].startswith("ours")
             width = 2.4 if ours else 1.3
@@ -137,7 +171,7 @@ def plot(records: Sequence[Record], path: Path) -> None:
                         lw=width,
                         marker="o" if ours else "s",
                         ms=2.5,
-                        label=None if shown else record["tool"],
+                        label=None if shown or record["seed"] else record["tool"],
                     )
                     shown = True
         panel.set_xscale("log")

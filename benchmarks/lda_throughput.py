@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models import lda
-from simplex_jax.models.lda_counts import Local
+from simplex_jax.models.lda import model as lda
+from simplex_jax.models.lda.counts import Local
 from simplex_jax.runtime import devices
 
 BANDWIDTH = {"H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12}  # bytes a second

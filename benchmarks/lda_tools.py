@@ -22,20 +22,33 @@ from lda_recorder import SHARED, Recorder, Stopped, load_common, peak_memory
 
 
 class Job(NamedTuple):
-    """What a tool is given: counts [D, V] and the model, alpha per topic and beta per word."""
+    """What a tool is given: counts [D, V] and the model, alpha per topic and beta per word.
+
+    Without alpha and beta a tool runs with the priors, learned or not, that it has by default.
+    """
 
     train: sp.csr_array
     num_topics: int
-    alpha: float
-    beta: float
+    alpha: float | None
+    beta: float | None
     seed: int
+
+    def given(self, **names: str) -> dict[str, float]:
+        """Return the priors that are given, by the names that a tool has for alpha and beta."""
+        return {
+            name: value
+            for name, value in ((names["alpha"], self.alpha), (names["beta"], self.beta))
+            if value is not None
+        }
 
 
 def tomotopy(job: Job, record: Recorder, workers: int) -> None:
     import tomotopy
 
-    model = tomotopy.LDAModel(k=job.num_topics, alpha=job.alpha, eta=job.beta, seed=job.seed)
-    model.optim_interval = 0
+    priors = job.given(alpha="alpha", beta="eta")
+    model = tomotopy.LDAModel(k=job.num_topics, seed=job.seed, **priors)
+    if priors:
+        model.optim_interval = 0
     for document in documents(job.train):
         model.add_doc([str(word) for word in document])
     with record.training():
@@ -48,40 +61,83 @@ def tomotopy(job: Job, record: Recorder, workers: int) -> None:
         topics = np.zeros((job.num_topics, job.train.shape[1]))
         seen = np.array([int(word) for word in model.used_vocabs])
         topics[:, seen] = [model.get_topic_word_dist(k) for k in range(job.num_topics)]
-        record.add(mark, topics)
+        record.add(mark, topics, alpha=np.asarray(model.alpha))
 
 
 def pyrmallet(job: Job, record: Recorder) -> None:
-    """One run per point: topics come at the end only. The last run averages five samples."""
     from pyrmallet import _rust_mallet
 
-    def spelt(word: int) -> str:
-        return "q" + "".join(chr(97 + word // 26**place % 26) for place in range(4)) + "q"
-
-    number = {spelt(word): word for word in range(job.train.shape[1])}
-    spellings = list(number)
+    number, spellings = spelt(job.train.shape[1])
     texts = [" ".join(spellings[word] for word in document) for document in documents(job.train)]
     loaded = _rust_mallet.Corpus.from_strings(texts)
+    priors = job.given(alpha="alpha_sum", beta="beta")
+    if priors:
+        priors |= {"alpha_sum": job.alpha * job.num_topics, "optimize_interval": 0}
 
-    def run(sweeps: int, samples: int, interval: int) -> float:
-        record.restart()
+    def train(sweeps: int, samples: int, interval: int) -> tuple[np.ndarray, None]:
         with record.training():
             model = _rust_mallet.train(
                 loaded,
                 num_topics=job.num_topics,
                 iterations=sweeps,
-                burn_in=10**6,
-                optimize_interval=0,
                 num_samples=samples,
                 sample_interval=interval,
-                alpha_sum=job.alpha * job.num_topics,
-                beta=job.beta,
                 seed=job.seed,
+                **priors,
             )
         topics = np.zeros((job.num_topics, job.train.shape[1]))
         topics[:, [number[word] for word in model.vocabulary]] = model.topic_word_matrix()
+        return topics, None
+
+    restart(train, record)
+
+
+def topica(job: Job, record: Recorder, sampler: str, threads: int) -> None:
+    import topica as library
+
+    number, spellings = spelt(job.train.shape[1])
+    texts = [[spellings[word] for word in document] for document in documents(job.train)]
+    priors = job.given(alpha="alpha_sum", beta="beta")
+    if priors:
+        priors |= {"alpha_sum": job.alpha * job.num_topics, "optimize_interval": 0}
+
+    def train(sweeps: int, samples: int, interval: int) -> tuple[np.ndarray, np.ndarray]:
+        model = library.LDA(
+            job.num_topics, seed=job.seed, sampler=sampler, num_threads=threads, **priors
+        )
+        with record.training():
+            model.fit(
+                texts,
+                iters=sweeps,
+                num_samples=samples,
+                sample_interval=interval,
+                progress=False,
+                keep_theta_draws=False,
+            )
+        topics = np.zeros((job.num_topics, job.train.shape[1]))
+        topics[:, [number[word] for word in model.vocabulary]] = model.topic_word
+        return topics, np.asarray(model.alpha)
+
+    restart(train, record)
+
+
+def spelt(words: int) -> tuple[dict[str, int], list[str]]:
+    """Return spellings of words that no tokeniser cuts or drops, and the word of each."""
+    number = {
+        "q" + "".join(chr(97 + word // 26**place % 26) for place in range(4)) + "q": word
+        for word in range(words)
+    }
+    return number, list(number)
+
+
+def restart(train: Callable[..., tuple[np.ndarray, np.ndarray | None]], record: Recorder) -> None:
+    """One run per point: topics come at the end only. The last run averages five samples."""
+
+    def run(sweeps: int, samples: int, interval: int) -> float:
+        record.restart()
+        topics, alpha = train(sweeps, samples, interval)
         done = sweeps + samples * interval
-        record.add(done, topics, averaged=samples > 1)
+        record.add(done, topics, averaged=samples > 1, alpha=alpha)
         return record.points[-1]["seconds"] / done
 
     rate = run(max(1, round(record.limit / 15)), 1, 1)
@@ -98,8 +154,7 @@ def sklearn_online(job: Job, record: Recorder, batch: int) -> None:
     count = job.train.shape[0]
     model = LatentDirichletAllocation(
         job.num_topics,
-        doc_topic_prior=job.alpha,
-        topic_word_prior=job.beta,
+        **job.given(alpha="doc_topic_prior", beta="topic_word_prior"),
         learning_method="online",
         batch_size=batch,
         total_samples=count,
@@ -132,8 +187,7 @@ def sklearn_batch(job: Job, record: Recorder) -> None:
 
     model = Watched(
         job.num_topics,
-        doc_topic_prior=job.alpha,
-        topic_word_prior=job.beta,
+        **job.given(alpha="doc_topic_prior", beta="topic_word_prior"),
         learning_method="batch",
         max_iter=max(1, round(record.limit)),
         random_state=job.seed,
@@ -153,6 +207,9 @@ def gensim(job: Job, record: Recorder, chunk: int) -> None:
         for s, e in cuts
     ]
     passes = max(1, round(record.limit))
+    priors: dict[str, Any] = job.given(alpha="alpha", beta="eta")
+    if priors:
+        priors["alpha"] = np.full(job.num_topics, job.alpha, np.float32)
     per_pass = -(-count // chunk)
 
     class Watched(LdaModel):
@@ -174,23 +231,23 @@ def gensim(job: Job, record: Recorder, chunk: int) -> None:
             id2word={word: str(word) for word in range(words)},
             chunksize=chunk,
             passes=passes,
-            alpha=np.full(job.num_topics, job.alpha, np.float32),
-            eta=job.beta,
+            **priors,
             random_state=job.seed,
             eval_every=None,
         )
 
 
 def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = None) -> None:
-    """As `topics.fit` does it, with all settings but the batch left to their defaults."""
+    """As `lda.fit` does it, with all settings but the batch left to their defaults."""
     import jax
 
-    from simplex_jax import run, topics
+    from simplex_jax import run
     from simplex_jax.corpus import from_counts
-    from simplex_jax.models import lda
+    from simplex_jax.models import lda as topics
+    from simplex_jax.models.lda import feed as model
+    from simplex_jax.models.lda import model as lda
+    from simplex_jax.models.lda.data import size_of
     from simplex_jax.runtime import devices
-    from simplex_jax.topics import model
-    from simplex_jax.topics.settings import size_of
 
     devices.use()
     data = from_counts(job.train)
@@ -198,9 +255,8 @@ def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = Non
     settings = topics.resolve(
         data,
         job.num_topics,
-        alpha=job.alpha,
-        beta=job.beta,
-        counts_estimate=counts,
+        **job.given(alpha="alpha", beta="beta"),
+        counts=counts,
         batch_size=None if batch is None else min(batch, documents),
         passes=record.limit,
         seed=job.seed,
@@ -226,7 +282,7 @@ def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = Non
         if steps > 0:
             with record.training():
                 state = advance(state, steps)
-            record.add(int(state.step) / per_pass, read(state))
+            record.add(int(state.step) / per_pass, read(state), alpha=np.asarray(state.alpha))
 
 
 def nothing(state: Any, info: Any) -> tuple:
@@ -258,6 +314,12 @@ TOOLS = {
     "tomotopy-1": Tool(tomotopy, {"workers": 1}, 300, 1, True, "tomotopy"),
     "tomotopy-2": Tool(tomotopy, {"workers": 2}, 300, 1, True, "tomotopy"),
     "pyrmallet": Tool(pyrmallet, {}, 300, 1, False, "pyrmallet"),
+    **{
+        f"topica-{sampler}-2": Tool(
+            topica, {"sampler": sampler, "threads": 2}, 300, 1, False, "topica"
+        )
+        for sampler in ("sparse", "warp")
+    },
     "sklearn-batch": Tool(sklearn_batch, {}, 15, 1, False, "sklearn"),
     "sklearn-online-256": Tool(sklearn_online, {"batch": 256}, 5, 0.1, False, "sklearn"),
     "sklearn-online-50": Tool(sklearn_online, {"batch": 50}, 3, 0.1, False, "sklearn"),
@@ -284,6 +346,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--limit", type=float, required=True)
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--points", type=float, default=30.0)
     parser.add_argument("--peers", type=Path, default=SHARED / "peers")
     options = parser.parse_args()
 
@@ -291,7 +354,9 @@ def main() -> None:
     train = sp.csr_array(sp.load_npz(options.folder / "train.npz"))
     job = Job(train, **json.loads((options.folder / "task.json").read_text()))
     clock = load_common(options.peers).Clock()
-    record = Recorder(clock, options.folder, options.limit, tool.first, options.seconds)
+    record = Recorder(
+        clock, options.folder, options.limit, tool.first, options.seconds, options.points
+    )
     with contextlib.suppress(Stopped):
         tool.train(job, record, **tool.options)
     result = {

@@ -17,8 +17,8 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from simplex_jax.base import as_pytree
-from simplex_jax.models import sam, sam_documents
-from simplex_jax.models.sam_local import Local
+from simplex_jax.models.sam import model, sparse
+from simplex_jax.models.sam.local import Local
 
 ALPHA, SIGMA, KAPPA0, KAPPA1, STEPS, FREEDOM = 10.0, 6e3, 6e3, 2e4, 5, 30.0
 
@@ -149,10 +149,10 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=20, help="updates of a compiled program")
     options = parser.parse_args()
     table = vectors(options.documents, options.words, 0)
-    documents = sam_documents.to_device(table)
-    mean = sam_documents.mean_direction(documents, options.words)
-    hyper = sam.hyperparameters(mean, alpha=ALPHA, sigma=SIGMA, kappa0=KAPPA0, kappa1=KAPPA1)
-    kernel, stream = sam.build(
+    documents = sparse.to_device(table)
+    mean = sparse.mean_direction(documents, options.words)
+    hyper = model.hyperparameters(mean, alpha=ALPHA, sigma=SIGMA, kappa0=KAPPA0, kappa1=KAPPA1)
+    kernel, stream = model.build(
         documents,
         (options.topics, options.words),
         hyper=hyper,
@@ -160,7 +160,7 @@ def main() -> None:
         batch_size=options.batch,
         how=Local(method="laplace", burn_in=STEPS - 1),
     )
-    state = kernel.init(jax.random.key(0), sam.start(jax.random.key(1), hyper, options.topics))
+    state = kernel.init(jax.random.key(0), model.start(jax.random.key(1), hyper, options.topics))
 
     @jax.jit
     def updates(kernel, stream, state, key):

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Topics of texts, from end to end
 #
-# Text in, topics with their uncertainty out. The texts are the documentation of the Python packages
-# that are installed here; yours are `corpus.read("folder/")`, one of the many formats, or `corpus.from_texts`.
+# Text in, topics with their uncertainty out. The texts are paragraphs of the State of the Union; yours are
+# `corpus.read("folder/")`, one of the many formats, or `corpus.from_texts`.
 
 # %%
 import os
@@ -10,8 +10,8 @@ import os
 import matplotlib.pyplot as plt
 import numpy as np
 
-from simplex_jax import corpus, topics
-from simplex_jax.evaluate import coherence, compare, plots
+from simplex_jax import corpus, lda
+from simplex_jax.evaluate import compare, plots
 
 QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
 PASSES = 10 if QUICK else 100
@@ -20,19 +20,19 @@ TOPICS = 8 if QUICK else 20
 texts = corpus.embedded_corpus()
 if QUICK:
     texts = corpus.from_counts(texts.counts[::40], texts.vocabulary)
-train, heldout = corpus.holdout(texts, len(texts.names) // 10, seed=0)
-observed, target = corpus.split_tokens(heldout.counts, seed=0)
-print(train.counts.shape, int(train.counts.sum()), "words")
+texts, new = corpus.holdout(texts, len(texts.names) // 10, seed=0)
+print(texts.counts.shape, int(texts.counts.sum()), "words")
 
 # %% [markdown]
 # ## Fit
 #
 # Memoised SCIR is the default: exact, with minibatches. Concentrations can be learned, which
-# improves topics more than any choice of theirs. Two chains show what is found again.
+# improves topics more than any choice of theirs. Two chains show what is found again. A tenth of the
+# documents is held out and predicted.
 
 # %%
-options = {"passes": PASSES, "alpha": "learn", "heldout": (observed, target)}
-fitted = topics.fit(train, TOPICS, chains=2, seed=0, keep_samples=20, **options)
+options = {"passes": PASSES, "alpha": "learn", "holdout": None, "holdout_seed": 0}
+fitted = lda.fit(texts, TOPICS, chains=2, seed=0, keep_samples=20, **options)
 plots.perplexity(fitted.metrics)
 plt.show()
 
@@ -41,12 +41,11 @@ plt.show()
 
 # %%
 words = np.array(texts.vocabulary)
-quality = coherence.coherence(fitted.mean, texts.counts, measure="npmi")
 for topic in np.argsort(-fitted.prevalence)[:8]:
     top = ", ".join(words[fitted.mean[topic].argsort()[::-1][:8]])
     print(
         f"{fitted.prevalence[topic]:5.1%}  found again {fitted.stability[topic]:.2f}  "
-        f"NPMI {quality[topic]:.2f}  {top}"
+        f"NPMI {fitted.coherence[topic]:.2f}  {top}"
     )
 
 # %%
@@ -61,11 +60,11 @@ plt.show()
 # ## New documents
 
 # %%
-shares = topics.transform(fitted.mean, fitted.alpha, heldout)
+shares = fitted.transform(new)
 strongest = shares.max(axis=1).argsort()[::-1][:3]
 for document in strongest:
     topic = shares[document].argmax()
-    print(f"{heldout.names[document]}: {shares[document, topic]:.0%} of topic {topic}")
+    print(f"{new.names[document]}: {shares[document, topic]:.0%} of topic {topic}")
 
 # %% [markdown]
 # ## How many topics?
@@ -75,9 +74,9 @@ for document in strongest:
 
 # %%
 entries = compare.models(
-    lambda k, seed: topics.fit(train, k, seed=seed, **{**options, "passes": max(5, PASSES // 3)}),
+    lambda k, seed: lda.fit(texts, k, seed=seed, **{**options, "passes": max(5, PASSES // 3)}),
     [8] if QUICK else [10, 20, 40],
-    heldout.counts,
+    new.counts,
     repeats=2,
 )
 plots.comparison(entries)

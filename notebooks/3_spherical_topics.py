@@ -12,7 +12,7 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 
-from simplex_jax import corpus, draws, spherical
+from simplex_jax import corpus, draws, sam
 from simplex_jax.corpus import tfidf
 from simplex_jax.evaluate import plots, shapes
 
@@ -31,15 +31,15 @@ plt.show()
 
 # %% [markdown]
 # ## Fit
+#
+# Counts become tf-idf vectors:
 
 # %%
 texts = corpus.embedded_corpus()
 some = np.random.default_rng(0).permutation(texts.counts.shape[0])[: 150 if QUICK else 1_500]
 chosen = corpus.from_counts(texts.counts[some], texts.vocabulary)
-kept = tfidf.cut(chosen, min_df=3, max_df=0.5, max_vocabulary=500 if QUICK else 1_500)
-weighted = tfidf.vectors(kept, tfidf.weights(kept))
-vectors = weighted.vectors
-fitted = spherical.fit(vectors, 5 if QUICK else 15, passes=20 if QUICK else 400, seed=0)
+counts = tfidf.cut(chosen, min_df=3, max_df=0.5, max_vocabulary=500 if QUICK else 1_500)
+fitted = sam.fit(counts, 5 if QUICK else 15, passes=20 if QUICK else 400, seed=0)
 last = fitted.metrics[-1]
 print(f"kinetic energy {last['kinetic']:.2f} (1 at equilibrium), fit {last['fit']:.2f}")
 
@@ -47,7 +47,7 @@ print(f"kinetic energy {last['kinetic']:.2f} (1 at equilibrium), fit {last['fit'
 # ## Words that are there, and words that are not
 
 # %%
-words = np.array(vectors.vocabulary)
+words = np.array(fitted.vocabulary)
 for topic in np.argsort(-fitted.prevalence)[:6]:
     order = fitted.mean[topic].argsort()
     there, absent = words[order[::-1][:7]], words[order[:4]]

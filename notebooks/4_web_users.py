@@ -7,32 +7,35 @@
 
 # %%
 import os
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax import corpus, dpm
+from simplex_jax import dpm
+from simplex_jax.corpus import from_counts
 from simplex_jax.evaluate import plots
-from simplex_jax.models import dp_families
 
 QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
 path = Path(os.environ.get("MSWEB", "../../shared/data/msweb/anonymous-msweb.data"))
 
 if path.exists():
-    users = corpus.read(path)
-    counts, pages = users.counts, np.array(users.vocabulary)
+    sys.path.append("../benchmarks")
+    import msweb
+
+    users = msweb.read(path)
+    counts, pages = users.counts, users.vocabulary
 else:
     rng = np.random.default_rng(0)
     groups = rng.dirichlet(np.full(60, 0.1), size=6)
     member = rng.choice(6, size=5_000, p=[0.3, 0.25, 0.2, 0.15, 0.07, 0.03])
     counts = sp.csr_array(rng.multinomial(1 + rng.poisson(4, 5_000), groups[member]))
-    pages = np.array([f"page {i}" for i in range(60)])
+    pages = tuple(f"page {i}" for i in range(60))
 order = np.random.default_rng(1).permutation(counts.shape[0])[: 1_000 if QUICK else 6_000]
-held = order[: len(order) // 6]
-train = order[len(order) // 6 :]
-print(counts.shape, int(counts.sum()), "visits;", len(train), "users to learn from")
+users = from_counts(sp.csr_array(counts[order]), pages)
+print(users.counts.shape, int(users.counts.sum()), "visits")
 
 # %% [markdown]
 # ## Fit
@@ -40,12 +43,9 @@ print(counts.shape, int(counts.sum()), "visits;", len(train), "users to learn fr
 # Labels of all users are kept, so that a step with any batch is an exact Gibbs step.
 
 # %%
-family = dp_families.multinomial(counts.shape[1], 0.5)
-rows = dp_families.multinomial_rows(sp.csr_array(counts[train]))
 fitted = dpm.fit(
-    rows,
-    family,
-    heldout=dp_families.multinomial_rows(sp.csr_array(counts[held])),
+    users,
+    holdout=len(order) // 6,
     passes=20 if QUICK else 200,
     batch_size=500,
     chains=2,
@@ -53,7 +53,7 @@ fitted = dpm.fit(
 )
 figure, axes = plt.subplots(1, 2, figsize=(9, 3))
 for name, where in zip(("occupied", "alpha"), axes, strict=True):
-    plots.trace(np.asarray(fitted.traces[name]).T, name, axes=where)
+    plots.trace(fitted.traces[name].T, name, axes=where)
 figure.tight_layout()
 plt.show()
 
@@ -66,6 +66,6 @@ plt.show()
 clusters = fitted.clusters
 print(f"concentration {fitted.alpha:.2f} ± {fitted.alpha_sd:.2f}")
 for cluster in range(min(8, len(clusters.sizes))):
-    top = pages[np.argsort(-np.asarray(clusters.profiles)[cluster])[:5]]
+    top = [pages[page] for page in np.argsort(-clusters.profiles[cluster])[:5]]
     size = f"{clusters.sizes[cluster]:.0f} ({clusters.lower[cluster]:.0f} to {clusters.upper[cluster]:.0f})"
     print(f"{size:>20s} users: {'; '.join(top)}")

@@ -1,7 +1,59 @@
-"""JAX-native sampling kernels for the probability simplex, and the models that need them."""
+"""JAX-native sampling kernels for the probability simplex, and the models that need them.
 
-from simplex_jax.runtime.driver import run
+Rooms and verbs are imported when they are first used: a program of kernels alone loads neither the
+models nor what they need.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from simplex_jax.models import NAMES as _MODELS
+
+if TYPE_CHECKING:
+    from simplex_jax.base import Kernel, chains, product
+    from simplex_jax.models import dpm, lda, sam
+    from simplex_jax.runtime.driver import run
 
 __version__ = "0.1.0"
 
-__all__ = ["run"]
+_VERBS = {
+    "Kernel": "simplex_jax.base",
+    "chains": "simplex_jax.base",
+    "product": "simplex_jax.base",
+    "run": "simplex_jax.runtime.driver",
+}
+_ROOMS = (
+    "base",
+    "batches",
+    "corpus",
+    "draws",
+    "estimators",
+    "evaluate",
+    "geometry",
+    "gradients",
+    "laws",
+    "models",
+    "numpyro_distributions",
+    "numpyro_kernels",
+    "runtime",
+    "samplers",
+    "schedules",
+    "scikit",
+    "step_sizes",
+)
+
+__all__ = ["Kernel", "chains", "dpm", "lda", "product", "run", "sam"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _VERBS:
+        return getattr(importlib.import_module(_VERBS[name]), name)
+    if name in _MODELS:
+        return importlib.import_module(f"simplex_jax.models.{name}")
+    if name in _ROOMS:
+        return importlib.import_module(f"simplex_jax.{name}")
+    raise AttributeError(f"module 'simplex_jax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_VERBS, *_MODELS, *_ROOMS})

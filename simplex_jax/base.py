@@ -15,22 +15,22 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 
 PyTree: TypeAlias = Any
 """Any nesting of tuples, lists, dicts and NamedTuples with arrays as leaves."""
 
 Position: TypeAlias = PyTree
-"""What is sampled. For simplex kernels: log-probabilities, leaves [..., K]."""
+"""The quantity that is sampled. For simplex kernels: log-probabilities, leaves [..., K]."""
 
 Batch: TypeAlias = PyTree
-"""What one update sees of the data; its meaning is up to the estimator."""
+"""Data that one update sees; their meaning is up to the estimator."""
 
 State: TypeAlias = Any
 """A NamedTuple with at least `position` and `step`, the number of updates done (int32)."""
 
 Info: TypeAlias = PyTree
-"""What one update says about itself: numbers to plot."""
+"""Diagnostics of one update: numbers to plot."""
 
 Init: TypeAlias = Callable[[jax.Array, Position], State]
 Update: TypeAlias = Callable[[jax.Array, State, Batch], tuple[State, Info]]
@@ -66,6 +66,13 @@ def as_pytree(tree: PyTree) -> PyTree:
 def bind(function: Callable, *arguments: PyTree, **named: PyTree) -> Partial:
     """Freeze leading and named arguments of a function, as a pytree of those arguments."""
     return Partial(function, *as_pytree(arguments), **as_pytree(named))
+
+
+def freeze(
+    init: Callable, update: Callable, shared: Mapping[str, PyTree], **of_update: PyTree
+) -> Kernel:
+    """Return the kernel of two functions with their hyperparameters, some of which they share."""
+    return Kernel(bind(init, **shared), bind(update, **shared, **of_update))
 
 
 def current_step(state: State) -> jax.Array:

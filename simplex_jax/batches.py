@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from simplex_jax import arguments
 from simplex_jax.base import Batch, PyTree, bind, static
-from simplex_jax.draws import arguments
 
 Stream: TypeAlias = Callable[[jax.Array, jax.Array], Batch]
 
@@ -183,7 +183,7 @@ def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
     A Feistel network on pairs (a, b) with a b-range of about sqrt(size) each (Black and Rogaway
     2002), whose few values beyond the range walk on along their cycle. Each index is mapped
     uniformly, and so are pairs of indices and the orders of up to six, as far as tests can tell;
-    but 16 words of key cannot reach all `size!` orders of many, and it is no cryptography.
+    but 16 words of key cannot reach all `size!` orders of many, and it is not cryptography.
     `jax.random.permutation` sorts all `size` values instead.
 
     Args:

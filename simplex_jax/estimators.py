@@ -1,4 +1,4 @@
-"""Estimators: what makes the counts that a simplex kernel eats out of a batch.
+"""Estimators: the counts that a simplex kernel takes, made from a batch.
 
 The counts are those of the full data, one leaf [..., K] for each leaf of the position: how often
 each category of each simplex was drawn, in expectation. Where data are categorical they are seen;
@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from simplex_jax import arguments
 from simplex_jax.base import Batch, Position, PyTree, bind
 from simplex_jax.batches import Indexed, length
-from simplex_jax.draws import arguments
 
 Counts: TypeAlias = PyTree
 """Counts per category, leaves [..., K] like those of the position."""
@@ -60,8 +60,8 @@ def subsampled(counts_of: CountsOf, size: float) -> Estimator:
         >>> print(counts.round())
         [54. 46.]
     """
-    _check_size(size)
-    return Estimator(init=_no_memory, estimate=bind(_subsampled, counts_of, size))
+    arguments.scalar("size", size)
+    return Estimator(init=no_memory, estimate=bind(_subsampled, counts_of, size))
 
 
 def _subsampled(
@@ -134,9 +134,9 @@ def control_variate(
     Raises:
         ValueError: `size` is not positive.
     """
-    _check_size(size)
+    arguments.scalar("size", size)
     return Estimator(
-        init=_no_memory,
+        init=no_memory,
         estimate=bind(_control_variate, counts_of, size, reference, reference_counts),
     )
 
@@ -154,10 +154,7 @@ def _control_variate(
     scale = size / length(batch, "batch")
     here = counts_of(key, position, batch)
     there = counts_of(jax.random.clone(key), reference, batch)
-    counts = jax.tree.map(
-        lambda known, a, b: known + scale * (a - b), reference_counts, here, there
-    )
-    return counts, memory
+    return jax.tree.map(lambda n, a, b: n + scale * (a - b), reference_counts, here, there), memory
 
 
 class Memory(NamedTuple):
@@ -250,14 +247,10 @@ def _memoised(
     return counts, Memory(assignments, counts)
 
 
-def _no_memory(key: jax.Array) -> tuple:
+def no_memory(key: jax.Array) -> tuple:
+    """Start the memory of an estimator that has none."""
     del key
     return ()
-
-
-def _check_size(size: float) -> None:
-    value = arguments.as_float("size", size)
-    arguments.require("size", value, arguments.positive(value), "finite and positive")
 
 
 def _label_counts(key: jax.Array, position: Position, batch: Batch) -> Counts:

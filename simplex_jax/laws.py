@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 
 _SIGMA = math.sqrt(2)
 
@@ -317,13 +317,5 @@ def _unit(
 
 def _checked(or_zero: tuple[str, ...], **values: ArrayLike) -> list[jax.Array]:
     """Return arguments of a common dtype, NaN where not positive; some may be zero as well."""
-    arrays = arguments.promote(**values)
-    found = []
-    for name, array in zip(values, arrays, strict=True):
-        if name in or_zero:
-            valid, needs = arguments.nonnegative(array), "finite and at least 0"
-        else:
-            valid, needs = arguments.positive(array), "finite and positive"
-        arguments.require(name, array, valid, needs)
-        found.append(jnp.where(valid, array, jnp.nan))
-    return found
+    arrays = zip(values, arguments.promote(**values), strict=True)
+    return [arguments.masked(name, array, or_zero=name in or_zero) for name, array in arrays]

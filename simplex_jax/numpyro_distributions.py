@@ -12,7 +12,7 @@ from jax.scipy.special import digamma, gammaln, polygamma
 from jax.typing import ArrayLike
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.kl import kl_divergence
-from numpyro.distributions.transforms import Transform, ZeroSumTransform
+from numpyro.distributions.transforms import ParameterFreeTransform, ZeroSumTransform
 from numpyro.distributions.util import validate_sample
 from numpyro.infer.reparam import Reparam
 
@@ -162,7 +162,7 @@ class VonMisesFisherReparam(Reparam):
         return None, value
 
 
-class LogSimplex(constraints.Constraint):
+class LogSimplex(constraints.ParameterFreeConstraint):
     """Log-probabilities: arrays [..., K] whose exponentials sum to one, to 1e-4 of float32."""
 
     event_dim = 1
@@ -175,19 +175,11 @@ class LogSimplex(constraints.Constraint):
         """Return equal probabilities of that shape."""
         return jnp.full_like(prototype, -math.log(prototype.shape[-1]))
 
-    def tree_flatten(self) -> tuple[tuple, tuple]:
-        """Return no leaves."""
-        return (), ((), {})
-
-    def eq(self, other: object, static: bool = False) -> bool:
-        """Return whether the other is this constraint; there is nothing else to compare."""
-        return isinstance(other, LogSimplex)
-
 
 log_simplex = LogSimplex()
 
 
-class LogRatioTransform(Transform):
+class LogRatioTransform(ParameterFreeTransform):
     """The map from R^(K-1) to K log-probabilities whose log ratios are isometric to it.
 
     It is the log-softmax of a point of the plane of zero sum, in orthonormal coordinates of that
@@ -215,14 +207,6 @@ class LogRatioTransform(Transform):
     def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of unconstrained values for values of this shape."""
         return (*shape[:-1], shape[-1] - 1)
-
-    def tree_flatten(self) -> tuple[tuple, tuple]:
-        """Return no leaves."""
-        return (), ((), {})
-
-    def eq(self, other: object, static: bool = False) -> bool:
-        """Return whether the other is this transform; there is nothing else to compare."""
-        return isinstance(other, LogRatioTransform)
 
 
 @biject_to.register(LogSimplex)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from simplex_jax import arguments
 from simplex_jax.base import bind
-from simplex_jax.draws import arguments
 
 Schedule: TypeAlias = Callable[[jax.Array], ArrayLike]
 StepSize: TypeAlias = float | jax.Array | Schedule
@@ -24,17 +24,9 @@ def check(step_size: StepSize, *, below: float = math.inf, because: str = "") ->
     """Raise a ValueError unless the step size is finite, positive and stable.
 
     Of a schedule only step 0 is seen. It must stay positive: where it falls to 0 the chain becomes
-    NaN, so give a decay an end value.
-
-    Args:
-        step_size: A number or a schedule.
-        below: The step size from which on the kernel diverges whatever the data.
-        because: Why, for the message.
+    NaN, so give a decay an end value. From `below` on the kernel diverges whatever the data.
     """
-    value = arguments.as_float("step_size", at(step_size, jnp.asarray(0, jnp.int32)))
-    if value.ndim:
-        raise ValueError(f"step_size must be a scalar; its shape is {value.shape}")
-    arguments.require("step_size", value, arguments.positive(value), "finite and positive")
+    value = arguments.scalar("step_size", at(step_size, jnp.asarray(0, jnp.int32)))
     if not isinstance(value, jax.core.Tracer) and float(value) >= below:
         raise ValueError(
             f"step_size must be below {below:g}, from where on the chain diverges{because}; "
@@ -43,19 +35,7 @@ def check(step_size: StepSize, *, below: float = math.inf, because: str = "") ->
 
 
 def constant(name: str, step_size: StepSize) -> float:
-    """Return the step size of a run, whose settings are plain numbers that a file can hold.
-
-    Args:
-        name: What errors call it.
-        step_size: A number.
-
-    Raises:
-        ValueError: It is a schedule, or not a finite and positive number.
-
-    Example:
-        >>> constant("step_size", 0.1)
-        0.1
-    """
+    """Return the step size of a run, or raise a ValueError that names it unless it is a number."""
     if callable(step_size):
         raise ValueError(
             f"{name} must be a number in a run, whose settings are plain numbers, and is a "
@@ -85,9 +65,8 @@ def polynomial_decay(initial: float, tau: float, kappa: float) -> Schedule:
         >>> float(h(0)), float(h(30))
         (0.5, 0.25)
     """
-    for name, number in {"initial": initial, "tau": tau}.items():
-        value = arguments.as_float(name, number)
-        arguments.require(name, value, arguments.positive(value), "finite and positive")
+    arguments.scalar("initial", initial)
+    arguments.scalar("tau", tau)
     value = arguments.as_float("kappa", kappa)
     arguments.require("kappa", value, arguments.nonnegative(value), "finite and at least 0")
     return bind(_polynomial_decay, initial, tau, kappa)
@@ -95,3 +74,12 @@ def polynomial_decay(initial: float, tau: float, kappa: float) -> Schedule:
 
 def _polynomial_decay(initial: float, tau: float, kappa: float, step: ArrayLike) -> jax.Array:
     return initial * (1 + jnp.asarray(step) / tau) ** -kappa
+
+
+def check_share(step_size: StepSize, name: str = "step_size") -> None:
+    """Raise a ValueError unless a step size, of a schedule the first, is above 0 and at most 1."""
+    value = arguments.as_float(name, at(step_size, jnp.asarray(0, jnp.int32)))
+    if value.ndim:
+        raise ValueError(f"{name} must be a scalar; its shape is {value.shape}")
+    share = arguments.positive(value) & (value <= 1)
+    arguments.require(name, value, share, "above 0 and at most 1, the share that is replaced")

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from simplex_jax import arguments
 from simplex_jax.base import Kernel, PyTree, State, as_pytree, current_step
 from simplex_jax.batches import Stream
-from simplex_jax.draws import arguments
 
 # Constants of Hoffman and Gelman 2014, section 3.2.
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
@@ -48,11 +48,12 @@ def for_inflation(
         >>> print(step_sizes.for_inflation(800.1, 1000**2 * 0.8 * 0.2 / 10).round(4))
         0.01
     """
-    wanted, most = _positive(inflation=inflation, largest=largest)
+    allowed, most = _positive(inflation=inflation, largest=largest)
     bounds = []
     for a, v in zip(_leaves("shape", shape), _like("variance", variance, shape), strict=True):
-        arguments.require("shape", a, arguments.positive(a), "finite and positive")
-        ratio = wanted * jnp.where(arguments.positive(a), a, jnp.nan) / _nonnegative("variance", v)
+        ratio = (
+            allowed * arguments.masked("shape", a) / arguments.masked("variance", v, or_zero=True)
+        )
         bound = 2 * jnp.arctanh(jnp.where(ratio < 1, ratio, 0))
         bounds.append(jnp.where(ratio >= 1, jnp.inf, jnp.where(ratio < 1, bound, jnp.nan)))
     return jnp.minimum(_smallest(bounds), most)
@@ -73,7 +74,7 @@ def for_gradient_noise(
     that is also by how much the variance of a normal posterior grows. The paper takes the largest
     eigenvalue of the covariance of g in place of its largest variance: where the coordinates of the
     gradient noise are strongly dependent, divide by the ratio of the two, at most the dimension.
-    Stability of the Euler step is another bound, and is not looked at here.
+    Stability of the Euler step is another bound, and is not considered here.
 
     Args:
         variance: Variances of the gradient estimate over batches, at least 0 and not all 0: a tree
@@ -98,8 +99,8 @@ def for_gradient_noise(
     ratios = []
     scales = _like("preconditioner", preconditioner, variance)
     for v, m in zip(_leaves("variance", variance), scales, strict=True):
-        arguments.require("preconditioner", m, arguments.positive(m), "finite and positive")
-        ratios.append(_nonnegative("variance", v) * jnp.where(arguments.positive(m), m, jnp.nan))
+        scale = arguments.masked("preconditioner", m)
+        ratios.append(arguments.masked("variance", v, or_zero=True) * scale)
     noise = -_smallest([-ratio for ratio in ratios])
     needs = "above 0 somewhere: an exact gradient bounds no step by its noise"
     arguments.require("variance", noise, noise > 0, needs)
@@ -122,7 +123,7 @@ def adapt(
     initial: float = 0.1,
     num_steps: int = 500,
 ) -> jax.Array:
-    r"""Return a step size at which a Metropolis-corrected kernel accepts as often as wanted.
+    r"""Return a step size at which a Metropolis-corrected kernel accepts at a target rate.
 
     Dual averaging (Hoffman and Gelman 2014, section 3.2.1): after the m-th update, which accepted
     with probability alpha_m,
@@ -133,7 +134,7 @@ def adapt(
 
     and the result is exp of the average of log h with weights m^-kappa, which forgets the start;
     gamma = 0.05, t_0 = 10, kappa = 0.75. The chain is not invariant while it adapts: run another
-    one with the step found.
+    one with the result.
 
     Args:
         key: A PRNG key.
@@ -153,7 +154,7 @@ def adapt(
         The step, a scalar.
 
     Raises:
-        ValueError: An argument is out of range, the kernel tells no acceptance, or the chain
+        ValueError: An argument is out of range, the kernel has no acceptance, or the chain
             became NaN.
 
     Example:
@@ -169,11 +170,11 @@ def adapt(
         True
     """
     num_steps = arguments.at_least("num_steps", num_steps, 1)
-    first, wanted = _positive(initial=initial, target=target)
-    arguments.require("target", wanted, wanted < 1, "below 1")
+    first, delta = _positive(initial=initial, target=target)
+    arguments.require("target", delta, delta < 1, "below 1")
     # Weak types would make one update differ from the next.
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
-    step, sound = _adapt(key, as_pytree(build), state, stream, wanted, first, num_steps)
+    step, sound = _adapt(key, as_pytree(build), state, stream, delta, first, num_steps)
     if not isinstance(sound, jax.core.Tracer) and not sound:
         raise ValueError(
             "the chain became NaN: begin with a smaller `initial`, or with a state nearer the mode"
@@ -236,16 +237,8 @@ def _like(name: str, tree: PyTree, model: PyTree) -> list[jax.Array]:
 
 
 def _positive(**values: ArrayLike) -> list[jax.Array]:
-    arrays = arguments.promote(**values)
-    for name, value in zip(values, arrays, strict=True):
-        arguments.require(name, value, arguments.positive(value), "finite and positive")
-    return [jnp.where(arguments.positive(value), value, jnp.nan) for value in arrays]
-
-
-def _nonnegative(name: str, value: jax.Array) -> jax.Array:
-    valid = arguments.nonnegative(value)
-    arguments.require(name, value, valid, "finite and at least 0")
-    return jnp.where(valid, value, jnp.nan)
+    arrays = zip(values, arguments.promote(**values), strict=True)
+    return [arguments.masked(name, value) for name, value in arrays]
 
 
 def _smallest(arrays: list[jax.Array]) -> jax.Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import statistics_checks as checks
+from support import statistics_checks as checks
 
 from simplex_jax import batches
 

@@ -12,8 +12,9 @@ import scipy.sparse as sp
 
 from simplex_jax import run
 from simplex_jax.base import Info, State
-from simplex_jax.evaluate.averaging import LogMean
-from simplex_jax.models import dp_families, dp_mixture
+from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.runtime.averaging import LogMean
 from simplex_jax.runtime.hooks import Event
 
 BATCH = 1_000
@@ -64,7 +65,7 @@ class Recorder:
 
     def __init__(self, family: Any, rows: Any, half: int) -> None:
         self._family, self._rows, self._half = family, rows, half
-        self._average = LogMean(dp_families.size(rows))
+        self._average = LogMean(families.size(rows))
         self.records: list[dict[str, float]] = []
 
     def __call__(self, event: Event) -> None:
@@ -99,8 +100,8 @@ def scores(
     problem: Problem, method: Method, updates: int, seed: int, *, evaluations: int = 25
 ) -> list[dict[str, float]]:
     """Run a method with its step sizes; return a record for each evaluation."""
-    rows = dp_families.multinomial_rows(problem.train)
-    family = dp_families.multinomial(problem.train.shape[1], method.base)
+    rows = families.multinomial_rows(problem.train)
+    family = families.multinomial(problem.train.shape[1], method.base)
     size = problem.train.shape[0]
     steps = {}
     if method.sampler != "exact" and method.steps is not None:
@@ -117,7 +118,7 @@ def scores(
     )
     keys = jax.random.split(jax.random.key(seed), 3)
     state = kernel.init(keys[0], dp_mixture.random_labels(keys[1], rows, method.clusters))
-    recorder = Recorder(family, dp_families.multinomial_rows(problem.test), updates // 2)
+    recorder = Recorder(family, families.multinomial_rows(problem.test), updates // 2)
     every = max(1, updates // evaluations)
     run(
         keys[2],

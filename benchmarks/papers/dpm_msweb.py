@@ -10,6 +10,7 @@ multinomial coefficient and with the mass of the sticks that are not instantiate
 drops; "averaged" is the log of the mean density over the second half of the run.
 """
 
+import sys
 from pathlib import Path
 
 import click
@@ -18,7 +19,10 @@ import dpm_common
 import scipy.sparse as sp
 from dpm_common import METHODS, Problem
 
-from simplex_jax import corpus
+from simplex_jax.corpus import to_vocabulary
+
+sys.path.append(str(Path(__file__).parents[1]))
+import msweb
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "msweb"
 
@@ -44,20 +48,17 @@ def main(
     if quick:
         updates, sweeps, seeds = 25, 25, 1
         methods = ("SCIR, published", "exact slice sampler")
-    train = corpus.read(data / "anonymous-msweb.data")
-    test = corpus.read(data / "anonymous-msweb.test")
-    place = {word: number for number, word in enumerate(train.vocabulary)}
-    if test.vocabulary != train.vocabulary:
-        columns = [place[word] for word in test.vocabulary]
-        entries = sp.coo_array(test.counts)
-        rows, found = entries.coords
-        shape = (test.counts.shape[0], len(place))
-        moved = (entries.data, (rows, [columns[column] for column in found]))
-        test = test._replace(counts=sp.csr_array(moved, shape=shape))
+    train = msweb.read(data / "anonymous-msweb.data")
+    test = msweb.read(data / "anonymous-msweb.test")
+    test = to_vocabulary(test, train.vocabulary).corpus
     problem = Problem(train.counts, test.counts)
     if quick:
         problem = Problem(*(sp.csr_array(part[:500]) for part in problem))
-    about = {"users": problem.train.shape[0], "pages": len(place), "batch": dpm_common.BATCH}
+    about = {
+        "users": problem.train.shape[0],
+        "pages": len(train.vocabulary),
+        "batch": dpm_common.BATCH,
+    }
     dpm_common.experiment(
         problem,
         methods,

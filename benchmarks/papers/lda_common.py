@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
+from baselines import collapsed_gibbs, hybrid, online_vb, scvb0
 
 from simplex_jax import run, schedules
 from simplex_jax.base import Kernel
-from simplex_jax.baselines import collapsed_gibbs, hybrid, online_vb, scvb0
 from simplex_jax.batches import Stream
 from simplex_jax.corpus import split_tokens
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.evaluate import perplexity
-from simplex_jax.evaluate.perplexity import Completion
-from simplex_jax.models import lda
-from simplex_jax.models.lda_counts import Local
+from simplex_jax.models.lda import model as lda
+from simplex_jax.models.lda import perplexity
+from simplex_jax.models.lda.counts import Local
+from simplex_jax.models.lda.perplexity import Completion
 from simplex_jax.runtime.hooks import Event
 
 TUNING_SEED = 1_000_000

@@ -23,7 +23,7 @@ from lda_common import METHODS, Method, Problem, Step
 
 from simplex_jax import corpus
 from simplex_jax.corpus import device, embedded_corpus
-from simplex_jax.models.lda_counts import Local
+from simplex_jax.models.lda.counts import Local
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "wikipedia"
 COMPARED = tuple(

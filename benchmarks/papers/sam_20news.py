@@ -4,7 +4,7 @@
 
 Liu, Zhu and Song (2016), section 5.3; the data are theirs, K = 20, batches of 50. Every method runs
 once with the settings of the released code and once with those of the library, which keep the
-kinetic energy of the topics at equilibrium; variational inference is as in `baselines.sam_vi`, with
+kinetic energy of the topics at equilibrium; variational inference is `models.sam.variational`, with
 the concentration xi of its topics fixed as published, and learned. Held-out log-perplexities are
 estimated by importance sampling and, as in the paper, from 200 draws of the prior; the columns are
 means over the second half of the evaluations, and of the last 10 samples together. Every method is
@@ -15,9 +15,8 @@ from pathlib import Path
 
 import click
 import sam_common
+import sam_data
 from sam_common import Published
-
-from simplex_jax.corpus import unit_vectors
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "20news-different"
 PUBLISHED = Published(
@@ -50,8 +49,7 @@ def main(
         settings = ("equilibrium",)
     else:
         train, test = (
-            unit_vectors.read(data / f"diff.{part}.tfidf1.data").values
-            for part in ("train", "test")
+            sam_data.read(data / f"diff.{part}.tfidf1.data").values for part in ("train", "test")
         )
         problem = sam_common.problem_of(train, test, 20, 50, PUBLISHED, **MODEL)
     about = {"topics": problem.shape[0], "words": problem.shape[1], **MODEL, "batch": 50}

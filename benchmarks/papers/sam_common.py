@@ -16,14 +16,11 @@ import scipy.sparse as sp
 
 from simplex_jax import run, schedules
 from simplex_jax.base import Kernel
-from simplex_jax.baselines import sam_vi
 from simplex_jax.batches import Stream
-from simplex_jax.evaluate import spherical
-from simplex_jax.models import sam, sam_documents
-from simplex_jax.models.sam import Hyperparameters, Local
-from simplex_jax.models.sam_documents import UnitDocuments
+from simplex_jax.models.sam import density, model, sparse, variational
+from simplex_jax.models.sam.model import Hyperparameters, Local
+from simplex_jax.models.sam.sparse import UnitDocuments
 from simplex_jax.runtime.hooks import Event
-from simplex_jax.spherical import starts
 
 EVALUATIONS = 24
 POOLED = 10
@@ -83,13 +80,13 @@ def problem_of(
     **concentrations: float,
 ) -> Problem:
     """Return the problem of two tables of unit vectors."""
-    documents = sam_documents.to_device(train)
-    mean = sam_documents.mean_direction(documents, train.shape[1])
+    documents = sparse.to_device(train)
+    mean = sparse.mean_direction(documents, train.shape[1])
     return Problem(
         train=documents,
-        test=sam_documents.to_device(test),
+        test=sparse.to_device(test),
         shape=(topics, train.shape[1]),
-        hyper=sam.hyperparameters(mean, **concentrations),
+        hyper=model.hyperparameters(mean, **concentrations),
         batch_size=batch_size,
         published=published,
     )
@@ -97,15 +94,15 @@ def problem_of(
 
 def _langevin(sampler: str, full: bool) -> Build:
     def build(problem: Problem, setting: str) -> tuple[Kernel, Stream]:
-        size = sam_documents.size(problem.train)
+        size = sparse.size(problem.train)
         options: dict[str, Any] = {"batch_size": size if full else problem.batch_size}
         if setting == "published":
             told = problem.published
             step = math.sqrt(told.gamma / size)
             steps = told.steps[(1 if sampler == "sggmc" else 2) if full else 0]
-            options |= {"step_size": step, "friction": told.rho / step, "num_steps": steps}
+            options |= {"step_size": step, "friction": told.rho / step, "inner_steps": steps}
             options["how"] = _published_local(40, 20)
-        return sam.build(
+        return model.build(
             problem.train, problem.shape, hyper=problem.hyper, sampler=sampler, **options
         )
 
@@ -121,9 +118,9 @@ def _metropolis(sampler: str) -> Build:
                 step, steps, burn_in, samples = told.apprmh
             else:
                 step, steps, burn_in, samples = *told.gibbs, 1
-            options = {"step_size": step, "num_steps": steps}
+            options = {"step_size": step, "inner_steps": steps}
             options["how"] = _published_local(burn_in, samples)
-        return sam.build(
+        return model.build(
             problem.train, problem.shape, hyper=problem.hyper, sampler=sampler, **options
         )
 
@@ -145,7 +142,7 @@ def _variational(full: bool, learn: bool) -> Build:
         else:
             step = schedules.polynomial_decay(5**-decay, tau=5, kappa=decay)
             options |= {"batch_size": problem.batch_size, "step_size": step}
-        return sam_vi.build(problem.train, problem.shape, hyper=problem.hyper, **options)
+        return variational.build(problem.train, problem.shape, hyper=problem.hyper, **options)
 
     return build
 
@@ -188,17 +185,17 @@ class _Scores:
         problem, topics = self._problem, event.state.position
         told = problem.hyper.alpha, problem.hyper.kappa1
         key = jax.random.fold_in(self._key, event.step)
-        by_importance = spherical.importance(key, topics, problem.test, *told)
+        by_importance = density.importance(key, topics, problem.test, *told)
         # The same draws of the prior at all times.
-        by_prior = spherical.prior_draws(self._key, topics, problem.test, *told)
+        by_prior = density.prior_draws(self._key, topics, problem.test, *told)
         self.log_p["importance"].append(by_importance.log_p)
         self.log_p["prior"].append(by_prior.log_p)
         self.records.append(
             {
                 "updates": event.step,
                 "seconds": event.seconds,
-                "importance": spherical.log_perplexity(by_importance.log_p),
-                "prior": spherical.log_perplexity(by_prior.log_p),
+                "importance": density.log_perplexity(by_importance.log_p),
+                "prior": density.log_perplexity(by_prior.log_p),
                 "draws": float(np.median(by_importance.ess)),
             }
         )
@@ -206,7 +203,7 @@ class _Scores:
 
     def pooled(self, name: str) -> float:
         """Return the log-perplexity of the last `POOLED` samples of the topics together."""
-        return spherical.log_perplexity(spherical.pool(self.log_p[name][-POOLED:]))
+        return density.log_perplexity(density.pool(self.log_p[name][-POOLED:]))
 
 
 def scored(
@@ -220,7 +217,7 @@ def scored(
     key_start, key_init, key_run, key_scores = jax.random.split(jax.random.key(seed), 4)
     hook = _Scores(problem, key_scores, seconds)
     begun = time.perf_counter()
-    topics = starts.topics(key_start, problem.train, problem.hyper, problem.shape[0], start)
+    topics = variational.start(key_start, problem.train, problem.hyper, problem.shape[0], start)
     topics.block_until_ready()
     row: dict[str, Any] = {"settings": "" if name in POINTS else setting, "method": name}
     row |= {"start": start, "start seconds": time.perf_counter() - begun}
@@ -290,7 +287,7 @@ def options(name: str) -> Callable:
                 default=tuple(METHODS),
             ),
             click.option(
-                "--start", type=click.Choice(starts.STARTS), default="prior", show_default=True
+                "--start", type=click.Choice(variational.STARTS), default="prior", show_default=True
             ),
             click.option(
                 "--seconds", type=float, default=300.0, show_default=True, help="Of each method."

@@ -3,7 +3,7 @@
     python benchmarks/papers/sam_wikipedia.py [--seconds 300] [--methods M ...] [--settings S ...]
 
 Liu, Zhu and Song (2016), section 5.3, with K = 50 and batches of 100, on another slice of Wikipedia
-than theirs: of the words in at most 5.99 % of the documents the 3,000 that are in most, as theirs,
+than theirs: of the words in at most 5.99% of the documents the 3,000 that are in most, as theirs,
 and tf-idf vectors of length 1. Held-out documents are weighed by the training frequencies (theirs
 by their own). Otherwise as `sam_20news`; methods that see all documents in an update may do few of
 them in the time given.

@@ -86,7 +86,7 @@ def _row(name: str, error: float, inside: float = np.nan, kinetic: float = np.na
     return {
         "application": NAME,
         "method": name,
-        "measure": "error of unseen entries; share within 95 %",
+        "measure": "error of unseen entries; share within 95%",
         "value": float(error),
         "second": inside,
         "true second": 0.95,

@@ -1,7 +1,8 @@
-"""What a user sees of an error: one line and an exit status, or the traceback on request."""
+"""Errors as users see them: one line and an exit status, or the traceback on request."""
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,18 @@ from jax.errors import JaxRuntimeError
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn the errors of a run into one line and exit status 1; --debug shows the traceback."""
+    """Turn errors and warnings into one line each, and errors into exit status 1.
+
+    --debug shows the traceback of an error, and the place of a warning.
+    """
 
     @functools.wraps(command)
     def guarded(*args: Any, debug: bool, **options: Any) -> None:
         try:
-            command(*args, **options)
+            with warnings.catch_warnings():
+                if not debug:
+                    warnings.showwarning = _show_warning
+                command(*args, **options)
         except (ValueError, OSError, ArithmeticError, MemoryError, JaxRuntimeError) as error:
             if debug:
                 raise
@@ -31,3 +38,8 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             sys.exit(130)
 
     return guarded
+
+
+def _show_warning(message: Warning | str, *place: Any, **source: Any) -> None:
+    """Replace `warnings.showwarning`, which adds a line of source."""
+    click.echo(f"simplex-jax: warning: {' '.join(str(message).split())}", err=True)

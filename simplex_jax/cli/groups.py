@@ -1,39 +1,30 @@
 """A group of commands one of which need not be named."""
 
+import difflib
+from pathlib import Path
+from typing import Any
+
 import click
 
 
 class DefaultGroup(click.Group):
-    r"""A group that runs its command `default` unless the first argument names another one.
+    """A group that runs its command `default` unless the first argument names another one.
 
-    So `lda texts/ --topics 50` is `lda fit texts/ --topics 50`, and `lda report run/` is what it
-    says. The help of the group is that of the default command and the list of the others.
-
-    Args:
-        default: Name of a command that will be added.
-        **attributes: As for `click.Group`.
-
-    Example:
-        >>> import click
-        >>> from click.testing import CliRunner
-        >>> group = DefaultGroup("lda", default="fit")
-        >>> @group.command()
-        ... @click.argument("input", default="the corpus")
-        ... def fit(input):
-        ...     print("fits", input)
-        >>> @group.command()
-        ... def report():
-        ...     print("reports")
-        >>> [CliRunner().invoke(group, line).output for line in ([], ["texts"], ["report"])]
-        ['fits the corpus\n', 'fits texts\n', 'reports\n']
+    So `lda texts/ --topics 50` is `lda fit texts/ --topics 50`, and `lda report run/` is unchanged.
+    The help of the group is that of the default command and the list of the others.
     """
 
-    def __init__(self, name: str | None = None, *, default: str, **attributes: object) -> None:
-        super().__init__(name, **attributes)  # type: ignore[arg-type]
+    def __init__(self, name: str, *, default: str, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
         self._default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Name the default command where none is named."""
+        """Name the default command where none is named; a name with a slip is not an input."""
+        bare = bool(args) and Path(args[0]).name == args[0] and not Path(args[0]).exists()
+        name = args[0] if bare else ""
+        if name and name not in self.commands:
+            for close in difflib.get_close_matches(name, self.commands, n=1):
+                ctx.fail(f"No such command {name!r}. Did you mean {close!r}?")
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = [self._default, *args]
         return super().parse_args(ctx, args)

@@ -1,8 +1,11 @@
-"""Corpora: word counts of documents, from arrays, text, files, and the documentation installed."""
+"""Corpora: word counts of documents, from arrays, text, files, and the embedded one."""
 
 from simplex_jax.corpus.corpus import MAX_COUNT, Corpus, CorpusError, digest, from_counts
 from simplex_jax.corpus.embedded import EMBEDDED_OPTIONS, embedded_corpus
-from simplex_jax.corpus.readers import FORMATS, convert, read
+from simplex_jax.corpus.formats import FORMATS
+from simplex_jax.corpus.mapping import Mapped, same_words, to_vocabulary
+from simplex_jax.corpus.readers import convert, kind_of, read, read_table, read_vectors, resolve
+from simplex_jax.corpus.reading import Reading
 from simplex_jax.corpus.split import holdout, split_tokens
 from simplex_jax.corpus.stopwords import drop_words
 from simplex_jax.corpus.text import TextOptions, from_texts
@@ -14,6 +17,8 @@ __all__ = [
     "MAX_COUNT",
     "Corpus",
     "CorpusError",
+    "Mapped",
+    "Reading",
     "TextOptions",
     "convert",
     "digest",
@@ -22,7 +27,13 @@ __all__ = [
     "from_counts",
     "from_texts",
     "holdout",
+    "kind_of",
     "read",
+    "read_table",
+    "read_vectors",
     "read_vocabulary",
+    "resolve",
+    "same_words",
     "split_tokens",
+    "to_vocabulary",
 ]

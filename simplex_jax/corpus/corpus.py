@@ -36,61 +36,39 @@ class Corpus(NamedTuple):
 
 
 def printable(value: object) -> str:
-    r"""`value` as text that fits into a one-line message: control characters escaped, cut at 200.
-
-    Example:
-        >>> print(printable("two\nlines"))
-        two\nlines
-    """
+    """`value` as text that fits into a one-line message: control characters escaped, cut at 200."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= 200 else text[:197] + "..."
 
 
 def error_at(place: object, problem: str, remedy: str, *, line: int | None = None) -> CorpusError:
-    """Build the one-line error `PLACE:LINE: what is wrong; what to do`.
-
-    Example:
-        >>> error_at("docword.x.txt", "word id 9 > 7", "check the header", line=4)
-        CorpusError('docword.x.txt:4: word id 9 > 7; check the header')
-    """
+    """Build the one-line error `PLACE:LINE: problem; remedy`."""
     where = printable(place) if line is None else f"{printable(place)}:{line}"
     return CorpusError(f"{where}: {problem}; {remedy}")
 
 
 def digest(corpus: Corpus) -> str:
-    """SHA-256 over counts and vocabulary, to recognise a corpus; the names do not enter.
-
-    Args:
-        corpus: any corpus.
-
-    Returns:
-        64 hexadecimal digits, the same on every machine.
+    """SHA-256 over counts and vocabulary, 64 hexadecimal digits; the names do not enter.
 
     Example:
         >>> digest(from_counts([[1, 0], [2, 3]]))[:16]
         '1d1b9433bf420416'
     """
-    counts = corpus.counts
-    dtypes = ("<i8", "<i4", "<i4")
-    arrays = zip((counts.indptr, counts.indices, counts.data), dtypes, strict=True)
-    parts = (np.ascontiguousarray(array, dtype) for array, dtype in arrays)
-    return digest_parts(counts.shape, parts, corpus.vocabulary)
+    return digest_rows(corpus.counts, "<i4", corpus.vocabulary)
+
+
+def digest_rows(table: sp.csr_array, dtype: str, vocabulary: Sequence[str]) -> str:
+    """Digest of a table [D, V] with values of a type, and of the words of its columns."""
+    arrays = ((table.indptr, "<i8"), (table.indices, "<i4"), (table.data, dtype))
+    parts = (np.ascontiguousarray(array, kind) for array, kind in arrays)
+    return digest_parts(table.shape, parts, vocabulary)
 
 
 def digest_parts(
-    shape: tuple[int, int], parts: Iterable[np.ndarray], vocabulary: Sequence[str]
+    shape: tuple[int, int], parts: Iterable[np.ndarray], vocabulary: Iterable[str]
 ) -> str:
-    """The digest of a corpus whose counts come in parts.
-
-    Args:
-        shape: D and V.
-        parts: `indptr` ('<i8'), then `indices` and `data` ('<i4'), each in any number of parts.
-        vocabulary: V words.
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """Digest of a table whose contiguous, little-endian arrays come in parts."""
     sha = hashlib.sha256(np.asarray(shape, "<i8").tobytes())
     for part in parts:
         sha.update(part.data)
@@ -132,8 +110,21 @@ def from_counts(
         >>> corpus.counts.sum(axis=1).tolist(), corpus.names
         ([3, 0], ('0', '1'))
     """
-    entries = _entries(counts, source)
-    shape = entries.shape
+    entries = entries_of(counts, source)
+    words, labels = labels_of(entries.shape, vocabulary, names, source)
+    table = checked_counts(entries, source)
+    if table.nnz == 0:
+        raise error_at(source, "every document is empty", "give documents with words in them")
+    return Corpus(table, words, labels)
+
+
+def labels_of(
+    shape: tuple[int, int],
+    vocabulary: Sequence[str] | None,
+    names: Sequence[str] | None,
+    source: str,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Check, or make, the words of the columns and the names of the rows of an array."""
     if min(shape) < 1:
         raise error_at(source, f"the shape is {shape}", "give at least one document and one word")
     if shape[1] > MAX_WORDS:
@@ -144,26 +135,18 @@ def from_counts(
     if len(words) != shape[1]:
         raise error_at(
             source,
-            f"{len(words)} words in the vocabulary for counts of shape {shape}",
-            "transpose the counts" if len(words) == shape[0] else "give one word a column",
+            f"{len(words)} words in the vocabulary for an array of shape {shape}",
+            "transpose the array" if len(words) == shape[0] else "give one word a column",
         )
     labels = tuple(map(str, range(shape[0]) if names is None else names))
     if len(labels) != shape[0]:
         raise error_at(source, f"{len(labels)} names for {shape[0]} documents", "name every row")
-
-    table = checked_counts(entries, source)
-    if table.nnz == 0:
-        raise error_at(source, "every document is empty", "give documents with words in them")
-    return Corpus(table, words, labels)
+    return words, labels
 
 
 def checked_counts(counts: Any, source: str) -> sp.csr_array:
-    """Counts [D, V] as `from_counts` makes them, except that all documents may be empty.
-
-    Raises:
-        CorpusError: as `from_counts`, about the counts.
-    """
-    entries = _entries(counts, source)
+    """Counts [D, V] as `from_counts` makes them, except that all documents may be empty."""
+    entries = entries_of(counts, source)
     _check_values(entries, source)
     whole = sp.coo_array((entries.data.astype(np.int64), entries.coords), shape=entries.shape)
     table = sp.csr_array(whole)
@@ -173,19 +156,19 @@ def checked_counts(counts: Any, source: str) -> sp.csr_array:
     return table.astype(np.int32)
 
 
-def _entries(counts: Any, source: str) -> sp.coo_array:
-    """`counts` as unchecked coordinates and values, two-dimensional and numeric."""
-    remedy = "give whole numbers, one document a row and one word a column"
+def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.coo_array:
+    """Coordinates and unchecked values of an array, two-dimensional and numeric."""
+    remedy = f"give {numbers}, one document a row and one word a column"
     try:
-        if isinstance(counts, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
-            counts.check_format(full_check=True)
-        array = counts if sp.issparse(counts) else np.asarray(counts)
+        if isinstance(values, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
+            values.check_format(full_check=True)
+        array = values if sp.issparse(values) else np.asarray(values)
         if array.ndim != 2:
             raise error_at(source, f"the array has {array.ndim} dimensions, not 2", remedy)
         if array.dtype.kind not in "biuf":
             raise error_at(source, f"the values have dtype {array.dtype}", remedy)
-        if not sp.issparse(counts):
-            # SciPy knows neither half precision nor foreign byte orders.
+        if not sp.issparse(values):
+            # SciPy supports neither half precision nor foreign byte orders.
             native = np.float64 if array.dtype.kind == "f" else array.dtype.newbyteorder("=")
             array = array.astype(native)
         return sp.coo_array(array)
@@ -216,11 +199,7 @@ def _check_values(entries: sp.coo_array, source: str) -> None:
 
 
 def distinct_words(vocabulary: Sequence[str], source: str) -> tuple[str, ...]:
-    """The words as a tuple, refused if one is empty or repeated.
-
-    Raises:
-        CorpusError: naming the position of the word.
-    """
+    """The words as a tuple; a CorpusError names the place of one that is empty or repeated."""
     if isinstance(vocabulary, str):
         raise error_at(source, "the vocabulary is one string", "give a list of words")
     words = tuple(map(str, vocabulary))

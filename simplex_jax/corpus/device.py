@@ -10,14 +10,14 @@ from jax import lax
 
 from simplex_jax import batches
 
-# Tokens that are worked on at once where all tokens of some documents are gone through.
+# Tokens that are worked on at once where all tokens of some documents are visited.
 CHUNK = 16_384
 
-# Counts of a document are float32, which goes on counting up to here.
+# Counts of a document are float32, which counts exactly up to here.
 _LONGEST = 2**24
 
 # Places up to a chunk beyond the last token must be int32 as well.
-_MOST_TOKENS = 2**31 - 1 - CHUNK
+MOST_TOKENS = 2**31 - 1 - CHUNK
 
 
 class DeviceCorpus(NamedTuple):
@@ -25,57 +25,37 @@ class DeviceCorpus(NamedTuple):
 
     Nothing is padded and nothing is dropped. Neighbouring documents are about equally long, so
     that documents side by side in a batch end at about the same position.
-
-    Attributes:
-        tokens: Word of every token, int32 [T]. A corpus without tokens has one that belongs to
-            no document.
-        starts: First token of every document, and their end, int32 [D + 1].
-        order: Row of every document in the counts that it came from, int32 [D].
     """
 
+    # Word of every token, int32 [T]. A corpus without tokens has one that belongs to no document.
     tokens: jax.Array
-    starts: jax.Array
-    order: jax.Array
+    starts: jax.Array  # first token of every document, and their end, int32 [D + 1]
+    order: jax.Array  # row of every document in the counts that it came from, int32 [D]
 
 
 class Documents(NamedTuple):
-    """Some documents of a corpus, side by side.
+    """Some documents of a corpus, side by side."""
 
-    Attributes:
-        tokens: Word of every token of the corpus, int32 [T].
-        starts: First token of each document, int32 [B].
-        lengths: Number of its tokens, int32 [B]; 0 for padding.
-        ids: Number of the document, int32 [B], by which its randomness is its own; None numbers
-            those at hand.
-    """
-
-    tokens: jax.Array
-    starts: jax.Array
-    lengths: jax.Array
+    tokens: jax.Array  # word of every token of the corpus, int32 [T]
+    starts: jax.Array  # first token of each document, int32 [B]
+    lengths: jax.Array  # number of its tokens, int32 [B]; 0 for padding
+    # Number of the document, int32 [B], which seeds its random numbers; None for 0..B-1
     ids: jax.Array | None = None
 
 
 def to_device(counts: sp.csr_array) -> DeviceCorpus:
     """Write out the tokens of a table of counts [D, V].
 
-    Raises:
-        ValueError: There are more tokens than int32 can number, no documents, or one of more than
-            2^24 tokens.
-
-    Example:
-        >>> import scipy.sparse as sp
-        >>> from simplex_jax.corpus import device
-        >>> corpus = device.to_device(sp.csr_array([[2, 0, 1], [0, 1, 0]]))
-        >>> corpus.tokens.tolist(), corpus.starts.tolist(), corpus.order.tolist()
-        ([1, 0, 0, 2], [0, 1, 4], [1, 0])
+    No documents, one of more than 2^24 tokens, or more tokens than int32 can number, are a
+    ValueError.
     """
     counts = sp.csr_array(counts)
     lengths = np.asarray(counts.sum(axis=1), dtype=np.int64)
     if lengths.size == 0:
         raise ValueError("counts must have at least one document")
-    if lengths.sum() > _MOST_TOKENS:
+    if lengths.sum() > MOST_TOKENS:
         raise ValueError(
-            f"counts must have at most {_MOST_TOKENS} tokens; they have {lengths.sum()}"
+            f"counts must have at most {MOST_TOKENS} tokens; they have {lengths.sum()}"
         )
     if lengths.max() > _LONGEST:
         raise ValueError(
@@ -96,8 +76,7 @@ def to_device(counts: sp.csr_array) -> DeviceCorpus:
 def deal(corpus: DeviceCorpus, shards: int) -> DeviceCorpus:
     """Deal the documents out in turn, so that all shards are about equally long.
 
-    Returns:
-        Arrays with a leading axis of shards. Shorter ones end in documents without tokens.
+    The arrays get a leading axis of shards. Shorter shards end in documents without tokens.
     """
     tokens, starts, order = (np.asarray(leaf) for leaf in corpus)
     per_shard = -(-order.size // shards)
@@ -156,16 +135,10 @@ def uniform_stream(corpus: DeviceCorpus, batch_size: int) -> batches.Stream:
 
 
 def token_slots(documents: Documents, first: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """Return the places of some tokens of the documents, numbered through.
+    """Return the places of the tokens `first` to `first + count` - 1 of all of the documents.
 
-    Args:
-        documents: The documents.
-        first: Number of the first token wanted.
-        count: How many, static.
-
-    Returns:
-        For each token its place in `documents.tokens`, int32 [count], T beyond the last one; and
-        its document 0..B-1, int32 [count].
+    The places are those in `documents.tokens`, int32 [count], T beyond the last token; with them
+    comes the document of each token, 0..B-1, int32 [count].
     """
     ends = jnp.cumsum(documents.lengths)
     offset = jnp.maximum(ends - first, 0)

@@ -1,139 +1,171 @@
-"""Opening files that may be compressed, damaged, hostile or not text at all.
+"""Opening files that may be packed, damaged, hostile or not text at all.
 
 Limits, all refused with one clear error before memory is taken for them:
 
-- a gzip or zip file may unpack to `MAX_RATIO` times its size (or 64 MiB, if that is more), and to
-  64 GiB at most; real corpora stay below 30 times;
+- a packed file may unpack to as much as `packed` allows;
 - a document (a line, or a file of a folder) may have 64 MiB;
 - a file may declare at most 2**20 documents or words more than it has entries.
 """
 
-import gzip
+import functools
 import io
 import os
 import re
+import shutil
 import stat
-import zlib
+import sys
+import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from simplex_jax.corpus import packed
 from simplex_jax.corpus.corpus import CorpusError, error_at, printable
 
-MAX_RATIO = 200
-MAX_UNPACKED = 2**36
 MAX_DOCUMENT = 2**26
 MAX_UNUSED = 2**20
-FREE = 2**26
 BLOCK = 2**22
+HEAD = 4096
+
+STANDARD_INPUT = Path("-")
+"""The path that stands for standard input."""
 
 WHOLE = re.compile(rb"-?\d{1,18}")
-REAL = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-"""Numbers as the text formats write them."""
+"""A whole number as the text formats write it."""
 
-_GZIP = b"\x1f\x8b"
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
-
-
-def unpacked_limit(size: int) -> int:
-    """Most bytes that a compressed file of `size` bytes may unpack to.
-
-    Example:
-        >>> unpacked_limit(10) == 2**26, unpacked_limit(2**30) == 2**36
-        (True, True)
-    """
-    return min(MAX_UNPACKED, max(FREE, MAX_RATIO * size))
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
-    """Open a regular file for reading bytes, unpacked if it is gzip by its first bytes.
+    """Open a regular file for reading bytes, unpacked if its first bytes say that it is packed.
 
-    Yields:
-        The stream, whose every failure is a `CorpusError` naming the file, and the most bytes
-        that may come out of it.
-
-    Raises:
-        CorpusError: the file is missing, unreadable, not a regular file or empty.
+    Yields the stream, whose every failure is a `CorpusError` that names the file, and the largest
+    number of bytes that may come out of it. An archive of several files is refused.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        packed = file.read(2) == _GZIP
+        head = file.read(HEAD)
         file.seek(0)
-        limit = unpacked_limit(size) if packed else size
-        source: BinaryIO = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
-        stream: io.BufferedReader = io.BufferedReader(_Guarded(source, path, limit), 2**16)
+        limit, kind, source = size, "file", file
+        if (packing := packed.unpacker(head)) is not None:
+            kind, opener = packing
+            limit, source = packed.unpacked_limit(size), opener(file)  # type: ignore[assignment]
+        elif head.startswith(packed.ZIP) and (members := packed.zip_members(file)) is not None:
+            if len(members) != 1:
+                raise error_at(
+                    path,
+                    f"a zip archive of {len(members)} files",
+                    "give one of one file, or of texts only (--format folder)",
+                )
+            limit, kind = packed.unpacked_limit(size), "zip"
+            source = open_member(zipfile.ZipFile(file), members[0], path)
+        stream: io.BufferedReader = io.BufferedReader(Guarded(source, path, limit, kind), 2**16)
         with stream:
             if not stream.peek(1):
                 raise error_at(path, "the file is empty", "give a file with documents in it")
+            packed.refuse_unknown(stream.peek(HEAD), path)
             yield stream, limit
+
+
+def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> BinaryIO:
+    """Open a file of a zip archive, or raise a CorpusError if it is encrypted or damaged."""
+    try:
+        return archive.open(member)  # type: ignore[return-value]
+    except (*packed.DAMAGED, OSError) as error:
+        raise error_at(
+            path,
+            f"{printable(member.filename)} cannot be unpacked ({printable(error)})",
+            "pack it again, without a password",
+        ) from None
+
+
+def location(path: Path) -> Path:
+    """Path of the bytes of a file: standard input is copied to a temporary file first."""
+    return Path(_spooled(sys.stdin).name) if path == STANDARD_INPUT else path
+
+
+@functools.lru_cache(maxsize=1)
+def _spooled(stream: Any) -> Any:
+    """Copy a stream, which can be read only once, to a file that lasts as long as the program."""
+    file = tempfile.NamedTemporaryFile(prefix="simplex-jax-")  # noqa: SIM115
+    shutil.copyfileobj(stream.buffer, file)
+    file.flush()
+    return file
 
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file as it is, or raise a `CorpusError` that says why not."""
     try:
-        mode = path.stat().st_mode
+        place = location(path)
+        mode = place.stat().st_mode
         if stat.S_ISDIR(mode):
             raise error_at(path, "this is a folder", "give a file")
         if not stat.S_ISREG(mode):
             # Opening a named pipe would wait for a writer for ever.
             raise error_at(path, "not a regular file", "save the data to a file first")
-        return path.open("rb")
+        return place.open("rb")
     except OSError as error:
         raise unreadable(path, error) from None
+    except CorpusError:
+        raise
     except ValueError as error:
-        if isinstance(error, CorpusError):
-            raise
         raise error_at(path, f"not a file name ({printable(error)})", "check the path") from None
 
 
 def unreadable(path: Path, error: OSError) -> CorpusError:
-    """The error for a path that the operating system refuses."""
+    """Return the error for a path that the operating system refuses."""
     reason = (error.strerror or str(error)).lower()
     return error_at(path, reason, "check the path and its permissions")
 
 
-class _Guarded(io.RawIOBase):
+class Guarded(io.RawIOBase):
     """A raw stream that counts what it gives and turns every failure into a `CorpusError`."""
 
-    def __init__(self, source: BinaryIO, path: Path, limit: int):
-        self._source, self._path, self._left = source, path, limit
+    def __init__(self, source: BinaryIO, path: Path, limit: int, kind: str):
+        self._source, self._path, self._left, self._kind = source, path, limit, kind
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def close(self) -> None:
+        """Close the source."""
         self._source.close()
         super().close()
 
     def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as the source goes."""
         try:
             data = self._source.read(len(buffer))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            what = "ends early" if isinstance(error, EOFError) else f"is damaged ({error})"
-            raise error_at(
-                self._path, f"the gzip data {what}", "copy or download the file again"
-            ) from None
-        except OSError as error:
-            raise unreadable(self._path, error) from None
+        except (*packed.DAMAGED, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise unreadable(self._path, error) from None
+            early = isinstance(error, EOFError)
+            problem = "ends early" if early else f"is damaged ({printable(error)})"
+            remedy = "copy or download the file again"
+            raise error_at(self._path, f"the {self._kind} data {problem}", remedy) from None
         self._left -= len(data)
         if self._left < 0:
             raise error_at(
                 self._path,
-                f"unpacks to more than {MAX_RATIO} times its size, like a decompression bomb",
+                f"unpacks to more than {packed.MAX_RATIO} times its size, like a decompression "
+                "bomb",
                 "unpack it yourself if you trust it",
             )
         buffer[: len(data)] = data
         return len(data)
 
 
-def ascii_compatible(encoding: str) -> bool:
-    """Whether line ends are the bytes that they are in ASCII (false for UTF-16 and UTF-32).
+def shown(data: bytes) -> str:
+    """Bytes of a line as a message quotes them."""
+    return printable(repr(data[:60].strip())[1:])
 
-    Raises:
-        ValueError: Python does not know the encoding.
-    """
+
+def ascii_compatible(encoding: str) -> bool:
+    """Tell whether line ends are those of ASCII, unlike UTF-16; a ValueError if it is unknown."""
     try:
         return "\r\n".encode(encoding) == b"\r\n"
     except (LookupError, UnicodeError):
@@ -141,25 +173,16 @@ def ascii_compatible(encoding: str) -> bool:
 
 
 def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    r"""Number (from 1) and text of every line, without its `\n` or `\r\n`.
-
-    Raises:
-        CorpusError: the file cannot be read, is not text in `encoding`, or has a line of more
-            than 64 MiB.
-        ValueError: `encoding` is unknown.
-    """
+    r"""Number (from 1) and text of every line, without its `\n` or `\r\n`."""
     if not ascii_compatible(encoding):
-        raise error_at(
-            path, f"lines cannot be told apart in {encoding}", "convert the file to UTF-8 (iconv)"
-        )
+        problem = f"lines cannot be separated in {encoding}"
+        raise error_at(path, problem, "convert the file to UTF-8 (iconv)")
     with reading(path) as (stream, _):
-        number = 0
-        while line := stream.readline(MAX_DOCUMENT + 1):
-            number += 1
+        lines = iter(lambda: stream.readline(MAX_DOCUMENT + 1), b"")
+        for number, line in enumerate(lines, start=1):
             if len(line) > MAX_DOCUMENT:
-                raise error_at(
-                    path, "the line has more than 64 MiB", "give a document a line", line=number
-                )
+                problem = "the line has more than 64 MiB"
+                raise error_at(path, problem, "give a document a line", line=number)
             yield number, decoded(line.rstrip(b"\r\n"), path, encoding, number)
 
 
@@ -168,17 +191,8 @@ def line_blocks(
 ) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines, about 4 MiB each, with the number of their first line.
 
-    Args:
-        stream: what `reading` gave.
-        path: its file, for messages.
-        number: of the line that the stream is at.
-        longest: most bytes of a line, about.
-
-    Yields:
-        The number, and lines that all end in a newline, the last one of the file too.
-
-    Raises:
-        CorpusError: a line is longer.
+    All lines end in a newline, the last one of the file too. The stream of `reading` is at line
+    `number`; a line of more than about `longest` bytes is refused.
     """
     rest = b""
     while block := stream.read(BLOCK):
@@ -195,17 +209,11 @@ def line_blocks(
 
 
 def decoded(data: bytes, path: Path, encoding: str, line: int = 1) -> str:
-    """Bytes as text, strictly; `line` is the number of their first line.
-
-    Raises:
-        CorpusError: naming the file and the line of the first byte that is not text.
-        ValueError: `encoding` is unknown.
-    """
+    """Bytes as text, strictly; `line` is the number of their first line, for messages."""
     single = ascii_compatible(encoding)
     if single and line == 1 and data.startswith(_WIDE):
-        raise error_at(
-            path, "the text is UTF-16 or UTF-32", "convert the file to UTF-8 (iconv)", line=1
-        )
+        remedy = "convert the file to UTF-8 (iconv)"
+        raise error_at(path, "the text is UTF-16 or UTF-32", remedy, line=1)
     if single and (nul := data.find(b"\0")) >= 0:
         raise error_at(
             path,

@@ -1,73 +1,27 @@
-"""Reading a corpus from disk, its format recognised or named."""
+"""Reading files, their format recognised or named: counts, unit vectors and tables."""
 
-import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from simplex_jax.corpus import (
-    folder,
-    h5ad,
-    jsonl,
-    ldac,
-    lines,
-    matrix_market,
-    msweb,
-    npz,
-    store,
-    svmlight,
-    table,
-    uci,
-)
-from simplex_jax.corpus.corpus import Corpus, error_at
-from simplex_jax.corpus.files import ascii_compatible, reading
-from simplex_jax.corpus.reading import Blocks, Reading
-from simplex_jax.corpus.store import stored
+from simplex_jax.corpus import store
+from simplex_jax.corpus.categories import Categories
+from simplex_jax.corpus.corpus import Corpus, error_at, printable
+from simplex_jax.corpus.files import ascii_compatible
+from simplex_jax.corpus.formats import categories, registry
+from simplex_jax.corpus.formats.format import Format, Kind, source_of
+from simplex_jax.corpus.reading import Reading
 from simplex_jax.corpus.text import TextOptions
+from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.corpus.vocabulary import read_names
 
 _FEWEST_WORDED = 0.1
 """Share of lines with a word below which a file is not taken for text."""
 
-
-class Format(NamedTuple):
-    """A file format: functions of one module.
-
-    Attributes:
-        recognises: `(path, head)`, whether the path, or the first 4 KiB of its unpacked content,
-            tell that it is in this format.
-        read: `(path, how)`, the corpus.
-        options: the fields of `Reading` that it looks at, besides the vocabulary and those about
-            text.
-        blocks: `(path, how)`, the corpus a few documents at a time; None if it is read as a whole.
-    """
-
-    recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Path, Reading], Corpus]
-    options: tuple[str, ...] = ()
-    blocks: Callable[[Path, Reading], AbstractContextManager[Blocks]] | None = None
-
-
-FORMATS = {
-    "store": Format(stored.recognises, stored.read),
-    "folder": Format(folder.recognises, folder.read),
-    "npz": Format(npz.recognises, npz.read, ("names", "transpose")),
-    "h5ad": Format(h5ad.recognises, h5ad.read, ("names", "transpose", "layer")),
-    "mtx": Format(matrix_market.recognises, matrix_market.read, ("names", "transpose")),
-    "csv": Format(table.recognises_csv, table.read_csv, ("text_column", "id_column")),
-    "tsv": Format(table.recognises_tsv, table.read_tsv, ("text_column", "id_column")),
-    "jsonl": Format(jsonl.recognises, jsonl.read, ("text_column", "id_column")),
-    "msweb": Format(msweb.recognises, msweb.read, ("names",)),
-    "uci": Format(uci.recognises, uci.read, ("names",), uci.blocks),
-    "ldac": Format(ldac.recognises, ldac.read, ("names",), ldac.blocks),
-    "svmlight": Format(svmlight.recognises, svmlight.read, ("names", "zero_based")),
-    "lines": Format(lines.recognises, lines.read),
-}
-"""All formats by name, in the order in which they are tried."""
+_EVERYWHERE = ("format", "vocabulary", "text", "encoding")
+"""Options that the formats do not list."""
 
 
 def read(
@@ -78,37 +32,25 @@ def read(
     encoding: str = "utf-8",
     **options: Any,
 ) -> Corpus:
-    r"""Read a corpus from a file or folder; files may be gzip, whatever their name.
+    r"""Read a corpus from a file or folder, or from standard input (`-`).
+
+    Files may be packed by gzip, xz, bzip2 or zip, whatever their names.
 
     Args:
         path: where it is.
-        format: one of `FORMATS`; recognised when left out, and what looks like none of them is
-            then taken for `lines`, of which a tenth must have a word. Text: `folder` (of text
-            files), `lines` (one document a line), `csv`, `tsv` and `jsonl` (a column or field with
-            the text). Counts: `uci` (docword and vocab), `ldac`, `svmlight`, `mtx` (Matrix
-            Market), `npz` (SciPy sparse), `h5ad` (AnnData), `msweb` (the Microsoft web data) and
-            `store` (what `convert` made).
-        vocabulary: file with one word a line. For text, only these words are counted; for `uci`
-            and `ldac` it replaces the vocabulary next to `path`; for other counts it names the
-            columns; a `store` has its own.
+        format: one of the formats of `formats.described("counts")`; recognised when left out. A
+            file of no other format is then taken for `lines`, of which a tenth must have a word.
+        vocabulary: file with one word a line; see `Reading`.
         text: tokens and vocabulary limits for text; `TextOptions()` when left out.
         encoding: of text; vocabularies are UTF-8.
-        **options: what only some formats have:
-
-            - names: file with one document name a line, for counts but `store`;
-            - transpose: True if words are in rows and documents in columns (`npz`, `mtx`, `h5ad`);
-            - layer: layer of an `h5ad` file with the counts, instead of `X`;
-            - zero_based: True if indices count from 0 (`svmlight`);
-            - text_column, id_column: columns or fields of text and names (`csv`, `tsv`, `jsonl`),
-              recognised by usual names when left out; a number, from 1, for a table whose first
-              line has no names.
+        **options: options of only some formats, by the names of `Reading`: `names`, `transpose`,
+            `layer`, `zero_based`, `text_column`, `id_column`.
 
     Returns:
         The corpus, empty documents included.
 
     Raises:
-        CorpusError: something is wrong with the data; one line `FILE:LINE: what is wrong; what to
-            do`.
+        CorpusError: the data cannot be used; one line `FILE:LINE: problem; remedy`.
         ValueError: `format` or `encoding` is unknown, or the format has no use for an option.
 
     Example:
@@ -120,8 +62,8 @@ def read(
         >>> corpus.vocabulary, corpus.names
         (('apple', 'pear', 'plum'), ('1', '2'))
     """
-    name, how = _chosen(path, format, vocabulary, text, encoding, options)
-    return _whole(Path(path), name, how, guessed=format is None)
+    options |= {"format": format, "vocabulary": vocabulary, "text": text, "encoding": encoding}
+    return _whole(*_opened(path, "counts", options))
 
 
 def convert(
@@ -145,13 +87,13 @@ def convert(
         vocabulary: file with one word a line.
         text: tokens and vocabulary limits.
         encoding: of text.
-        **options: what only some formats have.
+        **options: options of only some formats.
 
     Returns:
         The stored corpus, opened.
 
     Raises:
-        CorpusError: something is wrong with the data.
+        CorpusError: the data cannot be used.
         ValueError: as `read`.
         FileExistsError: `directory` is there, and not empty.
 
@@ -164,57 +106,177 @@ def convert(
         >>> stored.documents, stored.tokens, stored.vocabulary
         (2, 7, ('apple', 'pear', 'plum'))
     """
-    name, how = _chosen(path, format, vocabulary, text, encoding, options)
-    reader = FORMATS[name].blocks
-    if reader is None:
-        return store.write(directory, _whole(Path(path), name, how, guessed=format is None))
-    with reader(Path(path), how) as blocks:
-        names = read_names(how.names) if how.names else None
+    options |= {"format": format, "vocabulary": vocabulary, "text": text, "encoding": encoding}
+    place, chosen, reading = _opened(path, "counts", options)
+    if chosen.blocks is None:
+        return store.write(directory, _whole(place, chosen, reading))
+    with chosen.blocks(place, reading) as blocks:
+        names = read_names(reading.names) if reading.names else None
         return store.write_blocks(directory, blocks.counts, blocks.vocabulary, names)
 
 
-def _chosen(
+def read_vectors(
     path: str | Path,
-    format: str | None,
-    vocabulary: str | Path | None,
-    text: TextOptions | None,
-    encoding: str,
-    options: dict[str, Any],
-) -> tuple[str, Reading]:
-    """The name of the format, and how to read it."""
-    if format is not None and format not in FORMATS:
-        raise ValueError(f"format={format!r}: give one of {', '.join(FORMATS)}")
-    ascii_compatible(encoding)  # raises for an unknown one, before any file is read
+    vocabulary: str | Path | None = None,
+    names: str | Path | None = None,
+    *,
+    normalise: bool = False,
+) -> UnitVectors:
+    """Read unit vectors of documents from an array [D, V], `.npy` or SciPy's sparse `.npz`.
+
+    Args:
+        path: where it is.
+        vocabulary: file with one word a line; the words are `w0, w1, ...` when left out.
+        names: file with one document name a line; numbers from 1 when left out.
+        normalise: take vectors of any length but 0.
+
+    Returns:
+        The unit vectors.
+
+    Raises:
+        CorpusError: the data cannot be used, such as a vector that is zero, not finite or not of
+            length 1.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     file = pathlib.Path(place, "x.npy")
+        ...     np.save(file, [[3.0, 4.0], [0.0, -1.0]])
+        ...     vectors = read_vectors(file, normalise=True)
+        >>> vectors.values.toarray().round(1).tolist(), vectors.names
+        ([[0.6000000238418579, 0.800000011920929], [0.0, -1.0]], ('1', '2'))
+    """
+    options = {"vocabulary": vocabulary, "names": names, "normalise": normalise}
+    place, chosen, reading = _opened(path, "vectors", options)
+    return chosen.read(place, reading)
+
+
+def read_table(
+    path: str | Path,
+    *,
+    id_column: str | None = None,
+    drop: tuple[str, ...] = (),
+    encoding: str = "utf-8",
+    variables: categories.Variables | None = None,
+) -> Categories:
+    r"""Read a table of categorical columns whose first line names them.
+
+    A `.tsv` or `.tab` is separated by tabs, without quotes; all else is comma-separated, or by
+    semicolons if its first line has more of them. Blanks around a field do not count, and a field
+    of `categories.MISSING` is missing; a row without any value is kept. Values are texts: 1 and 1.0
+    differ.
+
+    Args:
+        path: where it is.
+        id_column: the column of row names, which is not a variable. Left out, a column called `id`
+            (see `columns.IDENTITY`) is taken if no two of its fields are equal; else rows are
+            numbered from 1.
+        drop: columns to leave out.
+        encoding: of the text.
+        variables: names of columns and the values of each, as a model has them. Other columns are
+            then passed over, in any order, and other values taken for missing, and counted.
+
+    Returns:
+        The table.
+
+    Raises:
+        CorpusError: naming the file and the line: a record of another length, a column name that is
+            empty or there twice, a column that is not there, has no value at all or more than
+            1,000; no row, or no column.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     file = pathlib.Path(place, "fruit.csv")
+        ...     _ = file.write_text("colour,size\nred,small\ngreen,?\n")
+        ...     table = read_table(file)
+        >>> table.codes.tolist(), table.values
+        ([[1, 0], [0, -1]], (('green', 'red'), ('small',)))
+    """
+    reading = Reading(id_column=id_column, drop=tuple(drop), encoding=encoding)
+    return categories.read(_place(path), reading, variables)
+
+
+def kind_of(path: str | Path, *kinds: Kind) -> Kind:
+    """Kind of the contents of a file, by the format that recognises it: the first of some kinds."""
+    return registry.recognised(source_of(_place(path)), *kinds).kind
+
+
+def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Reading:
+    r"""Fill in the options of reading that a file itself decides: its format, and its columns.
+
+    Args:
+        path: where it is.
+        reading: the options as they were given.
+        kind: of its contents.
+
+    Returns:
+        The options with both.
+
+    Raises:
+        CorpusError: the file cannot be read, or has no such column.
+        ValueError: as `read`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     file = pathlib.Path(place, "fruit.csv")
+        ...     _ = file.write_text("key,Body\n1,apple\n")
+        ...     reading = resolve(file, Reading())
+        >>> reading.format, reading.text_column, reading.id_column
+        ('csv', 'Body', 'key')
+    """
+    place = _place(path)
+    chosen = _chosen(place, reading, kind)
+    return replace(chosen.resolve(place, reading), format=chosen.name)
+
+
+def _place(path: str | Path) -> Path:
+    if path == "":
+        raise error_at("''", "the path is empty", "name a file or a folder")
+    return Path(path)
+
+
+def _opened(path: str | Path, kind: Kind, options: dict[str, Any]) -> tuple[Path, Format, Reading]:
+    """Return the place of a file, its format and the options of reading it."""
     if unknown := options.keys() - {field.name for field in fields(Reading)}:
         raise TypeError(f"read() has no option {min(unknown)!r}")
-    name = format or _recognised(Path(path))
-    for option, value in options.items():
-        if value and option not in FORMATS[name].options:
-            raise ValueError(f"{option}={value!r}: the format {name} has no use for it")
-    files = {"vocabulary": vocabulary, "names": options.get("names")}
-    paths = {what: None if file is None else Path(file) for what, file in files.items()}
-    how = Reading(text=text or TextOptions(), encoding=encoding, **{**options, **paths})
-    return name, how
+    for name in ("vocabulary", "names"):
+        if options.get(name) is not None:
+            options[name] = Path(options[name])
+    reading = Reading(**options | {"text": options.get("text") or TextOptions()})
+    place = _place(path)
+    return place, _chosen(place, reading, kind), reading
 
 
-def _whole(path: Path, name: str, how: Reading, *, guessed: bool) -> Corpus:
-    """Read all of a corpus, refusing what was taken for lines of text and hardly has a word."""
-    found = FORMATS[name].read(path, how)
-    if guessed and name == "lines":
-        lines = found.counts.shape[0]
-        worded = int(np.count_nonzero(np.diff(found.counts.indptr)))
-        if worded < _FEWEST_WORDED * lines:
-            raise error_at(
-                path,
-                f"no known format, and as text {worded} of {lines} lines have a word",
-                "name the format, or give --format lines (format='lines') if a line is a document",
+def _chosen(path: Path, reading: Reading, kind: Kind) -> Format:
+    """Return the format of a file, which must have a use for all options that are given."""
+    ascii_compatible(reading.encoding)  # raises for an unknown one, before any file is read
+    if reading.format is None:
+        chosen = registry.recognised(source_of(path), kind)
+    else:
+        chosen = registry.named(reading.format, kind)
+    usable = {*_EVERYWHERE, *chosen.options}
+    for option in (field.name for field in fields(Reading)):
+        value = getattr(reading, option)
+        if value and option not in usable:
+            raise ValueError(
+                f"{option}={printable(value)}: the format {chosen.name} has no use for it; these "
+                f"have: {registry.having(option)}"
             )
-    return found
+    return chosen
 
 
-def _recognised(path: Path) -> str:
-    head = b""
-    if not os.path.isdir(path):
-        with reading(path) as (stream, _):
-            head = stream.peek(4096)[:4096]
-    return next(name for name, kind in FORMATS.items() if kind.recognises(path, head))
+def _whole(path: Path, chosen: Format, reading: Reading) -> Corpus:
+    """Read all of a corpus, refusing a file that was taken for lines of text with few words."""
+    corpus = chosen.read(path, reading)
+    lines, worded = len(corpus.names), np.count_nonzero(np.diff(corpus.counts.indptr))
+    taken_for_lines = reading.format is None and chosen.name == "lines"
+    if taken_for_lines and worded < _FEWEST_WORDED * lines:
+        raise error_at(
+            path,
+            f"no known format, and as text {worded} of {lines} lines have a word",
+            "name the format, give --format lines (format='lines') if a line is a document, or "
+            "--token-pattern (token_pattern) if its words are of one or two letters",
+        )
+    return corpus

@@ -1,4 +1,4 @@
-"""How a corpus is read: what `corpus.read` was told besides the path and the format."""
+"""Options of reading a file, and a corpus in parts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +14,27 @@ from simplex_jax.corpus.vocabulary import read_vocabulary
 
 @dataclass(frozen=True)
 class Reading:
-    """The options of all readers; `corpus.read` says what each means and which format has it."""
+    """Options of reading a file, of all formats; `formats.FORMATS` lists those of each.
 
+    Attributes:
+        format: name of the format; None to recognise it.
+        vocabulary: file with one word a line. For text, only these words are counted; for `uci`
+            and `ldac` it replaces the vocabulary next to the file; for other counts, and for unit
+            vectors, it names the columns; a `store` has its own.
+        text: tokens and vocabulary limits of text.
+        encoding: of text and tables; vocabularies are UTF-8.
+        names: file with one document name a line.
+        transpose: True if words are in rows and documents in columns.
+        layer: layer of an `h5ad` file with the counts; None for `X`.
+        zero_based: True if indices count from 0 (`svmlight`).
+        text_column: column or field of the text, or its number from 1 in a table whose first line
+            has no names; None to recognise it by usual names.
+        id_column: column or field of the names; None to recognise it, if there is one.
+        drop: columns to leave out of a table of categories.
+        normalise: True to take vectors of any length but 0.
+    """
+
+    format: str | None = None
     vocabulary: Path | None = None
     text: TextOptions = field(default_factory=TextOptions)
     encoding: str = "utf-8"
@@ -25,21 +44,26 @@ class Reading:
     zero_based: bool = False
     text_column: str | None = None
     id_column: str | None = None
+    drop: tuple[str, ...] = ()
+    normalise: bool = False
 
 
 class Blocks(NamedTuple):
-    """A corpus that is read a few documents at a time.
+    """A corpus that is read a few documents at a time."""
 
-    Attributes:
-        vocabulary: V words.
-        counts: of successive documents, [n, V] each; to be read while the file is open.
-    """
-
-    vocabulary: Sequence[str]
+    vocabulary: Sequence[str]  # V words
+    # Of successive documents, [n, V] each; to be read while the file is open
     counts: Iterator[sp.csr_array]
 
 
-def corpus_of_texts(texts: Iterable[str], names: Sequence[str], path: Path, how: Reading) -> Corpus:
-    """Make a corpus of the texts in a file; see `from_texts`, which looks at `names` last."""
-    words = None if how.vocabulary is None else read_vocabulary(how.vocabulary)
-    return from_texts(texts, names, options=how.text, vocabulary=words, source=str(path))
+def corpus_of_texts(documents: Iterable[tuple[str, str]], path: Path, reading: Reading) -> Corpus:
+    """Make a corpus of the names and texts in a file; see `from_texts`."""
+    names: list[str] = []
+
+    def texts() -> Iterator[str]:
+        for name, text in documents:
+            names.append(name)
+            yield text
+
+    words = None if reading.vocabulary is None else read_vocabulary(reading.vocabulary)
+    return from_texts(texts(), names, options=reading.text, vocabulary=words, source=str(path))

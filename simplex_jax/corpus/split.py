@@ -11,7 +11,7 @@ def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
 
     Args:
         corpus: D documents.
-        count: how many to hold out, 0..D-1.
+        count: number of documents to hold out, 0..D-1.
         seed: the same seed gives the same documents.
 
     Returns:
@@ -32,15 +32,7 @@ def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
 
 
 def held_out(documents: int, count: int, seed: int) -> np.ndarray:
-    """Choose documents to hold out at random.
-
-    Args:
-        documents: D.
-        count: how many to hold out, 0..D-1.
-        seed: the same seed gives the same documents.
-
-    Returns:
-        Which they are, bool [D].
+    """Choose `count` of D documents to hold out at random, as a mask, bool [D].
 
     Raises:
         ValueError: `count` is not in 0..D-1, or `seed` is negative.

@@ -1,4 +1,4 @@
-"""Words that tell documents apart least, as candidates to leave out, and leaving words out."""
+"""The least informative words, as candidates to leave out, and leaving words out."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -13,17 +13,11 @@ _FEW = 60  # expected counts below which the Poisson law is summed
 
 
 class Suggestion(NamedTuple):
-    """A word that may be left out.
+    """A word that may be left out."""
 
-    Attributes:
-        word: the word.
-        share: of the documents that have it, 0..1.
-        information: what one of its tokens tells about its document, in bits.
-    """
-
-    word: str
-    share: float
-    information: float
+    word: str  # the word
+    share: float  # of the documents that have it, 0..1
+    information: float  # of one of its tokens about its document, in bits
 
 
 def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggestion]:
@@ -34,23 +28,9 @@ def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggesti
     entropy that the documents of a word's tokens would have if all tokens of the corpus were
     shuffled, less the entropy that they have. The first is computed here with Poisson counts, not
     by shuffling, which is close for a word that is a small share of all tokens. Only words in a
-    tenth of the documents or more are looked at: a rare word says little by any measure, and costs
-    little.
+    tenth of the documents or more are considered: a rare word says little by any measure.
 
-    Args:
-        corpus: D documents.
-        count: largest number of suggestions.
-        most: largest information of a suggestion, in bits.
-
-    Returns:
-        Suggestions, those of most tokens first.
-
-    Example:
-        >>> from simplex_jax.corpus import from_texts, TextOptions
-        >>> texts = ["the cat the cat the", "the dog the dog the", "the owl the owl the"] * 4
-        >>> plain = TextOptions(min_df=1, max_df=1.0, stop_words="none")
-        >>> [found.word for found in suggest(from_texts(texts, options=plain))]
-        ['the']
+    There are at most `count` suggestions, of at most so many bits, those of most tokens first.
     """
     counts = corpus.counts
     documents = np.bincount(counts.indices, minlength=counts.shape[1])
@@ -58,13 +38,12 @@ def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggesti
     frequent = np.flatnonzero(share >= _MIN_SHARE)
     bits = information(counts, frequent)
     tokens = np.asarray(counts.sum(axis=0, dtype=np.int64)).ravel()
-    chosen = [
-        (int(tokens[word]), Suggestion(corpus.vocabulary[word], float(share[word]), float(value)))
-        for word, value in zip(frequent, bits, strict=True)
-        if value <= most
+    chosen = np.flatnonzero(bits <= most)
+    chosen = chosen[np.argsort(-tokens[frequent[chosen]], kind="stable")][:count]
+    return [
+        Suggestion(corpus.vocabulary[word], float(share[word]), float(value))
+        for word, value in zip(frequent[chosen], bits[chosen], strict=True)
     ]
-    chosen.sort(key=lambda found: -found[0])
-    return [found for _, found in chosen[:count]]
 
 
 def information(counts: sp.csr_array, words: np.ndarray) -> np.ndarray:
@@ -72,11 +51,8 @@ def information(counts: sp.csr_array, words: np.ndarray) -> np.ndarray:
 
     H(shuffled) - H with H = log n - sum_d n_d log n_d / n, where shuffled n_d are Poisson with mean
     n times the share of document d in all tokens. It is about zero for tokens spread at random, and
-    negative for a word that documents have more evenly, such as once each.
-
-    Args:
-        counts: [D, V], as in `Corpus.counts`.
-        words: distinct word ids, int [n], each with a token.
+    negative for a word that documents have more evenly, such as once each. `words` are distinct
+    ids, each with a token in `counts` [D, V].
     """
     own = sp.csc_array(counts)[:, words].astype(np.float64)
     total = np.asarray(own.sum(axis=0)).ravel()
@@ -109,7 +85,7 @@ _MEAN_LOGS = _mean_logs(_RATES)
 
 
 def drop_words(corpus: Corpus, words: Collection[str]) -> Corpus:
-    """Leave words out of a corpus; those that it does not have do not matter.
+    """Leave words out of a corpus; those that it does not have are ignored.
 
     Raises:
         CorpusError: no token is left.
@@ -120,9 +96,8 @@ def drop_words(corpus: Corpus, words: Collection[str]) -> Corpus:
         ('cat',)
     """
     out = set(words)
-    kept = np.array([word not in out for word in corpus.vocabulary])
-    counts = corpus.counts[:, np.flatnonzero(kept)]
+    columns = [column for column, word in enumerate(corpus.vocabulary) if word not in out]
+    counts = corpus.counts[:, columns]
     if counts.nnz == 0:
         raise error_at("words to leave out", "no word is left in any document", "leave out fewer")
-    vocabulary = tuple(word for word in corpus.vocabulary if word not in out)
-    return Corpus(counts, vocabulary, corpus.names)
+    return Corpus(counts, tuple(corpus.vocabulary[column] for column in columns), corpus.names)

@@ -8,25 +8,34 @@ from pathlib import Path
 import numpy as np
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
-from simplex_jax.corpus.corpus import Corpus, CorpusError, distinct_words, error_at, from_counts
+from simplex_jax.corpus.corpus import (
+    Corpus,
+    CorpusError,
+    distinct_words,
+    error_at,
+    from_counts,
+    printable,
+)
 from simplex_jax.corpus.files import text_lines
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How text becomes counts.
+    """Tokens of text, and limits of the vocabulary.
 
     Attributes:
         lowercase: turn everything into lower case first.
         token_pattern: regular expression of a word, with at most one group; by default three or
             more letters of any script.
+        ngrams: shortest and longest run of successive words to count, from 1: (1, 2) for words and
+            pairs of them, joined by a blank. Stop words are left out first.
         stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one a line.
         min_df: leave out words in fewer documents: a number, or a fraction of the documents.
         max_df: leave out words in more documents: a number, or a fraction of the documents.
         max_vocabulary: keep only so many words, the most frequent; None for all.
 
     Raises:
-        ValueError: an option is out of range, naming it.
+        ValueError: an option is out of range; the message names it.
 
     Example:
         >>> TextOptions(min_df=1.5)
@@ -36,6 +45,7 @@ class TextOptions:
 
     lowercase: bool = True
     token_pattern: str = r"(?u)\b[^\W\d_]{3,}\b"
+    ngrams: tuple[int, int] = (1, 1)
     stop_words: str = "english"
     min_df: int | float = 5
     max_df: int | float = 0.5
@@ -50,6 +60,8 @@ class TextOptions:
             ) from None
         if groups > 1:
             raise ValueError(f"token_pattern={self.token_pattern!r}: use at most one group")
+        if len(self.ngrams) != 2 or not 1 <= self.ngrams[0] <= self.ngrams[1]:
+            raise ValueError(f"ngrams={self.ngrams!r}: give two whole numbers from 1, in order")
         for name in ("min_df", "max_df"):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
@@ -73,8 +85,8 @@ def from_texts(
 
     Args:
         texts: one string a document, read once; a document without a word stays as an empty one.
-        names: a name for each; `0, 1, ...` when left out. Looked at after the last text, so that
-            it may be filled on the way.
+        names: a name for each; `0, 1, ...` when left out. Read after the last text, so that it
+            may be filled on the way.
         options: tokens and vocabulary limits; `TextOptions()` when left out.
         vocabulary: the words to count, in this order, whatever the limits and stop words say.
         source: what the messages call the texts, a file name for example.
@@ -93,8 +105,17 @@ def from_texts(
     """
     options = options or TextOptions()
     vocabulary = None if vocabulary is None else distinct_words(vocabulary, source)
+    terms = _analyzer(options, keep_stop_words=vocabulary is not None)
+    documents = tokens = 0
+
+    def counted(text: str) -> list[str]:
+        nonlocal documents, tokens
+        listed = terms(text)
+        documents, tokens = documents + 1, tokens + len(listed)
+        return listed
+
     vectorizer = CountVectorizer(
-        analyzer=_analyzer(options, keep_stop_words=vocabulary is not None),
+        analyzer=counted,
         lowercase=False,
         min_df=options.min_df,
         max_df=options.max_df,
@@ -102,33 +123,33 @@ def from_texts(
         vocabulary=vocabulary,
         dtype=np.int64,
     )
-    seen = 0
-
-    def counted() -> Iterable[str]:
-        nonlocal seen
-        for seen, text in enumerate(texts, start=1):  # noqa: B007
-            yield text
 
     try:
-        counts = vectorizer.fit_transform(counted())
+        counts = vectorizer.fit_transform(texts)
     except CorpusError:
         raise
     except ValueError:
-        if seen == 0:
-            raise error_at(source, "no document", "give at least one") from None
-        raise error_at(source, *_nothing_left(options, seen)) from None
-    if counts.nnz == 0:
-        if vocabulary is None:
-            raise error_at(source, *_nothing_left(options, seen))
+        raise error_at(source, *_nothing_left(options, documents, tokens)) from None
+    if counts.nnz == 0 and vocabulary is not None and tokens:
         raise error_at(
             source,
-            f"none of the {seen} documents has a word of the vocabulary",
+            f"none of the {documents} documents has a word of the vocabulary",
             "check that the vocabulary belongs to these texts, and its upper and lower case",
         )
+    if counts.nnz == 0:
+        raise error_at(source, *_nothing_left(options, documents, tokens))
     return from_counts(counts, vectorizer.get_feature_names_out(), names, source=source)
 
 
-def _nothing_left(options: TextOptions, documents: int) -> tuple[str, str]:
+def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[str, str]:
+    if documents == 0:
+        return "no document", "give at least one"
+    if tokens == 0:
+        return (
+            f"no word is left: none of {documents} documents has one that matches "
+            f"{printable(options.token_pattern)} and is not in stop_words={options.stop_words}",
+            "give --token-pattern (token_pattern) if words are shorter, or check that this is text",
+        )
     problem = (
         f"no word is left after min_df={options.min_df}, max_df={options.max_df}, "
         f"stop_words={options.stop_words}: none of {documents} documents keeps a word"
@@ -137,15 +158,24 @@ def _nothing_left(options: TextOptions, documents: int) -> tuple[str, str]:
 
 
 def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str], list[str]]:
-    tokens = CountVectorizer(
+    """Return the function that makes the terms of a text: words, or runs of words."""
+    words = CountVectorizer(
         lowercase=options.lowercase, token_pattern=options.token_pattern
     ).build_analyzer()
-    if keep_stop_words or options.stop_words == "none":
-        return tokens
-    if options.stop_words == "english":
-        listed: Iterable[str] = ENGLISH_STOP_WORDS
-    else:
+    listed: Iterable[str] = ()
+    if not keep_stop_words and options.stop_words == "english":
+        listed = ENGLISH_STOP_WORDS
+    elif not keep_stop_words and options.stop_words != "none":
         listed = [line for _, line in text_lines(Path(options.stop_words))]
     # Stop words go through the same tokens as the text, so that "don't" stops what it became.
-    stop = {token for entry in listed for token in tokens(entry)}
-    return lambda text: [token for token in tokens(text) if token not in stop]
+    stop = {word for entry in listed for word in words(entry)}
+    shortest, longest = options.ngrams
+
+    def terms(text: str) -> list[str]:
+        used = [word for word in words(text) if word not in stop]
+        if longest == 1:
+            return used
+        starts = ((size, len(used) - size + 1) for size in range(shortest, longest + 1))
+        return [" ".join(used[i : i + size]) for size, ends in starts for i in range(ends)]
+
+    return terms

@@ -13,33 +13,23 @@ IDF = ("log", "smooth")
 
 
 class Weighted(NamedTuple):
-    """Documents as tf-idf vectors.
+    """Documents as tf-idf vectors."""
 
-    Attributes:
-        vectors: Those that have a direction.
-        rows: Which documents of the corpus these are, int64 [D'].
-        aside: Numbers of the others: without a word, or with words of weight 0 only.
-    """
-
-    vectors: UnitVectors
-    rows: np.ndarray
-    aside: np.ndarray
+    vectors: UnitVectors  # those that have a direction
+    rows: np.ndarray  # their numbers in the corpus, int64 [D']
+    aside: np.ndarray  # numbers of the others: without a word, or with words of weight 0 only
 
 
 def cut(
-    corpus: Corpus,
-    *,
-    min_df: int = 1,
-    max_df: float = 1.0,
-    max_vocabulary: int | None = None,
+    corpus: Corpus, *, min_df: int = 1, max_df: float = 1.0, max_vocabulary: int | None = None
 ) -> Corpus:
     """Keep the words whose document frequency is in a range, and of these the most frequent.
 
     Args:
         corpus: D documents, all of which stay.
-        min_df: Documents a word must be in.
+        min_df: Number of documents that a word must be in.
         max_df: Largest share of the documents that it may be in, 0..1.
-        max_vocabulary: How many words to keep, those in most documents; None for all.
+        max_vocabulary: Number of words to keep, those in most documents; None for all.
 
     Raises:
         CorpusError: No word is left.
@@ -57,7 +47,7 @@ def cut(
     if not words.size:
         raise error_at(
             "corpus",
-            f"no word is in {min_df} documents or more and in at most {100 * max_df:g} % of them",
+            f"no word is in {min_df} documents or more and in at most {100 * max_df:g}% of them",
             "lower --min-df (min_df) or raise --max-df (max_df)",
         )
     words.sort()
@@ -111,8 +101,8 @@ def vectors(corpus: Corpus, idf: np.ndarray) -> Weighted:
     Example:
         >>> from simplex_jax.corpus import from_counts
         >>> corpus = from_counts([[3, 2], [0, 0], [0, 1]], names=["a", "empty", "b"])
-        >>> found = vectors(corpus, np.array([1.0, 2.0]))
-        >>> found.vectors.values.toarray().round(2).tolist(), found.aside.tolist()
+        >>> weighted = vectors(corpus, np.array([1.0, 2.0]))
+        >>> weighted.vectors.values.toarray().round(2).tolist(), weighted.aside.tolist()
         ([[0.6000000238418579, 0.800000011920929], [0.0, 1.0]], [1])
     """
     transformer = TfidfTransformer(norm="l2")
@@ -129,8 +119,8 @@ def vectors(corpus: Corpus, idf: np.ndarray) -> Weighted:
         )
     rows = np.flatnonzero(filled)
     names = tuple(corpus.names[row] for row in rows)
-    found = UnitVectors(table[rows].astype(np.float32), corpus.vocabulary, names)
-    return Weighted(found, rows, np.flatnonzero(~filled))
+    weighted = UnitVectors(table[rows].astype(np.float32), corpus.vocabulary, names)
+    return Weighted(weighted, rows, np.flatnonzero(~filled))
 
 
 def _document_frequency(corpus: Corpus) -> np.ndarray:

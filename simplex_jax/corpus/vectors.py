@@ -1,35 +1,28 @@
 """Documents as unit vectors, such as tf-idf or embeddings, from arrays with every check done."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from simplex_jax.corpus import corpus as counts_of
-from simplex_jax.corpus.corpus import distinct_words, error_at, printable
-from simplex_jax.corpus.vocabulary import numbered
+from simplex_jax.corpus.corpus import digest_rows, entries_of, error_at, labels_of
 
 TOLERANCE = 1e-3
-"""How far a length may be from 1: numbers printed with four digits are not refused."""
+"""Largest distance of a length from 1: numbers printed with four digits are not refused."""
 
 _REMEDY = "give --normalise (normalise=True) if only directions matter"
 
 
 class UnitVectors(NamedTuple):
-    """Unit vectors of documents, with the words of the columns and the document names.
+    """Unit vectors of documents, with the words of the columns and the document names."""
 
-    Attributes:
-        values: `scipy.sparse.csr_array` of shape [D, V], float32, every row of length 1; indices
-            sorted, no entry stored twice, no stored zeros. Entries may be negative.
-        vocabulary: V distinct non-empty words, one a column.
-        names: D document names, one a row (not necessarily distinct).
-    """
-
+    # `scipy.sparse.csr_array` of shape [D, V], float32, every row of length 1; indices sorted, no
+    # entry stored twice, no stored zeros. Entries may be negative.
     values: sp.csr_array
-    vocabulary: tuple[str, ...]
-    names: tuple[str, ...]
+    vocabulary: tuple[str, ...]  # V distinct non-empty words, one a column
+    names: tuple[str, ...]  # D document names, one a row (not necessarily distinct)
 
 
 def from_array(
@@ -60,25 +53,27 @@ def from_array(
             finite or not of length 1; `vocabulary` or `names` does not fit.
 
     Example:
-        >>> found = from_array([[3.0, -4.0], [0.0, 2.0]], ["up", "down"], normalise=True)
-        >>> found.values.toarray().round(3).tolist(), found.names
+        >>> vectors = from_array([[3.0, -4.0], [0.0, 2.0]], ["up", "down"], normalise=True)
+        >>> vectors.values.toarray().round(3).tolist(), vectors.names
         ([[0.6000000238418579, -0.800000011920929], [0.0, 1.0]], ('0', '1'))
         >>> from_array([[0.0, 2.0]])
         Traceback (most recent call last):
         simplex_jax.corpus.corpus.CorpusError: vectors: row 0 (counted from 0) has length 2, not \
 1; give --normalise (normalise=True) if only directions matter
     """
-    table = _table(values, source)
-    documents, columns = table.shape
-    words = vocabulary if vocabulary is not None else [f"w{i}" for i in range(columns)]
-    words = distinct_words(words, source)
-    if len(words) != columns:
+    table = sp.csr_array(entries_of(values, source, "numbers").astype(np.float64))
+    words, labels = labels_of(table.shape, vocabulary, names, source)
+    table.sum_duplicates()
+    table.eliminate_zeros()
+    bad = ~np.isfinite(table.data)
+    if bad.any():
+        first = int(np.argmax(bad))
+        row = int(np.searchsorted(table.indptr, first, side="right")) - 1
         raise error_at(
-            source, f"{len(words)} words for {columns} columns", "give the words of these vectors"
+            source,
+            f"row {row}, column {table.indices[first]} (counted from 0) is {table.data[first]}",
+            "give finite numbers",
         )
-    labels = numbered(documents, 0) if names is None else tuple(map(str, names))
-    if len(labels) != documents:
-        raise error_at(source, f"{len(labels)} names for {documents} rows", "name every row")
     lengths = np.sqrt(np.add.reduceat(np.append(table.data**2, 0), table.indptr[:-1]))
     lengths[np.diff(table.indptr) == 0] = 0
     problem = wrong_length(lengths, normalise=normalise)
@@ -90,12 +85,7 @@ def from_array(
 
 
 def wrong_length(lengths: np.ndarray, *, normalise: bool) -> tuple[int, str, str] | None:
-    """Return the first row whose length will not do, what is wrong and what to do; None if all do.
-
-    Example:
-        >>> wrong_length(np.array([1.0, 0.0]), normalise=True)
-        (1, 'is the zero vector, which has no direction', 'leave the document out')
-    """
+    """Return the first row with an unusable length, the problem and a remedy; None without one."""
     usable = (lengths > 0) & np.isfinite(lengths)
     if not normalise:
         usable &= np.abs(lengths - 1) <= TOLERANCE
@@ -109,36 +99,6 @@ def wrong_length(lengths: np.ndarray, *, normalise: bool) -> tuple[int, str, str
     return row, f"has length {lengths[row]:.6g}, not 1", _REMEDY
 
 
-def _table(values: Any, source: str) -> sp.csr_array:
-    """`values` as a float64 array in canonical form, two-dimensional and finite."""
-    remedy = "give numbers, one document a row and one word a column"
-    try:
-        if isinstance(values, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
-            values.check_format(full_check=True)
-        array = values if sp.issparse(values) else np.asarray(values)
-        if array.ndim != 2 or min(array.shape) < 1 or array.dtype.kind not in "biuf":
-            raise error_at(source, f"an array {array.dtype} {array.shape}", remedy)
-        table = sp.csr_array(array.astype(np.float64))
-    except (ValueError, TypeError) as error:
-        if isinstance(error, counts_of.CorpusError):
-            raise
-        raise error_at(source, f"not a valid array ({printable(error)})", remedy) from None
-    if table.shape[1] > counts_of.MAX_WORDS:
-        raise error_at(source, f"{table.shape[1]} columns", f"keep at most {counts_of.MAX_WORDS}")
-    table.sum_duplicates()
-    table.eliminate_zeros()
-    bad = ~np.isfinite(table.data)
-    if bad.any():
-        first = int(np.argmax(bad))
-        row = int(np.searchsorted(table.indptr, first, side="right")) - 1
-        raise error_at(
-            source,
-            f"row {row}, column {table.indices[first]} (counted from 0) is {table.data[first]}",
-            "give finite numbers",
-        )
-    return table
-
-
 def select(vectors: UnitVectors, rows: np.ndarray) -> UnitVectors:
     """Return some documents, by number or by a mask."""
     numbers = np.flatnonzero(rows) if rows.dtype == bool else rows
@@ -147,17 +107,10 @@ def select(vectors: UnitVectors, rows: np.ndarray) -> UnitVectors:
 
 
 def digest(vectors: UnitVectors) -> str:
-    """SHA-256 over vectors and vocabulary, to recognise them; the names do not enter.
-
-    Returns:
-        64 hexadecimal digits, the same on every machine.
+    """SHA-256 over vectors and vocabulary, 64 hexadecimal digits; the names do not enter.
 
     Example:
         >>> digest(from_array([[1.0, 0.0]]))[:8]
         '6edb0b1c'
     """
-    values = vectors.values
-    dtypes = ("<i8", "<i4", "<f4")
-    arrays = zip((values.indptr, values.indices, values.data), dtypes, strict=True)
-    parts = (np.ascontiguousarray(array, dtype) for array, dtype in arrays)
-    return counts_of.digest_parts(values.shape, parts, vectors.vocabulary)
+    return digest_rows(vectors.values, "<f4", vectors.vocabulary)

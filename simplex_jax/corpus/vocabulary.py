@@ -6,22 +6,19 @@ from pathlib import Path
 
 from simplex_jax.corpus.corpus import error_at, printable
 from simplex_jax.corpus.files import text_lines
+from simplex_jax.corpus.packed import SUFFIXES
 
 
 def read_vocabulary(path: str | Path) -> tuple[str, ...]:
-    """Read a vocabulary: one word a line, UTF-8, gzip or not; word ids are line numbers.
+    """Read a vocabulary: one word a line, UTF-8, packed or not; word ids are line numbers.
 
-    Args:
-        path: the file. Blank lines at its end are left out; blanks around a word too.
-
-    Returns:
-        The words, all distinct.
+    Blank lines at the end are left out, and blanks around a word. The words are distinct.
 
     Raises:
         CorpusError: the file cannot be read, is not UTF-8 text, or has an empty or repeated word.
     """
     path = Path(path)
-    numbered: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     blank = 0
     for number, line in text_lines(path):
         word = line.strip()
@@ -29,31 +26,28 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
             blank = blank or number
         elif blank:
             raise error_at(path, "no word on this line", "give one word a line", line=blank)
-        elif word in numbered:
+        elif word in line_of:
             raise error_at(
                 path,
-                f"{printable(word)!r} is already the word of line {numbered[word]}",
+                f"{printable(word)!r} is already the word of line {line_of[word]}",
                 "make the words distinct",
                 line=number,
             )
         else:
-            numbered[word] = number
-    if not numbered:
+            line_of[word] = number
+    if not line_of:
         raise error_at(path, "no word in the file", "give one word a line")
-    return tuple(numbered)
+    return tuple(line_of)
 
 
 def vocabulary_beside(path: Path, names: Sequence[str]) -> Path | None:
-    """The first of `names`, plain or with `.gz`, that is a file in the folder of `path`."""
-    for name in names:
-        for file in (path.with_name(name), path.with_name(name + ".gz")):
-            if os.path.isfile(file):
-                return file
-    return None
+    """The first of `names`, plain or packed, that is a file in the folder of `path`."""
+    files = (path.with_name(name + ending) for name in names for ending in ("", *SUFFIXES))
+    return next((file for file in files if os.path.isfile(file)), None)
 
 
 def read_names(path: Path) -> tuple[str, ...]:
-    """Read document names: one a line, UTF-8, gzip or not; blank lines at the end are left out.
+    """Read document names: one a line, UTF-8, packed or not; blank lines at the end are left out.
 
     Raises:
         CorpusError: the file cannot be read, or is not UTF-8 text.

@@ -28,6 +28,19 @@ def threefry2x32(
     return x, y
 
 
+def _hashed(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    data = jax.random.key_data(key)
+    words = data[0], data[1]
+    for i in range(2, data.shape[0], 2):
+        words = threefry2x32(words, (data[i], data[i + 1]))
+    return words
+
+
+def key_words(key: jax.Array) -> jax.Array:
+    """Return the two words of the threefry key that `random_words` makes of any key, uint32 [2]."""
+    return jnp.stack(_hashed(key))
+
+
 def random_words(
     key: jax.Array,
     size: int,
@@ -35,25 +48,17 @@ def random_words(
     row: jax.Array | int = 0,
     columns: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return two arrays of ``size`` random words as wide as ``dtype``.
+    """Return two arrays of ``size`` random words as wide as ``dtype``, float32 or float64.
 
     Every draw takes its randomness from here, whatever the generator of the key: the words of a
-    key that is no threefry key are hashed to one. Threefry, fused into the draw, is faster than
+    key that is not a threefry key are hashed to one. Threefry, fused into the draw, is faster than
     calls of the other generators.
 
-    Args:
-        key: A PRNG key.
-        size: Number of words, up to 2^32.
-        dtype: float32 or float64.
-        row: Which of 2^31 independent pairs of arrays; a loop counts rows for less than a
-            ``fold_in`` of the key would cost.
-        columns: Which words of the row, integers [size]; by default the first ones. What is drawn
-            for something with a number of its own then does not depend on its place in an array.
+    A row is one of 2^31 independent pairs of arrays: a loop counts rows for less than a ``fold_in``
+    of the key would cost. Columns are the words of the row to return, integers [size], by default
+    the first ones: a draw for an item with a number then does not depend on its place in an array.
     """
-    data = jax.random.key_data(key)
-    hashed = data[0], data[1]
-    for i in range(2, data.shape[0], 2):
-        hashed = threefry2x32(hashed, (data[i], data[i + 1]))
+    hashed = _hashed(key)
     wide = dtype == jnp.float64
     position = lax.iota(jnp.uint32, size) if columns is None else columns.astype(jnp.uint32)
     first = jnp.broadcast_to(2 * jnp.asarray(row).astype(jnp.uint32), (size,))
@@ -67,6 +72,6 @@ def random_words(
 def use_up(key: jax.Array) -> None:
     """Show JAX's check of the reuse of keys that a key is used, which its words do not tell.
 
-    What comes of it is dropped, and so it is no part of the compiled program.
+    What comes of it is dropped, and so it is not part of the compiled program.
     """
     jax.random.split(key)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments, uniform
+from simplex_jax import arguments
+from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 # Categories in one loop that XLA fuses: fewer cost passes over memory, more cost registers.
@@ -17,18 +18,13 @@ _UNROLL = 10
 
 
 def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
-    """Return the index at which the running sum of the weights first exceeds u times the total.
+    """Return the index, int32 [n], at which the running sum of weights first exceeds u times all.
 
-    The draws lie side by side in the last axis and the categories are gone through one after the
-    other, which vectorises and needs no array of running sums. The total is summed in the same
-    order, so that u times it stays below the last sum, and a zero weight is never chosen.
-
-    Args:
-        weights: Shape [K, n], not negative, each column with a positive sum.
-        u: Uniforms in (0, 1) of 24 bits (53 in double precision) or fewer, shape [n].
-
-    Returns:
-        Indices 0..K-1, int32 [n].
+    Weights are [K, n], not negative, each column with a positive sum; uniforms [n] in (0, 1) have
+    24 bits (53 in double precision) or fewer. The draws lie side by side in the last axis and the
+    categories are gone through one after the other, which vectorises and needs no array of running
+    sums. The total is summed in the same order, so that u times it stays below the last sum, and a
+    zero weight is never chosen.
     """
     # Both passes must see the same numbers: not one of them recomputed with fused operations.
     weights = lax.optimization_barrier(weights)

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments, gamma, uniform
+from simplex_jax import arguments
+from simplex_jax.draws import gamma, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 # Above this rate the transition may be written relative to its drift, see _cir: there no normal, of
@@ -22,9 +23,9 @@ def _cir(
     key: jax.Array, log_theta: jax.Array, a: jax.Array, h: jax.Array, shape: tuple[int, ...]
 ) -> jax.Array:
     dtype = log_theta.dtype
-    known = log_theta <= jnp.finfo(dtype).max  # -inf, a process at zero, is valid
-    valid = known & arguments.positive(a) & arguments.positive(h)
-    log_theta = jnp.where(known, log_theta, 0)
+    number = log_theta <= jnp.finfo(dtype).max  # -inf, a process at zero, is valid
+    valid = number & arguments.positive(a) & arguments.positive(h)
+    log_theta = jnp.where(number, log_theta, 0)
     a, h = (jnp.where(arguments.positive(x), x, 1) for x in (a, h))
 
     # Functions of the step at its own shape, which is often a single number.

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments, uniform
+from simplex_jax import arguments
+from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 from simplex_jax.draws.gamma import loggamma
 
 

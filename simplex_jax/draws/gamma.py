@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments, rejection, uniform
+from simplex_jax import arguments
+from simplex_jax.draws import rejection, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 # log1p(y) - y + y^2/2 - y^3/3 over y^4 for |y| <= 1/4, in y / (1/4), highest degree first;

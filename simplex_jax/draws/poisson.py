@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments, rejection, uniform
+from simplex_jax import arguments
+from simplex_jax.draws import rejection, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 _INVERSION_LIMIT = 10.0

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 
 # A proposal is turned down with probability below 0.36 in every use, so that a variate is left
 # after these rounds and the two before them with probability below 1e-29: never, on any machine.
@@ -59,13 +59,9 @@ def sample(
     of a proposal that is never accepted. An exact method without rejection in its place would
     take half of the time to compile a draw, or more, and is not reached.
 
-    Args:
-        key: A PRNG key. Rounds count rows of its random words from 2 on; 0 and 1 are the caller's.
-        parameter: What a proposal needs of each entry, shape [n].
-        propose: ``(key, row, parameter [m]) -> value [m]``, negative where it is rejected, from the
-            random words of this row and the next. One array in place of a value and a flag lets XLA
-            make one loop of it.
-        needed: Where a variate is needed, shape [n]; elsewhere anything may be returned.
+    `propose(key, row, parameter [m])` returns values [m], negative where rejected, from the random
+    words of this row and the next; rounds count rows from 2 on. (One array in place of a value and
+    a flag lets XLA make one loop of it.) Where `needed` is false anything may be returned.
     """
     size = parameter.shape[0]
     if size == 0:

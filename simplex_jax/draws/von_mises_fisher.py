@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments, rejection, uniform
+from simplex_jax import arguments
+from simplex_jax.draws import rejection, uniform
 from simplex_jax.draws.bits import random_words
 
 
@@ -114,7 +115,7 @@ def _tangent(key: jax.Array, size: int, p: int, dtype: jnp.dtype) -> jax.Array:
         return jnp.stack([jnp.zeros_like(ends[0]), *ends], axis=-1)
     normals = uniform.normal(random_words(key, arguments.pad(size * p), dtype)[0], dtype)
     normals = arguments.unflatten((size, p), normals)
-    # Written out once, or each of the sums would make them anew.
+    # Written out once, or each of the sums would rebuild them.
     return lax.optimization_barrier(jnp.where(lax.iota(jnp.int32, p) == 0, 0, normals))
 
 

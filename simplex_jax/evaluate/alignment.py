@@ -1,4 +1,4 @@
-"""How well the chains of a fit agree, topics matched."""
+"""Agreement of the chains of a fit, topics matched."""
 
 from collections.abc import Mapping
 
@@ -8,15 +8,10 @@ from simplex_jax.evaluate import diagnostics
 
 
 def diagnose(traces: Mapping[str, np.ndarray], order: np.ndarray) -> dict[str, dict[str, float]]:
-    """Return R-hat and effective sample size of what means the same in all chains.
+    """Return R-hat and effective sample size of the traces, "prevalence" [S, C, K], others [S, C].
 
-    Args:
-        traces: "prevalence" [S, C, K], others [S, C].
-        order: As `matching.align` returns it.
-
-    Returns:
-        For each name `{"rhat": ..., "ess": ...}`; "prevalence 0" and so on, topics as matched. What
-        never changes, such as concentrations that are given, is left out.
+    Topics are matched by the order of `matching.align`, and named "prevalence 0" and so on. Traces
+    that never change, such as concentrations that are given, are left out.
     """
     named = {name: trace.T for name, trace in traces.items() if name != "prevalence"}
     moving = {name: trace for name, trace in named.items() if not np.all(trace == trace.flat[0])}

@@ -1,4 +1,4 @@
-"""How well the top words of topics go together, how different topics are, how broad.
+"""Coherence and diversity of topics.
 
 Coherence looks at pairs of a topic's most probable words: do they occur in the same documents of
 a reference corpus? Only the columns of those words are read, and documents are counted for the
@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 from simplex_jax.evaluate.matching import as_topics
 
 
@@ -62,21 +62,19 @@ def coherence(
     if measure not in MEASURES:
         raise ValueError(f"measure must be one of {', '.join(MEASURES)}; it is {measure!r}")
     words = _words_of(topics, counts.shape[1], top)
-    together = _documents_together(words, counts)
-    return np.array([MEASURES[measure](pairs, counts.shape[0]) for pairs in together])
+    scores = np.full(len(words), np.nan)
+    for topic, together in enumerate(_documents_together(words, counts)):
+        occurring = np.flatnonzero(np.diagonal(together))
+        if len(occurring) >= 2:
+            table = together[np.ix_(occurring, occurring)]
+            scores[topic] = MEASURES[measure](table, counts.shape[0])
+    return scores
 
 
 def top_words(topics: ArrayLike, top: int) -> np.ndarray:
     """Return the ids of the most probable words of every topic, int64 [K, min(top, V)].
 
     The most probable word comes first; of equally probable ones the first in the vocabulary.
-
-    Raises:
-        ValueError: Not topics [K, V], or `top` is not positive.
-
-    Example:
-        >>> top_words([[0.1, 0.2, 0.7], [0.4, 0.2, 0.4]], 2).tolist()
-        [[2, 1], [0, 2]]
     """
     array = as_topics("topics", topics)
     return _strongest(array, arguments.at_least("top", top, 1))
@@ -85,15 +83,7 @@ def top_words(topics: ArrayLike, top: int) -> np.ndarray:
 def diversity(topics: ArrayLike, top: int = 25) -> float:
     """Return the share of distinct words among the top words of all topics (Dieng et al. 2020).
 
-    Args:
-        topics: Topics [K, V].
-        top: Words looked at of each topic.
-
-    Returns:
-        A number from 1 / K, all topics alike, to 1, no top word in two topics.
-
-    Raises:
-        ValueError: As for `top_words`.
+    It is between 1 / K, all topics alike, and 1, no top word in two topics [K, V].
 
     Example:
         >>> diversity([[0.5, 0.4, 0.1], [0.5, 0.1, 0.4]], top=2)
@@ -103,65 +93,15 @@ def diversity(topics: ArrayLike, top: int = 25) -> float:
     return len(np.unique(words)) / words.size
 
 
-def exclusivity(topics: ArrayLike, top: int = 10) -> np.ndarray:
-    """Return how much each topic's top words are its own.
-
-    The mean over the top words of phi_kw / sum_j phi_jw, as in MALLET's diagnostics: 1 if no other
-    topic has them, 1 / K if all topics have them alike.
-
-    Args:
-        topics: Topics [K, V]; rows are divided by their sums.
-        top: Words looked at of each topic.
-
-    Returns:
-        float64 [K] in (0, 1].
-
-    Raises:
-        ValueError: As for `top_words`.
-
-    Example:
-        >>> exclusivity([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], top=2).tolist()
-        [0.75, 0.75]
-    """
-    array = as_topics("topics", topics)
-    words = top_words(array, top)
-    sums = array.sum(axis=1, dtype=np.float64)
-    own = np.take_along_axis(array, words, axis=1) / sums[:, None]
-    used, place = np.unique(words, return_inverse=True)
-    everyone = (array[:, used] / sums[:, None]).sum(axis=0)
-    return (own / everyone[place.reshape(words.shape)]).mean(axis=1)
-
-
-def effective_words(topics: ArrayLike) -> np.ndarray:
-    """Return over how many words each topic spreads: 1 / sum_w phi_kw^2, as in MALLET.
-
-    Args:
-        topics: Topics [K, V]; rows are divided by their sums.
-
-    Returns:
-        float64 [K], from 1, a single word, to V, all words alike.
-
-    Raises:
-        ValueError: Not topics [K, V].
-
-    Example:
-        >>> effective_words([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]).tolist()
-        [2.0, 1.0]
-    """
-    array = as_topics("topics", topics)
-    squares = np.einsum("kw,kw->k", array, array, dtype=np.float64)
-    return array.sum(axis=1, dtype=np.float64) ** 2 / squares
-
-
 def _strongest(loadings: np.ndarray, top: int) -> np.ndarray:
-    return np.array([_largest(row, min(top, loadings.shape[1])) for row in loadings])
-
-
-def _largest(row: np.ndarray, top: int) -> np.ndarray:
-    """Ids of the largest entries in order, without sorting the whole row."""
-    threshold = np.partition(row, len(row) - top)[len(row) - top]
-    found = np.flatnonzero(row >= threshold)
-    return found[np.argsort(-row[found], kind="stable")[:top]]
+    """Return the ids of the largest entries of each row in order, without sorting whole rows."""
+    top = min(top, loadings.shape[1])
+    ids = []
+    for row in loadings:
+        threshold = np.partition(row, len(row) - top)[len(row) - top]
+        candidates = np.flatnonzero(row >= threshold)
+        ids.append(candidates[np.argsort(-row[candidates], kind="stable")[:top]])
+    return np.array(ids)
 
 
 def _words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
@@ -172,7 +112,9 @@ def _words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
             raise ValueError(f"topics must be numbers [K, V]; they are {array.dtype} {array.shape}")
         wrong = ~np.isfinite(array.sum(axis=1, dtype=np.float64))
         if wrong.any():
-            raise ValueError(f"topics: row {int(np.argmax(wrong))} is no topic: it is not finite")
+            raise ValueError(
+                f"topics: row {int(np.argmax(wrong))} is not a topic: it is not finite"
+            )
         if array.shape[1] != num_words:
             raise ValueError(
                 f"topics have {array.shape[1]} words and counts {num_words}: "
@@ -198,8 +140,8 @@ def _documents_together(words: np.ndarray, counts: sp.csr_array) -> np.ndarray:
     columns = present.tocsc()
     together = np.empty((*words.shape, words.shape[1]), np.int64)
     for topic, chosen in enumerate(place.reshape(words.shape)):
-        some = columns[:, chosen]
-        together[topic] = (some.T @ some).toarray()
+        own = columns[:, chosen]
+        together[topic] = (own.T @ own).toarray()
     return together
 
 
@@ -214,31 +156,17 @@ def _npmi_table(together: np.ndarray, documents: int) -> np.ndarray:
     return table
 
 
-def _occurring(together: np.ndarray) -> np.ndarray:
-    kept = np.flatnonzero(np.diagonal(together))
-    return together[np.ix_(kept, kept)]
-
-
 def _npmi(together: np.ndarray, documents: int) -> float:
-    together = _occurring(together)
-    if len(together) < 2:
-        return np.nan
     return float(_npmi_table(together, documents)[np.triu_indices(len(together), 1)].mean())
 
 
 def _u_mass(together: np.ndarray, documents: int) -> float:
     del documents
-    together = _occurring(together)
-    if len(together) < 2:
-        return np.nan
     first, second = np.triu_indices(len(together), 1)
     return float(np.log((together[first, second] + 1) / together[first, first]).mean())
 
 
 def _c_v(together: np.ndarray, documents: int) -> float:
-    together = _occurring(together)
-    if len(together) < 2:
-        return np.nan
     vectors = _npmi_table(together, documents)
     total = vectors.sum(axis=0)
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(total)

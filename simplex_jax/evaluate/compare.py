@@ -1,4 +1,4 @@
-"""How many topics? Models of several K side by side, with the scatter of repeated fits."""
+"""Comparison of numbers of topics, with the scatter of repeated fits."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,22 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 from simplex_jax.evaluate.coherence import coherence
+from simplex_jax.evaluate.fits import Fitted, TopicFit
 
 
 class Entry(NamedTuple):
-    """What several fits of one number of topics have come to.
+    """Measures of several fits of one number of topics."""
 
-    Attributes:
-        num_topics: K.
-        heldout: Held-out measure of each fit, float64 [repeats]; NaN without held-out documents.
-        coherence: Mean coherence of the topics of each fit, float64 [repeats].
-    """
-
-    num_topics: int
+    num_topics: int  # K
+    # Held-out measure of each fit, float64 [repeats]; NaN without held-out documents
     heldout: np.ndarray
-    coherence: np.ndarray
+    coherence: np.ndarray  # mean coherence of the topics of each fit, float64 [repeats]
 
 
 class Estimate(NamedTuple):
@@ -48,8 +44,8 @@ def models(
     held-out documents would have brought is common to all K, and hardly changes which is better.
 
     Args:
-        fit: `(K, seed) -> fit`, as of `topics.fit` or `spherical.fit`, or a fitted `scikit.LDA` or
-            `SphericalAdmixture`.
+        fit: `(K, seed) -> fit`, as of `lda.fit` or `sam.fit`, or a fitted `scikit.LDA` or
+            `SphericalAdmixture`, or `fits.Topics` of another program.
         num_topics: The K to compare.
         counts: Reference documents of the coherence [D, V]; best not the training documents, whose
             noise the topics of a large K learn.
@@ -71,13 +67,12 @@ def models(
             then is lost: call it for one K at a time to keep it.
 
     Example:
-        >>> from types import SimpleNamespace
         >>> import numpy as np, scipy.sparse as sp
-        >>> from simplex_jax.evaluate import compare
+        >>> from simplex_jax.evaluate import compare, fits
         >>> counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
-        >>> def fit(k, seed):  # topics.fit(train, k, seed=seed, heldout=(observed, target))
+        >>> def fit(k, seed):  # lda.fit(train, k, seed=seed, holdout=100, holdout_seed=0)
         ...     topics = np.random.default_rng(seed).dirichlet(np.ones(4), size=k)
-        ...     return SimpleNamespace(metrics=[{"perplexity_average": 4 / k + seed}], mean=topics)
+        ...     return fits.Topics(topics, [{"perplexity_average": 4 / k + seed}])
         >>> for entry in compare.models(fit, [1, 2], counts, repeats=3, top=2):
         ...     print(entry.num_topics, entry.heldout, compare.estimate(entry.heldout).mean)
         1 [4. 5. 6.] 5.0
@@ -91,12 +86,13 @@ def models(
         held, coherent = np.empty((2, repeats))
         for seed in range(repeats):
             fitted = fit(arguments.at_least("num_topics", k, 1), seed)
-            interrupted = getattr(fitted, "interrupted", None)
-            if interrupted is not None:
-                raise KeyboardInterrupt(f"{interrupted.name} ended the fit of {k} topics early")
-            scores = coherence(_topics(fitted), counts, measure=measure, top=top)
+            topics = _topics(fitted)
+            if topics.interrupted is not None:
+                name = topics.interrupted.name
+                raise KeyboardInterrupt(f"{name} ended the fit of {k} topics early")
+            scores = coherence(topics.mean, counts, measure=measure, top=top)
             coherent[seed] = _mean(scores)
-            held[seed] = heldout(fitted) if callable(heldout) else _last(fitted, heldout)
+            held[seed] = heldout(fitted) if callable(heldout) else _last(topics, heldout)
         entries.append(Entry(int(k), held, coherent))
     return entries
 
@@ -113,25 +109,23 @@ def estimate(values: np.ndarray) -> Estimate:
     return Estimate(float(array.mean()), float(error))
 
 
-def _topics(fitted: Any) -> np.ndarray:
-    """Return the topics of a fit, or of an estimator."""
-    for name in ("mean", "components_"):
-        if hasattr(fitted, name):
-            return getattr(fitted, name)
-    raise ValueError(
-        "fit must return what `topics.fit` or `spherical.fit` has returned, or a fitted "
-        f"`scikit.LDA` or `SphericalAdmixture`; it has returned a {type(fitted).__name__}"
-    )
+def _topics(fitted: Any) -> TopicFit:
+    """Return a fit of topics, or that of an estimator."""
+    topics = fitted.as_fit() if isinstance(fitted, Fitted) else fitted
+    if not isinstance(topics, TopicFit):
+        raise ValueError(
+            "fit must return what `lda.fit` or `sam.fit` has returned, a fitted `scikit.LDA` or "
+            f"`SphericalAdmixture`, or `fits.Topics`; it has returned a {type(fitted).__name__}"
+        )
+    return topics
 
 
-def _last(fitted: Any, name: str) -> float:
+def _last(fitted: TopicFit, name: str) -> float:
     """Return a measure of the last evaluation, NaN where it was not measured."""
-    of_estimator = hasattr(fitted, "components_")
-    metrics = getattr(fitted, "metrics_" if of_estimator else "metrics", None)
-    return float(metrics[-1].get(name, math.nan)) if metrics else math.nan
+    return float(fitted.metrics[-1].get(name, math.nan)) if fitted.metrics else math.nan
 
 
 def _mean(scores: np.ndarray) -> float:
     """Mean over topics that have a coherence."""
-    known = scores[np.isfinite(scores)]
-    return float(known.mean()) if known.size else math.nan
+    coherent = scores[np.isfinite(scores)]
+    return float(coherent.mean()) if coherent.size else math.nan

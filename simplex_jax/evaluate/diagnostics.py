@@ -1,9 +1,19 @@
-"""Has a run mixed? R-hat and effective sample size of quantities traced over chains."""
+"""R-hat and effective sample size of quantities traced over chains, and warnings from them."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 import numpy as np
 from jax.typing import ArrayLike
+
+FEW_DRAWS = 10
+"""Effective samples below which intervals are rough: 10 independent ones cover 91% of 95%."""
+
+LARGE_RHAT = 1.1
+"""R-hat from which chains are said to disagree; it is noisy over a few tens of samples."""
+
+_UNSTABLE = 0.7
 
 
 def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
@@ -23,13 +33,13 @@ def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
         a single chain, and it is infinite where chains stand still at different values.
 
     Raises:
-        ValueError: An array has not two axes.
+        ValueError: An array does not have two axes.
 
     Example:
         >>> import numpy as np
         >>> trace = np.random.default_rng(0).normal(size=(4, 1000))
-        >>> found = summary({"mixed": trace, "apart": trace + [[0], [0], [0], [3]]})
-        >>> {name: round(values["rhat"], 1) for name, values in found.items()}
+        >>> result = summary({"mixed": trace, "apart": trace + [[0], [0], [0], [3]]})
+        >>> {name: round(values["rhat"], 1) for name, values in result.items()}
         {'mixed': 1.0, 'apart': 1.5}
     """
     return {name: _diagnose(name, trace) for name, trace in traces.items()}
@@ -48,3 +58,68 @@ def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
         rhat = array_stats.rhat(array, chain_axis=0, draw_axis=1) if len(array) > 1 else np.nan
         ess = array_stats.ess(array, chain_axis=0, draw_axis=1)
     return {"rhat": float(rhat), "ess": float(ess)}
+
+
+def chain_warnings(
+    samples: int,
+    diagnostics: Mapping[str, Mapping[str, float | None]],
+    stability: ArrayLike,
+) -> list[str]:
+    """Return a sentence for each sign that chains are too short, or do not agree.
+
+    There are so many posterior samples, of all chains; the diagnostics are those of `summary`, and
+    the stability of the topics [K] that of `matching.align`. Topics are numbered from 0.
+    """
+    warnings, total = [], np.size(stability)
+    if samples < FEW_DRAWS:
+        warnings.append(
+            f"The means and deviations are of {samples} posterior samples only: "
+            "a longer run or a smaller --eval-every gives more."
+        )
+    apart = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
+    if apart:
+        warnings.append(
+            f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(apart, total)}: "
+            "run them longer, or take the intervals as those of one of several explanations of "
+            "the corpus."
+        )
+    few = [name for name, entry in diagnostics.items() if _above(FEW_DRAWS, entry.get("ess"))]
+    if few and samples >= FEW_DRAWS:
+        warnings.append(
+            f"Fewer than {FEW_DRAWS} effective samples of {_named(few, total)}: "
+            "their intervals are rough; a longer run or more chains give better ones."
+        )
+    different = np.flatnonzero(np.asarray(stability, float) < _UNSTABLE)  # NaN for one chain
+    if different.size:
+        warnings.append(
+            f"The chains found different topics (stability below {_UNSTABLE}) "
+            f"for topic {listed(different)}."
+        )
+    return warnings
+
+
+def _above(value: float | None, threshold: float | None) -> bool:
+    return value is not None and threshold is not None and value > threshold
+
+
+def _named(quantities: Sequence[str], total: int) -> str:
+    """List quantities; of many topics say how many: alpha, prevalence of 7 of 30 topics."""
+    groups: dict[str, list[str]] = {}
+    for quantity in quantities:
+        name, _, number = quantity.rpartition(" ")
+        groups.setdefault(name if number.isdigit() else quantity, []).append(quantity)
+    return ", ".join(
+        f"{name} of {len(members)} of {total} topics" if len(members) > 3 else ", ".join(members)
+        for name, members in groups.items()
+    )
+
+
+def listed(entries: Sequence[object] | np.ndarray) -> str:
+    """Return the first ten entries as a list in words, and how many more there are."""
+    shown = ", ".join(str(entry) for entry in entries[:10])
+    return shown + (f" and {len(entries) - 10} more" if len(entries) > 10 else "")
+
+
+def finite(value: float | None) -> TypeGuard[float]:
+    """Return whether a measurement was made and is finite."""
+    return value is not None and math.isfinite(value)

@@ -7,9 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 from simplex_jax.evaluate.matching import as_topics
-from simplex_jax.models import lda_counts
 
 
 def to_pyldavis(
@@ -42,19 +41,18 @@ def to_pyldavis(
 
     Example:
         >>> import scipy.sparse as sp
-        >>> found = to_pyldavis(
+        >>> prepared = to_pyldavis(
         ...     [[0.5, 0.4, 0.1]], [[1.0], [1.0]], sp.csr_array([[3, 4, 0], [0, 0, 0]]),
         ...     ["sun", "moon", "star"], top_terms=2)
-        >>> found["vocab"], found["term_frequency"].tolist(), found["doc_lengths"].tolist()
+        >>> prepared["vocab"], prepared["term_frequency"].tolist(), prepared["doc_lengths"].tolist()
         (['moon', 'sun'], [4, 3], [7])
-        >>> found["topic_term_dists"].round(4).tolist()
+        >>> prepared["topic_term_dists"].round(4).tolist()
         [[0.4444, 0.5556]]
     """
     table = as_topics("topics", topics).astype(np.float64)
     shares = np.asarray(proportions, np.float64)
     counts = sp.csr_array(counts)
-    wanted = (counts.shape[0], len(table))
-    if counts.shape[1] != table.shape[1] or shares.shape != wanted:
+    if counts.shape[1] != table.shape[1] or shares.shape != (counts.shape[0], len(table)):
         raise ValueError(
             f"topics {table.shape}, proportions {shares.shape} and counts {counts.shape} must be "
             "[K, V], [D, K] and [D, V]"
@@ -62,18 +60,18 @@ def to_pyldavis(
     if len(vocabulary) != table.shape[1]:
         raise ValueError(f"vocabulary has {len(vocabulary)} words for {table.shape[1]} columns")
     frequency = counts.sum(axis=0, dtype=np.int64)
-    kept = np.argsort(-frequency, kind="stable")[: arguments.at_least("top_terms", top_terms, 2)]
+    words = np.argsort(-frequency, kind="stable")[: arguments.at_least("top_terms", top_terms, 2)]
     lengths = counts.sum(axis=1, dtype=np.int64)
-    some = lengths > 0
-    within = table[:, kept]
+    nonempty = lengths > 0
+    within = table[:, words]
     if not (within.sum(axis=1) > 0).all():
-        raise ValueError(f"a topic has no word among the {len(kept)} kept: raise top_terms")
+        raise ValueError(f"a topic has no word among the {len(words)} kept: raise top_terms")
     return {
         "topic_term_dists": within / within.sum(axis=1, keepdims=True),
-        "doc_topic_dists": shares[some] / shares[some].sum(axis=1, keepdims=True),
-        "doc_lengths": lengths[some],
-        "vocab": [str(vocabulary[word]) for word in kept],
-        "term_frequency": frequency[kept],
+        "doc_topic_dists": shares[nonempty] / shares[nonempty].sum(axis=1, keepdims=True),
+        "doc_lengths": lengths[nonempty],
+        "vocab": [str(vocabulary[word]) for word in words],
+        "term_frequency": frequency[words],
     }
 
 
@@ -95,14 +93,22 @@ def to_gensim(topics: ArrayLike, alpha: ArrayLike, vocabulary: Sequence[str]) ->
     table = as_topics("topics", topics)
     if len(vocabulary) != table.shape[1]:
         raise ValueError(f"vocabulary has {len(vocabulary)} words for {table.shape[1]} columns")
-    concentrations = lda_counts.proportions(alpha, len(table))
+    concentrations = arguments.as_float("alpha", alpha)
+    arguments.require(
+        "alpha", concentrations, arguments.positive(concentrations), "finite and positive"
+    )
+    if concentrations.shape not in ((), (len(table),)):
+        raise ValueError(f"alpha of shape {concentrations.shape} does not fit {len(table)} topics")
     try:
         from gensim.models import LdaModel
     except ImportError:
         raise ImportError("to_gensim needs gensim: pip install gensim") from None
     words = dict(enumerate(map(str, vocabulary)))
     model = LdaModel(
-        id2word=words, num_topics=len(table), alpha=concentrations.tolist(), dtype=np.float32
+        id2word=words,
+        num_topics=len(table),
+        alpha=np.broadcast_to(concentrations, len(table)).tolist(),
+        dtype=np.float32,
     )
     # Its topics are eta plus the statistics, normalised; the scale leaves eta without weight.
     model.state.sstats = (table.astype(np.float64) * 1e8).astype(np.float32)

@@ -14,35 +14,23 @@ def beta_interval(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the central interval of the beta law that has this mean and standard deviation.
 
-    Streaming moments are all that is kept of a posterior, and this is what they say. Given the
-    topic labels of the tokens, the probability of word w in topic k has exactly a beta law,
-    Beta(beta + n_kw, sum of the others), and so the interval is exact but for the error of the
-    moments. The posterior is a mixture of such laws over the labels: the interval stays good where
-    a word's count in the topic varies little against itself, and is a rough one where a chain
-    passes between quite different states of a topic, whose law has two modes (84 to 88 % in place
-    of 95 % on three topics that swap all the time). It says nothing of the states that a chain
-    never saw: compare several.
+    It serves posteriors of which streaming moments alone are stored. Given the topic labels of the
+    tokens, the probability of word w in topic k has exactly a beta law, Beta(beta + n_kw, sum of
+    the others), and the interval is exact but for the error of the moments. The posterior is a
+    mixture of such laws: the interval stays good where a word's count in the topic varies little
+    against itself, and is rough where a chain passes between different states of a topic (84 to 88%
+    in place of 95% on three topics that swap all the time). States that a chain never saw are left
+    out: compare several chains.
 
-    With few samples the moments are those of the samples, and cover less: at a level of 95 %, 10
-    independent ones cover 90 %, 25 cover 93 % and 100 cover 94.5 %; correlated ones count by their
+    With few samples the moments are those of the samples, and cover less: at a level of 95%, 10
+    independent ones cover 90%, 25 cover 93% and 100 cover 94.5%; correlated ones count by their
     effective number.
 
-    Args:
-        mean: Posterior means, in [0, 1], of any shape.
-        sd: Posterior standard deviations, not negative, of the same shape. NaN says that it is not
-            known, as with a single sample.
-        level: Posterior probability of the interval, in (0, 1).
-
-    Returns:
-        `(lower, upper)`, float64 in [0, 1] and never NaN. Where `sd` is 0, both are the mean. Where
-        `sd` is NaN, or so large that no law on [0, 1] has it (sd^2 >= mean (1 - mean)), the moments
-        say nothing: 0 and 1. Where `sd` is several times the mean, nearly all of the law is at 0
-        and the mean may lie above the interval. A quantile takes about 5 microseconds: ask for the
-        words that are shown, not for all of a large vocabulary.
-
-    Raises:
-        ValueError: A mean is outside [0, 1] or NaN, a deviation is negative or infinite, the
-            shapes differ, or the level is not inside (0, 1).
+    Means are in [0, 1], deviations not negative, of one shape; the ends are float64 in [0, 1] and
+    never NaN. Where `sd` is NaN, as with a single sample, or so large that no law on [0, 1] has it,
+    the moments say nothing: 0 and 1. Where it is several times the mean, nearly all of the law is
+    at 0 and the mean may lie above the interval. A quantile takes about 5 microseconds: ask for the
+    words that are shown, not for all of a large vocabulary.
 
     Example:
         >>> lower, upper = beta_interval([0.02, 0.3], [0.01, float("nan")])
@@ -82,16 +70,7 @@ def normal_interval(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the central interval of the normal law with a mean and a standard deviation.
 
-    Args:
-        mean: Means, of any shape.
-        sd: Standard deviations of the same shape; NaN where unknown, and the interval is then
-            without end.
-        level: Probability of the interval, in (0, 1).
-
-    Example:
-        >>> lower, upper = normal_interval([0.5, 0.1], [0.1, float("nan")])
-        >>> lower.round(3).tolist(), upper.round(3).tolist()
-        ([0.304, -inf], [0.696, inf])
+    Where the deviation is not known, NaN, the interval is without end.
     """
     means, deviations = np.asarray(mean, np.float64), np.asarray(sd, np.float64)
     reach = np.where(np.isnan(deviations), np.inf, -special.ndtri((1 - level) / 2) * deviations)

@@ -1,4 +1,4 @@
-"""Which topic of one run is which of another, and how stable topics are over runs.
+"""Matching of the topics of several runs, and their stability over runs.
 
 Topics have no order: two chains of one model number them differently. They are put together one to
 one so that the sum of the affinities of the pairs is largest (an assignment problem). The affinity
@@ -22,24 +22,19 @@ _WORDS_AT_ONCE = 65_536  # bounds the memory for square roots of topics to some 
 
 
 class Match(NamedTuple):
-    """Topics of one run put to those of another.
+    """Topics of one run put to those of another."""
 
-    Attributes:
-        order: For each reference topic the number of its partner, int64 [K]; -1 where the other
-            run has fewer topics and none is left. `topics[order]` are in the reference's order.
-        similarity: Affinity of the pair in [0, 1], float64 [K]; 0 where there is no partner.
-    """
-
+    # For each reference topic the number of its partner, int64 [K]; -1 where the other run has
+    # fewer topics and none is left. `topics[order]` are in the reference's order.
     order: np.ndarray
+    # Affinity of the pair in [0, 1], float64 [K]; 0 where there is no partner
     similarity: np.ndarray
 
 
 def as_topics(name: str, topics: ArrayLike) -> np.ndarray:
     """Return topics as a floating-point array [K, V].
 
-    Raises:
-        ValueError: Not such an array, or a row with a negative or non-finite entry or without a
-            positive one.
+    A row with a negative or non-finite entry, or without a positive one, is a ValueError.
     """
     array = np.asarray(topics)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
@@ -51,7 +46,7 @@ def as_topics(name: str, topics: ArrayLike) -> np.ndarray:
     wrong = ~np.isfinite(totals) | ~(array.min(axis=1) >= 0) | ~(totals > 0)
     if wrong.any():
         raise ValueError(
-            f"{name}: row {int(np.argmax(wrong))} is no topic: give probabilities, finite, none "
+            f"{name}: row {int(np.argmax(wrong))} is not a topic: give probabilities, finite, none "
             "negative and not all zero"
         )
     return array
@@ -60,26 +55,15 @@ def as_topics(name: str, topics: ArrayLike) -> np.ndarray:
 def affinity(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     """Return Bhattacharyya's affinity of every topic of one set with every one of another.
 
-    Args:
-        first: Topics [K, V]; rows are divided by their sums.
-        second: Topics [L, V].
-
-    Returns:
-        float64 [K, L] in [0, 1]. The work is one matrix product of K L V.
-
-    Raises:
-        ValueError: An argument holds no topics, or the vocabularies differ in size.
+    Topics are [K, V] and [L, V], their rows divided by their sums; the affinities, float64 [K, L],
+    are in [0, 1]. The work is one matrix product of K L V.
 
     Example:
         >>> affinity([[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]).round(6).tolist()
         [[1.0, 0.0]]
     """
     one, two = as_topics("first", first), as_topics("second", second)
-    if one.shape[1] != two.shape[1]:
-        raise ValueError(
-            f"first has {one.shape[1]} words and second {two.shape[1]}: "
-            "give topics over one vocabulary"
-        )
+    _check_vocabularies(one, two)
     total = np.zeros((len(one), len(two)))
     for start in range(0, one.shape[1], _WORDS_AT_ONCE):
         words = slice(start, start + _WORDS_AT_ONCE)
@@ -91,27 +75,23 @@ def affinity(first: ArrayLike, second: ArrayLike) -> np.ndarray:
 def cosine(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     """Return the cosine of every direction of one set with every one of another.
 
-    Args:
-        first: Directions [K, V], of any length but 0.
-        second: Directions [L, V].
-
-    Returns:
-        float64 [K, L] in [-1, 1].
-
-    Raises:
-        ValueError: A row is zero or not finite, or the shapes do not fit.
+    Directions are [K, V] and [L, V], of any length but 0; the cosines are float64 [K, L].
 
     Example:
         >>> cosine([[3.0, 4.0]], [[6.0, 8.0], [-3.0, -4.0], [4.0, -3.0]]).round(6).tolist()
         [[1.0, -1.0, 0.0]]
     """
     one, two = _directions("first", first), _directions("second", second)
+    _check_vocabularies(one, two)
+    return np.clip(one @ two.T, -1.0, 1.0)
+
+
+def _check_vocabularies(one: np.ndarray, two: np.ndarray) -> None:
     if one.shape[1] != two.shape[1]:
         raise ValueError(
             f"first has {one.shape[1]} words and second {two.shape[1]}: "
             "give topics over one vocabulary"
         )
-    return np.clip(one @ two.T, -1.0, 1.0)
 
 
 def _directions(name: str, rows: ArrayLike) -> np.ndarray:
@@ -126,22 +106,13 @@ def _directions(name: str, rows: ArrayLike) -> np.ndarray:
 
 
 def match(reference: ArrayLike, topics: ArrayLike, measure: Affinity = affinity) -> Match:
-    """Find for each reference topic its partner among other topics, one to one.
+    """Pair each reference topic [K, V] with one of other topics [L, V], one to one.
 
-    Args:
-        reference: Topics [K, V]; rows are divided by their sums.
-        topics: Topics [L, V], of another chain or run; L may differ from K.
-        measure: `affinity`, or `cosine` for directions.
-
-    Returns:
-        The pairs with the largest sum of affinities.
-
-    Raises:
-        ValueError: As for `affinity`.
+    The pairs have the largest sum of affinities, by `affinity` or, for directions, `cosine`.
 
     Example:
-        >>> found = match([[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.8, 0.2]])
-        >>> found.order.tolist(), found.similarity.round(3).tolist()
+        >>> pairs = match([[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.8, 0.2]])
+        >>> pairs.order.tolist(), pairs.similarity.round(3).tolist()
         ([1, 0], [0.99, 0.993])
     """
     table = measure(reference, topics)
@@ -160,17 +131,9 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> tuple[np.n
     Near 1 all runs found the same topic; topics that share nothing but common words and smoothing
     have the affinity of those.
 
-    Args:
-        runs: Topics [K, V] of each of R runs, best posterior means, the first in the order wanted.
-        measure: `affinity`, or `cosine` for directions.
-
-    Returns:
-        The topics of each run that belong to topics 0..K-1, int64 [R, K], so that
-        `runs[r][order[r]]` are in the order of the first; and the stability of each topic, float64
-        [K], NaN if there is a single run.
-
-    Raises:
-        ValueError: There is no run, or their shapes differ, or as for `affinity`.
+    The runs are topics [K, V], best posterior means, the first in the order wanted. The order comes
+    as int64 [R, K], so that `runs[r][order[r]]` are in the order of the first, and the stability as
+    float64 [K], NaN for a single run.
 
     Example:
         >>> first, second = [[0.9, 0.1], [0.2, 0.8]], [[0.2, 0.8], [0.9, 0.1]]
@@ -189,9 +152,5 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> tuple[np.n
         return order, np.full(len(own), np.nan)
     aligned = [run[rows] for run, rows in zip(arrays, order, strict=True)]
     pairs = [(one, two) for i, one in enumerate(aligned) for two in aligned[i + 1 :]]
-    return order, np.mean([_paired(one, two, measure) for one, two in pairs], axis=0)
-
-
-def _paired(one: np.ndarray, two: np.ndarray, measure: Affinity) -> np.ndarray:
-    """Affinity of topics row by row, [K]."""
-    return np.array([measure(p[None], q[None])[0, 0] for p, q in zip(one, two, strict=True)])
+    rows = [[measure(p[None], q[None])[0, 0] for p, q in zip(*pair, strict=True)] for pair in pairs]
+    return order, np.mean(rows, axis=0)

@@ -15,24 +15,17 @@ _NULL = 600  # samples of whose pairs the null law is made
 
 
 class Discrepancy(NamedTuple):
-    """How far samples are from a law.
+    """The discrepancy of samples from a law."""
 
-    Attributes:
-        squared: Unbiased estimate of the squared discrepancy: near 0, of either sign, for samples
-            of the law.
-        p_value: Probability of a larger estimate for as many independent samples of the law.
-    """
-
+    # Unbiased estimate of the squared discrepancy: near 0, of either sign, for samples of the law
     squared: float
-    p_value: float
+    p_value: float  # probability of a larger estimate for as many independent samples of the law
 
 
 def discrepancy(kernel: Callable, data: NamedTuple) -> Discrepancy:
-    """Return the U-statistic of a Stein kernel and its p-value.
+    """Return the U-statistic of a Stein kernel and its p-value, for data with leaves [n, ...].
 
-    Args:
-        kernel: `(one [n, ...], two [m, ...]) -> [n, m]`, of mean zero under the law in either.
-        data: What it compares samples by, leaves [n, ...].
+    The kernel is `(one [n, ...], two [m, ...]) -> [n, m]`, of mean zero under the law in either.
     """
     sums, diagonal = (np.asarray(x, np.float64) for x in row_sums(data, kernel=kernel))
     n = len(sums)

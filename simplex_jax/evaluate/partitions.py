@@ -1,4 +1,4 @@
-"""Posterior of a partition: who is with whom, how many clusters, and one partition to show.
+"""Posterior of a partition: co-clustering, number of clusters, and a point estimate.
 
 A draw of a mixture labels its rows, and the labels themselves mean nothing: what there is to
 summarise is the partition. Partitions are integer labels [n], draws of them [S, n].
@@ -15,21 +15,13 @@ LOSSES = ("vi", "binder")
 
 
 class PointPartition(NamedTuple):
-    """The partition of least expected loss among those compared.
+    """The partition of least expected loss among those compared."""
 
-    Attributes:
-        labels: Cluster of every row, int64 [n]: 0 for the largest.
-        loss: Its expected loss over the draws, on the rows compared.
-        rows_used: Number of rows on which partitions were compared; n unless thinned.
-        draws_used: Number of draws tried as the answer, beside cuts of the tree.
-        source: "draw" or "tree".
-    """
-
-    labels: np.ndarray
-    loss: float
-    rows_used: int
-    draws_used: int
-    source: str
+    labels: np.ndarray  # cluster of every row, int64 [n]: 0 for the largest
+    loss: float  # its expected loss over the draws, on the rows compared
+    rows_used: int  # number of rows on which partitions were compared; n unless thinned
+    draws_used: int  # number of draws tried as the answer, beside cuts of the tree
+    source: str  # "draw" or "tree"
 
 
 def _partitions(name: str, labels: ArrayLike) -> np.ndarray:
@@ -53,10 +45,6 @@ def relabelled(labels: ArrayLike) -> np.ndarray:
     """Return the same partition with labels 0, 1, ... from the largest cluster to the smallest.
 
     Clusters of one size come in the order of their first rows.
-
-    Example:
-        >>> relabelled([7, 3, 3, 9]).tolist()
-        [1, 0, 0, 2]
     """
     values = _partitions("labels", labels)
     if values.ndim != 1:
@@ -71,10 +59,7 @@ def relabelled(labels: ArrayLike) -> np.ndarray:
 
 def _compact(draws: np.ndarray) -> np.ndarray:
     """Return draws [S, n] with labels from 0 on, without gaps in each."""
-    found = np.empty(draws.shape, np.int64)
-    for s, draw in enumerate(draws):
-        found[s] = np.unique(draw, return_inverse=True)[1]
-    return found
+    return np.stack([np.unique(draw, return_inverse=True)[1] for draw in draws])
 
 
 def _tables(draws: np.ndarray, partition: np.ndarray) -> np.ndarray:
@@ -112,24 +97,15 @@ def _distance(first: ArrayLike, second: ArrayLike, loss: str) -> np.ndarray | fl
         raise ValueError(
             f"first must be [n] or [S, n] and second [n]; the shapes are {a.shape} and {b.shape}"
         )
-    found = _losses(_compact(np.atleast_2d(a)), _compact(b[None])[0], loss)
-    return float(found[0]) if a.ndim == 1 else found
+    losses = _losses(_compact(np.atleast_2d(a)), _compact(b[None])[0], loss)
+    return float(losses[0]) if a.ndim == 1 else losses
 
 
 def variation_of_information(first: ArrayLike, second: ArrayLike) -> np.ndarray | float:
     """Return H(first | second) + H(second | first) in nats (Meila 2007), a metric of partitions.
 
-    It is 0 for the same partition and at most log n.
-
-    Args:
-        first: Labels [n], or draws of them [S, n].
-        second: Labels [n].
-
-    Returns:
-        A float, or one for each draw, [S].
-
-    Raises:
-        ValueError: Labels are no integers, or the shapes do not fit.
+    It is 0 for the same partition and at most log n. The first are labels [n], or draws of them [S,
+    n] with a number for each, the second labels [n].
 
     Example:
         >>> round(variation_of_information([0, 0, 1, 1], [5, 5, 5, 5]), 4)  # log 2
@@ -143,10 +119,6 @@ def binder(first: ArrayLike, second: ArrayLike) -> np.ndarray | float:
 
     That is Binder's (1978) loss with equal costs over its largest value, and one minus the Rand
     index. Arguments and errors as those of `variation_of_information`.
-
-    Example:
-        >>> round(binder([0, 0, 1, 1], [5, 5, 5, 5]), 4)  # 4 of 6 pairs
-        0.6667
     """
     return _distance(first, second, "binder")
 
@@ -154,12 +126,7 @@ def binder(first: ArrayLike, second: ArrayLike) -> np.ndarray | float:
 def co_clustering(labels: ArrayLike, rows: ArrayLike | None = None) -> np.ndarray:
     """Return the posterior probability that rows are in one cluster, float64 [r, r].
 
-    Args:
-        labels: Draws of labels, [S, n].
-        rows: Numbers of the chosen rows, [r]; all of them by default, at a cost of n^2.
-
-    Raises:
-        ValueError: Labels are not draws of integers, or a row is out of range.
+    Of draws of labels [S, n] these are the chosen rows [r], or all of them, at a cost of n^2.
 
     Example:
         >>> co_clustering([[0, 0, 1], [2, 1, 1]], rows=[1, 2]).tolist()
@@ -179,26 +146,13 @@ def co_clustering(labels: ArrayLike, rows: ArrayLike | None = None) -> np.ndarra
 
 
 def cluster_numbers(labels: ArrayLike) -> np.ndarray:
-    """Return the number of clusters of each draw, int64 [S], of labels [S, n].
-
-    Example:
-        >>> cluster_numbers([[4, 4, 4], [0, 9, 0]]).tolist()
-        [1, 2]
-    """
+    """Return the number of clusters of each draw, int64 [S], of labels [S, n]."""
     ordered = np.sort(_draws(labels), axis=1)
     return 1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1)
 
 
 def number_posterior(numbers: ArrayLike) -> dict[int, float]:
-    """Return the posterior probability of each number of clusters that occurs, in order.
-
-    Args:
-        numbers: Number of clusters of each draw, integers [S].
-
-    Example:
-        >>> number_posterior([2, 3, 3, 5])
-        {2: 0.25, 3: 0.5, 5: 0.25}
-    """
+    """Return the posterior probability of each number of clusters that occurs in draws [S]."""
     values, counts = np.unique(_partitions("numbers", numbers), return_counts=True)
     total = counts.sum()
     return {int(k): float(c / total) for k, c in zip(values, counts, strict=True)}
@@ -212,30 +166,21 @@ def point_partition(
     most_draws: int = 500,
     seed: int = 0,
 ) -> PointPartition:
-    """Return the partition whose expected loss over the draws is least, of many candidates.
+    """Return the partition whose expected loss over the draws [S, n] is least, of many candidates.
 
-    Candidates are the draws, and the cuts of an average-linkage tree of one minus the co-clustering
-    probabilities into up to as many clusters as a draw has (Wade and Ghahramani 2018, section 4;
-    the losses are theirs too, the variation of information in nats). Expected losses are means over
+    Candidates are at most so many draws, evenly spaced, and the cuts of an average-linkage tree of
+    one minus the co-clustering probabilities into up to as many clusters as a draw has (Wade and
+    Ghahramani 2018, section 4; the losses are theirs too: "vi", the variation of information in
+    nats, and "binder", which favours small clusters on the side). Expected losses are means over
     all draws, not bounds.
 
-    Above `most_rows` rows, candidates are compared on a random subset of so many. A cut of the tree
-    then takes in each other row where it has most company: at the cluster with the largest mean
-    probability of being together with its rows.
-
-    Args:
-        labels: Draws of labels, [S, n].
-        loss: "vi" or "binder". Binder's loss favours small clusters on the side.
-        most_rows: Rows on which partitions are compared, at least 2; costs grow with the square.
-        most_draws: Draws that are tried, evenly spaced, at least 1.
-        seed: Of the choice of rows.
-
-    Raises:
-        ValueError: An argument is out of range, or the labels are not draws of integers.
+    Above `most_rows` rows, candidates are compared on a random subset of so many, as costs grow
+    with the square. A cut of the tree then takes in each other row where it has most company: at
+    the cluster with the largest mean probability of being together with its rows.
 
     Example:
-        >>> found = point_partition([[0, 0, 1, 1], [3, 3, 2, 2], [0, 0, 0, 1]])
-        >>> found.labels.tolist(), round(found.loss, 4), found.rows_used
+        >>> point = point_partition([[0, 0, 1, 1], [3, 3, 2, 2], [0, 0, 0, 1]])
+        >>> point.labels.tolist(), round(point.loss, 4), point.rows_used
         ([0, 0, 1, 1], 0.2747, 4)
     """
     draws = _draws(labels)
@@ -250,8 +195,7 @@ def point_partition(
     seen = _compact(draws[:, chosen])
     tried = np.unique(np.linspace(0, len(draws) - 1, min(most_draws, len(draws))).astype(int))
     candidates = [("draw", int(s), seen[s]) for s in tried]
-    cuts = _cuts(seen)
-    candidates += [("tree", k, cut) for k, cut in enumerate(cuts)]
+    candidates += [("tree", k, cut) for k, cut in enumerate(_cuts(seen))]
     expected = [float(_losses(seen, partition, loss).mean()) for _, _, partition in candidates]
     best = int(np.argmin(expected))
     source, number, partition = candidates[best]
@@ -282,6 +226,6 @@ def _with_the_others(draws: np.ndarray, chosen: np.ndarray, partition: np.ndarra
         shared = np.zeros((compact.max() + 1, sizes.size))
         np.add.at(shared, (compact[chosen], partition), 1)
         company += (shared / sizes)[compact]
-    found = np.argmax(company, axis=1)
-    found[chosen] = partition
-    return found
+    labels = np.argmax(company, axis=1)
+    labels[chosen] = partition
+    return labels

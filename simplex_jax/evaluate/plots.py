@@ -11,8 +11,9 @@ from jax.typing import ArrayLike
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from simplex_jax.evaluate import compare, diagnostics, display
+from simplex_jax.evaluate import compare, diagnostics
 from simplex_jax.evaluate.coherence import top_words
+from simplex_jax.evaluate.diagnostics import finite
 from simplex_jax.evaluate.intervals import beta_interval, normal_interval
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
@@ -26,7 +27,7 @@ def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
 
     Args:
         samples: [chains, samples], or [samples] of a single chain.
-        name: What it is.
+        name: Name of the scalar.
         axes: Where to draw.
 
     Raises:
@@ -40,15 +41,15 @@ def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
         4
     """
     chains = np.atleast_2d(np.asarray(samples, np.float64))
-    found = diagnostics.summary({name: chains})[name]
+    summary = diagnostics.summary({name: chains})[name]
     axes = _axes(axes)
     for number, chain in enumerate(chains):
         axes.plot(chain, color=COLOURS[number % len(COLOURS)], lw=0.7, alpha=0.8)
-    told = [
-        *([f"R-hat {found['rhat']:.3f}"] if display.finite(found["rhat"]) else []),
-        *([f"effective size {found['ess']:,.0f}"] if display.finite(found["ess"]) else []),
+    numbers = [("R-hat", "rhat", ".3f"), ("effective size", "ess", ",.0f")]
+    title = [
+        f"{label} {summary[key]:{form}}" for label, key, form in numbers if finite(summary[key])
     ]
-    axes.set_title(", ".join(told), loc="right", fontsize="small", color=_SOFT)
+    axes.set_title(", ".join(title), loc="right", fontsize="small", color=_SOFT)
     axes.set_xlabel("sample")
     axes.set_ylabel(name)
     axes.margins(x=0.01)
@@ -62,7 +63,7 @@ def sparse_boxplots(
 ) -> Axes:
     """Draw box plots of the log-probabilities of each category, on a scale of powers of ten.
 
-    Boxes hold half of the samples, whiskers 95 %: what is beyond is not drawn. On this scale a
+    Boxes hold half of the samples, whiskers 95%: what is beyond is not drawn. On this scale a
     sampler shows how it treats categories that are nearly zero.
 
     Args:
@@ -151,10 +152,10 @@ def perplexity(
         colour = COLOURS[number % len(COLOURS)]
         curves = ((measure, 1.0, 0.6, "one sample"), (f"{measure}_average", 2.2, 1.0, "average"))
         for entry, width, alpha, kind in curves:
-            known = [record for record in records if display.finite(record.get(entry))]
-            if known:
+            points = [record for record in records if finite(record.get(entry))]
+            if points:
                 label = f"{name}, {kind}" if name else kind
-                x, y = ([record[column] for record in known] for column in (key, entry))
+                x, y = ([record[column] for record in points] for column in (key, entry))
                 axes.plot(x, y, color=colour, lw=width, alpha=alpha, label=label)
     if not axes.lines:
         raise ValueError(f"no record has {measure}: fit with held-out documents")
@@ -206,10 +207,10 @@ def topic_intervals(
     (words,) = top_words(np.abs(means)[None], top)
     interval = normal_interval if signed else beta_interval
     lower, upper = interval(means[words], deviations[words], level)
-    known = np.isfinite(deviations[words])
+    bars = np.isfinite(deviations[words])
     axes = _axes(axes)
     places = np.arange(len(words))
-    axes.hlines(places[known], lower[known], upper[known], color=COLOURS[0], lw=2.5, alpha=0.5)
+    axes.hlines(places[bars], lower[bars], upper[bars], color=COLOURS[0], lw=2.5, alpha=0.5)
     axes.plot(means[words], places, "o", color=COLOURS[0], ms=5)
     axes.set_yticks(places, [vocabulary[word] for word in words])
     axes.set_ylim(len(words) - 0.4, -0.6)
@@ -218,7 +219,7 @@ def topic_intervals(
         axes.axvline(0, color=_SOFT, lw=0.8)
     else:
         axes.set_xlim(left=0)
-    axes.set_xlabel(f"{'loading' if signed else 'probability'}, with {100 * level:g} % interval")
+    axes.set_xlabel(f"{'loading' if signed else 'probability'}, with {100 * level:g}% interval")
     axes.grid(axis="x", lw=0.5, alpha=0.5)
     return axes
 

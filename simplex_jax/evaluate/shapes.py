@@ -1,4 +1,4 @@
-"""Pictures of samples on the triangle and on the sphere, flat, with axes for a return."""
+"""Pictures of samples on the triangle and on the sphere."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -68,9 +68,9 @@ def _shade(axes: Axes, log_density: Callable[[np.ndarray], ArrayLike]) -> None:
     p = np.stack([1 - second - third, second, third], axis=-1)
     inside = (p > 0).all(axis=1)
     values = np.full(len(p), np.nan)
-    found = np.asarray(log_density(p[inside]), np.float64)
+    logs = np.asarray(log_density(p[inside]), np.float64)
     # Where the density is infinite at an edge, the highest cells alone would be seen.
-    values[inside] = np.exp(np.minimum(found - np.quantile(found, 0.98), 0))
+    values[inside] = np.exp(np.minimum(logs - np.quantile(logs, 0.98), 0))
     extent = (0, 1, 0, _CORNERS[2, 1])
     picture = values.reshape(_GRID, _GRID)
     axes.imshow(picture, origin="lower", extent=extent, cmap="Greys", vmin=0, vmax=1.6, zorder=0)

@@ -1,4 +1,4 @@
-r"""Kernel Stein discrepancies: do samples have the law that a density says? Without its constant.
+r"""Kernel Stein discrepancies of samples from a law whose density is known up to a constant.
 
 A Stein operator turns every smooth field g into a function T g whose mean is zero under the law.
 The discrepancy is the largest mean of T g over the samples among the fields of a unit ball (Liu,
@@ -15,9 +15,9 @@ sparse, while the operator of Langevin would divide by x and want a > 1. As
 
 .. math:: \sum_k x_j (\delta_{jk} - x_k) \partial / \partial x_k
 
-is the derivative along log x_j (the others moving as normalisation bids), T is Langevin's operator
-in the log-ratios, where the law has a smooth density on all of R^(K-1): fields are chosen there,
-and see a category of 1e-30 as well as one of 0.3.
+is the derivative along log x_j (where the others move so that the sum stays 1), T is Langevin's
+operator in the log-ratios, where the law has a smooth density on all of R^(K-1): fields are chosen
+there, and see a category of 1e-30 as well as one of 0.3.
 
 On the sphere, which has no boundary, fields are projected to tangent vectors, with divergence and
 gradient of the sphere (Xu and Matsuda 2020; Barp, Oates, Porcu and Girolami 2022).
@@ -110,24 +110,14 @@ def simplex(
 
 
 class _LogRatios(NamedTuple):
-    """What pairs of samples are compared by.
+    """Quantities by which pairs of samples on the simplex are compared."""
 
-    Attributes:
-        y: Scaled log-ratios, [n, K].
-        fast: The same in units of the fields along each coordinate, [n, K].
-        score: Derivatives along the coordinates, of mean square 1, [n, K].
-        inner: fast.score, [n].
-        rate: Trace of the second derivatives of |y|^2 / 2 in the units of `fast`, on every sample
-            alike, [n].
-        fields: The operator applied to the fields 1 and log x_j - c_j, [n, 2 K].
-    """
-
-    y: jax.Array
-    fast: jax.Array
-    score: jax.Array
-    inner: jax.Array
-    rate: jax.Array
-    fields: jax.Array
+    y: jax.Array  # scaled log-ratios, [n, K]
+    fast: jax.Array  # the same in units of the fields along each coordinate, [n, K]
+    score: jax.Array  # derivatives along the coordinates, of mean square 1, [n, K]
+    inner: jax.Array  # fast.score, [n]
+    rate: jax.Array  # trace of the second derivatives of |y|^2 / 2 in units of `fast`, [n] alike
+    fields: jax.Array  # the operator applied to the fields 1 and log x_j - c_j, [n, 2 K]
 
 
 def _log_ratios(logs: np.ndarray, a: np.ndarray, like: np.ndarray) -> _LogRatios:
@@ -240,23 +230,14 @@ def sphere(x: ArrayLike, score: ArrayLike, *, reference: ArrayLike | None = None
 
 
 class _Directions(NamedTuple):
-    """What pairs of samples are compared by.
+    """Quantities by which pairs of samples on the sphere are compared."""
 
-    Attributes:
-        x: Less their mean, [n, p]: differences of concentrated samples keep their digits.
-        score: Tangential score, [n, p].
-        along: Its product with the mean, [n].
-        width: w, on every sample alike, [n].
-        own: Mean of |s - (p - 1) x|^2, on every sample alike, [n].
-        radial: The operator applied to the reference, of mean square 1; 0 without one, [n].
-    """
-
-    x: jax.Array
-    score: jax.Array
-    along: jax.Array
-    width: jax.Array
-    own: jax.Array
-    radial: jax.Array
+    x: jax.Array  # less their mean, [n, p]: differences of concentrated samples keep their digits
+    score: jax.Array  # tangential score, [n, p]
+    along: jax.Array  # its product with the mean, [n]
+    width: jax.Array  # w, on every sample alike, [n]
+    own: jax.Array  # mean of |s - (p - 1) x|^2, on every sample alike, [n]
+    radial: jax.Array  # the operator applied to the reference, of mean square 1 or 0, [n]
 
 
 def _directions(x: np.ndarray, gradient: np.ndarray, pole: np.ndarray) -> _Directions:

@@ -1,4 +1,4 @@
-"""Samples as ArviZ has them: a tree of labelled arrays, [chain, draw, ...].
+"""Samples as trees of labelled arrays, [chain, draw, ...], for ArviZ.
 
 With them all of ArviZ works: `arviz_stats` for summaries, rank-normalised R-hat and effective
 sample sizes, `arviz_plots`, `tree.to_netcdf(...)`. It takes `pip install arviz-base`;
@@ -6,7 +6,6 @@ sample sizes, `arviz_plots`, `tree.to_netcdf(...)`. It takes `pip install arviz-
 """
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,6 +14,12 @@ from jax.typing import ArrayLike
 
 from simplex_jax.base import PyTree
 from simplex_jax.evaluate import matching
+from simplex_jax.evaluate.fits import Fitted, MixtureFit, TopicFit
+
+_NONE = (
+    "no samples have been kept: give `fit` keep_samples, and no samples_dir; what was loaded from "
+    "a file, or has streamed, has none"
+)
 
 
 def from_run(
@@ -59,22 +64,24 @@ def from_run(
     arrays = {name: array for group in groups.values() for name, array in group.items()}
     shapes = {array.shape[:leading] for array in arrays.values()}
     if len(shapes) != 1 or len(next(iter(shapes))) != leading:
-        found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        described = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         axes = "[draws, chains, ...]" if chains else "[draws, ...]"
-        raise ValueError(f"the leaves must all be {axes}; they are {found or 'none'}")
+        raise ValueError(f"the leaves must all be {axes}; they are {described or 'none'}")
     for group in groups.values():
         for name, array in group.items():
             group[name] = np.swapaxes(array, 0, 1) if chains else array[None]
     return _tree(groups, dims, coords)
 
 
-def from_fit(fitted: Any, vocabulary: Sequence[str] | None = None) -> Any:
+def from_fit(
+    fitted: TopicFit | MixtureFit | Fitted, vocabulary: Sequence[str] | None = None
+) -> Any:
     """Return what a fit, or a fitted estimator, has kept of the posterior.
 
     Args:
-        fitted: What `topics.fit` or `spherical.fit` returned, with `keep_samples` given and no
+        fitted: What `lda.fit` or `sam.fit` returned, with `keep_samples` given and no
             directory for them, or `dpm.fit`; or an estimator of `simplex_jax.scikit`.
-        vocabulary: The words, to label the topics' entries; by default those of the estimator.
+        vocabulary: The words, to label the topics' entries; by default those of the fit.
 
     Returns:
         An `xarray.DataTree`. Of topics, its group `posterior` has `topics` (chain, draw, topic,
@@ -89,42 +96,32 @@ def from_fit(fitted: Any, vocabulary: Sequence[str] | None = None) -> Any:
         ValueError: No samples have been kept.
 
     Example:
-        >>> from types import SimpleNamespace
         >>> import numpy as np
-        >>> from simplex_jax.evaluate import to_arviz
-        >>> fitted = SimpleNamespace(  # topics.fit(counts, 2, chains=2, keep_samples=5)
-        ...     kept={"topics": np.full((5, 2, 2, 3), 1 / 3), "step": np.arange(5)},
-        ...     order=[[0, 1], [1, 0]], metrics=[])
+        >>> from simplex_jax.evaluate import fits, to_arviz
+        >>> fitted = fits.Topics(  # lda.fit(counts, 2, chains=2, keep_samples=5)
+        ...     mean=np.full((2, 3), 1 / 3), order=[[0, 1], [1, 0]],
+        ...     kept={"topics": np.full((5, 2, 2, 3), 1 / 3), "step": np.arange(5)})
         >>> tree = to_arviz.from_fit(fitted, ["sun", "moon", "cat"])
         >>> tree["posterior"]["topics"].sel(word=["sun", "moon"]).shape
         (2, 5, 2, 2)
     """
-    if hasattr(fitted, "get_params"):
-        names = getattr(fitted, "feature_names_in_", None)
-        vocabulary = names if vocabulary is None else vocabulary
-        fitted = _of_estimator(fitted)
-    if hasattr(fitted, "traces"):
+    if isinstance(fitted, Fitted):
+        fitted = fitted.as_fit()
+    if isinstance(fitted, MixtureFit):
         return _of_mixture(fitted)
-    return _of_topics(fitted, vocabulary)
+    return _of_topics(fitted, fitted.vocabulary if vocabulary is None else vocabulary)
 
 
-def _of_estimator(estimator: Any) -> SimpleNamespace:
-    """Return what an estimator has of a fit, under the names that it has there."""
-    if not hasattr(estimator, "samples_"):
-        raise ValueError("the estimator has no samples: they come from `fit`, and not from a file")
-    names = {"samples_": "kept", "order_": "order", "metrics_": "metrics", "traces_": "traces"}
-    found = {new: getattr(estimator, old) for old, new in names.items() if hasattr(estimator, old)}
-    return SimpleNamespace(**found, partitions=estimator.samples_)
-
-
-def _of_mixture(fitted: Any) -> Any:
+def _of_mixture(fitted: MixtureFit) -> Any:
     """Return traces [T, chains], and the partitions that are kept."""
-    groups = {"posterior": fitted.traces, "partitions": dict(fitted.partitions)}
+    if not fitted.partitions:
+        raise ValueError(_NONE)
     # A run that ended before its second half has kept its last partition alone.
-    steps = groups["partitions"].pop("step", None)
+    partitions = dict(fitted.partitions)
+    steps = partitions.pop("step", None)
     groups = {
         group: {name: np.swapaxes(np.asarray(x), 0, 1) for name, x in arrays.items()}
-        for group, arrays in groups.items()
+        for group, arrays in (("posterior", fitted.traces), ("partitions", partitions))
     }
     if steps is not None:
         chains = len(groups["partitions"]["labels"])
@@ -132,9 +129,9 @@ def _of_mixture(fitted: Any) -> Any:
     return _tree(groups, {"labels": ["row"]}, None)
 
 
-def _of_topics(fitted: Any, vocabulary: Sequence[str] | None) -> Any:
+def _of_topics(fitted: TopicFit, vocabulary: Sequence[str] | None) -> Any:
     if not fitted.kept:
-        raise ValueError("the fit has kept no samples: give it keep_samples, and no samples_dir")
+        raise ValueError(_NONE)
     posterior = {
         name: np.swapaxes(array, 0, 1) for name, array in fitted.kept.items() if name != "step"
     }
@@ -162,19 +159,10 @@ def _of_topics(fitted: Any, vocabulary: Sequence[str] | None) -> Any:
 
 
 def from_topics(topics: ArrayLike, vocabulary: Sequence[str] | None = None) -> Any:
-    """Return samples of topics as a tree, those of later chains matched to those of the first.
+    """Return samples [chains, draws, K, V] of topics as a tree, as `--keep-samples` writes them.
 
-    Args:
-        topics: Samples [chains, draws, K, V], numbered as each chain has them; say those that
-            `--keep-samples` has written.
-        vocabulary: The words.
-
-    Returns:
-        An `xarray.DataTree` with `topics` (chain, draw, topic, word).
-
-    Raises:
-        ImportError: arviz-base is not installed.
-        ValueError: Not samples of topics.
+    Topics of later chains are matched to those of the first. The `xarray.DataTree` has `topics`
+    (chain, draw, topic, word).
     """
     array = np.asarray(topics)
     if array.ndim != 4:

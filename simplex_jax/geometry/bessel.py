@@ -14,7 +14,7 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 from simplex_jax.geometry import debye
 
 _Function = Callable[[jax.Array, jax.Array], jax.Array]

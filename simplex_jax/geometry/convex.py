@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from simplex_jax import arguments
 from simplex_jax.base import Position, bind
-from simplex_jax.draws import arguments
 
 Projection: TypeAlias = Callable[[Position], Position]
 """`(position) -> the nearest position in the set`, of the same structure, shapes and dtypes."""
@@ -143,9 +143,9 @@ def _project_simplex(x: jax.Array, total: jax.Array) -> jax.Array:
     decreasing = -jnp.sort(-x, axis=-1)
     sums = jnp.cumsum(decreasing, axis=-1)
     number = jnp.arange(1, x.shape[-1] + 1, dtype=x.dtype)
-    kept = (decreasing * number > sums - total).sum(axis=-1, keepdims=True)
-    excess = jnp.take_along_axis(sums, kept - 1, axis=-1) - total
-    return jnp.maximum(x - excess / kept, 0)
+    size = (decreasing * number > sums - total).sum(axis=-1, keepdims=True)
+    excess = jnp.take_along_axis(sums, size - 1, axis=-1) - total
+    return jnp.maximum(x - excess / size, 0)
 
 
 def _project_box(x: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Array:

@@ -29,52 +29,32 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from simplex_jax.geometry import simplex
-
 Field: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 """`(log_weights, alpha, counts) -> tangent vector`, all [..., K]."""
 
 
 class Metric(NamedTuple):
-    """A Riemannian metric G in some coordinates.
+    """A Riemannian metric G in some coordinates."""
 
-    Attributes:
-        noise: `(log_weights, xi) -> tangent vector` of covariance G^-1, for standard normal xi
-            [..., K].
-        square: `(log_weights, v) -> v^T G v`, [...].
-        log_det: `(log_weights) -> log det G`, [...].
-    """
-
+    # `(log_weights, xi) -> tangent vector` of covariance G^-1, for standard normal xi [..., K]
     noise: Callable[[jax.Array, jax.Array], jax.Array]
-    square: Callable[[jax.Array, jax.Array], jax.Array]
-    log_det: Callable[[jax.Array], jax.Array]
+    square: Callable[[jax.Array, jax.Array], jax.Array]  # `(log_weights, v) -> v^T G v`, [...]
+    log_det: Callable[[jax.Array], jax.Array]  # `(log_weights) -> log det G`, [...]
 
 
 class Parameterisation(NamedTuple):
-    """A coordinate system.
+    """A coordinate system."""
 
-    Attributes:
-        expanded: Whether the total of the weights is a coordinate as well.
-        mean: Whether the coordinates are weights and not their logarithms.
-        coordinates: `(log_weights [..., K]) -> coordinates [..., K - 1 or K]`.
-        log_weights: The inverse map, to log omega for the reduced systems.
-        gradient: Gradient of the log posterior density of the coordinates, of prior
-            concentrations alpha and (generalised) counts.
-        natural_gradient: G^-1 times that gradient.
-        correction: `(log_weights) -> tangent vector`, sum_k d(G^-1)_jk / d theta_k.
-        euclidean: The Euclidean metric of the coordinates.
-        fisher: The Fisher metric.
-    """
-
-    expanded: bool
-    mean: bool
-    coordinates: Callable[[jax.Array], jax.Array]
-    log_weights: Callable[[jax.Array], jax.Array]
+    expanded: bool  # whether the total of the weights is a coordinate as well
+    mean: bool  # whether the coordinates are weights and not their logarithms
+    # Gradient of the log posterior density of the coordinates, of prior concentrations alpha and
+    # (generalised) counts.
     gradient: Field
-    natural_gradient: Field
+    natural_gradient: Field  # G^-1 times that gradient
+    # `(log_weights) -> tangent vector`, sum_k d(G^-1)_jk / d theta_k
     correction: Callable[[jax.Array], jax.Array]
-    euclidean: Metric
-    fisher: Metric
+    euclidean: Metric  # the Euclidean metric of the coordinates
+    fisher: Metric  # the Fisher metric
 
 
 def _raised(log_w: jax.Array) -> jax.Array:
@@ -140,21 +120,17 @@ def _minus_sum_of_logs(log_w: jax.Array) -> jax.Array:
     return -_sum_of_logs(log_w)
 
 
+_EUCLIDEAN = Metric(_unchanged, _plain_square, _zero)
+_WEIGHTS = Metric(_over_root, _square_times_weights, _sum_of_logs)  # G = diag(w)
+_RECIPROCALS = Metric(_times_root, _square_over_weights, _minus_sum_of_logs)  # G = diag(1 / w)
+
+
 # Reduced mean: G = diag(1 / omega) + 1 1^T / omega_K, G^-1 = diag(omega) - omega omega^T.
 
 
 def _closed(v: jax.Array) -> jax.Array:
     """Replace the last entry by the one that makes the sum 0."""
     return v.at[..., -1].set(-v[..., :-1].sum(axis=-1))
-
-
-def _first_weights(log_w: jax.Array) -> jax.Array:
-    return jnp.exp(log_w)[..., :-1]
-
-
-def _log_of_first_weights(omega: jax.Array) -> jax.Array:
-    last = 1 - _sum(omega)
-    return jnp.log(jnp.concatenate([omega, last], axis=-1))
 
 
 def _rm_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
@@ -187,8 +163,6 @@ def _square_of_first(log_w: jax.Array, v: jax.Array) -> jax.Array:
 REDUCED_MEAN = Parameterisation(
     expanded=False,
     mean=True,
-    coordinates=_first_weights,
-    log_weights=_log_of_first_weights,
     gradient=_rm_gradient,
     natural_gradient=_rm_natural_gradient,
     correction=_rm_correction,
@@ -206,15 +180,6 @@ REDUCED_MEAN = Parameterisation(
 def _opened(v: jax.Array) -> jax.Array:
     """Replace the last entry by 0."""
     return v.at[..., -1].set(0)
-
-
-def _log_ratios(log_w: jax.Array) -> jax.Array:
-    return log_w[..., :-1] - log_w[..., -1:]
-
-
-def _log_of_ratios(theta: jax.Array) -> jax.Array:
-    last = jnp.zeros_like(theta[..., :1])
-    return simplex.normalise(jnp.concatenate([theta, last], axis=-1))
 
 
 def _rn_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
@@ -241,8 +206,6 @@ def _square_of_differences(log_w: jax.Array, v: jax.Array) -> jax.Array:
 REDUCED_NATURAL = Parameterisation(
     expanded=False,
     mean=False,
-    coordinates=_log_ratios,
-    log_weights=_log_of_ratios,
     gradient=_rn_gradient,
     natural_gradient=_rn_natural_gradient,
     correction=_minus_reciprocal,
@@ -267,21 +230,15 @@ def _em_natural_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) 
 EXPANDED_MEAN = Parameterisation(
     expanded=True,
     mean=True,
-    coordinates=jnp.exp,
-    log_weights=jnp.log,
     gradient=_em_gradient,
     natural_gradient=_em_natural_gradient,
     correction=jnp.ones_like,
-    euclidean=Metric(_unchanged, _plain_square, _zero),
-    fisher=Metric(_times_root, _square_over_weights, _minus_sum_of_logs),
+    euclidean=_EUCLIDEAN,
+    fisher=_RECIPROCALS,
 )
 
 
 # Expanded natural: G = diag(w).
-
-
-def _same(x: jax.Array) -> jax.Array:
-    return x
 
 
 def _en_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
@@ -295,11 +252,9 @@ def _en_natural_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) 
 EXPANDED_NATURAL = Parameterisation(
     expanded=True,
     mean=False,
-    coordinates=_same,
-    log_weights=_same,
     gradient=_en_gradient,
     natural_gradient=_en_natural_gradient,
     correction=_minus_reciprocal,
-    euclidean=Metric(_unchanged, _plain_square, _zero),
-    fisher=Metric(_over_root, _square_times_weights, _sum_of_logs),
+    euclidean=_EUCLIDEAN,
+    fisher=_WEIGHTS,
 )

@@ -17,16 +17,10 @@ def log_rising(a: jax.Array, n: jax.Array) -> jax.Array:
 
 
 def log_dirichlet_evidence(weights: jax.Array, counts: jax.Array) -> jax.Array:
-    """Return the log probability of draws of categories that a Dirichlet law is integrated out of.
+    """Return log of prod_w (weights_w)_(counts_w) / (sum of weights)_(sum of counts), [...].
 
-    Rising factorials grow as n log n, and their ratio need not: what is large is taken together.
-
-    Args:
-        weights: Concentrations, positive, [..., V].
-        counts: Of each category, floats [..., V].
-
-    Returns:
-        log of prod_w (weights_w)_(counts_w) / (sum of weights)_(sum of counts), [...].
+    It is the log probability of draws of categories [..., V] out of a Dirichlet law. Rising
+    factorials grow as n log n, and their ratio need not: large terms are taken together.
     """
     weight, count = jnp.sum(weights, axis=-1), jnp.sum(counts, axis=-1)
     share = (weights + counts) / (weight + count)[..., None]

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from simplex_jax import arguments
 from simplex_jax.base import Position, PyTree
-from simplex_jax.draws import arguments
 
 
 def normalise(log_weights: jax.Array) -> jax.Array:
@@ -33,7 +33,7 @@ def log_probabilities(weights: ArrayLike, name: str = "position") -> jax.Array:
 
     Args:
         weights: Shape [..., K], finite and nonnegative, no row all zero. A zero becomes -inf.
-        name: What errors call the weights.
+        name: Name of the weights in errors.
 
     Raises:
         ValueError: The weights are none of that.
@@ -74,29 +74,37 @@ def like(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
     """Return the leaves of `tree` that belong to those of `position`, in their dtypes.
 
     Args:
-        name: What errors call the tree.
+        name: Name of the tree in errors.
         tree: A tree of the structure of `position`, or one array for all its leaves.
         position: Log-probabilities, leaves [..., K].
 
     Raises:
         ValueError: The structures differ, or an array does not broadcast to its leaf.
     """
+    arrays = leaves_like(name, tree, position)
     leaves = jax.tree.leaves(position)
-    structure: Any = jax.tree.structure(position)
-    arrays, found = jax.tree.flatten(tree)
-    if jax.tree_util.treedef_is_leaf(found) and len(arrays) == 1:
-        arrays = arrays * len(leaves)
-    elif found != structure:
-        raise ValueError(
-            f"{name} must be one array or have the structure of the position, {structure}; "
-            f"its structure is {found}"
-        )
     return [_fitted(name, a, leaf) for a, leaf in zip(arrays, leaves, strict=True)]
 
 
-def concentration(alpha: PyTree) -> PyTree:
-    """Return `alpha` with arrays as leaves, or raise a ValueError if one is not positive."""
-    return arguments.tree("alpha", alpha)
+def broadcast(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
+    """Return the leaves as `like` does, in the shapes of those of `position`."""
+    arrays = like(name, tree, position)
+    leaves = jax.tree.leaves(position)
+    return [jnp.broadcast_to(a, leaf.shape) for a, leaf in zip(arrays, leaves, strict=True)]
+
+
+def leaves_like(name: str, tree: PyTree, position: Position) -> list[ArrayLike]:
+    """Return the leaves of `tree`, or its only array for each of those of `position`."""
+    structure: Any = jax.tree.structure(position)
+    arrays, own = jax.tree.flatten(tree)
+    if jax.tree_util.treedef_is_leaf(own) and len(arrays) == 1:
+        return arrays * structure.num_leaves
+    if own != structure:
+        raise ValueError(
+            f"{name} must be one array or have the structure of the position, {structure}; "
+            f"its structure is {own}"
+        )
+    return arrays
 
 
 def _fitted(name: str, array: ArrayLike, leaf: jax.Array) -> jax.Array:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 from simplex_jax.geometry import bessel
 
 # Newton's method from Banerjee's start, whose relative error is below 0.07, in log concentration;
@@ -65,8 +65,8 @@ def log_normaliser(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Ar
         where the concentration is not allowed.
 
     Raises:
-        ValueError: The dimension is no integer from 2 on, or a concentration is negative or not
-            finite.
+        ValueError: The dimension is not an integer of at least 2, or a concentration is negative or
+            not finite.
 
     Example:
         >>> from simplex_jax.geometry import von_mises_fisher as vmf
@@ -218,8 +218,8 @@ def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
     Example:
         >>> import jax.numpy as jnp
         >>> from simplex_jax.geometry import von_mises_fisher as vmf
-        >>> found = vmf.resultant(jnp.array([[1.0, 0.0], [0.6, 0.8]]))
-        >>> [round(float(x), 4) for x in (*found.mean, found.length, found.spread)]
+        >>> result = vmf.resultant(jnp.array([[1.0, 0.0], [0.6, 0.8]]))
+        >>> [round(float(x), 4) for x in (*result.mean, result.length, result.spread)]
         [0.8944, 0.4472, 0.8944, 0.1056]
     """
     if weights is None:

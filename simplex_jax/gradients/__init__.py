@@ -15,9 +15,8 @@ from simplex_jax.gradients.densities import (
     start,
     value_and_gradient_of,
 )
-from simplex_jax.gradients.empirical import fisher
 from simplex_jax.gradients.generalised import counts, counts_of, with_total
-from simplex_jax.gradients.measured import variance
+from simplex_jax.gradients.noise import fisher, variance
 from simplex_jax.gradients.variates import Reference, control_variate, full_gradient, running
 
 __all__ = [

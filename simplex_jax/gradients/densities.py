@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
+from simplex_jax import arguments
 from simplex_jax.base import Batch, Position, PyTree, bind
 from simplex_jax.batches import length
-from simplex_jax.draws import arguments
-from simplex_jax.estimators import Estimator
+from simplex_jax.estimators import Estimator, no_memory
 
 LogDensity: TypeAlias = Callable[..., jax.Array]
 """`(position) -> scalar`, or `(position, batch) -> scalar`; need not be normalised."""
@@ -46,7 +46,7 @@ def posterior(log_prior: LogDensity, log_likelihood: LogLikelihood, size: float)
         >>> float(gradient)  # -1 + 100 / 2 (1 + 2)
         149.0
     """
-    check_size(size)
+    arguments.scalar("size", size)
     return Estimator(init=no_memory, estimate=bind(_posterior, log_prior, log_likelihood, size))
 
 
@@ -70,7 +70,7 @@ def density(log_density: LogDensity, *, needs_batch: bool = False) -> Estimator:
     """Exact gradient of a log density.
 
     Args:
-        log_density: `(position) -> scalar`; the batch is not looked at.
+        log_density: `(position) -> scalar`; the batch is ignored.
         needs_batch: It is `(position, batch) -> scalar` instead, of batches that are the full data.
 
     Example:
@@ -102,14 +102,11 @@ def _density_of_batch(
 def start(estimator: Estimator, position: PyTree) -> Position:
     """Return a position of real numbers as floating point arrays, fit to start a chain from.
 
-    Args:
-        estimator: What the chain will use. If it is a `density` that looks at no batch, that is
-            evaluated at the position; others need a batch to tell.
-        position: A tree of finite real numbers or arrays of them.
+    An exact `density` that needs no batch is evaluated at the position.
 
     Raises:
         ValueError: The position is empty or not finite, or the density or its gradient is not
-            finite there. Traced values are not looked at.
+            finite there. Traced values are not checked.
     """
     position = arguments.tree("position", position, "finite")
     if not jax.tree.leaves(position):
@@ -126,24 +123,14 @@ def start(estimator: Estimator, position: PyTree) -> Position:
 
 
 def gradient_of(name: str, function: Callable[..., jax.Array]) -> Callable[..., PyTree]:
-    """Return the gradient of a user's function, which must return a scalar, in its first argument.
-
-    Args:
-        name: What errors call the function.
-        function: `(position, ...) -> scalar`.
-    """
+    """Return the gradient of a function in its first argument, checked to return a real scalar."""
     return jax.grad(_scalar(name, function))
 
 
 def value_and_gradient_of(
     name: str, function: Callable[..., jax.Array]
 ) -> Callable[..., tuple[jax.Array, PyTree]]:
-    """Return a user's function, which must return a scalar, together with its gradient.
-
-    Args:
-        name: What errors call the function.
-        function: `(position, ...) -> scalar`.
-    """
+    """Return a function, checked to return a real scalar, together with its gradient."""
     return jax.value_and_grad(_scalar(name, function))
 
 
@@ -161,31 +148,12 @@ def _scalar(name: str, function: Callable[..., jax.Array]) -> Callable[..., jax.
 
 
 def like(name: str, tree: PyTree, position: Position) -> Position:
-    """Return `tree` in the dtypes of `position`, or raise a ValueError unless it is a tree like it.
-
-    Args:
-        name: What errors call the tree.
-        tree: Arrays.
-        position: Arrays.
-    """
-    wanted: Any = jax.tree.structure(position)
-    found: Any = jax.tree.structure(tree)
-    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(position)]
-    if found != wanted or [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)] != shapes:
+    """Return a tree in the dtypes of the position, or raise a ValueError unless it is like it."""
+    structures: list[Any] = [jax.tree.structure(position), jax.tree.structure(tree)]
+    shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(arrays)] for arrays in (position, tree)]
+    if structures[0] != structures[1] or shapes[0] != shapes[1]:
         raise ValueError(
-            f"{name} must have the structure and shapes of the position, {wanted} with {shapes}; "
-            f"it is {found} with {[jnp.shape(leaf) for leaf in jax.tree.leaves(tree)]}"
+            f"{name} must have the structure and shapes of the position, {structures[0]} with "
+            f"{shapes[0]}; it is {structures[1]} with {shapes[1]}"
         )
     return jax.tree.map(lambda x, leaf: jnp.asarray(x, leaf.dtype), tree, position)
-
-
-def no_memory(key: jax.Array) -> tuple:
-    """Start the memory of an estimator that has none."""
-    del key
-    return ()
-
-
-def check_size(size: float) -> None:
-    """Raise a ValueError unless the number of data is positive."""
-    value = arguments.as_float("size", size)
-    arguments.require("size", value, arguments.positive(value), "finite and positive")

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from simplex_jax import arguments
 from simplex_jax.base import Batch, Position, PyTree, bind
-from simplex_jax.draws import arguments
 from simplex_jax.estimators import CountsOf, Estimator, subsampled
 from simplex_jax.geometry import simplex
 from simplex_jax.gradients.densities import LogLikelihood, gradient_of
@@ -102,10 +102,10 @@ def with_total(estimator: Estimator, total: PyTree) -> Estimator:
         >>> from simplex_jax import gradients
         >>> estimator = gradients.counts(
         ...     lambda log_omega, batch: -2 * (jnp.exp(log_omega) ** 2).sum(), size=1)
-        >>> given = jax.random.key(0), (), jnp.log(jnp.array([0.2, 0.8])), jnp.zeros(1)
-        >>> print(estimator.estimate(*given)[0].round(2))
+        >>> inputs = jax.random.key(0), (), jnp.log(jnp.array([0.2, 0.8])), jnp.zeros(1)
+        >>> print(estimator.estimate(*inputs)[0].round(2))
         [-0.16 -2.56]
-        >>> print(gradients.with_total(estimator, 4.0).estimate(*given)[0].round(2))
+        >>> print(gradients.with_total(estimator, 4.0).estimate(*inputs)[0].round(2))
         [1.18 2.82]
     """
     totals = arguments.tree("total", total)
@@ -123,13 +123,13 @@ def _with_total(
     position: Position,
     batch: Batch,
 ) -> tuple[Position, PyTree]:
-    found, memory = estimate(key, memory, position, batch)
+    counts, memory = estimate(key, memory, position, batch)
     leaves, structure = jax.tree.flatten(position)
     totals = simplex.like("total", total, position)
     moved = [
         c + jnp.exp(log_omega) * (s - c.sum(axis=-1, keepdims=True))
         for c, log_omega, s in zip(
-            simplex.like("the estimated counts", found, position), leaves, totals, strict=True
+            simplex.like("the estimated counts", counts, position), leaves, totals, strict=True
         )
     ]
     return jax.tree.unflatten(structure, moved), memory

@@ -1,4 +1,4 @@
-"""Gradients as differences from a position where the full-data gradient is known."""
+"""Gradients as differences from a position of which the full-data gradient is given."""
 
 from typing import NamedTuple
 
@@ -6,18 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from simplex_jax import arguments
 from simplex_jax.base import Batch, Position, PyTree, bind, static
 from simplex_jax.batches import Visit, length
-from simplex_jax.draws import arguments
-from simplex_jax.estimators import Estimator
-from simplex_jax.gradients.densities import (
-    LogDensity,
-    LogLikelihood,
-    check_size,
-    gradient_of,
-    like,
-    no_memory,
-)
+from simplex_jax.estimators import Estimator, no_memory
+from simplex_jax.gradients.densities import LogDensity, LogLikelihood, gradient_of, like
 
 
 class Reference(NamedTuple):
@@ -74,11 +67,10 @@ def control_variate(
         >>> float(gradient)
         0.0
     """
-    check_size(size)
-    known = jax.tree.map(jnp.asarray, Reference(reference, reference_gradient))
-    return Estimator(
-        init=no_memory, estimate=bind(_control_variate, log_prior, log_likelihood, size, known)
-    )
+    arguments.scalar("size", size)
+    fixed = jax.tree.map(jnp.asarray, Reference(reference, reference_gradient))
+    estimate = bind(_control_variate, log_prior, log_likelihood, size, fixed)
+    return Estimator(init=no_memory, estimate=estimate)
 
 
 def _control_variate(
@@ -99,7 +91,7 @@ def _control_variate(
     scale = size / length(batch, "batch")
     gradient = gradient_of("log_likelihood", log_likelihood)
     estimate = jax.tree.map(
-        lambda p, known, here, there: p + known + scale * (here - there),
+        lambda p, g, here, there: p + g + scale * (here - there),
         gradient_of("log_prior", log_prior)(position),
         reference.gradient,
         gradient(position, batch),
@@ -119,7 +111,7 @@ def running(
     """`control_variate` whose reference is moved to the chain now and then, a pass over the data.
 
     Batches are `batches.Visit`: where one is due the reference becomes the position, and its
-    gradient is computed anew, before the estimate is made (SVRG Langevin dynamics: Dubey et al.
+    gradient is recomputed, before the estimate is made (SVRG Langevin dynamics: Dubey et al.
     2016, *Variance reduction in stochastic gradient Langevin dynamics*, algorithm 2). Make the
     stream with `batches.visits(stream, every)`; about once an epoch costs as much as the batches.
 
@@ -136,8 +128,7 @@ def running(
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, gradients
-        >>> from simplex_jax.runtime import driver
+        >>> from simplex_jax import batches, gradients, run
         >>> from simplex_jax.samplers import sgld
         >>> x = jnp.linspace(-1.0, 3.0, 50)
         >>> estimator = gradients.running(
@@ -145,7 +136,7 @@ def running(
         >>> stream = batches.visits(batches.uniform(x, 5), every=10)
         >>> kernel = sgld.build(estimator, step_size=0.01)
         >>> state = kernel.init(jax.random.key(0), jnp.array(0.0))
-        >>> state, trace = driver.run(jax.random.key(1), kernel, state, stream, 500)
+        >>> state, trace = run(jax.random.key(1), kernel, state, stream, 500)
         >>> print(round(float(trace[100:].mean())))
         1
     """

@@ -1,10 +1,11 @@
-"""How a gradient kernel sees the sites of a model: coordinates, and gradients or counts in them."""
+"""Coordinates in which samplers see the sites of a model, and gradients or counts in them."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 from numpyro import handlers
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn, potential_energy
@@ -15,71 +16,100 @@ from simplex_jax.geometry import manifolds
 from simplex_jax.numpyro_kernels import density, simplex_moves, sites, tuning
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.sites import Layout, Values
+from simplex_jax.samplers import (
+    cir,
+    gbm,
+    gmc,
+    gsgnht,
+    mld,
+    myula,
+    plmc,
+    reflected_cir,
+    rld,
+    scir,
+    sggmc,
+    sgrhmc,
+    sgrld,
+    smld,
+)
 
 Build: TypeAlias = Callable[..., Kernel]
 
-COUNTS, POINTS, REAL = "counts", "points", "real"
-_GIVEN = {"estimator", "alpha", "manifold"}
-_UNFIT = {
-    "log_density": "it takes a log density and cannot be shown minibatches",
-    "shape": "it is for one gamma law: SCIR moves gamma sites",
-    "precision": "it is for one lognormal law",
+COUNTS, POINTS, SPHERES, REAL = "counts", "points", "spheres", "real"
+# Coordinates of the samplers that do not move real numbers.
+_CHARTS: dict[Build, str] = {
+    **dict.fromkeys(
+        (reflected_cir.build, rld.build, scir.build, sgrhmc.build, sgrld.build, smld.build), COUNTS
+    ),
+    **dict.fromkeys((gsgnht.build, sggmc.build), SPHERES),
+    **dict.fromkeys((mld.build, myula.build, plmc.build), POINTS),
 }
+_UNFIT: dict[Build, str] = {
+    gmc.build: "it takes a log density and cannot be shown minibatches",
+    cir.build: "it is for one gamma law: SCIR moves gamma sites",
+    gbm.build: "it is for one lognormal law",
+}
+# Arguments that a model gives.
+_GIVEN = {REAL: {"estimator"}, POINTS: {"estimator"}}
+_GIVEN |= {COUNTS: {"estimator", "alpha"}, SPHERES: {"estimator", "manifold"}}
+
+
+class Sampler(NamedTuple):
+    """A `build` function of your own for `SGMCMC`, and the coordinates that its kernel moves.
+
+    Attributes:
+        build: It takes an `estimator`; its options are frozen by `functools.partial`.
+        chart: "counts" for simplex kernels, which take generalised counts and `alpha`; "points" for
+            kernels that move constrained values; "spheres" for those that take a `manifold` as
+            well; "real" for kernels of unconstrained values, which is what any other function is
+            taken for.
+    """
+
+    build: Build
+    chart: str
 
 
 class Group(NamedTuple):
-    """Sites that one kernel moves.
-
-    Attributes:
-        names: The sites.
-        build: The `build` of a sampler, its options frozen by `functools.partial`.
-        chart: `COUNTS` for simplex kernels, which eat generalised counts; `POINTS` for kernels that
-            move constrained values; `REAL` for those that move unconstrained ones.
-    """
+    """Sites that one kernel moves: their names, and the sampler."""
 
     names: tuple[str, ...]
     build: Build
     chart: str
 
 
-def chart_of(build: Build) -> str:
-    """Return the chart of a kernel, by the arguments that its `build` takes.
-
-    Raises:
-        ValueError: It does not take an estimator, or lacks an argument.
-    """
-    if not callable(build):
-        raise ValueError(
-            "kernel must be the build function of a sampler, its options frozen: "
-            f"functools.partial(sgld.build, step_size=1e-3); it is {build!r}"
-        )
+def sampler(kernel: Build | Sampler) -> Sampler:
+    """Return a sampler with its chart, or raise a ValueError for arguments that do not suit one."""
+    if not isinstance(kernel, Sampler):
+        function = getattr(kernel, "func", kernel)
+        if not callable(function):
+            raise ValueError(
+                "kernel must be the build function of a sampler, its options frozen: "
+                f"functools.partial(sgld.build, step_size=1e-3); it is {kernel!r}"
+            )
+        if function in _UNFIT:
+            raise ValueError(f"kernel {_name(kernel)} cannot be used here: {_UNFIT[function]}")
+        kernel = Sampler(kernel, _CHARTS.get(function, REAL))
+    build, chart = kernel
+    if chart not in _GIVEN:
+        raise ValueError(f"the chart of a kernel must be one of {', '.join(_GIVEN)}, not {chart!r}")
     parameters = inspect.signature(build).parameters
-    for name, why in _UNFIT.items():
-        if name in parameters:
-            raise ValueError(f"kernel {_name(build)} cannot be used here: {why}")
-    if "form" in parameters and parameters["form"].default == "dual":
+    if getattr(build, "func", build) is mld.build and parameters["form"].default == "dual":
         raise ValueError(
             f"kernel {_name(build)} cannot be used here in the dual form, which takes gradients by "
             "the dual variable: those of a model are by its sites. Leave out form='dual'"
         )
     if "estimator" not in parameters:
         raise ValueError(f"kernel {_name(build)} does not take an estimator")
-    chart = REAL
-    if "alpha" in parameters:
-        chart = COUNTS
-    elif parameters.keys() & {"manifold", "mirror", "projection"}:
-        chart = POINTS
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if parameter.default is inspect.Parameter.empty and name not in _GIVEN
-    ]
+    required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
+    if chart == SPHERES and "manifold" not in required:
+        chart = POINTS  # on the manifold that is given
+    missing = [name for name in required if name not in _GIVEN[chart]]
     if missing:
         raise ValueError(
             f"kernel {_name(build)} needs {', '.join(missing)}: freeze them by "
             f"functools.partial({_name(build)}, {missing[0]}=...)"
         )
-    return chart
+    return Sampler(build, chart)
 
 
 def check(group: Group, layout: Layout) -> None:
@@ -91,8 +121,8 @@ def check(group: Group, layout: Layout) -> None:
     advice = {
         COUNTS: "it moves simplex sites; give the others a kernel of their own, {None: "
         "functools.partial(sgld.build, step_size=...)}",
-        POINTS: "it moves unit vectors, on the sphere that it is given by default; give the others "
-        "a kernel of their own, {None: functools.partial(sgld.build, step_size=...)}",
+        SPHERES: "it moves unit vectors, on the sphere that it is given by default; give the "
+        "others a kernel of their own, {None: functools.partial(sgld.build, step_size=...)}",
         REAL: "numpyro has no map from the real numbers to unit vectors; use "
         "functools.partial(gsgnht.build, step_size=..., friction=...) for them",
     }[group.chart]
@@ -102,25 +132,15 @@ def check(group: Group, layout: Layout) -> None:
 def _fits(group: Group, kind: str) -> bool:
     if group.chart == COUNTS:
         return kind in (sites.SIMPLEX, sites.LOG_SIMPLEX)
-    if group.chart == POINTS:
-        return kind == sites.SPHERE or not _wants_manifold(group.build)
-    return kind != sites.SPHERE
-
-
-def _wants_manifold(build: Build) -> bool:
-    parameter = inspect.signature(build).parameters.get("manifold")
-    return parameter is not None and parameter.default is inspect.Parameter.empty
+    if group.chart == SPHERES:
+        return kind == sites.SPHERE
+    return group.chart == POINTS or kind != sites.SPHERE
 
 
 def check_support(group: Group, target: Target, values: Values) -> None:
     """Raise a ValueError where the support of a site depends on sites that others move.
 
-    What is held fixed while those move is the coordinate of the site, and not its value.
-
-    Args:
-        group: The group.
-        target: The model.
-        values: Constrained values of all sites.
+    While those move, the coordinate of the site is held fixed, and not its value.
     """
     if group.chart != REAL:
         return
@@ -135,10 +155,10 @@ def check_support(group: Group, target: Target, values: Values) -> None:
         return [density.summed(trace[name]["fn"].support) for name in group.names]
 
     depends = density.depending(supports, others, siblings)
-    found = [name for name, does in zip(group.names, depends, strict=True) if does]
-    if found:
+    dependent = [name for name, does in zip(group.names, depends, strict=True) if does]
+    if dependent:
         raise ValueError(
-            f"the support of {sites.listed(found)} depends on sites that another kernel moves: "
+            f"the support of {sites.listed(dependent)} depends on sites that another kernel moves: "
             "give these to one kernel such as sgld, or write the site as a function of one with a "
             "constant support, for example x = low + (high - low) * u with u ~ Uniform(0, 1)"
         )
@@ -150,13 +170,8 @@ def totals(
     """Return the sums that counts of simplex sites are given, by site; else nothing.
 
     A likelihood that is normalised in a site has counts of sum 0, and so negative ones, which some
-    kernels cannot take; see `simplex_jax.gradients.with_total`.
-
-    Args:
-        group: The group.
-        target: The model.
-        position: Coordinates of the sites of the group.
-        fixed: Constrained values of all other sites.
+    kernels cannot take; see `simplex_jax.gradients.with_total`. The position has the coordinates of
+    the group's sites, `fixed` the constrained values of all others.
     """
 
     def evaluate(position: Values) -> density.Density:
@@ -173,15 +188,7 @@ def kernel(
     fixed: Values,
     totals: Mapping[str, tuning.Total],
 ) -> Kernel:
-    """Build the kernel of a group, given the constrained values of all other sites.
-
-    Args:
-        group: The group.
-        target: The model.
-        position: Coordinates of the sites of the group.
-        fixed: Constrained values of all other sites.
-        totals: What `totals` returned, of these sites at least.
-    """
+    """Build the kernel of a group, given the constrained values of all other sites."""
 
     def estimate(key: jax.Array, memory: Any, position: Values, batch: Any) -> tuple[Values, Any]:
         del key, batch
@@ -195,51 +202,53 @@ def kernel(
 
     options: dict[str, Any] = {}
     if group.chart == COUNTS:
-        found = density.evaluate(target, position, fixed).parameters
-        options["alpha"] = {name: found[name][0] for name in position}
-    elif _wants_manifold(group.build):
+        parameters = density.evaluate(target, position, fixed).parameters
+        options["alpha"] = {name: parameters[name][0] for name in position}
+    elif group.chart == SPHERES:
         options["manifold"] = manifolds.product({name: manifolds.sphere() for name in group.names})
     return group.build(estimator=Estimator(init=lambda key: (), estimate=estimate), **options)
 
 
 def _log_density(position: Values, group: Group, target: Target, fixed: Values) -> jax.Array:
-    if group.chart == POINTS:
-        return density.log_joint(target, {**fixed, **position}, frozenset())[0]
+    if group.chart in (POINTS, SPHERES):
+        return density.summed(density.log_joint(target, {**fixed, **position}, frozenset())[0])
     model = handlers.substitute(density.prepared(target), data=fixed)
     enumerated = target.layout.enumerate_from is not None
     return -potential_energy(model, target.args, dict(target.kwargs), position, enum=enumerated)
 
 
+def is_finite(group: Group, target: Target, position: Values, fixed: Values) -> jax.Array:
+    """Return whether the log density and its gradient are finite in the coordinates of a group."""
+    if group.chart == COUNTS:
+        return density.evaluate(target, position, fixed).is_finite()
+    value, gradient = jax.value_and_grad(_log_density)(position, group, target, fixed)
+    return jnp.isfinite(value) & jnp.stack([jnp.isfinite(g).all() for g in gradient.values()]).all()
+
+
 def coordinates(group: Group, target: Target, values: Values) -> Values:
     """Return the coordinates that the kernel moves, for constrained values of all sites."""
-    mine = {name: values[name] for name in group.names}
+    moved = {name: values[name] for name in group.names}
     if group.chart == COUNTS:
         kinds = target.layout.kinds
-        return {name: sites.native(kinds[name], value) for name, value in mine.items()}
-    if group.chart == POINTS:
-        return mine
+        return {name: sites.native(kinds[name], value) for name, value in moved.items()}
+    if group.chart in (POINTS, SPHERES):
+        return moved
     trace = density.traced(target, values)
-    return {name: biject_to(trace[name]["fn"].support).inv(x) for name, x in mine.items()}
+    return {name: biject_to(trace[name]["fn"].support).inv(x) for name, x in moved.items()}
 
 
 def constrained(groups: Sequence[Group], target: Target, position: Values, fixed: Values) -> Values:
-    """Return the constrained values of the sites of some groups.
-
-    Args:
-        groups: The groups.
-        target: The model.
-        position: Their coordinates.
-        fixed: Constrained values of all other sites.
-    """
+    """Return the constrained values of the sites of some groups, given those of all others."""
     values, real = {}, {}
     for group in groups:
         for name in group.names:
             y = position[name]
             if group.chart == REAL:
                 real[name] = y
+            elif group.chart == COUNTS:
+                values[name] = sites.constrain(target.layout.kinds[name], y)
             else:
-                kind = target.layout.kinds[name]
-                values[name] = y if group.chart == POINTS else sites.constrain(kind, y)
+                values[name] = y
     if real:
         model = density.prepared(target, enumerated=False)
         model = handlers.substitute(model, data={**fixed, **values})

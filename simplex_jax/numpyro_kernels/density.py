@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from jax.interpreters.partial_eval import dce_jaxpr
 from jax.scipy.special import gammaln
 from numpyro import handlers
-from numpyro.infer.util import log_density
+from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
 from simplex_jax import batches
@@ -20,15 +20,7 @@ from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 
 
 class Target(NamedTuple):
-    """A model with its arguments, and the key that chooses its minibatch.
-
-    Attributes:
-        model: A numpyro model.
-        layout: What `sites.inspect` found.
-        args: Its arguments.
-        kwargs: Its keyword arguments.
-        key: A typed key.
-    """
+    """A model with its arguments, and the typed key that chooses its minibatch."""
 
     model: Model
     layout: Layout
@@ -40,18 +32,22 @@ class Target(NamedTuple):
 class Density(NamedTuple):
     """The log joint density at a point.
 
-    Attributes:
-        others: Its part without the priors of the sites that are moved.
-        priors: The log prior of each of those, up to terms that the sites do not enter.
-        counts: Derivatives by the native values y, the site's own prior left out: for
-            log-probabilities the generalised counts, see `simplex_jax.gradients.counts`.
-        parameters: Of each prior: Dirichlet concentrations, or shape and rate of a gamma law.
+    The counts are derivatives by the native values y, the site's own prior left out: for
+    log-probabilities the generalised counts, see `simplex_jax.gradients.counts`.
     """
 
-    others: jax.Array
-    priors: Values
+    others: jax.Array  # its part without the priors of the sites that are moved
+    priors: Values  # log prior of each of those, up to terms that the sites do not enter
     counts: Values
-    parameters: dict[str, tuple[jax.Array, ...]]
+    parameters: dict[str, tuple[jax.Array, ...]]  # Dirichlet concentrations, or shape and rate
+    size: jax.Array  # sum of the absolute values of the terms of the log density
+    terms: jax.Array  # number of those; 1 where sites are summed out, whose terms are not seen
+
+    def is_finite(self) -> jax.Array:
+        """Return whether the log density and its gradient are finite."""
+        value = self.others + sum(self.priors.values())
+        counts = [jnp.isfinite(c).all() for c in self.counts.values()]
+        return jnp.isfinite(value) & jnp.stack(counts).all()
 
     def without(self, name: str) -> jax.Array:
         """Return the log joint density without the prior of one site."""
@@ -84,16 +80,21 @@ def _masked(law: dist.Distribution) -> bool:
     return isinstance(law, dist.MaskedDistribution)
 
 
-def log_joint(target: Target, values: Values, detached: frozenset[str]) -> tuple[jax.Array, dict]:
-    """Return the log density at constrained values, and the laws of the sites left out of it."""
-    model, density = prepared(target), log_density
+def log_joint(
+    target: Target, values: Values, detached: frozenset[str]
+) -> tuple[dict[str, jax.Array], dict[str, dist.Distribution]]:
+    """Return the log density at constrained values, and the laws of the sites left out of it.
+
+    The density comes as the terms of each site, or in one where sites are summed out.
+    """
+    detach = _Detach(prepared(target), detached)
+    inputs = detach, target.args, dict(target.kwargs), values
     if target.layout.enumerate_from is not None:
         from numpyro.contrib import funsor
 
-        density = funsor.log_density
-    detach = _Detach(model, detached)
-    value, _ = density(detach, target.args, dict(target.kwargs), values)
-    return value, detach.laws
+        return {"": funsor.log_density(*inputs)[0]}, detach.laws
+    terms, _ = compute_log_probs(*inputs, sum_log_prob=False)
+    return {name: term for name, term in terms.items() if name not in detached}, detach.laws
 
 
 def prepared(target: Target, *, enumerated: bool = True) -> Model:
@@ -162,9 +163,9 @@ def summed(tree: PyTree) -> jax.Array:
     return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(tree)), jnp.zeros(()))
 
 
-def depending(function: Callable[..., list[jax.Array]], *given: PyTree) -> list[bool]:
+def depending(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[bool]:
     """Tell which results of a function are made of its arguments, as its program shows."""
-    program = jax.make_jaxpr(function)(*given).jaxpr
+    program = jax.make_jaxpr(function)(*inputs).jaxpr
     count = len(program.outvars)
 
     def depends(i: int) -> bool:
@@ -179,43 +180,42 @@ def evaluate(
 ) -> Density:
     """Return the density and its derivatives at native values of simplex and gamma sites.
 
-    Args:
-        target: The model.
-        native: Native values of the sites that are moved.
-        fixed: Constrained values of all other latent sites.
+    `fixed` are constrained values of all other latent sites.
     """
     kinds = target.layout.kinds
-    # A prior that is no Dirichlet or gamma law stays in the density, next to a uniform one.
+    # A prior that is not a Dirichlet or gamma law stays in the density, next to a uniform one.
     detached = frozenset(native)
 
     def total(y: Values) -> tuple[jax.Array, tuple]:
         values = {name: sites.constrain(kinds[name], value) for name, value in y.items()}
-        others, laws = log_joint(target, {**(fixed or {}), **values}, detached)
+        terms, laws = log_joint(target, {**(fixed or {}), **values}, detached)
         priors, parameters = {}, {}
         for name, law in laws.items():
             parameters[name] = _parameters(law, y[name])
             if not parameters[name]:
-                others = others + law.log_prob(values[name]).sum()
+                terms[name] = law.log_prob(values[name])
                 parameters[name] = (jnp.ones_like(y[name]),)
             priors[name] = _log_prior(kinds[name], y[name], parameters[name])
-        return others + sum(priors.values()), (others, priors, parameters)
+        others = summed(terms)
+        sizes = [jnp.abs(term).sum() for term in [*terms.values(), *priors.values()]]
+        number = jnp.asarray(sum(jnp.size(term) for term in terms.values()), jnp.float32)
+        about = others, priors, parameters, sum(sizes), jnp.maximum(number, 1)
+        return others + sum(priors.values()), about
 
-    gradient, (others, priors, parameters) = jax.grad(total, has_aux=True)(native)
-    return Density(others, priors, gradient, parameters)
+    gradient, (others, priors, *rest) = jax.grad(total, has_aux=True)(native)
+    return Density(others, priors, gradient, *rest)
 
 
 def _parameters(law: dist.Distribution, y: jax.Array) -> tuple[jax.Array, ...]:
     law = sites.base(law)
-    found: tuple[Any, ...]
+    parameters: tuple[Any, ...] = ()
     if isinstance(law, dist.Dirichlet | LogDirichlet):
-        found = (law.concentration,)
+        parameters = (law.concentration,)
     elif isinstance(law, dist.Gamma):
-        found = (law.concentration, law.rate)
+        parameters = (law.concentration, law.rate)
     elif isinstance(law, dist.Exponential):
-        found = (jnp.ones(()), law.rate)
-    else:
-        return ()
-    return tuple(jnp.broadcast_to(jnp.asarray(x, y.dtype), y.shape) for x in found)
+        parameters = (1.0, law.rate)
+    return tuple(jnp.broadcast_to(jnp.asarray(x, y.dtype), y.shape) for x in parameters)
 
 
 def _log_prior(kind: str, y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:

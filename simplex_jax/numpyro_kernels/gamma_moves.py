@@ -24,17 +24,11 @@ SCALING = 2.0
 
 
 class Law(NamedTuple):
-    """The gamma law that a site would have if count and exposure did not depend on it.
+    """The gamma law that a site would have if count and exposure did not depend on it."""
 
-    Attributes:
-        shape: a, positive.
-        rate: b, positive.
-        raw: a as the formula says, which may be negative.
-    """
-
-    shape: jax.Array
-    rate: jax.Array
-    raw: jax.Array
+    shape: jax.Array  # a, positive
+    rate: jax.Array  # b, positive
+    raw: jax.Array  # a as the formula says, which may be negative
 
 
 class Move(NamedTuple):
@@ -46,8 +40,8 @@ class Move(NamedTuple):
 
 def exposure(y: jax.Array, slope: jax.Array, scaled_slope: jax.Array) -> jax.Array:
     """Return e, at least 0, by the values of dL / dlog x = n - e x at x and at SCALING x."""
-    found = jnp.maximum((slope - scaled_slope) / ((SCALING - 1) * jnp.exp(y)), 0)
-    return jnp.where(jnp.isfinite(found), found, 0)
+    e = jnp.maximum((slope - scaled_slope) / ((SCALING - 1) * jnp.exp(y)), 0)
+    return jnp.where(jnp.isfinite(e), e, 0)
 
 
 def law(prior: tuple[jax.Array, ...], y: jax.Array, slope: jax.Array, exposure: jax.Array) -> Law:

@@ -1,7 +1,8 @@
-"""What the kernels of this package share of numpyro's protocol, which is by inheritance."""
+"""The common part of the kernels in numpyro's protocol, which is by inheritance."""
 
 import copy
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
 from simplex_jax.base import PyTree
-from simplex_jax.numpyro_kernels import density, sites
+from simplex_jax.numpyro_kernels import density, sites, starts
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 
@@ -22,13 +23,10 @@ Self = TypeVar("Self", bound="ModelKernel")
 class ModelKernel(MCMCKernel):
     """A kernel of a numpyro model, for one chain or for a batch of them.
 
-    What is kept of the model is names and flags, so that the kernel can be pickled and traced. A
-    subclass has three methods: `_first` starts a chain, `_moved` takes a step, and `_constrained`
-    returns the values that the model sees. Its states have `z`, `i` and `rng_key`.
-
-    Args:
-        model: A numpyro model.
-        init_strategy: One of ``numpyro.infer.init_to_...``, or None.
+    It stores names and flags of the model, so that the kernel can be pickled and traced. A subclass
+    has four methods: `_first` starts a chain, `_is_valid` judges values to start from, `_moved`
+    takes a step, and `_constrained` returns the values that the model sees. Its states have `z`,
+    `i` and `rng_key`.
     """
 
     sample_field = "z"
@@ -44,7 +42,7 @@ class ModelKernel(MCMCKernel):
         return self._model
 
     @property
-    def _found(self) -> Layout:
+    def _inspected(self) -> Layout:
         if self._layout is None:
             raise RuntimeError("the kernel was not initialised: call init, or run an MCMC with it")
         return self._layout
@@ -59,22 +57,45 @@ class ModelKernel(MCMCKernel):
     ) -> Any:
         """Inspect the model, and start from `init_params` or scattered values.
 
-        Args:
-            rng_key: A key, or [chains] of them.
-            num_warmup: Number of steps of the warm-up.
-            init_params: Constrained values to start from, by site, or None.
-            model_args: Arguments of the model.
-            model_kwargs: Its keyword arguments, or None.
+        Where the log density or its gradient is not finite there, other values are tried for the
+        sites that `init_params` does not give, as numpyro's own kernels do. The key is one, or
+        [chains] of them; `init_params` are constrained values by site, or None.
 
-        Raises:
-            ValueError: The model cannot be sampled with this kernel, or a start is not of the
-                shape of its site; the message says what to do.
+        A model that this kernel cannot sample, or a start of another shape than its site, is a
+        ValueError; no start with a finite log density and gradient is a RuntimeError, but where
+        `init` itself is traced, as in chains of ``chain_method="parallel"``.
         """
-        if not is_prng_key(rng_key):
-            return jax.vmap(
-                lambda key, params: self.init(key, num_warmup, params, model_args, model_kwargs)
-            )(rng_key, init_params)
         kwargs = dict(model_kwargs or {})
+
+        def chains(*, search: bool) -> tuple[Any, jax.Array]:
+            def chain(key: jax.Array, params: Mapping[str, Any] | None) -> tuple[Any, jax.Array]:
+                return self._started(key, num_warmup, params, model_args, kwargs, search=search)
+
+            one = is_prng_key(rng_key)
+            return (chain if one else jax.vmap(chain))(rng_key, init_params)
+
+        inputs = jax.tree.leaves((rng_key, init_params, model_args, kwargs))
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in inputs):
+            return chains(search=True)[0]
+        # The search compiles the model once more, which few models need.
+        state, valid = chains(search=False)
+        if not valid.all():
+            state, valid = chains(search=True)
+        if not valid.all():
+            raise RuntimeError(starts.message(self._inspected.kinds, init_params))
+        return state
+
+    def _started(
+        self,
+        rng_key: jax.Array,
+        num_warmup: int,
+        init_params: Mapping[str, Any] | None,
+        model_args: tuple,
+        kwargs: dict[str, Any],
+        *,
+        search: bool,
+    ) -> tuple[Any, jax.Array]:
+        """Return the state of a new chain, and whether its start is valid."""
         key_next, key_trace, key_start, key_batch, key_first = jax.random.split(
             sites.typed(rng_key), 5
         )
@@ -92,11 +113,24 @@ class ModelKernel(MCMCKernel):
                 "them of the samples",
                 stacklevel=2,
             )
-            kept = tuple(name for name in layout.deterministic if name not in left_out)
-            self._layout = layout._replace(deterministic=kept)
+            names = tuple(name for name in layout.deterministic if name not in left_out)
+            self._layout = layout._replace(deterministic=names)
         target = self._target(model_args, kwargs, key_batch)
-        state = self._first(key_first, values, target, num_warmup)
-        return state._replace(rng_key=sites.like(rng_key, key_next))
+        if search:
+
+            def redraw(key: jax.Array, from_prior: jax.Array) -> Values:
+                key_trace, key_start = jax.random.split(key)
+                strategy = self._init_strategy
+                _, drawn = sites.inspect(self._model, key_trace, model_args, kwargs, strategy)
+                values = sites.start(strategy, drawn, init_params, layout, key_start)
+                drawn |= {name: values[name] for name in init_params or {}}
+                return jax.tree.map(partial(jnp.where, from_prior), drawn, values)
+
+            values = starts.search(
+                key_start, values, redraw, partial(self._is_valid, target=target)
+            )
+        state, valid = self._first(key_first, values, target, num_warmup)
+        return state._replace(rng_key=sites.like(rng_key, key_next)), valid
 
     def sample(self, state: Any, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Any:
         """Take a step, with a fresh minibatch where the model has them."""
@@ -126,23 +160,32 @@ class ModelKernel(MCMCKernel):
         return lambda z: density.replay(target, self._constrained(target, z))
 
     def _target(self, args: tuple, kwargs: Mapping[str, Any] | None, key: jax.Array) -> Target:
-        return Target(self._model, self._found, args, dict(kwargs or {}), key)
+        return Target(self._model, self._inspected, args, dict(kwargs or {}), key)
 
+    @abstractmethod
     def _check(self, layout: Layout) -> None:
         """Raise a ValueError unless the kernel can move these sites."""
-        raise NotImplementedError
 
-    def _first(self, key: jax.Array, values: Values, target: Target, num_warmup: int) -> Any:
-        """Return the state of a chain that starts from these values; its key is replaced."""
-        raise NotImplementedError
+    @abstractmethod
+    def _first(
+        self, key: jax.Array, values: Values, target: Target, num_warmup: int
+    ) -> tuple[Any, jax.Array]:
+        """Return the state of a chain that starts from these values, and whether it can move.
 
+        The key of the state is replaced.
+        """
+
+    @abstractmethod
+    def _is_valid(self, values: Values, target: Target) -> jax.Array:
+        """Return whether the log density and its gradient are finite at these values."""
+
+    @abstractmethod
     def _moved(self, key: jax.Array, state: Any, target: Target) -> Any:
         """Return the state after a step, its counter and key excepted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _constrained(self, target: Target, z: Values) -> Values:
         """Return the values that the model sees."""
-        raise NotImplementedError
 
 
 def over_chains(state: Any, numbers: PyTree) -> PyTree:

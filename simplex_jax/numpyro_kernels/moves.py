@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax.numpyro_kernels import gamma_moves, simplex_moves, sites, tuning
+from simplex_jax.numpyro_kernels import gamma_moves, rounding, simplex_moves, sites, tuning
 from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.sites import Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Tuning
@@ -16,68 +16,42 @@ _LEAST = 1e-6
 
 
 class State(NamedTuple):
-    """State of `SCIR`.
+    """State of `SCIR`."""
 
-    Attributes:
-        z: Native values of the sites, by name: log-probabilities, or logs of gamma variates.
-        tuning: What is known of each site.
-        density: The log density and its derivatives at z; None where batches change.
-        i: Number of steps done.
-        num_warmup: Number of steps of the warm-up.
-        rng_key: Key of the next step.
-    """
-
-    z: Values
-    tuning: dict[str, Tuning]
-    density: Density | None
-    i: jax.Array
-    num_warmup: jax.Array
-    rng_key: jax.Array
+    z: Values  # native values of the sites, by name: log-probabilities, or logs of gamma variates
+    tuning: dict[str, Tuning]  # tuning of each site
+    density: Density | None  # the log density and its derivatives at z; None where batches change
+    i: jax.Array  # number of steps done
+    num_warmup: jax.Array  # number of steps of the warm-up
+    rng_key: jax.Array  # key of the next step
 
 
 class Site(NamedTuple):
-    """A site and how it moves.
-
-    Attributes:
-        name: Its name.
-        kind: Its kind.
-        step_size: The step size of uncorrected moves.
-        metropolis: Whether moves are corrected.
-        target_accept: The acceptance probability to adapt to.
-        curved: Whether corrected moves of a simplex site have rates.
-    """
+    """A site, and the options of its moves."""
 
     name: str
     kind: str
-    step_size: jax.Array
-    metropolis: bool
+    step_size: jax.Array  # of uncorrected moves
+    metropolis: bool  # whether moves are corrected
     target_accept: float
-    curved: bool
+    curved: bool  # whether corrected moves of a simplex site have rates
 
 
 class _Proposal(NamedTuple):
-    """A proposed value, the density there, and what decides.
+    """A proposed value, the density there, and what decides."""
 
-    Attributes:
-        y: The native value.
-        there: The density.
-        log_ratio: Log acceptance ratio.
-        same: Whether shapes are the same at both ends.
-        clamped: Fraction of shapes that are not positive.
-        total: The total that fits both ends.
-    """
-
-    y: jax.Array
+    y: jax.Array  # native value
     there: Density
-    log_ratio: jax.Array
-    same: jax.Array
-    clamped: jax.Array
-    total: jax.Array
+    log_ratio: jax.Array  # log acceptance ratio
+    same: jax.Array  # whether shapes are the same at both ends
+    bound: jax.Array  # the part of the log ratio that may be rounding, if the move is exact
+    clamped: jax.Array  # fraction of shapes that are not positive
+    total: jax.Array  # the total that fits both ends
 
 
 def drift(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
     """Move a site with the gradient of a minibatch."""
-    y, known = state.z[site.name], state.tuning[site.name]
+    y, old = state.z[site.name], state.tuning[site.name]
     step = site.step_size.astype(y.dtype)
     if site.kind == sites.GAMMA:
         law, here = tuning.gamma_law(site.name, state.z, evaluate)
@@ -85,18 +59,18 @@ def drift(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State
         moved = gamma_moves.transition(key, y, here.parameters[site.name], law, step)
     else:
         here = evaluate(state.z)
-        total = known.total.of(here.counts[site.name])
+        total = old.total.of(here.counts[site.name])
         (alpha,) = here.parameters[site.name]
         raw = simplex_moves.shapes(alpha, here.counts[site.name], y, total).raw
         moved = simplex_moves.transition(key, y, alpha, raw, total, step)
     clamped = (raw <= 0).mean(dtype=y.dtype)
     learned = tuning.adapted(
-        known,
+        old,
         state.i,
         state.num_warmup,
         jnp.ones_like(clamped),
         clamped,
-        known.total.value,
+        old.total.value,
         0.0,
         moved,
     )
@@ -106,32 +80,37 @@ def drift(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State
 
 
 def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
-    """Move a site with the gradient of all the data, from its law where that is known."""
+    """Move a site with the gradient of all the data, from its law where the move is exact."""
     key_move, key_accept = jax.random.split(key)
-    known, here = state.tuning[site.name], state.density
+    old, here = state.tuning[site.name], state.density
     assert here is not None
-    step = jnp.where(known.exact, jnp.inf, jnp.exp(known.log_step))
+    step = jnp.where(old.exact, jnp.inf, jnp.exp(old.log_step))
     propose = _propose_gamma if site.kind == sites.GAMMA else _propose_simplex
     proposal = propose(key_move, site, state, here, evaluate, step)
 
     probability = jnp.exp(jnp.minimum(proposal.log_ratio, 0))
-    probability = jnp.where(jnp.isfinite(probability), probability, 0)
+    probability = jnp.where(jnp.isnan(probability), 0, probability)
     if not site.metropolis:
-        probability = jnp.where(known.exact, 0, 1).astype(probability.dtype)
-    # The log ratio of an exact move is 0 but for rounding.
-    probability = jnp.where(known.exact & proposal.same, 1, probability)
+        # Uncorrected, but never to where the density is 0, from which no gradient leads back.
+        possible = jnp.isfinite(proposal.there.without(site.name)).astype(probability.dtype)
+        probability = jnp.where(old.exact, probability, possible)
+    # The log ratio of an exact move is 0 but for rounding. Equal shapes are not enough: gradients
+    # do not see where a likelihood jumps. The proposal of a move that turns out not to be exact
+    # was made with the total, or the exposure, of where it starts; no later one is.
+    exact = old.exact & proposal.same & rounding.confirms(proposal.log_ratio, proposal.bound)
+    probability = jnp.where(exact, 1, probability)
     # A chain that starts far away first goes where the likelihood wants it, uncorrected: there a
     # correction would learn steps that are far too short.
     arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
     chance = jnp.where(arriving, 1, probability)
     accept = jax.random.uniform(key_accept, dtype=chance.dtype) < chance
     z, density = jax.tree.map(
-        lambda new, old: jnp.where(accept, new, old),
+        lambda end, start: jnp.where(accept, end, start),
         ({**state.z, site.name: proposal.y}, proposal.there),
         (state.z, here),
     )
     learned = tuning.adapted(
-        known._replace(exact=known.exact & proposal.same),
+        old._replace(exact=exact, bound=proposal.bound),
         state.i,
         state.num_warmup,
         jnp.where(arriving, site.target_accept, probability),
@@ -147,15 +126,15 @@ def _propose_simplex(
     key: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
 ) -> _Proposal:
     name = site.name
-    y, known, counts = state.z[name], state.tuning[name], here.counts[name]
+    y, old, counts = state.z[name], state.tuning[name], here.counts[name]
     (alpha,) = here.parameters[name]
     key_total, key_move = jax.random.split(key)
-    total = jnp.where(known.exact, known.total.of(counts), known.total.value)
+    total = jnp.where(old.exact, old.total.of(counts), old.total.value)
     exposure = jnp.zeros((), y.dtype)
     if site.curved and site.metropolis:
-        place = jnp.log(jnp.maximum(known.centre, _LEAST))
+        place = jnp.log(jnp.maximum(old.centre, _LEAST))
         exposure = tuning.exposure(name, state.z, place, evaluate)
-        exposure = jnp.where(known.exact, 0, exposure)
+        exposure = jnp.where(old.exact, 0, exposure)
     excess = exposure / (alpha.sum(axis=-1, keepdims=True) + total)
     before = simplex_moves.with_scale(key_total, y, alpha, total)
     a = simplex_moves.shapes(alpha, counts, y, total, excess * jnp.exp(before))
@@ -163,17 +142,23 @@ def _propose_simplex(
     if not site.metropolis:
         h = site.step_size.astype(y.dtype)
         moved = simplex_moves.transition(key_move, y, alpha, a.raw, total, h)
-        move = move._replace(y=jnp.where(known.exact, move.y, moved))
+        move = move._replace(y=jnp.where(old.exact, move.y, moved))
     there = evaluate({**state.z, name: move.y})
     more = excess * jnp.exp(move.after)
     a_there = simplex_moves.shapes(alpha, there.counts[name], move.y, total, more)
     ratio = simplex_moves.log_ratio(move, alpha, total, a.used, a_there.used, step)
     sizes = jnp.abs(counts) + jnp.exp(y) * total + jnp.exp(move.y) * total
+    bound = rounding.allowed(
+        [rounding.size(here, y, a.used), rounding.size(there, move.y, a_there.used)],
+        move.y - y,
+        simplex_moves.rounding(a.used, sizes),
+    )
     return _Proposal(
         move.y,
         there,
         ratio + (there.without(name) - here.without(name)),
         simplex_moves.same(a.used, a_there.used, sizes),
+        bound,
         (a.raw <= 0).mean(dtype=y.dtype),
         tuning.fitted_total((y, move.y), (counts, there.counts[name]), exposure),
     )
@@ -183,10 +168,10 @@ def _propose_gamma(
     key: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
 ) -> _Proposal:
     name = site.name
-    y, known = state.z[name], state.tuning[name]
+    y, old = state.z[name], state.tuning[name]
     prior = here.parameters[name]
     # Where nothing depends on the site, the exposure is known best where the site is.
-    place = jnp.where(known.exact, y, jnp.log(known.centre))
+    place = jnp.where(old.exact, y, jnp.log(old.centre))
     place = jnp.maximum(place, jnp.log(_LEAST * prior[0] / prior[1]))
     exposure = tuning.exposure(name, state.z, place, evaluate)
     law = gamma_moves.law(prior, y, here.counts[name], exposure)
@@ -194,19 +179,26 @@ def _propose_gamma(
     if not site.metropolis:
         h = site.step_size.astype(y.dtype)
         moved = gamma_moves.transition(key, y, prior, law, h)
-        move = move._replace(y=jnp.where(known.exact, move.y, moved))
+        move = move._replace(y=jnp.where(old.exact, move.y, moved))
     there = evaluate({**state.z, name: move.y})
     law_there = gamma_moves.law(prior, move.y, there.counts[name], exposure)
     ratio = gamma_moves.log_ratio(move, prior, y, law, law_there, step)
+    values = jnp.exp(y), jnp.exp(move.y)
+    sizes = jnp.abs(here.counts[name]) + exposure * sum(values)
+    bound = rounding.allowed(
+        [
+            rounding.size(here, y, law.shape, law.rate * values[0]),
+            rounding.size(there, move.y, law_there.shape, law.rate * values[1]),
+        ],
+        move.y - y,
+        simplex_moves.rounding(law.shape, sizes),
+    )
     return _Proposal(
         move.y,
         there,
         ratio + (there.without(name) - here.without(name)),
-        simplex_moves.same(
-            law.shape,
-            law_there.shape,
-            jnp.abs(here.counts[name]) + exposure * (jnp.exp(y) + jnp.exp(move.y)),
-        ),
+        simplex_moves.same(law.shape, law_there.shape, sizes),
+        bound,
         (law.raw <= 0).mean(dtype=y.dtype),
-        known.total.value,
+        old.total.value,
     )

@@ -26,15 +26,17 @@ class SCIR(ModelKernel):
     the shapes of the gamma laws behind the site follow (see `simplex_moves`). No bijection, no
     mass matrix: a category of probability e^-1000 is as easy as any other.
 
-    - Where the likelihood is **conjugate** in the site, the shapes do not depend on it, which is
-      looked at in every step. The site is then drawn from its law given all other sites.
+    - Where the likelihood is **conjugate** in the site, the shapes do not depend on it, and the log
+      density changes as they say, within what rounding may do. Both are looked at in every step.
+      The site is then drawn from its law given all other sites.
     - Elsewhere a step is a CIR transition with shapes from the gradient, as in Baker et al. 2018,
       accepted or not by a Metropolis rule, so that the chain is exact. Its step size is learned in
       the warm-up, in whose first quarter every finite move is taken: a start may be far away.
       With ``metropolis=False`` it is not corrected: its bias is of the order of ``step_size``.
     - In a model with ``plate(..., subsample_size=n)`` every step sees a fresh minibatch, and
-      nothing is corrected. The noise of the minibatch adds to the variance of the samples
-      (Corollary 3.2 of the paper), in proportion to ``step_size``: halve it to see.
+      nothing is corrected; where a likelihood jumps is not seen. The noise of the minibatch adds
+      to the variance of the samples (Corollary 3.2 of the paper), in proportion to ``step_size``:
+      halve it to see.
     - Uncorrected rows with a shape that is not positive, which happens where a likelihood is
       steep or a minibatch noisy, take a reflected Euler step of SGRLD instead. The progress bar
       and `get_diagnostics_str` show how many ("clamped").
@@ -53,10 +55,12 @@ class SCIR(ModelKernel):
         metropolis: Whether moves are corrected, if the model has no minibatches.
         target_accept: The acceptance probability that the step size is adapted to.
         init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat laws.
+            Others are tried where the density there is 0; see `init`.
 
     Raises:
         ValueError: An argument is out of range. When it runs: the model has latent sites of other
             kinds, local to a minibatch, or discrete; the message says what to do instead.
+        RuntimeError: When it runs: no start was found where the log density is finite.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -94,12 +98,12 @@ class SCIR(ModelKernel):
 
     def _check(self, layout: Layout) -> None:
         can = {sites.SIMPLEX, sites.LOG_SIMPLEX, sites.GAMMA}
-        mine = [name for name, kind in layout.kinds.items() if kind in can]
+        movable = [name for name, kind in layout.kinds.items() if kind in can]
         rest = [name for name, kind in layout.kinds.items() if kind not in can]
         if not layout.kinds:
             raise ValueError("the model has no latent site to sample")
-        others, found = sites.listed(rest), sites.listed(mine)
-        if not mine:
+        others, own = sites.listed(rest), sites.listed(movable)
+        if not movable:
             raise ValueError(
                 "SCIR moves Dirichlet, LogDirichlet, Gamma and Exponential sites, and the model "
                 f"has none: its latent sites are {others}. Use NUTS, or SGMCMC for minibatches"
@@ -107,34 +111,41 @@ class SCIR(ModelKernel):
         if rest and layout.subsampled:
             raise ValueError(
                 f"SCIR moves simplex and gamma sites, not {others}; for a model with minibatches "
-                f"use SGMCMC(model, {{...}}) with one kernel for {found} and another for the rest"
+                f"use SGMCMC(model, {{...}}) with one kernel for {own} and another for the rest"
             )
         if rest:
             raise ValueError(
                 f"SCIR moves simplex and gamma sites, not {others}; with numpyro 0.22 use "
-                f"Gibbs([(SCIR(model), {found}), (NUTS(model), None)]), and with an older one "
+                f"Gibbs([(SCIR(model), {own}), (NUTS(model), None)]), and with an older one "
                 "SGMCMC(model, {...}) with a kernel for each"
             )
 
-    def _first(self, key: jax.Array, values: Values, target: Target, num_warmup: int) -> State:
+    def _first(
+        self, key: jax.Array, values: Values, target: Target, num_warmup: int
+    ) -> tuple[State, jax.Array]:
         kinds = target.layout.kinds
-        z = {name: sites.native(kinds[name], value) for name, value in values.items()}
+        z = _native(target, values)
         evaluate = jax.jit(partial(densities.evaluate, target))
         step = jnp.asarray(schedules.at(self._step_size, jnp.zeros((), jnp.int32)))
         if not target.layout.subsampled:
             self._curved = frozenset(
                 name for name in kinds if tuning.is_curved(name, kinds, z, evaluate)
             )
-        return State(
+        density = evaluate(z)
+        state = State(
             z=z,
             tuning={
                 name: tuning.first(name, kind, z, step, evaluate) for name, kind in kinds.items()
             },
-            density=None if target.layout.subsampled else evaluate(z),
+            density=None if target.layout.subsampled else density,
             i=jnp.zeros((), jnp.int32),
             num_warmup=jnp.asarray(num_warmup, jnp.int32),
             rng_key=key,
         )
+        return state, density.is_finite()
+
+    def _is_valid(self, values: Values, target: Target) -> jax.Array:
+        return densities.evaluate(target, _native(target, values)).is_finite()
 
     def _moved(self, key: jax.Array, state: State, target: Target) -> State:
         """Move every site once."""
@@ -159,8 +170,8 @@ class SCIR(ModelKernel):
         target = self._target(model_args, model_kwargs, jax.random.key(0))
         evaluate = partial(densities.evaluate, target)
         learned = {
-            name: tuning.refreshed(name, self._found.kinds[name], known, state.z, evaluate)
-            for name, known in state.tuning.items()
+            name: tuning.refreshed(name, self._inspected.kinds[name], old, state.z, evaluate)
+            for name, old in state.tuning.items()
         }
         return state._replace(density=evaluate(state.z), tuning=learned)
 
@@ -172,17 +183,25 @@ class SCIR(ModelKernel):
         """Return what the progress bar shows of every site; of several chains, the means."""
         parts = []
         shown = over_chains(state, state.tuning)
-        for name in self._found.kinds:
-            known = shown[name]
-            clamped = f"clamped {float(known.clamped):.1%}"
+        for name in self._inspected.kinds:
+            site = shown[name]
+            clamped = f"clamped {float(site.clamped):.1%}"
             if state.density is None:
-                about = "conjugate" if known.exact == 1 else "shapes by gradient"
+                about = "conjugate" if site.exact == 1 else "shapes by gradient"
                 parts.append(f"{name} minibatch, {about}, {clamped}")
-            elif known.exact == 1:
-                parts.append(f"{name} exact")
+            elif site.exact == 1:
+                # A bound that no run could tell from 0 is not worth a word.
+                bound = float(site.bound)
+                within = f" within {bound:.2g} nats" if bound > 0.01 else ""
+                parts.append(f"{name} exact{within}")
             elif self._metropolis:
-                step, accepted = float(jnp.exp(known.log_step)), float(known.accepted)
+                step, accepted = float(jnp.exp(site.log_step)), float(site.accepted)
                 parts.append(f"{name} h={step:.2g}, accepted {accepted:.2f}, {clamped}")
             else:
                 parts.append(f"{name} uncorrected, {clamped}")
         return "; ".join(parts)
+
+
+def _native(target: Target, values: Values) -> Values:
+    kinds = target.layout.kinds
+    return {name: sites.native(kinds[name], value) for name, value in values.items()}

@@ -1,6 +1,7 @@
 """Any gradient kernel of the library as a kernel of numpyro."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 
 from simplex_jax.base import PyTree
 from simplex_jax.numpyro_kernels import charts, sites
-from simplex_jax.numpyro_kernels.charts import Build, Group
+from simplex_jax.numpyro_kernels.charts import Build, Group, Sampler
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.kernel import ModelKernel, over_chains
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
@@ -16,23 +17,15 @@ from simplex_jax.numpyro_kernels.tuning import Total
 
 
 class SGMCMCState(NamedTuple):
-    """State of `SGMCMC`.
+    """State of `SGMCMC`."""
 
-    Attributes:
-        z: Coordinates of all sites, by name, as their kernel has them.
-        kernels: The state of each kernel.
-        info: What each kernel said in the last step.
-        totals: Sums that the counts of simplex sites are given, by name; see `charts.totals`.
-        i: Number of steps done.
-        rng_key: Key of the next step.
-    """
-
-    z: Values
-    kernels: tuple[PyTree, ...]
-    info: tuple[PyTree, ...]
+    z: Values  # coordinates of all sites, by name, as their kernel has them
+    kernels: tuple[PyTree, ...]  # the state of each kernel
+    info: tuple[PyTree, ...]  # diagnostics of each kernel in the last step
+    # Sums that the counts of simplex sites are given, by name; see `charts.totals`
     totals: dict[str, Total]
-    i: jax.Array
-    rng_key: jax.Array
+    i: jax.Array  # number of steps done
+    rng_key: jax.Array  # key of the next step
 
 
 class SGMCMC(ModelKernel):
@@ -40,18 +33,20 @@ class SGMCMC(ModelKernel):
 
     Every step sees a fresh minibatch of each ``plate(..., subsample_size=n)``, whose log density
     numpyro scales to all the rows, and the kernel moves the sites by its gradient. There is no
-    Metropolis step: the bias is of the order of the step size, and it is yours to choose.
+    Metropolis step: the bias is of the order of the step size, and it is yours to choose. Jumps of
+    the log density (constraints, thresholds, changepoints) have no gradient and are not seen.
 
-    Coordinates are chosen for the kernel by the arguments that its ``build`` takes:
+    Each sampler has its coordinates:
 
-    - ``alpha`` (`sgrld`, `smld`, `scir`, `sgrhmc`, ...): simplex sites, as log-probabilities, with
-      generalised counts for the gradient and the concentrations of the prior for alpha. `scir`,
+    - `sgrld`, `smld`, `scir`, `sgrhmc`, `reflected_cir`, `rld`: simplex sites, as
+      log-probabilities, with generalised counts for the gradient and the concentrations of the
+      prior for alpha. `scir`,
       `sgrhmc` and `reflected_cir` take negative counts as 0, a bias that `get_diagnostics_str`
       shows as "clamped"; the kernel `SCIR` has none there;
-    - ``manifold`` (`sggmc`, `gsgnht`): unit vectors, as points of the sphere;
-    - ``mirror`` or ``projection`` (`mld`, `plmc`, `myula`): constrained values as they are;
-    - else (`sgld`, `sghmc`, `sgnht`, `recipe`): any continuous site, through numpyro's bijection
-      from the real numbers.
+    - `sggmc`, `gsgnht`: unit vectors, as points of the sphere, unless they are given a manifold;
+    - `mld`, `plmc`, `myula`: constrained values as they are;
+    - `sgld`, `sghmc`, `sgnht`, `recipe`: any continuous site, through numpyro's bijection from the
+      real numbers. So is a ``build`` of your own, unless a `Sampler` declares its coordinates.
 
     Several kernels take turns within a step, all with the same minibatch. Works as a block of
     ``Gibbs`` too, for models without minibatches. ``init_params`` are constrained values.
@@ -59,7 +54,8 @@ class SGMCMC(ModelKernel):
     Args:
         model: A numpyro model.
         kernel: The ``build`` function of a sampler with its options frozen by
-            ``functools.partial``, or a dict of them by site name; None stands for all other sites.
+            ``functools.partial``, or a `Sampler`, or a dict of them by site name; None stands for
+            all other sites.
         init_strategy: One of ``numpyro.infer.init_to_...``; by default simplex and gamma sites
             start from flat laws, and others from the prior.
 
@@ -67,6 +63,7 @@ class SGMCMC(ModelKernel):
         ValueError: A kernel lacks an option, or needs what no model gives. When it runs: a kernel
             cannot move its sites, a site is local to a minibatch or discrete, or its support
             depends on the sites of another kernel; the message says what to do instead.
+        RuntimeError: When it runs: no start was found where log density and gradient are finite.
 
     Example: the mean of a thousand numbers, ten at a time.
 
@@ -89,16 +86,13 @@ class SGMCMC(ModelKernel):
     def __init__(
         self,
         model: Model,
-        kernel: Build | Mapping[str | None, Build],
+        kernel: Build | Sampler | Mapping[str | None, Build | Sampler],
         *,
         init_strategy: Callable | None = None,
     ) -> None:
         super().__init__(model, init_strategy)
-        self._builds: dict[str | None, Build] = (
-            dict(kernel) if isinstance(kernel, Mapping) else {None: kernel}
-        )
-        for build in self._builds.values():
-            charts.chart_of(build)
+        kernels = kernel if isinstance(kernel, Mapping) else {None: kernel}
+        self._samplers = {name: charts.sampler(kernel) for name, kernel in kernels.items()}
 
     def _check(self, layout: Layout) -> None:
         for group in self._groups(layout):
@@ -106,7 +100,7 @@ class SGMCMC(ModelKernel):
 
     def _first(
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
-    ) -> SGMCMCState:
+    ) -> tuple[SGMCMCState, jax.Array]:
         groups = self._groups(target.layout)
         kernels, z, info, totals = [], {}, [], {}
         for group, key_group in zip(groups, jax.random.split(key, len(groups)), strict=True):
@@ -123,28 +117,38 @@ class SGMCMC(ModelKernel):
             z.update(state.position)
             shapes = jax.eval_shape(kernel.update, key_group, state, None)[1]
             info.append(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
-        return SGMCMCState(z, tuple(kernels), tuple(info), totals, jnp.zeros((), jnp.int32), key)
+        count = jnp.zeros((), jnp.int32)
+        state = SGMCMCState(z, tuple(kernels), tuple(info), totals, count, key)
+        return state, jax.jit(partial(self._is_valid, target=target))(values)
+
+    def _is_valid(self, values: Values, target: Target) -> jax.Array:
+        valid = []
+        for group in self._groups(target.layout):
+            fixed = {name: value for name, value in values.items() if name not in group.names}
+            position = charts.coordinates(group, target, values)
+            valid.append(charts.is_finite(group, target, position, fixed))
+        return jnp.stack(valid).all()
 
     def _groups(self, layout: Layout) -> list[Group]:
         """Return the sites of each kernel, kernels without a site left out."""
         names = tuple(layout.kinds)
-        unknown = [name for name in self._builds if name is not None and name not in names]
+        unknown = [name for name in self._samplers if name is not None and name not in names]
         if unknown:
             raise ValueError(
                 f"kernel has sites {sites.listed(unknown)} that the model does not have; its "
                 f"latent sites are {sites.listed(names)}"
             )
-        rest = [name for name in names if name not in self._builds]
-        if rest and None not in self._builds:
+        rest = [name for name in names if name not in self._samplers]
+        if rest and None not in self._samplers:
             raise ValueError(
                 f"kernel says nothing of {sites.listed(rest)}: add "
                 "{None: functools.partial(sgld.build, step_size=...)} for all other sites"
             )
         groups = []
-        for name, build in self._builds.items():
-            mine = tuple(rest) if name is None else (name,)
-            if mine:
-                groups.append(Group(mine, build, charts.chart_of(build)))
+        for name, sampler in self._samplers.items():
+            members = tuple(rest) if name is None else (name,)
+            if members:
+                groups.append(Group(members, *sampler))
         return groups
 
     def _moved(self, key: jax.Array, state: SGMCMCState, target: Target) -> SGMCMCState:
@@ -157,9 +161,9 @@ class SGMCMC(ModelKernel):
         ):
             fixed = {name: value for name, value in values.items() if name not in group.names}
             kernel = charts.kernel(group, target, old.position, fixed, state.totals)
-            new, said = kernel.update(key_group, old, None)
+            new, kernel_info = kernel.update(key_group, old, None)
             kernels.append(new)
-            info.append(said)
+            info.append(kernel_info)
             z.update(new.position)
             values = {**fixed, **charts.constrained([group], target, new.position, fixed)}
         return state._replace(z=z, kernels=tuple(kernels), info=tuple(info))
@@ -177,7 +181,7 @@ class SGMCMC(ModelKernel):
         """Return the numbers that each kernel tells of its last step; of several chains, means."""
         parts = []
         infos = over_chains(state, state.info)
-        for group, info in zip(self._groups(self._found), infos, strict=True):
+        for group, info in zip(self._groups(self._inspected), infos, strict=True):
             numbers = [
                 f"{name} {float(value):.3g}"
                 for name, value in info._asdict().items()

@@ -2,7 +2,7 @@ r"""Moves of a simplex site of any model by CIR transitions.
 
 The site is omega, with a Dirichlet(alpha) prior and a likelihood L, of generalised counts
 :math:`c_j = \partial L / \partial \log \omega_j`. Beside it stands a total S of law Gamma(alpha. +
-s), drawn anew for every move, so that theta = omega S has the density
+s), redrawn for every move, so that theta = omega S has the density
 
 .. math::
     \pi(\theta) \propto \prod_j \theta_j^{\alpha_j - 1} e^{-\theta_j}\, e^{L(\omega)}\, S^s, \qquad
@@ -10,8 +10,8 @@ s), drawn anew for every move, so that theta = omega S has the density
     a_j = \alpha_j + c_j - \omega_j c_\cdot + s\, \omega_j
 
 for every constant s, which was chosen for speed alone. SCIR moves theta by the exact transition of
-the CIR process whose stationary law is Gamma(a): exact where a does not depend on omega, which is
-where the likelihood is conjugate and s the number of its counts.
+the CIR process whose stationary law is Gamma(a): exact where the likelihood is conjugate and s the
+number of its counts, so that a does not depend on omega.
 
 Elsewhere a move is corrected. The transition is the draw of N ~ Poisson(lambda theta), lambda = 1 /
 (e^h - 1), followed by theta' ~ Gamma(a + N) / (1 + lambda). Given N, which is drawn afresh, it is a
@@ -43,12 +43,10 @@ from simplex_jax.samplers import expanded
 
 
 class Shapes(NamedTuple):
-    """Shapes of the gamma laws of a site.
+    """Shapes of the gamma laws of a site, [..., K].
 
-    Attributes:
-        used: Positive shapes, [..., K].
-        raw: What the formula says, which may be negative where a likelihood is steep or a
-            minibatch noisy.
+    Those used are positive; raw ones, as the formula says, may be negative where a likelihood is
+    steep or a minibatch noisy.
     """
 
     used: jax.Array
@@ -56,21 +54,13 @@ class Shapes(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A proposal.
+    """A proposal, [..., K]."""
 
-    Attributes:
-        y: Log-probabilities, [..., K].
-        before: log theta, [..., K].
-        after: log theta', [..., K].
-        counts: N, [..., K].
-        rate: b, [..., K] or a scalar.
-    """
-
-    y: jax.Array
-    before: jax.Array
-    after: jax.Array
-    counts: jax.Array
-    rate: jax.Array
+    y: jax.Array  # log-probabilities
+    before: jax.Array  # log theta
+    after: jax.Array  # log theta'
+    counts: jax.Array  # N
+    rate: jax.Array  # b, [..., K] or a scalar
 
 
 def shapes(
@@ -214,9 +204,16 @@ def needed_total(y: jax.Array, counts: jax.Array, exposure: jax.Array | float = 
 def same(one: jax.Array, other: jax.Array, size: jax.Array) -> jax.Array:
     """Return whether shapes are equal but for rounding and what no sample could tell.
 
+    That alone does not make a move exact: shapes come of the gradient, which does not see the
+    jumps of a likelihood. `rounding.allowed` bounds what the log density may say against it.
+
     A difference of a thousandth of the standard deviation of the gamma law is ignored, and one of
     rounding: of the shape, and of the numbers of the given size that it is a difference of.
     """
-    epsilon = jnp.finfo(one.dtype).eps
-    allowed = 1e-3 * jnp.sqrt(one) + 50 * epsilon * one + 8 * epsilon * size
+    allowed = 1e-3 * jnp.sqrt(one) + rounding(one, size)
     return (jnp.abs(one - other) <= allowed).all()
+
+
+def rounding(shape: jax.Array, size: jax.Array) -> jax.Array:
+    """Return the rounding of a shape that is a difference of numbers of the given size."""
+    return jnp.finfo(shape.dtype).eps * (50 * shape + 8 * size)

@@ -1,6 +1,6 @@
-"""The latent sites of a numpyro model: which are there, how they start, and how samples come back.
+"""The latent sites of a numpyro model: their kinds, starts and native values.
 
-What moves is a site's *native* value, where nothing underflows: log-probabilities on the simplex,
+Kernels move a site's *native* value, where nothing underflows: log-probabilities on the simplex,
 and the logarithm of a gamma variate.
 """
 
@@ -23,19 +23,12 @@ SIMPLEX, LOG_SIMPLEX, GAMMA, SPHERE, OTHER = "simplex", "log simplex", "gamma", 
 
 
 class Layout(NamedTuple):
-    """What is known of a model before it runs: names and flags, no arrays.
+    """The sites and plates of a model before it runs: names and flags, no arrays."""
 
-    Attributes:
-        kinds: The kind of every latent site that is not enumerated, by name, in trace order.
-        enumerate_from: Dimension from which on discrete sites are enumerated; None without any.
-        subsampled: Of the plates that show a minibatch, the numbers of all rows and of those shown.
-        deterministic: Names of the deterministic sites that samples bring along.
-    """
-
-    kinds: dict[str, str]
-    enumerate_from: int | None
-    subsampled: dict[str, tuple[int, int]]
-    deterministic: tuple[str, ...]
+    kinds: dict[str, str]  # of latent sites that are not enumerated, by name, in trace order
+    enumerate_from: int | None  # dimension from which on discrete sites are enumerated
+    subsampled: dict[str, tuple[int, int]]  # plates with minibatches: all rows, and those shown
+    deterministic: tuple[str, ...]  # sites that samples bring along
 
 
 def typed(key: jax.Array) -> jax.Array:
@@ -55,10 +48,8 @@ def inspect(
 ) -> tuple[Layout, Values]:
     """Trace a model once, and return its layout and values of its latent sites.
 
-    The values are those of an `init_to_...` function of numpyro, or drawn from the prior.
-
-    Raises:
-        ValueError: A latent site is local to a minibatch, or discrete and not enumerated.
+    The values are those of an `init_to_...` function of numpyro, or drawn from the prior. A latent
+    site that is local to a minibatch, or discrete and not enumerated, is a ValueError.
     """
     initial = strategy or init_to_sample
 
@@ -168,9 +159,6 @@ def start(
     Without a strategy, probabilities and gamma variates start from a uniform Dirichlet and a unit
     exponential, and sites of other kinds from the draw: a draw of a sparse prior has one category,
     and others are hard to reach from there.
-
-    Raises:
-        ValueError: A value is given for an unknown site, or does not have the shape of the site.
     """
     given = dict(given or {})
     if unknown := sorted(given.keys() - drawn.keys()):
@@ -207,12 +195,12 @@ def _local(name: str, plate: str, size: int, subsample_size: int) -> str:
         f"site {name!r} is inside the plate {plate!r}, which shows {subsample_size} of {size} rows "
         "in each step: such local variables have a new meaning at every step and cannot be "
         "sampled. Marginalise the site, give the plate all its rows, or, for topic models, use "
-        "simplex_jax.topics"
+        "simplex_jax.lda"
     )
 
 
 def _summed(name: str, plate: str) -> str:
-    # Its log density is log sum exp(scale * log p), of which a minibatch is no unbiased estimate.
+    # A minibatch is not an unbiased estimate of its log density, log sum exp(scale * log p).
     return (
         f"site {name!r} is enumerated, and the plate {plate!r} shows a minibatch: numpyro scales "
         "its rows within the sum over the site, which is another law. Write the likelihood with "

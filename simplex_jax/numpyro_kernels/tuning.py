@@ -1,4 +1,4 @@
-"""What SCIR learns of each site: whether its likelihood is conjugate, totals, and step sizes."""
+"""Adaptation of SCIR to each site: whether its likelihood is conjugate, totals, step sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax.numpyro_kernels import gamma_moves, simplex_moves, sites
+from simplex_jax.numpyro_kernels import gamma_moves, rounding, simplex_moves, sites
 from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.sites import Values
 
@@ -14,13 +14,14 @@ from simplex_jax.numpyro_kernels.sites import Values
 class Total(NamedTuple):
     """The sum that the counts of the rows of a site are given, s of `simplex_moves`.
 
-    Attributes:
-        value: s, [..., 1]; 0 for a gamma site.
-        counted: Whether the counts of a row have a positive sum that does not depend on the site,
-            which then is s, [..., 1]; true for a gamma site.
+    Any s that does not change with the site is right, and a bad one slow. Corrected moves have
+    `value`, constant after the warm-up; `of` serves exact ones, where a sum that did change would
+    change the shapes, and so be seen, and uncorrected ones.
     """
 
-    value: jax.Array
+    value: jax.Array  # s, [..., 1]; 0 for a gamma site
+    # Whether the counts of a row have a positive sum that does not depend on the site, which then
+    # is s, [..., 1]; true for a gamma site.
     counted: jax.Array
 
     def of(self, counts: jax.Array) -> jax.Array:
@@ -29,62 +30,77 @@ class Total(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What is known of a site. Scalars, unless stated.
+    """The state of the adaptation to a site. Scalars, unless stated."""
 
-    Attributes:
-        exact: Whether the shapes have never been seen to depend on the site itself.
-        log_step: Log of the step size of corrected moves.
-        accepted: Mean acceptance probability in this phase.
-        clamped: Mean fraction of shapes that were not positive in this phase.
-        total: The sums of its counts.
-        centre: Mean value of the site in the warm-up, of its shape.
-    """
-
-    exact: jax.Array
-    log_step: jax.Array
-    accepted: jax.Array
-    clamped: jax.Array
-    total: Total
-    centre: jax.Array
+    exact: jax.Array  # whether neither shapes nor log density have said that they depend on it
+    bound: jax.Array  # nats by which the log density may be off by rounding, at the last move
+    log_step: jax.Array  # of corrected moves
+    accepted: jax.Array  # mean acceptance probability in this phase
+    clamped: jax.Array  # mean fraction of shapes that were not positive in this phase
+    total: Total  # the sums of its counts
+    centre: jax.Array  # mean value of the site in the warm-up, of its shape
 
 
 Evaluate = Callable[[Values], Density]
 
 
 def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) -> Tuning:
-    """Probe the likelihood at two values of a site.
-
-    Args:
-        name: The site.
-        kind: Its kind.
-        y: Native values of all sites.
-        step: Step size to start with.
-        evaluate: The density at native values.
-    """
+    """Probe the likelihood at two values of a site, given native values of all sites."""
     value = y[name]
     zero = jnp.zeros((), value.dtype)
     yes = jnp.ones((), bool)
     log_step = jnp.log(step).astype(value.dtype)
-    tuning = Tuning(yes, log_step, zero, zero, Total(zero, yes), jnp.exp(value))
+    tuning = Tuning(yes, zero, log_step, zero, zero, Total(zero, yes), jnp.exp(value))
     if kind == sites.GAMMA:
-        law, _ = gamma_law(name, y, evaluate)
-        other, _ = gamma_law(name, {**y, name: value + 1}, evaluate)
-        return tuning._replace(exact=same_law(law, other))
-    places, counts, alpha = _probed(name, y, evaluate)
+        (law, here), (other, there) = (
+            gamma_law(name, {**y, name: place}, evaluate) for place in (value, value + 1)
+        )
+        exact = same_law(law, other) & _agrees(
+            name,
+            (value, value + 1),
+            (here, there),
+            (law.shape, other.shape),
+            law.rate - here.parameters[name][1],
+        )
+        return tuning._replace(exact=exact)
+    places, densities = _probed(name, y, evaluate)
+    counts = _counts(name, densities)
     total = _total(places, counts)
+    (alpha,) = densities[0].parameters[name]
     one, two = (
         simplex_moves.shapes(alpha, c, place, total.value).used
         for c, place in zip(counts, places, strict=True)
     )
     exact = simplex_moves.same(one, two, jnp.abs(counts[0]) + jnp.exp(places[0]) * total.value)
+    exact &= _agrees(name, places, densities, (one, two))
     return tuning._replace(exact=exact, total=total)
+
+
+def _agrees(
+    name: str,
+    y: Sequence[jax.Array],
+    densities: Sequence[Density],
+    shapes: Sequence[jax.Array],
+    falls: jax.Array | float = 0.0,
+) -> jax.Array:
+    """Return whether the log density changes between two values as the shapes and rates say."""
+    rise = y[1] - y[0]
+    prior = densities[0].parameters[name][0]
+    change = densities[1].without(name) - densities[0].without(name)
+    ratio = change + ((prior - shapes[0]) * rise + falls * simplex_moves.gain(*y)).sum()
+    sizes = [
+        rounding.size(density, place, shape, falls * jnp.exp(place))
+        for density, place, shape in zip(densities, y, shapes, strict=True)
+    ]
+    error = simplex_moves.rounding(shapes[0], shapes[0] + falls * jnp.exp(y[1]))
+    return rounding.confirms(ratio, rounding.allowed(sizes, rise, error))
 
 
 def safe_total(name: str, y: Values, evaluate: Evaluate) -> Total:
     """Return sums with which no count is negative, near the corners of the simplex either."""
-    probed = [_probed(name, y, evaluate, scale)[:2] for scale in (1.0, 4.0)]
-    places, counts = ([*one, *other] for one, other in zip(*probed, strict=True))
-    return _total(places, counts)
+    probed = [_probed(name, y, evaluate, scale) for scale in (1.0, 4.0)]
+    places, densities = ([*one, *other] for one, other in zip(*probed, strict=True))
+    return _total(places, _counts(name, densities))
 
 
 def _total(places: Sequence[jax.Array], counts: Sequence[jax.Array]) -> Total:
@@ -123,7 +139,7 @@ def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate
 
 
 def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
-    """Fit the totals of a conjugate site anew, after the other sites moved.
+    """Fit the totals of a conjugate site again, after the other sites moved.
 
     Only of rows whose counts do not sum to them: a likelihood that is normalised in the site.
     """
@@ -133,8 +149,8 @@ def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluat
     old = tuning.total
 
     def fit() -> jax.Array:
-        places, counts, _ = _probed(name, y, evaluate)
-        return jnp.where(old.counted, old.value, fitted_total(places, counts))
+        places, densities = _probed(name, y, evaluate)
+        return jnp.where(old.counted, old.value, fitted_total(places, _counts(name, densities)))
 
     stale = tuning.exact & ~old.counted.all()
     value = jax.lax.cond(stale, fit, lambda: old.value)
@@ -185,15 +201,8 @@ def adapted(
 ) -> Tuning:
     """Return the tuning after a move; step size, total and centre change in the warm-up only.
 
-    Args:
-        tuning: The tuning before.
-        step: Number of moves done before.
-        num_warmup: Number of moves of the warm-up.
-        probability: Acceptance probability of the move.
-        clamped: Fraction of its shapes that were not positive.
-        total: The total fitted to its two ends.
-        target: The acceptance probability aimed at.
-        y: Where the site is now.
+    `step` counts the moves done before; `total` is fitted to the two ends of the move; `target` is
+    the acceptance probability aimed at, and y the native value of the site after the move.
     """
     dtype = tuning.log_step.dtype
     gain = jnp.where(
@@ -227,12 +236,17 @@ def fitted_total(
 
 def _probed(
     name: str, y: Values, evaluate: Evaluate, scale: float = 1.0
-) -> tuple[list[jax.Array], list[jax.Array], jax.Array]:
-    """Return two points of the simplex, always the same ones, and counts and the prior there."""
+) -> tuple[list[jax.Array], list[Density]]:
+    """Return two points of the simplex, always the same ones, and the density there."""
     keys = jax.random.split(jax.random.key(0))
     shape, dtype = y[name].shape, y[name].dtype
     places = [
         jax.nn.log_softmax(scale * jax.random.normal(key, shape, dtype), axis=-1) for key in keys
     ]
-    found = [evaluate({**y, name: place}) for place in places]
-    return places, [density.counts[name] for density in found], found[0].parameters[name][0]
+    return places, [evaluate({**y, name: place}) for place in places]
+
+
+def _counts(name: str, densities: Sequence[Density]) -> list[jax.Array]:
+    """Return the counts of a site, 0 where they are not finite, as they may be at density 0."""
+    counts = [density.counts[name] for density in densities]
+    return [jnp.where(jnp.isfinite(c), c, 0) for c in counts]

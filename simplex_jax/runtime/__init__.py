@@ -1,1 +1,1 @@
-"""What surrounds a kernel on the host: the driver, its hooks and the files of a run."""
+"""The host side of a run: the driver, its hooks and the files."""

@@ -1,4 +1,4 @@
-"""The devices of a run: accelerators, or the cores of a CPU."""
+"""The devices of a run, accelerators or the cores of a CPU, and their memory."""
 
 import os
 from contextlib import suppress
@@ -6,45 +6,35 @@ from pathlib import Path
 
 import jax
 
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 
 _MOST_CORES = 16
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def use(count: int | None = None) -> int:
-    """Return how many devices to share work between; call it before JAX has started.
+    """Return the number of devices to share work between; call it before JAX has started.
 
     JAX sees a CPU as one device, and work of many small steps then keeps one core busy. Here each
-    core becomes a device, unless JAX has started, or `JAX_NUM_CPU_DEVICES` has settled it.
-
-    Args:
-        count: How many; by default all accelerators, or the cores that this process may use, at
-            most 16.
-
-    Raises:
-        ValueError: There are fewer, or `count` is no positive integer.
-
-    Example:
-        >>> from simplex_jax.runtime import devices
-        >>> devices.use(1)
-        1
+    core becomes a device, unless JAX has started, or `JAX_NUM_CPU_DEVICES` has settled it. By
+    default the count is all accelerators, or the cores that this process may use, at most 16.
     """
     if count is not None:
         count = arguments.at_least("devices", count, 1)
     cores = _cores()
     # More than there are cores only to go on with a run of a larger machine.
-    wanted = min(_MOST_CORES, cores) if count is None else min(count, max(_MOST_CORES, cores))
+    cpus = min(_MOST_CORES, cores) if count is None else min(count, max(_MOST_CORES, cores))
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         with suppress(RuntimeError):
-            jax.config.update("jax_num_cpu_devices", wanted)
-    there = len(jax.devices())
-    if count is not None and count > there:
-        raise ValueError(f"devices must be at most {there}, which is all there are; not {count}")
-    return there if count is None else count
+            jax.config.update("jax_num_cpu_devices", cpus)
+    available = len(jax.devices())
+    if count is not None and count > available:
+        raise ValueError(f"devices must be at most {available}, the number of them; it is {count}")
+    return available if count is None else count
 
 
 def _cores() -> int:
-    """Return the cores that this process may use; of a container, those that it is granted."""
+    """Return the number of cores that this process, or its container, may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     quota = ["max"]
     with suppress(OSError):
@@ -52,3 +42,30 @@ def _cores() -> int:
     if quota[0] != "max":
         cores = min(cores or 1, max(1, int(quota[0]) // int(quota[1])))
     return cores or 1
+
+
+def memory() -> int:
+    """Return the bytes of memory of a device; of a CPU, those that all of its cores share."""
+    stats = jax.devices()[0].memory_stats() or {}
+    if limit := stats.get("bytes_limit"):
+        return limit
+    granted = "max"
+    with suppress(OSError):
+        granted = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return installed if granted == "max" else min(installed, int(granted))
+
+
+def check_memory(needed: int, remedy: str) -> None:
+    """Raise a ValueError, which ends with a remedy, if a device has fewer bytes than needed."""
+    if needed > (available := memory()):
+        raise ValueError(
+            f"the run needs at least {size(needed)} of memory and the device has "
+            f"{size(available)}: {remedy}"
+        )
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in a suitable unit, such as 3.0 MiB."""
+    power = min((max(count, 1).bit_length() - 1) // 10, len(_UNITS) - 1)
+    return f"{count / 2 ** (10 * power):.{min(power, 1)}f} {_UNITS[power]}"

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simplex_jax import arguments
 from simplex_jax.base import (
     Batch,
     Info,
@@ -25,7 +26,6 @@ from simplex_jax.base import (
     current_step,
 )
 from simplex_jax.batches import Stream
-from simplex_jax.draws import arguments
 from simplex_jax.runtime import feed
 from simplex_jax.runtime.hooks import Event, Hook
 
@@ -33,14 +33,14 @@ _PULSE = 1.0
 """Seconds after which hooks are called within a chunk, about."""
 
 Collect: TypeAlias = Callable[[State, Info], PyTree]
-"""`(state, info) -> what to keep` of a step."""
+"""`(state, info) -> pytree` to collect of a step."""
 
 Grow: TypeAlias = Callable[[State], State | None]
-"""`(state) -> larger state`, where its last update was not done for want of room; else None."""
+"""`(state) -> larger state`, where the last update was not done for lack of room; else None."""
 
 
 def position_of(state: State, info: Info) -> Position:
-    """Keep the position."""
+    """Return the position."""
     del info
     return state.position
 
@@ -79,8 +79,8 @@ def run(
             of the step of the state. It is read on the host, a few batches ahead of the updates,
             and one batch, for its shapes, if there are none; when it ends the run ends.
         num_steps: Number of updates.
-        collect: `(state, info) -> pytree` to keep of a step; by default the position.
-        thin: Keep the steps after which `state.step` is a multiple of `thin`.
+        collect: `(state, info) -> pytree` to collect of a step; by default the position.
+        thin: Collect the steps after which `state.step` is a multiple of `thin`.
         hooks: Called with an `Event` after every chunk, in order; the run ends after a chunk for
             which one of them returns True. See `hooks.Hook` for their other methods.
         chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
@@ -95,8 +95,8 @@ def run(
             and batch. What is collected must not change its shape.
 
     Returns:
-        The last state, and the trace: what was collected, NumPy arrays stacked along a new first
-        axis.
+        The last state, and the trace: all that was collected, as NumPy arrays stacked along a new
+        first axis.
 
     Raises:
         ValueError: An argument is out of range.
@@ -152,9 +152,11 @@ def run(
         if block is not None:
             # No steps: the time of compilation, and the structure of an empty trace.
             started = time.perf_counter()
-            _, _, kept = jax.block_until_ready(advance(block.stream, state, 0))
+            _, _, collected = jax.block_until_ready(advance(block.stream, state, 0))
             compile_seconds = time.perf_counter() - started
-            pieces.append(_first(kept, 0))
+            pieces.append(_first(collected, 0))
+            for begin in _methods(hooks, "begin"):
+                begin()
         while block is not None and step < last and not stop:
             end = min(step - step % chunk + chunk, last)
             length = min(end, block.end) - step
@@ -165,7 +167,7 @@ def run(
             if step + length == block.end:
                 block = next(blocks, None)  # read while the device works
             before = state
-            state, info, kept = jax.block_until_ready(result)
+            state, info, collected = jax.block_until_ready(result)
             elapsed = time.perf_counter() - started
             seconds += elapsed
             larger = None if grow is None else grow(state)
@@ -173,7 +175,7 @@ def run(
                 length = int(current_step(state)) - step
             pace = max(1, min(8 * pace, int(length * _PULSE / max(elapsed, 1e-9))))
             if count := (step + length) // thin - step // thin:
-                pieces.append(_first(kept, count))
+                pieces.append(_first(collected, count))
             if _has_nan(state):
                 raise FloatingPointError(_describe(advance, source.stream, before, step, length))
             step += length
@@ -181,9 +183,9 @@ def run(
                 if block is not source:
                     blocks, block = itertools.chain([block] if block else [], blocks), source
                 started = time.perf_counter()
-                _, _, kept = jax.block_until_ready(advance(block.stream, larger, 0))
+                _, _, collected = jax.block_until_ready(advance(block.stream, larger, 0))
                 compile_seconds += time.perf_counter() - started
-                _check_shapes(pieces[0], kept)
+                _check_shapes(pieces[0], collected)
                 state = larger
                 continue
             event = Event(step, first, last, seconds, compile_seconds, state, info, {})
@@ -216,29 +218,29 @@ def _floats(state: State) -> list[tuple[str, jax.Array]]:
 
 
 def _describe(advance: Callable, stream: Stream, state: State, step: int, length: int) -> str:
-    """Say what became NaN and in which of `length` updates, found by repeating them."""
+    """Name the leaves that became NaN, and which of `length` updates did it, by repeating them."""
     fewest = bisect.bisect_left(
         range(1, length + 1), True, key=lambda n: bool(_has_nan(advance(stream, state, n)[0]))
     )
     end, _, _ = advance(stream, state, fewest + 1)
     names = [name for name, leaf in _floats(end) if bool(jnp.isnan(leaf).any())]
-    at = step + fewest + 1
-    why = (
-        "the start has no finite density, or the data are not what the estimator takes"
-        if at == 1
+    number = step + fewest + 1
+    reason = (
+        "the start has no finite density, or the data do not fit the estimator"
+        if number == 1
         else "the step size is too large, the density is not finite everywhere, or something that "
         "changes from step to step (a schedule, the data) left its range"
     )
-    return f"{', '.join(names)} became NaN in update {at}: {why}"
+    return f"{', '.join(names)} became NaN in update {number}: {reason}"
 
 
-def _check_shapes(piece: PyTree, kept: PyTree) -> None:
-    """Raise a ValueError if what is collected of a state that has grown is of another shape."""
-    for leaf, new in zip(jax.tree.leaves(piece), jax.tree.leaves(kept), strict=True):
+def _check_shapes(piece: PyTree, collected: PyTree) -> None:
+    """Raise a ValueError if arrays collected of a state that has grown have another shape."""
+    for leaf, new in zip(jax.tree.leaves(piece), jax.tree.leaves(collected), strict=True):
         if leaf.shape[1:] != new.shape[1:]:
             raise ValueError(
-                f"the state has grown, and what `collect` keeps of it changed its shape from "
-                f"{leaf.shape[1:]} to {new.shape[1:]}: keep what does not depend on its capacity"
+                f"the state has grown, and an array of `collect` changed its shape from "
+                f"{leaf.shape[1:]} to {new.shape[1:]}: collect what does not depend on its capacity"
             )
 
 
@@ -246,9 +248,9 @@ def _methods(hooks: Sequence[Hook], name: str) -> list[Callable]:
     return [getattr(hook, name) for hook in hooks if hasattr(hook, name)]
 
 
-def _first(kept: PyTree, count: int) -> PyTree:
+def _first(collected: PyTree, count: int) -> PyTree:
     # Copies, for a view would keep the memory of a whole chunk.
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[:count].copy(), kept)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:count].copy(), collected)
 
 
 @functools.partial(jax.jit, static_argnames=("thin", "slots"))
@@ -268,23 +270,23 @@ def _advance(
     The length is not static: a while loop costs what a scan does, and one program serves all.
     """
     state_shape, info_shape = jax.eval_shape(_update, keys, update, stream, state)
-    kept_shape = jax.eval_shape(collect, state_shape, info_shape)
+    shapes = jax.eval_shape(collect, state_shape, info_shape)
     start = current_step(state)
 
     def body(_: int, carry: tuple[State, Info, PyTree]) -> tuple[State, Info, PyTree]:
-        state, _, kept = carry
+        state, _, collected = carry
         step = current_step(state)
         state, info = _update(keys, update, stream, state)
         # Within a block of `thin` steps all write the same slot, and the last one fills it.
         value = jax.lax.cond(
-            (step + 1) % thin == 0, collect, lambda *_: _zeros(kept_shape), state, info
+            (step + 1) % thin == 0, collect, lambda *_: _zeros(shapes), state, info
         )
         slot = step // thin - start // thin
-        kept = jax.tree.map(lambda rows, row: rows.at[slot].set(row), kept, value)
-        return state, info, kept
+        collected = jax.tree.map(lambda rows, row: rows.at[slot].set(row), collected, value)
+        return state, info, collected
 
-    kept = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), kept_shape)
-    return jax.lax.fori_loop(0, length, body, (state, _zeros(info_shape), kept))
+    empty = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), shapes)
+    return jax.lax.fori_loop(0, length, body, (state, _zeros(info_shape), empty))
 
 
 @jax.jit

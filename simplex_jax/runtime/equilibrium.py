@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 LARGEST_ENERGY = 0.1
-"""How far the kinetic energy per dimension may be from its equilibrium, beyond chance."""
+"""Largest distance of the kinetic energy per dimension from its equilibrium, beyond chance."""
 
 MOST_NOISE = 0.5
-"""Largest share of the injected noise that the noise of the gradient may take the place of."""
+"""Largest share of the injected noise that the noise of the gradient may replace."""
 
 _MOST_FRICTION = 1.5
 _LEAST_ACCEPTED = 0.1
@@ -21,35 +21,25 @@ def energy_warnings(
     r"""Look for a sampler that is not at equilibrium, over the second half of its records.
 
     The kinetic energy per dimension of an exact chain is 1 on average; that of `samplers.sggmc`,
-    x / sinh(x) with x = C h. Its mean counts as another where it is off by more than a tenth and
-    three standard errors, which are those of records as far apart that they are independent.
+    x / sinh(x) with x = C h. Its mean counts as different where it is off by more than a tenth and
+    three standard errors, which take the records for independent.
 
-    Args:
-        records: The evaluations in order, each with what there is of the numbers of an Info of
-            `samplers.sggmc` or `samplers.gsgnht`: `kinetic`, `step_size`, `gradient_noise` and, for
-            a thermostat, `thermostat`. A sampler with `acceptance` has a Metropolis test that
-            takes care of the energy, and only has to move.
-        damping: C h; None where it is not known, and then the energy should be 1, and the
-            thermostat is not judged.
-
-    Returns:
-        A sentence for each finding.
-
-    Example:
-        >>> energy_warnings([{"kinetic": 1.02}] * 4), len(energy_warnings([{"kinetic": 3.0}] * 4))
-        ([], 1)
+    Each record has some of the numbers of an Info of `samplers.sggmc` or `samplers.gsgnht`:
+    `kinetic`, `step_size`, `gradient_noise` and, for a thermostat, `thermostat`. A sampler with
+    `acceptance` has a Metropolis test that takes care of the energy, and only has to move. Without
+    the damping C h the energy should be 1, and the thermostat is not judged.
     """
     half = records[len(records) // 2 :]
     if accepted := _numbers(half, "acceptance"):
         share = float(np.mean(accepted))
         if share >= _LEAST_ACCEPTED:
             return []
-        return [f"Only {100 * share:.1f} % of the moves were accepted: a smaller step size moves."]
+        return [f"Only {100 * share:.1f}% of the moves were accepted: a smaller step size moves."]
     thermostat = _numbers(half, "thermostat")
-    found = _energy(_numbers(half, "kinetic"), 1.0 if thermostat else _expected(damping))
+    sentences = _energy(_numbers(half, "kinetic"), 1.0 if thermostat else _expected(damping))
     if (noise := _numbers(half, "gradient_noise")) and np.mean(noise) > MOST_NOISE:
-        found.append(
-            f"The noise of the gradient is {np.mean(noise):.3g} of what is to be injected, and "
+        sentences.append(
+            f"The noise of the gradient is {np.mean(noise):.3g} of the noise to be injected, and "
             f"should be at most {MOST_NOISE:g}: a smaller step size, more friction or larger "
             "batches lower it."
         )
@@ -57,11 +47,11 @@ def energy_warnings(
     if damping is not None and thermostat and steps:
         level = float(np.mean(thermostat) * np.mean(steps)) / damping
         if level > _MOST_FRICTION:
-            found.append(
-                f"The thermostat has raised the friction to {level:.3g} of what was set, to take "
-                "up heat: a smaller step size, larger batches or a longer run leave it less to do."
+            sentences.append(
+                f"The thermostat has raised the friction to {level:.3g} of its setting, to take up "
+                "heat: a smaller step size, larger batches or a longer run leave it less to do."
             )
-    return found
+    return sentences
 
 
 def _numbers(records: Sequence[Mapping[str, float | None]], name: str) -> list[float]:
@@ -84,10 +74,10 @@ def _energy(values: list[float], expected: float) -> list[str]:
     advice = (
         "It is too hot: a smaller step size, more friction, larger batches or a longer run cool it."
         if mean > expected
-        else "It is too cold: more noise is taken out of what is injected than the gradient has, "
-        "or the friction is too high: a smaller step size or larger batches bring it closer."
+        else "It is too cold: more is subtracted from the injected noise than the noise of the "
+        "gradient, or the friction is too high: a smaller step size or larger batches help."
     )
     return [
-        "The sampler is not at equilibrium, and its samples are of another law: its kinetic energy "
+        "The sampler is not at equilibrium, and its samples have another law: its kinetic energy "
         f"per dimension is {mean:.3g} and should be {expected:.3g}. {advice}"
     ]

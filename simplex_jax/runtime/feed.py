@@ -1,4 +1,4 @@
-"""What the driver feeds its loop with: a stream, or batches from the host a few at a time."""
+"""The batches of the driver's loop: a stream, or batches from the host a few at a time."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -11,33 +11,22 @@ from simplex_jax.base import Batch, as_pytree, bind
 from simplex_jax.batches import Stream
 
 _MOST = 8
-"""Batches from the host that are on the device together; as many again are read ahead."""
+"""Batches from the host that are on the device together; as many more are read ahead."""
 
 
 class Block(NamedTuple):
-    """Batches of some steps.
+    """Batches of some steps."""
 
-    Attributes:
-        stream: A stream, as a pytree, that has them.
-        end: The step after the last that it has a batch for.
-    """
-
-    stream: Stream
-    end: int
+    stream: Stream  # A stream, as a pytree, that has them
+    end: int  # the step after the last that it has a batch for
 
 
 def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -> Iterator[Block]:
     """Yield blocks of the batches of the steps from `step` to before `last`.
 
-    Args:
-        stream: A stream, which is one block, or an iterable of batches, of which a block has
-            `chunk` at most, and eight. The first one is read even if there is no step.
-        step: Where to begin.
-        last: Where to end, if the iterable does not end before.
-        chunk: Steps between the calls of the hooks.
-
-    Yields:
-        Blocks whose streams have the same shapes, so that one program serves all.
+    A stream is one block; of an iterable of batches a block has at most `chunk`, and at most eight.
+    The first one is read even if there is no step. All blocks have the same shapes, so that one
+    program serves them all.
     """
     if callable(stream):
         yield Block(as_pytree(stream), last)

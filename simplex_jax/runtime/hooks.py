@@ -1,4 +1,4 @@
-"""Hooks: what happens on the host between the chunks of a run."""
+"""Hooks: functions that are called on the host between the chunks of a run."""
 
 import json
 import math
@@ -29,8 +29,8 @@ class Event(NamedTuple):
         compile_seconds: Time spent on compilation.
         state: The state.
         info: The Info of the last update.
-        metrics: Numbers that a hook leaves for those after it: an evaluation writes what
-            `Progress` shows, `MetricsLog` records and `EarlyStop` watches.
+        metrics: Numbers that a hook leaves for those after it: an evaluation writes them,
+            `Progress` shows, `MetricsLog` records and `EarlyStop` watches them.
     """
 
     step: int
@@ -48,6 +48,7 @@ class Hook(Protocol):
 
     A hook may have further methods:
 
+    - `begin()`: called when all is compiled, before the first update.
     - `pulse(event)`: called about every second, also within a chunk, and after the hooks at the
       end of one. True ends the run there, though in the middle of a chunk.
     - `finish(event)`: called after the last update, unless there was an error.
@@ -59,23 +60,14 @@ class Hook(Protocol):
 
 
 def second_half(event: Event, max_seconds: float | None = None) -> bool:
-    """Return whether a run is past half of its steps or, if it ends by time, of its seconds."""
+    """Tell whether a run is past half of its steps or, if it ends by time, of its seconds."""
     if 2 * (event.step - event.first_step) >= event.last_step - event.first_step:
         return True
     return max_seconds is not None and 2 * event.seconds >= max_seconds
 
 
 def info_metrics(info: Info) -> dict[str, float]:
-    """Return the numbers of an Info by name, each averaged over its chains.
-
-    Example:
-        >>> from typing import NamedTuple
-        >>> import numpy as np
-        >>> class Info(NamedTuple):
-        ...     accepted: np.ndarray
-        >>> info_metrics({"atoms": Info(np.array([0.5, 1.0]))})
-        {'atoms.accepted': 0.75}
-    """
+    """Return the numbers of an Info by name, such as `atoms.accepted`, averaged over chains."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): float(np.mean(leaf))
         for path, leaf in jax.tree.leaves_with_path(info)
@@ -110,8 +102,8 @@ class Progress:
 
     def __call__(self, event: Event) -> None:
         """Show the event."""
-        found = info_metrics(event.info) | event.metrics
-        self._latest.update({name: found[name] for name in self._show if name in found})
+        metrics = info_metrics(event.info) | event.metrics
+        self._latest.update({name: metrics[name] for name in self._show if name in metrics})
         if self._file.isatty():
             self._draw(event)
         elif self._over(event) or time.monotonic() - self._printed >= self._interval:
@@ -146,28 +138,20 @@ class Progress:
 
     def _line(self, event: Event) -> str:
         rate = (event.step - event.first_step) / max(event.seconds, 1e-9)
-        left = (event.last_step - event.step) / rate
-        total = f"/{event.last_step}"
+        left, total = (event.last_step - event.step) / rate, f"/{event.last_step}"
         if self._max_seconds is not None:
             left, total = max(self._max_seconds - event.seconds, 0), ""
-        parts = [
-            f"step {event.step}{total}",
-            f"{rate:.4g} steps/s",
-            f"{tqdm.format_interval(left)} left",
-            *(f"{name} {value:.5g}" for name, value in self._latest.items()),
-        ]
-        return ", ".join(parts)
+        line = f"step {event.step}{total}, {rate:.4g} steps/s, {tqdm.format_interval(left)} left"
+        return line + "".join(f", {name} {value:.5g}" for name, value in self._latest.items())
 
 
 class MetricsLog:
     """Append one JSON object a line: step, seconds, the numbers of the Info, and the metrics.
 
-    A number that is not finite is written as null. The file is closed between lines, so that what
-    was written survives a crash. Before its first line, a log drops those of that step and later
-    ones, which a run has left that was cut and is now done again, and a line torn by a crash.
-
-    Args:
-        path: The file, created if missing; its folder must exist.
+    A number that is not finite is written as null. The file, whose folder must exist, is closed
+    between lines, so that they survive a crash. Before its first line, a log drops those of that
+    step and later ones, which an interrupted run has left whose steps are now repeated, and a line
+    torn by a crash.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -183,16 +167,21 @@ class MetricsLog:
         record = seconds | info_metrics(event.info) | event.metrics
         output.append_json_line(self._path, record)
 
+    def finish(self, event: Event) -> None:
+        """Leave a file without a line, if the run has ended before its first evaluation."""
+        del event
+        self._path.touch()
+
     def _keep_before(self, step: int) -> None:
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
-        kept = [line for line in lines if line.endswith(b"\n") and _step_of(line) < step]
-        if len(kept) < len(lines):
+        earlier = [line for line in lines if line.endswith(b"\n") and _step_of(line) < step]
+        if len(earlier) < len(lines):
             with output.replacing(self._path) as file:
-                file.writelines(kept)
+                file.writelines(earlier)
 
 
 def _step_of(line: bytes) -> float:
-    """Return the step of a line of a log; infinity if it is none."""
+    """Return the step of a line of a log; infinity for any other line."""
     try:
         return json.loads(line)["step"]
     except (ValueError, TypeError, LookupError):
@@ -200,15 +189,10 @@ def _step_of(line: bytes) -> float:
 
 
 class EarlyStop:
-    """End the run when a metric has stopped to fall.
+    """End the run when a metric, of `Event.metrics` or the Info, has stopped falling.
 
-    Args:
-        metric: Its name in `Event.metrics` or the Info; chunks without it are passed over.
-        patience: Number of values in a row that are no improvement before the run ends.
-        least: An improvement is a value below the best so far by more than this.
-
-    Raises:
-        ValueError: `patience` is not positive or `least` is negative.
+    It ends after `patience` values in a row without an improvement, which is a value below the best
+    so far by more than `least`; chunks without the metric are skipped.
     """
 
     def __init__(self, metric: str, *, patience: int, least: float = 0.0) -> None:
@@ -234,11 +218,11 @@ class EarlyStop:
         return self._stale >= self._patience
 
     def save(self) -> dict[str, float]:
-        """Return the best value and for how long there was no better one."""
+        """Return the best value and the number of values since."""
         return {"best": self._best, "stale": self._stale}
 
     def load(self, saved: dict[str, float]) -> None:
-        """Take back what `save` returned."""
+        """Restore both."""
         self._best, self._stale = saved["best"], int(saved["stale"])
 
 
@@ -250,14 +234,9 @@ class Equilibrium:
     """Warn at the end of a run whose chain, with velocities, was not at its equilibrium.
 
     The rule is `equilibrium.energy_warnings`, over the numbers of the Info at the ends of the
-    chunks of a run; those of every site of a product are judged on their own. A chain far from
-    where it is going is hot for good reason, so only the second half counts.
-
-    Args:
-        damping: C h, friction times step size; None where it is not one number.
-
-    Raises:
-        ValueError: `damping` is not positive.
+    chunks of a run; those of every site of a product are judged on their own. A chain that has not
+    converged yet is hot for good reason, so only the second half counts. The damping C h is
+    friction times step size, None where it is not one number.
     """
 
     def __init__(self, damping: float | None = None) -> None:
@@ -267,26 +246,26 @@ class Equilibrium:
         self._records: dict[str, list[dict[str, float]]] = {}
 
     def __call__(self, event: Event) -> None:
-        """Keep the numbers of the event."""
-        found: dict[str, dict[str, float]] = {}
+        """Record the numbers of the event."""
+        sites: dict[str, dict[str, float]] = {}
         for name, value in info_metrics(event.info).items():
             site, _, number = name.rpartition(".")
-            found.setdefault(site, {})[number] = value
-        for site, record in found.items():
+            sites.setdefault(site, {})[number] = value
+        for site, record in sites.items():
             self._records.setdefault(site, []).append(record)
 
     def finish(self, event: Event) -> None:
         """Judge the run."""
         for site, records in self._records.items():
-            for what in equilibrium.energy_warnings(records, self._damping):
-                where = f"{site}: " if site else ""
-                text = f"{where}{what} (step {event.step})"
+            for warning in equilibrium.energy_warnings(records, self._damping):
+                place = f"{site}: " if site else ""
+                text = f"{place}{warning} (step {event.step})"
                 warnings.warn(text, EquilibriumWarning, stacklevel=2)
 
     def save(self) -> dict[str, list[dict[str, float]]]:
-        """Return what a continued run needs."""
+        """Return the records."""
         return self._records
 
     def load(self, saved: dict[str, list[dict[str, float]]]) -> None:
-        """Go on from what was saved."""
+        """Restore the records."""
         self._records = saved

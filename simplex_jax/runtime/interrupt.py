@@ -14,25 +14,15 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """A hook that ends the run once SIGINT or SIGTERM has come; within a `with` block.
+    """A hook that ends the run once SIGINT or SIGTERM has come, and remembers which in `signal`.
 
     The first signal lets the updates under way finish, about a second's worth; `driver.run` then
-    returns as it does at its end, and a `Saver` saves. A second one does at once what it would do
-    without this hook. The earlier handlers come back at the end of the block. Outside of the main
-    thread, where Python handles no signals, this does nothing; and a signal that the process
-    ignores stays ignored.
-
-    Attributes:
-        signal: The signal that has come, or None.
-
-    Example:
-        >>> import signal
-        >>> from simplex_jax.runtime.interrupt import Interrupt
-        >>> with Interrupt() as interrupt:
-        ...     signal.raise_signal(signal.SIGTERM)
-        ...     # driver.run(..., hooks=[..., interrupt]) would end here
-        >>> interrupt.signal.name
-        'SIGTERM'
+    returns as it does at its end, and a `Saver` saves. A second one has its usual effect at once.
+    It listens from the first update to the end of the run: while a program is still being compiled
+    there is nothing to save, and a signal has its usual effect. Within a `with` block it listens
+    from its beginning. The earlier handlers are restored at the end. Outside of the main thread,
+    where Python handles no signals, this does nothing; and a signal that the process ignores stays
+    ignored.
     """
 
     def __init__(self) -> None:
@@ -40,19 +30,27 @@ class Interrupt:
         self._earlier: dict[signal.Signals, Callable | int] = {}
 
     def __enter__(self) -> Self:
-        """Begin to listen."""
+        """Begin to listen, and forget an earlier signal."""
         self.signal = None
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                earlier = signal.getsignal(number)
-                # None: a handler that is not Python's, which could not be put back.
-                if earlier not in (signal.SIG_IGN, None):
-                    self._earlier[number] = earlier
-                    signal.signal(number, self._handle)
+        self.begin()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Put the earlier handlers back, unless others have taken the place meanwhile."""
+        """Restore the earlier handlers."""
+        self.close()
+
+    def begin(self) -> None:
+        """Begin to listen, if that has not begun."""
+        if not self._earlier and threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                earlier = signal.getsignal(number)
+                # None: a handler that is not Python's, which could not be restored.
+                if earlier not in (signal.SIG_IGN, None):
+                    self._earlier[number] = earlier
+                    signal.signal(number, self._handle)
+
+    def close(self) -> None:
+        """Restore the earlier handlers, unless others have replaced this one meanwhile."""
         for number, earlier in self._earlier.items():
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, earlier)
@@ -70,7 +68,7 @@ class Interrupt:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
         if self.signal is not None:
-            self.__exit__()
+            self.close()
             signal.raise_signal(number)
             return
         self.signal = signal.Signals(number)

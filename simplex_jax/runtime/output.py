@@ -1,4 +1,4 @@
-"""Files of a run: never over an earlier one unless told, and never half written.
+"""Files of a run, never half written.
 
 Every file is written beside its final name, flushed to the disk and renamed, so a reader (or a
 crash) sees the old file or the new one, whole. Only the metrics log grows in place.
@@ -9,10 +9,12 @@ import csv
 import json
 import math
 import os
+import re
 import secrets
+import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,62 +22,26 @@ import numpy as np
 from jax.typing import ArrayLike
 
 
-def check(path: str | Path, *, overwrite: bool = False) -> None:
-    """Raise what `prepare` would raise, and touch nothing: for a look before the work begins.
-
-    Raises:
-        FileExistsError: the directory is not empty and `overwrite` is false.
-        NotADirectoryError: `path` is a file.
-    """
-    directory = Path(path)
-    if not directory.exists():
-        return
-    if not directory.is_dir():
-        raise NotADirectoryError(f"output {str(directory)!r} is a file: give a directory")
-    found = sorted(entry.name for entry in directory.iterdir())
-    if found and not overwrite:
-        listed = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
-        raise FileExistsError(
-            f"output directory {str(directory)!r} is not empty ({listed}): "
-            "choose another one, or pass --overwrite (overwrite=True) to replace the run in it"
-        )
+def final_name(path: Path) -> str:
+    """Return the name of an unfinished file or directory once it is finished; else nothing."""
+    match = re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.tmp", path.name)
+    return match[1] if match else ""
 
 
-def prepare(path: str | Path, files: Sequence[str], *, overwrite: bool = False) -> Path:
-    r"""Make the directory of a run ready and return it.
+def remove(path: Path) -> None:
+    """Remove a file or a link, or a directory with everything in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
-    With `overwrite`, the named files of an earlier run (and what an interrupted write left of
-    them) are removed, so that two runs never mix; any other file in the directory is left alone.
-    Call it after the input has been read: bad input then leaves the earlier run as it was.
 
-    Args:
-        path: the directory; made, with its parents, when absent.
-        files: the names of all files that the run writes.
-        overwrite: allow a directory that is not empty.
-
-    Returns:
-        The directory as a `Path`.
-
-    Raises:
-        FileExistsError: the directory is not empty and `overwrite` is false.
-        NotADirectoryError: `path` is a file.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     directory = prepare(Path(root) / "run", ["config.json"])
-        ...     write_json(directory / "config.json", {"seed": 0})
-        ...     (directory / "config.json").read_text()
-        '{\n  "seed": 0\n}\n'
-    """
-    check(path, overwrite=overwrite)
-    directory = Path(path)
-    directory.mkdir(parents=True, exist_ok=True)
-    for name in files:
-        (directory / name).unlink(missing_ok=True)
-        for leftover in directory.glob(f".{name}.*.tmp"):
-            leftover.unlink()
-    return directory
+def remove_leftovers(directory: Path, pattern: str) -> None:
+    """Remove unfinished files of writes that were killed, if their final names match."""
+    for path in directory.glob(".*.tmp"):
+        if re.fullmatch(pattern, final_name(path)):
+            with suppress(OSError):
+                remove(path)
 
 
 @contextmanager
@@ -84,23 +50,9 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
     The bytes go to a hidden file in the same directory (a rename is atomic only within one file
     system). On an error that file is removed and `path` stays as it was.
-
-    Args:
-        path: the file to make or replace; its directory must exist.
-
-    Yields:
-        The open file.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     with replacing(Path(root) / "a.bin") as file:
-        ...         _ = file.write(b"whole")
-        ...     (Path(root) / "a.bin").read_bytes()
-        b'whole'
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary = _hidden(target)
     try:
         with temporary.open("xb") as file:
             yield file
@@ -111,6 +63,37 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
         raise
     flush_directory(target.parent)
+
+
+@contextmanager
+def publishing(path: Path) -> Iterator[Path]:
+    """Make a directory that appears as `path` when the block ends without an error.
+
+    Until then it is a hidden directory beside it, to be filled with the functions of this module,
+    which flush the files that they write. On an error it is removed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _hidden(path)
+    try:
+        temporary.mkdir()
+        yield temporary
+        temporary.rename(path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    flush_directory(path.parent)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory, which is hidden at once; files that cannot be removed now stay."""
+    hidden = _hidden(path)
+    with suppress(OSError):
+        path.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _hidden(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
 def flush_directory(path: Path) -> None:
@@ -125,43 +108,26 @@ def flush_directory(path: Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write UTF-8 text, atomically.
-
-    Args:
-        path: the file to make or replace.
-        text: its contents; line ends are kept as they are.
-    """
+    """Write UTF-8 text with its line ends, atomically."""
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def write_json(path: str | Path, value: object) -> None:
-    """Write a JSON file, atomically, keeping the order of keys.
+    """Write a JSON file, atomically, in the order of keys.
 
-    Args:
-        path: the file to make or replace.
-        value: mappings, sequences, strings, numbers, paths, NumPy or JAX arrays, nested at will.
-            NaN and infinities become null: JSON has no such numbers.
-
-    Raises:
-        TypeError: a value of another type.
+    The value may nest mappings, sequences, strings, numbers, paths, and NumPy or JAX arrays. NaN
+    and infinities become null: JSON has no such numbers.
     """
     write_text(path, json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a comma-separated file with one header line, atomically.
-
-    Args:
-        path: the file to make or replace.
-        header: the column names.
-        rows: the lines; fields are quoted where they have to be.
-
-    Raises:
-        ValueError: a row whose length is not that of the header.
-    """
+    """Write a comma-separated file with one header line, atomically."""
     with replacing(path) as file:
-        writer = csv.writer(codecs.getwriter("utf-8")(file), lineterminator="\n")
+        # A name of a file may hold what no text does.
+        text = codecs.getwriter("utf-8")(file, "replace")
+        writer = csv.writer(text, lineterminator="\n")
         writer.writerow(header)
         for number, row in enumerate(rows, start=1):
             if len(row) != len(header):
@@ -172,14 +138,9 @@ def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[o
 
 
 def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]]) -> None:
-    """Write named arrays as an uncompressed `.npz` that loads without pickle, atomically.
+    """Write arrays by name as an uncompressed `.npz` that loads without pickle, atomically.
 
-    Args:
-        path: the file to make or replace; the name is used as given, with no suffix added.
-        arrays: name -> array of numbers, booleans or strings.
-
-    Raises:
-        ValueError: an array of objects, which only a pickle could hold.
+    No suffix is added to the name of the file. An array of objects is a ValueError.
     """
     converted = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in converted.items():
@@ -192,30 +153,18 @@ def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]])
 
 
 def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
-    r"""Append one record to a JSON-lines file.
-
-    The line is readable as soon as the call returns, and survives the end of the process.
-
-    Args:
-        path: the file, made when absent.
-        record: name -> value, of the types that `write_json` takes.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     append_json_line(Path(root) / "metrics.jsonl", {"step": 5, "perplexity": 1812.5})
-        ...     append_json_line(Path(root) / "metrics.jsonl", {"step": 10, "perplexity": None})
-        ...     print((Path(root) / "metrics.jsonl").read_text(), end="")
-        {"step": 5, "perplexity": 1812.5}
-        {"step": 10, "perplexity": null}
-    """
-    line = json.dumps(plain(record), ensure_ascii=False) + "\n"
+    """Append one record to a JSON-lines file, where it is readable when the call returns."""
     with Path(path).open("ab") as file:
-        file.write(line.encode("utf-8"))
+        file.write(json_line(record).encode("utf-8"))
+
+
+def json_line(record: Mapping[str, object]) -> str:
+    """Return one record as a line of JSON."""
+    return json.dumps(plain(record), ensure_ascii=False) + "\n"
 
 
 def plain(value: object) -> object:
-    """Return what JSON has for a value of `write_json`, with None for the numbers it lacks."""
+    """Return a value of `write_json` as JSON types, with None for numbers that JSON lacks."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,17 +1,16 @@
 """A run from its start, or from its newest checkpoint, to its end or an interruption."""
 
 import contextlib
-import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
 from simplex_jax.base import Batch, Info, Kernel, State, current_step
 from simplex_jax.batches import Stream
-from simplex_jax.draws import arguments
+from simplex_jax.runtime import devices
 from simplex_jax.runtime.checkpoint import Restored, Saver, Store
 from simplex_jax.runtime.driver import Grow, run
 from simplex_jax.runtime.hooks import Event, Hook
@@ -19,36 +18,42 @@ from simplex_jax.runtime.interrupt import Interrupt
 
 MAX_STEPS = 2**31 - 1
 
-# Passes of a run whose length is not given, and evaluations in it.
-_PASSES, _EVALUATIONS = 200, 50
-
 
 class Length(NamedTuple):
-    """How long a run is, and when it is looked at.
-
-    Attributes:
-        steps: Updates, or None if time ends the run.
-        seconds: Training time that ends the run, or None.
-        eval_every: Updates between evaluations.
-    """
+    """Length of a run: updates, or seconds of training, and updates between evaluations."""
 
     steps: int | None
     seconds: float | None
     eval_every: int
 
 
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""`(task, done, total)`: tells how far a task is."""
+
+
+class Run(NamedTuple):
+    """A run that is ready to be trained."""
+
+    key: jax.Array  # key of the driver
+    kernel: Kernel  # the kernel, of all chains
+    state: State  # its first state
+    feed: Callable[[int], Stream | Iterable[Batch]]  # `first step -> batches`
+    # Hooks that accumulate something, by name, in the order in which they are called; they are
+    # saved and restored.
+    measures: dict[str, Any]
+    # Makes room in a state, see `driver.run`, so that a run may go on from a checkpoint of a larger
+    # one; None for models of a fixed size.
+    grow: Grow | None = None
+    # Tells how far the tasks after the training are
+    progress: Progress = lambda task, done, total: None
+
+
 class Trained(NamedTuple):
-    """The end of a run.
+    """The end of a run."""
 
-    Attributes:
-        state: The last state.
-        event: The last event, with that state; None if there was nothing to do.
-        interrupted: The signal that ended the run before its time, or None.
-    """
-
-    state: State
-    event: Event | None
-    interrupted: signal.Signals | None
+    state: State  # the last state
+    event: Event | None  # the last event, with that state; None if there was nothing to do
+    interrupted: signal.Signals | None  # the signal that ended the run before its time, or None
 
 
 def length(
@@ -59,67 +64,42 @@ def length(
     seconds: float | None,
     eval_every: int | None,
     eval_timed: int | None = None,
+    default_passes: float = 200.0,
+    evaluations: int = 50,
 ) -> Length:
-    """Return the length of a run with what was left out filled in.
+    """Return the length of a run with `per_pass` updates in a pass over the data.
 
-    Args:
-        per_pass: Updates in a pass over the data.
-        passes: Length in passes.
-        steps: Length in updates.
-        seconds: Length in seconds of training; at most one of the three is given.
-        eval_every: Updates between evaluations; by default a 50th of the run.
-        eval_timed: The default of a run that ends by time; None for a pass.
-
-    Raises:
-        ValueError: More than one length is given, or a number is out of range.
-
-    Example:
-        >>> length(5, passes=20, steps=None, seconds=None, eval_every=None)
-        Length(steps=100, seconds=None, eval_every=2)
+    At most one of passes, steps and seconds is given. By default there are as many evaluations as
+    `evaluations`, and one every `eval_timed` updates, or every pass, in a run that ends by time.
     """
-    lengths = {"passes": passes, "steps": steps, "seconds": seconds}
-    if sum(given is not None for given in lengths.values()) > 1:
+    if sum(value is not None for value in (passes, steps, seconds)) > 1:
         raise ValueError("give at most one of passes, steps and seconds")
-    for name, value in lengths.items():
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            raise ValueError(f"{name} must be positive; it is {value}")
-    total: int | None = None
-    if seconds is None:
-        wanted = (_PASSES if passes is None else passes) * per_pass
-        if steps is not None:
-            wanted = float(arguments.at_least("steps", steps, 1))
-        if wanted > MAX_STEPS:
-            raise ValueError(
-                f"{wanted:g} steps are more than a run can number: give fewer passes or steps"
-            )
-        total = max(1, round(wanted))
-    if eval_every is None:
+    if seconds is not None:
         timed = per_pass if eval_timed is None else eval_timed
-        eval_every = timed if total is None else max(1, total // _EVALUATIONS)
-    eval_every = arguments.at_least("eval_every", eval_every, 1)
-    return Length(total, seconds, eval_every if total is None else min(eval_every, total))
+        return Length(None, seconds, timed if eval_every is None else eval_every)
+    total = (default_passes if passes is None else passes) * per_pass if steps is None else steps
+    if total > MAX_STEPS:
+        raise ValueError(
+            f"{total:g} steps are more than a run can number: give fewer passes or steps"
+        )
+    total = max(1, round(total))
+    return Length(total, None, min(eval_every or max(1, total // evaluations), total))
 
 
-def check_seed(seed: int) -> int:
-    """Return a seed as it is.
+def start(init: Callable[..., State], *values: Any, remedy: str) -> State:
+    """Return `init(*values)`, or raise a ValueError where two such states do not fit on the device.
 
-    Raises:
-        ValueError: It is not between 0 and 2^63 - 1.
+    These are the states before and after an update; the message ends with the remedy.
     """
-    if arguments.at_least("seed", seed, 0) >= 2**63:
-        raise ValueError(f"seed must be between 0 and 2^63 - 1; it is {seed}")
-    return int(seed)
+    leaves = jax.tree.leaves(jax.eval_shape(init, *values))
+    devices.check_memory(2 * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves), remedy)
+    return init(*values)
 
 
-class Latest:
-    """A hook that remembers the latest event.
+class _Latest:
+    """A hook that remembers the latest event, without its state."""
 
-    Attributes:
-        event: It, without its state; None before the first.
-    """
-
-    def __init__(self) -> None:
-        self.event: Event | None = None
+    event: Event | None = None
 
     def __call__(self, event: Event) -> None:
         """Do nothing: `pulse` is called at the end of a chunk as well."""
@@ -130,15 +110,9 @@ class Latest:
 
 
 class Records:
-    """What each evaluation measured, with the count of documents visited.
+    """Metrics of each evaluation, with the number of documents visited.
 
-    Args:
-        documents: Documents in a pass.
-        per_step: Documents in a step, on average.
-        measure: `(event, passes) -> more numbers` for the metrics.
-
-    Attributes:
-        records: One for each evaluation.
+    A pass has so many `documents`, a step so many on average; `measure` returns further numbers.
     """
 
     def __init__(
@@ -154,78 +128,56 @@ class Records:
         """Complete the metrics of an event and keep them."""
         visited = event.step * self._per_step
         passes = visited / self._documents
-        event.metrics["documents"] = round(visited)
-        event.metrics["passes"] = round(passes, 3)
+        event.metrics.update(documents=round(visited), passes=round(passes, 3))
         event.metrics.update(self._measure(event, passes))
-        record = {"step": event.step, "seconds": round(event.seconds, 4)} | event.metrics
-        self.records.append(record)
+        self.records.append({"step": event.step, "seconds": event.seconds} | event.metrics)
 
     def save(self) -> list[dict[str, float]]:
-        """Return what a continued run needs."""
+        """Return the records."""
         return self.records
 
     def load(self, saved: list[dict[str, float]]) -> None:
-        """Go on from what was saved."""
+        """Restore the records."""
         self.records = saved
 
 
 def train(
-    key: jax.Array,
-    kernel: Kernel,
-    state: State,
-    feed: Callable[[int], Stream | Iterable[Batch]],
+    prepared: Run,
     length: Length,
-    *,
-    measures: Mapping[str, Any],
-    hooks: Sequence[Hook] = (),
-    checkpoint: Path | None = None,
-    checkpoint_every: float = 60.0,
-    resume: bool = False,
     about: Mapping[str, Any],
-    grow: Grow | None = None,
+    *,
+    hooks: Sequence[Hook],
+    checkpoint: Path | None,
+    checkpoint_every: float,
+    resume: bool,
 ) -> Trained:
     """Run a kernel to its end; SIGINT and SIGTERM end it early, with a checkpoint.
 
-    Args:
-        key: Of the driver.
-        kernel: The kernel.
-        state: Its first state.
-        feed: `first step -> stream`, where the driver is to read batches from.
-        length: How long.
-        measures: Hooks that accumulate something, by name, called in this order; they are saved
-            and brought back.
-        hooks: Hooks called after them.
-        checkpoint: Directory of the checkpoints; None for none.
-        checkpoint_every: Least number of seconds between two of them.
-        resume: Go on from the newest checkpoint; where there is none yet, start anew.
-        about: What a run that goes on must have in common with this one.
-        grow: Makes room in a state, see `driver.run`; a run may then go on from a checkpoint of a
-            larger one.
-
-    Returns:
-        The end of the run.
-
-    Raises:
-        ValueError: `resume` without a directory; a `CheckpointError` where the checkpoints are
-            damaged or of another run.
-        FloatingPointError: The state became NaN; the message names the newest checkpoint.
+    Before the first update, while a program is compiled, they have their usual effect. The hooks
+    are called after the measures; `about` is everything that a run must have in common with this
+    one to go on from one of its checkpoints, see `pipeline.Session` for the other arguments.
     """
+    measures = prepared.measures
     if resume and checkpoint is None:
         raise ValueError("checkpoint must name the directory to resume from")
-    saver, latest = None, Latest()
-    restored = Restored(state, first_step=0, seconds=0.0)
+    saver, latest = None, _Latest()
+    restored = Restored(prepared.state, first_step=0, seconds=0.0)
     if checkpoint is not None:
         saver = Saver(Store(checkpoint), measures, about, checkpoint_every)
         if resume:
-            restored = saver.restore(state, resized=grow is not None) or restored
+            resized = prepared.grow is not None
+            restored = saver.restore(prepared.state, resized=resized) or restored
     begin = int(current_step(restored.state))
     last = MAX_STEPS if length.steps is None else length.steps
-    with Interrupt() as interrupt, _naming_the_newest(checkpoint):
+    if begin > last:
+        raise ValueError(f"the run has done {begin} steps and is to have {last}: make it longer")
+    interrupt = Interrupt()
+    with _naming_the_newest(checkpoint):
         state, _ = run(
-            key,
-            kernel,
+            prepared.key,
+            prepared.kernel,
             restored.state,
-            feed(begin),
+            prepared.feed(begin),
             last - begin,
             collect=_nothing,
             hooks=[latest, *measures.values(), *hooks, interrupt, *([saver] if saver else [])],
@@ -233,7 +185,7 @@ def train(
             max_seconds=length.seconds,
             first_step=restored.first_step,
             seconds=restored.seconds,
-            grow=grow,
+            grow=prepared.grow,
         )
     event = latest.event and latest.event._replace(state=state)
     return Trained(state, event, interrupt.signal)
@@ -245,10 +197,10 @@ def _naming_the_newest(checkpoints: Path | None) -> Iterator[None]:
     try:
         yield
     except FloatingPointError as error:
-        found = [] if checkpoints is None else sorted(checkpoints.glob("*-step-*"))
-        if not found:
+        paths = [] if checkpoints is None else sorted(checkpoints.glob("*-step-*"))
+        if not paths:
             raise
-        newest = f"; the last checkpoint, {str(found[-1])!r}, is from before"
+        newest = f"; the last checkpoint, {str(paths[-1])!r}, is from before"
         raise FloatingPointError(f"{error}{newest}") from None
 
 

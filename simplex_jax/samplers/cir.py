@@ -5,34 +5,27 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import draws, schedules
-from simplex_jax.base import Batch, Kernel, PyTree, bind
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, draws, schedules
+from simplex_jax.base import Batch, Kernel, PyTree, freeze
 from simplex_jax.estimators import Estimator
-from simplex_jax.geometry import simplex
 from simplex_jax.samplers import expanded, positive
-from simplex_jax.samplers.positive import Evidence, State, init
+from simplex_jax.samplers.euler import State
+from simplex_jax.samplers.positive import Evidence, init
 from simplex_jax.schedules import StepSize
 
 __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """What an update of CIR tells, all scalars, means over coordinates.
+    """Diagnostics of one update of CIR, all scalars, means over coordinates."""
 
-    Attributes:
-        step_size: The step size used.
-        shape: Shape of the estimated gamma law.
-        rate: Its rate.
-        relaxation: Time of the step in units of the relaxation time, sigma^2 rate h / 2; the
-            autocorrelation of theta after one step is exp of minus that.
-        clamped: Fraction of estimated counts and exposures that were negative and taken as 0.
-    """
-
-    step_size: jax.Array
-    shape: jax.Array
-    rate: jax.Array
+    step_size: jax.Array  # the step size used
+    shape: jax.Array  # shape of the estimated gamma law
+    rate: jax.Array  # its rate
+    # Time of the step in units of the relaxation time, sigma^2 rate h / 2; the autocorrelation of
+    # theta after one step is exp of minus that.
     relaxation: jax.Array
+    # Fraction of estimated counts and exposures that were negative and taken as 0
     clamped: jax.Array
 
 
@@ -48,41 +41,26 @@ def update(
     step_size: StepSize,
 ) -> tuple[State, Info]:
     """Estimate the evidence from the batch and move every coordinate by its CIR transition."""
-    key_estimate, key_move = jax.random.split(key)
     h = schedules.at(step_size, state.step)
-    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
 
-    leaves, structure = jax.tree.flatten(state.position)
-    counts, exposures = positive.fitted(estimate, Evidence, state.position)
-    moved, shapes, rates, times = [], [], [], []
-    for log_theta, a, b, volatility, n_hat, exposure, key_leaf in zip(
-        leaves,
-        simplex.like("shape", shape, state.position),
-        simplex.like("rate", rate, state.position),
-        simplex.like("sigma", sigma, state.position),
-        counts,
-        exposures,
-        jax.random.split(key_move, len(leaves)),
-        strict=True,
-    ):
+    def transition(
+        key: jax.Array, log_theta: jax.Array, *inputs: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        a, b, volatility, n_hat, exposure = inputs
         a_hat = jnp.broadcast_to(a + jnp.maximum(n_hat, 0), log_theta.shape)
         b_hat = jnp.broadcast_to(b + jnp.maximum(exposure, 0), log_theta.shape)
         # phi = b theta is the unit process d phi = (a - phi) ds + sqrt(2 phi) dW at this time s.
         time = volatility**2 * b_hat * h.astype(log_theta.dtype) / 2
         log_b = jnp.log(b_hat)
-        moved.append(draws.cir(key_leaf, log_theta + log_b, a_hat, time) - log_b)
-        shapes.append(a_hat)
-        rates.append(b_hat)
-        times.append(time)
+        moved = draws.cir(key, log_theta + log_b, a_hat, time) - log_b
+        return moved, a_hat, b_hat, time
 
-    info = Info(
-        step_size=h,
-        shape=expanded.mean(shapes),
-        rate=expanded.mean(rates),
-        relaxation=expanded.mean(times),
-        clamped=expanded.mean([value < 0 for value in counts + exposures]),
+    parameters = {"shape": shape, "rate": rate, "sigma": sigma}
+    state, (a_hat, b_hat, time), (counts, exposures) = positive.move(
+        key, state, batch, estimator, Evidence, parameters, transition
     )
-    return State(jax.tree.unflatten(structure, moved), state.step + 1, memory), info
+    clamped = expanded.mean([value < 0 for value in counts + exposures])
+    return state, Info(h, a_hat, b_hat, time, clamped)
 
 
 def build(
@@ -151,14 +129,12 @@ def build(
         (9.5, 4.0)
     """
     schedules.check(step_size)
-    return Kernel(
-        init=bind(init, estimator=estimator),
-        update=bind(
-            update,
-            estimator=estimator,
-            shape=arguments.tree("shape", shape),
-            rate=arguments.tree("rate", rate),
-            sigma=arguments.tree("sigma", sigma),
-            step_size=step_size,
-        ),
+    return freeze(
+        init,
+        update,
+        {"estimator": estimator},
+        shape=arguments.tree("shape", shape),
+        rate=arguments.tree("rate", rate),
+        sigma=arguments.tree("sigma", sigma),
+        step_size=step_size,
     )

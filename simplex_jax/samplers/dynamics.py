@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from simplex_jax import arguments
 from simplex_jax.base import PyTree, as_pytree
-from simplex_jax.draws import arguments
 from simplex_jax.geometry import simplex
+from simplex_jax.samplers import euler
 
 Variables: TypeAlias = tuple[PyTree, ...]
 """The position and the auxiliary variables; or a vector of as many components."""
@@ -24,33 +25,21 @@ Operator: TypeAlias = Callable[[Variables, Variables], Variables]
 
 
 class Dynamics(NamedTuple):
-    """What the recipe asks for.
+    """The matrices of the recipe, and the part of H beside the negative log posterior."""
 
-    Attributes:
-        diffusion: D(z), symmetric and positive semidefinite.
-        curl: Q(z), skew-symmetric.
-        kinetic: `(z) -> scalar`, what H has beside the negative log posterior.
-    """
-
-    diffusion: Operator
-    curl: Operator
+    diffusion: Operator  # D(z), symmetric and positive semidefinite
+    curl: Operator  # Q(z), skew-symmetric
     kinetic: Callable[[Variables], jax.Array]
 
 
 def apply(name: str, operator: Operator, z: Variables, v: Variables) -> Variables:
-    """Return M(z) v with the structure, shapes and dtypes of v.
-
-    Raises:
-        ValueError: The result does not fit; `name` is what the message calls the operator.
-    """
-    found = operator(z, v)
-    if not isinstance(found, tuple) or len(found) != len(v):
+    """Return M(z) v with the structure, shapes and dtypes of v; errors call M by the name."""
+    result = operator(z, v)
+    if not isinstance(result, tuple) or len(result) != len(v):
         raise ValueError(f"{name} must return a tuple of {len(v)} components, like its arguments")
     fitted = []
-    for i, (part, like) in enumerate(zip(found, v, strict=True)):
-        leaves = simplex.like(f"component {i} of {name}", part, like)
-        wanted = jax.tree.leaves(like)
-        leaves = [jnp.broadcast_to(a, b.shape) for a, b in zip(leaves, wanted, strict=True)]
+    for i, (part, like) in enumerate(zip(result, v, strict=True)):
+        leaves = simplex.broadcast(f"component {i} of {name}", part, like)
         fitted.append(jax.tree.unflatten(jax.tree.structure(like), leaves))
     return tuple(fitted)
 
@@ -65,14 +54,7 @@ def both(dynamics: Dynamics, z: Variables, v: Variables) -> Variables:
 
 
 def drift(dynamics: Dynamics, z: Variables, slope: PyTree, gamma: Variables) -> Variables:
-    """Return -(D + Q) grad H + Gamma.
-
-    Args:
-        dynamics: The dynamics.
-        z: Where.
-        slope: Gradient of the log posterior at the position.
-        gamma: The correction.
-    """
+    """Return -(D + Q) grad H + Gamma, of the gradient of the log posterior at the position."""
     gradient = jax.grad(lambda at: jnp.asarray(dynamics.kinetic(at)))(z)
     first = jax.tree.map(jnp.subtract, gradient[0], slope)
     force = both(dynamics, z, (first, *gradient[1:]))
@@ -128,15 +110,8 @@ def noise(
 ) -> Variables:
     """Draw from N(0, 2 h D - h^2 B), B being the covariance of the drift's error.
 
-    Args:
-        dynamics: The dynamics.
-        key: A PRNG key.
-        z: Where.
-        h: The step size.
-        variance: Variance V of the estimated gradient, an array or a tree that broadcasts to the
-            position, or None for 0. B is (D + Q) V (D + Q)^T.
-        coordinatewise: D is diagonal, B is replaced by its diagonal, and a row of D + Q has at most
-            one entry in each array of the position.
+    With the variance V of the estimated gradient, an array or a tree that broadcasts to the
+    position or None for 0, B is (D + Q) V (D + Q)^T; `coordinatewise`, its diagonal.
     """
     if coordinatewise:
         return _coordinatewise_noise(dynamics, key, z, h, variance)
@@ -170,22 +145,13 @@ def _coordinatewise_noise(
         for spread in _by_leaf(_error(z, variance)):
             carried = both(dynamics, z, jax.tree.map(jnp.sqrt, spread))
             square = jax.tree.map(lambda s, b: s - (h.astype(s.dtype) * b) ** 2, square, carried)
-    leaves, structure = jax.tree.flatten(square)
-    draws = [
-        jnp.sqrt(s) * jax.random.normal(k, s.shape, s.dtype)
-        for k, s in zip(jax.random.split(key, len(leaves)), leaves, strict=True)
-    ]
-    return jax.tree.unflatten(structure, draws)
+    return jax.tree.map(lambda s, z: jnp.sqrt(s) * z, square, euler.normal_like(key, square))
 
 
 def _error(z: Variables, variance: PyTree) -> Variables:
     """Return the variances of the estimated gradient of H: those given, and 0 elsewhere."""
     position, *auxiliary = z
-    leaves = simplex.like("noise_estimate", variance, position)
-    leaves = [
-        jnp.broadcast_to(v, leaf.shape)
-        for v, leaf in zip(leaves, jax.tree.leaves(position), strict=True)
-    ]
+    leaves = simplex.broadcast("noise_estimate", variance, position)
     first = jax.tree.unflatten(jax.tree.structure(position), leaves)
     return (first, *jax.tree.map(jnp.zeros_like, auxiliary))
 

@@ -1,8 +1,11 @@
-"""What the kernels of theta = omega S share: counts, prior and total of every leaf.
+"""Kernels of unnormalised weights theta = omega S: counts, prior and total of every leaf.
 
-SCIR, SGRLD and their relatives move unnormalised weights theta, one positive number for each
-category. Their position is log omega = log(theta / sum(theta)), and the total S is carried or
-refreshed as `samplers.total` says.
+SCIR, SGRLD and their relatives move theta, one positive number for each category. Their position is
+log omega = log(theta / sum(theta)). The likelihood sees omega alone. Where the counts depend on
+omega through latent variables, a total S that is carried from step to step is tied to the counts of
+the past and biases the chain; refreshed from its conditional, Gamma(sum of the concentrations, 1),
+before every step, it leaves the chain exact at the cost of one gamma a row. With fully observed
+data both are exact.
 """
 
 import math
@@ -13,47 +16,35 @@ import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
-from simplex_jax import schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
+from simplex_jax import arguments, draws, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
-from simplex_jax.samplers import total as totals
 from simplex_jax.schedules import StepSize
+
+_NOT_DRAWN = jnp.inf
 
 
 class State(NamedTuple):
-    """State of a kernel that moves theta.
+    """State of a kernel that moves theta."""
 
-    Attributes:
-        position: Log-probabilities log omega, leaves [..., K], normalised along the last axis.
-        step: Number of updates done, int32.
-        memory: What the estimator remembers.
-        log_total: Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it;
-            None if the total is refreshed. theta itself is `exp(position + log_total)`.
-    """
-
+    # Log-probabilities log omega, leaves [..., K], normalised along the last axis
     position: Position
-    step: jax.Array
-    memory: PyTree
+    step: jax.Array  # number of updates done, int32
+    memory: PyTree  # the memory of the estimator
+    # Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it; None if the
+    # total is refreshed. theta itself is `exp(position + log_total)`.
     log_total: PyTree
 
 
 class Leaf(NamedTuple):
-    """A leaf of the position and what moves it, arrays of its shape unless stated.
-
-    Attributes:
-        key: A PRNG key for the move.
-        log_omega: Log-probabilities, [..., K].
-        log_theta: Log weights, [..., K].
-        prior: Prior concentrations.
-        counts: Estimated counts.
-    """
+    """A leaf of the position and the inputs of its move, arrays [..., K]."""
 
     key: jax.Array
     log_omega: jax.Array
     log_theta: jax.Array
-    prior: jax.Array
-    counts: jax.Array
+    prior: jax.Array  # concentrations
+    counts: jax.Array  # estimated
 
 
 def init(
@@ -65,15 +56,20 @@ def init(
     your own, replace `log_total`.
 
     Raises:
-        ValueError: The position has a negative, NaN or infinite entry or an all-zero row.
+        ValueError: The position has a negative, NaN or infinite entry or an all-zero row, or
+            `total` is unknown.
     """
+    _check_total(total)
     log_omega = simplex.log_position(position)
-    return State(
-        position=log_omega,
-        step=jnp.zeros((), jnp.int32),
-        memory=estimator.init(key),
-        log_total=totals.initial(log_omega, total),
-    )
+    log_total = None
+    if total == "carried":
+        log_total = jax.tree.map(lambda x: jnp.full_like(x[..., :1], _NOT_DRAWN), log_omega)
+    return State(log_omega, jnp.zeros((), jnp.int32), estimator.init(key), log_total)
+
+
+def _check_total(total: str) -> None:
+    if total not in ("carried", "refreshed"):
+        raise ValueError(f'total must be "carried" or "refreshed"; it is {total!r}')
 
 
 def kernel(
@@ -84,24 +80,19 @@ def kernel(
     *,
     total: str,
     below: float = math.inf,
+    because: str = "",
+    init: Callable = init,
+    **parameters: PyTree,
 ) -> Kernel:
-    """Return the kernel of an `update` with these arguments and the `init` of this module.
+    """Return the kernel of an `update` with these arguments; see `schedules.check` for `below`.
 
     Raises:
-        ValueError: `alpha`, `step_size` or `total` is out of range; see `schedules.check` for
-            `below`.
+        ValueError: `alpha`, `step_size` or `total` is out of range.
     """
-    totals.check(total)
-    schedules.check(step_size, below=below)
-    return Kernel(
-        init=bind(static(init, total=total), estimator=estimator),
-        update=bind(
-            update,
-            estimator=estimator,
-            alpha=simplex.concentration(alpha),
-            step_size=step_size,
-        ),
-    )
+    _check_total(total)
+    schedules.check(step_size, below=below, because=because)
+    parameters |= {"alpha": arguments.tree("alpha", alpha), "step_size": step_size}
+    return freeze(static(init, total=total), update, {"estimator": estimator}, **parameters)
 
 
 def leaves(
@@ -113,41 +104,33 @@ def leaves(
     alpha: PyTree,
     counts_in_total: bool,
 ) -> tuple[list[Leaf], PyTree]:
-    """Estimate the counts from the batch, and return what moves each leaf, and the new memory.
+    """Estimate the counts from the batch; return the leaves to move, and the new memory.
 
-    Args:
-        key: A PRNG key.
-        state: The state, whose totals are drawn where none is carried.
-        batch: A batch of the estimator.
-        estimator: Estimates the full-data counts.
-        alpha: Prior concentrations, see `simplex.like`.
-        counts_in_total: Whether the total is Gamma(sum of prior and counts), as in SCIR, where
-            negative counts are taken as 0, or Gamma(sum of the prior), as in SGRLD.
+    A total that is not carried has the law Gamma(sum of prior and counts), as in SCIR, where
+    negative counts are taken as 0, or, without `counts_in_total`, Gamma(sum of the prior), as in
+    SGRLD.
     """
     key_estimate, key_total, key_move = jax.random.split(key, 3)
     estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
     positions = jax.tree.leaves(state.position)
-    counts = simplex.like("the estimated counts", estimate, state.position)
-    priors = simplex.like("alpha", alpha, state.position)
-    carried = (
-        [None] * len(positions) if state.log_total is None else jax.tree.leaves(state.log_total)
-    )
-    found = []
+    number = len(positions)
+    carried = [None] * number if state.log_total is None else jax.tree.leaves(state.log_total)
+    result = []
     for log_omega, n_hat, prior, log_total, key_leaf_total, key_leaf in zip(
         positions,
-        counts,
-        priors,
+        simplex.broadcast("the estimated counts", estimate, state.position),
+        simplex.broadcast("alpha", alpha, state.position),
         carried,
-        jax.random.split(key_total, len(positions)),
-        jax.random.split(key_move, len(positions)),
+        jax.random.split(key_total, number),
+        jax.random.split(key_move, number),
         strict=True,
     ):
-        n_hat = jnp.broadcast_to(n_hat, log_omega.shape)
-        prior = jnp.broadcast_to(prior, log_omega.shape)
         concentration = prior + jnp.maximum(n_hat, 0) if counts_in_total else prior
-        log_theta = log_omega + totals.current(key_leaf_total, log_total, concentration)
-        found.append(Leaf(key_leaf, log_omega, log_theta, prior, n_hat))
-    return found, memory
+        fresh = draws.loggamma(key_leaf_total, concentration.sum(axis=-1, keepdims=True))
+        if log_total is not None:
+            fresh = jnp.where(log_total == _NOT_DRAWN, fresh, log_total)
+        result.append(Leaf(key_leaf, log_omega, log_omega + fresh, prior, n_hat))
+    return result, memory
 
 
 def natural_drift(leaf: Leaf) -> jax.Array:
@@ -168,18 +151,34 @@ def reflected_step(leaf: Leaf, drift: jax.Array, h: jax.Array) -> tuple[jax.Arra
     return jnp.log(value), proposal < 0
 
 
+def reflected(
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    h: jax.Array,
+    drift: Callable[[Leaf], jax.Array],
+    *,
+    estimator: Estimator,
+    alpha: PyTree,
+    counts_in_total: bool,
+) -> tuple[State, list[jax.Array], jax.Array]:
+    """Return the state after reflected steps, the log weights, and the share that was reflected."""
+    parts, memory = leaves(
+        key, state, batch, estimator=estimator, alpha=alpha, counts_in_total=counts_in_total
+    )
+    steps = [reflected_step(leaf, drift(leaf), h) for leaf in parts]
+    log_thetas = [log_theta for log_theta, _ in steps]
+    return moved(state, log_thetas, memory), log_thetas, mean([share for _, share in steps])
+
+
 def moved(state: State, log_thetas: Sequence[jax.Array], memory: PyTree) -> State:
     """Return the state after an update that moved the leaves to these log weights."""
     structure = jax.tree.structure(state.position)
+    position = jax.tree.unflatten(structure, [simplex.normalise(leaf) for leaf in log_thetas])
     log_total = None
     if state.log_total is not None:
         log_total = jax.tree.unflatten(structure, [log_sum(leaf) for leaf in log_thetas])
-    return State(
-        position=jax.tree.unflatten(structure, [simplex.normalise(leaf) for leaf in log_thetas]),
-        step=state.step + 1,
-        memory=memory,
-        log_total=log_total,
-    )
+    return State(position, state.step + 1, memory, log_total)
 
 
 def log_sum(log_theta: jax.Array) -> jax.Array:

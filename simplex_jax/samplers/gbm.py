@@ -5,35 +5,27 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import schedules
-from simplex_jax.base import Batch, Kernel, PyTree, bind
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, schedules
+from simplex_jax.base import Batch, Kernel, PyTree, freeze
 from simplex_jax.estimators import Estimator
-from simplex_jax.geometry import simplex
 from simplex_jax.samplers import expanded, positive
-from simplex_jax.samplers.positive import LogEvidence, State, init
+from simplex_jax.samplers.euler import State
+from simplex_jax.samplers.positive import LogEvidence, init
 from simplex_jax.schedules import StepSize
 
 __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """What an update tells, all scalars, means over coordinates.
+    """Diagnostics of one update, all scalars, means over coordinates."""
 
-    Attributes:
-        step_size: The step size used.
-        mean: Mean of log theta in the estimated law.
-        precision: Its precision.
-        relaxation: Time of the step in units of the relaxation time, sigma^2 precision h / 2; the
-            autocorrelation of log theta after one step is exp of minus that.
-        clamped: Fraction of estimated precisions that were negative and taken as 0.
-    """
-
-    step_size: jax.Array
-    mean: jax.Array
-    precision: jax.Array
+    step_size: jax.Array  # the step size used
+    mean: jax.Array  # mean of log theta in the estimated law
+    precision: jax.Array  # its precision
+    # Time of the step in units of the relaxation time, sigma^2 precision h / 2; the autocorrelation
+    # of log theta after one step is exp of minus that.
     relaxation: jax.Array
-    clamped: jax.Array
+    clamped: jax.Array  # fraction of estimated precisions that were negative and taken as 0
 
 
 def update(
@@ -48,41 +40,26 @@ def update(
     step_size: StepSize,
 ) -> tuple[State, Info]:
     """Estimate the evidence from the batch and move every log theta by its normal transition."""
-    key_estimate, key_move = jax.random.split(key)
     h = schedules.at(step_size, state.step)
-    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
 
-    leaves, structure = jax.tree.flatten(state.position)
-    weighted, precisions = positive.fitted(estimate, LogEvidence, state.position)
-    moved, means, sharpness, times = [], [], [], []
-    for log_theta, m, p, volatility, total, more, key_leaf in zip(
-        leaves,
-        simplex.like("mean", mean, state.position),
-        simplex.like("precision", precision, state.position),
-        simplex.like("sigma", sigma, state.position),
-        weighted,
-        precisions,
-        jax.random.split(key_move, len(leaves)),
-        strict=True,
-    ):
-        p_hat = jnp.broadcast_to(p + jnp.maximum(more, 0), log_theta.shape)
-        m_hat = (p * m + total) / p_hat
+    def transition(
+        key: jax.Array, log_theta: jax.Array, *inputs: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        m, p, volatility, weighted, sharpness = inputs
+        p_hat = jnp.broadcast_to(p + jnp.maximum(sharpness, 0), log_theta.shape)
+        m_hat = (p * m + weighted) / p_hat
         time = volatility**2 * p_hat * h.astype(log_theta.dtype) / 2
-        noise = jax.random.normal(key_leaf, log_theta.shape, log_theta.dtype)
+        noise = jax.random.normal(key, log_theta.shape, log_theta.dtype)
         spread = jnp.sqrt(-jnp.expm1(-2 * time) / p_hat)
-        moved.append(log_theta - jnp.expm1(-time) * (m_hat - log_theta) + spread * noise)
-        means.append(m_hat)
-        sharpness.append(p_hat)
-        times.append(time)
+        moved = log_theta - jnp.expm1(-time) * (m_hat - log_theta) + spread * noise
+        return moved, m_hat, p_hat, time
 
-    info = Info(
-        step_size=h,
-        mean=expanded.mean(means),
-        precision=expanded.mean(sharpness),
-        relaxation=expanded.mean(times),
-        clamped=expanded.mean([value < 0 for value in precisions]),
+    parameters = {"mean": mean, "precision": precision, "sigma": sigma}
+    state, (centre, sharpness, time), (_, precisions) = positive.move(
+        key, state, batch, estimator, LogEvidence, parameters, transition
     )
-    return State(jax.tree.unflatten(structure, moved), state.step + 1, memory), info
+    clamped = expanded.mean([value < 0 for value in precisions])
+    return state, Info(h, centre, sharpness, time, clamped)
 
 
 def build(
@@ -110,11 +87,10 @@ def build(
         \log\theta' = \hat m + e^{-s}\,(\log\theta - \hat m)
             + \sqrt{(1 - e^{-2 s}) / \hat p}\;\xi, \qquad \xi \sim N(0, 1)
 
-    Baker et al. 2018, section 2.3, propose geometric Brownian motion, "which has lognormal
-    stationary distribution". It has none: at :math:`d\theta = \mu\theta\,dt + \sigma\theta\,dW` the
-    variance of log theta grows for ever, and only its transition is lognormal. The process above is
-    geometric Brownian motion with a pull to the mean, has the same noise, and becomes it as p -> 0
-    with p m fixed, :math:`\mu = \sigma^2 (1 + p m) / 2`.
+    Baker et al. 2018, section 2.3, propose geometric Brownian motion, which has no stationary law:
+    the variance of log theta grows for ever in :math:`d\theta = \mu\theta\,dt + \sigma\theta\,dW`.
+    The process above has a pull to the mean as well, and becomes it as p -> 0 with p m fixed,
+    :math:`\mu = \sigma^2 (1 + p m) / 2`.
 
     Only the time scale depends on sigma: with sigma^2 = 2 / p the step size counts relaxation
     times. With the exact evidence any h leaves the posterior invariant. Where the precision is
@@ -152,14 +128,12 @@ def build(
         13.0 0.676
     """
     schedules.check(step_size)
-    return Kernel(
-        init=bind(init, estimator=estimator),
-        update=bind(
-            update,
-            estimator=estimator,
-            mean=arguments.tree("mean", mean, "finite"),
-            precision=arguments.tree("precision", precision),
-            sigma=arguments.tree("sigma", sigma),
-            step_size=step_size,
-        ),
+    return freeze(
+        init,
+        update,
+        {"estimator": estimator},
+        mean=arguments.tree("mean", mean, "finite"),
+        precision=arguments.tree("precision", precision),
+        sigma=arguments.tree("sigma", sigma),
+        step_size=step_size,
     )

@@ -1,16 +1,21 @@
-"""What the kernels on manifolds share: starts, velocities, friction and noise."""
+"""Kernels on manifolds: starts, velocities, friction, noise and the inner steps."""
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import ArrayLike
 
-from simplex_jax.base import Batch, Position, PyTree
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
+from simplex_jax.estimators import Estimator
+from simplex_jax.geometry import simplex
 from simplex_jax.geometry.manifolds import Manifold
+from simplex_jax.samplers import euler
+from simplex_jax.schedules import StepSize
 
 NoiseEstimate: TypeAlias = PyTree | Callable[[Position, Batch], PyTree] | None
 """V(x), the variance of the estimated gradient: an array or a tree, a function, or None for 0."""
@@ -38,17 +43,7 @@ def start(manifold: Manifold, position: Position) -> Position:
 
 def normal(key: jax.Array, manifold: Manifold, position: Position) -> Position:
     """Draw from the standard normal law of the tangent space at the position."""
-    return manifold.project(position, normal_like(key, position))
-
-
-def normal_like(key: jax.Array, position: Position) -> Position:
-    """Draw independent standard normal numbers in the embedding space."""
-    leaves, structure = jax.tree.flatten(position)
-    keys = jax.random.split(key, len(leaves))
-    drawn = [
-        jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)
-    ]
-    return jax.tree.unflatten(structure, drawn)
+    return manifold.project(position, euler.normal_like(key, position))
 
 
 def square(velocity: Position) -> jax.Array:
@@ -61,25 +56,9 @@ def like(name: str, tree: PyTree, position: Position) -> PyTree:
 
     An array that broadcasts to its leaf [..., n] is a diagonal operator; one of shape [n, n] that
     does not is a matrix along the last axis.
-
-    Args:
-        name: What errors call the tree.
-        tree: One array for all leaves, or a tree of the structure of `position`.
-        position: Arrays.
-
-    Raises:
-        ValueError: An array is none of these, or the structures differ.
     """
-    leaves = jax.tree.leaves(position)
-    structure: Any = jax.tree.structure(position)
-    arrays, found = jax.tree.flatten(tree)
-    if jax.tree_util.treedef_is_leaf(found) and len(arrays) == 1:
-        arrays = arrays * len(leaves)
-    elif found != structure:
-        raise ValueError(
-            f"{name} must be one array or have the structure of the position, {structure}; "
-            f"its structure is {found}"
-        )
+    leaves, structure = jax.tree.flatten(position)
+    arrays = simplex.leaves_like(name, tree, position)
     fitted = [jnp.asarray(a, leaf.dtype) for a, leaf in zip(arrays, leaves, strict=True)]
     for array, leaf in zip(fitted, leaves, strict=True):
         if not (_is_diagonal(array, leaf) or array.shape == leaf.shape[-1:] * 2):
@@ -98,10 +77,7 @@ def _is_diagonal(operator: jax.Array, leaf: jax.Array) -> bool:
 
 
 def checked_friction(friction: PyTree) -> PyTree:
-    """Return a friction with arrays as leaves, or raise a ValueError if one is not positive.
-
-    Whether a matrix is meant is known where there is a position: see `check_fit`.
-    """
+    """Return a friction with positive arrays as leaves; matrices are checked by `check_fit`."""
     friction = arguments.tree("friction", friction, "finite")
     for path, c in jax.tree.leaves_with_path(friction):
         if c.ndim != 2:
@@ -152,10 +128,7 @@ def damp(manifold: Manifold, x: Position, v: Position, friction: PyTree, t: jax.
     of t that are short enough for it to have full precision: O(1 + t |C|) products with C.
     """
     if _is_number(friction):
-        return jax.tree.map(
-            lambda leaf: jnp.exp(-t * friction).astype(leaf.dtype) * leaf,
-            v,
-        )
+        return jax.tree.map(lambda leaf: jnp.exp(-t * friction).astype(leaf.dtype) * leaf, v)
     operator = like("friction", friction, x)
     terms = 10 if all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(v)) else 18
     norm = jnp.max(jnp.stack(jax.tree.leaves(jax.tree.map(_norm, operator, v))))
@@ -193,20 +166,10 @@ def _norm(operator: jax.Array, leaf: jax.Array) -> jax.Array:
 def noise(
     key: jax.Array, position: Position, friction: PyTree, variance: PyTree | None, h: jax.Array
 ) -> Position:
-    r"""Draw from :math:`N(0, (2 C - h V) h)` in the embedding space; NaN where 2 C < h V.
-
-    Args:
-        key: A PRNG key.
-        position: What the draw is like.
-        friction: C, operators as `like` takes them.
-        variance: V, likewise; None for 0.
-        h: The step size.
-    """
-    drawn = normal_like(key, position)
+    r"""Draw from :math:`N(0, (2 C - h V) h)` in the embedding space; NaN where 2 C < h V."""
+    drawn = euler.normal_like(key, position)
     operator = like("friction", friction, position)
-    if variance is None:
-        variance = jnp.zeros(())
-    estimate = like("noise_estimate", variance, position)
+    estimate = like("noise_estimate", jnp.zeros(()) if variance is None else variance, position)
 
     def scale(c: jax.Array, v: jax.Array, z: jax.Array) -> jax.Array:
         t = h.astype(z.dtype)
@@ -249,11 +212,6 @@ def _diagonal(operator: jax.Array, leaf: jax.Array) -> jax.Array:
     return operator if _is_diagonal(operator, leaf) else jnp.diagonal(operator)
 
 
-def variance_at(estimate: NoiseEstimate, position: Position, batch: Batch) -> PyTree | None:
-    """Return V(x) of a noise estimate, which may be a function of the position and the batch."""
-    return estimate(position, batch) if callable(estimate) else estimate
-
-
 def push(
     key: jax.Array,
     manifold: Manifold,
@@ -273,7 +231,81 @@ def push(
     return jax.tree.map(jnp.add, v, manifold.project(x, pushed))
 
 
-def checked_noise(estimate: NoiseEstimate) -> NoiseEstimate:
+def integrate(
+    key: jax.Array,
+    start: tuple,
+    batch: Batch,
+    h: jax.Array,
+    *,
+    estimator: Estimator,
+    manifold: Manifold,
+    friction: PyTree,
+    noise_estimate: NoiseEstimate,
+    num_steps: int,
+    inertia: ArrayLike = 1.0,
+) -> tuple[tuple, jax.Array, jax.Array | None]:
+    """Take inner steps A, B, O, B, A from (x, v, thermostat or None, memory), with one batch.
+
+    Returns:
+        The end, the mean of |v|^2 / dimension, and the largest h V / (2 C), None without V.
+    """
+    dimension = manifold.dimension(start[0])
+
+    def fly(
+        x: Position, v: Position, xi: jax.Array | None
+    ) -> tuple[Position, Position, jax.Array | None]:
+        if xi is not None:
+            xi = xi + (h / (2 * inertia) * (square(v) / dimension - 1)).astype(xi.dtype)
+        return *manifold.flow(x, v, h / 2), xi
+
+    def step(loop: tuple, key_step: jax.Array) -> tuple[tuple, tuple]:
+        x, v, xi, memory = loop
+        key_estimate, key_noise = jax.random.split(key_step)
+        x, v, xi = fly(x, v, xi)
+        damping = friction if xi is None else xi
+        v = damp(manifold, x, v, damping, h / 2)
+        slope, memory = euler.gradient(key_estimate, estimator, memory, x, batch)
+        variance = noise_estimate(x, batch) if callable(noise_estimate) else noise_estimate
+        v = push(key_noise, manifold, x, v, slope, friction, variance, h)
+        v = damp(manifold, x, v, damping, h / 2)
+        x, v, xi = fly(x, v, xi)
+        return (x, v, xi, memory), (square(v), noise_share(x, friction, variance, h))
+
+    end, (squares, shares) = lax.scan(step, start, jax.random.split(key, num_steps))
+    return end, jnp.mean(squares) / dimension, None if shares is None else jnp.max(shares)
+
+
+def kernel(
+    init: Callable,
+    update: Callable,
+    step_size: StepSize,
+    num_steps: int,
+    *,
+    friction: PyTree,
+    noise_estimate: NoiseEstimate,
+    estimator: Estimator,
+    manifold: Manifold,
+    **parameters: jax.Array,
+) -> Kernel:
+    """Return a kernel of inner steps, its arguments checked; `parameters` are of the update."""
+    noise_estimate = _checked_noise(noise_estimate)
+    schedules.check(
+        step_size,
+        below=_largest_step(friction, noise_estimate),
+        because=": the injected noise is 2 friction - step_size noise_estimate",
+    )
+    num_steps = arguments.at_least("num_steps", num_steps, 1)
+    shared = {
+        "estimator": estimator,
+        "manifold": manifold,
+        "friction": friction,
+        "noise_estimate": noise_estimate,
+    }
+    update = static(update, num_steps=num_steps)
+    return freeze(init, update, shared, step_size=step_size, **parameters)
+
+
+def _checked_noise(estimate: NoiseEstimate) -> NoiseEstimate:
     """Return a noise estimate with arrays as leaves, or raise a ValueError if one is negative."""
     if estimate is None or callable(estimate):
         return estimate
@@ -285,7 +317,7 @@ def checked_noise(estimate: NoiseEstimate) -> NoiseEstimate:
     return estimate
 
 
-def largest_step(friction: PyTree, estimate: NoiseEstimate) -> float:
+def _largest_step(friction: PyTree, estimate: NoiseEstimate) -> float:
     """Return the step size 2 C / V from where on there is no noise to inject; inf if not known."""
     if estimate is None or callable(estimate) or not (_is_array(friction) and _is_array(estimate)):
         return math.inf

@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from simplex_jax import gradients, schedules
-from simplex_jax.base import Batch, Kernel, Position, bind, static
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, gradients, schedules
+from simplex_jax.base import Batch, Kernel, Position, freeze, static
 from simplex_jax.geometry.manifolds import Manifold
 from simplex_jax.gradients import LogDensity
 from simplex_jax.samplers import geodesic
@@ -16,36 +15,23 @@ from simplex_jax.schedules import StepSize
 
 
 class State(NamedTuple):
-    """State of GMC.
+    """State of GMC."""
 
-    Attributes:
-        position: A point of the manifold, an array or a tree of arrays.
-        step: Number of updates done, int32.
-    """
-
-    position: Position
-    step: jax.Array
+    position: Position  # a point of the manifold, an array or a tree of arrays
+    step: jax.Array  # number of updates done, int32
 
 
 class Info(NamedTuple):
-    """What an update of GMC tells, all scalars.
+    """Diagnostics of one update of GMC, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        acceptance: The probability that the proposal is accepted.
-        log_density: The log density of the position, after the test.
-        energy_error: By how much the energy of the proposal is above that of the start; infinity
-            where the proposal has no density.
-        kinetic: |v|^2 / dimension of the velocity at the end of the trajectory, about 1.
-        constraint_error: Largest violation of a constraint of the manifold by the position.
-    """
-
-    step_size: jax.Array
-    acceptance: jax.Array
-    log_density: jax.Array
+    step_size: jax.Array  # the step size used
+    acceptance: jax.Array  # the probability that the proposal is accepted
+    log_density: jax.Array  # the log density of the position, after the test
+    # By how much the energy of the proposal is above that of the start; infinity where the proposal
+    # has no density.
     energy_error: jax.Array
-    kinetic: jax.Array
-    constraint_error: jax.Array
+    kinetic: jax.Array  # |v|^2 / dimension of the velocity at the end of the trajectory, about 1
+    constraint_error: jax.Array  # largest violation of a constraint of the manifold by the position
 
 
 def init(
@@ -168,25 +154,21 @@ def build(
     0.672.
 
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches
+        >>> from simplex_jax import batches, run
         >>> from simplex_jax.geometry import manifolds
-        >>> from simplex_jax.runtime import driver
         >>> from simplex_jax.samplers import gmc
         >>> kernel = gmc.build(lambda x: 3 * x[2], manifolds.sphere(), 0.3)
         >>> state = kernel.init(jax.random.key(0), jnp.array([1.0, 0.0, 0.0]))
-        >>> state, x = driver.run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 4000)
+        >>> state, x = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 4000)
         >>> print(x[:, 2].mean().round(1))
         0.7
     """
     schedules.check(step_size)
     options = {"needs_batch": needs_batch}
     num_steps = arguments.at_least("num_steps", num_steps, 1)
-    return Kernel(
-        init=bind(static(init, **options), log_density=log_density, manifold=manifold),
-        update=bind(
-            static(update, num_steps=num_steps, **options),
-            log_density=log_density,
-            manifold=manifold,
-            step_size=step_size,
-        ),
+    return freeze(
+        static(init, **options),
+        static(update, num_steps=num_steps, **options),
+        {"log_density": log_density, "manifold": manifold},
+        step_size=step_size,
     )

@@ -4,12 +4,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax import gradients, schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry.manifolds import Manifold
 from simplex_jax.samplers import geodesic, sggmc
@@ -18,41 +16,28 @@ from simplex_jax.schedules import StepSize
 
 
 class State(NamedTuple):
-    """State of gSGNHT.
+    """State of gSGNHT."""
 
-    Attributes:
-        position: A point of the manifold, an array or a tree of arrays.
-        step: Number of updates done, int32.
-        memory: What the estimator remembers.
-        velocity: A tangent vector at the position, a tree like it.
-        thermostat: The friction xi, a scalar.
-    """
-
-    position: Position
-    step: jax.Array
-    memory: PyTree
-    velocity: Position
-    thermostat: jax.Array
+    position: Position  # a point of the manifold, an array or a tree of arrays
+    step: jax.Array  # number of updates done, int32
+    memory: PyTree  # the memory of the estimator
+    velocity: Position  # a tangent vector at the position, a tree like it
+    thermostat: jax.Array  # the friction xi, a scalar
 
 
 class Info(NamedTuple):
-    """What an update of gSGNHT tells, all scalars.
+    """Diagnostics of one update of gSGNHT, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        kinetic: |v|^2 / dimension, a mean over the inner steps; the thermostat holds it at 1 on
-            average once it has found its level.
-        thermostat: The friction xi. Where it stays well above `friction`, the noise of the gradient
-            is that large: by h V / 2 for a variance V.
-        constraint_error: Largest violation of a constraint of the manifold.
-        gradient_noise: Largest h V / (2 C), the share of the injected noise that the estimated
-            noise of the gradient takes; None without a `noise_estimate`.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # |v|^2 / dimension, a mean over the inner steps; the thermostat holds it at 1 on average once
+    # it has settled.
     kinetic: jax.Array
+    # The friction xi. Where it stays well above `friction`, the noise of the gradient is that
+    # large: by h V / 2 for a variance V.
     thermostat: jax.Array
-    constraint_error: jax.Array
+    constraint_error: jax.Array  # largest violation of a constraint of the manifold
+    # Largest h V / (2 C), the share of the injected noise that the estimated noise of the gradient
+    # takes; None without a `noise_estimate`.
     gradient_noise: jax.Array | None
 
 
@@ -71,7 +56,7 @@ def init(
         ValueError: The position is not on the manifold, the noise estimate does not fit it, or the
             log density of a `gradients.density` or its gradient is not finite there.
     """
-    x, step, memory, velocity = sggmc.init(
+    start = sggmc.init(
         key,
         position,
         estimator=estimator,
@@ -79,8 +64,8 @@ def init(
         friction=friction,
         noise_estimate=noise_estimate,
     )
-    xi = jnp.asarray(friction, jax.tree.leaves(x)[0].dtype)
-    return State(x, step, memory, velocity, xi)
+    xi = jnp.asarray(friction, jax.tree.leaves(start.position)[0].dtype)
+    return State(*start, thermostat=xi)
 
 
 def update(
@@ -98,36 +83,20 @@ def update(
 ) -> tuple[State, Info]:
     """Take the inner steps A, B, O, B, A, all with the same batch."""
     h = schedules.at(step_size, state.step)
-    dimension = manifold.dimension(state.position)
-
-    def fly(x: Position, v: Position, xi: jax.Array) -> tuple[Position, Position, jax.Array]:
-        heat = geodesic.square(v) / dimension - 1
-        return *manifold.flow(x, v, h / 2), xi + (h / (2 * inertia) * heat).astype(xi.dtype)
-
-    def step(loop: tuple, key_step: jax.Array) -> tuple[tuple, tuple]:
-        x, v, xi, memory = loop
-        key_estimate, key_noise = jax.random.split(key_step)
-        x, v, xi = fly(x, v, xi)
-        v = geodesic.damp(manifold, x, v, xi, h / 2)
-        slope, memory = estimator.estimate(key_estimate, memory, x, batch)
-        slope = gradients.like("the estimated gradient", slope, x)
-        variance = geodesic.variance_at(noise_estimate, x, batch)
-        v = geodesic.push(key_noise, manifold, x, v, slope, friction, variance, h)
-        v = geodesic.damp(manifold, x, v, xi, h / 2)
-        x, v, xi = fly(x, v, xi)
-        share = geodesic.noise_share(x, friction, variance, h)
-        return (x, v, xi, memory), (geodesic.square(v), share)
-
     start = (state.position, state.velocity, state.thermostat, state.memory)
-    keys = jax.random.split(key, num_steps)
-    (x, v, xi, memory), (squares, shares) = lax.scan(step, start, keys)
-    info = Info(
-        step_size=h,
-        kinetic=jnp.mean(squares) / dimension,
-        thermostat=xi,
-        constraint_error=manifold.error(x),
-        gradient_noise=None if shares is None else jnp.max(shares),
+    (x, v, xi, memory), kinetic, share = geodesic.integrate(
+        key,
+        start,
+        batch,
+        h,
+        estimator=estimator,
+        manifold=manifold,
+        friction=friction,
+        noise_estimate=noise_estimate,
+        num_steps=num_steps,
+        inertia=inertia,
     )
+    info = Info(h, kinetic, xi, manifold.error(x), share)
     return State(x, state.step + 1, memory, v, xi), info
 
 
@@ -154,21 +123,17 @@ def build(
 
     and B and A again (Liu, Zhu and Song 2016, algorithm 2, where :math:`\mu` is 1). At equilibrium
     :math:`\xi` has the law :math:`N(C, 1 / (\mu m))` and is independent of the position. Small
-    deviations of the kinetic energy obey :math:`\ddot u + 2 C \dot u + (2 / \mu) u = 0`: they
-    are forgotten fastest, within a time of 1 / C, at :math:`\mu = 2 / C^2`. With one much larger
-    the thermostat takes a time of :math:`C \mu` to find its level, and with C far above 1, as it is
-    where the step size is far below 1, a run may end before the :math:`\mu = 1` of the paper has
-    moved it at all. The splitting is symmetric: with the
-    exact gradient the bias is of the order h^2. m counts the dimensions of all copies and parts of
-    a product, which share one thermostat: n - 1 for a sphere in R^n, where the released code of the
-    paper counts n, and so holds the kinetic energy too high. Noise of the gradient of one variance
-    V in all directions is absorbed: it moves the mean of the thermostat to C + h V / 2. A variance
-    that differs between directions, between copies or with x leaves a bias.
+    deviations of the kinetic energy obey :math:`\ddot u + 2 C \dot u + (2 / \mu) u = 0`: they are
+    forgotten fastest, within a time of 1 / C, at :math:`\mu = 2 / C^2`; a much larger one takes a
+    time of :math:`C \mu` to find its level. With the exact gradient the bias is of the order h^2.
+    m counts the dimensions of all copies and parts of a product, which share one thermostat: n - 1
+    for a sphere in R^n, where the released code of the paper counts n and so holds the kinetic
+    energy too high. Noise of the gradient of one variance V in all directions is absorbed: it moves
+    the mean of the thermostat to C + h V / 2. A variance that differs between directions, between
+    copies or with x leaves a bias.
 
     Args:
-        estimator: Estimates the gradient of the log density with respect to the area of the
-            manifold, in the coordinates of the embedding space, see `simplex_jax.gradients`; the
-            kernel projects it.
+        estimator: Estimates the gradient as in `samplers.sggmc`.
         manifold: One of `geometry.manifolds`, or your own.
         step_size: h, positive, or a schedule of the number of updates; below 2 C / V.
         friction: C, a positive number.
@@ -186,34 +151,25 @@ def build(
     0.672.
 
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, gradients
+        >>> from simplex_jax import batches, gradients, run
         >>> from simplex_jax.geometry import manifolds
-        >>> from simplex_jax.runtime import driver
         >>> from simplex_jax.samplers import gsgnht
         >>> estimator = gradients.density(lambda x: 3 * x[:, 2].sum())
         >>> kernel = gsgnht.build(estimator, manifolds.sphere(), 0.2, friction=1.0)
         >>> start = manifolds.sphere().point(jax.random.key(0), jnp.zeros((5000, 3)))
         >>> state = kernel.init(jax.random.key(1), start)
-        >>> state, _ = driver.run(jax.random.key(2), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> state, _ = run(jax.random.key(2), kernel, state, batches.full(jnp.ones(1)), 100)
         >>> print(state.position[:, 2].mean().round(1))
         0.7
     """
-    c = arguments.scalar("friction", friction)
-    noise_estimate = geodesic.checked_noise(noise_estimate)
-    schedules.check(
+    return geodesic.kernel(
+        init,
+        update,
         step_size,
-        below=geodesic.largest_step(c, noise_estimate),
-        because=": the injected noise is 2 friction - step_size noise_estimate",
-    )
-    num_steps = arguments.at_least("num_steps", num_steps, 1)
-    shared = {
-        "estimator": estimator,
-        "manifold": manifold,
-        "friction": c,
-        "noise_estimate": noise_estimate,
-    }
-    moves = {"step_size": step_size, "inertia": arguments.scalar("inertia", inertia)}
-    return Kernel(
-        init=bind(init, **shared),
-        update=bind(static(update, num_steps=num_steps), **shared, **moves),
+        num_steps,
+        friction=arguments.scalar("friction", friction),
+        noise_estimate=noise_estimate,
+        estimator=estimator,
+        manifold=manifold,
+        inertia=arguments.scalar("inertia", inertia),
     )

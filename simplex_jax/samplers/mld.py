@@ -5,42 +5,31 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import gradients, schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, gradients, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry.mirror import MirrorMap
+from simplex_jax.samplers import euler
 from simplex_jax.schedules import StepSize
 
 _FORMS = ("primal", "dual")
 
 
 class State(NamedTuple):
-    """State of MLD.
+    """State of MLD."""
 
-    Attributes:
-        position: A point x of the constrained space, any tree of real arrays [..., n].
-        step: Number of updates done, int32.
-        memory: What the estimator remembers.
-        dual: y = grad h(x), leaves [..., d].
-    """
-
-    position: Position
-    step: jax.Array
-    memory: PyTree
-    dual: PyTree
+    position: Position  # a point x of the constrained space, any tree of real arrays [..., n]
+    step: jax.Array  # number of updates done, int32
+    memory: PyTree  # the memory of the estimator
+    dual: PyTree  # y = grad h(x), leaves [..., d]
 
 
 class Info(NamedTuple):
-    """What an update of MLD tells, all scalars.
+    """Diagnostics of one update of MLD, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        drift: Root mean square of the drift of y in units of the injected noise. The step is
-            accurate where it is far below 1.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # Root mean square of the drift of y in units of the injected noise. The step is accurate where
+    # it is far below 1.
     drift: jax.Array
 
 
@@ -72,12 +61,7 @@ def init(
         points.append(mirror.primal(y, x))
     position, dual = jax.tree.unflatten(structure, points), jax.tree.unflatten(structure, duals)
     gradients.start(estimator, dual if form == "dual" else position)
-    return State(
-        position=position,
-        step=jnp.zeros((), jnp.int32),
-        memory=estimator.init(key),
-        dual=dual,
-    )
+    return State(position, jnp.zeros((), jnp.int32), estimator.init(key), dual)
 
 
 def update(
@@ -94,28 +78,18 @@ def update(
     key_estimate, key_noise = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     seen = state.dual if form == "dual" else state.position
-    estimate, memory = estimator.estimate(key_estimate, state.memory, seen, batch)
-    slopes = jax.tree.leaves(gradients.like("the estimated gradient", estimate, seen))
-    leaves, structure = jax.tree.flatten(state.position)
-    duals = jax.tree.leaves(state.dual)
-
-    points, moved, drifts = [], [], []
-    for x, y, g, key_leaf in zip(
-        leaves, duals, slopes, jax.random.split(key_noise, len(leaves)), strict=True
-    ):
-        step = h.astype(y.dtype)
-        drift = g if form == "dual" else mirror.inverse_hessian(x, y, g) + mirror.correction(x, y)
-        noise = jax.random.normal(key_leaf, y.shape, y.dtype)
-        moved.append(y + step * drift + jnp.sqrt(2 * step) * noise)
-        points.append(mirror.primal(moved[-1], x))
-        drifts.append(jnp.ravel(step / 2 * drift**2))
-    state = State(
-        position=jax.tree.unflatten(structure, points),
-        step=state.step + 1,
-        memory=memory,
-        dual=jax.tree.unflatten(structure, moved),
-    )
-    return state, Info(step_size=h, drift=jnp.sqrt(jnp.concatenate(drifts).mean()))
+    slope, memory = euler.gradient(key_estimate, estimator, state.memory, seen, batch)
+    drift = slope
+    if form == "primal":
+        drift = jax.tree.map(
+            lambda x, y, g: mirror.inverse_hessian(x, y, g) + mirror.correction(x, y),
+            state.position,
+            state.dual,
+            slope,
+        )
+    dual, ratio = euler.step(key_noise, state.dual, drift, h)
+    position = jax.tree.map(mirror.primal, dual, state.position)
+    return State(position, state.step + 1, memory, dual), Info(step_size=h, drift=ratio)
 
 
 def build(
@@ -139,10 +113,9 @@ def build(
     3.3 with step beta = h; the h under the nabla is the mirror map). The two are the same process.
     Use the dual form where W has a simple formula, or where the target has a pole at the boundary,
     next to which x is rounded and y is not: `geometry.mirror.dual_log_density` makes it out of a
-    log density of x. There is no boundary for y, so the bias is that of Langevin steps, of order h:
-    where W has curvature m the variance of y is too large by a factor of about 1 / (1 - h m / 2),
-    and steps of more than 2 / m diverge. For a Dirichlet, `samplers.smld` is this kernel on counts
-    and log-probabilities.
+    log density of x. The bias is that of Langevin steps, of order h: where W has curvature m the
+    variance of y is too large by a factor of about 1 / (1 - h m / 2), and steps above 2 / m
+    diverge. For a Dirichlet, `samplers.smld` is this kernel on counts and log-probabilities.
 
     Args:
         estimator: Estimates the gradient of the log density, see `simplex_jax.gradients`: given x
@@ -161,22 +134,17 @@ def build(
     Example: the density proportional to e^x between -1 and 1, whose mean is coth(1) - 1 = 0.313.
 
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, gradients
+        >>> from simplex_jax import batches, gradients, run
         >>> from simplex_jax.geometry import mirror
-        >>> from simplex_jax.runtime import driver
         >>> from simplex_jax.samplers import mld
         >>> kernel = mld.build(gradients.density(jnp.sum), mirror.hypercube(), step_size=0.05)
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(20_000))
-        >>> state, _ = driver.run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 100)
         >>> print(state.position.mean().round(1))
         0.3
     """
     schedules.check(step_size)
     if form not in _FORMS:
         raise ValueError(f"form must be one of {', '.join(_FORMS)}; it is {form!r}")
-    return Kernel(
-        init=bind(static(init, form=form), estimator=estimator, mirror=mirror),
-        update=bind(
-            static(update, form=form), estimator=estimator, mirror=mirror, step_size=step_size
-        ),
-    )
+    shared = {"estimator": estimator, "mirror": mirror}
+    return freeze(static(init, form=form), static(update, form=form), shared, step_size=step_size)

@@ -1,32 +1,21 @@
-"""What the kernels of positive numbers share: a state of logarithms, and the evidence of data."""
+"""Kernels of positive numbers: a state of logarithms, and the evidence of data."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from simplex_jax.base import Position, PyTree
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
+from simplex_jax.base import Batch, Position, PyTree
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
-
-
-class State(NamedTuple):
-    """State of a kernel of positive numbers.
-
-    Attributes:
-        position: log theta, any tree of arrays.
-        step: Number of updates done, int32.
-        memory: What the estimator remembers.
-    """
-
-    position: Position
-    step: jax.Array
-    memory: PyTree
+from simplex_jax.samplers import expanded
+from simplex_jax.samplers.euler import State
 
 
 class Evidence(NamedTuple):
-    """What data say of theta with a gamma prior: a likelihood theta^counts exp(-exposure theta).
+    """Evidence of data on theta with a gamma prior: a likelihood theta^counts exp(-exposure theta).
 
     Of events counted at a rate theta: how many there were, and in how long a time. Of waiting times
     with rate theta: their number and sum. Of a normal sample of precision theta: half its size, and
@@ -42,7 +31,7 @@ class Evidence(NamedTuple):
 
 
 class LogEvidence(NamedTuple):
-    r"""What data say of theta with a lognormal prior: a normal likelihood of log theta.
+    r"""Evidence of data on theta with a lognormal prior: a normal likelihood of log theta.
 
     Of observations :math:`\log x_i \sim N(\log\theta, 1 / \tau_i)`: the sums of :math:`\tau_i \log
     x_i` and of :math:`\tau_i`.
@@ -73,18 +62,36 @@ def init(key: jax.Array, position: Position, *, estimator: Estimator) -> State:
     )
 
 
-def fitted(
-    estimate: PyTree, kind: type[Evidence] | type[LogEvidence], position: Position
-) -> list[list[jax.Array]]:
-    """Return the leaves of both parts of an estimate, in the dtypes of the position.
+def move(
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    estimator: Estimator,
+    kind: type[Evidence] | type[LogEvidence],
+    parameters: dict[str, PyTree],
+    transition: Callable[..., tuple[jax.Array, ...]],
+) -> tuple[State, list[jax.Array], list[list[jax.Array]]]:
+    """Estimate the evidence, and move each leaf by `transition(key, log_theta, *inputs)`.
 
-    Raises:
-        ValueError: The estimate is not of that kind, or does not fit the position.
+    Inputs are the leaves of the parameters, which broadcast to the position, and of the evidence. A
+    transition returns log theta' and numbers; the means of these come after the new state, and then
+    the evidence.
     """
+    key_estimate, key_move = jax.random.split(key)
+    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
     if not isinstance(estimate, kind):
         raise ValueError(
             f"the estimator must return samplers.positive.{kind.__name__}; it returned "
             f"{type(estimate).__name__}"
         )
-    parts = zip(estimate._fields, estimate, strict=True)
-    return [simplex.like(f"the estimated {name}", part, position) for name, part in parts]
+    fitted = [simplex.like(name, tree, state.position) for name, tree in parameters.items()]
+    evidence = [
+        simplex.like(f"the estimated {name}", part, state.position)
+        for name, part in estimate._asdict().items()
+    ]
+    leaves, structure = jax.tree.flatten(state.position)
+    keys = jax.random.split(key_move, len(leaves))
+    moves = [transition(*inputs) for inputs in zip(keys, leaves, *fitted, *evidence, strict=True)]
+    moved, *numbers = zip(*moves, strict=True)
+    state = State(jax.tree.unflatten(structure, moved), state.step + 1, memory)
+    return state, [expanded.mean(number) for number in numbers], evidence

@@ -11,12 +11,7 @@ from simplex_jax.geometry.parameterisations import Metric, Parameterisation
 
 
 class Proposer(NamedTuple):
-    """The coordinates and their metric.
-
-    Attributes:
-        space: The coordinates.
-        riemannian: Whether the metric is the Fisher metric.
-    """
+    """The coordinates, and whether their metric is the Fisher metric."""
 
     space: Parameterisation
     riemannian: bool
@@ -34,26 +29,15 @@ class Proposer(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A proposed move of one leaf, arrays [..., K] unless stated.
+    """A proposed move of one leaf, arrays [..., K] unless stated."""
 
-    Attributes:
-        start: Log weights before.
-        end: Log weights after.
-        change: Their difference, precise where it is small; up to a constant where `end` is
-            normalised.
-        step: The tangent vector moved along.
-        noise: The part of it that is noise, before it is scaled by sqrt(2 h).
-        sign: -1 where a mirrored coordinate crossed 0.
-        outside: Whether the proposal left the simplex, [...].
-    """
-
-    start: jax.Array
-    end: jax.Array
-    change: jax.Array
-    step: jax.Array
-    noise: jax.Array
-    sign: jax.Array
-    outside: jax.Array
+    start: jax.Array  # log weights before
+    end: jax.Array  # log weights after
+    change: jax.Array  # their difference, precise where small; up to a constant if normalised
+    step: jax.Array  # the tangent vector moved along
+    noise: jax.Array  # the part of it that is noise, before it is scaled by sqrt(2 h)
+    sign: jax.Array  # -1 where a mirrored coordinate crossed 0
+    outside: jax.Array  # whether the proposal left the simplex, [...]
 
 
 def propose(
@@ -71,7 +55,7 @@ def propose(
     if not proposer.space.mean:
         moved = log_w + step
         if not proposer.space.expanded:
-            # A tangent vector is known up to a constant there, and the metric is that of log omega.
+            # a tangent vector is known up to a constant there, and the metric is that of log omega.
             moved = simplex.normalise(moved)
         return Proposal(log_w, moved, step, step, noise, jnp.ones_like(step), outside)
     w = jnp.exp(log_w)
@@ -92,9 +76,9 @@ def log_ratio(
     counts_there: jax.Array,
     h: jax.Array,
     proposer: Proposer,
-    likelihood_known: bool,
+    with_likelihood: bool,
 ) -> jax.Array:
-    """Return the log acceptance ratio of every row, [...], but for a likelihood that is given.
+    """Return the log acceptance ratio of every row, [...], of the likelihood of counts or of none.
 
     Differences are formed before they are multiplied by large counts.
     """
@@ -116,7 +100,7 @@ def log_ratio(
         density -= jnp.where(
             jnp.abs(change) < 1, w * jnp.expm1(jnp.clip(change, -1, 1)), jnp.exp(end) - w
         )
-    if not likelihood_known:
+    if with_likelihood:
         density += counts * change_omega
 
     forward = (metric.log_det(start) - metric.square(start, proposal.noise)) / 2

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import gradients, schedules
+from simplex_jax import arguments, gradients, schedules
 from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
-from simplex_jax.draws import arguments
 from simplex_jax.estimators import Estimator
+from simplex_jax.samplers import euler
 from simplex_jax.samplers.dynamics import (
     Dynamics,
     Operator,
@@ -23,34 +23,22 @@ from simplex_jax.schedules import StepSize
 
 
 class State(NamedTuple):
-    """State of a sampler made by the recipe.
+    """State of a sampler made by the recipe."""
 
-    Attributes:
-        position: Any tree of real arrays.
-        step: Number of updates done, int32.
-        memory: What the estimator remembers.
-        auxiliary: The auxiliary variables, a tuple of trees; () if there are none.
-    """
-
-    position: Position
-    step: jax.Array
-    memory: PyTree
-    auxiliary: Variables
+    position: Position  # any tree of real arrays
+    step: jax.Array  # number of updates done, int32
+    memory: PyTree  # the memory of the estimator
+    auxiliary: Variables  # the auxiliary variables, a tuple of trees; () if there are none
 
 
 class Info(NamedTuple):
-    """What an update tells, all scalars.
+    """Diagnostics of one update, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        kinetic: The kinetic part of H after the update. For d momenta of unit mass its stationary
-            mean is d / 2, and a higher one shows heating by the noise of the gradient.
-        gradient_norm: Euclidean norm of the estimated gradient.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # The kinetic part of H after the update. For d momenta of unit mass its stationary mean is d /
+    # 2, and a higher one shows heating by the noise of the gradient.
     kinetic: jax.Array
-    gradient_norm: jax.Array
+    gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
 
 
 def init(
@@ -93,8 +81,7 @@ def update(
     """Estimate the gradient from the batch and take one Euler step of the dynamics."""
     key_estimate, key_noise = jax.random.split(key)
     h = schedules.at(step_size, state.step)
-    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
-    slope = gradients.like("the estimated gradient", estimate, state.position)
+    slope, memory = euler.gradient(key_estimate, estimator, state.memory, state.position, batch)
 
     start: Variables = (state.position, *state.auxiliary)
     injected = noise(dynamics, key_noise, start, h, noise_estimate, coordinatewise)
@@ -109,7 +96,7 @@ def update(
     info = Info(
         step_size=h,
         kinetic=jnp.asarray(dynamics.kinetic((position, *auxiliary))),
-        gradient_norm=jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(slope))),
+        gradient_norm=euler.norm(slope),
     )
     return State(position, state.step + 1, memory, tuple(auxiliary)), info
 
@@ -175,8 +162,7 @@ def build(
     Example: SGLD, Riemannian dynamics of positive numbers (SGRLD's), and SGHMC with friction 2.
 
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, gradients
-        >>> from simplex_jax.runtime import driver
+        >>> from simplex_jax import batches, gradients, run
         >>> from simplex_jax.samplers import recipe
         >>> target = gradients.density(lambda x: (4 * jnp.log(x) - 2 * x).sum())  # Gamma(5, 2)
         >>> def positive(z):  # reflect the position, and what moves it
@@ -191,13 +177,13 @@ def build(
         ...     auxiliary=lambda key, x: (jax.random.normal(key, x.shape),), fold=positive,
         ...     coordinatewise=True)
         >>> state = sghmc.init(jax.random.key(0), jnp.ones(2000))
-        >>> state, _ = driver.run(jax.random.key(1), sghmc, state, batches.full(jnp.ones(1)), 200)
+        >>> state, _ = run(jax.random.key(1), sghmc, state, batches.full(jnp.ones(1)), 200)
         >>> print(state.position.mean().round(1))
         2.5
     """
     schedules.check(step_size)
-    if noise_estimate is not None:
-        noise_estimate = arguments.tree("noise_estimate", noise_estimate, "nonnegative")
+    # None is a tree without leaves.
+    noise_estimate = arguments.tree("noise_estimate", noise_estimate, "nonnegative")
     dynamics = Dynamics(diffusion, curl or _zero, kinetic or _no_energy)
     options = {"coordinatewise": coordinatewise}
     return Kernel(
@@ -218,11 +204,6 @@ def build(
     )
 
 
-def _zero(z: Variables, v: Variables) -> Variables:
-    del z
-    return jax.tree.map(jnp.zeros_like, v)
-
-
 def _no_energy(z: Variables) -> jax.Array:
     del z
     return jnp.zeros(())
@@ -231,3 +212,8 @@ def _no_energy(z: Variables) -> jax.Array:
 def _nothing(key: jax.Array, position: Position) -> Variables:
     del key, position
     return ()
+
+
+def _zero(z: Variables, v: Variables) -> Variables:
+    del z
+    return jax.tree.map(jnp.zeros_like, v)

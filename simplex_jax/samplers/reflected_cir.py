@@ -1,4 +1,4 @@
-"""The reflected Euler step of SCIR's own process: what exactness adds, and what only scale does."""
+"""Reflected Euler steps of SCIR's own process, to tell what exactness adds from what scale does."""
 
 from typing import NamedTuple
 
@@ -9,24 +9,19 @@ from simplex_jax import schedules
 from simplex_jax.base import Batch, Kernel, PyTree
 from simplex_jax.estimators import Estimator
 from simplex_jax.samplers import expanded
-from simplex_jax.samplers.expanded import State, init
+from simplex_jax.samplers.expanded import Leaf, State, init
 from simplex_jax.schedules import StepSize
 
 __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """What an update of reflected CIR tells, all scalars.
+    """Diagnostics of one update of reflected CIR, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        reflected: Fraction of coordinates that were reflected at 0, where the bias comes from.
-        smallest: Smallest log-probability.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # Fraction of coordinates that were reflected at 0, where the bias comes from
     reflected: jax.Array
-    smallest: jax.Array
+    smallest: jax.Array  # smallest log-probability
 
 
 def update(
@@ -40,19 +35,14 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and take one reflected Euler step."""
     h = schedules.at(step_size, state.step)
-    leaves, memory = expanded.leaves(
-        key, state, batch, estimator=estimator, alpha=alpha, counts_in_total=True
+    state, _, reflected = expanded.reflected(
+        key, state, batch, h, _drift, estimator=estimator, alpha=alpha, counts_in_total=True
     )
-    drifts = [leaf.prior + jnp.maximum(leaf.counts, 0) - jnp.exp(leaf.log_theta) for leaf in leaves]
-    steps = [expanded.reflected_step(leaf, g, h) for leaf, g in zip(leaves, drifts, strict=True)]
-    log_thetas, reflected = zip(*steps, strict=True)
-    state = expanded.moved(state, log_thetas, memory)
-    info = Info(
-        step_size=h,
-        reflected=expanded.mean(reflected),
-        smallest=expanded.smallest(state.position),
-    )
-    return state, info
+    return state, Info(h, reflected, expanded.smallest(state.position))
+
+
+def _drift(leaf: Leaf) -> jax.Array:
+    return leaf.prior + jnp.maximum(leaf.counts, 0) - jnp.exp(leaf.log_theta)
 
 
 def build(
@@ -66,10 +56,10 @@ def build(
         \theta_j' = \Big| \theta_j + h\,(\hat a_j - \theta_j) + \sqrt{2 h \theta_j}\; \xi_j \Big|,
         \qquad \xi_j \sim N(0, 1)
 
-    SCIR and SGRLD differ in two things: SCIR has no discretisation error, and its theta has a
-    total of about the number of data, where SGRLD's is about sum(alpha), at which its Euler step
-    is stiff. This kernel has SCIR's scale and SGRLD's discretisation, and so tells the two apart.
-    It is a comparator; use `samplers.scir` to sample.
+    SCIR differs from SGRLD in that it has no discretisation error, and that its theta has a total
+    of about the number of data in place of sum(alpha), at which an Euler step is stiff. This kernel
+    has SCIR's scale and SGRLD's discretisation, to tell the two apart. It is a comparator; use
+    `samplers.scir` to sample.
 
     Args:
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`.

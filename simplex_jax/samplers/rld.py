@@ -7,10 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import draws, schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
+from simplex_jax import arguments, draws, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.batches import length
-from simplex_jax.draws import arguments
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 from simplex_jax.geometry.parameterisations import EXPANDED_MEAN, Parameterisation
@@ -23,18 +22,13 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """What an update of Langevin dynamics tells, all scalars.
+    """Diagnostics of one update of Langevin dynamics, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        acceptance: Probability that a proposal is accepted, mean over rows; without the Metropolis
-            correction the fraction of rows whose proposal stayed on the simplex.
-        smallest: Smallest log-probability.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # Probability that a proposal is accepted, mean over rows; without the Metropolis correction the
+    # fraction of rows whose proposal stayed on the simplex.
     acceptance: jax.Array
-    smallest: jax.Array
+    smallest: jax.Array  # smallest log-probability
 
 
 def init(
@@ -57,22 +51,19 @@ def init(
     log_omega = simplex.log_position(position)
     for leaf in jax.tree.leaves(log_omega):
         arguments.require("position", jnp.exp(leaf), leaf > -jnp.inf, "positive everywhere")
-    leaves, structure = jax.tree.flatten(log_omega)
-    priors = simplex.like("alpha", alpha, log_omega)
     log_total = None
     if parameterisation.expanded:
-        keys = jax.random.split(key_total, len(leaves))
+        leaves, structure = jax.tree.flatten(log_omega)
         totals = [
-            draws.loggamma(k, jnp.broadcast_to(prior, leaf.shape).sum(axis=-1, keepdims=True))
-            for k, prior, leaf in zip(keys, priors, leaves, strict=True)
+            draws.loggamma(k, prior.sum(axis=-1, keepdims=True))
+            for k, prior in zip(
+                jax.random.split(key_total, len(leaves)),
+                simplex.broadcast("alpha", alpha, log_omega),
+                strict=True,
+            )
         ]
         log_total = jax.tree.unflatten(structure, totals)
-    return State(
-        position=log_omega,
-        step=jnp.zeros((), jnp.int32),
-        memory=estimator.init(key_memory),
-        log_total=log_total,
-    )
+    return State(log_omega, jnp.zeros((), jnp.int32), estimator.init(key_memory), log_total)
 
 
 def update(
@@ -89,7 +80,7 @@ def update(
     metropolis: int | None,
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch, take one Euler step, and accept it or stay."""
-    key_estimate, key_there, key_move, key_accept = jax.random.split(key, 4)
+    key_estimate, key_end, key_move, key_accept = jax.random.split(key, 4)
     if metropolis is not None and length(batch, "batch") != metropolis:
         raise ValueError(
             f"metropolis needs exact counts, so every batch must be all {metropolis} data; "
@@ -98,67 +89,53 @@ def update(
     h = schedules.at(step_size, state.step)
     proposer = proposals.Proposer(parameterisation, riemannian)
     estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
-    leaves, structure = jax.tree.flatten(state.position)
-    counts = _fitted("the estimated counts", estimate, state.position)
-    priors = _fitted("alpha", alpha, state.position)
-    log_ws = leaves
+    counts = simplex.broadcast("the estimated counts", estimate, state.position)
+    priors = simplex.broadcast("alpha", alpha, state.position)
+    log_w = state.position
     if state.log_total is not None:
-        totals = jax.tree.leaves(state.log_total)
-        log_ws = [leaf + log_total for leaf, log_total in zip(leaves, totals, strict=True)]
+        log_w = jax.tree.map(jnp.add, log_w, state.log_total)
+    leaves, structure = jax.tree.flatten(log_w)
     moves = [
-        proposals.propose(key_leaf, log_w, prior, n_hat, h.astype(log_w.dtype), proposer)
-        for key_leaf, log_w, prior, n_hat in zip(
-            jax.random.split(key_move, len(leaves)), log_ws, priors, counts, strict=True
+        proposals.propose(key_leaf, leaf, prior, n_hat, h.astype(leaf.dtype), proposer)
+        for key_leaf, leaf, prior, n_hat in zip(
+            jax.random.split(key_move, len(leaves)), leaves, priors, counts, strict=True
         )
     ]
+    end = jax.tree.unflatten(structure, [simplex.normalise(move.end) for move in moves])
 
     if metropolis is None:
         ratios = [jnp.where(move.outside, -jnp.inf, 0) for move in moves]
     else:
-        there = jax.tree.unflatten(structure, [simplex.normalise(move.end) for move in moves])
-        estimate, _ = estimator.estimate(key_there, memory, there, batch)
-        counts_there = _fitted("the estimated counts", estimate, state.position)
-        known = log_likelihood is not None
+        estimate, _ = estimator.estimate(key_end, memory, end, batch)
+        counts_end = simplex.broadcast("the estimated counts", estimate, state.position)
         ratios = [
-            proposals.log_ratio(move, prior, n, m, h.astype(n.dtype), proposer, known)
-            for move, prior, n, m in zip(moves, priors, counts, counts_there, strict=True)
+            proposals.log_ratio(
+                move, prior, n, m, h.astype(n.dtype), proposer, log_likelihood is None
+            )
+            for move, prior, n, m in zip(moves, priors, counts, counts_end, strict=True)
         ]
         if log_likelihood is None:
             # Counts that depend on the position need their likelihood: NaN, not a wrong chain.
             ratios = [
                 jnp.where(_equal(n, m), ratio, jnp.nan)
-                for ratio, n, m in zip(ratios, counts, counts_there, strict=True)
+                for ratio, n, m in zip(ratios, counts, counts_end, strict=True)
             ]
         else:
-            gain = log_likelihood(there, batch) - log_likelihood(state.position, batch)
+            gain = log_likelihood(end, batch) - log_likelihood(state.position, batch)
             ratios = [gain + sum(ratio.sum() for ratio in ratios)]
 
-    taken = _accept(key_accept, ratios) * (len(leaves) // len(ratios))
-    position = [
-        _choose(take, simplex.normalise(move.end), leaf)
-        for take, move, leaf in zip(taken, moves, leaves, strict=True)
-    ]
+    accepted = _accept(key_accept, ratios)
+    if len(accepted) < len(leaves):  # one test for all leaves
+        accepted = accepted * len(leaves)
+    accept = jax.tree.unflatten(structure, accepted)
+    position = jax.tree.map(_choose, accept, end, state.position)
     log_total = None
     if state.log_total is not None:
-        totals = [
-            _choose(take, expanded.log_sum(move.end), log_sum)
-            for take, move, log_sum in zip(
-                taken, moves, jax.tree.leaves(state.log_total), strict=True
-            )
-        ]
-        log_total = jax.tree.unflatten(structure, totals)
-    info = Info(
-        step_size=h,
-        acceptance=expanded.mean([jnp.exp(jnp.minimum(ratio, 0)) for ratio in ratios]),
-        smallest=expanded.smallest(position),
-    )
-    state = State(
-        position=jax.tree.unflatten(structure, position),
-        step=state.step + 1,
-        memory=memory,
-        log_total=log_total,
-    )
-    return state, info
+        sums = jax.tree.unflatten(structure, [expanded.log_sum(move.end) for move in moves])
+        log_total = jax.tree.map(_choose, accept, sums, state.log_total)
+    acceptance = expanded.mean([jnp.exp(jnp.minimum(ratio, 0)) for ratio in ratios])
+    info = Info(h, acceptance, expanded.smallest(position))
+    return State(position, state.step + 1, memory, log_total), info
 
 
 def _accept(key: jax.Array, ratios: Sequence[jax.Array]) -> list[jax.Array]:
@@ -169,18 +146,9 @@ def _accept(key: jax.Array, ratios: Sequence[jax.Array]) -> list[jax.Array]:
     ]
 
 
-def _choose(take: jax.Array, end: jax.Array, start: jax.Array) -> jax.Array:
-    take = take[..., None]
-    return jnp.where(take > 0, end, jnp.where(take == 0, start, jnp.nan)).astype(start.dtype)
-
-
-def _fitted(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
-    return [
-        jnp.broadcast_to(array, leaf.shape)
-        for array, leaf in zip(
-            simplex.like(name, tree, position), jax.tree.leaves(position), strict=True
-        )
-    ]
+def _choose(accept: jax.Array, end: jax.Array, start: jax.Array) -> jax.Array:
+    accept = accept[..., None]
+    return jnp.where(accept > 0, end, jnp.where(accept == 0, start, jnp.nan)).astype(start.dtype)
 
 
 def _equal(counts: jax.Array, others: jax.Array) -> jax.Array:
@@ -259,17 +227,11 @@ def build(
         raise ValueError("log_likelihood is for the Metropolis correction: give metropolis too")
     diverges = metropolis is None and riemannian and parameterisation is EXPANDED_MEAN
     schedules.check(step_size, below=2.0 if diverges else math.inf)
-    alpha = simplex.concentration(alpha)
     options = {"riemannian": riemannian, "metropolis": metropolis}
-    return Kernel(
-        init=bind(
-            static(init, parameterisation=parameterisation), estimator=estimator, alpha=alpha
-        ),
-        update=bind(
-            static(update, parameterisation=parameterisation, **options),
-            estimator=estimator,
-            alpha=alpha,
-            step_size=step_size,
-            log_likelihood=log_likelihood,
-        ),
+    return freeze(
+        static(init, parameterisation=parameterisation),
+        static(update, parameterisation=parameterisation, **options),
+        {"estimator": estimator, "alpha": arguments.tree("alpha", alpha)},
+        step_size=step_size,
+        log_likelihood=log_likelihood,
     )

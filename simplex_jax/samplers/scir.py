@@ -16,19 +16,12 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """What an update of SCIR tells, all scalars.
+    """Diagnostics of one update of SCIR, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        concentration: Sum of the estimated concentrations of a row, mean over rows.
-        clamped: Fraction of estimated counts that were negative and taken as 0.
-        smallest: Smallest log-probability.
-    """
-
-    step_size: jax.Array
-    concentration: jax.Array
-    clamped: jax.Array
-    smallest: jax.Array
+    step_size: jax.Array  # the step size used
+    concentration: jax.Array  # sum of the estimated concentrations of a row, mean over rows
+    clamped: jax.Array  # fraction of estimated counts that were negative and taken as 0
+    smallest: jax.Array  # smallest log-probability
 
 
 def update(
@@ -84,7 +77,7 @@ def build(
             the position, or a tree of them with the structure of the position.
         step_size: h, positive, or a schedule of the number of updates.
         total: "carried", as in the paper, or "refreshed", exact with latent assignments as well;
-            see `simplex_jax.samplers.total`.
+            see `samplers.expanded`.
 
     Returns:
         A kernel over log-probabilities.

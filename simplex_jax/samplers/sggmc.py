@@ -4,11 +4,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from simplex_jax import gradients, schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
-from simplex_jax.draws import arguments
+from simplex_jax.base import Batch, Kernel, Position, PyTree
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry.manifolds import Manifold
 from simplex_jax.samplers import geodesic
@@ -17,37 +15,25 @@ from simplex_jax.schedules import StepSize
 
 
 class State(NamedTuple):
-    """State of SGGMC.
+    """State of SGGMC."""
 
-    Attributes:
-        position: A point of the manifold, an array or a tree of arrays.
-        step: Number of updates done, int32.
-        memory: What the estimator remembers.
-        velocity: A tangent vector at the position, a tree like it.
-    """
-
-    position: Position
-    step: jax.Array
-    memory: PyTree
-    velocity: Position
+    position: Position  # a point of the manifold, an array or a tree of arrays
+    step: jax.Array  # number of updates done, int32
+    memory: PyTree  # the memory of the estimator
+    velocity: Position  # a tangent vector at the position, a tree like it
 
 
 class Info(NamedTuple):
-    """What an update of SGGMC tells, all scalars.
+    """Diagnostics of one update of SGGMC, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        kinetic: |v|^2 / dimension, a mean over the inner steps; 1 on average for an exact chain.
-            The noise of the gradient heats it: lower the step size, raise the friction, take larger
-            batches, or give a `noise_estimate`.
-        constraint_error: Largest violation of a constraint of the manifold.
-        gradient_noise: Largest h V / (2 C), the share of the injected noise that the estimated
-            noise of the gradient takes; None without a `noise_estimate`.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # |v|^2 / dimension, a mean over the inner steps; 1 on average for an exact chain. The noise of
+    # the gradient heats it: lower the step size, raise the friction, take larger batches, or give a
+    # `noise_estimate`.
     kinetic: jax.Array
-    constraint_error: jax.Array
+    constraint_error: jax.Array  # largest violation of a constraint of the manifold
+    # Largest h V / (2 C), the share of the injected noise that the estimated noise of the gradient
+    # takes; None without a `noise_estimate`.
     gradient_noise: jax.Array | None
 
 
@@ -91,31 +77,20 @@ def update(
 ) -> tuple[State, Info]:
     """Take the inner steps A, B, O, B, A, all with the same batch."""
     h = schedules.at(step_size, state.step)
-
-    def step(loop: tuple, key_step: jax.Array) -> tuple[tuple, tuple]:
-        x, v, memory = loop
-        key_estimate, key_noise = jax.random.split(key_step)
-        x, v = manifold.flow(x, v, h / 2)
-        v = geodesic.damp(manifold, x, v, friction, h / 2)
-        slope, memory = estimator.estimate(key_estimate, memory, x, batch)
-        slope = gradients.like("the estimated gradient", slope, x)
-        variance = geodesic.variance_at(noise_estimate, x, batch)
-        v = geodesic.push(key_noise, manifold, x, v, slope, friction, variance, h)
-        v = geodesic.damp(manifold, x, v, friction, h / 2)
-        x, v = manifold.flow(x, v, h / 2)
-        share = geodesic.noise_share(x, friction, variance, h)
-        return (x, v, memory), (geodesic.square(v), share)
-
-    start = (state.position, state.velocity, state.memory)
-    keys = jax.random.split(key, num_steps)
-    (x, v, memory), (squares, shares) = lax.scan(step, start, keys)
-    info = Info(
-        step_size=h,
-        kinetic=jnp.mean(squares) / manifold.dimension(x),
-        constraint_error=manifold.error(x),
-        gradient_noise=None if shares is None else jnp.max(shares),
+    start = (state.position, state.velocity, None, state.memory)
+    (x, v, _, memory), kinetic, share = geodesic.integrate(
+        key,
+        start,
+        batch,
+        h,
+        estimator=estimator,
+        manifold=manifold,
+        friction=friction,
+        noise_estimate=noise_estimate,
+        num_steps=num_steps,
     )
-    return State(position=x, step=state.step + 1, memory=memory, velocity=v), info
+    info = Info(h, kinetic, manifold.error(x), share)
+    return State(x, state.step + 1, memory, v), info
 
 
 def build(
@@ -140,14 +115,13 @@ def build(
         \mathrm{A}:\ & (x, v) \leftarrow \text{geodesic flow of } (x, v) \text{ for the time } h/2
 
     (Liu, Zhu and Song 2016, algorithm 1, whose potential is minus the log density; scalar C there).
-    An update makes `num_steps` of them with one batch, its gradient evaluated anew in each. V
+    An update makes `num_steps` of them with one batch, its gradient re-evaluated in each. V
     estimates the variance of the gradient and takes its noise out of the injected one.
 
-    The splitting is symmetric: with the exact gradient the bias is of the order h^2. (With B and O
-    apart, as in the paper, the velocity itself has the variance C h / sinh(C h), short of 1 by
-    (C h)^2 / 6.) Noise of the gradient of variance V that is not estimated heats the chain by the
-    factor 1 + h V / (2 C): it is at equilibrium only where h^2 V is far below 2 C h. On
-    `geometry.manifolds.euclidean` this is SGHMC with a symmetric splitting.
+    With the exact gradient the bias is of the order h^2 (the velocity itself has the variance
+    C h / sinh(C h)). Noise of the gradient of variance V that is not estimated heats the chain by
+    the factor 1 + h V / (2 C). On `geometry.manifolds.euclidean` this is SGHMC with a symmetric
+    splitting.
 
     Args:
         estimator: Estimates the gradient of the log density with respect to the area of the
@@ -174,33 +148,24 @@ def build(
     0.672.
 
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, gradients
+        >>> from simplex_jax import batches, gradients, run
         >>> from simplex_jax.geometry import manifolds
-        >>> from simplex_jax.runtime import driver
         >>> from simplex_jax.samplers import sggmc
         >>> estimator = gradients.density(lambda x: 3 * x[:, 2].sum())
         >>> kernel = sggmc.build(estimator, manifolds.sphere(), 0.2, friction=1.0)
         >>> start = manifolds.sphere().point(jax.random.key(0), jnp.zeros((5000, 3)))
         >>> state = kernel.init(jax.random.key(1), start)
-        >>> state, _ = driver.run(jax.random.key(2), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> state, _ = run(jax.random.key(2), kernel, state, batches.full(jnp.ones(1)), 100)
         >>> print(state.position[:, 2].mean().round(1))
         0.7
     """
-    friction = geodesic.checked_friction(friction)
-    noise_estimate = geodesic.checked_noise(noise_estimate)
-    schedules.check(
+    return geodesic.kernel(
+        init,
+        update,
         step_size,
-        below=geodesic.largest_step(friction, noise_estimate),
-        because=": the injected noise is 2 friction - step_size noise_estimate",
-    )
-    num_steps = arguments.at_least("num_steps", num_steps, 1)
-    shared = {
-        "estimator": estimator,
-        "manifold": manifold,
-        "friction": friction,
-        "noise_estimate": noise_estimate,
-    }
-    return Kernel(
-        init=bind(init, **shared),
-        update=bind(static(update, num_steps=num_steps), **shared, step_size=step_size),
+        num_steps,
+        friction=geodesic.checked_friction(friction),
+        noise_estimate=noise_estimate,
+        estimator=estimator,
+        manifold=manifold,
     )

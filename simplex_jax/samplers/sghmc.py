@@ -7,12 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from simplex_jax import gradients, schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, gradients, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, freeze
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
-from simplex_jax.samplers import recipe
+from simplex_jax.samplers import euler, recipe
 from simplex_jax.samplers.dynamics import Dynamics, Variables
 from simplex_jax.samplers.recipe import State
 from simplex_jax.schedules import StepSize
@@ -21,18 +20,13 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """What an update of SGHMC tells, all scalars.
+    """Diagnostics of one update of SGHMC, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        temperature: Mean of r^2 / mass, 1 for an exact chain. The noise of the gradient heats it:
-            lower the step size, raise the friction, or give a `noise_estimate`.
-        gradient_norm: Euclidean norm of the estimated gradient.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # Mean of r^2 / mass, 1 for an exact chain. The noise of the gradient heats it: lower the step
+    # size, raise the friction, or give a `noise_estimate`.
     temperature: jax.Array
-    gradient_norm: jax.Array
+    gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
 
 
 def init(key: jax.Array, position: Position, *, estimator: Estimator, mass: PyTree = 1.0) -> State:
@@ -46,17 +40,9 @@ def init(key: jax.Array, position: Position, *, estimator: Estimator, mass: PyTr
     """
     position = gradients.start(estimator, position)
     key_memory, key_momentum = jax.random.split(key)
-    leaves, structure = jax.tree.flatten(position)
-    momenta = [
-        jnp.sqrt(m) * jax.random.normal(k, leaf.shape, leaf.dtype)
-        for k, leaf, m in zip(
-            jax.random.split(key_momentum, len(leaves)),
-            leaves,
-            simplex.like("mass", mass, position),
-            strict=True,
-        )
-    ]
-    momentum = jax.tree.unflatten(structure, momenta)
+    masses = jax.tree.unflatten(jax.tree.structure(position), simplex.like("mass", mass, position))
+    noise = euler.normal_like(key_momentum, position)
+    momentum = jax.tree.map(lambda m, z: jnp.sqrt(m) * z, masses, noise)
     return State(position, jnp.zeros((), jnp.int32), estimator.init(key_memory), (momentum,))
 
 
@@ -123,14 +109,13 @@ def build(
         r' = r + h\,\hat g - h c\, r + N(0,\; 2 h c M - h^2 V), \qquad x' = x + h\, M^{-1} r'
 
     (Chen, Fox and Guestrin 2014, equation 13, whose C is c M and whose :math:`\hat B` is h V / 2;
-    an instance of `samplers.recipe` with H = -log posterior + r^2 / (2 M), D = (0, c M) and the
-    canonical Q.) V estimates the variance of the gradient and takes its noise out of the injected
-    one. The paper moves x first and then r, which is the same chain seen half a step later. In
-    their reading as SGD with momentum the learning rate is h^2 and the decay of momentum h c.
+    their x moves first, which is the same chain seen half a step later. It is `samplers.recipe`
+    with H = -log posterior + r^2 / (2 M), D = (0, c M) and the canonical Q.) V estimates the
+    variance of the gradient and takes its noise out of the injected one.
 
-    The law of x is exact as h -> 0. At h > 0 the chain has a temperature of about 1 + h c / 2, and
-    a gradient variance V that is not estimated adds h V / (2 c M) to it. On a normal law of
-    variance S the step diverges at h near 2 sqrt(M S); friction of about 2 / sqrt(M S) mixes best.
+    The law of x is exact as h -> 0. At h > 0 the temperature is about 1 + h c / 2, and a gradient
+    variance V that is not estimated adds h V / (2 c M). On a normal law of variance S the step
+    diverges at h near 2 sqrt(M S); friction of about 2 / sqrt(M S) mixes best.
 
     Args:
         estimator: Estimates the gradient, see `simplex_jax.gradients`.
@@ -138,8 +123,7 @@ def build(
             of the number of updates.
         friction: c, a positive number: momenta are forgotten within a time of 1 / c.
         mass: M, finite and positive: an array that broadcasts to the leaves of the position, or a
-            tree of them with its structure. The inverse of variances of a rough fit is a good
-            choice.
+            tree of them with its structure; best the inverse of variances of a rough fit.
         noise_estimate: V, nonnegative, likewise; None for 0. It must be below 2 c M / h, or the
             chain becomes NaN. See `gradients.variance`.
 
@@ -151,13 +135,12 @@ def build(
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, gradients
-        >>> from simplex_jax.runtime import driver
+        >>> from simplex_jax import batches, gradients, run
         >>> from simplex_jax.samplers import sghmc
         >>> estimator = gradients.density(lambda x: -(((x - 3) / 2) ** 2).sum() / 2)
         >>> kernel = sghmc.build(estimator, step_size=0.2)
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(2000))
-        >>> state, _ = driver.run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 100)
         >>> print(state.position.mean().round(), state.position.std().round())
         3.0 2.0
     """
@@ -165,16 +148,7 @@ def build(
     limit = math.inf if isinstance(c, jax.core.Tracer) else 2 / float(c)
     schedules.check(step_size, below=limit, because=": momenta are multiplied by 1 - h friction")
     masses = arguments.tree("mass", mass)
-    if noise_estimate is not None:
-        noise_estimate = arguments.tree("noise_estimate", noise_estimate, "nonnegative")
-    return Kernel(
-        init=bind(init, estimator=estimator, mass=masses),
-        update=bind(
-            update,
-            estimator=estimator,
-            step_size=step_size,
-            friction=c,
-            mass=masses,
-            noise_estimate=noise_estimate,
-        ),
-    )
+    noise_estimate = arguments.tree("noise_estimate", noise_estimate, "nonnegative")
+    shared = {"estimator": estimator, "mass": masses}
+    options = {"step_size": step_size, "friction": c, "noise_estimate": noise_estimate}
+    return freeze(init, update, shared, **options)

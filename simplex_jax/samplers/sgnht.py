@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from simplex_jax import schedules
-from simplex_jax.base import Batch, Kernel, Position, bind
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, schedules
+from simplex_jax.base import Batch, Kernel, Position, bind, freeze
 from simplex_jax.estimators import Estimator
 from simplex_jax.samplers import recipe, sghmc
 from simplex_jax.samplers.dynamics import Dynamics, Variables
@@ -19,20 +18,14 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """What an update of SGNHT tells, all scalars.
+    """Diagnostics of one update of SGNHT, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        temperature: Mean of r^2, held at 1 on average by the thermostat.
-        thermostat: The friction xi. Where it stays well above `friction`, the noise of the gradient
-            is that large.
-        gradient_norm: Euclidean norm of the estimated gradient.
-    """
-
-    step_size: jax.Array
-    temperature: jax.Array
+    step_size: jax.Array  # the step size used
+    temperature: jax.Array  # mean of r^2, held at 1 on average by the thermostat
+    # The friction xi. Where it stays well above `friction`, the noise of the gradient is that
+    # large.
     thermostat: jax.Array
-    gradient_norm: jax.Array
+    gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
 
 
 def init(
@@ -116,14 +109,12 @@ def build(estimator: Estimator, step_size: StepSize, *, friction: float = 1.0) -
         r' = r + h\,\hat g - h\, \xi\, r + N(0,\; 2 h A), \qquad
         \xi' = \xi + h\,\Big(\frac{r'^\top r'}{d} - 1\Big), \qquad x' = x + h\, r'
 
-    (Ding et al. 2014, algorithm 2, whose friction is this thermostat; an instance of
-    `samplers.recipe` with H = -log posterior + r^2 / 2 + d (xi - A)^2 / 2, D = (0, A, 0) and a Q of
-    entries r / d between r and xi (Ma, Chen and Fox 2015), whose correction is the -1.) The law is
-    exact as h -> 0, with a bias of the order h. Noise of the gradient of constant variance V in
-    every coordinate is absorbed: it only moves the mean of the thermostat to A + h V / 2. A
-    variance that differs between coordinates or changes with x leaves a bias, as one thermostat
-    serves all.
-    In one or two dimensions the chain may not be ergodic unless A is large.
+    (Ding et al. 2014, algorithm 2, whose friction is this thermostat; `samplers.recipe` with
+    H = -log posterior + r^2 / 2 + d (xi - A)^2 / 2, D = (0, A, 0) and a Q of entries r / d between
+    r and xi (Ma, Chen and Fox 2015), whose correction is the -1.) The bias is of the order h. Noise
+    of the gradient of one constant variance V in all coordinates is absorbed: it moves the mean of
+    the thermostat to A + h V / 2. Any other leaves a bias, as one thermostat serves all
+    coordinates. In one or two dimensions the chain may not be ergodic unless A is large.
 
     Args:
         estimator: Estimates the gradient, see `simplex_jax.gradients`.
@@ -138,19 +129,15 @@ def build(estimator: Estimator, step_size: StepSize, *, friction: float = 1.0) -
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, gradients
-        >>> from simplex_jax.runtime import driver
+        >>> from simplex_jax import batches, gradients, run
         >>> from simplex_jax.samplers import sgnht
         >>> estimator = gradients.density(lambda x: -(((x - 3) / 2) ** 2).sum() / 2)
         >>> kernel = sgnht.build(estimator, step_size=0.1)
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(2000))
-        >>> state, _ = driver.run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 300)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 300)
         >>> print(state.position.mean().round(), state.position.std().round())
         3.0 2.0
     """
     schedules.check(step_size)
-    a = arguments.scalar("friction", friction)
-    return Kernel(
-        init=bind(init, estimator=estimator, friction=a),
-        update=bind(update, estimator=estimator, step_size=step_size, friction=a),
-    )
+    shared = {"estimator": estimator, "friction": arguments.scalar("friction", friction)}
+    return freeze(init, update, shared, step_size=step_size)

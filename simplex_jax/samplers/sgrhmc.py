@@ -8,13 +8,10 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
-from simplex_jax import draws, schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, draws, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree
 from simplex_jax.estimators import Estimator
-from simplex_jax.geometry import simplex
-from simplex_jax.samplers import expanded
-from simplex_jax.samplers import total as totals
+from simplex_jax.samplers import euler, expanded
 from simplex_jax.schedules import StepSize
 
 _LOG_2 = math.log(2)
@@ -24,39 +21,27 @@ _FLAT = 12.0  # a speed in units of s, from where on the normal tail underflows 
 
 
 class State(NamedTuple):
-    """State of SGRHMC.
+    """State of SGRHMC."""
 
-    Attributes:
-        position: Log-probabilities log omega, leaves [..., K], normalised along the last axis.
-        step: Number of updates done, int32.
-        memory: What the estimator remembers.
-        log_total: Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it;
-            None if the total is refreshed. theta itself is `exp(position + log_total)`.
-        momentum: r, leaves [..., K], stationary law N(0, 1).
-    """
-
+    # Log-probabilities log omega, leaves [..., K], normalised along the last axis
     position: Position
-    step: jax.Array
-    memory: PyTree
+    step: jax.Array  # number of updates done, int32
+    memory: PyTree  # the memory of the estimator
+    # Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it; None if the
+    # total is refreshed. theta itself is `exp(position + log_total)`.
     log_total: PyTree
-    momentum: PyTree
+    momentum: PyTree  # r, leaves [..., K], stationary law N(0, 1)
 
 
 class Info(NamedTuple):
-    """What an update of SGRHMC tells, all scalars.
+    """Diagnostics of one update of SGRHMC, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        temperature: Mean square of the momenta, 1 for an exact chain. The noise of estimated counts
-            heats the chain: lower the step size or raise the friction.
-        clamped: Fraction of estimated counts that were negative and taken as 0.
-        smallest: Smallest log-probability.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # Mean square of the momenta, 1 for an exact chain. The noise of estimated counts heats the
+    # chain: lower the step size or raise the friction.
     temperature: jax.Array
-    clamped: jax.Array
-    smallest: jax.Array
+    clamped: jax.Array  # fraction of estimated counts that were negative and taken as 0
+    smallest: jax.Array  # smallest log-probability
 
 
 def init(
@@ -72,12 +57,7 @@ def init(
     """
     key_start, key_momentum = jax.random.split(key)
     start = expanded.init(key_start, position, estimator=estimator, total=total)
-    leaves, structure = jax.tree.flatten(start.position)
-    keys = jax.random.split(key_momentum, len(leaves))
-    momenta = [
-        jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)
-    ]
-    return State(*start, momentum=jax.tree.unflatten(structure, momenta))
+    return State(*start, momentum=euler.normal_like(key_momentum, start.position))
 
 
 def update(
@@ -101,11 +81,11 @@ def update(
         key_before, key_flow, key_after = jax.random.split(leaf.key, 3)
         a_hat = leaf.prior + jnp.maximum(leaf.counts, 0)
         step = h.astype(r.dtype)
-        kept = jnp.exp(-jnp.asarray(friction, r.dtype) * step / 2)
-        r = _refresh(key_before, r, kept)
+        decay = jnp.exp(-jnp.asarray(friction, r.dtype) * step / 2)
+        r = _refresh(key_before, r, decay)
         log_u, r = _hamiltonian(key_flow, _LOG_2 + leaf.log_theta / 2, r, a_hat, step)
         log_thetas.append(2 * (log_u - _LOG_2))
-        momenta.append(_refresh(key_after, r, kept))
+        momenta.append(_refresh(key_after, r, decay))
     moved = expanded.moved(start, log_thetas, memory)
     info = Info(
         step_size=h,
@@ -117,10 +97,10 @@ def update(
     return State(*moved, momentum=momentum), info
 
 
-def _refresh(key: jax.Array, r: jax.Array, kept: jax.Array) -> jax.Array:
+def _refresh(key: jax.Array, r: jax.Array, decay: jax.Array) -> jax.Array:
     """Apply friction and noise to momenta: the exact step of dr = -c r dt + sqrt(2 c) dW."""
     noise = jax.random.normal(key, r.shape, r.dtype)
-    return kept * r + jnp.sqrt((1 - kept) * (1 + kept)) * noise
+    return decay * r + jnp.sqrt((1 - decay) * (1 + decay)) * noise
 
 
 def _hamiltonian(
@@ -164,7 +144,7 @@ def _attracted(
     r"""Fall towards 0 and out again under the force -s^2 / u, s^2 = 1 - 2 a; for 2 a < 1.
 
     The orbit u exp(x^2 / 2) = const, x = r / s, runs through x from +inf at u = 0 outwards to -inf
-    at u = 0 again, where it starts anew: Phi(-x) grows at the constant rate
+    at u = 0 again, where it starts again: Phi(-x) grows at the constant rate
     s exp(-x^2 / 2) / (u sqrt(2 pi)).
     """
     limits = jnp.finfo(r.dtype)
@@ -183,7 +163,7 @@ def _attracted(
     falling = ndtri(jnp.clip(-turns, limits.tiny, 0.5))
     new_x = jnp.where(turns < 0, falling, -ndtri(jnp.clip(phase, limits.tiny, 1 - limits.epsneg)))
 
-    # At such speeds the force hardly matters: a straight line, with the energy kept.
+    # At such speeds the force hardly matters: a straight line, that keeps the energy.
     ahead = jnp.exp(log_u) + time * r
     log_ahead = jnp.log(jnp.maximum(jnp.abs(ahead), limits.tiny))
     speed = jnp.sqrt(jnp.maximum(r**2 - 2 * s**2 * (log_ahead - log_u), 0))
@@ -217,27 +197,24 @@ def build(
     is theta_j ~ Gamma(a_j, 1), r_j ~ N(0, 1), so omega ~ Dirichlet(alpha + n). Three things differ
     from the paper:
 
-    - **Friction.** Theirs is D = G^-1 = diag(theta), which leaves the momenta of small weights with
-      neither friction nor noise. Here it is c for all; the recipe allows any.
-    - **The total.** In their expanded mean it has the law Gamma(sum(alpha)), a likelihood of omega
-      being flat along it, and the force of order n theta / sum(theta) is stiff. Here it is that of
-      SCIR, Gamma(sum(alpha + n)): the law of omega is the same, the weights are independent given
-      the counts, and all oscillate with frequency about 1 whatever their counts.
-    - **The step.** For a_j < 1/2 the force pulls into the boundary like -1 / sqrt(theta) and a step
-      of Euler's fails, reflected or not: it becomes NaN for a_j = 0.1 even at h = 0.01. In
-      u = 2 sqrt(theta), where du = r dt, the step is half a step of friction and noise, half a kick
-      by -u / 2, the motion under (2 a - 1) / u, and the same halves again. All parts are exact. For
-      a_j < 1/2 that motion is a known orbit, which falls into 0 and out again. For a_j > 1/2 the
-      repulsion is that of 2 a - 1 velocities across, of random square sum chi^2(2 a - 1), of which
-      the force is the mean.
+    - **Friction** is c for all; theirs, D = G^-1 = diag(theta), leaves the momenta of small weights
+      with neither friction nor noise.
+    - **The total** has the law of SCIR's, Gamma(sum(alpha + n)): the weights are independent given
+      the counts and all oscillate with a frequency of about 1. With theirs, Gamma(sum(alpha)), the
+      law of omega is the same, but the force of order n theta / sum(theta) is stiff.
+    - **The step** is made in u = 2 sqrt(theta), where du = r dt, as an Euler step becomes NaN at
+      a_j = 0.1 even for h = 0.01: half a step of friction and noise, half a kick by -u / 2, the
+      motion under (2 a - 1) / u, and the same halves again. All parts are exact. For a_j < 1/2 that
+      motion is a known orbit, which falls into 0 and out again. For a_j > 1/2 the repulsion is that
+      of 2 a - 1 velocities across, of random square sum chi^2(2 a - 1) with the force as its mean.
 
     Bias with exact counts: **none at any h where a_j >= 1/2**. Where a_j < 1/2 the mean of theta_j
-    is too large by at most 0.2 h^2 of itself (15 % at h = 1, 4 % at 0.5 and 1 % at 0.25 for
-    a_j = 0.1; 5 %, 1.5 % and nothing measurable for 0.3). Noise of variance V in the estimated
-    counts adds about V h / (2 c) to the variance of theta_j, so h / c plays the part of SCIR's h.
-    Where a rare large count meets a weight near 0, its effect is less than proportional. The log of
-    a sparse weight moves by random steps, and forgets its scale in a time of about 1 / (a_j^2 c);
-    `samplers.scir` has no such memory, and is the better choice on sparse data.
+    is too large by at most 0.2 h^2 of itself (15% at h = 1, 4% at 0.5 and 1% at 0.25 for
+    a_j = 0.1; 5%, 1.5% and nothing measurable for 0.3). Noise of variance V in the estimated counts
+    adds about V h / (2 c) to the variance of theta_j, so h / c plays the part of SCIR's h; the
+    effect of a rare large count on a weight near 0 is less than proportional. The log of a sparse
+    weight forgets its scale in a time of about 1 / (a_j^2 c): `samplers.scir` has no such memory,
+    and is the better choice on sparse data.
 
     Args:
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`; those of
@@ -248,7 +225,7 @@ def build(
             nothing is gained. Or a schedule of the number of updates.
         friction: c, positive. 2 is critical; above, the chain moves like SCIR with steps of h / c.
         total: "carried", or "refreshed" from Gamma(sum of prior and counts, 1) before every step,
-            right with latent assignments as well; see `simplex_jax.samplers.total`.
+            right with latent assignments as well; see `samplers.expanded`.
 
     Returns:
         A kernel over log-probabilities.
@@ -267,16 +244,14 @@ def build(
         >>> print(jnp.exp(state.position).sum().round(5))
         1.0
     """
-    totals.check(total)
-    schedules.check(step_size, below=_HALF_PERIOD, because=": it is half a period")
-    c = arguments.scalar("friction", friction)
-    return Kernel(
-        init=bind(static(init, total=total), estimator=estimator),
-        update=bind(
-            update,
-            estimator=estimator,
-            alpha=simplex.concentration(alpha),
-            step_size=step_size,
-            friction=c,
-        ),
+    return expanded.kernel(
+        update,
+        estimator,
+        alpha,
+        step_size,
+        total=total,
+        below=_HALF_PERIOD,
+        because=": it is half a period",
+        init=init,
+        friction=arguments.scalar("friction", friction),
     )

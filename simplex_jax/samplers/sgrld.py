@@ -16,19 +16,14 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """What an update of SGRLD tells, all scalars.
+    """Diagnostics of one update of SGRLD, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        total: Sum of theta of a row, mean over rows; its stationary mean is the sum of alpha.
-        reflected: Fraction of coordinates that were reflected at 0, where the bias comes from.
-        smallest: Smallest log-probability.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # Sum of theta of a row, mean over rows; its stationary mean is the sum of alpha
     total: jax.Array
+    # Fraction of coordinates that were reflected at 0, where the bias comes from
     reflected: jax.Array
-    smallest: jax.Array
+    smallest: jax.Array  # smallest log-probability
 
 
 def update(
@@ -42,20 +37,18 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and take one reflected Euler step."""
     h = schedules.at(step_size, state.step)
-    leaves, memory = expanded.leaves(
-        key, state, batch, estimator=estimator, alpha=alpha, counts_in_total=False
+    state, log_thetas, reflected = expanded.reflected(
+        key,
+        state,
+        batch,
+        h,
+        expanded.natural_drift,
+        estimator=estimator,
+        alpha=alpha,
+        counts_in_total=False,
     )
-    drifts = [expanded.natural_drift(leaf) for leaf in leaves]
-    steps = [expanded.reflected_step(leaf, g, h) for leaf, g in zip(leaves, drifts, strict=True)]
-    log_thetas, reflected = zip(*steps, strict=True)
-    state = expanded.moved(state, log_thetas, memory)
-    info = Info(
-        step_size=h,
-        total=expanded.mean([jnp.exp(expanded.log_sum(leaf)) for leaf in log_thetas]),
-        reflected=expanded.mean(reflected),
-        smallest=expanded.smallest(state.position),
-    )
-    return state, info
+    total = expanded.mean([jnp.exp(expanded.log_sum(leaf)) for leaf in log_thetas])
+    return state, Info(h, total, reflected, expanded.smallest(state.position))
 
 
 def build(
@@ -87,7 +80,7 @@ def build(
         step_size: h, positive and below 2, from where on the step diverges, or a schedule of the
             number of updates.
         total: "carried", as in the paper, or "refreshed", drawn from Gamma(sum alpha, 1) before
-            every step; see `simplex_jax.samplers.total`.
+            every step; see `samplers.expanded`.
 
     Returns:
         A kernel over log-probabilities.

@@ -5,44 +5,33 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
-from simplex_jax.draws import arguments
+from simplex_jax import arguments, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
+from simplex_jax.samplers import expanded
 from simplex_jax.schedules import StepSize
 
 
 class State(NamedTuple):
-    """State of SMLD.
+    """State of SMLD."""
 
-    Attributes:
-        position: Log-probabilities, leaves [..., K], normalised along the last axis. They are a
-            representative of the dual variable as well, which matters only up to a shift.
-        step: Number of updates done, int32.
-        memory: What the estimator remembers.
-        dual: The dual variable of the linearised variant, leaves [..., K]; None otherwise.
-    """
-
+    # Log-probabilities, leaves [..., K], normalised along the last axis. They are a representative
+    # of the dual variable as well, which matters only up to a shift.
     position: Position
-    step: jax.Array
-    memory: PyTree
-    dual: PyTree
+    step: jax.Array  # number of updates done, int32
+    memory: PyTree  # the memory of the estimator
+    dual: PyTree  # the dual variable of the linearised variant, leaves [..., K]; None otherwise
 
 
 class Info(NamedTuple):
-    """What an update of SMLD tells, all scalars.
+    """Diagnostics of one update of SMLD, all scalars."""
 
-    Attributes:
-        step_size: The step size used.
-        stiffness: Largest h sum(a_hat) / 2 of a row, a bound on h times the curvature of the dual
-            potential. The Euler step is unstable above 2 and accurate far below 1.
-        smallest: Smallest log-probability.
-    """
-
-    step_size: jax.Array
+    step_size: jax.Array  # the step size used
+    # Largest h sum(a_hat) / 2 of a row, a bound on h times the curvature of the dual potential. The
+    # Euler step is unstable above 2 and accurate far below 1.
     stiffness: jax.Array
-    smallest: jax.Array
+    smallest: jax.Array  # smallest log-probability
 
 
 def init(
@@ -72,12 +61,7 @@ def init(
             lambda leaf: jnp.expm1(leaf - jnp.take(leaf, jnp.array([reference]), axis=-1)),
             log_omega,
         )
-    return State(
-        position=log_omega,
-        step=jnp.zeros((), jnp.int32),
-        memory=estimator.init(key),
-        dual=dual,
-    )
+    return State(log_omega, jnp.zeros((), jnp.int32), estimator.init(key), dual)
 
 
 def update(
@@ -113,22 +97,14 @@ def update(
         moved.append(y + change)
         totals.append(total.ravel())
 
-    if state.dual is None:
-        position = [simplex.normalise(y) for y in moved]
-    else:
-        position = [simplex.normalise(_log_linearised(y)) for y in moved]
-    info = Info(
-        step_size=h,
-        stiffness=h * jnp.concatenate(totals).max() / 2,
-        smallest=jnp.stack([leaf.min() for leaf in position]).min(),
-    )
-    state = State(
-        position=jax.tree.unflatten(structure, position),
-        step=state.step + 1,
-        memory=memory,
-        dual=None if state.dual is None else jax.tree.unflatten(structure, moved),
-    )
-    return state, info
+    dual = None
+    if state.dual is not None:
+        dual = jax.tree.unflatten(structure, moved)
+        moved = [_log_linearised(y) for y in moved]
+    position = jax.tree.unflatten(structure, [simplex.normalise(y) for y in moved])
+    stiffness = h * jnp.concatenate(totals).max() / 2
+    info = Info(h, stiffness, expanded.smallest(position))
+    return State(position, state.step + 1, memory, dual), info
 
 
 def _log_linearised(y: jax.Array) -> jax.Array:
@@ -167,11 +143,10 @@ def build(
     - With a `reference` category, that one's y stays 0 and the others are the paper's dual
       variable, log(omega_j / omega_reference). Choose a category of many counts: a sparse one
       makes all the others mix slowly.
-    - `linearised=True` is the paper's "SMLD-approximate": omega_j proportional to
-      :math:`\max(0, 1 + y_j)` instead of :math:`e^{y_j}`. It is a heuristic that behaves like an
-      optimiser and **its stationary law is not the posterior**: the mean is right, the variance is
-      off by a factor of the order of a_reference / a_j. It is here for comparison. A probability
-      of 0 is raised to the smallest normal number.
+    - `linearised=True` is the paper's "SMLD-approximate", for comparison: omega_j proportional to
+      :math:`\max(0, 1 + y_j)` instead of :math:`e^{y_j}`, at least the smallest normal number.
+      **Its stationary law is not the posterior**: the mean is right, the variance is off by a
+      factor of the order of a_reference / a_j.
 
     Args:
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`.
@@ -199,12 +174,10 @@ def build(
     """
     schedules.check(step_size)
     _check(reference, linearised)
-    return Kernel(
-        init=bind(static(init, reference=reference, linearised=linearised), estimator=estimator),
-        update=bind(
-            static(update, reference=reference),
-            estimator=estimator,
-            alpha=simplex.concentration(alpha),
-            step_size=step_size,
-        ),
+    return freeze(
+        static(init, reference=reference, linearised=linearised),
+        static(update, reference=reference),
+        {"estimator": estimator},
+        alpha=arguments.tree("alpha", alpha),
+        step_size=step_size,
     )

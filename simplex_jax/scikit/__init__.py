@@ -1,7 +1,7 @@
 """The models as scikit-learn estimators: thin, over the functional core."""
 
-from simplex_jax.scikit.dpm import DirichletProcessMixture
-from simplex_jax.scikit.lda import LDA
-from simplex_jax.scikit.spherical import SphericalAdmixture
+from simplex_jax.models.dpm.estimator import DirichletProcessMixture
+from simplex_jax.models.lda.estimator import LDA
+from simplex_jax.models.sam.estimator import SphericalAdmixture
 
 __all__ = ["LDA", "DirichletProcessMixture", "SphericalAdmixture"]

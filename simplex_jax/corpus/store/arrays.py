@@ -18,7 +18,7 @@ from simplex_jax.corpus.files import open_regular, unreadable
 
 _HEADER = 128
 _BLOCK = 2**20
-REMEDY = "copy the stored corpus again, or write it anew"
+REMEDY = "copy the stored corpus again, or write it again"
 
 
 class ArrayFile:
@@ -53,11 +53,7 @@ def _header(dtype: str, length: int) -> bytes:
 
 
 def _map_array(path: Path, dtype: str, length: int) -> np.ndarray:
-    """Map an array [length] of a file into memory, read-only.
-
-    Raises:
-        CorpusError: the file is missing, or not exactly such an array.
-    """
+    """Map an array [length] of a file into memory, read-only, if it is exactly such an array."""
     with open_regular(path) as file:
         expected = _HEADER + length * np.dtype(dtype).itemsize
         size = os.fstat(file.fileno()).st_size
@@ -80,11 +76,7 @@ def map_arrays(
 
 
 def load_json(path: Path) -> Any:
-    """The value in a JSON file.
-
-    Raises:
-        CorpusError: the file cannot be read, or is not JSON.
-    """
+    """The value in a JSON file."""
     try:
         with open_regular(path) as file:
             return json.loads(file.read())
@@ -105,21 +97,10 @@ def checked(
     indices: np.ndarray,
     data: np.ndarray,
 ) -> tuple[str, np.ndarray]:
-    """Read the counts [D, V] through once: whether they are sound, and what they add up to.
+    """Check the counts [D, V], read once; the directory is for messages.
 
-    Args:
-        directory: where they are, for messages.
-        vocabulary: V words.
-        indptr: first entry of every document, and their end, int64 [D + 1].
-        indices: words of the entries, int32 [entries].
-        data: their counts, int32 [entries].
-
-    Returns:
-        The digest of the corpus, and the tokens before every document and at the end, int64
-        [D + 1].
-
-    Raises:
-        CorpusError: the entries of a document are not in order, or a number is out of range.
+    Returns the digest of the corpus, and the tokens before every document and at the end, int64
+    [D + 1]. The entries of a document must be in order, and all numbers in their ranges.
     """
     starts = np.zeros(len(indptr), np.int64)
 
@@ -147,7 +128,7 @@ def _words(
         block = indices[first : first + _BLOCK]
         if block.min() < 0 or block.max() >= words:
             raise error_at(directory / "indices.npy", f"a word is not below {words}", REMEDY)
-        # Words go up, except from the last of a document to the first of the next one.
+        # Words increase, except from the last of a document to the first of the next one.
         after = indices[first : first + len(block) + 1]
         inside = np.ones(len(after), bool)
         low, high = np.searchsorted(indptr, (first, first + len(after)))

@@ -8,13 +8,11 @@ from itertools import count
 import jax
 import numpy as np
 
-from simplex_jax.corpus.device import CHUNK, Documents
+from simplex_jax import arguments
+from simplex_jax.corpus.device import MOST_TOKENS, Documents
 from simplex_jax.corpus.store.stored import Stored
-from simplex_jax.draws import arguments
 
 _AHEAD = 2
-# Places up to a chunk beyond the last token must be int32 as well.
-_MOST_TOKENS = 2**31 - 1 - CHUNK
 
 
 def batches(
@@ -28,8 +26,8 @@ def batches(
     """Yield uniform subsets of distinct documents for ever, the next ones made in a thread.
 
     The batch of a step depends on `key` and the step alone, so that a run that goes on at a step
-    sees what it would have seen. Documents of a batch are in the order in which they are stored.
-    The thread ends when the iterator is closed or forgotten.
+    has the batches that it would have had. Documents of a batch are in the order of the store. The
+    thread ends when the iterator is closed or forgotten.
 
     Args:
         stored: D documents.
@@ -65,10 +63,10 @@ def batches(
         raise ValueError(f"batch_size {batch_size} is larger than the data: at most {len(ids)}")
     lengths = stored.starts[ids + 1] - stored.starts[ids]
     room = max(1, int(np.partition(lengths, len(ids) - batch_size)[-batch_size:].sum()))
-    if room > _MOST_TOKENS:
+    if room > MOST_TOKENS:
         raise ValueError(
             f"batch_size {batch_size}: its longest documents have {room} tokens, and a batch holds "
-            f"at most {_MOST_TOKENS}; give a smaller one"
+            f"at most {MOST_TOKENS}; give a smaller one"
         )
     seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
 

@@ -1,7 +1,6 @@
 """A stored corpus: opening it with every check, and taking documents out of it."""
 
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus.corpus import Corpus, distinct_words, error_at
+from simplex_jax.corpus.corpus import distinct_words, error_at
 from simplex_jax.corpus.device import Documents
 from simplex_jax.corpus.files import open_regular
-from simplex_jax.corpus.reading import Reading
 from simplex_jax.corpus.store.arrays import REMEDY, checked, load_json, map_arrays
 
 MANIFEST = "corpus.json"
@@ -22,25 +20,15 @@ KIND = "simplex_jax corpus 1"
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """A corpus on disk whose arrays are mapped into memory, read-only.
+    """A corpus on disk whose arrays are mapped into memory, read-only."""
 
-    Attributes:
-        path: its folder.
-        indptr: first entry of every document, and their end, int64 [D + 1].
-        indices: words of the entries, int32 [entries], in order inside a document.
-        data: their counts, int32 [entries].
-        starts: tokens before every document, and all of them, int64 [D + 1].
-        vocabulary: V distinct words.
-        digest: as `corpus.digest` of the same corpus in memory.
-    """
-
-    path: Path
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
-    starts: np.ndarray
-    vocabulary: tuple[str, ...]
-    digest: str
+    path: Path  # its folder
+    indptr: np.ndarray  # first entry of every document, and their end, int64 [D + 1]
+    indices: np.ndarray  # words of the entries, int32 [entries], in order inside a document
+    data: np.ndarray  # their counts, int32 [entries]
+    starts: np.ndarray  # tokens before every document, and all of them, int64 [D + 1]
+    vocabulary: tuple[str, ...]  # V distinct words
+    digest: str  # as `corpus.digest` of the same corpus in memory
 
     @property
     def documents(self) -> int:
@@ -54,11 +42,7 @@ class Stored:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The D document names; read when first asked for.
-
-        Raises:
-            CorpusError: the file does not hold D names.
-        """
+        """The D document names, read when first used."""
         return _strings(self.path / "names.json", self.documents)
 
     def rows(self, first: int = 0, last: int | None = None) -> sp.csr_array:
@@ -100,32 +84,11 @@ class Stored:
         return np.repeat(first - (ends - sizes), sizes) + np.arange(sizes.sum()), sizes
 
 
-def recognises(path: Path, head: bytes) -> bool:
-    """Whether `path` is a folder with `corpus.json` and `indptr.npy`."""
-    return os.path.isfile(path / MANIFEST) and os.path.isfile(path / "indptr.npy")
-
-
-def read(path: Path, how: Reading) -> Corpus:
-    """Open a stored corpus as a `Corpus` whose counts are mapped into memory.
-
-    Raises:
-        CorpusError: a file is missing, or is not what was written; or a vocabulary is given, and
-            the store has its own.
-    """
-    if how.vocabulary is not None:
-        raise error_at(path, "a stored corpus has its own vocabulary", "give no other")
-    stored = open(path)
-    return Corpus(stored.rows(), stored.vocabulary, stored.names)
-
-
 def open(path: str | Path) -> Stored:
     """Open a stored corpus; its arrays are read through once, to check them.
 
     Args:
-        path: the folder that `write` or `convert` made.
-
-    Returns:
-        The corpus. Its files must stay as they are while it is used.
+        path: the folder that `write` or `convert` made. Its files must not change while it is used.
 
     Raises:
         CorpusError: a file is missing, has another size or other contents than were written, or
@@ -136,8 +99,8 @@ def open(path: str | Path) -> Stored:
     vocabulary = _strings(path / "vocabulary.json", manifest["words"])
     distinct_words(vocabulary, str(path / "vocabulary.json"))
     with open_regular(path / "names.json") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    if found != manifest["names"]:
+        names = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    if names != manifest["names"]:
         raise error_at(path / "names.json", "not the names that were written", REMEDY)
     arrays = map_arrays(path, manifest["documents"], manifest["entries"])
     digest, starts = checked(path, vocabulary, *arrays)
@@ -148,22 +111,22 @@ def open(path: str | Path) -> Stored:
 
 def _manifest(path: Path) -> dict:
     file = path / MANIFEST
-    found = load_json(file)
-    if not isinstance(found, dict) or found.get("kind") != KIND:
+    manifest = load_json(file)
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise error_at(file, "not a stored corpus of this version", REMEDY)
     for name in ("documents", "words", "entries", "tokens"):
-        if type(found.get(name)) is not int or not 1 <= found[name] < 2**60:
+        if type(manifest.get(name)) is not int or not 1 <= manifest[name] < 2**60:
             raise error_at(file, f"the number of {name} is not a whole number from 1", REMEDY)
     for name in ("digest", "names"):
-        if not isinstance(found.get(name), str) or not re.fullmatch("[0-9a-f]{64}", found[name]):
+        if not re.fullmatch("[0-9a-f]{64}", str(manifest.get(name))):
             raise error_at(file, f"{name} is not a SHA-256 digest", REMEDY)
-    return found
+    return manifest
 
 
 def _strings(path: Path, length: int) -> tuple[str, ...]:
-    found = load_json(path)
-    if not isinstance(found, list) or len(found) != length:
+    strings = load_json(path)
+    if not isinstance(strings, list) or len(strings) != length:
         raise error_at(path, f"not a list of {length} strings", REMEDY)
-    if not all(isinstance(entry, str) for entry in found):
+    if not all(isinstance(entry, str) for entry in strings):
         raise error_at(path, "an entry is not a string", REMEDY)
-    return tuple(found)
+    return tuple(strings)

@@ -25,9 +25,6 @@ def write(path: str | Path, corpus: Corpus) -> Stored:
         path: the folder to make; nothing, or an empty folder, may be there.
         corpus: any corpus.
 
-    Returns:
-        The stored corpus, opened.
-
     Raises:
         FileExistsError: something is there already.
 
@@ -53,20 +50,9 @@ def write_blocks(
 ) -> Stored:
     """Store a corpus that comes in blocks of documents, in the memory of one block.
 
-    Args:
-        path: the folder to make; nothing, or an empty folder, may be there.
-        blocks: counts [n, V] of some documents each, one after the other; every check of
-            `from_counts` is done.
-        vocabulary: V distinct words.
-        names: one for each document; `1, 2, ...` when left out.
-
-    Returns:
-        The stored corpus, opened.
-
-    Raises:
-        CorpusError: a count cannot be one, or there is no token, or there are not as many names as
-            documents.
-        FileExistsError: something is there already.
+    The blocks are counts [n, V] of some documents each, with every check of `from_counts`; names
+    are `1, 2, ...` when left out. Counts that cannot be those of a corpus, or another number of
+    names, are a CorpusError, and something at the path already is a FileExistsError.
     """
     path = Path(path)
     words = distinct_words(vocabulary, "vocabulary")
@@ -80,8 +66,8 @@ def write_blocks(
         if entries == 0:
             raise error_at(path, "every document is empty", "give documents with words in them")
         _write_strings(beside / "vocabulary.json", words)
-        given = map(str, range(1, documents + 1)) if names is None else names
-        written = _write_strings(beside / "names.json", given)
+        labels = map(str, range(1, documents + 1)) if names is None else names
+        written = _write_strings(beside / "names.json", labels)
         if written != documents:
             raise error_at(path, f"{written} names for {documents} documents", "name every one")
         digest, starts = checked(beside, words, *map_arrays(beside, documents, entries))
@@ -107,7 +93,7 @@ def write_blocks(
 
 
 def _write_counts(beside: Path, blocks: Iterable[sp.csr_array], words: int) -> tuple[int, int]:
-    """Write the three arrays; how many documents and entries there are."""
+    """Write the three arrays, and count documents and entries."""
     documents = entries = 0
     with (
         ArrayFile(beside / "indptr.npy", "<i8") as indptr,
@@ -128,7 +114,7 @@ def _write_counts(beside: Path, blocks: Iterable[sp.csr_array], words: int) -> t
 
 
 def _write_strings(path: Path, strings: Iterable[str]) -> int:
-    """Write a JSON list, a string a line; how many there were."""
+    """Write a JSON list, a string a line, and count the strings."""
     written = 0
 
     def pieces() -> Iterator[str]:

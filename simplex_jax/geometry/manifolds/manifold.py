@@ -1,4 +1,4 @@
-"""What a manifold consists of."""
+"""Manifolds as records of functions."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -32,15 +32,8 @@ def product(manifolds: PyTree) -> Manifold:
     parts, structure = jax.tree.flatten(manifolds, is_leaf=_is_manifold)
     if not parts or not all(map(_is_manifold, parts)):
         raise ValueError(f"manifolds must be a tree of manifolds; it is {structure}")
-    return Manifold(
-        project=bind(_project, manifolds),
-        flow=bind(_flow, manifolds),
-        point=bind(_point, manifolds),
-        distance=bind(_distance, manifolds),
-        retract=bind(_retract, manifolds),
-        error=bind(_error, manifolds),
-        dimension=bind(_dimension, manifolds),
-    )
+    functions = (_project, _flow, _point, _distance, _retract, _error, _dimension)
+    return Manifold(*(bind(function, manifolds) for function in functions))
 
 
 def _is_manifold(node: object) -> bool:

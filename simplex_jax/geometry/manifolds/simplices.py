@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from simplex_jax import arguments
 from simplex_jax.base import Position, bind, static
-from simplex_jax.draws import arguments
 from simplex_jax.geometry.manifolds import sphere
 from simplex_jax.geometry.manifolds.manifold import Manifold
 
@@ -148,14 +148,12 @@ def simplex_sphere() -> Manifold:
         >>> jnp.allclose(y, jnp.array([0.8, 0.6])), jnp.allclose(v, jnp.array([-0.6, 0.8]))
         (Array(True, dtype=bool), Array(True, dtype=bool))
     """
-    return Manifold(
-        project=sphere.project,
+    # The faces are great spheres at right angles: reflections are changes of sign.
+    return sphere.sphere()._replace(
         flow=_fold_flow,
         point=_fold_point,
-        distance=sphere.distance,
         retract=_fold_retract,
         error=_fold_error,
-        dimension=sphere.dimension,
     )
 
 
@@ -185,7 +183,6 @@ def _square_root(log_density: Callable[..., jax.Array], y: Position, *inputs: ob
 
 
 def _fold_flow(y: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-    # The faces are great spheres at right angles: their reflections are changes of sign.
     y, v = sphere.flow(y, v, t)
     return jnp.abs(y), jnp.where(y < 0, -v, v)
 

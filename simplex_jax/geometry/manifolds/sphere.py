@@ -71,8 +71,8 @@ def norm(v: jax.Array) -> jax.Array:
 
 def with_speed(v: jax.Array, speed: jax.Array) -> jax.Array:
     """Return v scaled to the norm `speed` [..., 1], undoing a change by rounding; 0 stays."""
-    found = norm(v)
-    return v * jnp.where(found == 0, 1, speed / jnp.where(found == 0, 1, found))
+    length = norm(v)
+    return v * jnp.where(length == 0, 1, speed / jnp.where(length == 0, 1, length))
 
 
 def point(key: jax.Array, like: jax.Array) -> jax.Array:

@@ -91,8 +91,8 @@ def _flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Arra
     turned = jnp.concatenate([x, unit], axis=-1) @ _exponential(length * block)
     moved = _orthonormal(turned[..., :p] @ back)
     unit = _project(moved, turned[..., p:] @ back)
-    found = _norm(unit)
-    return moved, unit * jnp.where(found == 0, 1, speed / jnp.where(found == 0, 1, found))
+    length = _norm(unit)
+    return moved, unit * jnp.where(length == 0, 1, speed / jnp.where(length == 0, 1, length))
 
 
 def _exponential(matrix: jax.Array) -> jax.Array:

@@ -1,15 +1,15 @@
 """A mirror map of the hypercube."""
 
 import math
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from simplex_jax.base import bind
-from simplex_jax.draws import arguments
+from simplex_jax import arguments
 from simplex_jax.geometry import convex
-from simplex_jax.geometry.mirror.maps import MirrorMap
+from simplex_jax.geometry.mirror.maps import MirrorMap, of_methods
 
 
 def hypercube(lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> MirrorMap:
@@ -38,61 +38,51 @@ def hypercube(lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> MirrorMap:
     low, high = convex.bounds(lower, upper)
     for name, bound in {"lower": low, "upper": high}.items():
         arguments.require(name, bound, jnp.isfinite(bound), "finite")
-    return MirrorMap(
-        dual=bind(_dual, low, high),
-        primal=bind(_primal, low, high),
-        inverse_hessian=bind(_inverse_hessian, low, high),
-        log_det=bind(_log_det, low, high),
-        correction=bind(_correction, low, high),
-        inside=bind(_inside, low, high),
-    )
+    return of_methods(_Box(low, high))
 
 
-def _shape(low: jax.Array, high: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the middle and half the width."""
-    low, high = low.astype(x.dtype), high.astype(x.dtype)
-    return (low + high) / 2, (high - low) / 2
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Box:
+    low: jax.Array
+    high: jax.Array
 
+    def dual(self, x: jax.Array) -> jax.Array:
+        middle, width = self._shape(x)
+        return width * jnp.arctanh((x - middle) / width)
 
-def _ends(low: jax.Array, high: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the first and the last number inside."""
-    low, high = low.astype(x.dtype), high.astype(x.dtype)
-    return jnp.nextafter(low, high), jnp.nextafter(high, low)
+    def primal(self, y: jax.Array, near: jax.Array) -> jax.Array:
+        del near
+        middle, width = self._shape(y)
+        return jnp.clip(middle + width * jnp.tanh(y / width), *self._ends(y))
 
+    def inverse_hessian(self, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
+        del x
+        return jnp.exp(_log_sech_squared(y / self._shape(y)[1])) * v
 
-def _dual(low: jax.Array, high: jax.Array, x: jax.Array) -> jax.Array:
-    middle, width = _shape(low, high, x)
-    return width * jnp.arctanh((x - middle) / width)
+    def log_det(self, x: jax.Array, y: jax.Array) -> jax.Array:
+        del x
+        return -_log_sech_squared(y / self._shape(y)[1]).sum(axis=-1)
 
+    def correction(self, x: jax.Array, y: jax.Array) -> jax.Array:
+        del x
+        width = self._shape(y)[1]
+        return -2 / width * jnp.tanh(y / width)
 
-def _primal(low: jax.Array, high: jax.Array, y: jax.Array, near: jax.Array) -> jax.Array:
-    del near
-    middle, width = _shape(low, high, y)
-    return jnp.clip(middle + width * jnp.tanh(y / width), *_ends(low, high, y))
+    def inside(self, x: jax.Array) -> jax.Array:
+        first, last = self._ends(x)
+        return ((x >= first) & (x <= last)).all(axis=-1)
+
+    def _shape(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the middle and half the width."""
+        low, high = self.low.astype(x.dtype), self.high.astype(x.dtype)
+        return (low + high) / 2, (high - low) / 2
+
+    def _ends(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the first and the last number inside."""
+        low, high = self.low.astype(x.dtype), self.high.astype(x.dtype)
+        return jnp.nextafter(low, high), jnp.nextafter(high, low)
 
 
 def _log_sech_squared(u: jax.Array) -> jax.Array:
     return 2 * (math.log(2) - jnp.abs(u) - jnp.log1p(jnp.exp(-2 * jnp.abs(u))))
-
-
-def _inverse_hessian(
-    low: jax.Array, high: jax.Array, x: jax.Array, y: jax.Array, v: jax.Array
-) -> jax.Array:
-    del x
-    return jnp.exp(_log_sech_squared(y / _shape(low, high, y)[1])) * v
-
-
-def _log_det(low: jax.Array, high: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    del x
-    return -_log_sech_squared(y / _shape(low, high, y)[1]).sum(axis=-1)
-
-
-def _correction(low: jax.Array, high: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    del x
-    width = _shape(low, high, y)[1]
-    return -2 / width * jnp.tanh(y / width)
-
-
-def _inside(low: jax.Array, high: jax.Array, x: jax.Array) -> jax.Array:
-    first, last = _ends(low, high, x)
-    return ((x >= first) & (x <= last)).all(axis=-1)

@@ -1,11 +1,12 @@
 """The entropic mirror map of the probability simplex."""
 
+from dataclasses import dataclass, field
+
 import jax
 import jax.numpy as jnp
 
-from simplex_jax.base import bind, static
-from simplex_jax.draws import arguments
-from simplex_jax.geometry.mirror.maps import MirrorMap
+from simplex_jax import arguments
+from simplex_jax.geometry.mirror.maps import MirrorMap, of_methods
 
 
 def simplex(reference: int = -1) -> MirrorMap:
@@ -38,55 +39,45 @@ def simplex(reference: int = -1) -> MirrorMap:
         >>> print(y.round(2), entropic.primal(y, None))
         [0.69 0.  ] [0.5  0.25 0.25]
     """
-    options = {"reference": reference}
-    return MirrorMap(
-        dual=bind(static(_dual, **options)),
-        primal=bind(static(_primal, **options)),
-        inverse_hessian=bind(static(_inverse_hessian, **options)),
-        log_det=bind(static(_log_det, **options)),
-        correction=bind(static(_correction, **options)),
-        inside=bind(_inside),
-    )
+    return of_methods(_Entropic(reference))
 
 
-def _dual(x: jax.Array, *, reference: int) -> jax.Array:
-    if x.ndim == 0 or x.shape[-1] < 2:
-        raise ValueError(f"a simplex has at least 2 categories; the shape of x is {x.shape}")
-    if not -x.shape[-1] <= reference < x.shape[-1]:
-        raise ValueError(f"reference {reference} is not one of {x.shape[-1]} categories")
-    log_x = jnp.log(x)
-    return _others(log_x - jnp.take(log_x, jnp.array([reference]), axis=-1), reference)
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Entropic:
+    reference: int = field(metadata={"static": True})
 
+    def dual(self, x: jax.Array) -> jax.Array:
+        if x.ndim == 0 or x.shape[-1] < 2:
+            raise ValueError(f"a simplex has at least 2 categories; the shape of x is {x.shape}")
+        if not -x.shape[-1] <= self.reference < x.shape[-1]:
+            raise ValueError(f"reference {self.reference} is not one of {x.shape[-1]} categories")
+        log_x = jnp.log(x)
+        return self._others(log_x - jnp.take(log_x, jnp.array([self.reference]), axis=-1))
 
-def _logits(y: jax.Array, reference: int) -> jax.Array:
-    return jnp.insert(y, reference % (y.shape[-1] + 1), 0, axis=-1)
+    def primal(self, y: jax.Array, near: jax.Array) -> jax.Array:
+        del near
+        # The floor leaves room for the gradient of a Dirichlet density, a count over x.
+        floor = float(jnp.finfo(y.dtype).tiny) ** 0.75
+        return jnp.maximum(jax.nn.softmax(self._logits(y), axis=-1), floor)
 
+    def inverse_hessian(self, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
+        del y
+        return self._others(x * (v - jnp.sum(x * v, axis=-1, keepdims=True)))
 
-def _others(full: jax.Array, reference: int) -> jax.Array:
-    return jnp.delete(full, reference % full.shape[-1], axis=-1)
+    def log_det(self, x: jax.Array, y: jax.Array) -> jax.Array:
+        del x
+        return -jax.nn.log_softmax(self._logits(y), axis=-1).sum(axis=-1)
 
+    def correction(self, x: jax.Array, y: jax.Array) -> jax.Array:
+        del y
+        return 1 - x.shape[-1] * self._others(x)
 
-def _primal(y: jax.Array, near: jax.Array, *, reference: int) -> jax.Array:
-    del near
-    # The floor leaves room for the gradient of a Dirichlet density, a count over x.
-    floor = float(jnp.finfo(y.dtype).tiny) ** 0.75
-    return jnp.maximum(jax.nn.softmax(_logits(y, reference), axis=-1), floor)
+    def inside(self, x: jax.Array) -> jax.Array:
+        return arguments.positive(x).all(axis=-1)
 
+    def _logits(self, y: jax.Array) -> jax.Array:
+        return jnp.insert(y, self.reference % (y.shape[-1] + 1), 0, axis=-1)
 
-def _inverse_hessian(x: jax.Array, y: jax.Array, v: jax.Array, *, reference: int) -> jax.Array:
-    del y
-    return _others(x * (v - jnp.sum(x * v, axis=-1, keepdims=True)), reference)
-
-
-def _log_det(x: jax.Array, y: jax.Array, *, reference: int) -> jax.Array:
-    del x
-    return -jax.nn.log_softmax(_logits(y, reference), axis=-1).sum(axis=-1)
-
-
-def _correction(x: jax.Array, y: jax.Array, *, reference: int) -> jax.Array:
-    del y
-    return 1 - x.shape[-1] * _others(x, reference)
-
-
-def _inside(x: jax.Array) -> jax.Array:
-    return arguments.positive(x).all(axis=-1)
+    def _others(self, full: jax.Array) -> jax.Array:
+        return jnp.delete(full, self.reference % full.shape[-1], axis=-1)

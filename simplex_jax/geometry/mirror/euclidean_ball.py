@@ -1,12 +1,13 @@
 """A mirror map of the Euclidean ball."""
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from simplex_jax.base import bind
 from simplex_jax.geometry import convex
-from simplex_jax.geometry.mirror.maps import MirrorMap
+from simplex_jax.geometry.mirror.maps import MirrorMap, of_methods
 
 
 def ball(radius: ArrayLike = 1.0) -> MirrorMap:
@@ -28,45 +29,40 @@ def ball(radius: ArrayLike = 1.0) -> MirrorMap:
     Raises:
         ValueError: `radius` is not positive.
     """
-    r = convex.positive("radius", radius)
-    return MirrorMap(
-        dual=bind(_dual, r),
-        primal=bind(_primal, r),
-        inverse_hessian=bind(_inverse_hessian, r),
-        log_det=bind(_log_det, r),
-        correction=bind(_correction, r),
-        inside=bind(_inside, r),
-    )
+    return of_methods(_Ball(convex.positive("radius", radius)))
 
 
-def _dual(radius: jax.Array, x: jax.Array) -> jax.Array:
-    return x / (1 - _norm(x) / radius.astype(x.dtype)[..., None])
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Ball:
+    radius: jax.Array
 
+    def dual(self, x: jax.Array) -> jax.Array:
+        return x / (1 - _norm(x) / self._radii(x))
 
-def _primal(radius: jax.Array, y: jax.Array, near: jax.Array) -> jax.Array:
-    del near
-    s = _norm(y) / radius.astype(y.dtype)[..., None]
-    return y * jnp.minimum(1 / (1 + s), _inner(y) / s)
+    def primal(self, y: jax.Array, near: jax.Array) -> jax.Array:
+        del near
+        s = _norm(y) / self._radii(y)
+        return y * jnp.minimum(1 / (1 + s), _inner(y) / s)
 
+    def inverse_hessian(self, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
+        r, norm = self._radii(y), _norm(y)
+        return (v - jnp.sum(y * v, axis=-1, keepdims=True) / norm * x / r) / (1 + norm / r)
 
-def _inverse_hessian(radius: jax.Array, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
-    r, norm = radius.astype(y.dtype)[..., None], _norm(y)
-    return (v - jnp.sum(y * v, axis=-1, keepdims=True) / norm * x / r) / (1 + norm / r)
+    def log_det(self, x: jax.Array, y: jax.Array) -> jax.Array:
+        del x
+        return (y.shape[-1] + 1) * jnp.log1p(_norm(y) / self._radii(y))[..., 0]
 
+    def correction(self, x: jax.Array, y: jax.Array) -> jax.Array:
+        del x
+        norm = _norm(y)
+        return -(y.shape[-1] + 1) / (self._radii(y) + norm) * y / norm
 
-def _log_det(radius: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    del x
-    return (y.shape[-1] + 1) * jnp.log1p(_norm(y)[..., 0] / radius.astype(y.dtype))
+    def inside(self, x: jax.Array) -> jax.Array:
+        return (_norm(x) <= _inner(x) * self._radii(x))[..., 0]
 
-
-def _correction(radius: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    del x
-    norm = _norm(y)
-    return -(y.shape[-1] + 1) / (radius.astype(y.dtype)[..., None] + norm) * y / norm
-
-
-def _inside(radius: jax.Array, x: jax.Array) -> jax.Array:
-    return _norm(x)[..., 0] <= _inner(x) * radius.astype(x.dtype)
+    def _radii(self, x: jax.Array) -> jax.Array:
+        return self.radius.astype(x.dtype)[..., None]
 
 
 def _norm(y: jax.Array) -> jax.Array:

@@ -115,8 +115,8 @@ def _newton(h: Potential, y: jax.Array, near: jax.Array) -> jax.Array:
     eps = jnp.finfo(y.dtype).eps
 
     def searching(loop: tuple) -> jax.Array:
-        _, _, found, count = loop
-        return ~found & (count < _MOST_EVALUATIONS)
+        _, _, converged, count = loop
+        return ~converged & (count < _MOST_EVALUATIONS)
 
     def search(loop: tuple) -> tuple:
         point, length, _, count = loop
@@ -124,18 +124,18 @@ def _newton(h: Potential, y: jax.Array, near: jax.Array) -> jax.Array:
         direction = cho_solve((point.factor, True), residual)
         decrement = jnp.sum(direction * residual)
         # Newton's method squares the error: after a step of decrement eps it is a rounding error.
-        found = (decrement <= eps) | (jnp.abs(direction) <= 4 * eps * jnp.abs(point.x)).all()
+        converged = (decrement <= eps) | (jnp.abs(direction) <= 4 * eps * jnp.abs(point.x)).all()
         trial = _look(h, point.x + length * direction)
         change = trial.value - point.value - length * jnp.sum(direction * y)
         rounding = 16 * eps * (jnp.abs(point.value) + jnp.sum(jnp.abs(point.x * y)))
         better = _proper(trial) & (change <= rounding - length * decrement / 4)
         point = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, point)
         length = jnp.where(better, jnp.minimum(1, 2 * length), length / 2)
-        return point, length, found, count + 1
+        return point, length, converged, count + 1
 
     start = (_look(h, near), jnp.ones((), y.dtype), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
-    point, _, found, _ = lax.while_loop(searching, search, start)
-    return jnp.where(found, point.x, jnp.nan)
+    point, _, converged, _ = lax.while_loop(searching, search, start)
+    return jnp.where(converged, point.x, jnp.nan)
 
 
 def _look(h: Potential, x: jax.Array) -> _Point:

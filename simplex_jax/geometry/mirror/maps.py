@@ -1,10 +1,12 @@
-"""What a mirror map consists of, and the density of the dual variable."""
+"""Mirror maps as records of functions, and the density of the dual variable."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+
+from simplex_jax.base import bind
 
 
 class MirrorMap(NamedTuple):
@@ -28,6 +30,11 @@ class MirrorMap(NamedTuple):
     log_det: Callable[[jax.Array, jax.Array], jax.Array]
     correction: Callable[[jax.Array, jax.Array], jax.Array]
     inside: Callable[[jax.Array], jax.Array]
+
+
+def of_methods(shape: Any) -> MirrorMap:
+    """Return the mirror map of a pytree whose class has the functions as methods."""
+    return MirrorMap(*(bind(getattr(type(shape), name), shape) for name in MirrorMap._fields))
 
 
 def dual_log_density(

@@ -1,8 +1,7 @@
 """Checkpoints: what a run needs to go on, on disk, whole and verified.
 
 `Store` keeps the newest few checkpoints of one run in a directory; `Saver` is the hook that fills
-it and brings a run back. Orbax writes and reads the arrays. It restores damaged bytes without a
-word, so every file and every array has its SHA-256 beside it.
+it and brings a run back.
 """
 
 from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWarning

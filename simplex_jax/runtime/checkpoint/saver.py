@@ -1,10 +1,8 @@
-"""The hook that saves a run from time to time, and brings it back."""
+"""The hook that saves a run from time to time, and restores it."""
 
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
-
-import jax
 
 from simplex_jax.base import PyTree, State
 from simplex_jax.runtime.checkpoint import leaves
@@ -13,63 +11,29 @@ from simplex_jax.runtime.hooks import Event
 
 
 class Resumable(Protocol):
-    """A hook that accumulates something, which has to go on where it was."""
+    """A hook that accumulates something, and has to go on where it was."""
 
     def save(self) -> PyTree:
-        """Return what it has: dicts and lists of arrays and of what JSON can hold."""
+        """Return its contents: dicts and lists of arrays and of JSON values."""
 
     def load(self, saved: PyTree) -> None:
-        """Take back what `save` returned; the arrays are NumPy arrays, tuples are lists."""
+        """Restore the contents of `save`; the arrays are NumPy arrays, tuples are lists."""
 
 
 class Restored(NamedTuple):
-    """Where a run goes on.
+    """The arguments of `driver.run` with which a run goes on."""
 
-    Attributes:
-        state: Its state.
-        first_step: For `driver.run`: the step that it began at.
-        seconds: For `driver.run`: the seconds that it has trained for.
-    """
-
-    state: State
-    first_step: int
-    seconds: float
+    state: State  # its state
+    first_step: int  # the step that it began at
+    seconds: float  # the seconds that it has trained for
 
 
 class Saver:
-    """Save a run: its state, what its other hooks have, and its seconds.
+    """Save a run: its state, the contents of its other hooks by name, and its seconds.
 
-    It saves when a time has passed, also within a chunk, and at the end of the run. What the run
-    samples does not depend on when it was saved, nor on where it was cut.
-
-    Args:
-        store: Where to.
-        resumables: The hooks that accumulate something, by name.
-        about: What the run is about; see `Store.save`.
-        every: Seconds between checkpoints; 0 saves at the end of every chunk.
-
-    Raises:
-        ValueError: `every` is negative.
-
-    Example:
-        >>> import tempfile
-        >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, estimators
-        >>> from simplex_jax.runtime import checkpoint, driver
-        >>> from simplex_jax.samplers import scir
-        >>> stream = batches.uniform(jnp.array([0, 0, 0, 1]), 2)
-        >>> kernel = scir.build(estimators.categorical(size=4), alpha=0.1, step_size=0.5)
-        >>> state = kernel.init(jax.random.key(0), jnp.full(3, 1 / 3))
-        >>> key = jax.random.key(1)
-        >>> with tempfile.TemporaryDirectory() as directory:
-        ...     saver = checkpoint.Saver(checkpoint.Store(directory), {}, {"alpha": 0.1})
-        ...     half, _ = driver.run(key, kernel, state, stream, 10, hooks=[saver])
-        ...     back = saver.restore(state)
-        >>> end, _ = driver.run(key, kernel, back.state, stream, 10,
-        ...     first_step=back.first_step, seconds=back.seconds)
-        >>> whole, _ = driver.run(key, kernel, state, stream, 20)
-        >>> bool((end.position == whole.position).all())
-        True
+    It saves when `every` seconds have passed, also within a chunk, and at the end of the run; with
+    0 at the end of every chunk. The samples of a run do not depend on when it was saved, nor on
+    where it was cut. `about` is that of `Store.save`.
     """
 
     def __init__(
@@ -90,23 +54,14 @@ class Saver:
         self._chunk_ended = False
 
     def restore(self, like: State, *, resized: bool = False) -> Restored | None:
-        """Bring back the newest checkpoint, and what the other hooks had.
+        """Restore the newest checkpoint, and the contents of the other hooks; else return None.
 
-        Args:
-            like: A state of the same structure, shapes and dtypes, for instance a new one.
-            resized: Take arrays of other sizes, of a state that has grown.
-
-        Returns:
-            Where the run goes on; None where there is no checkpoint.
-
-        Raises:
-            CheckpointError: See `Store.latest`.
+        `like` is a state of the same structure, shapes and dtypes, say a new one; `resized` takes
+        arrays of other sizes, of a state that has grown. Errors are those of `Store.latest`.
         """
-        if resized:
-            like = jax.tree.map(leaves.AnySize, like)
         hooks = dict.fromkeys(self._resumables, leaves.ANY)
-        wanted = {"state": like, "hooks": hooks, "first_step": 0, "seconds": 0.0}
-        saved = self._store.latest(wanted, self._about)
+        tree = {"state": like, "hooks": hooks, "first_step": 0, "seconds": 0.0}
+        saved = self._store.latest(tree, self._about, resized=resized)
         if saved is None:
             return None
         for name, resumable in self._resumables.items():
@@ -114,7 +69,7 @@ class Saver:
         return Restored(*(saved.tree[name] for name in Restored._fields))
 
     def __call__(self, event: Event) -> None:
-        """See the end of a chunk; `pulse` saves, when all hooks have seen it."""
+        """Note the end of a chunk; `pulse` saves, after all hooks were called."""
         del event
         self._chunk_ended = True
 
@@ -131,11 +86,7 @@ class Saver:
 
     def _save(self, event: Event) -> None:
         hooks = {name: resumable.save() for name, resumable in self._resumables.items()}
-        tree = {
-            "state": event.state,
-            "hooks": hooks,
-            "first_step": event.first_step,
-            "seconds": event.seconds,
-        }
+        length = {"first_step": event.first_step, "seconds": event.seconds}
+        tree = {"state": event.state, "hooks": hooks} | length
         self._store.save(event.step, tree, self._about)
         self._last, self._saved_step, self._chunk_ended = time.monotonic(), event.step, False

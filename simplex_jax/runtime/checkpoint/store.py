@@ -1,186 +1,153 @@
-"""A directory of checkpoints of one run.
+"""A directory with the newest checkpoints of one run.
 
 A checkpoint is a directory `<serial>-step-<step>` with
 
-- `arrays/`, by Orbax;
-- `manifest.json`: the step, what the run is about, the versions, and of every leaf its name and
-  value, or its dtype, shape and SHA-256;
+- `arrays-0.npz`: the arrays of process 0, by the number of the leaf; one process has all of them;
+- `manifest.json`: the step, settings and data of the run, the versions, and of every leaf its path
+  and value, or its dtype and shape;
 - `SHA256SUMS` of all other files, as `sha256sum -c` reads it.
 
-It is written under a hidden name, read back, flushed to the disk and renamed: a reader, or what is
-left after a crash, sees it whole or not at all. One process at a time may write to a directory.
+It is written under a hidden name, read back, flushed to the disk and renamed: after a crash it is
+there whole or not at all. One process at a time may write to a directory.
 """
 
+import hashlib
 import json
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+import simplex_jax
+from simplex_jax import arguments
 from simplex_jax.base import PyTree
-from simplex_jax.draws import arguments
 from simplex_jax.runtime import output
-from simplex_jax.runtime.checkpoint import arrays as array_files
-from simplex_jax.runtime.checkpoint import files, leaves, match
+from simplex_jax.runtime.checkpoint import errors, leaves
 from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWarning, Damaged
 
-_NAME = re.compile(r"(\d+)-step-\d+")
-_MANIFEST = "manifest.json"
-_FORMAT = 1
+_NAME = r"(\d+)-step-\d+"
+_ARRAYS, _MANIFEST, _SUMS = "arrays-0.npz", "manifest.json", "SHA256SUMS"
+_FORMAT = 2
 _FIELDS = {"format", "step", "about", "random", "versions", "leaves"}
 
 
 class Saved(NamedTuple):
-    """A checkpoint.
+    """A checkpoint."""
 
-    Attributes:
-        step: The step that it was saved at.
-        tree: What was saved.
-        about: What the run is about.
-    """
-
-    step: int
-    tree: PyTree
-    about: dict[str, Any]
+    step: int  # the step that it was saved at
+    tree: PyTree  # the pytree
+    about: dict[str, Any]  # settings and data of the run
 
 
 class Store:
-    """The newest checkpoints of one run.
+    """The newest checkpoints of one run, in a directory that the first `save` makes.
 
-    Args:
-        directory: Where they are; made by the first `save`.
-        keep: How many to keep. A new one is read back before an old one goes, so that there is
-            always one that was verified.
-
-    Raises:
-        ValueError: `keep` is not a positive integer.
-
-    Example:
-        >>> import tempfile
-        >>> import numpy as np
-        >>> from simplex_jax.runtime.checkpoint import Store
-        >>> with tempfile.TemporaryDirectory() as directory:
-        ...     store = Store(directory)
-        ...     path = store.save(100, {"p": np.array([0.25, 0.75])}, {"alpha": 0.1})
-        ...     saved = store.latest({"p": np.zeros(2)}, {"alpha": 0.1})
-        >>> path.name, saved.step, saved.tree["p"].tolist()
-        ('000001-step-100', 100, [0.25, 0.75])
+    There are `keep` of them. A new one is read back before an old one is removed, so that there is
+    always one that was verified.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], keep: int = 3) -> None:
+    def __init__(self, directory: str | Path, keep: int = 3) -> None:
         self._directory = Path(directory)
         self._keep = arguments.at_least("keep", keep, 1)
 
     def save(self, step: int, tree: PyTree, about: Mapping[str, Any]) -> Path:
-        """Save a pytree.
+        """Save a pytree of arrays of numbers, typed PRNG keys and JSON values, and return where.
 
-        Args:
-            step: The step that it belongs to.
-            tree: A pytree whose leaves are arrays of numbers, typed PRNG keys, or what JSON can
-                hold (None, booleans, numbers, strings, and lists and dicts of these).
-            about: Everything that a run must have in common with this one to go on from here:
-                settings, sizes, a digest of the data; what `output.write_json` takes.
-
-        Returns:
-            The directory of the checkpoint.
-
-        Raises:
-            CheckpointError: It cannot be written; the earlier ones are left as they were.
+        `about` is everything that a run must have in common with this one to go on from here:
+        settings, sizes, a digest of the data; anything that `output.write_json` takes. Where
+        nothing can be written, which is a CheckpointError, the earlier checkpoints are left as they
+        were.
         """
-        described, arrays = leaves.flatten(tree)
-        digests = iter([array_files.digest(array) for array in arrays])
-        for entry in described.values():
-            if "value" not in entry:
-                entry["sha256"] = next(digests)
+        entries, arrays = leaves.flatten(tree)
         manifest = {
             "format": _FORMAT,
             "step": step,
             "about": output.plain(about),
-            "random": match.random_flags(),
-            "versions": match.versions(),
-            "leaves": described,
+            "random": _random_flags(),
+            "versions": _versions(),
+            "leaves": entries,
         }
         try:
-            found = self._found()
-            serial = 1 + (_serial(found[-1]) if found else 0)
+            output.remove_leftovers(self._directory, _NAME)
+            earlier = self._checkpoints()
+            serial = 1 + (_serial(earlier[-1]) if earlier else 0)
             path = self._directory / f"{serial:06d}-step-{step}"
-            with files.publishing(path) as directory:
-                array_files.write(directory / "arrays", arrays)
-                (directory / _MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
-                files.seal(directory)
-                _arrays(directory, described)
-        except Exception as error:
+            with output.publishing(path) as directory:
+                output.write_npz(directory / _ARRAYS, arrays)
+                output.write_text(directory / _MANIFEST, json.dumps(manifest, indent=1))
+                output.write_text(directory / _SUMS, _sums(directory))
+                for number, array in _read_arrays(directory, entries):
+                    if not np.array_equal(_bytes(array), _bytes(arrays[number])):
+                        name = leaves.path_name(entries[int(number)]["path"])
+                        raise Damaged(f"{name} is not what was saved")
+        except (OSError, Damaged) as error:
             raise CheckpointError(
-                f"cannot save step {step} in {str(self._directory)!r}: {files.reason(error)} "
+                f"cannot save step {step} in {str(self._directory)!r}: {_reason(error)} "
                 "(earlier checkpoints are as they were)"
             ) from error
-        for old in self._found()[: -self._keep]:
-            files.remove(old)
+        for old in self._checkpoints()[: -self._keep]:
+            output.remove_directory(old)
         return path
 
-    def latest(self, like: PyTree, about: Mapping[str, Any]) -> Saved | None:
-        """Return the newest checkpoint that is as it was written.
+    def latest(
+        self, like: PyTree, about: Mapping[str, Any], *, resized: bool = False
+    ) -> Saved | None:
+        """Return the newest checkpoint that is as it was written, or None where there is none.
 
-        Damaged ones are passed over, each with a `CheckpointWarning`.
+        `like` has the structure that was saved, with arrays (or `jax.ShapeDtypeStruct`) of its
+        shapes and dtypes, or, if `resized`, of other sizes with as many axes; `checkpoint.ANY`
+        stands for anything. Leaves come back as JAX or NumPy arrays as those of `like` are, on its
+        devices; in place of `ANY` there are dicts and lists of NumPy arrays, keys and values.
 
-        Args:
-            like: A pytree of the structure that was saved, with arrays (or `jax.ShapeDtypeStruct`)
-                of its shapes and dtypes; `checkpoint.ANY` stands for anything.
-            about: What this run is about; see `save`.
-
-        Returns:
-            The checkpoint, or None where there is none. Its leaves are JAX or NumPy arrays as
-            those of `like` are; what `ANY` stands for comes as dicts and lists of NumPy arrays,
-            keys and values.
-
-        Raises:
-            CheckpointError: It is that of another run (the message names what differs), or all
-                checkpoints are damaged.
+        Damaged checkpoints are skipped, each with a `CheckpointWarning`. One of another run (the
+        message names the difference) or format is a CheckpointError, and so are damaged ones alone.
         """
-        found = self._found()
-        for path in reversed(found):
+        paths = self._checkpoints()
+        for path in reversed(paths):
             try:
-                return self._read(path, like, about)
+                return self._read(path, like, about, sized=not resized)
             except Damaged as error:
-                warnings.warn(
-                    f"checkpoint {str(path)!r} is damaged ({error}): trying the one before",
-                    CheckpointWarning,
-                    stacklevel=2,
-                )
-        if found:
+                text = f"checkpoint {str(path)!r} is damaged and skipped: {error}"
+                warnings.warn(text, CheckpointWarning, stacklevel=2)
+        if paths:
             raise CheckpointError(
-                f"all {len(found)} checkpoints in {str(self._directory)!r} are damaged: "
-                "remove them to start anew"
+                f"all {len(paths)} checkpoints in {str(self._directory)!r} are damaged: "
+                "remove them to start again from the beginning"
             )
         return None
 
-    def _found(self) -> list[Path]:
+    def _checkpoints(self) -> list[Path]:
         """Return the checkpoints, oldest first: in the order of writing, not of their steps."""
         if not self._directory.exists():
             return []
         if not self._directory.is_dir():
             raise CheckpointError(f"{str(self._directory)!r} is a file: give a directory")
-        found = [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
-        return sorted(found, key=_serial)
+        paths = [path for path in self._directory.iterdir() if re.fullmatch(_NAME, path.name)]
+        return sorted(paths, key=_serial)
 
-    def _read(self, path: Path, like: PyTree, about: Mapping[str, Any]) -> Saved:
-        files.verify(path)
+    def _read(self, path: Path, like: PyTree, about: Mapping[str, Any], *, sized: bool) -> Saved:
         manifest = _manifest(path)
-        described = manifest["leaves"]
+        if manifest["format"] != _FORMAT:
+            raise CheckpointError(
+                f"checkpoint {str(path)!r} has format {manifest['format']!r} and this version of "
+                f"simplex_jax reads format {_FORMAT}: go on with the version that wrote it, or "
+                "start again in another directory"
+            )
+        entries = manifest["leaves"]
         try:
-            match.check({"format": manifest["format"]}, {"format": _FORMAT})
-            match.check(manifest["about"], output.plain(about))
-            match.check(manifest["random"], match.random_flags())
-            leaves.check(like, described)
+            errors.compare(manifest["about"], output.plain(about))
+            errors.compare(manifest["random"], _random_flags())
+            leaves.check(like, entries, sized=sized)
         except CheckpointError as error:
             raise CheckpointError(f"checkpoint {str(path)!r} is not of this run: {error}") from None
-        tree = leaves.rebuild(like, described, _arrays(path, described))
+        tree = leaves.rebuild(like, entries, dict(_read_arrays(path, entries)))
         try:
-            match.check(manifest["versions"], match.versions())
+            errors.compare(manifest["versions"], _versions())
         except CheckpointError as error:
             warnings.warn(
                 f"samples from here on may differ from those of an uninterrupted run: {error}",
@@ -190,29 +157,69 @@ class Store:
         return Saved(manifest["step"], tree, manifest["about"])
 
 
+def _random_flags() -> dict[str, Any]:
+    """Return the settings of JAX that decide what its generators draw."""
+    flags = ("jax_default_prng_impl", "jax_threefry_partitionable", "jax_enable_x64")
+    return {flag: getattr(jax.config, flag) for flag in flags}
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions that may change the rounding of a sample."""
+    device = jax.devices()[0].device_kind
+    return {"simplex_jax": simplex_jax.__version__, "jax": jax.__version__, "device": device}
+
+
 def _serial(path: Path) -> int:
     return int(path.name.split("-")[0])
 
 
+def _sums(directory: Path) -> str:
+    """Return the SHA-256 of every file but `SHA256SUMS`, a line each."""
+    lines = []
+    for path in sorted(directory.rglob("*")):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise Damaged(f"{path.name!r} is not a plain file")
+        if path.is_file() and path != directory / _SUMS:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            lines.append(f"{digest}  {path.relative_to(directory).as_posix()}\n")
+    return "".join(lines)
+
+
 def _manifest(path: Path) -> dict[str, Any]:
+    """Return the manifest of a checkpoint with exactly the files, and bytes, that were written."""
     try:
+        if (path / _SUMS).read_bytes() != os.fsencode(_sums(path)):
+            raise Damaged(f"its files do not match {_SUMS}")
         manifest = json.loads((path / _MANIFEST).read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise Damaged(f"{_MANIFEST}: {files.reason(error)}") from None
+        raise Damaged(_reason(error)) from None
     if not isinstance(manifest, dict) or not manifest.keys() >= _FIELDS:
         raise Damaged(f"{_MANIFEST} is not a manifest")
     return manifest
 
 
-def _arrays(path: Path, described: Mapping[str, Mapping[str, Any]]) -> list[np.ndarray]:
-    """Read the arrays and compare them with what was given to `save`."""
-    entries = {name: entry for name, entry in described.items() if "value" not in entry}
-    shapes = [(tuple(entry["shape"]), entry["dtype"]) for entry in entries.values()]
+def _read_arrays(path: Path, entries: Sequence[leaves.Entry]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays, each with the number of its entry."""
     try:
-        arrays = array_files.read(path / "arrays", shapes)
-    except Exception as error:
-        raise Damaged(f"arrays: {files.reason(error)}") from None
-    for (name, entry), array in zip(entries.items(), arrays, strict=True):
-        if array_files.digest(array) != entry["sha256"]:
-            raise Damaged(f"{name} is not what was saved")
-    return arrays
+        with np.load(path / _ARRAYS, allow_pickle=False) as archive:
+            for number, entry in enumerate(entries):
+                if "value" not in entry:
+                    # NumPy reads the dtypes of `ml_dtypes` as void.
+                    array = archive[str(number)].view(entry["dtype"]).reshape(entry["shape"])
+                    yield str(number), array
+    except MemoryError:
+        raise
+    except Exception as error:  # damaged archives raise errors of all kinds
+        raise Damaged(f"{_ARRAYS}: {_reason(error)}") from None
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _reason(error: BaseException) -> str:
+    """Return why an operation failed, in a few words."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

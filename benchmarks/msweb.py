@@ -1,0 +1,92 @@
+"""The DST format of the Anonymous Microsoft Web Data: attributes, cases and their votes.
+
+A line starts with its kind. `A,1287,1,"title","/url"` names an attribute and its id,
+`C,"10001",10001` begins a case, and every `V,1287,1` below it is a vote of the case for an
+attribute. `I`, `T` and `N` lines describe the file. What stands behind the id of a vote means
+nothing.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.corpus import Corpus, CorpusError, from_counts
+from simplex_jax.corpus.corpus import error_at, printable
+from simplex_jax.corpus.formats.table import check_length, long_fields, records
+
+_DESCRIPTION = ("I", "T", "N")
+_LENGTHS = {"A": 5, "C": 3, "V": 3}
+
+
+class _Title(NamedTuple):
+    title: str
+    url: str
+
+
+def read(path: Path) -> Corpus:
+    """Read cases as documents and attributes as words, in the order of their ids.
+
+    The word of an attribute is its title, with its URL in brackets where another one has the same.
+    A vote counts one; a case without votes is an empty document. Names are those of the cases.
+
+    Raises:
+        CorpusError: naming the file and the line.
+    """
+    attributes: dict[int, _Title] = {}
+    names: list[str] = []
+    votes: list[tuple[int, int, int]] = []  # case, id, line
+    with long_fields():
+        for line, (kind, *fields) in records(path, "utf-8", tabs=False):
+            if kind in _LENGTHS:
+                check_length([kind, *fields], _LENGTHS[kind], path, line)
+            if kind == "A":
+                number = _id(fields[0], path, line)
+                if number in attributes:
+                    raise _wrong(path, line, f"attribute {number} is there twice", "leave one out")
+                attributes[number] = _Title(fields[2].strip(), fields[3].strip())
+            elif kind == "C":
+                names.append(fields[0])
+            elif kind == "V":
+                if not names:
+                    raise _wrong(path, line, "a vote before any case", "begin with a C line")
+                votes.append((len(names) - 1, _id(fields[0], path, line), line))
+            elif kind not in _DESCRIPTION:
+                what = f"a line of the kind {printable(kind)!r}"
+                raise _wrong(path, line, what, "lines start with A, C, V, I, T or N and a comma")
+    if not attributes or not names:
+        missing = "case (C line)" if attributes else "attribute (A line)"
+        raise error_at(path, f"no {missing} in the file", "is the file complete?")
+    columns = {number: column for column, number in enumerate(sorted(attributes))}
+    for _, number, line in votes:
+        if number not in columns:
+            what = f"a vote for {number}, which is not an attribute of the file"
+            raise _wrong(path, line, what, "give the attribute an A line")
+    table = sp.coo_array(
+        (
+            np.ones(len(votes), np.int64),
+            ([case for case, *_ in votes], [columns[number] for _, number, _ in votes]),
+        ),
+        shape=(len(names), len(attributes)),
+    )
+    words = _words([attributes[number] for number in columns])
+    return from_counts(table, words, names, source=str(path))
+
+
+def _words(titles: list[_Title]) -> list[str]:
+    """One word each: the title, with the URL where it is not the only one of the title."""
+    times = Counter(title for title, _ in titles)
+    return [title if times[title] == 1 else f"{title} ({url})".strip() for title, url in titles]
+
+
+def _id(text: str, path: Path, line: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        what = f"the id {printable(text)!r} is not a whole number"
+        raise _wrong(path, line, what, "attributes have numbers")
+    return int(text)
+
+
+def _wrong(path: Path, line: int, problem: str, remedy: str) -> CorpusError:
+    return error_at(path, problem, remedy, line=line)

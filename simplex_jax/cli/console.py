@@ -1,0 +1,72 @@
+"""Lines that the commands print on the terminal."""
+
+import functools
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+import jax
+from tqdm import tqdm
+
+from simplex_jax.runtime import devices
+
+REMEDY = (
+    "give fewer --topics, --chains or a smaller --batch-size, or store the corpus "
+    "(simplex-jax lda store) and --stream it"
+)
+_INTERVAL = 5.0  # seconds between lines
+
+
+def speaker(quiet: bool) -> Callable[[str], None]:
+    """Return a function that prints lines to standard error, or nothing if it is to be quiet."""
+    return (lambda line: None) if quiet else functools.partial(click.echo, err=True)
+
+
+class Stages:
+    """Shows how far tasks are: a bar on a terminal, else a line now and then.
+
+    Args:
+        quiet: Show nothing.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._task, self._shown = "", -math.inf
+        self._bar: Any = None
+
+    def __call__(self, task: str, done: int, total: int) -> None:
+        """Show that so much of a task is done."""
+        if self._quiet:
+            return
+        if task != self._task:
+            self._task, self._shown = task, time.monotonic()
+            self._bar = tqdm(desc=task, total=total, leave=False) if sys.stderr.isatty() else None
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+            if done >= total:
+                self._bar.close()
+        elif time.monotonic() - self._shown >= _INTERVAL:
+            self._shown = time.monotonic()
+            click.echo(f"{task}: {done:,} of {total:,}", err=True)
+
+
+def machine(count: int = 1) -> str:
+    """Name the version of JAX and the devices of a run."""
+    several = f"{count} devices of " if count > 1 else ""
+    return f"jax {jax.__version__} on {several}{jax.devices()[0].device_kind}"
+
+
+def memory(needed: Mapping[str, int]) -> str:
+    """Return a line for each part of the device's memory that a run needs, and for all of it."""
+    total, available = needed["total"], devices.memory()
+    parts = [(name, count) for name, count in needed.items() if name != "total"]
+    lines = [f"{name:10} {devices.size(count):>12}" for name, count in parts]
+    lines.append(
+        f"{'in all':10} {devices.size(total):>12}  of {devices.size(available)} on this device"
+    )
+    if total > available:
+        lines.append(f"it does not fit: {REMEDY}")
+    return "\n".join(lines)

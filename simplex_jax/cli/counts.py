@@ -1,0 +1,171 @@
+"""Reading counts of words on the command line, for models of counts."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from simplex_jax import corpus as corpora
+from simplex_jax.cli.options import PATH
+from simplex_jax.corpus import Corpus, Mapped, Reading, TextOptions, store, to_vocabulary
+from simplex_jax.corpus.formats import registry
+from simplex_jax.corpus.formats.format import Kind
+from simplex_jax.corpus.store import Stored
+
+
+def _option(flag: str, help: str, **attributes: Any) -> tuple[str, Callable]:
+    """Return an option by its parameter name; `{formats}` in its help are those that have it."""
+    name = flag.split("/")[0].removeprefix("--").replace("-", "_")
+    help = help.replace("{formats}", registry.having(name))
+    return name, click.option(flag, name, help=help, **attributes)
+
+
+FILE_OPTIONS = dict(
+    [
+        _option(
+            "--format",
+            f"{registry.described('counts')}.  [default: recognised]",
+            type=click.Choice([entry.name for entry in registry.formats_of("counts")]),
+        ),
+        _option("--vocab", "File with one word a line.", type=PATH),
+        _option("--names", "File with one document name a line ({formats}).", type=PATH),
+        _option(
+            "--transpose", "Words are in rows and documents in columns ({formats}).", is_flag=True
+        ),
+        _option("--layer", "Layer of the file that holds the counts ({formats}).  [default: X]"),
+        _option(
+            "--zero-based",
+            "Indices count from 0, as scikit-learn writes them, not from 1 ({formats}).",
+            is_flag=True,
+        ),
+        _option(
+            "--text-column",
+            "Column or field of the text ({formats}), or its number from 1 in a file without a "
+            "header.  [default: recognised, such as text or body]",
+        ),
+        _option(
+            "--id-column",
+            "Column or field of the document names ({formats}).  [default: recognised]",
+        ),
+        _option("--encoding", "Encoding of texts.", default="utf-8"),
+    ]
+)
+"""Options about the format of a file, by parameter name."""
+
+TOKEN_OPTIONS = dict(
+    [
+        _option(
+            "--token-pattern",
+            "Regular expression of a word (texts).",
+            default=TextOptions.token_pattern,
+            show_default="three or more letters",
+            metavar="REGEX",
+        ),
+        _option(
+            "--lowercase/--keep-case", "Turn texts into lower case first, or not.", default=True
+        ),
+        _option(
+            "--ngrams",
+            "Count runs of MIN to MAX successive words (texts).",
+            default=TextOptions.ngrams,
+            show_default="1 1, single words",
+            nargs=2,
+            type=click.IntRange(1),
+            metavar="MIN MAX",
+        ),
+        _option("--stop-words", "english, none, or a file (texts).", default="english"),
+    ]
+)
+"""Options about the words of a text, by parameter name, also for other documents."""
+
+_LIMITS = [
+    _option("--min-df", "Documents a word must be in (texts).", default=5, type=click.IntRange(1)),
+    _option(
+        "--max-df",
+        "Largest share of documents a word may be in (texts).",
+        default=0.5,
+        type=click.FloatRange(0, 1, min_open=True),
+    ),
+    _option("--max-vocabulary", "Words to keep (texts).", default=30_000, type=click.IntRange(1)),
+    _option("--drop-words", "File of words to leave out, one a line, of any corpus.", type=PATH),
+]
+VOCABULARY_OPTIONS = TOKEN_OPTIONS | dict(_LIMITS)
+"""Options about the vocabulary, by parameter name."""
+READING = FILE_OPTIONS | VOCABULARY_OPTIONS
+"""All options about reading an input, by parameter name."""
+
+
+def read(path: Path, reading: dict[str, Any]) -> Corpus:
+    """Read a corpus with the options of `FILE_OPTIONS` and, if there, `VOCABULARY_OPTIONS`."""
+    data = corpora.read(path, **_keywords(reading))
+    return drop_words(data, reading.get("drop_words"))
+
+
+def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
+    """Leave the words of a file out of a corpus, with a warning if it has none of them."""
+    if file is None:
+        return data
+    words = corpora.read_vocabulary(file)
+    context = click.get_current_context(silent=True)
+    quiet = context is not None and context.params.get("quiet")
+    if not quiet and not set(words) & set(data.vocabulary):
+        click.echo(f"warning: {file}: none of its {len(words)} words is in the corpus", err=True)
+    return corpora.drop_words(data, words)
+
+
+def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") -> dict[str, Any]:
+    """Return options of reading with the format and the columns that the input decides."""
+    if input is None:
+        return reading
+    names = ("format", "text_column", "id_column")
+    partial = Reading(encoding=reading["encoding"])
+    partial = dataclasses.replace(partial, **{name: reading[name] for name in names})
+    decided = corpora.resolve(input, partial, kind)
+    return reading | {name: getattr(decided, name) for name in names}
+
+
+def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:
+    """Write a corpus to disk, with the same options; see `corpus.convert`."""
+    if reading["drop_words"]:
+        return store.write(directory, read(path, reading))
+    return corpora.convert(path, directory, **_keywords(reading))
+
+
+def _keywords(reading: dict[str, Any]) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(TextOptions)]
+    limits = {name: reading[name] for name in names if name in reading}
+    if "ngrams" in limits:
+        limits["ngrams"] = tuple(limits["ngrams"])  # a list in JSON
+    text = TextOptions(**limits)
+    keywords = {name: reading[name] for name in FILE_OPTIONS if name != "vocab"}
+    return keywords | {"vocabulary": reading["vocab"], "text": text}
+
+
+def read_as(
+    vocabulary: tuple[str, ...], earlier: dict[str, Any], path: Path, reading: dict[str, Any]
+) -> Mapped:
+    """Read documents with the options of `FILE_OPTIONS`, and map them to a model's vocabulary.
+
+    Their words, however rare, are found by the earlier options, by which the corpus of the model
+    was read.
+    """
+    tokens = {name: earlier[name] for name in TOKEN_OPTIONS if name in earlier}
+    every = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
+    corpus = read(path, reading | tokens | every)
+    return to_vocabulary(corpus, vocabulary, source=str(path))
+
+
+def described(mapped: Mapped) -> str:
+    """Return a sentence on the share of the documents that is in the model's vocabulary."""
+    counts = mapped.corpus.counts
+    tokens = int(counts.sum())
+    empty = int((np.diff(counts.indptr) == 0).sum())
+    total = tokens + mapped.unknown
+    return (
+        f"{counts.shape[0]:,} documents, {total:,} tokens: {mapped.unknown:,} "
+        f"({100 * mapped.unknown / total:.1f}%) of words unknown to the model are left out"
+        + (f"; documents without any other: {empty:,}" if empty else "")
+    )

@@ -1,0 +1,71 @@
+"""Options of a command from the declarations of a model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from simplex_jax.models.options import Option, declarations, flag_of, plain_type
+
+
+def declared_options(of: type) -> list[Callable]:
+    """Return a decorator for each option of a dataclass that the command has."""
+    defaults = of()
+    return [
+        declared_option(of, name, getattr(defaults, name))
+        for name, declared, _ in declarations(of)
+        if declared.command
+    ]
+
+
+def declared_option(of: type, name: str, default: Any) -> Callable:
+    """Return a decorator for an option of a dataclass, with a default of the command."""
+    declared, kind = {name: (declared, kind) for name, declared, kind in declarations(of)}[name]
+    kind = plain_type(kind)
+    help, attributes = declared.help, dict[str, Any](default=default)
+    if default is None and declared.unset:
+        help = f"{help}  [default: {declared.unset}]"
+    if declared.parse is not None:
+        attributes |= {"type": _Parsed(declared), "metavar": declared.metavar}
+    elif kind is bool:
+        attributes["is_flag"] = True
+    elif declared.choices is not None:
+        attributes["type"] = click.Choice(declared.offered or declared.choices)
+        attributes["multiple"] = kind is not str
+    elif kind is int:
+        most = 2**63 - 1 if name.endswith("seed") else None
+        attributes["type"] = click.IntRange(int(declared.least or 0), most)
+    else:
+        low = 0 if declared.least is None else declared.least
+        attributes["type"] = _Number(low, min_open=declared.least is None)
+    if declared.metavar is not None:
+        attributes["metavar"] = declared.metavar
+    return click.option(flag_of(name, declared), name, help=help, **attributes)
+
+
+class _Number(click.FloatRange):
+    """A number that is not NaN, which `click.FloatRange` accepts."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+class _Parsed(click.ParamType):
+    """A value that its declaration reads."""
+
+    def __init__(self, declared: Option) -> None:
+        self.name = declared.metavar or "value"
+        self._declared = declared
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value."""
+        if not isinstance(value, str) or self._declared.parse is None:
+            return value
+        try:
+            return self._declared.parse(value)
+        except ValueError:
+            self.fail(f"{value!r} is not {self.name}.", param, ctx)

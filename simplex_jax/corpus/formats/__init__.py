@@ -1,0 +1,6 @@
+"""Input formats: a file each, with a record `FORMAT` that has a line in `registry`."""
+
+from simplex_jax.corpus.formats.format import Format, Kind, Source
+from simplex_jax.corpus.formats.registry import FORMATS, described, formats_of, having
+
+__all__ = ["FORMATS", "Format", "Kind", "Source", "described", "formats_of", "having"]

@@ -1,0 +1,93 @@
+"""Tables of categorical columns, `.csv` and `.tsv`: rows of fields that have few values each."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from simplex_jax.corpus.categories import MAX_VALUES, MISSING, Categories
+from simplex_jax.corpus.corpus import error_at, printable
+from simplex_jax.corpus.formats import columns
+from simplex_jax.corpus.formats.format import Format, source_of
+from simplex_jax.corpus.formats.table import (
+    TABS,
+    check_length,
+    first_record,
+    long_fields,
+    recognises,
+    records,
+)
+from simplex_jax.corpus.reading import Reading
+
+Variables = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Names of columns, and the values of each, of a model."""
+
+
+def read(path: Path, reading: Reading, variables: Variables | None = None) -> Categories:
+    """Read a table whose first line names its columns; see `corpus.read_table`."""
+    tabs = recognises(source_of(path), *TABS)
+    with long_fields():
+        lines = records(path, reading.encoding, tabs=tabs)
+        header = first_record(lines, path)
+        titles = _titles(header.fields, path, header.line)
+        rows = []
+        for line, fields in lines:
+            check_length(fields, len(titles), path, line)
+            rows.append([field.strip() for field in fields])
+    if not rows:
+        raise error_at(path, "no row below the column names", "give a table with rows")
+    table = dict(zip(titles, zip(*rows, strict=True), strict=True))
+    names = _names(table, reading.id_column, path, header.line, len(rows))
+    for name in reading.drop:
+        if name not in table:
+            raise error_at(path, f"no column {printable(name)!r}", "drop others", line=header.line)
+        del table[name]
+    titles, values = variables or _variables(table, path, header.line)  # type: ignore[assignment]
+    if absent := [name for name in titles if name not in table]:
+        problem = f"no column {printable(absent[0])!r}, which the model has"
+        raise error_at(path, problem, "give all columns of the model", line=header.line)
+    codes = np.full((len(rows), len(titles)), -1, np.int32)
+    unknown = 0
+    for column, (name, levels) in enumerate(zip(titles, values, strict=True)):
+        numbers = {value: number for number, value in enumerate(levels)}
+        codes[:, column] = [numbers.get(field, -1) for field in table[name]]
+        unknown += sum(field not in numbers and field not in MISSING for field in table[name])
+    return Categories(codes, tuple(titles), tuple(map(tuple, values)), names, unknown)
+
+
+_NOUN = "a table of categorical columns, .csv or .tsv"
+FORMAT = Format("categories", "table", _NOUN, recognises, read, options=("id_column", "drop"))
+
+
+def _titles(fields: list[str], path: Path, line: int) -> list[str]:
+    titles = [field.strip() for field in fields]
+    for place, title in enumerate(titles, start=1):
+        if not title or title in titles[: place - 1]:
+            problem = "has no name" if not title else f"is {printable(title)!r} again"
+            remedy = "give every column a name of its own"
+            raise error_at(path, f"column {place} {problem}", remedy, line=line)
+    return titles
+
+
+def _names(
+    table: dict[str, tuple[str, ...]], id_column: str | None, path: Path, line: int, rows: int
+) -> tuple[str, ...]:
+    """Take the column of row names out of a table."""
+    name = columns.id_column(list(table), id_column, path, line)
+    if name is None or (id_column is None and len(set(table[name])) < rows):
+        return tuple(map(str, range(1, rows + 1)))
+    return table.pop(name)
+
+
+def _variables(table: dict[str, tuple[str, ...]], path: Path, line: int) -> Variables:
+    """Columns and their values as a table has them."""
+    if not table:
+        raise error_at(path, "no column is left", "give a table with a variable", line=line)
+    values = [sorted(set(fields).difference(MISSING)) for fields in table.values()]
+    for name, levels in zip(table, values, strict=True):
+        if 0 < len(levels) <= MAX_VALUES:
+            continue
+        size = f"{len(levels):,} values, and is not a category" if levels else "no value"
+        problem = f"column {printable(name)!r} has {size}"
+        raise error_at(path, problem, "leave it out with --drop-column (drop)", line=line)
+    return list(table), values

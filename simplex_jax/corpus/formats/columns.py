@@ -1,0 +1,73 @@
+"""Columns of a table, or fields of an object, that hold the text and the name of a document."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from simplex_jax.corpus.corpus import error_at, printable
+from simplex_jax.corpus.reading import Reading
+
+TEXT = (
+    "text", "body", "content", "contents", "document", "abstract", "message", "review", "article",
+    "description", "comment", "tweet", "post", "sentence", "summary",
+)  # fmt: skip
+IDENTITY = (
+    "id", "doc_id", "docid", "document_id", "uid", "uuid", "key", "name", "filename", "file",
+    "path", "url", "title",
+)  # fmt: skip
+
+
+def resolved(columns: Sequence[str], reading: Reading, path: Path, line: int) -> Reading:
+    """Fill in the columns of text and names: those named, or the first with a usual name.
+
+    Case and blanks around a usual name do not count. The column of names may be None.
+    """
+    text = _column(columns, reading.text_column, TEXT, "text_column", path, line)
+    if text is None:
+        raise error_at(
+            path,
+            f"no column of text among {_listed(columns)}",
+            "give --text-column (text_column); of a table without a line of names, by its number",
+            line=line,
+        )
+    return replace(
+        reading, text_column=text, id_column=id_column(columns, reading.id_column, path, line)
+    )
+
+
+def id_column(columns: Sequence[str], name: str | None, path: Path, line: int) -> str | None:
+    """Column with the names: the one given, or the first of `IDENTITY`; None without any."""
+    return _column(columns, name, IDENTITY, "id_column", path, line)
+
+
+def _column(
+    columns: Sequence[str],
+    name: str | None,
+    usual: Sequence[str],
+    option: str,
+    path: Path,
+    line: int,
+) -> str | None:
+    """Column of a name or, where that is None, the first with a usual one, if any."""
+    titles = list(columns)
+    if name is None:
+        titles = [column.strip().lower() for column in columns]
+        name = next((title for title in usual if title in titles), None)
+        if name is None:
+            return None
+    if name not in titles:
+        raise error_at(
+            path,
+            f"no column {printable(name)!r} among {_listed(columns)}",
+            f"give another --{option.replace('_', '-')} ({option})",
+            line=line,
+        )
+    if titles.count(name) > 1:
+        problem = f"two columns are called {printable(name)!r}"
+        raise error_at(path, problem, "give the columns different names", line=line)
+    return columns[titles.index(name)]
+
+
+def _listed(columns: Sequence[str]) -> str:
+    shown = ", ".join(printable(column) for column in columns[:12])
+    return printable(shown + (", ..." if len(columns) > 12 else "")) or "none"

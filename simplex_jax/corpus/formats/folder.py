@@ -1,0 +1,87 @@
+"""A folder of text files, or a zip archive of them: one document each."""
+
+import io
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from simplex_jax.corpus import files, packed
+from simplex_jax.corpus.corpus import Corpus, error_at
+from simplex_jax.corpus.formats.format import Format, Source, members_of
+from simplex_jax.corpus.reading import Reading, corpus_of_texts
+
+
+def recognises(source: Source) -> bool:
+    """Recognise a folder, or an archive of several files."""
+    return source.folder
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Read all files below a folder, sorted by their path, which becomes the document's name.
+
+    Hidden files and folders (a leading dot) and links to folders are left out; an empty file is
+    an empty document; a file of a folder may be packed.
+    """
+    documents = _below if os.path.isdir(path) else _unpacked
+    return corpus_of_texts(documents(path, reading.encoding), path, reading)
+
+
+FORMAT = Format("folder", "counts", "a folder, or a zip archive, of text files", recognises, read)
+
+
+def _below(root: Path, encoding: str) -> Iterator[tuple[str, str]]:
+    """Names and texts of a folder."""
+
+    def stop(error: OSError) -> None:
+        raise files.unreadable(Path(error.filename or root), error)
+
+    paths = []
+    for folder, subfolders, file_names in os.walk(root, onerror=stop):
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        paths += [Path(folder, name) for name in file_names if not name.startswith(".")]
+    if not paths:
+        raise error_at(root, "no file in the folder", "give a folder of text files")
+    for name, path in sorted((path.relative_to(root).as_posix(), path) for path in paths):
+        text = ""
+        if not _is_empty(path):
+            with files.reading(path) as (stream, _):
+                text = _text(stream, path, encoding)
+        yield os.fsencode(name).decode("utf-8", "backslashreplace"), text
+
+
+def _is_empty(path: Path) -> bool:
+    """Tell whether a regular file is empty; the size of a pipe says nothing."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise files.unreadable(path, error) from None
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0
+
+
+def _unpacked(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
+    """Names and texts of a zip archive, which together unpack to no more than a packed file may."""
+    members = members_of(path)
+    if members is None:
+        raise error_at(path, "not a folder", "give a folder of text files, or another format")
+    if not members:
+        raise error_at(path, "no file in the archive", "give an archive of text files")
+    with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        left = packed.unpacked_limit(os.fstat(file.fileno()).st_size)
+        for member in members:
+            place = path / member.filename
+            source = files.open_member(archive, member, path)
+            guarded = files.Guarded(source, place, left, "zip")
+            stream: io.BufferedReader = io.BufferedReader(guarded, 2**16)
+            with stream:
+                text = _text(stream, place, encoding)
+            left -= member.file_size
+            yield member.filename.encode("utf-8", "backslashreplace").decode(), text
+
+
+def _text(stream: io.BufferedReader, path: Path, encoding: str) -> str:
+    data = stream.read(files.MAX_DOCUMENT + 1)
+    if len(data) > files.MAX_DOCUMENT:
+        raise error_at(path, "the file has more than 64 MiB", "cut it into documents")
+    return files.decoded(data, path, encoding)

@@ -1,0 +1,58 @@
+"""A file format as a record of functions, and the source that it recognises."""
+
+import os
+import zipfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from simplex_jax.corpus import files, packed
+from simplex_jax.corpus.reading import Blocks, Reading
+
+Kind = Literal["counts", "vectors", "table"]
+"""Contents of a file: a `Corpus`, `UnitVectors` or `Categories`."""
+
+
+class Source(NamedTuple):
+    """A file or folder, as the recognition of formats sees it."""
+
+    path: Path  # where it is
+    name: str  # of its content, in lower case, without the ending of a packing
+    head: bytes  # up to 4 KiB of its unpacked content; empty for a folder
+    folder: bool  # true for a folder, and for a zip archive of several files
+
+
+class Format(NamedTuple):
+    """A file format."""
+
+    name: str  # as users give it
+    kind: Kind  # of its contents
+    description: str  # noun phrase, for helps and docs
+    recognises: Callable[[Source], bool]  # tells whether a source is in this format
+    read: Callable[[Path, Reading], Any]  # `(path, reading)`, the contents
+    # Fields of `Reading` that it has, besides those that all formats have
+    options: tuple[str, ...] = ()
+    # `(path, reading)`, the options with those filled in that the file decides
+    resolve: Callable[[Path, Reading], Reading] = lambda path, reading: reading
+    # `(path, reading)`, a corpus a few documents at a time; None if it is read as a whole
+    blocks: Callable[[Path, Reading], AbstractContextManager[Blocks]] | None = None
+
+
+def source_of(path: Path) -> Source:
+    """Look at a file or folder, or raise a CorpusError if it cannot be read, or is empty."""
+    if os.path.isdir(path):
+        return Source(path, path.name.lower(), b"", folder=True)
+    members = members_of(path)
+    name = packed.content_name(path, members)
+    if members is not None and len(members) != 1:
+        return Source(path, name, b"", folder=True)
+    with files.reading(path) as (stream, _):
+        return Source(path, name, stream.peek(files.HEAD)[: files.HEAD], folder=False)
+
+
+def members_of(path: Path) -> list[zipfile.ZipInfo] | None:
+    """Files of a zip archive of texts; None for any other file. See `packed.zip_members`."""
+    with files.open_regular(path) as file:
+        magic = file.read(2)
+        return packed.zip_members(file) if magic == packed.ZIP else None

@@ -1,0 +1,90 @@
+"""JSON lines, `.jsonl`: an object a line, with fields for the document's name and its text."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from simplex_jax.corpus.corpus import Corpus, error_at, printable
+from simplex_jax.corpus.files import text_lines
+from simplex_jax.corpus.formats import columns
+from simplex_jax.corpus.formats.format import Format, Source
+from simplex_jax.corpus.reading import Reading, corpus_of_texts
+
+_START = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
+_ONE_A_LINE = "write one object a line, as `jq -c '.[]'` does of an array"
+
+
+def recognises(source: Source) -> bool:
+    """Recognise JSON by its name, or by an object or an array of objects at its start."""
+    named = source.name.endswith((".jsonl", ".ndjson", ".json"))
+    return not source.folder and (named or _START.match(source.head) is not None)
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Read objects that all have the text in one field, and the name, if any, in another.
+
+    The fields are those of the first object, chosen by `columns.resolved`. A text is a string, or
+    null for an empty document; a name is a string or a number. Without a field of names, documents
+    are numbered from 1. Blank lines are skipped.
+    """
+    return corpus_of_texts(_documents(path, reading), path, reading)
+
+
+def resolve(path: Path, reading: Reading) -> Reading:
+    """Fill in the fields of the first object; see `columns.resolved`."""
+    for line, entry in _objects(path, reading.encoding):
+        return columns.resolved(list(entry), reading, path, line)
+    return reading
+
+
+_NOUN, _OPTIONS = "JSON lines with a field of texts", ("text_column", "id_column")
+FORMAT = Format("jsonl", "counts", _NOUN, recognises, read, _OPTIONS, resolve)
+
+
+def _documents(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+    text = name = None
+    for number, (line, entry) in enumerate(_objects(path, reading.encoding), start=1):
+        if text is None:
+            chosen = columns.resolved(list(entry), reading, path, line)
+            text, name = chosen.text_column or "", chosen.id_column
+        value = _field(entry, text, path, line)
+        if value is not None and not isinstance(value, str):
+            raise _wrong(path, line, text, value, "give a string")
+        yield str(number) if name is None else _name(entry, name, path, line), value or ""
+
+
+def _objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in text_lines(path, encoding):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except RecursionError:
+            raise error_at(path, "nested too deeply", "give flat objects", line=number) from None
+        except ValueError as error:
+            problem = f"not JSON on one line ({printable(error)})"
+            raise error_at(path, problem, _ONE_A_LINE, line=number) from None
+        if not isinstance(entry, dict):
+            raise error_at(path, "not a JSON object", _ONE_A_LINE, line=number)
+        yield number, entry
+
+
+def _field(entry: dict[str, Any], name: str, path: Path, line: int) -> Any:
+    if name not in entry:
+        raise error_at(path, f"no field {printable(name)!r}", "give it in every object", line=line)
+    return entry[name]
+
+
+def _name(entry: dict[str, Any], name: str, path: Path, line: int) -> str:
+    value = _field(entry, name, path, line)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _wrong(path, line, name, value, "give a string or a number")
+    # An escape such as \ud800 is half a character, which no file could hold.
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _wrong(path: Path, line: int, name: str, value: Any, remedy: str) -> Exception:
+    problem = f"field {printable(name)!r} is {printable(json.dumps(value))}"
+    return error_at(path, problem[:200], remedy, line=line)

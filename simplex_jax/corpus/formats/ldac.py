@@ -1,0 +1,158 @@
+"""The lda-c format: a document a line, `M id:count id:count ...`, M pairs with ids from 0."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.corpus import files
+from simplex_jax.corpus.corpus import MAX_COUNT, MAX_WORDS, Corpus, error_at
+from simplex_jax.corpus.formats.format import Format, Source
+from simplex_jax.corpus.formats.matrix import corpus_of
+from simplex_jax.corpus.packed import content_name
+from simplex_jax.corpus.reading import Blocks, Reading
+from simplex_jax.corpus.vocabulary import read_vocabulary, vocabulary_beside
+
+_LINE = re.compile(rb"(\d{1,9})((?:[ \t]+\d+:\d+)*)[ \t]*\r?")
+_DIGITS = b"0123456789"
+
+
+class _Documents(NamedTuple):
+    """Some documents, one after the other."""
+
+    sizes: np.ndarray  # number of pairs of each, int64 [n]
+    ids: np.ndarray  # words of all pairs, from 0, int64
+    counts: np.ndarray  # of all pairs, 0..2**24, int64
+
+
+def recognises(source: Source) -> bool:
+    """Recognise lines that start with the number of their pairs of whole numbers.
+
+    A first line that is longer than the head starts with more than there are in it.
+    """
+    *whole, last = source.head.split(b"\n")
+    if not whole:
+        start = _LINE.match(last)
+        return start is not None and int(start[1]) >= start[2].count(b":") > 0
+    lines = [_LINE.fullmatch(line) for line in whole if line.strip()]
+    some = any(line[2] for line in lines if line)
+    return some and all(line and int(line[1]) == line[2].count(b":") for line in lines)
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Read documents, named by the numbers of their lines unless names are given.
+
+    `0` is an empty document; pairs that are there twice are summed. The vocabulary is the one
+    given, or the first there next to `path` of `vocab.NAME.txt`, `NAME.vocab` and `vocab.txt` (each
+    also packed); without one the words are `w0, w1, ...` up to the largest in the file.
+    """
+    words = _vocabulary(path, reading)
+    parts = list(_documents(path, MAX_WORDS if words is None else len(words)))
+    if not parts:
+        raise error_at(path, "no document in the file", "give one a line")
+    sizes, ids, counts = map(np.concatenate, zip(*parts, strict=True))
+    columns = 1 + int(ids.max(initial=0)) if words is None else len(words)
+    table = _table(_Documents(sizes, ids, counts), columns)
+    return corpus_of(table, path, replace(reading, vocabulary=None), words, first=1)
+
+
+@contextmanager
+def blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
+    """Read a few documents at a time; there must be a vocabulary."""
+    words = _vocabulary(path, reading)
+    if words is None:
+        raise error_at(path, "no vocabulary next to it", "give a vocabulary file to store it")
+    yield Blocks(words, (_table(part, len(words)) for part in _documents(path, len(words))))
+
+
+FORMAT = Format("ldac", "counts", "lda-c", recognises, read, options=("names",), blocks=blocks)
+
+
+def _vocabulary(path: Path, reading: Reading) -> tuple[str, ...] | None:
+    name = content_name(path).rpartition(".")[0] or path.name
+    names = [f"vocab.{name}.txt", f"{name}.vocab", "vocab.txt"]
+    file = reading.vocabulary or vocabulary_beside(path, names)
+    return None if file is None else read_vocabulary(file)
+
+
+def _table(documents: _Documents, columns: int) -> sp.csr_array:
+    starts = np.concatenate([[0], np.cumsum(documents.sizes)])
+    entries = (documents.counts, documents.ids, starts)
+    return sp.csr_array(entries, shape=(len(documents.sizes), columns))
+
+
+def _documents(path: Path, words: int) -> Iterator[_Documents]:
+    """Documents of a file, some thousands at a time; a blank line is allowed at its end only."""
+    blank = 0
+    with files.reading(path) as (stream, _):
+        for line, chunk in files.line_blocks(stream, path, 1, files.MAX_DOCUMENT):
+            content = chunk.rstrip()
+            if content and blank:
+                raise _blank(path, blank)
+            end = content.count(b"\n") + bool(content)
+            if chunk.count(b"\n") > end:
+                blank = blank or line + end
+            if content:
+                part = _quickly(content + b"\n", words)
+                yield _slowly(content, path, words, line) if part is None else part
+
+
+def _blank(path: Path, line: int) -> Exception:
+    return error_at(path, "the line is blank", "write 0 for an empty document", line=line)
+
+
+def _quickly(chunk: bytes, words: int) -> _Documents | None:
+    """Documents of lines that are all well formed and in range; None if one may not be."""
+    chunk = chunk.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
+    lines = [line.partition(b" ") for line in chunk.split(b"\n")[:-1]]
+    sizes = np.array([pairs.count(b":") for _, _, pairs in lines], np.int64)
+    body = b"".join(b" " + pairs for _, _, pairs in lines if pairs)
+    # Without digits, well-formed pairs all look the same.
+    if body.translate(None, _DIGITS) != b" :" * int(sizes.sum()):
+        return None
+    if any(head != b"%d" % size for (head, _, _), size in zip(lines, sizes, strict=True)):
+        return None
+    numbers = np.fromstring(body.replace(b":", b" "), np.int64, sep=" ") if body else np.zeros(0)
+    if numbers.size != 2 * sizes.sum():
+        return None
+    ids, counts = numbers.astype(np.int64).reshape(-1, 2).T
+    if (ids < 0).any() or (ids >= words).any() or (counts > MAX_COUNT).any():
+        return None
+    return _Documents(sizes, ids, counts)
+
+
+def _slowly(chunk: bytes, path: Path, words: int, line: int) -> _Documents:
+    sizes, pairs = [], []
+    for number, text in enumerate(chunk.split(b"\n"), start=line):
+        head, *fields = text.split() or [b""]
+        if not head:
+            raise _blank(path, number)
+        if not re.fullmatch(rb"\d{1,18}", head) or int(head) != len(fields):
+            problem = f"{len(fields)} pairs after the number {files.shown(head)}"
+            remedy = "start the line with the number of its pairs `id:count`"
+            raise error_at(path, problem, remedy, line=number)
+        sizes.append(len(fields))
+        pairs += [_pair(field, path, words, number) for field in fields]
+    ids, counts = np.array(pairs, np.int64).reshape(-1, 2).T
+    return _Documents(np.array(sizes, np.int64), ids, counts)
+
+
+def _pair(field: bytes, path: Path, words: int, line: int) -> tuple[int, int]:
+    word, _, count = field.partition(b":")
+    if not files.WHOLE.fullmatch(word) or not files.WHOLE.fullmatch(count):
+        raise error_at(
+            path, f"{files.shown(field)} is not `id:count`", "correct the pair", line=line
+        )
+    if not 0 <= int(word) < words:
+        problem = f"word id {int(word)} is not in 0..{words - 1}"
+        remedy = "correct the pair, or give the vocabulary that belongs to this file"
+        raise error_at(path, problem, remedy, line=line)
+    if not 0 <= int(count) <= MAX_COUNT:
+        problem = f"count {int(count)} is not in 0..{MAX_COUNT}"
+        raise error_at(path, problem, "correct the pair", line=line)
+    return int(word), int(count)

@@ -1,0 +1,113 @@
+"""Matrix Market exchange format, `.mtx`, in coordinates, by `scipy.io.mmread`.
+
+SciPy reads `1.5` in an integer file as 1, and ignores characters after a number and a fourth
+field. So the grammar of the entries is checked before they are read.
+"""
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import scipy.io
+import scipy.sparse as sp
+
+from simplex_jax.corpus import files
+from simplex_jax.corpus.corpus import MAX_WORDS, Corpus, CorpusError, error_at, printable
+from simplex_jax.corpus.formats.format import Format, Source
+from simplex_jax.corpus.formats.matrix import corpus_of
+from simplex_jax.corpus.reading import Reading
+
+_VALUES = {
+    "integer": rb"[ \t]++-?\d++",
+    "real": rb"[ \t]++[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?",
+    "pattern": rb"",
+}
+_VALUES |= {"unsigned-integer": _VALUES["integer"], "double": _VALUES["real"]}
+_LINE = rb"(?:[ \t]*+(?:\d++[ \t]++\d++%b[ \t]*+)?\r?\n)*+"
+_BEGIN = "begin with `%%MatrixMarket matrix coordinate integer general` and a line of three sizes"
+_CORRECT = "correct the line, or the sizes that the file declares"
+_SHORTEST = 4  # "1 1\n"
+_LONGEST = 2**16
+
+
+def recognises(source: Source) -> bool:
+    """Recognise a file that starts with `%%MatrixMarket`, or whose name ends in `.mtx`."""
+    named = source.name.endswith(".mtx") and not source.folder
+    return named or source.head.startswith(b"%%MatrixMarket")
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Read a matrix [D, V], or [V, D] with `reading.transpose`.
+
+    Integer, real (the values must be whole) and pattern (all counts are 1) matrices without
+    symmetry. Entries may come in any order, those stored twice are summed. The words are `w0, w1,
+    ...` unless a vocabulary is given, the documents `1, 2, ...` unless names are.
+    """
+    field = _checked_header(path)
+    _check_entries(path, field)
+    with files.reading(path) as (stream, _):
+        table = _by_scipy(scipy.io.mmread, stream, path, _CORRECT)
+    return corpus_of(sp.coo_array(table), path, reading, first=1)
+
+
+FORMAT = Format("mtx", "counts", "Matrix Market", recognises, read, options=("names", "transpose"))
+
+
+def _checked_header(path: Path) -> str:
+    """Return the type of the values of a matrix that can be counts, and fits into its file."""
+    with files.reading(path) as (stream, limit):
+        rows, columns, entries, layout, field, symmetry = _by_scipy(
+            scipy.io.mminfo, stream, path, _BEGIN
+        )
+    if layout != "coordinate":
+        raise error_at(path, f"the matrix is {printable(layout)}", "save it sparse", line=1)
+    if field not in _VALUES:
+        problem = f"the values are {printable(field)}"
+        raise error_at(path, problem, "give whole numbers (integer)", line=1)
+    if symmetry != "general":
+        problem = f"the matrix is {printable(symmetry)}"
+        raise error_at(path, problem, "save all of it (general)", line=1)
+    sizes = f"{rows} rows, {columns} columns, {entries} entries"
+    if min(rows, columns, entries) < 1:
+        raise error_at(path, sizes, "give counts")
+    if entries * _SHORTEST > limit + 1:
+        problem = f"{entries} entries are more than fit into the file"
+        raise error_at(path, problem, "is it complete?")
+    if max(rows, columns) > MAX_WORDS:
+        raise error_at(path, sizes, f"keep at most {MAX_WORDS} rows and columns")
+    return field
+
+
+def _check_entries(path: Path, field: str) -> None:
+    """Refuse a line that is not an entry."""
+    grammar = re.compile(_LINE % _VALUES[field])
+    with files.reading(path) as (stream, _):
+        number, header = 1, stream.readline(_LONGEST)
+        while header.startswith(b"%") or not header.strip():
+            number, header = number + 1, stream.readline(_LONGEST)
+        for line, block in files.line_blocks(stream, path, number + 1, files.BLOCK):
+            end = grammar.match(block).end()  # type: ignore[union-attr]
+            if end < len(block):
+                shown = files.shown(block[end : end + 60].split(b"\n")[0])
+                raise error_at(
+                    path,
+                    f"{shown} is not an entry of {printable(field)} values",
+                    "write `row column`" if field == "pattern" else "write `row column value`",
+                    line=line + block.count(b"\n", 0, end),
+                )
+
+
+def _by_scipy(function: Callable, stream: io.BufferedReader, path: Path, remedy: str) -> Any:
+    """Call a function of SciPy, whose messages begin with the number of the line."""
+    try:
+        return function(stream)
+    except CorpusError:
+        raise
+    except (ValueError, OverflowError, MemoryError) as error:
+        place, _, message = printable(error).rpartition("Line ")[2].partition(": ")
+        if not place.isdecimal():
+            place, message = "", printable(error)
+        message = message.lower().rstrip(".").replace(". ", ", ")
+        raise error_at(path, message, remedy, line=int(place) if place else None) from None

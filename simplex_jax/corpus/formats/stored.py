@@ -1,0 +1,26 @@
+"""A corpus that `corpus.convert` or `simplex-jax lda store` has stored."""
+
+import os
+from pathlib import Path
+
+from simplex_jax.corpus import store
+from simplex_jax.corpus.corpus import Corpus, error_at
+from simplex_jax.corpus.formats.format import Format, Source
+from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.store.stored import MANIFEST
+
+
+def recognises(source: Source) -> bool:
+    """Recognise a folder with `corpus.json` and `indptr.npy`."""
+    return all(os.path.isfile(source.path / name) for name in (MANIFEST, "indptr.npy"))
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Open a stored corpus as a `Corpus` whose counts are mapped into memory."""
+    if reading.vocabulary is not None:
+        raise error_at(path, "a stored corpus has its own vocabulary", "give no other")
+    stored = store.open(path)
+    return Corpus(stored.rows(), stored.vocabulary, stored.names)
+
+
+FORMAT = Format("store", "counts", "a corpus made by `store`", recognises, read)

@@ -1,0 +1,107 @@
+"""The SVMlight (libsvm) format: a document a line, `label index:count ... # comment`."""
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.datasets import load_svmlight_file
+
+from simplex_jax.corpus import files
+from simplex_jax.corpus.corpus import Corpus, error_at, printable
+from simplex_jax.corpus.formats.format import Format, Source
+from simplex_jax.corpus.formats.matrix import corpus_of
+from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.vocabulary import read_vocabulary
+
+_COMMENTS = rb"(?:[ \t]*(?:#[^\n]*)?\r?\n)*"
+_LABEL = rb"[-+]?\d[\d.eE+,-]*(?:[ \t]+qid:\d+)?"
+_PAIRS = rb"(?:[ \t]+\d+:[-+]?[\d.][\d.eE+-]*)+"
+_END = rb"(?:[ \t]*(?:#[^\n]*)?\r?\n|[ \t][\d:.]*$)"
+_FIRST_LINE = re.compile(_COMMENTS + _LABEL + _PAIRS + _END)
+
+
+def recognises(source: Source) -> bool:
+    """Recognise a label and pairs of numbers on the first line that is not a comment."""
+    return _FIRST_LINE.match(source.head) is not None
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Read documents, numbered from 1 unless names are given; labels and `qid` are left out.
+
+    Indices count from 1, as SVMlight defines it, and an index 0 is an error; with
+    `reading.zero_based` they count from 0, as scikit-learn writes them by default. Nothing is
+    guessed from the smallest index of a file, so that two files of one corpus never differ. Indices
+    may come in any order, those there twice are summed. Without a vocabulary the words are `w0, w1,
+    ...` up to the largest in the file.
+    """
+    words = None if reading.vocabulary is None else read_vocabulary(reading.vocabulary)
+    with files.reading(path) as (stream, _):
+        blocks = files.line_blocks(stream, path, 1, files.MAX_DOCUMENT)
+        parts = [part for block in blocks for part in _parts(block, path, reading)]
+    columns = max((part.shape[1] for part in parts if part.nnz), default=1)
+    if not sum(part.shape[0] for part in parts):
+        raise error_at(path, "no document in the file", "give one a line")
+    if words is not None and columns > len(words):
+        raise error_at(
+            path,
+            f"word id {columns - reading.zero_based}, and the vocabulary has {len(words)} words",
+            "give the vocabulary that belongs to this file",
+        )
+    for part in parts:
+        part.resize((part.shape[0], columns if words is None else len(words)))
+    table = sp.vstack(parts, format="csr")
+    return corpus_of(table, path, replace(reading, vocabulary=None), words, first=1)
+
+
+FORMAT = Format("svmlight", "counts", "SVMlight", recognises, read, options=("names", "zero_based"))
+
+
+def _parts(block: tuple[int, bytes], path: Path, reading: Reading) -> Iterator[sp.csr_array]:
+    """Documents of some lines; if scikit-learn refuses them, the error says which line is wrong."""
+    line, content = block
+    for load in (_load, _load_unsorted):
+        try:
+            yield load(content, reading)
+            return
+        except (ValueError, OverflowError):
+            pass
+    for number, text in enumerate(content.split(b"\n"), start=line):
+        try:
+            _load_unsorted(text, reading)
+        except (ValueError, OverflowError) as error:
+            remedy = "write `label index:count index:count ...`"
+            if "Invalid index 0" in str(error):
+                remedy = "give --zero-based (zero_based=True) if indices count from 0"
+            problem = printable(str(error).lower().rstrip("."))
+            raise error_at(path, problem, remedy, line=number) from None
+
+
+def _load(content: bytes, reading: Reading) -> sp.csr_array:
+    table, _ = load_svmlight_file(
+        io.BytesIO(content), dtype=np.float64, zero_based=reading.zero_based, multilabel=True
+    )
+    return sp.csr_array(table)
+
+
+def _load_unsorted(content: bytes, reading: Reading) -> sp.csr_array:
+    """Documents whose indices may come in any order, and twice, which scikit-learn refuses.
+
+    It is given the labels, and then a line for each pair.
+    """
+    lines = [text.partition(b"#")[0].split() for text in content.split(b"\n")]
+    documents = [
+        [field for field in line if not field.startswith(b"qid:")] for line in lines if line
+    ]
+    labels = _load(b"\n".join(label for label, *_ in documents), reading)
+    pairs = [pair for _, *pairs in documents for pair in pairs]
+    entries = _load(b"".join(b"0 %b\n" % pair for pair in pairs), reading)
+    if labels.nnz or entries.nnz != len(pairs):
+        raise ValueError("a line without a label")
+    starts = np.cumsum([0, *(len(document) - 1 for document in documents)])
+    return sp.csr_array(
+        (entries.data, entries.indices, starts), shape=(len(documents), entries.shape[1])
+    )

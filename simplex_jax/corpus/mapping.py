@@ -1,0 +1,97 @@
+"""Documents over the vocabulary of a model: its words in its order, and tokens of other words."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.corpus.corpus import Corpus, distinct_words, error_at
+from simplex_jax.corpus.vectors import UnitVectors
+
+
+class Mapped(NamedTuple):
+    """Documents over another vocabulary."""
+
+    corpus: Corpus  # all documents; those without a word of the vocabulary are empty
+    unknown: int  # tokens that are left out because the vocabulary does not have their word
+
+
+def to_vocabulary(
+    corpus: Corpus, vocabulary: Sequence[str], *, source: str = "documents"
+) -> Mapped:
+    """Map documents to a vocabulary, word by word, leaving other words out.
+
+    Args:
+        corpus: D documents.
+        vocabulary: V distinct words, in the order of the columns of the result.
+        source: name of the documents in the message, a file name for example.
+
+    Returns:
+        The documents with counts [D, V], and the number of tokens left out.
+
+    Raises:
+        CorpusError: no word of the documents is in the vocabulary, or this has an empty or repeated
+            word.
+
+    Example:
+        >>> from simplex_jax.corpus import from_counts
+        >>> trees = from_counts([[3, 1, 2], [0, 4, 0]], ["oak", "elm", "ash"])
+        >>> mapped = to_vocabulary(trees, ["ash", "oak", "fir"])
+        >>> mapped.corpus.counts.toarray().tolist(), mapped.unknown
+        ([[2, 3, 0], [0, 0, 0]], 5)
+    """
+    words = distinct_words(vocabulary, "the vocabulary")
+    if words == corpus.vocabulary:
+        return Mapped(corpus, 0)
+    column_of = {word: column for column, word in enumerate(words)}
+    columns = np.array([column_of.get(word, -1) for word in corpus.vocabulary])
+    shared = np.flatnonzero(columns >= 0)
+    entries = sp.coo_array(corpus.counts[:, shared])
+    tokens = int(corpus.counts.sum(dtype=np.int64))
+    if not entries.nnz:
+        raise error_at(
+            source,
+            f"none of its {tokens:,} tokens is a word of the model",
+            "name the words of its columns by --vocab (vocabulary), or check its language",
+        )
+    rows, places = entries.coords
+    counts = sp.csr_array(
+        (entries.data, (rows, columns[shared][places])), shape=(len(corpus.names), len(words))
+    )
+    counts.sort_indices()
+    left = int(counts.sum(dtype=np.int64))
+    return Mapped(Corpus(counts, words, corpus.names), tokens - left)
+
+
+def same_words(
+    vectors: UnitVectors, vocabulary: Sequence[str], *, source: str = "vectors"
+) -> UnitVectors:
+    """Check that unit vectors are over a vocabulary, which cannot be mapped word by word.
+
+    Words `w0, w1, ...`, those of vectors without names, stand for those of the vocabulary.
+
+    Args:
+        vectors: D documents.
+        vocabulary: V words.
+        source: name of the vectors in the message.
+
+    Returns:
+        The same vectors with the words of the vocabulary.
+
+    Raises:
+        CorpusError: the words are different, or in another order.
+
+    Example:
+        >>> from simplex_jax.corpus.vectors import from_array
+        >>> same_words(from_array([[0.6, 0.8]]), ["ash", "oak"]).vocabulary
+        ('ash', 'oak')
+    """
+    words, unnamed = vectors.vocabulary, tuple(f"w{i}" for i in range(len(vocabulary)))
+    if words not in (tuple(vocabulary), unnamed):
+        raise error_at(
+            source,
+            f"its {len(words)} words are not the {len(vocabulary)} of the model, in their order",
+            "give vectors over the vocabulary.txt of the model",
+        )
+    return vectors._replace(vocabulary=tuple(vocabulary))

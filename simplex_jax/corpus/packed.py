@@ -1,0 +1,95 @@
+"""Packed files: gzip, xz, bzip2 and zip, recognised by their first bytes, and their limits.
+
+A packed file may unpack to `MAX_RATIO` times its size (or 64 MiB, if that is more), and to 64 GiB
+at most; real corpora stay below 30 times.
+"""
+
+import bz2
+import gzip
+import lzma
+import re
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from simplex_jax.corpus.corpus import error_at
+
+MAX_RATIO = 200
+MAX_UNPACKED = 2**36
+FREE = 2**26
+
+SUFFIXES = (".gz", ".xz", ".bz2", ".zip")
+"""Endings of packed files; their first bytes decide."""
+
+# zipfile raises the last two for methods that it does not know and for encrypted members.
+DAMAGED = (
+    *(EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+    *(NotImplementedError, RuntimeError),
+)
+"""Errors of unpacking; `OSError` without a number is another."""
+
+ZIP = b"PK"
+_PACKED: list[tuple[str, bytes, Callable[[BinaryIO], object]]] = [
+    ("gzip", rb"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
+    ("xz", rb"\xfd7zXZ\0", lzma.LZMAFile),
+    ("bzip2", rb"BZh[1-9]1AY&SY", bz2.BZ2File),
+]
+_UNKNOWN = {
+    "a 7z archive": rb"7z\xbc\xaf\x27\x1c",
+    "a RAR archive": rb"Rar!\x1a\x07",
+    "packed by zstd": rb"\x28\xb5\x2f\xfd",
+    "a tar archive": rb"(?s).{257}ustar",
+}
+
+
+def unpacked_limit(size: int) -> int:
+    """Largest number of bytes that a packed file of `size` bytes may unpack to."""
+    return min(MAX_UNPACKED, max(FREE, MAX_RATIO * size))
+
+
+def unpacker(head: bytes) -> tuple[str, Callable[[BinaryIO], object]] | None:
+    """Name of a packing and the function that opens it; None for a file that is not packed."""
+    packings = ((name, opener) for name, magic, opener in _PACKED if re.match(magic, head))
+    return next(packings, None)
+
+
+def refuse_unknown(head: bytes, path: Path) -> None:
+    """Refuse an archive that cannot be read, by the first bytes of a file."""
+    for packing, magic in _UNKNOWN.items():
+        if re.match(magic, head):
+            raise error_at(path, f"this is {packing}", "unpack it, or pack it as .zip, .gz or .xz")
+
+
+def content_name(path: Path, members: list[zipfile.ZipInfo] | None = None) -> str:
+    """Name of the content of a file, in lower case: its own without the ending of a packing."""
+    if members is not None and len(members) == 1:
+        return PurePosixPath(members[0].filename).name.lower()
+    name = path.name.lower()
+    return next((name.removesuffix(end) for end in SUFFIXES if name.endswith(end)), name)
+
+
+def zip_members(file: BinaryIO) -> list[zipfile.ZipInfo] | None:
+    """Files of a zip archive of texts, in the order of their names.
+
+    Hidden files and those of `__MACOSX` are left out. None for what is not a zip archive, or is
+    one of arrays: an `.npz` is a format of its own.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+    except (*DAMAGED, ValueError, OSError):
+        return None
+    finally:
+        file.seek(0)
+    if members and all(member.filename.endswith(".npy") for member in members):
+        return None
+    return sorted(
+        (member for member in members if not _hidden(member.filename)),
+        key=lambda member: member.filename,
+    )
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(name).parts)

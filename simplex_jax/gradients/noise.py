@@ -1,0 +1,146 @@
+"""The variance of an estimate: from the data of one batch, and over many batches."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax import arguments
+from simplex_jax.base import Batch, Position, PyTree, as_pytree, bind
+from simplex_jax.batches import Stream, length
+from simplex_jax.estimators import Estimator
+from simplex_jax.gradients.densities import LogLikelihood, gradient_of
+
+Variance: TypeAlias = Callable[[Position, Batch], PyTree]
+"""`(position, batch) -> variance` of the gradient, entry by entry, a tree like the position."""
+
+
+def fisher(
+    log_likelihood: LogLikelihood,
+    size: float,
+    project: Callable[[Position, Position], Position] | None = None,
+) -> Variance:
+    r"""Estimate the variance of the gradient of `gradients.posterior` from the batch at hand.
+
+    With the gradients g_i of the log likelihood of the n data of a batch, drawn out of N with
+    replacement, and their mean,
+
+    .. math::
+        V(x) = \frac{N^2}{n}\, \frac{1}{n - 1} \sum_{i \in \text{batch}} (g_i - \bar g)^2 ,
+
+    entry by entry: the diagonal of the empirical Fisher information, centred, times N^2 / n (Ahn,
+    Korattikara and Welling 2012, section 3). It is unbiased with replacement; without it the
+    variance is smaller by the factor 1 - n / N. Pass it as `noise_estimate` to `samplers.sggmc`
+    or `samplers.gsgnht`. It costs n gradients, and the memory for all of them at once.
+
+    Args:
+        log_likelihood: `(position, batch) -> scalar`, summed over the batch; here it sees batches
+            of one datum.
+        size: N. n is the length of the batch's leading axis, at least 2.
+        project: `(position, gradient) -> gradient` on the tangent space, as
+            `manifolds.sphere().project`. Where points are on a manifold the kernels see only that
+            part, and the rest, which may be far larger, must not count as noise. None for none.
+
+    Raises:
+        ValueError: `size` is not positive; when used, the batch has a single datum, or the function
+            does not return a scalar.
+
+    Example: the mean of unit normals; the variance of two data at a distance of 2 is 2.
+
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax import gradients
+        >>> variance = gradients.fisher(lambda mu, x: -((x - mu) ** 2).sum() / 2, size=100)
+        >>> float(variance(jnp.array(0.0), jnp.array([1.0, 3.0])))  # 100^2 / 2 times 2
+        10000.0
+    """
+    arguments.scalar("size", size)
+    return bind(_fisher, log_likelihood, size, project)
+
+
+def _fisher(
+    log_likelihood: LogLikelihood,
+    size: float,
+    project: Callable[[Position, Position], Position] | None,
+    position: Position,
+    batch: Batch,
+) -> PyTree:
+    n = length(batch, "batch")
+    if n < 2:
+        raise ValueError("batch must have at least 2 data, as a variance is estimated from them")
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:, None], batch)
+    gradient = gradient_of("log_likelihood", log_likelihood)
+    each = jax.vmap(gradient, in_axes=(None, 0))(position, single)
+    if project is not None:
+        each = jax.vmap(project, in_axes=(None, 0))(position, each)
+    return jax.tree.map(lambda g: size * size / n * jnp.var(g, axis=0, ddof=1), each)
+
+
+def variance(
+    estimator: Estimator,
+    key: jax.Array,
+    position: Position,
+    stream: Stream,
+    repeats: int,
+    memory: PyTree = (),
+) -> PyTree:
+    """Measure the variance of an estimate at one position over batches, entry by entry.
+
+    Args:
+        estimator: Of gradients or of counts.
+        key: A PRNG key.
+        position: What the estimator takes: log-probabilities for counts.
+        stream: Its batches of steps 0, ..., repeats - 1 are used. One of `batches.Visit` must have
+            none due: use `batches.visits(stream, 1, first=repeats)`.
+        repeats: Number of estimates, at least 2. The relative standard error of a variance is
+            about sqrt(2 / repeats) or more.
+        memory: The memory of the estimator; each estimate starts from it.
+
+    Returns:
+        A tree like the estimate.
+
+    Raises:
+        ValueError: `repeats` is not an integer of at least 2.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches, estimators, gradients
+        >>> stream = batches.uniform(jnp.array([0, 1, 1, 2, 2]), 1)
+        >>> variance = gradients.variance(
+        ...     estimators.categorical(size=5), jax.random.key(0), jnp.zeros(3), stream, 20_000)
+        >>> print((variance / 25).round(1))  # p (1 - p)
+        [0.2 0.2 0.2]
+    """
+    repeats = arguments.at_least("repeats", repeats, 2)
+    return _variance(as_pytree(estimator), key, position, as_pytree(stream), repeats, memory)
+
+
+@jax.jit
+def _variance(
+    estimator: Estimator,
+    key: jax.Array,
+    position: Position,
+    stream: Stream,
+    repeats: jax.Array,
+    memory: PyTree,
+) -> PyTree:
+    key_stream, key_estimate = jax.random.split(key)
+
+    def estimate(i: jax.Array) -> PyTree:
+        batch = stream(key_stream, i)
+        return estimator.estimate(jax.random.fold_in(key_estimate, i), memory, position, batch)[0]
+
+    def add(i: jax.Array, moments: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        # Welford's recursion, as sums of squares would cancel.
+        mean, squares = moments
+        change = jax.tree.map(jnp.subtract, estimate(i), mean)
+        share = 1 / (i + 1)
+        return (
+            jax.tree.map(lambda m, d: m + (d * share).astype(m.dtype), mean, change),
+            jax.tree.map(lambda s, d: s + (d**2 * (1 - share)).astype(s.dtype), squares, change),
+        )
+
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(estimate, 0))
+    _, squares = lax.fori_loop(0, repeats, add, (zeros, zeros))
+    return jax.tree.map(lambda s: s / (repeats - 1), squares)

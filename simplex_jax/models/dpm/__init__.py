@@ -1,0 +1,101 @@
+"""Clusters whose number is not given: the Dirichlet-process mixture, from rows to its posterior."""
+
+from typing import Any
+
+from simplex_jax.models import pipeline
+from simplex_jax.models.dpm import checks, data, families, fitting, options, tables
+from simplex_jax.models.dpm.clusters import assign
+from simplex_jax.models.dpm.fitting import Fit
+from simplex_jax.models.dpm.model import build
+from simplex_jax.models.dpm.options import Arguments, Options
+from simplex_jax.models.dpm.variables import Variables
+from simplex_jax.models.options import takes
+
+MODEL = Fit.MODEL = pipeline.Model(
+    name="dpm",
+    options=Options,
+    fit=Fit,
+    as_data=data.as_data,
+    digest=data.digest,
+    hold_out=data.hold_out,
+    settle=options.settle,
+    prepare=fitting.prepare,
+    summarise=fitting.summarise,
+    warn=checks.warn,
+    describe=fitting.describe,
+    files=tables.FILES,
+    infer=fitting.infer,
+)
+
+
+@takes(Arguments)
+def fit(rows: Any, given: Arguments) -> Fit:
+    """Sample the partition of rows into clusters whose number is not given.
+
+    It ends early, and is summarised, on Ctrl-C (SIGINT) and SIGTERM; see `pipeline.train`.
+
+    Args:
+        rows: A `corpus.Corpus`, whose rows are counts, or a table of categories
+            (`corpus.read_table`); or rows that `family` takes.
+        {options}
+
+    Returns:
+        The fit. The same rows, options, versions and device give the same numbers, except that
+        `seconds` ends a run by the clock.
+
+    Raises:
+        ValueError: An option is out of range or the rows are not those of the family; a
+            `CheckpointError` if `resume` finds only checkpoints that are damaged or of another run,
+            such as one with other rows.
+        FloatingPointError: The state became NaN; the message names the step.
+
+    Example:
+        >>> import numpy as np
+        >>> from simplex_jax import dpm
+        >>> rows = np.repeat([[0, 0, 1], [1, 1, 0]], [25, 15], axis=0)
+        >>> fitted = dpm.fit(rows, dpm.families.categorical([2, 2, 2]), passes=100)
+        >>> fitted.clusters.labels[[0, 24, 25, 39]].tolist()
+        [0, 0, 1, 1]
+    """
+    if given.samples_dir is not None:
+        raise ValueError(
+            "samples_dir: the partitions stay in memory, as the clusters are made of them; leave "
+            "it out"
+        )
+    return pipeline.fit(MODEL, data.Given(rows, given.family), given)
+
+
+@takes(Options)
+def resolve(rows: int, given: Options) -> Options:
+    """Return the options of a run with everything that was left out filled in.
+
+    Args:
+        rows: How many rows there are to learn from.
+        {options}
+
+    Raises:
+        ValueError: An option is out of range or does nothing with the others; the message names it.
+
+    Example:
+        >>> from simplex_jax import dpm
+        >>> settings = dpm.resolve(5_000, counts="subsampled", sampler="scir", passes=10)
+        >>> settings.batch_size, settings.steps, settings.initial_clusters
+        (1000, 50, 60)
+    """
+    return options.of_size(rows, given)
+
+
+load = Fit.load
+
+__all__ = [
+    "MODEL",
+    "Fit",
+    "Options",
+    "Variables",
+    "assign",
+    "build",
+    "families",
+    "fit",
+    "load",
+    "resolve",
+]

@@ -1,0 +1,88 @@
+"""Signs that a fitted Dirichlet-process mixture should not be trusted yet, in words."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from simplex_jax.evaluate.diagnostics import chain_warnings
+from simplex_jax.models.dpm.fitting import Fit
+from simplex_jax.models.dpm.options import starts
+from simplex_jax.report import display
+
+_MOST_OTHERS = 0.1
+"""Share of the rows in clusters that are not shown above which there is a warning."""
+
+_LEAST_PRESENT = 0.5
+"""Share of the samples below which a cluster of more than 1% of the rows comes and goes."""
+
+
+def mixture_warnings(
+    metrics: Sequence[Mapping[str, float | None]],
+    sizes: ArrayLike,
+    present: ArrayLike,
+    rows: int,
+    *,
+    starts: Sequence[int] = (),
+) -> list[str]:
+    """Look for a log predictive that did not rise, a single cluster, and clusters that come and go.
+
+    Clusters have `sizes` [C] on average and are `present` in a share of the samples [C]; chains
+    started from `starts` clusters. Return one sentence for each reason.
+    """
+    values = [v for record in metrics if (v := record.get("log_predictive")) is not None]
+    sentences = []
+    if not all(display.finite(value) for value in values):
+        sentences.append("A held-out log predictive is not finite: the run has failed.")
+    elif len(values) > 1 and values[-1] <= values[0]:
+        sentences.append(
+            f"The held-out log predictive did not rise: {values[0]:.4g} at first, "
+            f"{values[-1]:.4g} at the end."
+        )
+    sentences += _stuck(metrics, starts)
+    means, share = np.asarray(sizes), np.asarray(present)
+    if len(means) == 1 and rows > 1:
+        sentences.append("All rows are in one cluster.")
+    if means.sum() < (1 - _MOST_OTHERS) * rows:
+        sentences.append(
+            f"{100 * (1 - means.sum() / rows):.0f}% of the rows are in clusters that are not "
+            "shown, because the reference sample does not have them."
+        )
+    sentences += [
+        f"Cluster {cluster} is in {100 * share[cluster]:.0f}% of the samples only: the chain has "
+        "not settled, or the rows leave it open."
+        for cluster in np.flatnonzero((share < _LEAST_PRESENT) & (means > rows / 100))[:10]
+    ]
+    return sentences
+
+
+def _stuck(metrics: Sequence[Mapping[str, float | None]], starts: Sequence[int]) -> list[str]:
+    """Look for chains that still have about the number of clusters which they started from."""
+    near = []
+    for chain, start in enumerate(starts):
+        name = f"occupied_chain_{chain}" if len(starts) > 1 else "occupied"
+        half = [record.get(name) for record in metrics[len(metrics) // 2 :]]
+        values = [value for value in half if display.finite(value)]
+        if values and start > 1 and 0.9 * start <= min(values) and max(values) <= 1.2 * start:
+            near.append(start)
+    if not near:
+        return []
+    numbers = " and ".join(map(str, near))
+    return [
+        f"The number of clusters has stayed at about that of the start ({numbers}): compare a run "
+        "from another number (--initial-clusters), or one with --split-merge."
+    ]
+
+
+def warn(fitted: Fit) -> list[str]:
+    """Return the reasons for doubt in a fit, a sentence each."""
+    clusters = fitted.clusters
+    sentences = mixture_warnings(
+        fitted.metrics,
+        clusters.sizes,
+        clusters.present,
+        len(clusters.labels),
+        starts=starts(fitted.settings),
+    )
+    samples = fitted.traces["alpha"].size
+    return sentences + chain_warnings(samples, fitted.diagnostics, np.full(1, np.nan))

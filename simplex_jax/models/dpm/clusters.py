@@ -1,0 +1,318 @@
+r"""From partitions of the posterior to clusters that can be shown, and the clusters of new rows.
+
+Labels mean nothing from one sample to the next. One of the sampled partitions is the reference: the
+one whose mean variation of information from the others is least. The clusters of every other sample
+are put to those of the reference one to one, so that as many rows as possible have the same label
+in both (an assignment problem); some of either may be left over, and clusters of less than a row on
+average are left out. The description of a cluster is then an average over the samples that have
+it, and shares are counted over all samples.
+
+Where rows say little each, as users with three clicks, their labels differ from sample to sample
+even though the clusters are the same ones. The matching holds there, too: where two samples draw
+the labels from the same probabilities p_c(i), the expected number of rows with labels c and d is
+sum_i p_c(i) p_d(i), and no permutation has a larger sum than the diagonal. A point partition
+(`evaluate.partitions`), by contrast, joins clusters whose rows cannot be told apart one by one.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from scipy import special
+from scipy.optimize import linear_sum_assignment
+
+from simplex_jax import arguments, draws
+from simplex_jax.base import PyTree
+from simplex_jax.evaluate import partitions
+from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.model import Mixture
+
+SHARD = 8_192
+"""Rows that are worked on together."""
+
+_LEVEL = 0.95
+_MOST_ROWS = 2_000
+_ROUND = 16
+
+
+class Samples(NamedTuple):
+    """Mixtures of the posterior, and what their clusters have to do with those of a fit."""
+
+    # S of them, of K components: leaves [S, K, ...] and a rest [S]. Components without rows have
+    # weight 0, and their mass is in the rest
+    mixtures: Mixture
+    shares: np.ndarray  # which component is which cluster of the fit, 0 or 1, float32 [S, C, K]
+
+
+class Clusters(NamedTuple):
+    """The clusters of a reference partition, C of them, the largest on average first."""
+
+    # Posterior mean of the number of rows of each, float64 [C]; 0 enters for a sample that does not
+    # have it.
+    sizes: np.ndarray
+    lower: np.ndarray  # lower bound of the interval that holds 95% of the samples, [C]
+    upper: np.ndarray  # upper bound, [C]
+    present: np.ndarray  # share of the samples that have it, [C]
+    # Share of the samples in which each row is in each cluster, float32 [N, C]. What they lack to 1
+    # is in clusters that the reference does not have.
+    shares: np.ndarray
+    # The cluster of the largest share of each row, int32 [N]; -1 where all others together have
+    # more.
+    labels: np.ndarray
+    confusion: np.ndarray  # mean shares of the rows with label c in each cluster, float64 [C, C]
+    # Posterior mean of the profiles: probabilities, a tree like atoms [C, ...]; of families whose
+    # atoms are on no simplex, means of the atoms.
+    profiles: PyTree
+    profiles_sd: PyTree  # their standard deviation; NaN where a single sample does not tell it
+    overall: PyTree  # the profile of all rows as one cluster, a tree like an atom
+    samples: Samples  # what new rows are assigned by
+
+
+def summarise(
+    key: jax.Array, family: Family, rows: PyTree, sampled: np.ndarray, alpha: np.ndarray
+) -> Clusters:
+    """Match the clusters of samples, and describe them.
+
+    Components and weights of a sample are redrawn, by `key`, given its partition, int [S, N] with
+    clusters numbered without gaps, and its concentration, [S], so that the profiles can be averages
+    of conditional means (Rao and Blackwell's theorem).
+    """
+    reference = partitions.relabelled(sampled[_medoid(sampled)])
+    count, number = int(reference.max()) + 1, len(sampled)
+    # Fits of about as many clusters share compiled programs.
+    width = -(-(int(sampled.max()) + 1) // _ROUND) * _ROUND
+    partners = np.stack([_match(reference, one, count, width) for one in sampled])
+    counts = [np.append(np.bincount(one, minlength=width), 0) for one in sampled]
+    sizes = np.take_along_axis(np.array(counts), partners, axis=1)
+    means = sizes.mean(axis=0)
+    order = np.argsort(-means, kind="stable")[: max(1, np.count_nonzero(means >= 1))]
+    count = len(order)
+    partners, sizes = partners[:, order], sizes[:, order]
+    shares = np.zeros((len(reference), count), np.float32)
+    gathered = _Moments()
+    mixtures, tables = [], []
+    for i, (one, partner) in enumerate(zip(sampled, partners, strict=True)):
+        table = (partner[:, None] == np.arange(width)).astype(np.float32)
+        shares += table.T[one] / np.float32(number)
+        mixture, mean, variance = _of_sample(
+            jax.random.fold_in(key, i),
+            family,
+            rows,
+            jnp.asarray(one, jnp.int32),
+            jnp.asarray(alpha[i], jnp.float32),
+            width=width,
+        )
+        gathered.add(mean, variance, partner)
+        mixtures.append(mixture)
+        tables.append(table)
+    lower, upper = np.quantile(sizes, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
+    labels = most_probable(shares)
+    profiles, profiles_sd = gathered.pooled()
+    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *mixtures)
+    return Clusters(
+        sizes=sizes.mean(axis=0),
+        lower=lower,
+        upper=upper,
+        present=(partners < width).mean(axis=0),
+        shares=shares,
+        labels=labels,
+        confusion=np.array(
+            [
+                shares[labels == c].mean(axis=0, dtype=float)
+                if (labels == c).any()
+                else np.zeros(count)
+                for c in range(count)
+            ]
+        ),
+        profiles=profiles,
+        profiles_sd=profiles_sd,
+        overall=_overall(jax.random.fold_in(key, number), family, rows),
+        samples=Samples(stacked, np.stack(tables)),
+    )
+
+
+def most_probable(shares: np.ndarray) -> np.ndarray:
+    """Return the cluster of the largest share of each row, int32; -1 where the rest is larger."""
+    largest = shares.max(axis=1)
+    labels = np.where(largest >= 1 - shares.sum(axis=1), shares.argmax(axis=1), -1)
+    return labels.astype(np.int32)
+
+
+def _medoid(sampled: np.ndarray) -> int:
+    """Return the sample that is nearest to all others, by some rows if there are many."""
+    some = np.unique(np.linspace(0, sampled.shape[1] - 1, _MOST_ROWS).round().astype(int))
+    seen = sampled[:, some].astype(np.int64)
+    return int(np.argmin([np.mean(partitions.variation_of_information(seen, one)) for one in seen]))
+
+
+def _match(reference: np.ndarray, one: np.ndarray, count: int, width: int) -> np.ndarray:
+    """Return the partner of each cluster of the reference, int [C]; `width` where there is none."""
+    both = np.bincount(reference * width + one, minlength=count * width).reshape(count, width)
+    rows, columns = linear_sum_assignment(both, maximize=True)
+    partners = np.full(count, width)
+    partners[rows] = np.where(both[rows, columns] > 0, columns, width)
+    return partners
+
+
+class _Moments:
+    """Mean and deviation of each cluster over the samples that have it: of the total variance."""
+
+    def __init__(self) -> None:
+        self._sums: list[np.ndarray] = []  # mean, sum of squares about it and of variances, a leaf
+        self._samples: np.ndarray = np.zeros(())
+        self._structure: jax.tree_util.PyTreeDef | None = None
+
+    def add(self, mean: PyTree, variance: PyTree, partners: np.ndarray) -> None:
+        """Add conditional means and variances, leaves [K, ...], of partners [C]; K is none."""
+        means, self._structure = jax.tree.flatten(mean)
+        present = partners < len(means[0])
+        self._samples = self._samples + present
+        if not self._sums:
+            self._sums = [np.zeros((3, len(partners), *leaf.shape[1:])) for leaf in means]
+        parts = zip(self._sums, means, jax.tree.leaves(variance), strict=True)
+        for (centre, squares, within), leaf, of_leaf in parts:
+            value = np.asarray(leaf, np.float64)[partners[present]]
+            count = self._samples[present].reshape(-1, *[1] * (value.ndim - 1))
+            difference = value - centre[present]
+            centre[present] += difference / count
+            squares[present] += difference * (value - centre[present])
+            within[present] += np.asarray(of_leaf, np.float64)[partners[present]]
+
+    def pooled(self) -> tuple[PyTree, PyTree]:
+        """Return mean and standard deviation, leaves float32 [C, ...]."""
+        assert self._structure is not None
+        means, deviations = [], []
+        for centre, squares, within in self._sums:
+            count = self._samples.reshape(-1, *[1] * (centre.ndim - 1))
+            spread = squares / np.where(count > 1, count - 1, np.nan) + within / count
+            means.append(centre.astype(np.float32))
+            deviations.append(np.sqrt(spread).astype(np.float32))
+        return self._structure.unflatten(means), self._structure.unflatten(deviations)
+
+
+@functools.partial(jax.jit, static_argnames="width")
+def _of_sample(
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    labels: jax.Array,
+    alpha: jax.Array,
+    *,
+    width: int,
+) -> tuple[Mixture, PyTree, PyTree]:
+    """Return a mixture given a partition, and mean and variance of its components [K, ...]."""
+    key_atoms, key_weights = jax.random.split(key)
+    statistics = family.statistics(rows, labels, width)
+    atoms = family.draw(key_atoms, statistics)
+    occupancy = jnp.zeros(width, alpha.dtype).at[labels].add(1)
+    masses = jnp.append(jnp.where(occupancy > 0, occupancy, 1), alpha)
+    gammas = draws.loggamma(key_weights, masses)
+    gammas = gammas.at[:-1].set(jnp.where(occupancy > 0, gammas[:-1], -jnp.inf))
+    log_weights = jax.nn.log_softmax(gammas)
+    mixture = Mixture(log_weights[:-1], log_weights[-1], atoms)
+    return mixture, *_component(family, statistics, atoms)
+
+
+def _component(family: Family, statistics: PyTree, atoms: PyTree) -> tuple[PyTree, PyTree]:
+    """Return mean and variance of components given the rows of their clusters, [K, ...]."""
+    if family.simplex is None:
+        return atoms, jax.tree.map(jnp.zeros_like, atoms)
+    a = jax.tree.map(jnp.add, family.simplex.alpha, family.simplex.counts(statistics))
+    total = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=-1, keepdims=True), a)
+    mean = jax.tree.map(jnp.divide, a, total)
+    return mean, jax.tree.map(lambda p, n: p * (1 - p) / (n + 1), mean, total)
+
+
+@jax.jit
+def _overall(key: jax.Array, family: Family, rows: PyTree) -> PyTree:
+    labels = jnp.zeros(families.size(rows), jnp.int32)
+    statistics = family.statistics(rows, labels, 1)
+    mean, _ = _component(family, statistics, family.draw(key, statistics))
+    return jax.tree.map(lambda leaf: leaf[0], mean)
+
+
+class Assignment(NamedTuple):
+    """The clusters of some rows."""
+
+    # Posterior probability of each cluster, float32 [n, C]. What they lack to 1 is that of clusters
+    # which only some of the samples have, and of a new one.
+    shares: np.ndarray
+    new: np.ndarray  # probability that a row is the first of a new cluster, float32 [n]
+    # Log predictive density of each row under each of the samples, float64 [S, n]; factors that the
+    # family leaves out are left out.
+    log_densities: np.ndarray
+
+    @property
+    def log_predictive(self) -> np.ndarray:
+        """Log of the mean over the samples of the predictive density of each row, [n]."""
+        return special.logsumexp(self.log_densities, axis=0) - np.log(len(self.log_densities))
+
+
+def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD) -> Assignment:
+    """Assign rows to the clusters of a fit.
+
+    A row belongs to component j of a sample with probability proportional to w_j f(x | theta_j),
+    where what is left of the weights is predicted by the prior, and with it to the cluster of the
+    fit that the component is. This is averaged over the samples. A row without observations has the
+    shares of the clusters in all rows.
+
+    Args:
+        samples: Those of a fit, `Fit.clusters.samples`.
+        family: The law of the components.
+        rows: Any rows that the family takes.
+        shard: Rows worked on together.
+
+    Raises:
+        ValueError: The rows are not those of the family.
+
+    Example:
+        >>> import jax.numpy as jnp, numpy as np
+        >>> from simplex_jax.models import dpm
+        >>> from simplex_jax.models.dpm.clusters import Samples
+        >>> from simplex_jax.models.dpm import families
+        >>> from simplex_jax.models.dpm.model import Mixture
+        >>> log_weights, atoms = np.log([[0.6, 0.3]]), np.log([[[0.9, 0.1], [0.1, 0.9]]])
+        >>> mixture = Mixture(jnp.array(log_weights), jnp.log(jnp.array([0.1])), jnp.array(atoms))
+        >>> samples = Samples(mixture, np.eye(2, dtype=np.float32)[None])
+        >>> rows = families.multinomial_rows([[0, 2], [0, 0]])
+        >>> assigned = dpm.assign(samples, families.multinomial(2), rows)
+        >>> print(assigned.shares.round(2), assigned.new.round(2))
+        [[0.02 0.85]
+         [0.6  0.3 ]] [0.13 0.1 ]
+    """
+    shard = arguments.at_least("shard", shard, 1)
+    family.check(rows)
+    rows = jax.tree.map(jnp.asarray, rows)
+    size, count = families.size(rows), len(samples.shares)
+    shard = min(shard, size)
+    parts = []
+    for first in range(0, size, shard):
+        some = families.take(rows, first + jnp.arange(shard, dtype=jnp.int32))
+        total: np.ndarray = np.zeros(())
+        densities = []
+        for number in range(count):
+            mixture = jax.tree.map(lambda leaf, i=number: leaf[i], samples.mixtures)
+            shares, log_p = _assign(family, mixture, samples.shares[number], some)
+            total = total + np.asarray(shares, np.float64) / count
+            densities.append(np.asarray(log_p, np.float64))
+        parts.append((total, np.stack(densities, axis=1)))
+    shares, log_p = (np.concatenate(part)[:size] for part in zip(*parts, strict=True))
+    shares = shares.astype(np.float32)
+    return Assignment(shares[:, :-1], shares[:, -1], log_p.T)
+
+
+@jax.jit
+def _assign(
+    family: Family, mixture: Mixture, shares: jax.Array, rows: PyTree
+) -> tuple[jax.Array, jax.Array]:
+    """Return shares [n, C + 1], the last that of a new cluster, and log densities [n]."""
+    inside = family.log_likelihood(rows, mixture.atoms) + mixture.log_weights
+    outside = mixture.log_rest + family.log_predictive(rows)
+    logits = jnp.concatenate([inside, outside[:, None]], axis=1)
+    p = jax.nn.softmax(logits, axis=1)
+    own = jnp.matmul(p[:, :-1], shares.T, precision=lax.Precision.HIGHEST)
+    return jnp.concatenate([own, p[:, -1:]], axis=1), jax.nn.logsumexp(logits, axis=1)

@@ -1,0 +1,225 @@
+"""The commands of the Dirichlet-process mixture."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from simplex_jax import corpus as corpora
+from simplex_jax.cli import console, counts, options
+from simplex_jax.cli.commands import Commands, Other, Transform, load
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.corpus import Corpus
+from simplex_jax.corpus.categories import Categories
+from simplex_jax.corpus.formats import registry
+from simplex_jax.models.dpm import MODEL, Fit, assign, fitting, tables
+from simplex_jax.models.dpm.report import over_represented, variables_of
+from simplex_jax.models.pipeline import Plan, Progress
+from simplex_jax.runtime import directory, output
+
+HELP = """Find clusters of the rows of INPUT, and how many there are, and write them to a directory.
+
+INPUT is a table of categorical columns (.csv or .tsv, see --format) or any corpus that
+`simplex-jax lda` reads, whose rows are counts; - is standard input. Without it, the documentation
+of the installed Python packages is taken. An INPUT that is named like one of the commands below is
+given as ./NAME.
+
+Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
+"""
+
+_FORMATS = registry.formats_of("table", "counts")
+FILE_OPTIONS = counts.FILE_OPTIONS | {
+    "format": click.option(
+        "--format",
+        "format",
+        type=click.Choice([entry.name for entry in _FORMATS]),
+        help=f"{registry.described('table', 'counts')}.  [default: recognised; a .csv or .tsv is "
+        "taken for categories]",
+    )
+}
+DROP_COLUMN = click.option(
+    "--drop-column",
+    multiple=True,
+    metavar="NAME",
+    help="A column to leave out (categories); may be repeated.",
+)
+_OF_TABLES = {"format", "id_column", "encoding", "drop_column"}
+_MOST_SHOWN = 30
+
+
+def _holds_categories(path: Path | None, format: str | None) -> bool:
+    """Tell whether an input is a table of categories, by the format named or by its name."""
+    if path is None or format is not None:
+        return format == "categories"
+    return corpora.kind_of(path, "table", "counts") == "table"
+
+
+def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
+    table = _holds_categories(input, reading["format"])
+    for name, flag in typed.items():
+        if input is None:
+            raise click.UsageError(f"{flag} is about reading an INPUT, and there is none")
+        if table and name not in _OF_TABLES:
+            raise click.UsageError(
+                f"{flag} is for counts, and INPUT is a table of categories; to count the words "
+                "of a column of text, give --format csv or tsv"
+            )
+        if not table and name == "drop_column":
+            raise click.UsageError(f"{flag} is for tables of categories, and INPUT has counts")
+
+
+def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Categories:
+    if input is None:
+        return corpora.embedded_corpus()
+    if _holds_categories(input, reading["format"]):
+        table = {name: reading[name] for name in ("id_column", "encoding")}
+        return corpora.read_table(input, drop=tuple(reading["drop_column"]), **table)
+    return counts.read(input, reading)
+
+
+def _resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
+    table = input is not None and _holds_categories(Path(input), reading["format"])
+    return counts.resolved(input, reading, "table" if table else "counts")
+
+
+def _announce(plan: Plan) -> str:
+    settings, facts = plan.settings, fitting.describe(plan)
+    empty = f", {facts['empty']:,} without an observation" if facts["empty"] else ""
+    table = plan.data.variables.kind == "categories"
+    columns = f" of {facts['variables']:,} columns" if table else ""
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
+    return (
+        f"{facts['rows']:,} rows ({plan.held:,} held out{empty}), "
+        f"{facts['observations']:,} observations, {facts['values']:,} values{columns}\n"
+        f"{settings.sampler} slice sampler with {settings.counts} counts{chains}, alpha {alpha}, "
+        f"{settings.batch_size:,} rows a batch, seed {settings.seed}, {console.machine()}"
+    )
+
+
+def _outcome(fitted: Fit) -> str:
+    """Describe the clusters, a line each, the largest first."""
+    variables, clusters = variables_of(fitted), fitted.clusters
+    mean, overall = variables.flat(clusters.profiles), variables.flat(clusters.overall)
+    items = variables.items
+    lines = [
+        f"{cluster:4d} {clusters.sizes[cluster]:8,.0f} rows ({clusters.lower[cluster]:,.0f} to "
+        f"{clusters.upper[cluster]:,.0f})  " + ", ".join(items[value] for value in values)
+        for cluster, values in enumerate(over_represented(mean, overall, 6)[:_MOST_SHOWN])
+    ]
+    if (more := len(clusters.sizes) - _MOST_SHOWN) > 0:
+        rest = clusters.sizes[_MOST_SHOWN:].sum()
+        lines.append(f"and {more} clusters of {rest:,.0f} rows in all, see clusters.csv")
+    lines.append(
+        f"clusters in a sample: {min(fitted.occupied)} to {max(fitted.occupied)}; "
+        f"alpha {fitted.alpha:.3g}" + (f" (sd {fitted.alpha_sd:.2g})" if fitted.alpha_sd else "")
+    )
+    capacity, asked = fitted.state.occupancy.shape[-1], fitted.settings.capacity
+    if capacity > asked:
+        lines.append(f"the slices asked for more sticks than {asked}: now there are {capacity}")
+    return "\n".join(lines)
+
+
+def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
+    variables = variables_of(fitted)
+    if variables.kind == "counts":
+        if _holds_categories(path, reading["format"]):
+            raise ValueError(
+                f"{path}: this is a table of categories, and the model is of counts: give counts, "
+                "or --format csv or tsv for a column of text"
+            )
+        mapped = counts.read_as(variables.values[0], earlier, path, reading)
+        rows = variables.rows(mapped.corpus.counts)
+        return Other(rows, mapped.corpus.names, counts.described(mapped))
+    table = corpora.read_table(
+        path,
+        id_column=reading["id_column"] or earlier.get("id_column"),
+        encoding=reading["encoding"],
+        variables=(variables.columns, variables.values),
+    )
+    about = (
+        f"{len(table.names):,} rows, {table.codes.size:,} fields: {table.unknown:,} with a value "
+        "unknown to the model are taken for missing"
+    )
+    return Other(variables.rows(table.codes), table.names, about)
+
+
+def _transform(
+    fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
+) -> list[Path]:
+    del seed
+    assigned = assign(fitted.clusters.samples, fitted.family, other.data)
+    tables.write_rows(out, other.names, assigned.shares)
+    if not every:
+        return [out]
+    shares, count = out.with_suffix(".npz"), assigned.shares.shape[1]
+    directory.write_proportions(shares, other.names, count, [(assigned.shares, None)])
+    return [out, shares]
+
+
+@click.command()
+@click.argument("input", type=options.PATH)
+@options.model_option
+@options.together(*FILE_OPTIONS.values())
+@options.common_options
+@one_line_errors
+def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:
+    """Print how well the mixtures of a run predict the rows of INPUT, as JSON.
+
+    `log_predictive` is the mean over the rows of the log of their probability, averaged over the
+    samples of the run, new clusters included; `log_predictive_samples` has the mean and
+    the least and largest value of single samples. Of counts the multinomial coefficient is left
+    out. `new` is the mean probability that a row is the first of a new cluster.
+    """
+    fitted, earlier = load(COMMANDS, model)
+    other = _other(fitted, input, reading, earlier)
+    console.speaker(quiet)(other.coverage)
+    assigned = assign(fitted.clusters.samples, fitted.family, other.data)
+    each, average = assigned.log_densities.mean(axis=1), assigned.log_predictive
+    spread = float(average.std(ddof=1) / np.sqrt(len(average))) if len(average) > 1 else None
+    measures = {
+        "log_predictive": float(average.mean()),
+        "standard_error": spread,
+        "rows": len(average),
+        "samples": len(each),
+        "log_predictive_samples": {
+            "mean": float(each.mean()),
+            "least": float(each.min()),
+            "largest": float(each.max()),
+        },
+        "new": float(assigned.new.mean()),
+    }
+    click.echo(json.dumps(output.plain(measures), indent=2))
+
+
+COMMANDS = Commands(
+    model=MODEL,
+    help=HELP,
+    reading={**FILE_OPTIONS, "drop_column": DROP_COLUMN, **counts.VOCABULARY_OPTIONS},
+    file_reading=FILE_OPTIONS,
+    check_reading=_check_reading,
+    read=_read,
+    resolve_reading=_resolve,
+    other=_other,
+    shown=("log_predictive", "occupied", "alpha", "rows_per_second"),
+    announce=_announce,
+    outcome=_outcome,
+    transform=Transform(
+        help="""Write the clusters of the rows of INPUT, given the run in --model.
+
+        A row has the most probable cluster, with its probability; cluster -1 stands for all that
+        are not shown, new ones too, where these together are more probable. Values that the model
+        does not know are left out, and a row without any has the shares of the clusters in all
+        rows. With --all the probabilities of all clusters are written, too: the arrays
+        `proportions` [n, C] and `documents` (names of the rows), as in the row_clusters.npz of a
+        run.
+        """,
+        ending="clusters.csv",
+        write=_transform,
+        every="Also write the shares of all clusters, to an .npz.",
+        random=False,
+    ),
+    evaluate=evaluate,
+)

@@ -1,0 +1,131 @@
+"""Rows of a mixture: a corpus, a table of categories, or what a family of one's own takes."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.base import PyTree
+from simplex_jax.corpus import Corpus, categories, split, to_vocabulary
+from simplex_jax.corpus import digest as digest_of_corpus
+from simplex_jax.corpus.categories import Categories
+from simplex_jax.models import pipeline
+from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.variables import Variables
+
+
+class Given(NamedTuple):
+    """Rows and their law, or their variables; None where the rows decide that."""
+
+    rows: Any
+    family: Family | Variables | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Data:
+    """Rows with their law."""
+
+    # of variables, counts [N, V], sparse, or codes [N, P]; else rows as the family has them
+    table: Any
+    names: tuple[str, ...]  # N names
+    numbers: np.ndarray  # place of each row in all of the data, int [N]
+    variables: Variables | None  # of the rows, which have their law; None where a family is given
+    family: Family | None  # the family that is given; None where the variables decide
+
+    @functools.cached_property
+    def rows(self) -> PyTree:
+        """The rows on the device, as the family has them."""
+        rows = self.table if self.variables is None else self.variables.rows(self.table)
+        return jax.tree.map(jnp.asarray, rows)
+
+    def select(self, numbers: np.ndarray) -> "Data":
+        """Return some rows."""
+        if self.variables is None:
+            table = families.take(self.table, jnp.asarray(numbers, jnp.int32))
+        else:
+            table = self.table[numbers]
+        names = tuple(self.names[number] for number in numbers)
+        return dataclasses.replace(self, table=table, names=names, numbers=self.numbers[numbers])
+
+
+def as_data(data: Any) -> Data:
+    """Return rows and their law, checked: of `Given`, a corpus or a table of categories."""
+    rows, family = data if isinstance(data, Given) else (data, None)
+    if isinstance(family, Family):
+        if isinstance(rows, Corpus | Categories):
+            raise ValueError(
+                "a corpus or a table of categories decides its family: leave family out"
+            )
+        family.check(rows)
+        size = families.size(rows)
+        rows = jax.tree.map(jnp.asarray, rows)
+        return Data(rows, tuple(map(str, range(size))), np.arange(size), None, family)
+    if family is None and isinstance(rows, Corpus):
+        variables = Variables("counts", ("",), (rows.vocabulary,))
+    elif family is None and isinstance(rows, Categories):
+        variables = Variables("categories", rows.columns, rows.values)
+    elif family is None:
+        raise ValueError(
+            "rows other than a corpus or a table of categories need a family (see "
+            f"models.dpm.families) or Variables; they are {type(rows).__name__}"
+        )
+    elif isinstance(family, Variables):
+        variables = family
+    else:
+        raise ValueError(
+            f"family must be one of models.dpm.families or Variables; it is {family!r}"
+        )
+    table, names = mapped(variables, rows)
+    return Data(table, names, np.arange(len(names)), variables, None)
+
+
+def mapped(variables: Variables, rows: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return a table and names of rows in terms of some variables.
+
+    The rows are a corpus, of which other words are left out; a table of categories, of which other
+    columns are passed over and other values missing; or an array: counts [N, V], or codes [N, P]
+    with -1 where missing.
+    """
+    kind = {Corpus: "counts", Categories: "categories"}.get(type(rows), variables.kind)
+    if kind != variables.kind:
+        raise ValueError(f"the rows are {kind}, and the model is of {variables.kind}")
+    if isinstance(rows, Corpus):
+        return to_vocabulary(rows, variables.values[0]).corpus.counts, rows.names
+    if isinstance(rows, Categories):
+        return _codes(variables, rows), rows.names
+    table = variables.table(rows)
+    return table, tuple(map(str, range(table.shape[0])))
+
+
+def _codes(variables: Variables, table: Categories) -> np.ndarray:
+    codes = np.empty((len(table.names), len(variables.columns)), np.int32)
+    for column, (name, values) in enumerate(zip(variables.columns, variables.values, strict=True)):
+        if name not in table.columns:
+            raise ValueError(f"the table has no column {name!r}, which the model has")
+        place = table.columns.index(name)
+        number_of: dict[str | None, int] = {value: number for number, value in enumerate(values)}
+        # The last is for -1, a missing value.
+        numbers = np.array([number_of.get(value, -1) for value in (*table.values[place], None)])
+        codes[:, column] = numbers[table.codes[:, place]]
+    return codes
+
+
+def digest(data: Data) -> str:
+    """Return the digest of the rows and their variables."""
+    variables = data.variables
+    if variables is None:
+        return pipeline.digest_of((data.table, data.family))
+    if variables.kind == "counts":
+        return digest_of_corpus(Corpus(data.table, variables.values[0], data.names))
+    columns, values = variables.columns, variables.values
+    return categories.digest(Categories(data.table, columns, values, data.names, 0))
+
+
+def hold_out(data: Data, count: int, seed: int) -> tuple[Data, PyTree]:
+    """Take rows out at random: return the others, and those as the family has them."""
+    out = split.held_out(len(data.names), count, seed)
+    return data.select(np.flatnonzero(~out)), data.select(np.flatnonzero(out)).rows

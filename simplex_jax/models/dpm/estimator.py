@@ -1,0 +1,264 @@
+"""The Dirichlet-process mixture as a scikit-learn estimator."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from simplex_jax.evaluate import fits
+from simplex_jax.models import dpm
+from simplex_jax.models import estimator as common
+from simplex_jax.models.dpm import clusters
+from simplex_jax.models.dpm import estimator_families as families
+from simplex_jax.models.dpm import families as dp_families
+from simplex_jax.models.dpm.clusters import Assignment, Samples
+from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.model import Mixture
+from simplex_jax.models.dpm.options import Options
+
+# New rows are padded to at least so many, so that few shapes are compiled.
+_LEAST_ROWS = 256
+
+
+@common.parameters_of(Options)
+class DirichletProcessMixture(
+    ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, common.Estimator
+):
+    r"""Clusters whose number is not given: `simplex_jax.dpm.fit` with scikit-learn's manners.
+
+    The rows of X are real vectors ("gaussian"), codes 0, 1, ... of categories a column, as
+    `OrdinalEncoder` makes them, with NaN or -1 where a value is missing ("categorical"), counts as
+    of `CountVectorizer`, dense or sparse ("multinomial"), or unit vectors, as `Normalizer` makes
+    them ("von_mises_fisher").
+
+    The posterior is over partitions of the rows. `labels_` is the one of least expected loss. New
+    rows are assigned to its C clusters through the posterior samples: in each of these a row has
+    probabilities of being in each cluster of the sample, and each of these is divided among the C
+    clusters as the rows of that cluster are. The remainder is the probability of a cluster of its
+    own. There is no `partial_fit`: a sample is a label for every row, so all rows have to be there.
+
+    Args:
+        family: "gaussian", "categorical", "multinomial" or "von_mises_fisher"; or a `Family` of
+            `simplex_jax.models.dpm.families` with all its hyperparameters, for dense X.
+        family_params: Arguments of the named family, by default {}: of `families.gaussian`
+            "mean", "scale", "strength" and "freedom", where mean and scale are by default mean and
+            covariance of X (`gaussian_of`); of `categorical` "categories", by default as many as X
+            shows, and "concentration" (1); of `multinomial` "concentration" (0.5); of
+            `von_mises_fisher` "concentrations", "weights", "mean" and "strength".
+        {options}
+        callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
+        random_state: A seed, a `RandomState`, a `Generator` or None.
+
+    Attributes:
+        labels_: Cluster of every row, 0 for the largest, int [N].
+        n_clusters_: Number C of clusters in `labels_`.
+        expected_loss_: Expected loss of `labels_`.
+        weights_: Posterior mean of the weight of each cluster, [C]; they sum to less than 1.
+        means_: Of "gaussian": posterior mean of the component that the rows of each cluster are in,
+            averaged over these rows, [C, p]. Of "von_mises_fisher": its direction, [C, p].
+        covariances_: Of "gaussian": likewise, [C, p, p].
+        concentrations_: Of "von_mises_fisher": likewise, [C].
+        components_: Of "multinomial" and "categorical": likewise, probabilities of the values; of
+            the categories of all columns, one column after the other, [C, sum of d].
+        concentration_: Posterior mean of alpha, or alpha as given.
+        concentration_sd_: Its posterior standard deviation, 0 where alpha is given.
+        occupied_: Posterior probability of each number of clusters, by number; after `fit`.
+        mixtures_: A `Mixture` of S posterior samples, by which rows are predicted: weights
+            [S, K], atoms of leaves [S, K, ...].
+        company_: Share of the rows of each component of these in each cluster, [S, C, K].
+        samples_: Kept partitions, "labels" [S, chains, N], "alpha" and "step"; after `fit`.
+        traces_: "alpha", "occupied" and "largest" over the second half, [T, chains]; after `fit`.
+        diagnostics_: R-hat and effective sample sizes of these, by name; after `fit`.
+        metrics_: One record an evaluation; after `fit`.
+        family_params_: All hyperparameters of the named family.
+        seed_: The seed that was used.
+        n_features_in_: Number of columns.
+        feature_names_in_: Their names, where X has them.
+
+    Example:
+        >>> import numpy as np
+        >>> from simplex_jax.scikit import DirichletProcessMixture
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 2)) + np.repeat([[-9.0, 0.0], [9.0, 0.0]], [40, 20], axis=0)
+        >>> model = DirichletProcessMixture(random_state=0).fit(X)
+        >>> model.n_clusters_, model.labels_[[0, 39, 40, 59]].tolist()
+        (2, [0, 0, 1, 1])
+        >>> model.predict([[-9.0, 0.0], [9.0, 0.0]]).tolist()
+        [0, 1]
+    """
+
+    _FITTED: ClassVar = (
+        "labels_",
+        "n_clusters_",
+        "expected_loss_",
+        "weights_",
+        "means_",
+        "covariances_",
+        "concentrations_",
+        "components_",
+        "concentration_",
+        "concentration_sd_",
+        "company_",
+        "seed_",
+    )
+
+    family: str | Family = dataclasses.field(default="gaussian", kw_only=False)
+    family_params: Mapping[str, Any] | None = None
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_clusters_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        takes = self._takes()
+        tags.input_tags.sparse = takes.sparse
+        tags.input_tags.positive_only = takes.positive
+        tags.input_tags.allow_nan = takes.missing
+        tags.input_tags.categorical = self.family == "categorical"
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sample the clusters of the rows of X [N, p].
+
+        Raises:
+            ValueError: A parameter is out of range, or X is not what the family takes.
+            KeyboardInterrupt: Ctrl-C, or SIGTERM, ended the run early; what was sampled up to there
+                is in the attributes.
+        """
+        self.seed_ = self._seed()
+        table = self._table(X, reset=True)
+        given = self.family_params or {}
+        if isinstance(self.family, Family):
+            if given:
+                raise ValueError("family_params are for families by name: leave them out")
+            self.family_params_: common.Arrays = {}
+        else:
+            self.family_params_ = families.hyperparameters(self.family, table, given)
+        fitted = dpm.fit(self._rows(table), self._family(), **self._arguments())
+        self.labels_, self.expected_loss_ = fitted.point.labels, fitted.point.loss
+        self.n_clusters_ = int(self.labels_.max()) + 1
+        self.concentration_, self.concentration_sd_ = fitted.alpha, fitted.alpha_sd
+        self.occupied_, self.traces_ = fitted.occupied, fitted.traces
+        self.samples_, self.diagnostics_ = fitted.partitions, fitted.diagnostics
+        self.metrics_ = fitted.metrics
+        self._describe(fitted.clusters.samples.mixtures)
+        common.end(fitted.interrupted)
+        return self
+
+    def _describe(self, mixtures: Mixture) -> None:
+        """Set the attributes of the clusters from the samples."""
+        width, count = mixtures.log_weights.shape[1], self.n_clusters_
+        sampled = self.samples_["labels"].reshape(-1, len(self.labels_)).astype(np.int64)
+        pairs = self.labels_ * width + sampled
+        both = np.array([np.bincount(one, minlength=count * width) for one in pairs])
+        both = both.reshape(-1, count, width)
+        sizes = both.sum(axis=1, keepdims=True)
+        self.mixtures_ = mixtures
+        self.company_ = (both / np.maximum(sizes, 1)).astype(np.float32)
+        weights = np.exp(np.asarray(mixtures.log_weights, np.float64))
+        self.weights_ = np.einsum("sk,sck->c", weights, self.company_) / len(weights)
+        if not isinstance(self.family, Family):
+            shares = both / both.sum(axis=(0, 2))[:, None]
+            described = families.profiles(self.family, self.family_params_, mixtures.atoms, shares)
+            for name, array in described.items():
+                setattr(self, name, array)
+
+    def as_fit(self) -> fits.Mixture:
+        """Return what `fit` has kept, as `simplex_jax.evaluate` takes it."""
+        check_is_fitted(self)
+        return fits.Mixture(*(vars(self).get(name, {}) for name in ("traces_", "samples_")))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable cluster of each row; -1 where that is one of its own.
+
+        Of rows of the fit that is not always the one in `labels_`, which goes by all rows together.
+        """
+        assigned = self._assign(X)
+        shares = assigned.shares
+        return np.where(assigned.new > shares.max(axis=1), -1, shares.argmax(axis=1))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each cluster, float32 [n, C].
+
+        What is left to 1 is the probability that a row is the first of a new cluster.
+        """
+        return self._assign(X).shares
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return `predict_proba(X)`, as features."""
+        return self.predict_proba(X)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the log predictive density of each row, float64 [n].
+
+        The density is averaged over the posterior samples, each with what its clusters leave to new
+        ones. That of counts is of the words in their order, without the multinomial coefficient.
+        """
+        return self._assign(X).log_predictive
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean of `score_samples(X)`."""
+        return float(self.score_samples(X).mean())
+
+    def _takes(self) -> families.Input:
+        name = self.family if isinstance(self.family, str) else ""
+        return families.INPUT.get(name, families.Input())
+
+    def _table(self, X: Any, *, reset: bool) -> families.Table:
+        """Return a table, checked by scikit-learn."""
+        takes = self._takes()
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr" if takes.sparse else False,
+            dtype=[np.float64, np.float32, np.int64],
+            ensure_all_finite="allow-nan" if takes.missing else True,
+        )
+
+    def _family(self) -> Family:
+        if isinstance(self.family, Family):
+            return self.family
+        return families.build(self.family, self.family_params_)
+
+    def _rows(self, table: families.Table) -> Any:
+        if isinstance(self.family, Family):
+            return table
+        return families.rows(self.family, self.family_params_, table)
+
+    def _assign(self, X: Any) -> Assignment:
+        check_is_fitted(self)
+        rows, family = self._rows(self._table(X, reset=False)), self._family()
+        family.check(rows)
+        size = dp_families.size(rows)
+        assigned = dpm.assign(
+            Samples(self.mixtures_, self.company_),
+            family,
+            families.padded(rows, _LEAST_ROWS, clusters.SHARD),
+        )
+        return Assignment(
+            assigned.shares[:size], assigned.new[:size], assigned.log_densities[:, :size]
+        )
+
+    def _arrays(self) -> common.Arrays:
+        if isinstance(self.family, Family):
+            raise ValueError("a family that is not a name cannot be saved: give one by its name")
+        arrays = super()._arrays()
+        arrays |= {f"family.{name}": array for name, array in self.family_params_.items()}
+        leaves = [self.mixtures_.log_weights, self.mixtures_.log_rest]
+        leaves += jax.tree.leaves(self.mixtures_.atoms)
+        return arrays | common.numbered("mixtures.", leaves)
+
+    def _take(self, arrays: common.Arrays) -> None:
+        self.family_params_ = common.part(arrays, "family.")
+        log_weights, log_rest, *leaves = common.part(arrays, "mixtures.").values()
+        drawn = families.atoms(str(self.family), leaves)
+        self.mixtures_ = Mixture(jnp.asarray(log_weights), jnp.asarray(log_rest), drawn)
+        super()._take(arrays)

@@ -1,0 +1,170 @@
+"""Component laws by name: from tables as scikit-learn has them to the rows of a family.
+
+The hyperparameters of one of the four families of `models.dpm.families` are a dict of plain arrays,
+so that they can be saved and its record built again.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.base import PyTree
+from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm.families import Family, SparseRows
+from simplex_jax.models.dpm.families.gaussian import Normals, covariance_of
+from simplex_jax.models.dpm.families.von_mises_fisher import Directions
+from simplex_jax.models.estimator import Arrays
+
+Table: TypeAlias = np.ndarray | sp.csr_array
+
+ALLOWED = {
+    "gaussian": ("mean", "scale", "strength", "freedom"),
+    "categorical": ("categories", "concentration"),
+    "multinomial": ("concentration",),
+    "von_mises_fisher": ("concentrations", "weights", "mean", "strength"),
+}
+"""Hyperparameters of each family, beside its size."""
+
+
+class Input(NamedTuple):
+    """Tables that a family takes."""
+
+    sparse: bool = False
+    positive: bool = False  # entries must not be negative
+    missing: bool = False  # NaN is a missing value
+
+
+INPUT = {
+    "categorical": Input(missing=True),
+    "multinomial": Input(sparse=True, positive=True),
+}
+"""Of those families that take other tables than dense ones of real numbers."""
+
+
+def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
+    """Return all hyperparameters of a family, those that are not given taken from the table."""
+    if name not in ALLOWED:
+        raise ValueError(f"family must be one of {', '.join(ALLOWED)}, or a Family; it is {name!r}")
+    if unknown := [key for key in given if key not in ALLOWED[name]]:
+        raise ValueError(
+            f"family_params of {name} can be {', '.join(ALLOWED[name])}; they have {unknown[0]!r}"
+        )
+    parameters: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if name == "gaussian":
+        parameters = _gaussian(np.asarray(X, np.float64), parameters)
+    elif name == "categorical":
+        parameters = {"categories": _categories(np.asarray(X))} | parameters
+    elif name == "multinomial":
+        parameters["categories"] = X.shape[1]
+    else:
+        parameters["dimension"] = X.shape[1]
+    return {key: np.asarray(value) for key, value in parameters.items()}
+
+
+def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the prior, as `gaussian_of` has it where it is left out."""
+    parameters = {"mean": X.mean(axis=0), "strength": 1.0} | parameters
+    shape = np.asarray(parameters["mean"]).shape
+    if shape != X.shape[1:]:
+        raise ValueError(f"mean in family_params must have shape [{X.shape[1]}]; it is {shape}")
+    if "scale" in parameters:
+        return parameters
+    scale = covariance_of(X, "X", f"give scale in family_params (n_samples = {len(X)})")
+    return parameters | {"scale": scale}
+
+
+def _categories(X: np.ndarray) -> list[int]:
+    """Return how many categories each column has, one where no value is codes."""
+    codes = np.where(np.isnan(X), -1, X)
+    return [int(largest) + 1 if largest >= 0 else 1 for largest in codes.max(axis=0)]
+
+
+def build(name: str, parameters: Arrays) -> Family:
+    """Return the family that arrays of `hyperparameters` decide.
+
+    A Gaussian one is about 0: the prior mean is taken out of its rows, in float64.
+    """
+    if name == "gaussian":
+        options = {key: value for key, value in parameters.items() if key != "mean"}
+        return families.gaussian(np.zeros(len(parameters["mean"]), np.float32), **options)
+    if name == "categorical":
+        sizes = parameters["categories"].tolist()
+        return families.categorical(sizes, parameters.get("concentration", 1.0))
+    if name == "multinomial":
+        size, concentration = int(parameters["categories"]), parameters.get("concentration", 0.5)
+        return families.multinomial(size, concentration)
+    options = {key: value for key, value in parameters.items() if key != "dimension"}
+    return families.von_mises_fisher(int(parameters["dimension"]), **options)
+
+
+def rows(name: str, parameters: Arrays, X: Table) -> PyTree:
+    """Return the rows of a family that a table has."""
+    if name == "gaussian":
+        return (np.asarray(X, np.float64) - parameters["mean"]).astype(np.float32)
+    if name == "multinomial":
+        return families.multinomial_rows(X)
+    if name == "categorical":
+        # As whole numbers, unless there are others: of those the family will tell.
+        codes = np.where(np.isnan(X), -1, X)
+        whole = codes.astype(np.int32)
+        return whole if (whole == codes).all() else X
+    return np.asarray(X, np.float32)
+
+
+def padded(rows: PyTree, least: int, most: int) -> PyTree:
+    """Return rows with others without data after them, so that few shapes are compiled.
+
+    There are then a power of two of them, at least `least`, or a multiple of `most`; and so is the
+    number of entries of sparse rows.
+    """
+    size = families.size(rows)
+    width = max(least, 1 << (size - 1).bit_length())
+    if width > most:
+        width = -(-size // most) * most
+    if isinstance(rows, SparseRows):
+        entries = rows.words.shape[0]
+        room = (0, (1 << (entries - 1).bit_length()) - entries)
+        rows = rows._replace(words=jnp.pad(rows.words, room), counts=jnp.pad(rows.counts, room))
+    else:
+        rows = jax.tree.map(jnp.asarray, rows)
+    return families.take(rows, jnp.arange(width, dtype=jnp.int32))
+
+
+def atoms(name: str, leaves: list[np.ndarray]) -> PyTree:
+    """Return atoms from their leaves."""
+    if name == "multinomial":
+        return leaves[0]
+    record: Any = {"gaussian": Normals, "von_mises_fisher": Directions}.get(name)
+    return tuple(leaves) if record is None else record(*leaves)
+
+
+def profiles(name: str, parameters: Arrays, drawn: PyTree, weights: np.ndarray) -> Arrays:
+    """Return attributes that describe clusters: averages of atoms of posterior samples.
+
+    Atoms are leaves [S, K, ...]; their weights in each cluster, [S, C, K], sum to 1.
+    """
+
+    def mean(leaf: np.ndarray) -> np.ndarray:
+        # Atoms of no rows, which may be anything, have weight 0.
+        flat = np.asarray(leaf, np.float64).reshape(*leaf.shape[:2], -1)
+        total = sum(w @ atoms for w, atoms in zip(weights, flat, strict=True))
+        return total.reshape(len(total), *leaf.shape[2:])
+
+    if name == "gaussian":
+        inverse = np.linalg.inv(np.asarray(drawn.root, np.float64))
+        return {
+            "means_": parameters["mean"] + mean(drawn.mean),
+            "covariances_": mean(inverse @ np.swapaxes(inverse, -1, -2)),
+        }
+    if name == "von_mises_fisher":
+        total = mean(drawn.mean)
+        directions = total / np.linalg.norm(total, axis=1, keepdims=True)
+        return {"means_": directions, "concentrations_": mean(drawn.concentration)}
+    if name == "multinomial":
+        return {"components_": mean(np.exp(drawn))}
+    tables = families.variables(parameters["categories"].tolist(), drawn)
+    return {"components_": np.concatenate([mean(np.exp(table)) for table in tables], axis=1)}

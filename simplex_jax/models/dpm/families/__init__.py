@@ -1,0 +1,27 @@
+"""Component families of mixtures: a record of functions each, and the rows that they are made for.
+
+A family of one's own is a `Family` whose functions are bound to their hyperparameters by
+`simplex_jax.base.bind`; see `multinomial` for a short one.
+"""
+
+from simplex_jax.models.dpm.families.categorical import categorical, variables
+from simplex_jax.models.dpm.families.family import Family, Simplex
+from simplex_jax.models.dpm.families.gaussian import gaussian, gaussian_of
+from simplex_jax.models.dpm.families.multinomial import multinomial
+from simplex_jax.models.dpm.families.rows import SparseRows, multinomial_rows, size, take
+from simplex_jax.models.dpm.families.von_mises_fisher import von_mises_fisher
+
+__all__ = [
+    "Family",
+    "Simplex",
+    "SparseRows",
+    "categorical",
+    "gaussian",
+    "gaussian_of",
+    "multinomial",
+    "multinomial_rows",
+    "size",
+    "take",
+    "variables",
+    "von_mises_fisher",
+]

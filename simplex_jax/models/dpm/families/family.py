@@ -1,0 +1,67 @@
+"""The components of a mixture: a record of functions."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import jax
+
+from simplex_jax.base import PyTree
+
+Rows: TypeAlias = PyTree
+"""Data: rows along the first axis of every leaf, or `SparseRows`. See `rows.take`."""
+
+Atoms: TypeAlias = PyTree
+"""Parameters of K components, leaves [K, ...]."""
+
+Statistics: TypeAlias = PyTree
+"""Sufficient statistics of the rows of K clusters, leaves [K, ...]; sums over the rows."""
+
+
+class Simplex(NamedTuple):
+    """Moves of atoms that are log-probabilities, by a kernel of the simplex."""
+
+    alpha: PyTree  # concentrations of the Dirichlet prior, a tree like one atom
+    # `(statistics) -> counts`, floats, a tree like the atoms: given the rows of their clusters,
+    # atoms are Dirichlet(alpha + counts).
+    counts: Callable[[Statistics], PyTree]
+
+
+def as_floats(prior: PyTree, counts: PyTree) -> PyTree:
+    """Return counts in the dtypes of the concentrations of their prior."""
+    return jax.tree.map(lambda a, n: n.astype(a.dtype), prior, counts)
+
+
+class Family(NamedTuple):
+    """A component law f(x | theta) with a prior G0 of theta, which mixtures draw atoms from.
+
+    The functions are pure and can be traced and vmapped. Their hyperparameters are bound to them,
+    so that a family is a pytree, and other hyperparameters do not compile again. A factor of f that
+    does not depend on theta may be left out, the same one in all three of the logarithms; a family
+    says which.
+
+    Rows without observations have likelihood 1, and statistics of 0 but for their number, where
+    that is one of the statistics.
+
+    Attributes:
+        draw: `(key, statistics) -> atoms`, an exact draw of each atom given the rows of its
+            cluster; from G0 where there are none.
+        statistics: `(rows, labels, K) -> statistics` of the rows of each cluster: int32 labels [n],
+            of which those outside of 0..K-1 count nowhere. Additive over rows, and exactly so where
+            the statistics are integers.
+        log_likelihood: `(rows, atoms) -> log f(x | theta)`, [n, K].
+        log_predictive: `(rows) -> log of the integral of f(x | theta) dG0(theta)`, [n].
+        log_evidence: `(statistics, given=None) -> log f(rows | given)`, [K]: the probability of the
+            rows of each cluster with theta integrated out, given other rows of that cluster by
+            their statistics. None where it has no closed form.
+        check: `(rows) -> None`; raises a ValueError that says what is wrong with rows that are not
+            the family's. For values at hand, not under `jit`.
+        simplex: Where atoms are log-probabilities, how a kernel of the simplex moves them.
+    """
+
+    draw: Callable[[jax.Array, Statistics], Atoms]
+    statistics: Callable[[Rows, jax.Array, int], Statistics]
+    log_likelihood: Callable[[Rows, Atoms], jax.Array]
+    log_predictive: Callable[[Rows], jax.Array]
+    log_evidence: Callable[..., jax.Array] | None
+    check: Callable[[Rows], None]
+    simplex: Simplex | None = None

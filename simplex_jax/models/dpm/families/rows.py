@@ -1,0 +1,118 @@
+"""Rows of data on the device, whatever the family: how many, and some of them."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax.typing import ArrayLike
+
+from simplex_jax import batches
+from simplex_jax.base import PyTree
+from simplex_jax.corpus.device import CHUNK, Documents
+
+_MOST_ENTRIES = 2**31 - 1 - CHUNK
+
+
+class SparseRows(NamedTuple):
+    """Rows of counts in compressed form: nothing is padded."""
+
+    words: jax.Array  # category of every entry, int32 [E], each at most once in a row
+    counts: jax.Array  # its count, int32 [E]
+    starts: jax.Array  # first entry of every row, int32 [n]
+    lengths: jax.Array  # number of its entries, int32 [n]
+
+    @property
+    def documents(self) -> Documents:
+        """The rows as documents whose tokens are the entries."""
+        return Documents(self.words, self.starts, self.lengths)
+
+
+def multinomial_rows(counts: Any) -> SparseRows:
+    """Return the rows of a table of counts, in its order.
+
+    Args:
+        counts: Whole numbers from 0 to 2^24, dense or sparse, [n, V]. Rows may be empty.
+
+    Raises:
+        ValueError: There are no rows, or a count is negative, too large or not a whole number.
+
+    Example:
+        >>> from simplex_jax.models.dpm import families
+        >>> rows = families.multinomial_rows([[2, 0, 1], [0, 0, 0]])
+        >>> rows.words.tolist(), rows.counts.tolist(), rows.lengths.tolist()
+        ([0, 2], [2, 1], [2, 0])
+    """
+    # SciPy sums duplicates and drops zeros in place: not in the arrays of the caller.
+    table = sp.csr_array(counts, copy=True)
+    if table.ndim != 2 or table.shape[0] == 0:
+        raise ValueError(f"counts must be a table [n, V] with rows; the shape is {table.shape}")
+    table.sum_duplicates()
+    table.eliminate_zeros()
+    data = table.data
+    bad = ~((data >= 0) & (data <= 2**24) & (data == np.floor(data)))
+    if bad.any():
+        entry = int(np.argmax(bad))
+        row = int(np.searchsorted(table.indptr, entry, side="right")) - 1
+        raise ValueError(
+            f"counts must be whole numbers from 0 to 2^24; row {row}, column "
+            f"{table.indices[entry]} has {data[entry]}"
+        )
+    if table.nnz > _MOST_ENTRIES:
+        raise ValueError(f"counts must have at most {_MOST_ENTRIES} entries; they have {table.nnz}")
+    words, data = table.indices.astype(np.int32), data.astype(np.int32)
+    if table.nnz == 0:  # an entry of no row, as arrays without entries cannot be gathered from
+        words, data = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    return SparseRows(
+        jnp.asarray(words),
+        jnp.asarray(data),
+        jnp.asarray(table.indptr[:-1].astype(np.int32)),
+        jnp.asarray(np.diff(table.indptr).astype(np.int32)),
+    )
+
+
+def check_table(rows: ArrayLike, columns: int, kind: Any, name: str) -> np.ndarray:
+    """Return a table [n, columns] of numbers of a kind, or raise a ValueError."""
+    values = np.asarray(rows)
+    if values.ndim != 2 or values.shape[1] != columns or values.shape[0] == 0:
+        raise ValueError(
+            f"rows must have shape [n, {columns}] with n at least 1; it is {values.shape}"
+        )
+    if not np.issubdtype(values.dtype, kind):
+        raise ValueError(f"rows must be {name}, not {values.dtype}")
+    return values
+
+
+def size(rows: PyTree) -> int:
+    """Return the number of rows.
+
+    Raises:
+        ValueError: There are none, or leaves differ in length.
+    """
+    if isinstance(rows, SparseRows):
+        return rows.starts.shape[0]
+    return batches.length(rows, "rows")
+
+
+def take(rows: PyTree, ids: jax.Array) -> PyTree:
+    """Return the rows of these numbers, int32 [b]; numbers out of range are rows without data.
+
+    A row without data is NaN where leaves are floats, and -1 where they are integers.
+    """
+    n = size(rows)
+    inside = (ids >= 0) & (ids < n)
+    place = jnp.clip(ids, 0, n - 1)
+    if isinstance(rows, SparseRows):
+        lengths = jnp.where(inside, rows.lengths[place], 0)
+        return rows._replace(starts=rows.starts[place], lengths=lengths)
+
+    def of_leaf(leaf: jax.Array) -> jax.Array:
+        taken = leaf[place]
+        if jnp.issubdtype(leaf.dtype, jnp.unsignedinteger):
+            taken = taken.astype(jnp.int32)
+        none = jnp.nan if jnp.issubdtype(taken.dtype, jnp.floating) else -1
+        present = inside.reshape(inside.shape + (1,) * (leaf.ndim - 1))
+        return jnp.where(present, taken, jnp.asarray(none, taken.dtype))
+
+    return jax.tree.map(of_leaf, rows)

@@ -1,0 +1,227 @@
+"""From rows to the clusters of the posterior of a Dirichlet-process mixture."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.evaluate import diagnostics
+from simplex_jax.evaluate import partitions as point_partitions
+from simplex_jax.evaluate.partitions import PointPartition
+from simplex_jax.models import pipeline
+from simplex_jax.models.dpm import clusters as clustering
+from simplex_jax.models.dpm import model, posterior
+from simplex_jax.models.dpm.clusters import Clusters, assign
+from simplex_jax.models.dpm.data import Data, Given, as_data, mapped
+from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.options import Options, concentration, starts
+from simplex_jax.models.dpm.variables import Variables
+from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.runtime import session
+
+_EXAMPLES, _VALUES = 3, 12
+
+# Options that the kernel has by the same name.
+_OF_KERNEL = (
+    *("sampler", "counts", "batch_size", "variant", "alpha_update"),
+    *("atom_step_size", "stick_step_size", "split_merge", "capacity"),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Fit(pipeline.Fit):
+    """A fitted Dirichlet-process mixture; with several chains, of all of them together.
+
+    Attributes of all fits are those of `pipeline.Fit`. The metrics of an evaluation are step,
+    documents (rows) and passes visited, seconds, rows_per_second, capacity, moved (share of the
+    rows that changed their cluster in the last update), alpha, occupied and largest, and with
+    held-out rows log_predictive and log_predictive_average (see `heldout`).
+
+    Attributes:
+        clusters: The clusters of the rows that were learned from, N, with profiles and intervals.
+        point: The partition of these rows of least expected loss, `labels` [N], see
+            `evaluate.partitions.PointPartition`.
+        alpha: Concentration of the process; the posterior mean where it is learned.
+        alpha_sd: Its standard deviation, 0 where it is given.
+        alpha_interval: The interval that holds 95% of its samples.
+        occupied: Posterior probability of each number of clusters with rows, by number.
+        names: Names of all rows, D.
+        held_out: Which of them were held out, bool [D].
+        shares: Posterior probability of each cluster, float32 [D, C], of all rows.
+        family: The law of the components.
+        variables: What the rows consist of; None where `fit` was given a family.
+        examples: Rows of the largest shares of each cluster, where there are variables.
+        traces: Of the second half of the run: "alpha", "occupied", "largest" (share of the rows in
+            the largest cluster) and, with held-out rows, "log_predictive", [S, chains] each; empty
+            for a fit that was loaded.
+        partitions: The partitions that were kept: "labels" [S, chains, N], "alpha" [S, chains],
+            "step" [S]; empty for a fit that was loaded.
+    """
+
+    clusters: Clusters
+    point: PointPartition
+    alpha: float
+    alpha_sd: float
+    alpha_interval: tuple[float, float]
+    occupied: dict[int, float]
+    names: tuple[str, ...]
+    held_out: np.ndarray
+    shares: np.ndarray
+    family: Family
+    variables: Variables | None
+    examples: list[list[dict[str, Any]]]
+    traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+
+def _law(data: Data, settings: Options) -> tuple[Family, Variables | None]:
+    """Return the law of the components of a run, and the variables of its rows."""
+    if data.family is not None:
+        return data.family, None
+    assert data.variables is not None
+    prior = settings.concentration or data.variables.concentration
+    variables = data.variables._replace(concentration=prior)
+    return variables.family(), variables
+
+
+def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+    """Return the run of a plan, ready to be trained.
+
+    Partitions stay in memory, as the clusters are made of them.
+    """
+    del samples_dir
+    settings: Options = plan.settings
+    rows, (family, _) = plan.train.rows, _law(plan.train, settings)
+    heldout = plan.heldout
+    key_init, key_run, _ = _keys(settings)
+    kernel, stream = model.build(
+        rows,
+        family,
+        alpha=concentration(settings),
+        chains=settings.chains if settings.chains > 1 else None,
+        **{name: getattr(settings, name) for name in _OF_KERNEL},
+    )
+    key_labels, key_state = jax.random.split(key_init)
+    labels = jnp.stack(
+        [
+            model.random_labels(jax.random.fold_in(key_labels, chain), rows, clusters)
+            for chain, clusters in enumerate(starts(settings))
+        ]
+    )
+    measures: dict[str, Any] = {}
+    if heldout is not None:
+        family.check(heldout)
+        heldout = jax.tree.map(jnp.asarray, heldout)
+        measures["evaluation"] = posterior.held_out(family, heldout, settings)
+    measures["posterior"] = posterior.gather(settings, heldout is not None)
+    measures["kept"] = posterior.keep(settings)
+    measures["records"] = posterior.records(settings, len(plan.train.names))
+    return Run(
+        key=key_run,
+        kernel=kernel,
+        state=session.start(
+            kernel.init,
+            key_state,
+            labels if settings.chains > 1 else labels[0],
+            remedy="give a smaller capacity (--capacity), or fewer chains",
+        ),
+        feed=lambda first_step: stream,
+        measures=measures,
+        grow=model.grown,
+    )
+
+
+def _keys(settings: Options) -> jax.Array:
+    """Return keys of the first state, of the run and of its summary."""
+    return jax.random.split(jax.random.key(settings.seed), 3)
+
+
+def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
+    """Match the clusters of the partitions that were kept, and describe them."""
+    settings: Options = plan.settings
+    data, (family, variables) = plan.train, _law(plan.train, settings)
+    gathered = run.measures["posterior"]
+    if not gathered.samples and trained.event:  # the run has ended in its first half
+        gathered.add(trained.event)
+    partitions = run.measures["kept"].samples()
+    if not partitions and trained.event:
+        last = posterior.read(trained.event, settings.chains)
+        partitions = {name: array[None] for name, array in last.items()}
+    labels = partitions["labels"].reshape(-1, len(data.names))
+    key = _keys(settings)[2]
+    clusters = clustering.summarise(key, family, data.rows, labels, partitions["alpha"].ravel())
+    held_out = np.ones(len(plan.data.names), bool)
+    held_out[data.numbers] = False
+    shares = np.empty((len(held_out), len(clusters.sizes)), np.float32)
+    shares[~held_out] = clusters.shares
+    if plan.held:
+        shares[held_out] = assign(clusters.samples, family, plan.heldout).shares
+    traces = gathered.traces()
+    moving = {name: trace.T for name, trace in traces.items() if np.ptp(trace) > 0}
+    mean, sd = (float(x) for x in gathered.moments["alpha"].pooled())
+    lower, upper = np.quantile(traces["alpha"], [0.025, 0.975])
+    return Fit(
+        samples=len(labels),
+        diagnostics=diagnostics.summary(moving),
+        metrics=run.measures["records"].records,
+        settings=settings,
+        interrupted=trained.interrupted,
+        state=trained.state,
+        clusters=clusters,
+        point=point_partitions.point_partition(labels, settings.loss, seed=settings.seed),
+        alpha=mean if settings.alpha is None else settings.alpha,
+        alpha_sd=sd if settings.alpha is None else 0.0,
+        alpha_interval=(float(lower), float(upper)),
+        occupied=point_partitions.number_posterior(traces["occupied"].astype(int).ravel()),
+        names=plan.data.names,
+        held_out=held_out,
+        shares=shares,
+        family=family,
+        variables=variables,
+        examples=[] if variables is None else _examples(plan.data, variables, shares),
+        traces=traces,
+        partitions=partitions,
+    )
+
+
+def _examples(data: Data, variables: Variables, shares: np.ndarray) -> list[list[dict[str, Any]]]:
+    """Return rows of the largest shares of each cluster, with their values."""
+    return [
+        [
+            {
+                "name": data.names[row].encode("utf-8", "replace").decode(),
+                "share": float(of_cluster[row]),
+                "values": variables.of_row(data.table, row)[:_VALUES],
+            }
+            for row in np.argsort(-of_cluster, kind="stable")[:_EXAMPLES]
+        ]
+        for of_cluster in shares.T
+    ]
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """Return facts about the rows of a run."""
+    data: Data = plan.data
+    facts: dict[str, Any] = {"rows": len(data.names)}
+    if data.variables is None:
+        return facts
+    observations = data.variables.observations(data.table)
+    return facts | {
+        "empty": int((observations == 0).sum()),
+        "observations": int(observations.sum()),
+        "variables": len(data.variables.columns),
+        "values": len(data.variables.items),
+    }
+
+
+def infer(fitted: Fit, rows: Any, *, seed: int = 0) -> np.ndarray:
+    """Return the probability of each cluster of other rows, float32 [n, C]; nothing is drawn."""
+    del seed
+    if fitted.variables is None:
+        rows = as_data(Given(rows, fitted.family)).rows
+    else:
+        rows = fitted.variables.rows(mapped(fitted.variables, rows)[0])
+    return assign(fitted.clusters.samples, fitted.family, rows).shares

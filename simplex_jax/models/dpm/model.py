@@ -1,0 +1,314 @@
+r"""Dirichlet-process mixtures without truncation, by slice samplers.
+
+Rows have :math:`x_i \sim f(\cdot \mid \theta_{z_i})` with :math:`z_i \sim w`, where
+:math:`w_j = v_j \prod_{l < j} (1 - v_l)`, :math:`v_j \sim \mathrm{Beta}(1, \alpha)`,
+:math:`\theta_j \sim G_0`, and alpha is known or has a Gamma prior. f and G0 are a
+`families.Family`.
+
+An update of a batch of rows does, in this order:
+
+1. alpha given the labels of all rows (`alpha_update`), and split-merge moves of them, if wanted;
+2. sticks v and atoms theta given the labels (`sampler`): those in use by an exact draw or by a step
+   of a kernel of the simplex, the others from their prior;
+3. label moves, which put clusters at other sticks (`order`);
+4. a slice u_i for every row of the batch, which leaves finitely many sticks to choose from;
+5. the labels of the batch, each from the sticks above its slice (`labels`).
+
+With memoised counts, 2 goes by the labels of all rows, whose statistics are kept up to date: every
+update is an exact Gibbs step whatever the batch, and with all rows in it the slice sampler of
+Walker (2007), Papaspiliopoulos (2008) and Kalli, Griffin and Walker (2011). With subsampled counts
+it goes by the old labels of the batch, scaled up (Baker, Fearnhead, Fox and Nemeth 2018, section
+4.2): fast on its way to a fit, and not exact.
+
+**Nothing is cut off.** A state holds C sticks, all of them drawn. Where a slice is below the mass
+of the sticks beyond C, the update is not done: the state comes back as it was but for `needed`,
+which is then above C. `grown` makes it larger, and the same update with the same key follows;
+`run(..., grow=model.grown)` does both. The randomness of a stick, and of a row, does not
+depend on C, so that the chain is that of a larger capacity from the start.
+
+Labels are places of sticks, and mean nothing by themselves: what rows have in common is the
+partition.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax import arguments, batches, schedules
+from simplex_jax.base import Kernel, PyTree, bind
+from simplex_jax.batches import Stream
+from simplex_jax.corpus import device
+from simplex_jax.models.dpm import families, step
+from simplex_jax.models.dpm import labels as dp_labels
+from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.state import BLOCK, Gamma, Info, Mixture, Model, State, grow, grown
+from simplex_jax.models.dpm.sticks import SAMPLERS as SIMPLEX_SAMPLERS
+from simplex_jax.schedules import StepSize
+
+__all__ = [
+    "ALPHA_UPDATES",
+    "COUNTS",
+    "SAMPLERS",
+    "VARIANTS",
+    "Gamma",
+    "Info",
+    "Mixture",
+    "State",
+    "build",
+    "grow",
+    "grown",
+    "labels_of",
+    "log_predictive",
+    "occupied",
+    "random_labels",
+]
+
+SAMPLERS = ("exact", *SIMPLEX_SAMPLERS)
+COUNTS = ("memoised", "subsampled")
+VARIANTS = ("dependent", "independent")
+ALPHA_UPDATES = ("sticks", "escobar-west")
+
+_STEP_SIZE, _DECAY = 0.1, 0.5
+
+# Passes after which running sums of floats are rebuilt.
+_REFRESH = 16
+
+
+def build(
+    rows: PyTree,
+    family: Family,
+    *,
+    sampler: str = "exact",
+    counts: str = "memoised",
+    batch_size: int | None = None,
+    variant: str = "dependent",
+    alpha: float | Gamma = 1.0,
+    alpha_update: str = "sticks",
+    atom_step_size: StepSize | None = None,
+    stick_step_size: StepSize | None = None,
+    decay: float | None = None,
+    label_moves: bool = True,
+    split_merge: int = 0,
+    capacity: int = 64,
+    chains: int | None = None,
+) -> tuple[Kernel, Stream]:
+    """Return the kernel of a mixture, and the stream of its batches.
+
+    Args:
+        rows: Data that the family takes, see `families`.
+        family: The law of the components.
+        sampler: How sticks and atoms in use move given the labels: "exact" redraws them; "scir",
+            "sgrld" and "smld" need a family whose atoms are on simplexes, and with memoised counts
+            leave the chain exact ("scir") or nearly so (the others, as the step sizes go to 0).
+        counts: "memoised" or "subsampled", see above.
+        batch_size: Rows in a batch; None for all of them. With memoised counts batches are
+            neighbouring rows, all of them once an epoch, in random order; else uniform subsets.
+        variant: Bounds of the slices: "dependent", the weights of the sticks; or "independent", the
+            numbers (1 - decay) decay^j, j = 0, 1, ... (Kalli, Griffin and Walker 2011).
+        alpha: The concentration, positive, or its prior, `Gamma(shape, rate)`, from whose mean it
+            starts.
+        alpha_update: Of an alpha with a prior: "sticks" draws it given the sticks up to the last in
+            use; "escobar-west" given the number of clusters, and the order of the clusters again,
+            which needs memoised counts.
+        atom_step_size: Step size of the sampler of the atoms, or a schedule; 0.1 by default. Exact
+            draws have none.
+        stick_step_size: Step size of the sampler of the sticks, likewise.
+        decay: Of the bounds of the "independent" variant, between 0 and 1; 0.5 by default.
+        label_moves: Propose swaps of clusters and of neighbouring sticks, see `order.swaps`.
+        split_merge: Split-merge moves of the partition in every update, see `split_merge`; each
+            takes up to a few passes over the rows. With memoised counts and exact draws, and a
+            family with a `log_evidence`; the order of the clusters is then redrawn as well.
+        capacity: Sticks that a state has room for at first; rounded up to a multiple of 16.
+        chains: Run so many chains side by side; states have a leading axis, and all chains wait
+            where one has to grow.
+
+    Returns:
+        A kernel whose `init` takes labels, int32 [N] in 0..capacity - 1 (`random_labels`), or for
+        chains also [chains, N]; its position is a `Mixture`. And a stream of row numbers, int32
+        [batch_size], of which those from N on are not rows.
+
+    Raises:
+        ValueError: An argument is out of range, not one of the names or does nothing with the
+            others, or the rows are not those of the family.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import run
+        >>> from simplex_jax.models.dpm import families, model
+        >>> rows = families.multinomial_rows([[9, 0, 0], [8, 1, 0], [0, 0, 9], [0, 1, 7]])
+        >>> family = families.multinomial(3, concentration=0.5)
+        >>> kernel, stream = model.build(rows, family, alpha=model.Gamma(1.0, 1.0))
+        >>> state = kernel.init(jax.random.key(0), jnp.zeros(4, jnp.int32))
+        >>> state, labels = run(jax.random.key(1), kernel, state, stream, 500,
+        ...     collect=model.labels_of, grow=model.grown)
+        >>> together = labels[50:, :, None] == labels[50:, None, :]
+        >>> print(together.mean(axis=0)[0].round())
+        [1. 1. 0. 0.]
+    """
+    for name, value, names in (
+        ("sampler", sampler, SAMPLERS),
+        ("counts", counts, COUNTS),
+        ("variant", variant, VARIANTS),
+        ("alpha_update", alpha_update, ALPHA_UPDATES),
+    ):
+        if value not in names:
+            raise ValueError(f"{name} must be one of {', '.join(names)}; it is {value!r}")
+    if isinstance(alpha, Gamma):
+        shape, rate = _number("alpha.shape", alpha.shape), _number("alpha.rate", alpha.rate)
+        prior, start = Gamma(shape, rate), shape / rate
+    else:
+        prior, start = None, _number("alpha", alpha)
+    split_merge = arguments.at_least("split_merge", split_merge, 0)
+    check(
+        sampler,
+        counts,
+        alpha_update,
+        split_merge,
+        learned=prior is not None,
+        atom_step_size=atom_step_size,
+        stick_step_size=stick_step_size,
+    )
+    size = families.size(rows)
+    family.check(rows)
+    if sampler != "exact" and family.simplex is None:
+        raise ValueError(f"atoms of this family are on no simplex: sampler {sampler!r} needs that")
+    if decay is not None and variant != "independent":
+        raise ValueError(f"decay does nothing with the {variant} variant: leave it out")
+    decay = _DECAY if decay is None else decay
+    if not 0 < decay < 1:
+        raise ValueError(f"decay must be between 0 and 1; it is {decay}")
+    batch_size = check_batch_size(size if batch_size is None else batch_size, size)
+    if split_merge and family.log_evidence is None:
+        raise ValueError("split_merge needs a family with a log_evidence: give 0")
+    sums = jax.eval_shape(lambda: family.statistics(rows, jnp.zeros(size, jnp.int32), 1))
+    floats = any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(sums))
+    atoms, sticks = step_sizes(sampler, atom_step_size, stick_step_size)
+    model = Model(
+        rows=rows,
+        family=family,
+        prior=prior,
+        start=start,
+        atom_step_size=atoms,
+        stick_step_size=sticks,
+        decay=decay,
+        sampler=sampler,
+        counts=counts,
+        variant=variant,
+        alpha_update=alpha_update,
+        label_moves=bool(label_moves),
+        split_merge=split_merge,
+        refresh=_REFRESH * -(-size // batch_size) if counts == "memoised" and floats else 0,
+        capacity=-(-arguments.at_least("capacity", capacity, 1) // BLOCK) * BLOCK,
+        chains=None if chains is None else arguments.at_least("chains", chains, 1),
+    )
+    kernel = Kernel(init=bind(_init, model), update=bind(step.update, model))
+    if counts == "memoised":
+        return kernel, device.block_stream(size, batch_size)
+    return kernel, batches.uniform(jnp.arange(size, dtype=jnp.int32), batch_size, replace=False)
+
+
+def step_sizes(
+    sampler: str, atoms: StepSize | None, sticks: StepSize | None
+) -> tuple[StepSize, StepSize]:
+    """Return the step sizes of atoms and sticks, checked, with what was left out filled in."""
+    atoms, sticks = (_STEP_SIZE if size is None else size for size in (atoms, sticks))
+    for step_size in (atoms, sticks):
+        schedules.check(step_size, below=2.0 if sampler == "sgrld" else math.inf)
+    return atoms, sticks
+
+
+def _number(name: str, value: float | jax.Array) -> jax.Array:
+    value = arguments.scalar(name, value)
+    return jnp.asarray(value, value.dtype)  # no weak type, with which programs compile again
+
+
+def check(
+    sampler: str,
+    counts: str,
+    alpha_update: str,
+    split_merge: int,
+    *,
+    learned: bool,
+    **step_sizes: StepSize | None,
+) -> None:
+    """Raise a ValueError unless options of `build` go together; `learned`: alpha has a prior."""
+    if alpha_update == "escobar-west" and counts != "memoised":
+        raise ValueError('alpha_update "escobar-west" needs memoised counts: give "sticks"')
+    if not learned and alpha_update != "sticks":
+        raise ValueError(f"alpha is given: alpha_update {alpha_update!r} would do nothing")
+    if split_merge and (sampler, counts) != ("exact", "memoised"):
+        raise ValueError("split_merge needs the exact sampler and memoised counts: give 0")
+    for name, step_size in step_sizes.items():
+        if sampler == "exact" and step_size is not None:
+            raise ValueError(f"{name} does nothing with the exact sampler: leave it out")
+
+
+def check_batch_size(batch_size: int, rows: int) -> int:
+    """Return a batch size, or raise a ValueError unless a batch can have so many of the rows."""
+    if arguments.at_least("batch_size", batch_size, 1) > rows:
+        raise ValueError(f"batch_size must be at most the {rows} rows; it is {batch_size}")
+    return batch_size
+
+
+def _init(model: Model, key: jax.Array, labels: ArrayLike) -> State:
+    size, chains = families.size(model.rows), model.chains
+    labels = jnp.asarray(labels)
+    shapes = [(size,)] if chains is None else [(size,), (chains, size)]
+    if labels.shape not in shapes or not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise ValueError(
+            f"labels must be integers {' or '.join(str(list(s)) for s in shapes)}; they are "
+            f"{labels.dtype} {list(labels.shape)}"
+        )
+    within = (labels >= 0) & (labels < model.capacity)
+    arguments.require("labels", labels, within, f"in 0..{model.capacity - 1} (capacity)")
+    # A state may be donated to jitted code, and must not share arrays with the caller.
+    return step.init(model, key, jnp.array(labels, jnp.int32, copy=True))
+
+
+def random_labels(
+    key: jax.Array, rows: PyTree, clusters: int = 1, chains: int | None = None
+) -> jax.Array:
+    """Return labels to start from: uniform over some clusters, int32 [N], or [chains, N].
+
+    The published code of the SCIR paper has 20 clusters.
+    """
+    clusters = arguments.at_least("clusters", clusters, 1)
+    shape: tuple[int, ...] = (families.size(rows),)
+    if chains is not None:
+        shape = (arguments.at_least("chains", chains, 1), *shape)
+    return jax.random.randint(key, shape, 0, clusters, jnp.int32)
+
+
+def occupied(state: State) -> jax.Array:
+    """Return the number of clusters with rows, int32; leading axes, as of chains, are kept."""
+    return jnp.sum(state.occupancy > 0, axis=-1, dtype=jnp.int32)
+
+
+def labels_of(state: State, info: Info) -> jax.Array:
+    """Return the labels of all rows: a `collect` of `run`."""
+    del info
+    return state.labels
+
+
+def log_predictive(family: Family, mixture: Mixture, rows: PyTree) -> jax.Array:
+    r"""Return the log predictive density of each row under the mixture of a state, [n].
+
+    It is :math:`\log \big( \sum_{j \le C} w_j f(x \mid \theta_j) + w_{> C} \int f(x \mid \theta)\,
+    dG_0(\theta) \big)`: what the sticks beyond the C at hand weigh is predicted by the prior, of
+    which their atoms are draws. Factors that the family leaves out are left out. The mixture has no
+    axis of chains.
+    """
+    size, capacity = families.size(rows), mixture.log_weights.shape[0]
+    at_once = dp_labels.rows_at_once(capacity, size)
+    parts = dp_labels.in_parts(jnp.arange(size, dtype=jnp.int32), at_once, size)
+
+    def part(ids: jax.Array) -> jax.Array:
+        some = families.take(rows, ids)
+        logits = family.log_likelihood(some, mixture.atoms) + mixture.log_weights
+        rest = mixture.log_rest + family.log_predictive(some)
+        return jnp.logaddexp(jax.nn.logsumexp(logits, axis=1), rest)
+
+    return lax.map(part, parts).ravel()[:size]

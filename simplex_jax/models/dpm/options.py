@@ -1,0 +1,223 @@
+"""The options of the Dirichlet-process mixture, and how those that are left out are settled."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from simplex_jax import arguments
+from simplex_jax.evaluate import partitions
+from simplex_jax.models.dpm import model
+from simplex_jax.models.dpm.data import Data
+from simplex_jax.models.dpm.model import Gamma
+from simplex_jax.models.options import RunOptions, option, options
+from simplex_jax.models.pipeline import Session
+from simplex_jax.runtime import session
+
+# Exact updates of all rows have the clusters of the web data in 100 passes.
+_PASSES, _EVALUATIONS = 500.0, 100
+
+# Shape and rate of the prior of the concentration, as in the published code of the SCIR paper.
+_PRIOR = 1.0
+
+# Rows in a batch of subsampled counts, as the SCIR paper has them.
+_SUBSAMPLED = 1_000
+
+# Labels that rows start from, drawn at random: more than most data need, as a chain gives up
+# clusters sooner than it discovers them, but several rows each.
+_CLUSTERS, _ROWS_EACH = 60, 5
+
+
+@options
+class Options(RunOptions):
+    """Options of the Dirichlet-process mixture."""
+
+    batch_size: int | None = option(
+        "Rows in a batch.",
+        default=None,
+        least=1,
+        unset="all; up to 1000 with subsampled counts",
+    )
+    passes: float | None = option(
+        "Length of the run in passes over the rows.",
+        default=None,
+        unset="500, unless steps or seconds say",
+    )
+    eval_every: int | None = option(
+        "Updates between evaluations and posterior samples.",
+        default=None,
+        least=1,
+        unset="a 100th of the run",
+        parameter=None,
+    )
+    keep_samples: int = option(
+        "Partitions to keep of each chain, evenly spaced over the second half of the run: the "
+        "clusters are summarised, and other rows assigned, by them.",
+        default=25,
+        least=1,
+        metavar="NUMBER",
+    )
+    alpha: float | None = option("Concentration of the process.", default=None, unset="learned")
+    alpha_shape: float | None = option(
+        "Shape of its Gamma prior, where it is learned.", default=None, unset="1"
+    )
+    alpha_rate: float | None = option("Rate of that prior.", default=None, unset="1")
+    alpha_update: str = option(
+        "How it is learned.",
+        default="sticks",
+        choices=model.ALPHA_UPDATES,
+        command=False,
+        parameter=None,
+    )
+    concentration: float | None = option(
+        "Of the Dirichlet prior of a cluster's probabilities, per value (not the sum); of counts "
+        "and categories.",
+        default=None,
+        unset="0.5",
+        parameter=None,
+    )
+    sampler: str = option(
+        "How sticks and components move.",
+        default="exact",
+        choices=model.SAMPLERS,
+        offered=("exact", "scir"),
+    )
+    counts: str = option(
+        "memoised: exact Gibbs steps, whatever the batch. subsampled: the batch stands for all "
+        "rows, an approximation.",
+        default="memoised",
+        choices=model.COUNTS,
+    )
+    variant: str = option(
+        "Slices below the weights, or below fixed bounds.",
+        default="dependent",
+        choices=model.VARIANTS,
+        command=False,
+        parameter=None,
+    )
+    atom_step_size: float | None = option(
+        "Step size of components, of samplers other than exact.", default=None, unset="0.1"
+    )
+    stick_step_size: float | None = option("That of sticks, likewise.", default=None, unset="0.1")
+    split_merge: int = option(
+        "Split-merge moves in every update (exact sampler, memoised counts).",
+        default=0,
+        least=0,
+        metavar="NUMBER",
+    )
+    initial_clusters: int | None = option(
+        "Clusters that rows start in, at random; several chains take from half to twice as many.",
+        default=None,
+        least=1,
+        unset="60, or one for five rows",
+    )
+    capacity: int = option(
+        "Sticks that there is room for at first; it grows when it has to.",
+        default=64,
+        least=1,
+        parameter=None,
+    )
+    loss: str = option(
+        "Loss that the point partition minimises: variation of information, or Binder's.",
+        default="vi",
+        choices=partitions.LOSSES,
+    )
+
+    def __post_init__(self) -> None:
+        model.check(
+            self.sampler,
+            self.counts,
+            self.alpha_update,
+            self.split_merge,
+            learned=self.alpha is None,
+            atom_step_size=self.atom_step_size,
+            stick_step_size=self.stick_step_size,
+        )
+        for name in ("alpha_shape", "alpha_rate"):
+            if self.alpha is not None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is about learning alpha, and alpha is given")
+
+
+@options
+class Arguments(Options, Session):
+    """Arguments of `dpm.fit`."""
+
+    family: Any = option(
+        "The law of the components with its prior, one of `models.dpm.families`; or `Variables`, "
+        "what the columns of an array are.",
+        default=None,
+        kw_only=False,
+        unset="that of a corpus, or of a table of categories",
+        command=False,
+        parameter=None,
+    )
+
+
+def settle(data: Data, given: Options) -> Options:
+    """Return options with everything that was left out filled in, or raise a ValueError."""
+    if data.variables is None and given.concentration is not None:
+        raise ValueError("concentration does nothing with a family, which has a prior of its own")
+    if data.variables is not None and given.concentration is None:
+        given = dataclasses.replace(given, concentration=data.variables.concentration)
+    return of_size(len(data.names), given)
+
+
+def of_size(rows: int, given: Options) -> Options:
+    """Return options with what depends on the number of rows, and on other options, filled in."""
+    rows = arguments.at_least("rows", rows, 1)
+    batch_size = given.batch_size
+    if batch_size is None:
+        batch_size = min(rows, _SUBSAMPLED) if given.counts == "subsampled" else rows
+    batch_size = model.check_batch_size(batch_size, rows)
+    default = min(_CLUSTERS, max(1, rows // _ROWS_EACH), given.capacity)
+    clusters = given.initial_clusters or default
+    if clusters > given.capacity:
+        raise ValueError(
+            f"initial_clusters must be at most the capacity, {given.capacity}; it is {clusters}"
+        )
+    length = session.length(
+        -(-rows // batch_size),
+        passes=given.passes,
+        steps=given.steps,
+        seconds=given.seconds,
+        eval_every=given.eval_every,
+        default_passes=_PASSES,
+        evaluations=_EVALUATIONS,
+    )
+    sizes: Any = (None, None)
+    if given.sampler != "exact":
+        sizes = model.step_sizes(given.sampler, given.atom_step_size, given.stick_step_size)
+    learned = given.alpha is None
+    return dataclasses.replace(
+        given,
+        alpha_shape=(given.alpha_shape or _PRIOR) if learned else None,
+        alpha_rate=(given.alpha_rate or _PRIOR) if learned else None,
+        atom_step_size=sizes[0],
+        stick_step_size=sizes[1],
+        initial_clusters=clusters,
+        batch_size=batch_size,
+        passes=None,
+        steps=length.steps,
+        seconds=length.seconds,
+        eval_every=length.eval_every,
+    )
+
+
+def starts(settings: Options) -> list[int]:
+    """Return the number of labels that each chain starts with.
+
+    Several chains start from numbers between half and twice `initial_clusters`, or the capacity, in
+    proportion, so that R-hat of the number of clusters means something.
+    """
+    middle = settings.initial_clusters or 1
+    if settings.chains == 1:
+        return [middle]
+    spread = np.geomspace(middle / 2, min(2 * middle, settings.capacity), settings.chains)
+    return np.maximum(spread.round(), 1).astype(int).tolist()
+
+
+def concentration(settings: Options) -> float | Gamma:
+    """Return the concentration of the process, or its prior."""
+    if settings.alpha is not None:
+        return settings.alpha
+    return Gamma(settings.alpha_shape or _PRIOR, settings.alpha_rate or _PRIOR)

@@ -1,0 +1,165 @@
+"""The report of a fitted mixture: one HTML file that needs no network and runs no script."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.models.dpm.fitting import Fit
+from simplex_jax.models.dpm.variables import Variables
+from simplex_jax.report import charts, display, page
+
+_TRACES = (
+    ("alpha", "concentration alpha"),
+    ("occupied", "occupied clusters"),
+    ("largest", "share of the largest cluster"),
+)
+_MOST_CONFUSED = 16
+"""Clusters whose table of shares is shown."""
+_SECTIONS = (
+    ("clusters", "Clusters"),
+    ("number", "Number of clusters"),
+    ("predictive", "Log predictive"),
+    ("certainty", "Certainty"),
+    ("sampling", "Sampling"),
+)
+
+
+def variables_of(fitted: Fit) -> Variables:
+    """Return the variables of the rows of a fit; a ValueError where it has none to write down."""
+    if fitted.variables is None:
+        raise ValueError(
+            "a fit with a family of one's own has neither files nor a report: give dpm.fit a "
+            "corpus, a table of categories or Variables, or save a scikit.DirichletProcessMixture"
+        )
+    return fitted.variables
+
+
+def over_represented(profiles: np.ndarray, overall: np.ndarray, count: int) -> list[np.ndarray]:
+    r"""Return the values that each cluster has most more of than all rows have, best first.
+
+    They are ranked by :math:`p \log(p / q)`, what a value adds to the divergence of the cluster's
+    law p, profiles [C, V], from that of all rows, q, overall [V]: the ratio alone would put rare
+    values first, the difference frequent ones. There are at most `count` of each.
+    """
+    p = np.maximum(profiles.astype(np.float64), np.finfo(np.float64).tiny)
+    gain = p * np.log(p / overall)
+    order = np.argsort(-gain, axis=1, kind="stable")[:, :count]
+    more = np.take_along_axis(gain, order, axis=1) > 0
+    return [values[chosen] for values, chosen in zip(order, more, strict=True)]
+
+
+def context(fitted: Fit, top_values: int) -> dict[str, Any]:
+    """Return the context of the template, with so many values of each cluster."""
+    rows = _rows(fitted, top_values)
+    settings, point = fitted.settings, fitted.point
+    last = fitted.metrics[-1] if fitted.metrics else {}
+    average = last.get("log_predictive_average")
+    predictive = last.get("log_predictive") if average is None else average
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    return {
+        "title": f"{len(rows)} clusters of {len(fitted.names):,} rows",
+        "lead": f"Dirichlet-process mixture, {settings.sampler} slice sampler with "
+        f"{settings.counts} counts{chains}, seed {settings.seed}.",
+        "sections": _SECTIONS,
+        "tiles": [
+            ("rows", display.count(len(fitted.names))),
+            ("clusters in a sample", display.count(last.get("occupied"))),
+            ("concentration alpha", display.number(fitted.alpha)),
+            (
+                "held-out log predictive",
+                f"{predictive:.3f}" if display.finite(predictive) else "–",
+            ),
+            ("time of training", display.duration(last.get("seconds"))),
+            ("rows a second", display.count(last.get("rows_per_second"))),
+        ],
+        "charts": page.curves(fitted.metrics, "log_predictive", "held-out log predictive"),
+        "traces": _traces(fitted),
+        "clusters": rows,
+        "confusion": fitted.clusters.confusion[:_MOST_CONFUSED, :_MOST_CONFUSED].tolist(),
+        "alpha": {
+            "mean": fitted.alpha,
+            "sd": fitted.alpha_sd,
+            "lower": fitted.alpha_interval[0],
+            "upper": fitted.alpha_interval[1],
+        },
+        "occupied": [
+            {"number": number, "share": share, "bar": 100 * share / max(fitted.occupied.values())}
+            for number, share in sorted(fitted.occupied.items())
+        ],
+        "partition": {
+            "loss": "loss of Binder's" if settings.loss == "binder" else "variation of information",
+            "expected": point.loss,
+            "clusters": int(point.labels.max()) + 1,
+            "rows_used": point.rows_used,
+            "rows": len(point.labels),
+        },
+    }
+
+
+def _traces(fitted: Fit) -> list[dict[str, str]]:
+    """Return a chart of each traced number against the passes, with a curve for every chain."""
+    chains = fitted.settings.chains
+    every = [(f"_chain_{chain}", f"chain {chain}") for chain in range(chains)]
+    key, label = page.AXES[0]
+    return [
+        {
+            "svg": charts.curves(
+                fitted.metrics,
+                key,
+                label,
+                measure,
+                name,
+                endings=every if chains > 1 else [("", name)],
+            ),
+            "label": f"{name.capitalize()} against {label}",
+        }
+        for measure, name in _TRACES
+    ]
+
+
+def _rows(fitted: Fit, top_values: int) -> list[dict[str, Any]]:
+    """Return what is shown of each cluster, the largest first."""
+    variables, clusters = variables_of(fitted), fitted.clusters
+    mean, sd, overall = (
+        variables.flat(tree) for tree in (clusters.profiles, clusters.profiles_sd, clusters.overall)
+    )
+    scale = float(clusters.upper.max())
+    bars = page.bars(
+        clusters.sizes, clusters.lower, clusters.upper, np.zeros(len(clusters.sizes)), scale
+    )
+    chosen = over_represented(mean, overall, top_values)
+    return [
+        {
+            "number": cluster,
+            "size": bars[cluster],
+            "present": float(clusters.present[cluster]),
+            "certain": float(clusters.confusion[cluster, cluster]),
+            "top": _values(
+                [variables.items[value] for value in values],
+                mean[cluster, values],
+                sd[cluster, values],
+                overall[values],
+            ),
+            "examples": fitted.examples[cluster],
+        }
+        for cluster, values in enumerate(chosen)
+    ]
+
+
+def _values(
+    names: list[str], mean: np.ndarray, sd: np.ndarray, overall: np.ndarray
+) -> list[dict[str, Any]]:
+    """Return values with probability, bar and interval, and how many times that of all rows."""
+    mean = np.clip(mean.astype(np.float64), 0, 1)
+    lower, upper = beta_interval(mean, sd)
+    scale = float(np.where(np.isnan(sd), mean, upper).max(initial=0)) or 1.0
+    bars = page.bars(mean, lower, upper, sd, scale)
+    return [
+        {"value": name, "lift": float(p / q), "overall": float(q), "sure": bool(low > q)} | bar
+        for name, p, q, low, bar in zip(names, mean, overall, lower, bars, strict=True)
+    ]
+
+
+REPORT = page.Report(Path(__file__).with_suffix(".html"), context, items="values", most=12)

@@ -1,0 +1,236 @@
+r"""A move of the labels that splits a cluster in two or merges two, exact for any number of rows.
+
+Two rows, the anchors, are drawn at random. Where they share a cluster, a split of it is proposed,
+and else the merger of their clusters. As in Jain and Neal (2004), a split comes out of a launch
+that knows nothing of the present labels but which rows are concerned, so that a merger can tell how
+likely the split was that it undoes. Their scans of one row after the other are replaced by what all
+rows can do at once: two atoms are drawn given one anchor each; all other rows choose between them
+independently; shares and atoms are drawn given both groups, and so on, some rounds long.
+
+Sticks and atoms are integrated out, and which cluster is at which stick too: the target is the
+posterior of the partition into clusters of :math:`m_1, \dots, m_k` rows,
+
+.. math:: p(\text{partition} \mid x) \propto
+    \prod_c \alpha\, \Gamma(m_c)\, f(x_{(c)}),
+
+with f the evidence of the rows of a cluster. The order of the clusters, sticks and atoms must all
+be redrawn, given the partition, before they are used again: see `dp_order.size_biased`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.special import gammaln
+from jax.typing import ArrayLike
+
+from simplex_jax import draws
+from simplex_jax.base import PyTree
+from simplex_jax.draws import uniform
+from simplex_jax.draws.bits import random_words
+from simplex_jax.geometry.rising import log_rising
+from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm.families import Family
+
+# Rows that are worked on at once.
+_CHUNK = 4096
+
+
+class Proposal(NamedTuple):
+    """Outcome of a move."""
+
+    labels: jax.Array  # stick of every row, int32 [N]
+    statistics: PyTree  # of every stick, leaves [C, ...]; fresh sums where something changed
+    occupancy: jax.Array  # rows of every stick, int32 [C]
+    accepted: jax.Array  # Whether something changed, bool
+    # sticks that the move asked for, int32: C + 1 where a split found none empty, and nothing was
+    # done. Do it again with the same key when there is room
+    needed: jax.Array
+
+
+class _Members(NamedTuple):
+    """The rows concerned: all of the clusters of the anchors."""
+
+    ids: jax.Array  # their numbers, in order, int32 [N]; N in places beyond the last one
+    size: jax.Array  # their number, int32
+    anchors: jax.Array  # the two rows that stand for the groups, int32 [2]
+
+
+class _Groups(NamedTuple):
+    """The rows concerned, in two groups."""
+
+    sides: jax.Array  # group 0 or 1 of every row, int32 [N]; 2 for the rows of other clusters
+    statistics: PyTree  # of both groups, leaves [2, ...]
+    sizes: jax.Array  # their rows, int32 [2]
+    log_q: jax.Array  # log probability of the sides of all rows but the anchors
+
+
+def propose(
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    labels: jax.Array,
+    statistics: PyTree,
+    occupancy: jax.Array,
+    alpha: ArrayLike,
+    *,
+    rounds: int = 3,
+) -> Proposal:
+    """Propose one split or merger and accept it by Metropolis and Hastings.
+
+    With groups A and B of m and l rows, a split of their union has the ratio
+
+        alpha Gamma(m) Gamma(l) f(A) f(B) / (Gamma(m + l) f(A and B)) / q(A, B),
+
+    q being the probability that the launch ends in these groups, and a merger one over it. The time
+    is that of `rounds` + 1 passes over the rows concerned with two atoms, and of one over all
+    labels, int32 [N]. A new cluster goes to the first empty stick. The family needs a
+    `log_evidence`; statistics and occupancy are those of all sticks, leaves [C, ...].
+    """
+    if family.log_evidence is None:
+        raise ValueError("split-merge moves need a family that has a log_evidence")
+    n, capacity = labels.shape[0], occupancy.shape[0]
+    alpha = jnp.asarray(alpha, jnp.result_type(float))
+    if n < 2:
+        return Proposal(labels, statistics, occupancy, jnp.bool_(False), jnp.int32(0))
+    key_anchors, key_launch, key_accept = jax.random.split(key, 3)
+    key_shares, key_atoms, key_sides = jax.random.split(key_launch, 3)
+    members = _draw_members(key_anchors, labels)
+    first, second = labels[members.anchors]
+    split = first == second
+    present = (labels == second).astype(jnp.int32)
+
+    def launch(i: jax.Array, groups: _Groups) -> _Groups:
+        sizes = groups.sizes.astype(jnp.result_type(float))
+        log_shares = draws.log_dirichlet(jax.random.fold_in(key_shares, i), sizes)
+        atoms = family.draw(jax.random.fold_in(key_atoms, i), groups.statistics)
+        # The last round scores the present groups instead of drawing, for a merger.
+        drawn = split | (i < rounds)
+        key = jax.random.fold_in(key_sides, i)
+        return _choose(key, family, rows, members, atoms, log_shares, present, drawn)
+
+    start = _Groups(
+        jnp.full(n, 2, jnp.int32),
+        family.statistics(families.take(rows, members.anchors), jnp.arange(2), 2),
+        jnp.ones(2, jnp.int32),
+        jnp.zeros((), jnp.result_type(float)),
+    )
+    groups = lax.fori_loop(0, rounds + 1, launch, start)
+    log_split = _log_split(family, groups, alpha) - groups.log_q
+    log_ratio = jnp.where(split, log_split, -log_split)
+    empty = jnp.argmin(occupancy > 0).astype(labels.dtype)
+    full = split & jnp.all(occupancy > 0)
+    chance = jax.random.uniform(key_accept, (), log_ratio.dtype)
+    accepted = (jnp.log(chance) < log_ratio) & ~full
+    # Where the second group is to be, or was.
+    other = jnp.where(split, empty, second)
+    targets = jnp.stack([first, jnp.where(split, other, first), labels.dtype.type(capacity)])
+    moved = jnp.where(groups.sides < 2, targets[groups.sides], labels)
+    sums = jax.tree.map(
+        lambda leaf: jnp.where(split, leaf, jnp.stack([leaf[0] + leaf[1], leaf[1] * 0])),
+        (groups.statistics, groups.sizes),
+    )
+    places = jnp.where(accepted, jnp.stack([first, other]), capacity)
+    statistics, occupancy = jax.tree.map(
+        lambda leaf, new: leaf.at[places].set(new.astype(leaf.dtype), mode="drop"),
+        (statistics, occupancy),
+        sums,
+    )
+    return Proposal(
+        labels=jnp.where(accepted, moved, labels),
+        statistics=statistics,
+        occupancy=occupancy,
+        accepted=accepted,
+        needed=jnp.where(full, capacity + 1, 0).astype(jnp.int32),
+    )
+
+
+def _draw_members(key: jax.Array, labels: jax.Array) -> _Members:
+    """Draw two rows uniformly, and find all rows that share the cluster of one of them."""
+    n = labels.shape[0]
+    key_first, key_second = jax.random.split(key)
+    i = jax.random.randint(key_first, (), 0, n)
+    j = jax.random.randint(key_second, (), 0, n - 1)
+    anchors = jnp.stack([i, jnp.where(j >= i, j + 1, j)])
+    inside = (labels == labels[anchors[0]]) | (labels == labels[anchors[1]])
+    place = jnp.where(inside, jnp.cumsum(inside) - 1, n)
+    ids = jnp.full(n, n, jnp.int32).at[place].set(lax.iota(jnp.int32, n), mode="drop")
+    return _Members(ids, jnp.sum(inside, dtype=jnp.int32), anchors)
+
+
+def _choose(
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    members: _Members,
+    atoms: PyTree,
+    log_shares: jax.Array,
+    present: jax.Array,
+    drawn: jax.Array,
+) -> _Groups:
+    """Let every row concerned but the anchors choose between two atoms.
+
+    Where `drawn` is false, the choices are those of `present`.
+    """
+    n = members.ids.shape[0]
+    step = min(_CHUNK, n)
+    ids = jnp.pad(members.ids, (0, -n % step), constant_values=n)
+
+    def chunk(loop: tuple[jax.Array, _Groups]) -> tuple[jax.Array, _Groups]:
+        first, groups = loop
+        numbers = lax.dynamic_slice(ids, (first,), (step,))
+        some = families.take(rows, numbers)
+        log_f = family.log_likelihood(some, atoms) + log_shares
+        log_odds = log_f[:, 1] - log_f[:, 0]
+        words, _ = random_words(jax.random.fold_in(key, first), step, log_odds.dtype)
+        chance = uniform.uniform(words, log_odds.dtype)
+        side = (chance < jax.nn.sigmoid(log_odds)).astype(jnp.int32)
+        side = jnp.where(drawn, side, present.at[numbers].get(mode="clip"))
+        anchor = (numbers == members.anchors[0]) | (numbers == members.anchors[1])
+        side = jnp.where(anchor, (numbers == members.anchors[1]).astype(jnp.int32), side)
+        inside = numbers < n
+        side = jnp.where(inside, side, 2)
+        log_p = jax.nn.log_sigmoid(jnp.where(side == 1, log_odds, -log_odds))
+        log_q = groups.log_q + jnp.sum(jnp.where(inside & ~anchor, log_p, 0))
+        added = family.statistics(some, side, 2)
+        return first + step, _Groups(
+            groups.sides.at[numbers].set(side, mode="drop"),
+            jax.tree.map(jnp.add, groups.statistics, added),
+            groups.sizes.at[side].add(1, mode="drop"),
+            log_q,
+        )
+
+    shapes = jax.eval_shape(
+        lambda: family.statistics(families.take(rows, ids[:1]), jnp.zeros(1, jnp.int32), 2)
+    )
+    start = _Groups(
+        jnp.full(n, 2, jnp.int32),
+        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes),
+        jnp.zeros(2, jnp.int32),
+        jnp.zeros((), log_shares.dtype),
+    )
+    return lax.while_loop(lambda loop: loop[0] < members.size, chunk, (jnp.int32(0), start))[1]
+
+
+def _log_split(family: Family, groups: _Groups, alpha: jax.Array) -> jax.Array:
+    """Return the log posterior of two groups over that of their union.
+
+    The smaller group is scored given the larger one and by itself: the subtracted numbers are only
+    as large as its evidence.
+    """
+    smaller = jnp.argmin(groups.sizes)
+    few, many = (
+        jax.tree.map(lambda leaf, i=i: leaf[i][None], groups.statistics)
+        for i in (smaller, 1 - smaller)
+    )
+    assert family.log_evidence is not None
+    none = jax.tree.map(jnp.zeros_like, many)
+    given = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), none, many)
+    alone, together = family.log_evidence(
+        jax.tree.map(lambda a: jnp.tile(a, (2,) + (1,) * (a.ndim - 1)), few), given
+    )
+    sizes = groups.sizes.astype(alpha.dtype)
+    few_rows, many_rows = jnp.min(sizes), jnp.max(sizes)
+    log_prior = jnp.log(alpha) + gammaln(few_rows) - log_rising(many_rows, few_rows)
+    return log_prior + (alone - together)

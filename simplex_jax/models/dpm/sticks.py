@@ -1,0 +1,121 @@
+r"""Sticks of a Dirichlet process, atoms and concentration given the labels of the rows.
+
+Given labels with :math:`m_j` rows at stick j and :math:`M_j = \sum_{l > j} m_l` beyond it,
+:math:`v_j \sim \mathrm{Beta}(1 + m_j, \alpha + M_j)` independently (Papaspiliopoulos and Roberts
+2008; the uniforms of the slices are integrated out). The pair (v, 1 - v) is a point of a simplex of
+two categories, with concentrations (1, alpha), so any kernel of the simplex moves it.
+"""
+
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import draws
+from simplex_jax.base import PyTree
+from simplex_jax.estimators import Estimator
+from simplex_jax.models.dpm.state import Gamma, Model, State, by_blocks, last_occupied, where
+from simplex_jax.samplers import scir, sgrld, smld
+from simplex_jax.schedules import StepSize
+
+SAMPLERS: dict[str, ModuleType] = {"scir": scir, "sgrld": sgrld, "smld": smld}
+
+# The batch is the counts themselves.
+_COUNTED = Estimator(lambda key: (), lambda key, memory, position, counts: (counts, memory))
+
+
+def _move_simplexes(
+    key: jax.Array,
+    sampler: str,
+    log_p: PyTree,
+    counts: PyTree,
+    alpha: PyTree,
+    step_size: StepSize,
+    step: jax.Array,
+) -> PyTree:
+    """Move log-probabilities, leaves [C, K], by one step of a kernel of the simplex.
+
+    The total of the weights behind a point is redrawn: counts change from step to step.
+    """
+    module = SAMPLERS[sampler]
+
+    def move(key: jax.Array, log_p: PyTree, counts: PyTree) -> PyTree:
+        state = module.State(log_p, step, (), None)
+        options = {"estimator": _COUNTED, "alpha": alpha, "step_size": step_size}
+        return module.update(key, state, counts, **options)[0].position
+
+    return by_blocks(move, key, log_p, counts)
+
+
+def move_sticks(key: jax.Array, model: Model, state: State, counts: jax.Array) -> jax.Array:
+    """Return new sticks given the rows of each, counted or estimated, [C].
+
+    Sticks beyond the last one in use are always drawn from their prior.
+    """
+    key_draw, key_move = jax.random.split(key)
+    sticks, alpha = state.sticks, state.alpha
+    counts = counts.astype(sticks.dtype)
+    pairs = jnp.stack([counts, jnp.cumsum(counts[::-1])[::-1] - counts], axis=1)
+    prior = jnp.stack([jnp.ones_like(alpha), alpha])
+    drawn = by_blocks(lambda key, pairs: draws.log_dirichlet(key, prior + pairs), key_draw, pairs)
+    if model.sampler == "exact":
+        return drawn
+    moved = _move_simplexes(
+        key_move, model.sampler, sticks, pairs, prior, model.stick_step_size, state.step
+    )
+    in_use = jnp.arange(sticks.shape[0]) < last_occupied(state.occupancy)
+    return where(in_use, moved, drawn)
+
+
+def move_atoms(key: jax.Array, model: Model, state: State, statistics: PyTree) -> PyTree:
+    """Return new atoms given the statistics of their rows; those without rows are drawn from G0."""
+    key_draw, key_move = jax.random.split(key)
+    family, in_use = model.family, state.occupancy > 0
+    # Sums of floats that come and go leave rounding errors behind.
+    none = jax.tree.map(jnp.zeros_like, statistics)
+    statistics = where(in_use, statistics, none)
+    if model.sampler == "exact":
+        return by_blocks(family.draw, key_draw, statistics)
+    assert family.simplex is not None
+    drawn = by_blocks(family.draw, key_draw, none)
+    moved = _move_simplexes(
+        key_move,
+        model.sampler,
+        state.position.atoms,
+        family.simplex.counts(statistics),
+        family.simplex.alpha,
+        model.atom_step_size,
+        state.step,
+    )
+    return where(in_use, moved, drawn)
+
+
+def draw_alpha(key: jax.Array, prior: Gamma, state: State) -> jax.Array:
+    r"""Draw alpha given the z* sticks up to the last one in use, later ones integrated out.
+
+    .. math:: \alpha \mid v \sim \mathrm{Gamma}\Big(a_0 + z^*,\;
+        b_0 - \textstyle\sum_{j \le z^*} \log(1 - v_j)\Big)
+
+    The later sticks must be redrawn afterwards.
+    """
+    sticks, in_use = state.sticks, last_occupied(state.occupancy)
+    logs = jnp.where(jnp.arange(sticks.shape[0]) < in_use, sticks[:, 1], 0)
+    shape = prior.shape + in_use.astype(sticks.dtype)
+    return jnp.exp(draws.loggamma(key, shape)) / (prior.rate - jnp.sum(logs))
+
+
+def escobar_west(key: jax.Array, prior: Gamma, state: State) -> jax.Array:
+    r"""Draw alpha given the number k of clusters of n rows (Escobar and West 1995, section 6).
+
+    With :math:`\eta \sim \mathrm{Beta}(\alpha + 1, n)` it is Gamma(a + k, b - log eta), or with
+    odds of :math:`n (b - \log \eta)` to a + k - 1 it is Gamma(a + k - 1, b - log eta). This is its
+    law given which rows are together. Given which stick a cluster is at as well it has another one,
+    and the order must be redrawn: see `order.size_biased`.
+    """
+    alpha = state.alpha
+    key_eta, key_odds, key_draw = jax.random.split(key, 3)
+    n = jnp.asarray(state.labels.shape[0], alpha.dtype)
+    rate = prior.rate - draws.log_dirichlet(key_eta, jnp.stack([alpha + 1, n]))[0]
+    shape = prior.shape + jnp.sum(state.occupancy > 0).astype(alpha.dtype)
+    less = jax.random.uniform(key_odds, (), alpha.dtype) * (n * rate + shape - 1) >= shape - 1
+    return jnp.exp(draws.loggamma(key_draw, shape - less)) / rate

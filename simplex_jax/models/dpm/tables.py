@@ -1,0 +1,235 @@
+"""The files of a fitted mixture."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.evaluate.partitions import PointPartition
+from simplex_jax.models.dpm import report, variables
+from simplex_jax.models.dpm.clusters import Clusters, Samples, most_probable
+from simplex_jax.models.dpm.fitting import Fit
+from simplex_jax.models.dpm.model import Mixture
+from simplex_jax.models.dpm.report import over_represented, variables_of
+from simplex_jax.models.dpm.variables import Variables
+from simplex_jax.models.files import Array, Files, Saved
+from simplex_jax.runtime import directory, output, saved
+from simplex_jax.runtime.saved import RunError
+
+CLUSTERS, SAMPLES = "clusters.npz", "samples.npz"
+SHARES, VARIABLES = "row_clusters.npz", "variables.json"
+_PLAIN = ("sizes", "lower", "upper", "present", "confusion")
+_PROFILES = ("profiles", "profiles_sd", "overall")
+_TOP_VALUES = 20
+_PROBABILITY = 1 + 1e-5
+
+
+def values(fitted: Fit) -> dict[str, np.ndarray]:
+    """Return the arrays of a fit, whose rows have variables, by name."""
+    variables, clusters = variables_of(fitted), fitted.clusters
+    mixtures, shares = clusters.samples
+    partition = np.full(len(fitted.names), -1.0)
+    partition[~fitted.held_out] = fitted.point.labels
+    return {
+        **{name: getattr(clusters, name) for name in _PLAIN},
+        **{name: variables.flat(getattr(clusters, name)) for name in _PROFILES},
+        "partition": partition,
+        "log_weights": np.asarray(mixtures.log_weights),
+        "log_rest": np.asarray(mixtures.log_rest),
+        "atoms": variables.flat(mixtures.atoms),
+        "shares": shares,
+    }
+
+
+def write(fitted: Fit, place: Path) -> None:
+    """Write the files that are for people and for other programs, each atomically.
+
+    `clusters.csv` has the sizes of the clusters and the share of samples that have them;
+    `profiles.csv` the 20 values of each that are over-represented most, with their 95% interval by
+    `intervals.beta_interval`; `cluster_keys.txt` cluster, size and the first values, parted by
+    tabs; `rows.csv` the most probable cluster of every row with its probability, -1 for clusters
+    that only some samples have, and its cluster in the point partition, which those held out do not
+    have; `row_clusters.npz` the probabilities of all clusters of every row, by name.
+    """
+    clusters, items = fitted.clusters, variables_of(fitted).items
+    arrays = values(fitted)
+    top = over_represented(arrays["profiles"], arrays["overall"], _TOP_VALUES)
+    output.write_json(place / VARIABLES, variables_of(fitted)._asdict())
+    shares = [(fitted.shares, None)]
+    directory.write_proportions(place / SHARES, fitted.names, len(clusters.sizes), shares)
+    output.write_csv(
+        place / "clusters.csv",
+        ["cluster", "size", "lower", "upper", "present", "most_over_represented"],
+        _rows_of_clusters(clusters, top, items),
+    )
+    output.write_csv(
+        place / "profiles.csv",
+        ["cluster", "rank", "value", "probability", "lower", "upper", "overall", "lift"],
+        _rows_of_values(arrays, top, items),
+    )
+    output.write_text(
+        place / "cluster_keys.txt",
+        "".join(
+            f"{cluster}\t{size:.0f}\t{', '.join(items[value] for value in values[:10])}\n"
+            for cluster, (size, values) in enumerate(zip(clusters.sizes, top, strict=True))
+        ),
+    )
+    point = np.full(len(fitted.names), "", object)
+    point[~fitted.held_out] = fitted.point.labels
+    write_rows(place / "rows.csv", fitted.names, fitted.shares, partition=point)
+
+
+def _rows_of_clusters(
+    clusters: Clusters, top: Sequence[np.ndarray], items: Sequence[str]
+) -> Iterable[tuple[object, ...]]:
+    for cluster, those in enumerate(top):
+        numbers = clusters.sizes[cluster], clusters.lower[cluster], clusters.upper[cluster]
+        first = ", ".join(items[value] for value in those[:5])
+        sizes = (f"{number:.1f}" for number in numbers)
+        yield cluster, *sizes, f"{clusters.present[cluster]:.4g}", first
+
+
+def _rows_of_values(
+    arrays: dict[str, np.ndarray], top: Sequence[np.ndarray], items: Sequence[str]
+) -> Iterable[tuple[object, ...]]:
+    for cluster, those in enumerate(top):
+        mean, sd = arrays["profiles"][cluster, those], arrays["profiles_sd"][cluster, those]
+        lower, upper = beta_interval(np.clip(mean, 0, 1), sd)
+        overall = arrays["overall"][those]
+        table = zip(those, mean, lower, upper, overall, mean / overall, strict=True)
+        for rank, (value, *numbers) in enumerate(table, start=1):
+            yield cluster, rank, items[value], *(f"{number:.6g}" for number in numbers)
+
+
+def write_rows(path: Path, names: Sequence[str], shares: np.ndarray, **more: np.ndarray) -> None:
+    """Write the cluster of each row with its probability, and more columns, as a `.csv`."""
+    labels = most_probable(shares)
+    own = np.take_along_axis(shares, np.maximum(labels, 0)[:, None], axis=1)[:, 0]
+    # -1 are all other clusters, which have what is left.
+    probability = (f"{p:.4g}" for p in np.where(labels < 0, 1 - shares.sum(axis=1), own))
+    columns = zip(names, labels, probability, *more.values(), strict=True)
+    output.write_csv(path, ["row", "cluster", "probability", *more], columns)
+
+
+def summary(fitted: Fit) -> dict[str, Any]:
+    """Return what `summary.json` holds of a mixture."""
+    lower, upper = fitted.alpha_interval
+    point = fitted.point
+    return {
+        "clusters": len(fitted.clusters.sizes),
+        "components": fitted.clusters.samples.shares.shape[2],
+        "occupied": fitted.occupied,
+        "alpha": {"mean": fitted.alpha, "sd": fitted.alpha_sd, "lower": lower, "upper": upper},
+        "partition": {
+            "loss": fitted.settings.loss,
+            "expected": point.loss,
+            "clusters": int(point.labels.max()) + 1,
+            "rows_used": point.rows_used,
+            "rows": len(point.labels),
+            "draws_used": point.draws_used,
+            "source": point.source,
+        },
+        "examples": fitted.examples,
+    }
+
+
+def sizes(run: Saved) -> dict[str, int]:
+    """Return numbers of clusters, samples, components, values and rows."""
+    axes = {"C": "clusters", "S": "samples", "K": "components"}
+    counts: Any = {axis: run.summary.get(name) for axis, name in axes.items()}
+    if not all(isinstance(count, int) and count > 0 for count in counts.values()):
+        raise RunError(
+            f"{run.directory / 'summary.json'}: it does not say how many clusters there are"
+        )
+    return counts | {"V": len(_variables(run).items), "D": int(run.corpus["rows"])}
+
+
+def _variables(run: Saved) -> Variables:
+    path = run.directory / VARIABLES
+    fields = saved.load_json(path)
+    try:
+        return variables.from_json(fields)
+    except ValueError as error:
+        raise RunError(f"{path}: {error}: the file is damaged") from None
+
+
+def restore(run: Saved) -> dict[str, Any]:
+    """Return the attributes of a fit from its files."""
+    arrays, parts, path = run.arrays, _variables(run), run.directory / SHARES
+    names, shares, _ = saved.load_proportions(path, len(arrays["sizes"]))
+    partition = arrays["partition"].astype(int)
+    if len(names) != len(partition):
+        raise RunError(f"{path}: {len(names)} rows instead of {len(partition)}: another run")
+    held_out = partition < 0
+    mixtures = Mixture(
+        jnp.asarray(arrays["log_weights"]),
+        jnp.asarray(arrays["log_rest"]),
+        parts.tree(arrays["atoms"]),
+    )
+    point, alpha, examples = (run.summary[name] for name in ("partition", "alpha", "examples"))
+    if len(examples) != len(arrays["sizes"]) or not np.isfinite(alpha["mean"]):
+        raise ValueError("numbers out of range")
+    return {
+        "clusters": Clusters(
+            **{name: arrays[name] for name in _PLAIN},
+            **{name: parts.tree(arrays[name]) for name in _PROFILES},
+            shares=shares[~held_out],
+            labels=most_probable(shares[~held_out]),
+            samples=Samples(mixtures, arrays["shares"]),
+        ),
+        "point": PointPartition(
+            partition[~held_out],
+            float(point["expected"]),
+            int(point["rows_used"]),
+            int(point["draws_used"]),
+            str(point["source"]),
+        ),
+        "alpha": float(alpha["mean"]),
+        "alpha_sd": float(alpha["sd"]),
+        "alpha_interval": (float(alpha["lower"]), float(alpha["upper"])),
+        "occupied": {int(k): float(p) for k, p in run.summary["occupied"].items()},
+        "names": names,
+        "held_out": held_out,
+        "shares": shares,
+        "family": parts.family(),
+        "variables": parts,
+        "examples": [[_example(entry) for entry in entries] for entries in examples],
+    }
+
+
+def _example(entry: dict[str, Any]) -> dict[str, Any]:
+    words = [str(value) for value in entry["values"]]
+    return {"name": str(entry["name"]), "share": float(entry["share"]), "values": words}
+
+
+FILES = Files(
+    names=("clusters.csv", "profiles.csv", "cluster_keys.txt", "rows.csv", SHARES, VARIABLES),
+    arrays={
+        CLUSTERS: {
+            "sizes": Array("C"),
+            "lower": Array("C"),
+            "upper": Array("C"),
+            "present": Array("C", most=_PROBABILITY),
+            "confusion": Array("CC", most=_PROBABILITY),
+            "profiles": Array("CV", most=_PROBABILITY),
+            "profiles_sd": Array("CV", unknown=True),
+            "overall": Array("V", most=_PROBABILITY),
+            "partition": Array("D", least=-1),
+        },
+        SAMPLES: {
+            "log_weights": Array("SK", least=-np.inf, most=1e-5),
+            "log_rest": Array("S", least=-np.inf, most=1e-5),
+            "atoms": Array("SKV", least=-np.inf, most=1e-5),
+            "shares": Array("SCK", most=_PROBABILITY),
+        },
+    },
+    sizes=sizes,
+    write=write,
+    summary=summary,
+    restore=restore,
+    report=report.REPORT,
+    values=values,
+)

@@ -1,0 +1,176 @@
+"""The directory of a run: the fit of any model is written, and read again with every check."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simplex_jax.models.options import as_json, from_json
+from simplex_jax.models.pipeline import Fit, Model, config_of
+from simplex_jax.report import page
+from simplex_jax.runtime import directory as directories
+from simplex_jax.runtime import output, saved
+from simplex_jax.runtime.saved import RunError
+
+CONFIG, SUMMARY, METRICS, REPORT = "config.json", "summary.json", "metrics.jsonl", "report.html"
+
+
+class Array(NamedTuple):
+    """An array of a fit in its files."""
+
+    axes: str  # a letter for each axis, "" for a scalar; equal letters are equally long
+    least: float = 0.0  # the smallest number allowed; -inf for logarithms, which may be -inf
+    most: float = np.inf  # the largest
+    positive: bool = False  # whether 0 is too small
+    unknown: bool = False  # whether NaN is allowed, where a single sample or chain is not enough
+
+
+class Files(NamedTuple):
+    """Functions that write and read fits of a model."""
+
+    names: tuple[str, ...]  # the files that `write` makes, besides those that all runs have
+    arrays: Mapping[str, Mapping[str, Array]]  # attributes of the fit by file, those of each `.npz`
+    # `Saved -> length of each axis`, from all but arrays; a RunError names a file that is damaged
+    sizes: Callable[["Saved"], Mapping[str, int]]
+    # `(fit, directory)`, which writes the files that are for people
+    write: Callable[[Any, Path], None]
+    summary: Callable[[Any], dict[str, Any]]  # `fit -> further entries of summary.json`
+    # `Saved -> the attributes of the fit` that are not in `Fit`
+    restore: Callable[["Saved"], dict[str, Any]]
+    report: page.Report  # the page of a run
+    # `fit -> the arrays by name`; by default its attributes
+    values: Callable[[Any], Mapping[str, Any]] = vars
+
+
+class Saved(NamedTuple):
+    """Contents of the files of a run, checked one by one."""
+
+    directory: Path  # their directory
+    settings: Any  # the options, every one settled
+    corpus: dict[str, Any]  # facts about the data
+    summary: dict[str, Any]  # the contents of `summary.json`
+    arrays: dict[str, np.ndarray]  # all arrays by name
+
+
+def names_of(model: Model) -> tuple[str, ...]:
+    """Return the names of all files of a run, besides checkpoints and samples."""
+    return (CONFIG, METRICS, SUMMARY, REPORT, *model.files.arrays, *model.files.names)
+
+
+def save(model: Model, fitted: Fit, place: Path, *, overwrite: bool = False) -> Path:
+    """Write a fit to a directory of its own; see `Fit.save`."""
+    config = config_of(model, fitted.settings, fitted.corpus)
+    model.files.values(fitted)  # Raises its errors before an earlier run is removed.
+    with directories.claim(place, config, names_of(model), overwrite=overwrite) as claimed:
+        lines = "".join(output.json_line(record) for record in fitted.metrics)
+        output.write_text(claimed / METRICS, lines)
+        write(model, fitted, claimed)
+    return place
+
+
+def write(model: Model, fitted: Fit, place: Path) -> None:
+    """Write the results of a fit into the directory of its run, each file atomically."""
+    values = model.files.values(fitted)
+    for file, names in model.files.arrays.items():
+        arrays = {name: np.asarray(values[name]) for name in names}
+        floats = {n: x if x.dtype.kind == "f" else x.astype(np.float64) for n, x in arrays.items()}
+        output.write_npz(place / file, floats)
+    model.files.write(fitted, place)
+    summary = {
+        "samples": fitted.samples,
+        "interrupted": fitted.interrupted is not None,
+        "diagnostics": fitted.diagnostics,
+        "warnings": fitted.warnings,
+    }
+    output.write_json(place / SUMMARY, summary | model.files.summary(fitted))
+    report(model, fitted, place)
+
+
+def load(model: Model, place: Path) -> Fit:
+    """Read a fit from the directory of a run; see `Fit.load`."""
+    config = saved.load_config(place, model.name)
+    settings = settings_of(model, config["settings"], place)
+    result = next(iter(model.files.arrays))
+    if not (place / result).exists():
+        raise RunError(
+            f"{place}: the run has not come to its end (there is no {result}): "
+            f"continue it with simplex-jax {model.name} --resume {place}"
+        )
+    summary = saved.load_json(place / SUMMARY)
+    run = Saved(place, settings, config["corpus"], summary, {})
+    try:
+        arrays = _arrays(model, run)
+        restored = model.files.restore(run._replace(arrays=arrays))
+        common: dict[str, Any] = {
+            "samples": int(summary["samples"]),
+            "diagnostics": {n: _with_nan(entry) for n, entry in summary["diagnostics"].items()},
+            "warnings": [str(sentence) for sentence in summary["warnings"]],
+        }
+    except RunError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        raise RunError(
+            f"{place}: config.json or summary.json is damaged, or of another version"
+        ) from None
+    metrics = [_with_nan(record) for record in saved.load_metrics(place)]
+    return model.fit(
+        **common,
+        **restored,
+        metrics=metrics,
+        settings=settings,
+        corpus=config["corpus"],
+        versions=config["versions"],
+    )
+
+
+def _with_nan(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return numbers as they were before JSON, which has null for NaN."""
+    return {name: math.nan if value is None else value for name, value in record.items()}
+
+
+def settings_of(model: Model, values: Any, place: Path) -> Any:
+    """Return the options in `config.json` of a run, or raise a RunError."""
+    try:
+        return from_json(model.options, values)
+    except ValueError as error:
+        raise RunError(
+            f"{place / CONFIG}: the settings are damaged, or of another version ({error})"
+        ) from None
+
+
+def _arrays(model: Model, run: Saved) -> dict[str, np.ndarray]:
+    """Read all arrays, checking shapes and ranges."""
+    sizes = model.files.sizes(run)
+    arrays: dict[str, np.ndarray] = {}
+    for file, declared in model.files.arrays.items():
+        path = run.directory / file
+        shapes = {name: tuple(sizes[a] for a in array.axes) for name, array in declared.items()}
+        arrays |= saved.load_arrays(path, shapes)
+        for name, array in declared.items():
+            _check_range(path, name, arrays[name], array)
+    return arrays
+
+
+def _check_range(path: Path, name: str, values: np.ndarray, declared: Array) -> None:
+    low = values > declared.least if declared.positive else values >= declared.least
+    sound = low & (values <= declared.most) & (values < np.inf)
+    if declared.unknown:
+        sound |= np.isnan(values)
+    if not sound.all():
+        raise RunError(f"{path}: {name} has numbers out of range")
+
+
+def example(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document that stands for a topic, as `summary.json` has it."""
+    words = [str(word) for word in entry["words"]]
+    return {"name": str(entry["name"]), "share": float(entry["share"]), "words": words}
+
+
+def report(model: Model, fitted: Fit, path: Path, most: int | None = None) -> Path:
+    """Write the report of a fit, see `Fit.report`, with so many words or values a topic."""
+    path = path / REPORT if path.is_dir() else path
+    settings = as_json(fitted.settings) | {"posterior_samples": fitted.samples}
+    output.write_text(path, page.render(model.files.report, fitted, settings, most))
+    return path

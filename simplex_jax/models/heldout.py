@@ -1,0 +1,67 @@
+"""Held-out documents or rows while a run goes on: their log densities, in the metrics."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from simplex_jax.runtime.averaging import LogMean
+from simplex_jax.runtime.hooks import Event, second_half
+
+
+class HeldOut:
+    """A hook that writes a value of held-out log densities into the metrics of an event.
+
+    `NAME` is that of the sample at hand; with several chains of all of them, and `NAME_chain_0` and
+    so on of each; `NAME_average` is of the densities averaged over the evaluations of the second
+    half of the run, by steps or by seconds, and over the chains. `measure` returns the log
+    densities [size] of each chain and other metrics, and `value` makes one number of the former.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        measure: Callable[[Event], tuple[list[np.ndarray], dict[str, float]]],
+        value: Callable[[list[np.ndarray]], float],
+        chains: int,
+        seconds: float | None,
+    ) -> None:
+        self._name, self._measure, self._value = name, measure, value
+        self._names, self._seconds = metrics(name, chains), seconds
+        self._average = LogMean(size)
+
+    def __call__(self, event: Event) -> None:
+        """Evaluate the samples at hand."""
+        log_p, others = self._measure(event)
+        for name, of_chain in zip(self._names, log_p, strict=True):
+            event.metrics[name] = self._value([of_chain])
+        event.metrics[self._name] = self._value(log_p)
+        if second_half(event, self._seconds):
+            self._average.add(log_p)
+        if self._average.samples:
+            event.metrics[f"{self._name}_average"] = self._value([self._average.value()])
+        event.metrics.update(others)
+
+    def save(self) -> dict[str, Any]:
+        """Return what a continued run needs."""
+        return self._average.save()
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        self._average.load(saved)
+
+
+def mean(log_p: list[np.ndarray]) -> float:
+    """Return the mean of log densities."""
+    return float(np.mean(log_p))
+
+
+def metrics(name: str, chains: int) -> list[str]:
+    """Return the names of a metric of each chain."""
+    return [f"{name}_chain_{chain}" for chain in range(chains)] if chains > 1 else [name]
+
+
+def measured(event: Event, name: str, chains: int) -> np.ndarray:
+    """Return a metric of each chain, [chains]; NaN where there is none."""
+    return np.array([event.metrics.get(metric, np.nan) for metric in metrics(name, chains)])

@@ -1,0 +1,67 @@
+"""Blocked Gibbs sweeps: the topic proportions of documents, then all their labels at once."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax import draws
+from simplex_jax.corpus.device import CHUNK, Documents, token_slots
+from simplex_jax.draws import uniform
+from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.categorical import choose
+from simplex_jax.models.lda import local
+
+# Of proportions relative to the largest: tokens do not go to topics of less than this anyway, and
+# its product with the least likelihood is still a float32.
+_SMALLEST = 1e-18
+
+
+def blocked(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+) -> jax.Array:
+    """Draw the topic proportions given the labels, then all labels given them: a `local.Sweep`."""
+    return expected(key, likelihood, alpha, documents, labels, None)[0]
+
+
+def expected(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    words: jax.Array | None,
+) -> tuple[jax.Array, Any]:
+    """As `blocked`, and add to `words` [K, V] the probabilities that the labels are drawn from.
+
+    They are counts with less noise than those of the labels (Rao-Blackwell).
+    """
+    num_topics = likelihood.shape[0]
+    key_theta, key_labels = jax.random.split(key)
+    counts = local.count_labels(labels, documents, num_topics)
+    log_theta = draws.loggamma(key_theta, alpha[:, None] + counts)
+    theta = jnp.maximum(jnp.exp(log_theta - jnp.max(log_theta, axis=0)), _SMALLEST)
+    total = jnp.sum(documents.lengths)
+    step = min(CHUNK, documents.tokens.shape[0])
+
+    def chunk(loop):
+        first, labels, words = loop
+        place, document = token_slots(documents, first, step)
+        active = place < documents.tokens.shape[0]
+        word = documents.tokens.at[place].get(mode="clip")
+        weights = theta[:, document] * likelihood[:, word]
+        bits, _ = random_words(key_labels, step, weights.dtype, row=first)
+        new = choose(weights, uniform.uniform(bits, weights.dtype))
+        labels = labels.at[place].set(new.astype(labels.dtype), mode="drop")
+        if words is not None:
+            shares = jnp.where(active, weights / jnp.sum(weights, axis=0), 0)
+            words = words.at[:, word].add(shares)
+        return first + step, labels, words
+
+    start = (jnp.int32(0), labels, words)
+    return lax.while_loop(lambda loop: loop[0] < total, chunk, start)[1:]

@@ -1,0 +1,105 @@
+"""Signs that a fitted topic model should not be trusted yet, in words."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from simplex_jax.evaluate.diagnostics import chain_warnings, listed
+from simplex_jax.models.lda.fitting import Fit
+from simplex_jax.models.lda.proportions import TOLERANCE
+
+_RISE = 0.02
+"""Relative change of the perplexity that is more than its noise."""
+
+_MOST_SLOW = 0.01
+"""Fraction of the documents whose shares may be less precise than they should be."""
+
+_LARGEST_COMPARISON = 5_000  # topics, of which all pairs are compared
+
+
+def topic_warnings(
+    metrics: Sequence[Mapping[str, float | None]],
+    mean: ArrayLike,
+    prevalence: ArrayLike,
+    *,
+    exact: bool = False,
+    similarity: float = 0.95,
+) -> list[str]:
+    """Return a sentence for each of the usual failures of a topic model that is there.
+
+    They are a perplexity that is not a number, that ends no lower than it began, that has risen
+    from its lowest value by more than 2% or that is still falling; topics that no token uses; and
+    topics that are nearly the same, by their cosine, which is looked for among up to 5,000 topics.
+    The sampler is `exact` if it has neither discretisation nor subsampling error.
+
+    Example:
+        >>> topic_warnings([{"perplexity": 900.0}, {"perplexity": 950.0}], [[1.0, 0.0]], [1.0])
+        ['The held-out perplexity did not fall: 900 at first, 950 at the end.']
+    """
+    sentences = _perplexity_warnings([record.get("perplexity") for record in metrics], exact)
+    topics = np.asarray(mean)
+    shares = np.asarray(prevalence)
+    unused = np.flatnonzero(shares < 1e-4)
+    if unused.size:
+        sentences.append(f"No more than 0.01% of the tokens belong to topic {listed(unused)}.")
+    if len(topics) > _LARGEST_COMPARISON:
+        return sentences
+    unit = topics / np.linalg.norm(topics, axis=1, keepdims=True)
+    cosine = np.triu(unit @ unit.T, k=1)
+    for first, second in np.argwhere(cosine > similarity)[:10]:
+        sentences.append(
+            f"Topics {first} and {second} are nearly the same "
+            f"(cosine {cosine[first, second]:.2f}): fewer topics may do."
+        )
+    return sentences
+
+
+def _perplexity_warnings(values: Sequence[float | None], exact: bool) -> list[str]:
+    measured = np.array([value for value in values if value is not None], dtype=float)
+    if not measured.size:
+        return []
+    if not np.isfinite(measured).all():
+        return ["A held-out perplexity is not finite: the run has failed."]
+    first, last, lowest = measured[0], measured[-1], measured.min()
+    if measured.size > 1 and last >= first:
+        return [
+            f"The held-out perplexity did not fall: {first:,.4g} at first, {last:,.4g} at the end."
+        ]
+    if last > (1 + _RISE) * lowest:
+        remedy = "run it longer" if exact else "a smaller step size or a larger batch may help"
+        return [f"The held-out perplexity rose again, from {lowest:,.4g} to {last:,.4g}: {remedy}."]
+    quarter = max(2, measured.size // 4)
+    if measured.size < 2 * quarter:
+        return []
+    # Halves of the last quarter: the perplexity of single samples is noisy.
+    before, after = np.array_split(measured[-quarter:], 2)
+    if after.mean() < (1 - _RISE / 2) * before.mean():
+        return [
+            f"The held-out perplexity was still falling, to {last:,.4g}: the chain has not "
+            "settled, run it longer."
+        ]
+    return []
+
+
+def warn(fitted: Fit) -> list[str]:
+    """Return the reasons for doubt in a fit, a sentence each."""
+    settings = fitted.settings
+    exact = settings.sampler == "scir" and settings.counts == "memoised"
+    sentences = topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence, exact=exact)
+    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
+    if fitted.stiffness > 2:
+        sentences.append(
+            f"The steps of SMLD were beyond its stability (stiffness {fitted.stiffness:.0f}, at "
+            "most 2): the topics are not posterior samples. Steps short enough mix slowly; scir "
+            "has no limit."
+        )
+    slow = fitted.proportions_error > TOLERANCE
+    if slow.sum() > _MOST_SLOW * slow.size:
+        sentences.append(
+            f"The shares of {100 * slow.mean():.1f}% of the documents have a Monte-Carlo error "
+            f"above {TOLERANCE}, the largest one {fitted.proportions_error.max():.2f}."
+        )
+    if fitted.empty:
+        sentences.append(f"Without a word of the vocabulary: {fitted.empty:,} documents.")
+    return sentences

@@ -1,0 +1,267 @@
+"""The commands of LDA."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax import corpus as corpora
+from simplex_jax.cli import console, counts, options
+from simplex_jax.cli.commands import Commands, Other, Transform, load
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.corpus import Corpus, stopwords, store
+from simplex_jax.corpus.store import Stored
+from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity, top_words
+from simplex_jax.models.lda import MODEL, Fit, data, memory, perplexity
+from simplex_jax.models.lda.options import prior
+from simplex_jax.models.lda.proportions import shards
+from simplex_jax.models.pipeline import Plan, Progress
+from simplex_jax.runtime import directory as directories
+from simplex_jax.runtime import output
+
+HELP = """Find topics in INPUT and write them, with their uncertainty, to a directory.
+
+INPUT is text or counts in one of the formats listed at --format, packed (.gz, .xz, .bz2, .zip) or
+not; - is standard input. Without it, topics of the embedded corpus are found. An INPUT that is
+named like one of the commands below is given as ./NAME.
+
+Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
+"""
+STREAM = click.option(
+    "--stream",
+    is_flag=True,
+    help="Read batches of INPUT, made by `store`, from the disk: for corpora larger than memory.",
+)
+
+
+def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
+    if input is None and typed:
+        flag = next(iter(typed.values()))
+        raise click.UsageError(f"{flag} is about reading an INPUT, and there is none")
+    others = [flag for name, flag in typed.items() if name != "stream"]
+    if reading["stream"] and others:
+        raise click.UsageError(f"{others[0]} does not go with --stream, which takes INPUT as it is")
+
+
+def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Stored:
+    if input is None:
+        return corpora.embedded_corpus()
+    corpus = store.open(input) if reading["stream"] else counts.read(input, reading)
+    directories.check_words(corpus.vocabulary)
+    return corpus
+
+
+def _resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
+    return reading if reading["stream"] else counts.resolved(input, reading)
+
+
+def _check(plan: Plan) -> None:
+    """Raise a ValueError where there are more topics than tokens: most would be empty."""
+    topics, tokens = plan.settings.num_topics, data.size_of(plan.train).tokens
+    if topics > tokens:
+        raise ValueError(
+            f"num_topics must be at most {tokens:,}, the number of tokens; it is {topics:,}: "
+            "give fewer topics"
+        )
+
+
+def _announce(plan: Plan) -> str:
+    size, settings = data.size_of(plan.data), plan.settings
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    alpha = _prior("alpha", settings.alpha, settings.num_topics, "topic")
+    beta = _prior("beta", settings.beta, size.words, "word")
+    lines = [
+        f"{size.documents:,} documents ({plan.held:,} held out), {size.tokens:,} tokens, "
+        f"{size.words:,} words",
+        f"{settings.num_topics} topics by {settings.sampler} with {settings.counts} counts{chains},"
+        f" alpha {alpha}, beta {beta}, {settings.batch_size:,} documents a batch, "
+        f"seed {settings.seed}, {console.machine(settings.devices)}, {settings.engine} engine",
+    ]
+    if words := stopwords.suggest(data.in_memory(plan.data), 10):
+        shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in words)
+        lines.append(f"least informative words: {shown}; leave them out with --drop-words FILE")
+    return "\n".join(lines)
+
+
+def _prior(name: str, value: Any, count: int, unit: str) -> str:
+    first, learned = prior(name, value, count)
+    numbers = np.broadcast_to(np.asarray(first, float), count)
+    shown = f"{numbers[0]:g} per {unit} (sum {numbers.sum():g})"
+    if learned:
+        what = f"one of each {unit}" if learned == "vector" else f"one common to all {unit}s"
+        return f"learned, {what}, from {shown}"
+    return shown
+
+
+def _outcome(fitted: Fit) -> str:
+    """Describe the topics, a line each, the most prevalent first."""
+    words = top_words(fitted.mean, 10)
+    lines = [
+        f"{topic:4d} {100 * fitted.prevalence[topic]:5.1f}%  "
+        + " ".join(fitted.vocabulary[word] for word in words[topic])
+        for topic in np.argsort(-fitted.prevalence, kind="stable")
+    ]
+    if not len(fitted.proportions):
+        lines.append("topic shares of documents: simplex-jax lda transform --model RUN INPUT")
+    return "\n".join(lines)
+
+
+def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
+    mapped = counts.read_as(fitted.vocabulary, earlier, path, reading)
+    return Other(mapped.corpus, mapped.corpus.names, counts.described(mapped))
+
+
+def _transform(
+    fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
+) -> list[Path]:
+    def parts() -> Iterator[directories.Part]:
+        for part in shards(fitted.mean, fitted.alpha, other.data, seed=seed):
+            yield part.proportions, part.error
+            done = part.first + len(part.error)
+            progress("shares of documents", done, len(other.names))
+
+    directories.write_proportions(out, other.names, len(fitted.alpha), parts())
+    return [out]
+
+
+# INPUT, --observed, --target
+_GIVEN = ([True, False, False], [False, True, True])
+
+
+@click.command()
+@click.argument("input", required=False, type=options.PATH)
+@options.model_option
+@click.option("--observed", type=options.PATH, help="Part of each document that is known.")
+@click.option("--target", type=options.PATH, help="Part of the same documents to predict.")
+@options.seed_option
+@options.together(*counts.FILE_OPTIONS.values())
+@options.common_options
+@one_line_errors
+def evaluate(
+    input: Path | None,
+    model: Path,
+    observed: Path | None,
+    target: Path | None,
+    seed: int,
+    quiet: bool,
+    **reading: Any,
+) -> None:
+    """Print how well the topics of a run predict other documents, as JSON.
+
+    Either give the two parts of the documents as --observed and --target, or whole documents as
+    INPUT, whose tokens are then split at random in two halves. The topic shares of a document are
+    inferred from the observed part given the mean topics; `perplexity` is exp of the mean negative
+    log-probability of the tokens of the target. Tokens of words that the model does not know are
+    left out. Coherences are those of the ten top words in these documents.
+    """
+    if [path is not None for path in (input, observed, target)] not in _GIVEN:
+        raise click.UsageError("give either INPUT, or both --observed and --target")
+    say = console.speaker(quiet)
+    fitted, earlier = load(COMMANDS, model)
+    if input is not None:
+        mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
+        say(counts.described(mapped))
+        parts = corpora.split_tokens(mapped.corpus.counts, seed)
+        unknown = {"unknown_tokens": mapped.unknown}
+    else:
+        sides = [
+            counts.read_as(fitted.vocabulary, earlier, path, reading)
+            for path in (observed, target)
+            if path
+        ]
+        for name, side in zip(("observed", "target"), sides, strict=True):
+            say(f"{name}: {counts.described(side)}")
+        parts = sides[0].corpus.counts, sides[1].corpus.counts
+        unknown = {"unknown_tokens": sides[0].unknown, "unknown_target_tokens": sides[1].unknown}
+    click.echo(json.dumps(output.plain(_measures(fitted, parts, seed) | unknown), indent=2))
+
+
+def _measures(fitted: Fit, parts: tuple[sp.csr_array, sp.csr_array], seed: int) -> dict[str, Any]:
+    observed, target = parts
+    if observed.shape != target.shape:
+        raise ValueError(
+            f"--observed has {observed.shape[0]} documents and --target {target.shape[0]}: "
+            "give two parts of the same documents, in the same order"
+        )
+    completion = perplexity.completion(observed, target)
+    mean = np.maximum(fitted.mean, np.finfo(np.float32).tiny)
+    log_p = perplexity.log_predictive(
+        jax.random.key(seed), jnp.log(mean), jnp.asarray(fitted.alpha, jnp.float32), completion
+    )
+    whole = observed + target
+    return {
+        "perplexity": perplexity.perplexity(log_p, completion.counts),
+        "documents": observed.shape[0],
+        "target_tokens": int(target.sum()),
+        "coherence": {
+            name: _mean(coherence(fitted.mean, whole, measure=name)) for name in MEASURES
+        },
+        "diversity": diversity(fitted.mean),
+    }
+
+
+def _mean(values: np.ndarray) -> float | None:
+    """Mean over the topics whose top words occur in the documents; None if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else None
+
+
+@click.command("store")
+@click.argument("input", type=options.PATH)
+@click.argument("directory", type=options.PATH)
+@options.together(*counts.READING.values())
+@options.common_options
+@one_line_errors
+def store_command(input: Path, directory: Path, quiet: bool, **reading: Any) -> None:
+    """Write INPUT to DIRECTORY as a corpus that can be read batch by batch.
+
+    DIRECTORY is then an INPUT like any other, or with --stream one of which only batches are in
+    memory. Bag-of-words files (uci, ldac) are never in memory as a whole.
+    """
+    stored = counts.convert(input, directory, reading)
+    console.speaker(quiet)(
+        f"{stored.documents:,} documents, {stored.tokens:,} tokens, "
+        f"{len(stored.vocabulary):,} words written to {directory}"
+    )
+
+
+def _memory(plan: Plan) -> dict[str, int]:
+    return memory.estimate(plan.train, plan.settings, heldout=plan.heldout)
+
+
+COMMANDS = Commands(
+    model=MODEL,
+    help=HELP,
+    reading={"stream": STREAM, **counts.READING},
+    file_reading=counts.FILE_OPTIONS,
+    check_reading=_check_reading,
+    read=_read,
+    resolve_reading=_resolve,
+    other=_other,
+    shown=("perplexity", "tokens_per_second"),
+    announce=_announce,
+    outcome=_outcome,
+    transform=Transform(
+        help="""Write the topic shares of the documents of INPUT, given the topics of a run.
+
+        INPUT is in any format that `simplex-jax lda` reads. Its words are put to those of the
+        model; tokens of other words are left out. The file has the arrays `proportions` [D, K],
+        `documents` (their names) and `error` (Monte-Carlo error of the most uncertain share of
+        each, 0.02 or less but for documents that mix slowly), as the doc_topics.npz of a run. The
+        shares of a document depend on its words and the seed alone. With --out NAME.csv it is a
+        table of these, a document a line. Memory is bounded by the corpus itself.
+        """,
+        ending="doc_topics.npz",
+        write=_transform,
+    ),
+    evaluate=evaluate,
+    more=(store_command,),
+    check=_check,
+    memory=_memory,
+)

@@ -1,0 +1,81 @@
+"""Learning the concentrations of Dirichlet-multinomial counts, by auxiliary variables.
+
+Counts n_1..n_m of n categories, each drawn with its own Dirichlet(c) probabilities, integrated out,
+have the likelihood prod_j Gamma(C) / Gamma(C + N_j) prod_i Gamma(c_i + n_ij) / Gamma(c_i), C = sum
+c. With tables t_ij ~ CRT(c_i, n_ij) and x_j ~ Beta(C, N_j) it is, in c, a product of powers, and a
+Gamma prior is conjugate: c_i ~ Gamma(shape + sum_j t_ij, rate - sum_j log x_j) (Escobar and West
+1995; Teh et al. 2006). Given the counts this is an exact Gibbs step.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import draws
+
+LEARN = ("symmetric", "vector")
+_LEAST = 1e-12
+
+
+class Evidence(NamedTuple):
+    """Sufficient statistics of concentrations, drawn given counts."""
+
+    tables: jax.Array  # number of tables of each category, float [n]
+    log_x: jax.Array  # sum of the logs of the Beta variables, at most 0
+
+
+class Prior(NamedTuple):
+    """A Gamma prior of every concentration; the default is exponential."""
+
+    mean: jax.Array  # its mean; of a common concentration all entries are alike
+    shape: float = 1.0  # its shape
+
+
+def no_evidence(categories: int, dtype: jnp.dtype) -> Evidence:
+    """Return the evidence of no counts."""
+    return Evidence(jnp.zeros(categories, dtype), jnp.zeros((), dtype))
+
+
+def evidence(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> Evidence:
+    """Draw the auxiliary variables of counts [n, m], given the concentrations [n]."""
+    key_tables, key_x, key_y = jax.random.split(key, 3)
+    counts = counts.astype(concentration.dtype)
+    tables = draws.crt(key_tables, concentration[:, None], counts).sum(axis=1)
+    totals = counts.sum(axis=0)
+    some = totals > 0
+    log_x = draws.loggamma(key_x, jnp.sum(concentration), totals.shape)
+    log_y = draws.loggamma(key_y, jnp.where(some, totals, 1))
+    share = log_x - jnp.logaddexp(log_x, log_y)
+    return Evidence(tables, jnp.sum(jnp.where(some, share, 0)))
+
+
+def move(
+    key: jax.Array,
+    concentration: jax.Array,
+    evidence: Evidence,
+    prior: Prior,
+    learn: str,
+    step_size: jax.Array | None = None,
+) -> jax.Array:
+    """Draw new concentrations [n] given the evidence, learned in a way of `LEARN`.
+
+    Without a step size the draw is from the conditional. With estimated evidence, it is the step of
+    the exact CIR process that has it as its stationary law: shorter steps average the noise of the
+    estimates out, as SCIR does.
+    """
+    size = concentration.shape[0]
+    tables, log_x = evidence.tables, evidence.log_x
+    mean = jnp.broadcast_to(prior.mean, (size,))
+    if learn == "symmetric":
+        tables, log_x = tables.sum(keepdims=True), size * log_x
+        concentration, mean = concentration[:1], mean[:1]
+    rate = prior.shape / mean - log_x
+    shape = prior.shape + tables
+    if step_size is None:
+        log_gamma = draws.loggamma(key, shape)
+    else:
+        log_gamma = draws.cir(key, jnp.log(concentration * rate), shape, step_size)
+    # A concentration of zero, below the least float, would be none.
+    new = jnp.maximum(jnp.exp(log_gamma - jnp.log(rate)), _LEAST).astype(concentration.dtype)
+    return jnp.broadcast_to(new, (size,))

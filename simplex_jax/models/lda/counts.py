@@ -1,0 +1,303 @@
+"""Counts of topics and words for LDA: what the kernels of the simplex take, from documents."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax import arguments
+from simplex_jax.base import PyTree, bind
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import DeviceCorpus, Documents
+from simplex_jax.estimators import Estimator
+from simplex_jax.models.lda import blocked, concentrations, engine, local
+from simplex_jax.models.lda.concentrations import Evidence
+
+_STATIC = {"static": True}
+
+
+class Local(NamedTuple):
+    """The local step: draws of the topics of the tokens of a batch.
+
+    Attributes:
+        method: "collapsed" or "blocked", see the modules of `simplex_jax.models` of these names.
+        sweeps: Gibbs sweeps over a batch.
+        burn_in: Of these, the first whose counts are not used.
+        expected: Use the probabilities that the labels were drawn from in place of the labels:
+            less noise, at the price of K updates a token. For blocked sweeps with estimated counts
+            only; memoised counts are exact with labels only.
+        engine: "native" or "xla", see `engine`; by default what works here.
+    """
+
+    method: str = "collapsed"
+    sweeps: int = 1
+    burn_in: int = 0
+    expected: bool = False
+    engine: str | None = None
+
+
+class Counts(NamedTuple):
+    """An estimate of the counts of topics and words, given the concentrations alpha [K]."""
+
+    init: Callable[[jax.Array], PyTree]  # `(key) -> memory`
+    # `(alpha, key, memory, log_topics, batch) -> (counts [K, V], memory)`
+    estimate: Callable[..., tuple[jax.Array, Any]]
+
+    def given(self, alpha: ArrayLike) -> Estimator:
+        """Return the estimator for known concentrations of topic proportions, [K]."""
+        return Estimator(self.init, bind(self.estimate, jnp.asarray(alpha)))
+
+
+class Memory(NamedTuple):
+    """Memory of memoised counts."""
+
+    # Topic of every token, uint8 (or wider) [T], or [shards, T] outside of `shard_map`; K where
+    # none was drawn yet.
+    labels: jax.Array
+    counts: jax.Array  # tokens of each topic and word, int32 [K, V]
+
+    @property
+    def topic_tokens(self) -> jax.Array:
+        """Tokens of each topic, integers [K]."""
+        return self.counts.sum(axis=-1)
+
+
+class Tally(NamedTuple):
+    """Memory of subsampled counts: what the last batch said about the whole corpus."""
+
+    topic_tokens: jax.Array  # tokens of each topic, float [K]
+    # Of the concentrations of topic proportions; None where they are known
+    evidence: Evidence | None
+
+
+class Shard(NamedTuple):
+    """The documents of a corpus that are those of this device; inside `shard_map` only."""
+
+    axis: str  # name of the mesh axis
+    shards: int  # how many there are; they take turns in the order of the documents
+
+    def number(self, ids: jax.Array) -> jax.Array:
+        """Return the numbers in the whole corpus of documents of this shard."""
+        return ids * self.shards + lax.axis_index(self.axis)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Documents that counts come from, and how: the arrays, and options that are static."""
+
+    corpus: Any  # a DeviceCorpus; None where batches are compact documents themselves
+    shape: tuple[int, int] = dataclasses.field(metadata=_STATIC)  # (K, V)
+    how: Local = dataclasses.field(metadata=_STATIC)
+    documents: int = dataclasses.field(metadata=_STATIC)  # of the whole corpus
+    batch_size: int = dataclasses.field(default=0, metadata=_STATIC)  # where batches are ids
+    room: int = dataclasses.field(default=0, metadata=_STATIC)  # tokens of the largest batch
+    learn: bool = dataclasses.field(default=False, metadata=_STATIC)
+    shard: Shard | None = dataclasses.field(default=None, metadata=_STATIC)
+
+    def fetch(self, batch: Any) -> Documents:
+        """Return the documents of a batch, whose tokens are copied out of the corpus."""
+        if self.corpus is None:
+            return batch
+        return device.compact(device.select(self.corpus, batch), self.room)
+
+
+def source_of(
+    corpus: DeviceCorpus, shape: tuple[int, int], how: Local, batch_size: int, learn: bool = False
+) -> Source:
+    """Return the source of counts that are estimated from batches of so many documents."""
+    check(shape, how)
+    size, room = device.size(corpus), device.capacity(corpus, batch_size)
+    return Source(corpus, shape, how, size, batch_size, room, learn)
+
+
+def memoised(
+    corpus: DeviceCorpus, shape: tuple[int, int], how: Local, shard: Shard | None = None
+) -> Counts:
+    """Counts of the labels of all tokens, of which a batch replaces its own.
+
+    With SCIR and a refreshed total this is an exact Gibbs sampler of LDA that visits a batch of
+    documents at a time: no discretisation and no subsampling error. The shape is (K, V); `shard`
+    says which documents `corpus` holds, inside `shard_map`.
+    """
+    check_memoised(shape, how)
+    source = Source(corpus, shape, how, device.size(corpus), shard=shard)
+    return Counts(init=bind(_init_memory, source), estimate=bind(_memoised, source))
+
+
+def subsampled(
+    corpus: DeviceCorpus,
+    shape: tuple[int, int],
+    how: Local,
+    batch_size: int,
+    *,
+    learn: bool = False,
+) -> Counts:
+    """Counts of a batch of distinct documents, times D / batch size: the estimate of the papers.
+
+    Labels are drawn afresh at every visit; counts are the mean over the sweeps after the burn-in.
+    The shape is (K, V); `learn` also computes the evidence of alpha.
+    """
+    source = source_of(corpus, shape, how, batch_size, learn)
+    return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
+
+
+def streamed(documents: int, shape: tuple[int, int], how: Local, *, learn: bool = False) -> Counts:
+    """Subsampled counts of a corpus of so many documents, whose batches are compact `Documents`."""
+    check(shape, how)
+    source = Source(None, shape, how, documents, learn=learn)
+    return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
+
+
+def positive(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
+    """Return positive concentrations in full shape, or raise a ValueError that names them."""
+    value = arguments.as_float(name, value)
+    arguments.require(name, value, arguments.positive(value), "finite and positive")
+    if value.shape not in ((), shape[-1:], shape):
+        raise ValueError(f"{name} of shape {value.shape} is not a scalar and does not fit {shape}")
+    return jnp.broadcast_to(value, shape)
+
+
+def check(shape: tuple[int, int], how: Local) -> None:
+    """Raise a ValueError unless there are topics and words and the local step makes sense."""
+    if shape[0] < 1 or shape[1] < 1:
+        raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
+    if how.method not in engine.METHODS:
+        raise ValueError(f"method must be one of {', '.join(engine.METHODS)}; it is {how.method!r}")
+    engine.resolve(how.engine)
+    whole = isinstance(how.sweeps, int) and isinstance(how.burn_in, int)
+    if not whole or not 0 <= how.burn_in < how.sweeps:
+        raise ValueError(
+            "sweeps must be a positive integer and burn_in a smaller one, from 0 on; they are "
+            f"{how.sweeps!r}, {how.burn_in!r}"
+        )
+    if how.expected and how.method != "blocked":
+        raise ValueError("expected counts need the blocked local step")
+
+
+def check_memoised(shape: tuple[int, int], how: Local) -> None:
+    """Raise a ValueError unless the local step makes sense and leaves labels to remember."""
+    check(shape, how)
+    if how.expected or how.burn_in:
+        raise ValueError("memoised counts are those of the last labels: no burn_in, no expected")
+
+
+def _init_memory(source: Source, key: jax.Array) -> Memory:
+    del key
+    labels = local.no_labels(source.corpus.tokens.shape[0], source.shape[0])
+    return Memory(labels, jnp.zeros(source.shape, jnp.int32))
+
+
+def _memoised(
+    source: Source,
+    alpha: jax.Array,
+    key: jax.Array,
+    memory: Memory,
+    log_topics: jax.Array,
+    ids: jax.Array,
+) -> tuple[jax.Array, Memory]:
+    how, shard = source.how, source.shard
+    documents = device.select(source.corpus, ids)
+    if shard is not None:
+        documents = documents._replace(ids=shard.number(ids))
+        if how.method == "blocked":  # whose randomness does not go by the ids
+            key = jax.random.fold_in(key, lax.axis_index(shard.axis))
+    likelihood = local.likelihood_of(log_topics)
+    counts = memory.counts if shard is None else jnp.zeros_like(memory.counts)
+    labels, counts, _ = engine.sweeps(
+        key,
+        likelihood,
+        alpha,
+        documents,
+        memory.labels,
+        counts,
+        times=how.sweeps,
+        method=how.method,
+        engine=how.engine,
+    )
+    if shard is not None:
+        counts = memory.counts + lax.psum(counts, shard.axis)
+    return counts.astype(log_topics.dtype), Memory(labels, counts)
+
+
+def batch_counts(
+    key: jax.Array, log_topics: jax.Array, alpha: jax.Array, documents: Documents, how: Local
+) -> tuple[jax.Array, jax.Array]:
+    """Return the mean counts of the documents' tokens over the kept sweeps, float [K, V].
+
+    Also returns the counts of the last labels in each document, float [K, B].
+    """
+    num_topics = log_topics.shape[0]
+    likelihood = local.likelihood_of(log_topics)
+    labels = local.no_labels(documents.tokens.shape[0], num_topics)
+    if how.expected:
+        return _expected_counts(key, likelihood, alpha, documents, labels, how)
+    labels, words, _ = engine.sweeps(
+        key,
+        likelihood,
+        alpha,
+        documents,
+        labels,
+        jnp.zeros(log_topics.shape, jnp.int32),
+        times=how.sweeps,
+        burn_in=how.burn_in,
+        count="labels",
+        method=how.method,
+        engine=how.engine,
+    )
+    mean = words.astype(log_topics.dtype) / (how.sweeps - how.burn_in)
+    return mean, local.count_labels(labels, documents, num_topics)
+
+
+def _expected_counts(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    how: Local,
+) -> tuple[jax.Array, jax.Array]:
+    """As `batch_counts`, of the probabilities that labels are drawn from."""
+
+    def burn(i, labels):
+        return blocked.blocked(jax.random.fold_in(key, i), likelihood, alpha, documents, labels)
+
+    def add(i, loop):
+        return blocked.expected(jax.random.fold_in(key, i), likelihood, alpha, documents, *loop)
+
+    labels = lax.fori_loop(0, how.burn_in, burn, labels)
+    start = (labels, jnp.zeros_like(likelihood))
+    labels, words = lax.fori_loop(how.burn_in, how.sweeps, add, start)
+    mean = words / (how.sweeps - how.burn_in)
+    return mean, local.count_labels(labels, documents, alpha.shape[0])
+
+
+def _init_tally(source: Source, key: jax.Array) -> Tally:
+    del key
+    zero = jnp.zeros(source.shape[0])
+    return Tally(zero, concentrations.no_evidence(zero.size, zero.dtype) if source.learn else None)
+
+
+def _subsampled(
+    source: Source,
+    alpha: jax.Array,
+    key: jax.Array,
+    memory: Tally,
+    log_topics: jax.Array,
+    batch: Any,
+) -> tuple[jax.Array, Tally]:
+    documents = source.fetch(batch)
+    scale = source.documents / documents.lengths.shape[0]
+    counts, in_documents = batch_counts(key, log_topics, alpha, documents, source.how)
+    counts = counts * scale
+    evidence = None
+    if source.learn:
+        key_learn = jax.random.fold_in(key, source.how.sweeps)
+        evidence = concentrations.evidence(key_learn, alpha, in_documents)
+        evidence = jax.tree.map(lambda x: x * scale, evidence)
+    tally = Tally(counts.sum(axis=1), evidence)
+    return counts, jax.tree.map(lambda new, old: new.astype(old.dtype), tally, memory)

@@ -1,0 +1,85 @@
+"""Documents of LDA: in memory, or on disk with batches read while a run goes on."""
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.corpus import Corpus, from_counts, holdout, split_tokens
+from simplex_jax.corpus import digest as digest_of
+from simplex_jax.corpus.store import Stored
+
+
+class Selection(NamedTuple):
+    """Some documents of a corpus on disk."""
+
+    stored: Stored  # the corpus
+    numbers: np.ndarray  # which of its documents, in order, int64 [n]
+
+    @property
+    def names(self) -> np.ndarray:
+        """A number for each document; their names are read with the corpus."""
+        return self.numbers
+
+
+Training: TypeAlias = Corpus | Stored | Selection
+"""Documents that a run learns from."""
+
+
+class Size(NamedTuple):
+    """The size of a corpus."""
+
+    documents: int  # D
+    tokens: int  # number of tokens
+    words: int  # V
+
+
+def as_data(corpus: Any) -> Corpus | Stored:
+    """Return a corpus, or one on disk as it is; a table of counts [D, V] gets names."""
+    return corpus if isinstance(corpus, Corpus | Stored) else from_counts(corpus)
+
+
+def is_stored(data: Training) -> bool:
+    """Return whether the documents are on disk."""
+    return not isinstance(data, Corpus)
+
+
+def in_memory(data: Corpus | Stored) -> Corpus:
+    """Return a corpus whose counts are, if it is on disk, mapped into memory."""
+    if isinstance(data, Corpus):
+        return data
+    return Corpus(data.rows(), data.vocabulary, data.names)
+
+
+def digest(data: Corpus | Stored) -> str:
+    """Return the digest of a corpus."""
+    return data.digest if isinstance(data, Stored) else digest_of(data)
+
+
+def size_of(data: Training | sp.csr_array) -> Size:
+    """Return the numbers of documents, tokens and words."""
+    if isinstance(data, Selection):
+        stored, numbers = data
+        tokens = int((stored.starts[numbers + 1] - stored.starts[numbers]).sum())
+        return Size(len(numbers), tokens, len(stored.vocabulary))
+    if isinstance(data, Stored):
+        return Size(data.documents, data.tokens, len(data.vocabulary))
+    counts = data.counts if isinstance(data, Corpus) else data
+    return Size(counts.shape[0], int(counts.sum(dtype=np.int64)), counts.shape[1])
+
+
+def hold_out(data: Corpus | Stored, count: int, seed: int) -> tuple[Training, Any]:
+    """Take `count` of D documents out at random, 1 to D - 1, and split the tokens of each in two.
+
+    Return the others, and counts of the observed and the target halves [count, V]; all documents
+    and None where no document has a second token. The same seed takes the same documents.
+    """
+    if isinstance(data, Corpus):
+        train, rest = holdout(data, count, seed)
+        halves = split_tokens(rest.counts, seed)
+        return (train, halves) if halves[1].nnz else (data, None)
+    out = np.random.default_rng(seed).choice(data.documents, count, replace=False)
+    halves = split_tokens(data.select(np.sort(out)), seed)
+    if not halves[1].nnz:
+        return data, None
+    return Selection(data, np.setdiff1d(np.arange(data.documents), out)), halves

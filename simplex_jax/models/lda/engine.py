@@ -1,0 +1,111 @@
+"""The local step of LDA: one operation with one law, and a lowering for each kind of machine.
+
+"native" is C++ that XLA calls on CPUs, where the library was built; "xla" runs everywhere. Both
+draw a token with the same random number, by its key, the number of its document and its place
+there. With all topics weighed (see `native.calls.sweep`) labels are the same up to rounding.
+Neither threads nor devices change a draw.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax.corpus.device import Documents
+from simplex_jax.models.lda import local
+from simplex_jax.models.lda.blocked import blocked
+from simplex_jax.models.lda.collapsed import collapsed
+from simplex_jax.models.lda.native import calls, library
+
+METHODS: dict[str, local.Sweep] = {"blocked": blocked, "collapsed": collapsed}
+ENGINES = ("native", "xla")
+
+# The most topics whose labels the native library reads.
+_MOST_TOPICS = 2**16 - 1
+
+
+class Swept(NamedTuple):
+    """Results of sweeps."""
+
+    labels: jax.Array  # topic of every token of the corpus, [T]
+    words: jax.Array  # tokens of each topic and word, int32 [K, V]; empty where they were not given
+    # Tokens of each topic in each document, summed over the sweeps after the burn-in, float32 [K,
+    # B]; empty where they are not wanted.
+    documents: jax.Array
+
+
+def resolve(engine: str | None = None) -> str:
+    """Return an engine that works here: by default, "native" on CPUs that have its library.
+
+    An unknown name, or one of an engine that does not work here, is a ValueError.
+    """
+    if engine not in (None, *ENGINES):
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}; it is {engine!r}")
+    works = jax.default_backend() == "cpu" and library.prefix() is not None
+    if engine == "native" and not works:
+        raise ValueError(f"engine 'native' does not work here: {library.why_not()}; take 'xla'")
+    return engine or ("native" if works else "xla")
+
+
+def sweeps(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    words: jax.Array | None = None,
+    *,
+    times: int,
+    burn_in: int = 0,
+    method: str = "collapsed",
+    count: str = "changes",
+    tally: bool = False,
+    engine: str | None = None,
+    kind: str | None = None,
+) -> Swept:
+    """Sweep over the tokens of distinct documents, given topics; start tokens without a label.
+
+    Sweep i has the key `fold_in(key, i)`; `likelihood` [K, V] and `labels` [T] are as for
+    `local.Sweep` and `alpha` is [K]. To `words`, int32 [K, V], `count` adds the "changes" of the
+    labels by all sweeps, or the "labels" after each sweep from the burn-in on. `tally` asks for
+    counts in documents. `kind` is that of `native.calls.sweep`, by default the faster one for these
+    documents.
+    """
+    engine = resolve(engine)
+    num_topics = alpha.shape[0]
+    if words is None:
+        words, count = jnp.zeros((0, 0), jnp.int32), "nothing"
+    if engine == "native" and method == "collapsed" and num_topics <= _MOST_TOPICS:
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
+        labels, words, in_documents = calls.sweep(
+            keys,
+            calls.lay_out(likelihood),
+            alpha,
+            documents,
+            labels,
+            words,
+            burn_in=burn_in,
+            count=count,
+            tally=tally,
+            kind=kind,
+        )
+        return Swept(labels, words, in_documents.T.astype(jnp.float32))
+
+    def sweep(i, loop):
+        labels, words, in_documents = loop
+        move = METHODS[method]
+        new = move(jax.random.fold_in(key, i), likelihood, alpha, documents, labels)
+        if count == "labels":
+            added = local.count_words(new, documents, words)
+            words = jnp.where(i < burn_in, words, added)
+        if tally:
+            counts = local.count_labels(new, documents, num_topics)
+            in_documents += jnp.where(i < burn_in, 0, counts)
+        return new, words, in_documents
+
+    none = jnp.zeros((num_topics, documents.lengths.shape[0] if tally else 0), jnp.float32)
+    new, words, in_documents = lax.fori_loop(0, times, sweep, (labels, words, none))
+    if count == "changes":
+        words = local.count_words(new, documents, words, before=labels)
+    return Swept(new, words, in_documents)

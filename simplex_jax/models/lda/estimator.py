@@ -1,0 +1,243 @@
+"""Latent Dirichlet allocation as a scikit-learn estimator."""
+
+import dataclasses
+import json
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax import arguments
+from simplex_jax.base import Batch, State, Update, as_pytree
+from simplex_jax.corpus import from_counts, split_tokens
+from simplex_jax.corpus.corpus import checked_counts
+from simplex_jax.models import estimator as common
+from simplex_jax.models import lda
+from simplex_jax.models.lda import model, perplexity, proportions
+from simplex_jax.models.lda.options import Options, prior
+
+_FRACTIONS = ("error", "draw")
+_OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_")
+
+
+@common.parameters_of(Options)
+class LDA(common.TopicEstimator):
+    """Topics of documents, sampled: `simplex_jax.lda.fit` with scikit-learn's manners.
+
+    Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. Topics are posterior
+    means over the second half of the run, probabilities of words: rows sum to 1, where those of
+    scikit-learn's `LatentDirichletAllocation` are counts.
+
+    Proportions are drawn, with random numbers that depend on the words of a document and the seed
+    alone. Only the rounding of `fractions="draw"` goes by the place of a document among others.
+
+    Args:
+        {options}
+        total_samples: Number of documents that the batches of `partial_fit` come from.
+        fractions: What to do with counts that are not whole numbers: "error", or "draw", which
+            rounds each up or down at random such that its mean is right.
+        callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
+        random_state: A seed, a `RandomState`, a `Generator` or None.
+
+    Attributes:
+        components_: Posterior mean of the topics, float32 [K, V].
+        components_sd_: Their posterior standard deviation, [K, V]; NaN where it is unknown.
+        prevalence_: Share of the tokens in each topic, [K]; after `fit`.
+        alpha_: Concentrations of topic proportions, [K]; learned or as given.
+        beta_: Concentrations of topics, [V].
+        samples_: Kept samples: "topics" [S, chains, K, V], "alpha", "beta", "step"; after `fit`.
+        order_: Topic of each chain that was matched to each topic, [chains, K]; after `fit`.
+        diagnostics_: R-hat and effective sample sizes by name; after `fit`.
+        metrics_: One record an evaluation; after `fit`.
+        n_updates_: Updates done by `partial_fit`, since `fit` if there was one.
+        seed_: The seed that was used.
+        n_features_in_: V.
+        feature_names_in_: The words, where X names its columns.
+
+    Example:
+        >>> from sklearn.feature_extraction.text import CountVectorizer
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from simplex_jax.scikit import LDA
+        >>> texts = ["cat dog cat", "dog cat dog", "sun moon sun", "moon sun moon"] * 3
+        >>> model = make_pipeline(CountVectorizer(), LDA(2, passes=50, random_state=0))
+        >>> shares = model.fit_transform(texts)
+        >>> shares.shape, bool((shares[0].argmax() != shares[2].argmax()))
+        ((12, 2), True)
+    """
+
+    _FITTED: ClassVar = (
+        "components_",
+        "components_sd_",
+        "prevalence_",
+        "alpha_",
+        "beta_",
+        "n_updates_",
+        "seed_",
+    )
+
+    n_components: int = dataclasses.field(default=10, kw_only=False)
+    total_samples: float = 1e6
+    fractions: str = "error"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _fit(self, counts: sp.csr_array) -> np.ndarray:
+        fitted = lda.fit(counts, **self._arguments())
+        self.components_, self.components_sd_ = fitted.mean, fitted.sd
+        self.prevalence_ = fitted.prevalence
+        self.alpha_, self.beta_ = fitted.alpha, fitted.beta
+        self.samples_, self.order_ = fitted.kept, fitted.order
+        self.diagnostics_, self.metrics_ = fitted.diagnostics, fitted.metrics
+        self.n_updates_ = 0
+        self._stream: list[Any] = []
+        self._began: dict[str, Any] = {"n_components": len(fitted.mean)}
+        common.end(fitted.interrupted)
+        return fitted.proportions
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Do one update with a batch of documents that stream by.
+
+        Counts are scaled from the batch to `total_samples` documents; `components_` are the mean of
+        the topics since the last power of two of updates. Every number of documents compiles once:
+        give batches of one size.
+
+        A stream that was saved goes on as it would have without that. A model that was fitted goes
+        on from its topics, and its alpha if that is learned; what else `fit` had found of the
+        posterior is then out of date, and removed: `prevalence_`, `samples_`, `order_`,
+        `diagnostics_` and `metrics_`.
+
+        Args:
+            X: Counts of the batch [n, V].
+            y: Ignored, as scikit-learn has it.
+
+        Raises:
+            ValueError: A parameter is out of range, or is not what the stream began with, or X
+                does not hold counts.
+        """
+        first = not hasattr(self, "components_")
+        if first:
+            self.seed_, self.n_updates_ = self._seed(), 0
+        counts = self._data(X, reset=first)
+        if self.n_chains != 1:
+            raise ValueError(f"partial_fit runs one chain; n_chains is {self.n_chains}")
+        shape = (arguments.at_least("n_components", self.n_components, 1), counts.shape[1])
+        alpha, learn_alpha = prior("alpha", self.alpha, shape[0])
+        beta, learn_beta = prior("beta", self.beta, shape[1])
+        if learn_beta:
+            raise ValueError("beta is learned by fit only: give partial_fit a number, or V of them")
+        kernel = model.build_streaming(
+            max(1, round(self.total_samples)),
+            shape,
+            alpha=np.asarray(alpha, np.float32),
+            beta=np.asarray(beta, np.float32),
+            learn_alpha=learn_alpha,
+            sampler=self.sampler,
+            step_size=self.step_size,
+        )
+        began = {
+            "n_components": shape[0],
+            "sampler": self.sampler,
+            "alpha": self.alpha if learn_alpha else alpha,
+            "beta": beta,
+        }
+        if not first:
+            self._compare(began)
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.seed_), self.n_updates_), 3)
+        if first:
+            state = kernel.init(keys[1], jax.random.exponential(keys[0], shape) + 1e-6)
+        elif self._stream:
+            like = jax.eval_shape(kernel.init, keys[1], jnp.ones(shape))
+            state = jax.tree.unflatten(jax.tree.structure(like), self._stream)
+        else:
+            state = kernel.init(keys[1], self.components_)
+            if learn_alpha:
+                state = state._replace(alpha=jnp.asarray(self.alpha_, state.alpha.dtype))
+        batch, _ = proportions.side_by_side(counts, counts.shape[0])
+        state = _advance(as_pytree(kernel.update), keys[2], state, batch)
+        self._stream, self._began = jax.tree.leaves(state), began
+        self._average(np.asarray(jnp.exp(state.position)))
+        self.alpha_ = np.asarray(state.alpha, np.float64)
+        self.beta_ = np.asarray(state.beta, np.float64)
+        for name in _OF_FIT:
+            self.__dict__.pop(name, None)
+        return self
+
+    def _compare(self, now: dict[str, Any]) -> None:
+        """Raise a ValueError where a parameter is not what the topics so far are of."""
+        for name, value in self._began.items():
+            # As a file has them: a tuple is a list there.
+            if json.dumps(now[name]) != json.dumps(value):
+                raise ValueError(
+                    f"{name} cannot change while documents stream by: it was {value!r} and is "
+                    f"{now[name]!r}. Set it back, or begin with a new estimator"
+                )
+
+    def _average(self, now: np.ndarray) -> None:
+        """Bring the mean of the topics up to date, which starts again at powers of two."""
+        self.n_updates_ += 1
+        since = self.n_updates_ - (1 << (self.n_updates_.bit_length() - 1))
+        old = self.components_ if since else now
+        self.components_ = (old + (now - old) / (since + 1)).astype(np.float32)
+        self.components_sd_ = np.full_like(self.components_, np.nan)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the posterior mean of the topic proportions of documents, float32 [D, K].
+
+        Monte Carlo with the seed of the fit: the same X gives the same proportions.
+        """
+        counts = self._data(X, reset=False)
+        return lda.transform(self.components_, self.alpha_, counts, seed=self.seed_)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log predictive probability of a word in one half of each document.
+
+        Proportions are inferred from the other half (document completion).
+
+        Raises:
+            ValueError: No document has two words.
+        """
+        counts = self._data(X, reset=False)
+        data = perplexity.completion(*split_tokens(counts, self.seed_))
+        table = jnp.maximum(jnp.asarray(self.components_), jnp.finfo(jnp.float32).tiny)
+        log_p = perplexity.log_predictive(
+            jax.random.key(self.seed_), jnp.log(table), jnp.asarray(self.alpha_, jnp.float32), data
+        )
+        return -float(np.log(perplexity.perplexity(log_p, data.counts)))
+
+    def perplexity(self, X: Any) -> float:
+        """Return exp(-score(X)), the perplexity of the halves of documents."""
+        return float(np.exp(-self.score(X)))
+
+    def _arrays(self) -> common.Arrays:
+        began = {"began": np.asarray(json.dumps(self._began))}
+        return super()._arrays() | common.numbered("stream.", self._stream) | began
+
+    def _take(self, arrays: common.Arrays) -> None:
+        self._stream = list(common.part(arrays, "stream.").values())
+        self._began = json.loads(str(arrays.pop("began")))
+        super()._take(arrays)
+
+    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
+        table = self._table(X, reset=reset)
+        if self.fractions not in _FRACTIONS:
+            raise ValueError(
+                f"fractions must be one of {', '.join(_FRACTIONS)}; it is {self.fractions!r}"
+            )
+        if table.nnz and table.data.min() < 0:
+            raise ValueError(f"Negative values in data passed to {type(self).__name__}")
+        if self.fractions == "draw":
+            # By a seed of its own, so that the same X is rounded the same way every time.
+            floor = np.floor(table.data)
+            up = np.random.default_rng(self.seed_).random(table.nnz) < table.data - floor
+            table = sp.csr_array((floor + up, table.indices, table.indptr), shape=table.shape)
+        return from_counts(table).counts if reset else checked_counts(table, "X")
+
+
+@jax.jit
+def _advance(update: Update, key: jax.Array, state: State, batch: Batch) -> State:
+    return update(key, state, batch)[0]

@@ -1,0 +1,88 @@
+"""The kernel of a fit and what it is fed with, from a corpus and settings."""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+
+from simplex_jax import base
+from simplex_jax.base import Batch, Kernel, State
+from simplex_jax.batches import Stream
+from simplex_jax.corpus import Corpus, device, store
+from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.corpus.store import Stored
+from simplex_jax.models.lda import model
+from simplex_jax.models.lda.data import Selection, Size, Training
+from simplex_jax.models.lda.options import Options, local_step, prior, step_size
+
+Feed: TypeAlias = Callable[[jax.Array, int], Stream | Iterable[Batch]]
+"""`(key_run, first_step) -> what the driver reads batches from`."""
+
+
+def build(
+    data: DeviceCorpus | Stored | Selection, size: Size, settings: Any
+) -> tuple[Kernel, Feed]:
+    """Return the kernel of all chains, and where its batches come from.
+
+    One chain is the kernel of `model.build` itself; several go side by side (`base.chains`) and see
+    the same batches. `size` is that of what is learned from.
+    """
+    shape = (settings.num_topics, size.words)
+    alpha, learn_alpha = prior("alpha", settings.alpha, settings.num_topics)
+    beta, learn_beta = prior("beta", settings.beta, size.words)
+    options: dict[str, Any] = {
+        "alpha": np.asarray(alpha, np.float32),
+        "beta": np.asarray(beta, np.float32),
+        "learn_alpha": learn_alpha,
+        "sampler": settings.sampler,
+        "how": local_step(settings),
+        "step_size": step_size(settings),
+    }
+    feed: Feed
+    if not isinstance(data, DeviceCorpus):
+        stored, among = data if isinstance(data, Selection) else (data, None)
+        kernel = model.build_streaming(size.documents, shape, **options)
+        feed = functools.partial(_read, stored, settings.batch_size, among)
+    else:
+        kernel, stream = model.build(
+            data,
+            shape,
+            learn_beta=learn_beta,
+            counts=settings.counts,
+            batch_size=settings.batch_size,
+            devices=jax.devices()[: settings.devices] if settings.devices > 1 else None,
+            **options,
+        )
+        feed = functools.partial(_same, stream)
+    if settings.chains > 1:
+        kernel = base.chains(kernel, settings.chains, position_axis=0)
+    return kernel, feed
+
+
+def _read(
+    corpus: Stored, batch_size: int, among: np.ndarray | None, key: jax.Array, first_step: int
+) -> Iterable[Batch]:
+    # The key is that of the driver's own streams, see `driver.run`.
+    key_stream = jax.random.split(key)[1]
+    return store.batches(corpus, batch_size, key_stream, first_step, among=among)
+
+
+def _same(stream: Stream, key: jax.Array, first_step: int) -> Stream:
+    del key, first_step
+    return stream
+
+
+def start(key: jax.Array, kernel: Kernel, words: int, settings: Options) -> State:
+    """Return the first state, every chain at random topics of its own."""
+    shape: tuple[int, ...] = (settings.num_topics, words)
+    if settings.chains > 1:
+        shape = (settings.chains, *shape)
+    key_topics, key_memory = jax.random.split(key)
+    return kernel.init(key_memory, jax.random.exponential(key_topics, shape) + 1e-6)
+
+
+def to_device(data: Training) -> DeviceCorpus | Stored | Selection:
+    """Return what `build` takes: the tokens on the device, or a corpus on disk as it is."""
+    return data if not isinstance(data, Corpus) else device.to_device(data.counts)

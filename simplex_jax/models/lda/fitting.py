@@ -1,0 +1,177 @@
+"""From a corpus to the summary of the posterior of its topics."""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from simplex_jax.corpus import Corpus
+from simplex_jax.evaluate import alignment, matching
+from simplex_jax.evaluate.coherence import coherence
+from simplex_jax.models import pipeline
+from simplex_jax.models.lda import feed, memory, perplexity, posterior, proportions
+from simplex_jax.models.lda.data import in_memory, is_stored, size_of
+from simplex_jax.models.lda.options import Options, prior
+from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.report.examples import representative
+from simplex_jax.runtime import session
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Fit(pipeline.Fit):
+    """A fitted topic model; with several chains, of all of them together.
+
+    Topics are numbered as in the first chain, to whose topics those of the other chains have been
+    matched. Attributes of all fits are those of `pipeline.Fit`.
+
+    Attributes:
+        mean: Posterior mean of the topics, float32 [K, V].
+        sd: Posterior standard deviation, float32 [K, V]; NaN where one sample does not tell it.
+        prevalence: Posterior mean share of the training tokens in each topic, float64 [K].
+        prevalence_sd: Its standard deviation; with estimated counts it includes their noise.
+        alpha: Concentration of topic proportions, per topic; the posterior mean where it is
+            learned, float64 [K].
+        alpha_sd: Its standard deviation, 0 where it is given.
+        beta: Concentration of topics, per word, likewise, float64 [V].
+        beta_sd: Its standard deviation.
+        stability: How well each topic was found again by the other chains: mean similarity of the
+            matched topics, 1 where they are the same, float64 [K]; NaN for one chain.
+        vocabulary: The V words.
+        names: Names of all documents, D.
+        proportions: Topic proportions of the documents given the mean topics, float32 [D, K]; of
+            a corpus on disk there are none, [0, K].
+        proportions_error: Monte-Carlo standard error of the most uncertain proportion of each
+            document, float32 [D].
+        coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
+        examples: Documents that stand for each topic.
+        order: Topic of each chain that was matched to each topic, int [chains, K].
+        kept: Samples that were asked for and not written to a directory: arrays "topics" [S,
+            chains, K, V], "alpha" [S, chains, K], "beta" [S, chains, V] and "step" [S], with
+            topics numbered as in each chain; empty where there are none.
+        stiffness: That of SMLD at the end, unstable above 2; 0 for other samplers.
+        empty: Number of documents without a word of the vocabulary.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    prevalence: np.ndarray
+    prevalence_sd: np.ndarray
+    alpha: np.ndarray
+    alpha_sd: np.ndarray
+    beta: np.ndarray
+    beta_sd: np.ndarray
+    stability: np.ndarray
+    vocabulary: tuple[str, ...]
+    names: tuple[str, ...]
+    proportions: np.ndarray
+    proportions_error: np.ndarray
+    coherence: np.ndarray
+    examples: list[list[dict[str, Any]]]
+    order: np.ndarray
+    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    stiffness: float = 0.0
+    empty: int = 0
+
+
+def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+    """Return the run of a plan, ready to be trained."""
+    settings: Options = plan.settings
+    size = size_of(plan.train)
+    if plan.heldout is not None and plan.heldout[0].shape[1] != size.words:
+        raise ValueError(
+            f"heldout has {plan.heldout[0].shape[1]} words and the corpus {size.words}: "
+            "take both from one corpus"
+        )
+    memory.check(plan.train, settings)
+    key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
+    kernel, source = feed.build(feed.to_device(plan.train), size, settings)
+    measures: dict[str, Any] = {}
+    if plan.heldout is not None:
+        measures["evaluation"] = perplexity.Evaluation(
+            perplexity.completion(*plan.heldout),
+            key_evaluate,
+            settings.chains,
+            settings.seconds,
+            settings.engine,
+        )
+    measures["posterior"] = posterior.gather(settings, size.words, plan.heldout is not None)
+    measures["kept"] = posterior.keep(settings, samples_dir)
+    measures["records"] = posterior.records(settings, size)
+    return Run(
+        key=key_run,
+        kernel=kernel,
+        state=feed.start(key_init, kernel, size.words, settings),
+        feed=functools.partial(source, key_run),
+        measures=measures,
+    )
+
+
+def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
+    """Put the chains together and infer the documents."""
+    settings: Options = plan.settings
+    gathered, kept = run.measures["posterior"], run.measures["kept"]
+    if not gathered.samples and trained.event:  # the run has ended in its first half
+        gathered.add(trained.event)
+    moments = gathered.moments
+    order, stability = matching.align(list(moments["topics"].mean))
+    mean, sd = moments["topics"].pooled(order)
+    prevalence, prevalence_sd = moments["prevalence"].pooled(order)
+    concentrations = {
+        "alpha": moments["alpha"].pooled(order),
+        "beta": moments["beta"].pooled(),
+    }
+    for name, (values, _) in concentrations.items():
+        given, learned = prior(name, getattr(settings, name), len(values))
+        if not learned:
+            concentrations[name] = np.broadcast_to(given, values.shape), np.zeros(values.shape)
+    documents: Corpus = in_memory(plan.data)
+    alpha = concentrations["alpha"][0]
+    size = 0 if is_stored(plan.data) else len(documents.names)
+    shares = np.empty((size, settings.num_topics), np.float32)
+    errors = np.empty(size, np.float32)
+    if size:
+        for part in proportions.shards(
+            mean, alpha, documents, seed=settings.seed, engine=settings.engine
+        ):
+            end = part.first + len(part.proportions)
+            shares[part.first : end], errors[part.first : end] = part.proportions, part.error
+            run.progress("shares of documents", end, size)
+    metrics = run.measures["records"].records
+    return Fit(
+        samples=gathered.samples * settings.chains,
+        diagnostics=alignment.diagnose(gathered.traces(), order),
+        metrics=metrics,
+        settings=settings,
+        interrupted=trained.interrupted,
+        state=trained.state,
+        mean=mean,
+        sd=sd,
+        prevalence=prevalence,
+        prevalence_sd=prevalence_sd,
+        alpha=alpha,
+        alpha_sd=concentrations["alpha"][1],
+        beta=concentrations["beta"][0],
+        beta_sd=concentrations["beta"][1],
+        stability=stability,
+        vocabulary=documents.vocabulary,
+        names=documents.names,
+        proportions=shares,
+        proportions_error=errors,
+        coherence=coherence(mean, documents.counts),
+        examples=representative(
+            documents.counts, documents.names, documents.vocabulary, shares, mean
+        ),
+        order=order,
+        kept=kept.samples(),
+        stiffness=float(metrics[-1].get("stiffness", 0.0)) if metrics else 0.0,
+        empty=int((np.diff(documents.counts.indptr) == 0).sum()),
+    )
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """Return facts about the documents of a run."""
+    size = size_of(plan.data)
+    return {"documents": size.documents, "tokens": size.tokens, "vocabulary": size.words}

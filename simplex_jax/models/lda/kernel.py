@@ -1,0 +1,235 @@
+"""The kernel of LDA: a sampler of the simplex for the topics, and learned concentrations."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax import draws, schedules
+from simplex_jax.base import Batch, Kernel, bind, static
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.models.lda import concentrations, counts, local
+from simplex_jax.models.lda.concentrations import Evidence, Prior
+from simplex_jax.models.lda.counts import Counts, Local, Shard
+from simplex_jax.samplers import reflected_cir, scir, sgrhmc, sgrld, smld
+from simplex_jax.schedules import StepSize
+
+_STATIC = {"static": True}
+
+
+class Sampler(NamedTuple):
+    """The two functions of a simplex kernel, with the options that suit latent assignments."""
+
+    init: Callable  # as in the kernel's module
+    update: Callable  # likewise
+    limit: float = math.inf  # step size from which on the sampler diverges, whatever the data
+
+
+SAMPLERS = {
+    "scir": Sampler(static(scir.init, total="refreshed"), scir.update),
+    "sgrld": Sampler(static(sgrld.init, total="refreshed"), sgrld.update, limit=2.0),
+    "sgrhmc": Sampler(
+        static(sgrhmc.init, total="refreshed"), sgrhmc.update, limit=math.pi * math.sqrt(2)
+    ),
+    "smld": Sampler(smld.init, smld.update),
+    # Of the last word, for want of a better one: a reference must be the same for all topics.
+    "smld-approximate": Sampler(
+        static(smld.init, reference=-1, linearised=True), static(smld.update, reference=-1)
+    ),
+    "reflected-cir": Sampler(
+        static(reflected_cir.init, total="refreshed"), reflected_cir.update, limit=2.0
+    ),
+}
+
+
+class State(NamedTuple):
+    """State of LDA."""
+
+    position: jax.Array  # logarithm of the topics, [K, V]
+    step: jax.Array  # number of updates done, int32
+    alpha: jax.Array  # concentrations of the topic proportions, [K]
+    beta: jax.Array  # concentrations of the topics, [V] or [K, V]
+    sampler: Any  # what else the sampler of the topics keeps: its state without position and step
+
+
+class Info(NamedTuple):
+    """Diagnostics of one update."""
+
+    topic_tokens: jax.Array  # tokens of the corpus in each topic, counted or estimated, [K]
+    sampler: Any  # the Info of the sampler of the topics
+
+
+class Means(NamedTuple):
+    """Concentrations as given: fixed, or the prior means of learned ones."""
+
+    alpha: jax.Array  # of topic proportions, [K]
+    beta: jax.Array  # of topics, [V] or [K, V]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """The model and how it is sampled, see `kernel`: arrays, and options that are static."""
+
+    counts: Counts
+    means: Means
+    step_size: StepSize
+    learner: Callable | None
+    sampler: str = dataclasses.field(metadata=_STATIC)
+    follow: str | None = dataclasses.field(metadata=_STATIC)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Learner:
+    """The concentrations that are learned from the labels of a corpus, or of a shard of it."""
+
+    corpus: DeviceCorpus
+    means: Means
+    learn_alpha: str | None = dataclasses.field(metadata=_STATIC)
+    learn_beta: str | None = dataclasses.field(metadata=_STATIC)
+    batch_size: int = dataclasses.field(metadata=_STATIC)
+    shard: Shard | None = dataclasses.field(metadata=_STATIC)
+
+
+def means_of(alpha: ArrayLike, beta: ArrayLike, shape: tuple[int, int]) -> Means:
+    """Return concentrations in full, or raise a ValueError that names them."""
+    full = shape if np.ndim(beta) == 2 else shape[1:]
+    return Means(counts.positive("alpha", alpha, shape[:1]), counts.positive("beta", beta, full))
+
+
+def kernel(
+    estimate: Counts,
+    means: Means,
+    sampler: str,
+    step_size: StepSize,
+    *,
+    learner: Callable | None = None,
+    follow: str | None = None,
+) -> Kernel:
+    """Return the kernel of LDA with a named sampler of the topics.
+
+    `learner`, `(key, state) -> state`, is called where a `Visit` says so; without one, batches are
+    not visits. `follow` is how alpha follows the evidence in the memory of the counts, see
+    `concentrations.move`; None leaves it alone.
+    """
+    schedules.check(step_size)
+    model = Model(
+        counts=estimate,
+        means=means,
+        step_size=step_size,
+        learner=learner,
+        sampler=sampler,
+        follow=follow,
+    )
+    return Kernel(init=bind(_init, model), update=bind(_update, model))
+
+
+def memoised(
+    corpus: DeviceCorpus,
+    means: Means,
+    step_size: StepSize,
+    *,
+    shape: tuple[int, int],
+    sampler: str,
+    how: Local,
+    learn_alpha: str | None,
+    learn_beta: str | None,
+    batch_size: int,
+    shard: Shard | None = None,
+) -> Kernel:
+    """Return the kernel of LDA with memoised counts, whose documents may be a shard of all."""
+    estimate = counts.memoised(corpus, shape, how, shard)
+    if not (learn_alpha or learn_beta):
+        return kernel(estimate, means, sampler, step_size)
+    learner = Learner(
+        corpus=corpus,
+        means=means,
+        learn_alpha=learn_alpha,
+        learn_beta=learn_beta,
+        batch_size=batch_size,
+        shard=shard,
+    )
+    return kernel(estimate, means, sampler, step_size, learner=bind(_learn, learner))
+
+
+def _init(model: Model, key: jax.Array, position: jax.Array) -> State:
+    alpha, beta = model.means
+    estimator = model.counts.given(alpha)
+    state = SAMPLERS[model.sampler].init(key, position, estimator=estimator)
+    # A state may be donated to jitted code, and must not share arrays with the kernel.
+    return _outer(state, jnp.copy(alpha), jnp.copy(beta))
+
+
+def _outer(inner: Any, alpha: jax.Array, beta: jax.Array) -> State:
+    rest = inner._replace(position=None, step=None)
+    return State(inner.position, inner.step, alpha, beta, rest)
+
+
+def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
+    """Move the topics, and the concentrations where they are learned."""
+    learner, follow = model.learner, model.follow
+    if learner is not None:
+        key, key_learn = jax.random.split(key)
+        batch, now = batch
+        state = lax.cond(now, lambda: learner(key_learn, state), lambda: state)
+    if follow is not None:
+        key, key_follow = jax.random.split(key)
+    inner, info = SAMPLERS[model.sampler].update(
+        key,
+        state.sampler._replace(position=state.position, step=state.step),
+        batch,
+        estimator=model.counts.given(state.alpha),
+        alpha=state.beta,
+        step_size=model.step_size,
+    )
+    alpha = state.alpha
+    if follow is not None:
+        h = schedules.at(model.step_size, state.step)
+        evidence, prior = inner.memory.evidence, Prior(model.means.alpha)
+        alpha = concentrations.move(key_follow, alpha, evidence, prior, follow, h)
+    tokens = inner.memory.topic_tokens.astype(state.position.dtype)
+    return _outer(inner, alpha, state.beta), Info(tokens, info)
+
+
+def _learn(learner: Learner, key: jax.Array, state: State) -> State:
+    """Draw concentrations given all labels; and the topics again, which beta leaves behind."""
+    keys = jax.random.split(key, 5)
+    memory = state.sampler.memory
+    if way := learner.learn_alpha:
+        evidence = _evidence(keys[0], state.alpha, memory.labels, learner)
+        prior = Prior(learner.means.alpha)
+        alpha = concentrations.move(keys[1], state.alpha, evidence, prior, way)
+        state = state._replace(alpha=alpha)
+    if way := learner.learn_beta:
+        evidence = concentrations.evidence(keys[2], state.beta, memory.counts.T)
+        prior = Prior(learner.means.beta)
+        beta = concentrations.move(keys[3], state.beta, evidence, prior, way)
+        # beta was drawn with the topics integrated out, and they must now be drawn given it.
+        position = draws.log_dirichlet(keys[4], beta + memory.counts)
+        state = state._replace(beta=beta, position=position)
+    return state
+
+
+def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Learner) -> Evidence:
+    """Draw what the labels of all documents say about alpha, block by block."""
+    blocks = device.blocks(device.size(learner.corpus), learner.batch_size)
+    if learner.shard is not None:
+        key = jax.random.fold_in(key, lax.axis_index(learner.shard.axis))
+
+    def block(i, evidence):
+        documents = device.select(learner.corpus, blocks[i])
+        counts = local.count_labels(labels, documents, alpha.shape[0])
+        new = concentrations.evidence(jax.random.fold_in(key, i), alpha, counts)
+        return jax.tree.map(lax.add, evidence, new)
+
+    start = concentrations.no_evidence(alpha.shape[0], alpha.dtype)
+    evidence = lax.fori_loop(0, blocks.shape[0], block, start)
+    return evidence if learner.shard is None else lax.psum(evidence, learner.shard.axis)

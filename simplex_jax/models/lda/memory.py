@@ -1,0 +1,151 @@
+"""Device memory that a run will need, before any of it is taken."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.base import Batch, Kernel, PyTree, State
+from simplex_jax.corpus import Corpus, store
+from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.models.lda import feed, local, posterior
+from simplex_jax.models.lda.data import Selection, Training, is_stored, size_of
+from simplex_jax.models.lda.options import Options
+from simplex_jax.runtime import devices
+
+
+def estimate(
+    corpus: Training,
+    settings: Any,
+    *,
+    heldout: tuple[sp.csr_array, sp.csr_array] | None = None,
+) -> dict[str, int]:
+    """Return the bytes that a fit will need of the memory of each device.
+
+    Nothing of the size of the corpus or of the topics is put on the device: shapes are traced
+    (`jax.eval_shape`) and the update is compiled, which says what it needs for temporaries. The
+    cores of a CPU have one memory, and this is what all of them need together.
+
+    Args:
+        corpus: What is learned from.
+        settings: Its settings, from `resolve`.
+        heldout: Its held-out documents.
+
+    Returns:
+        Bytes by name: "corpus" as it lies on the device; "state", twice, before and after an
+        update; "update", a batch and the temporaries of an update; "summary", moments of the
+        topics and a sample on its way there, and "heldout", both on the first device only; and the
+        "total". The programs themselves and the allocator's own needs, some 10%, come on top.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax.corpus import from_counts
+        >>> from simplex_jax.models import lda
+        >>> counts = sp.csr_array([[3, 0, 1], [0, 2, 1]])
+        >>> parts = lda.memory.estimate(from_counts(counts), lda.resolve(counts, 2))
+        >>> sorted(parts)
+        ['corpus', 'heldout', 'state', 'summary', 'total', 'update']
+    """
+    data, kernel, state, batch = _shapes(corpus, settings)
+    parts = {
+        "corpus": _bytes(data),
+        "state": 2 * _bytes(state),
+        "update": _bytes(batch) + _temporaries(kernel, state, batch),
+    }
+    in_one_memory = settings.devices if jax.default_backend() == "cpu" else 1
+    parts = {name: in_one_memory * count for name, count in parts.items()} | {
+        "summary": _summary(kernel, state, batch, settings),
+        "heldout": 0 if heldout is None else _heldout(heldout, settings.num_topics),
+    }
+    return parts | {"total": sum(parts.values())}
+
+
+def check(data: Training, settings: Any) -> None:
+    """Raise a ValueError if a run needs more memory than the device has, by arithmetic alone.
+
+    Topics and their counts lie on the device before and after an update, beside the tokens and
+    their labels: no run can do with less.
+    """
+    size = size_of(data)
+    topics = settings.chains * settings.num_topics * size.words
+    labels = np.dtype(local.label_dtype(settings.num_topics)).itemsize * settings.chains
+    tokens = 0 if is_stored(data) else size.tokens
+    devices.check_memory(
+        2 * 2 * 4 * topics + (4 + 2 * labels) * tokens,
+        "give fewer topics (--topics) or chains, or smaller batches (--batch-size)",
+    )
+
+
+def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch]:
+    """Return data, kernel, state and batch of a device, with shapes in place of arrays."""
+
+    def trace(key: jax.Array, tokens: jax.Array) -> tuple[list, Kernel, State, Batch]:
+        data = DeviceCorpus(tokens, starts, order) if isinstance(corpus, Corpus) else corpus
+        kernel, source = feed.build(data, size, settings)
+        batch = read
+        if batch is None:
+            stream: Any = source(key, 0)
+            batch = stream(key, jnp.int32(0))
+        # The parts of a kernel share the arrays of the corpus.
+        shared = {id(leaf): leaf for leaf in jax.tree.leaves(kernel)}
+        return list(shared.values()), kernel, feed.start(key, kernel, size.words, settings), batch
+
+    size, number, read = size_of(corpus), 0, None
+    starts: Any = np.zeros(1, np.int32)
+    order: Any = np.zeros(0, np.int32)
+    if not isinstance(corpus, Corpus):
+        stored, among = corpus if isinstance(corpus, Selection) else (corpus, None)
+        key = jax.random.key(0)
+        read = next(store.batches(stored, settings.batch_size, key, among=among))
+    else:
+        counts = corpus.counts
+        # The device with most tokens: documents are dealt out by length, in turn.
+        lengths = np.sort(counts.sum(axis=1, dtype=np.int64))[::-1][:: settings.devices][::-1]
+        share = -(-settings.batch_size // settings.devices)
+        settings = dataclasses.replace(settings, devices=1, batch_size=share)
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        order, number = np.zeros(len(lengths), np.int32), max(1, int(starts[-1]))
+    return jax.eval_shape(trace, jax.random.key(0), jax.ShapeDtypeStruct((number,), np.int32))
+
+
+def _bytes(tree: PyTree) -> int:
+    return sum(
+        int(np.prod(leaf.shape)) * jnp.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(tree)
+    )
+
+
+def _update(kernel: Kernel, key: jax.Array, state: State, batch: Batch) -> tuple[State, Any]:
+    return kernel.update(key, state, batch)
+
+
+def _temporaries(kernel: Kernel, state: State, batch: Batch) -> int:
+    compiled = jax.jit(_update).lower(kernel, jax.random.key(0), state, batch).compile()
+    analysis: Any = compiled.memory_analysis()
+    return analysis.temp_size_in_bytes
+
+
+def _summary(kernel: Kernel, state: State, batch: Batch, settings: Options) -> int:
+    _, info = jax.eval_shape(_update, kernel, jax.random.key(0), state, batch)
+    sample = jax.eval_shape(
+        lambda *arguments: posterior.read(
+            *arguments, chains=settings.chains, memoised=settings.counts == "memoised"
+        ),
+        state,
+        info.topic_tokens,
+    )
+    # Moments are two or three arrays as large as their mean.
+    return 2 * _bytes(sample) + _bytes(sample.mean)
+
+
+def _heldout(heldout: tuple[sp.csr_array, sp.csr_array], num_topics: int) -> int:
+    observed, target = heldout
+    documents, words = observed.shape
+    labels = np.dtype(local.label_dtype(num_topics)).itemsize
+    tokens = int(observed.sum())
+    # Counts of topics, their sum and the proportions; likelihoods; the target entries.
+    return (
+        (4 + labels) * tokens + 4 * num_topics * (4 * documents + words) + target.nnz * (3 * 4 + 8)
+    )

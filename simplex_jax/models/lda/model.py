@@ -1,0 +1,273 @@
+"""Latent Dirichlet allocation: the posterior of topics by any kernel of the simplex.
+
+Topic k is a distribution phi_k ~ Dirichlet(beta) over V words, document d has proportions
+theta_d ~ Dirichlet(alpha) over K topics, and a token has a topic z ~ theta_d and a word ~ phi_z.
+The position is log phi, [K, V]; given the assignments z its posterior is Dirichlet(beta + counts),
+so that an estimate of the counts is all that SCIR, SGRLD or SMLD need.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from simplex_jax import arguments, batches, schedules
+from simplex_jax.base import Kernel
+from simplex_jax.batches import Stream
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.models.lda import control, kernel, sharding
+from simplex_jax.models.lda.concentrations import LEARN
+from simplex_jax.models.lda.counts import Local, Memory, streamed, subsampled
+from simplex_jax.models.lda.kernel import Info, Means, State
+from simplex_jax.schedules import StepSize, polynomial_decay
+
+__all__ = [
+    "COUNTS",
+    "SAMPLERS",
+    "Info",
+    "State",
+    "build",
+    "build_streaming",
+    "check_batch_size",
+    "check_names",
+    "default_batch_size",
+    "default_step",
+    "mean_topics",
+]
+
+COUNTS = ("memoised", "subsampled", "control-variate")
+SAMPLERS = tuple(kernel.SAMPLERS)
+
+
+def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> int:
+    """Return a batch size at which drawing the topics costs a quarter of drawing the labels.
+
+    A topic update touches K V numbers whatever the batch, at about the cost of a token each. Sizes
+    below D are multiples of 64, which powers of two of devices can share.
+    """
+    wanted = -(-4 * documents * shape[0] * shape[1] // max(tokens, 1))
+    return max(1, min(documents, -(-wanted // 64) * 64))
+
+
+class Step(NamedTuple):
+    """A step size, constant where tau is 0, else `schedules.polynomial_decay(*step)`."""
+
+    initial: float
+    tau: float = 0.0
+    kappa: float = 0.0
+
+
+def default_step(sampler: str, counts: str) -> Step:
+    """Return the step size used where none is given.
+
+    With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
+    topics have all but forgotten where they were. With estimated counts it is the schedule of the
+    SCIR paper, which suits SGRHMC and reflected CIR, of the same scale, as well. SGRLD and SMLD
+    take the steps that Patterson and Teh published; for SMLD that is beyond stability on topics of
+    more than a few hundred tokens, and stable steps hardly move.
+    """
+    if sampler == "scir" and counts == "memoised":
+        return Step(5.0)
+    if sampler in ("scir", "sgrhmc", "reflected-cir"):
+        return Step(0.5, tau=10, kappa=0.33)
+    return Step(0.01, tau=1000, kappa=0.6)
+
+
+def build(
+    corpus: DeviceCorpus,
+    shape: tuple[int, int],
+    *,
+    alpha: ArrayLike = 0.1,
+    beta: ArrayLike = 0.05,
+    learn_alpha: str | None = None,
+    learn_beta: str | None = None,
+    sampler: str = "scir",
+    counts: str = "memoised",
+    how: Local | None = None,
+    step_size: StepSize | None = None,
+    batch_size: int | None = None,
+    devices: Sequence[jax.Device] | None = None,
+) -> tuple[Kernel, Stream]:
+    """Return the kernel of LDA's topics, and the stream of its batches of documents.
+
+    Learned concentrations have exponential priors with the means `alpha` and `beta`. With memoised
+    counts they are drawn from their conditionals given all labels, topics integrated out, once a
+    pass; this leaves the sampler exact. With subsampled counts alpha follows, at every update, the
+    CIR process of its conditional estimated from the batch; beta cannot be learned from a batch.
+
+    Args:
+        corpus: The corpus, `device.to_device(counts)`.
+        shape: (K, V), numbers of topics and words.
+        alpha: Concentration of a document's topic proportions, per topic (not the sum), a scalar
+            or [K].
+        beta: Concentration of a topic, per word, a scalar, [V] or [K, V].
+        learn_alpha: "vector" learns one for each topic, "symmetric" a common one, None neither.
+        learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
+        sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are there to compare
+            with.
+        counts: "memoised", "subsampled" or "control-variate".
+        how: The local step; by default one sweep with memoised counts, else ten, of which the last
+            five count. Estimated counts start from no labels and need the burn-in.
+        step_size: Step size of the sampler or a schedule of it; see `default_step`.
+        batch_size: Documents a batch; see `default_batch_size`.
+        devices: Devices that share the documents, with memoised counts; each holds all topics.
+            With collapsed sweeps and a given alpha, a number that divides `batch_size` changes no
+            sample.
+
+    Returns:
+        A kernel whose `init` takes topics [K, V] and whose position is their logarithm, and a
+        stream of what its `update` takes: document ids, int32 [batch_size], or a `batches.Visit` of
+        them.
+
+    Raises:
+        ValueError: An argument is out of range or not one of the names.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, scipy.sparse as sp
+        >>> from simplex_jax import run
+        >>> from simplex_jax.corpus import device
+        >>> from simplex_jax.models.lda import model as lda
+        >>> counts = sp.csr_array([[3, 2, 0, 0], [2, 3, 0, 0], [0, 0, 2, 3], [0, 0, 3, 2]])
+        >>> kernel, stream = lda.build(device.to_device(counts), (2, 4))
+        >>> state = kernel.init(jax.random.key(0), jnp.ones((2, 4)))
+        >>> state, trace = run(jax.random.key(1), kernel, state, stream, num_steps=50)
+        >>> trace.shape
+        (50, 2, 4)
+    """
+    check_names(sampler, counts, learn_alpha, learn_beta)
+    documents = device.size(corpus)
+    if batch_size is None:
+        batch_size = default_batch_size(documents, corpus.tokens.shape[0], shape)
+    batch_size = check_batch_size(batch_size, documents)
+    means = _means(alpha, beta, shape, learn_alpha, learn_beta)
+    how = _local(how, counts)
+    if step_size is None:
+        step_size = _schedule(sampler, counts)
+    shards = _shards(devices, counts)
+    if counts == "memoised":
+        share, here = -(-batch_size // shards), -(-documents // shards)
+        options: dict[str, Any] = {"shape": shape, "sampler": sampler, "how": how}
+        options |= {"learn_alpha": learn_alpha, "learn_beta": learn_beta, "batch_size": share}
+        if devices:
+            schedules.check(step_size)
+            built = sharding.memoised(corpus, devices, means, step_size, options)
+        else:
+            built = kernel.memoised(corpus, means, step_size, **options)
+        stream = device.block_stream(here, share)
+        if learn_alpha or learn_beta:
+            # Not in the first pass, before which there are no labels to learn from.
+            stream = batches.visits(stream, -(-here // share), first=1)
+        return built, stream
+    stream = device.uniform_stream(corpus, batch_size)
+    if counts == "control-variate":
+        estimate = control.control_variate(corpus, shape, how, batch_size)
+        stream = batches.visits(stream, -(-documents // batch_size))
+        return kernel.kernel(estimate, means, sampler, step_size), stream
+    learn = learn_alpha is not None
+    estimate = subsampled(corpus, shape, how, batch_size, learn=learn)
+    return kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha), stream
+
+
+def build_streaming(
+    documents: int,
+    shape: tuple[int, int],
+    *,
+    alpha: ArrayLike = 0.1,
+    beta: ArrayLike = 0.05,
+    learn_alpha: str | None = None,
+    sampler: str = "scir",
+    how: Local | None = None,
+    step_size: StepSize | None = None,
+) -> Kernel:
+    """Return the kernel of LDA's topics for documents that stream by, with subsampled counts.
+
+    Its batches are `device.Documents` whose token array is theirs alone, uniform distinct documents
+    of a corpus of `documents`. Other arguments, and errors, are those of `build`.
+    """
+    check_names(sampler, "subsampled", learn_alpha)
+    if step_size is None:
+        step_size = _schedule(sampler, "subsampled")
+    how = _local(how, "subsampled")
+    estimate = streamed(documents, shape, how, learn=learn_alpha is not None)
+    means = _means(alpha, beta, shape, learn_alpha, None)
+    return kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha)
+
+
+def mean_topics(state: State) -> jax.Array:
+    """Return the posterior mean of the topics given the labels, [K, V].
+
+    With memoised counts n that is (beta + n) / sum(beta + n), which averages to the posterior mean
+    with less noise than the topics themselves (Rao-Blackwell). Estimated counts are not labels, and
+    the topics themselves are returned. Leading axes, as of chains, are kept.
+    """
+    memory = state.sampler.memory
+    if not isinstance(memory, Memory):
+        return jnp.exp(state.position)
+    beta = state.beta
+    if beta.ndim < state.position.ndim:
+        beta = beta[..., None, :]
+    total = beta + memory.counts
+    return total / total.sum(axis=-1, keepdims=True)
+
+
+def check_names(
+    sampler: str, counts: str, learn_alpha: str | None = None, learn_beta: str | None = None
+) -> None:
+    """Raise a ValueError unless these are names, as for `build`, that go together."""
+    if sampler not in SAMPLERS:
+        raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; it is {sampler!r}")
+    if counts not in COUNTS:
+        raise ValueError(f"counts must be one of {', '.join(COUNTS)}; it is {counts!r}")
+    for name, value in {"learn_alpha": learn_alpha, "learn_beta": learn_beta}.items():
+        if value not in (None, *LEARN):
+            raise ValueError(f"{name} must be one of {', '.join(LEARN)} or None; it is {value!r}")
+    if learn_beta and counts != "memoised":
+        raise ValueError("beta can be learned with memoised counts only; give a number")
+    if learn_alpha and counts == "control-variate":
+        raise ValueError("alpha can be learned with memoised or subsampled counts; give a number")
+
+
+def check_batch_size(batch_size: int, documents: int) -> int:
+    """Return the batch size as an int, or raise a ValueError unless it is one from 1 to D."""
+    if arguments.at_least("batch_size", batch_size, 1) > documents:
+        raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size!r}")
+    return int(batch_size)
+
+
+def _means(
+    alpha: ArrayLike,
+    beta: ArrayLike,
+    shape: tuple[int, int],
+    learn_alpha: str | None,
+    learn_beta: str | None,
+) -> Means:
+    if learn_beta and np.ndim(beta) == 2:
+        raise ValueError("beta must be a scalar or [V] where it is learned")
+    for name, value, learn in (("alpha", alpha, learn_alpha), ("beta", beta, learn_beta)):
+        if learn == "symmetric" and np.ndim(value) and len(set(np.ravel(value).tolist())) > 1:
+            raise ValueError(f"{name} must be one number where a common one is learned")
+    return kernel.means_of(alpha, beta, shape)
+
+
+def _local(how: Local | None, counts: str) -> Local:
+    default = Local() if counts == "memoised" else Local(sweeps=10, burn_in=5)
+    return default if how is None else how
+
+
+def _shards(devices: Sequence[jax.Device] | None, counts: str) -> int:
+    if not devices:
+        return 1
+    if counts != "memoised":
+        raise ValueError("devices can share the documents with memoised counts only")
+    if len(set(devices)) < len(devices):
+        raise ValueError("devices must be different ones")
+    return len(devices)
+
+
+def _schedule(sampler: str, counts: str) -> StepSize:
+    step = default_step(sampler, counts)
+    return polynomial_decay(*step) if step.tau else step.initial

@@ -1,0 +1,87 @@
+"""Sweeps over documents by the native library."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.corpus.device import Documents
+from simplex_jax.draws import bits
+from simplex_jax.models.lda.native import library
+
+_LANES = 16
+COUNT = {"nothing": 0, "changes": 1, "labels": 2}
+KINDS = {None: 0, "dense": 1, "sparse": 2}
+
+
+def _call(name: str, results, *, prefix: str | None = None, aliases=None):
+    return jax.ffi.ffi_call(
+        f"{prefix or library.prefix()}_{name}",
+        results,
+        vmap_method="sequential",
+        input_output_aliases=aliases,
+    )
+
+
+def lay_out(likelihood: jax.Array, *, prefix: str | None = None) -> jax.Array:
+    """Return a likelihood [K, V] as rows of words, float32 [V, 16 * rows] with zeros behind."""
+    num_topics, num_words = likelihood.shape
+    width = _LANES * -(-num_topics // _LANES)
+    result = jax.ShapeDtypeStruct((num_words, width), jnp.float32)
+    return _call("lay_out", result, prefix=prefix)(likelihood.astype(jnp.float32))
+
+
+def sweep(
+    keys: jax.Array,
+    weights: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    words: jax.Array,
+    *,
+    burn_in: int,
+    count: str,
+    tally: bool,
+    kind: str | None = None,
+    width: int = 16,
+    prefix: str | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sweep over documents, see `engine.sweeps`; `words` [0, 0] counts nothing.
+
+    There is a key for each sweep, [S]; weights are from `lay_out`, labels uint8 or uint16. `kind`
+    "dense" weighs all topics for a token, "sparse" those of its document and, all at once, the
+    rest; by default it is the faster one, by K and the length of the documents. `width` is that of
+    the widest vectors, in numbers: for tests, since no result depends on it. Counts in documents
+    are int32 [B, K], or [0, K].
+    """
+    num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
+    ids = jnp.arange(num_documents) if documents.ids is None else documents.ids
+    results = (
+        jax.ShapeDtypeStruct(labels.shape, labels.dtype),
+        jax.ShapeDtypeStruct(words.shape, words.dtype),
+        jax.ShapeDtypeStruct((num_documents if tally else 0, num_topics), jnp.int32),
+    )
+    call = _call("sweep", results, prefix=prefix, aliases={7: 0, 8: 1})
+    return call(
+        jax.vmap(bits.key_words)(keys),
+        weights,
+        alpha.astype(jnp.float32),
+        documents.tokens,
+        documents.starts,
+        documents.lengths,
+        ids.astype(jnp.uint32),
+        labels,
+        words,
+        burn_in=np.int64(burn_in),
+        count=np.int64(COUNT[count]),
+        kind=np.int64(KINDS[kind]),
+        width=np.int64(width),
+    )
+
+
+def count(
+    labels: jax.Array, documents: Documents, num_topics: int, *, prefix: str | None = None
+) -> jax.Array:
+    """Count the labels of each document, int32 [B, K]."""
+    result = jax.ShapeDtypeStruct((documents.lengths.shape[0], num_topics), jnp.int32)
+    call = _call("count", result, prefix=prefix)
+    return call(labels, documents.starts, documents.lengths)

@@ -1,0 +1,50 @@
+// Running sums of 16 numbers, and the first of them above a share of the last.
+
+#if WIDTH >= 8 && defined(__x86_64__)
+
+inline __m256 scan8(__m256 x) {
+  x = _mm256_add_ps(x, _mm256_castsi256_ps(_mm256_slli_si256(_mm256_castps_si256(x), 4)));
+  x = _mm256_add_ps(x, _mm256_castsi256_ps(_mm256_slli_si256(_mm256_castps_si256(x), 8)));
+  const __m256 low = _mm256_permute2f128_ps(x, x, 0x08);
+  return _mm256_add_ps(x, _mm256_shuffle_ps(low, low, 0xff));
+}
+
+// Returns how many of the running sums of `sums` [16] are not above u times (the last and `extra`).
+inline uint32_t search(const float* sums, float extra, float u, float* running, float* threshold) {
+  __m256 a = scan8(_mm256_loadu_ps(sums));
+  __m256 b = scan8(_mm256_loadu_ps(sums + 8));
+  const __m256i last = _mm256_set1_epi32(7);
+  b = _mm256_add_ps(b, _mm256_permutevar8x32_ps(a, last));
+  const __m256 all = _mm256_add_ps(_mm256_permutevar8x32_ps(b, last), _mm256_set1_ps(extra));
+  const __m256 t = _mm256_mul_ps(all, _mm256_set1_ps(u));
+  _mm256_storeu_ps(running, a);
+  _mm256_storeu_ps(running + 8, b);
+  *threshold = _mm256_cvtss_f32(t);
+  const int passed = _mm256_movemask_ps(_mm256_cmp_ps(a, t, _CMP_LE_OQ)) |
+                     _mm256_movemask_ps(_mm256_cmp_ps(b, t, _CMP_LE_OQ)) << 8;
+  return __builtin_popcount(passed);
+}
+
+#else
+
+// The same, adding in the same order.
+inline uint32_t search(const float* sums, float extra, float u, float* running, float* threshold) {
+  for (int half = 0; half < kLanes; half += 8) {
+    for (int quad = half; quad < half + 8; quad += 4) {
+      const float* x = sums + quad;
+      const float first = x[1] + x[0], second = x[2] + x[1], third = x[3] + x[2];
+      running[quad] = x[0];
+      running[quad + 1] = first;
+      running[quad + 2] = second + x[0];
+      running[quad + 3] = third + first;
+    }
+    for (int j = 4; j < 8; ++j) running[half + j] += running[half + 3];
+  }
+  for (int j = 8; j < kLanes; ++j) running[j] += running[7];
+  *threshold = (running[kLanes - 1] + extra) * u;
+  uint32_t passed = 0;
+  for (int j = 0; j < kLanes; ++j) passed += running[j] <= *threshold;
+  return passed;
+}
+
+#endif

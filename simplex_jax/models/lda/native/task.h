@@ -1,0 +1,173 @@
+// What a sweep over documents needs, shared by the kernels for each instruction set.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace simplex {
+
+// Topics lie in rows of 16 lanes. A topic is drawn in two steps: its lane by the sums over the rows,
+// which takes no number from lane to lane, and then its row.
+constexpr int kLanes = 16;
+
+// What is added to the counts of topics and words.
+enum class Count : int64_t {
+  kNothing = 0,
+  kChanges = 1,  // what the labels changed
+  kLabels = 2,   // all labels, after each sweep from `burn_in` on
+};
+
+struct Task {
+  // The documents. The words of tokens are below `num_words`.
+  const int32_t* tokens;
+  const int32_t* starts;
+  const int32_t* lengths;
+  const uint32_t* ids;
+  int64_t num_documents;
+  // The topics: weights [V, rows * 16] and concentrations [K].
+  const float* weights;
+  const float* priors;  // for the sparse kernel: running sums of alpha * weights over rows, [V, rows]
+  const float* alpha;
+  int64_t num_topics;
+  int64_t num_words;
+  int64_t rows;
+  const uint8_t* bounds;  // for the sparse kernel: not below the weights, see `bound_of`
+  // The sweeps, and the two words of the key of each.
+  const uint32_t* keys;
+  int64_t sweeps;
+  int64_t burn_in;
+  // The results.
+  void* labels;     // [T], K or more where there is none yet
+  int label_bytes;  // 1 or 2
+  int32_t* words;   // [K, V], or null
+  Count count;
+  int32_t* tally;  // [B, K], or null: counts in each document, summed over sweeps from `burn_in` on
+  // Threads that work on it take documents from here.
+  std::atomic<int64_t>* taken;
+  int64_t claim;  // documents at a time
+  bool shared;    // there is more than one thread
+};
+
+// Bounds are floats of five bits of exponent and three of fraction, from 2^-31 to above 1. Their bits
+// within those of a float32:
+constexpr int kFraction = 20;
+constexpr uint32_t kLeast = 96u << 23;
+
+// The least of them that is not below a weight of at most 1.
+inline uint8_t bound_of(float weight) {
+  uint32_t bits;
+  std::memcpy(&bits, &weight, 4);
+  const uint32_t up = bits + (1u << kFraction) - 1;
+  return up <= kLeast ? 0 : std::min((up - kLeast) >> kFraction, 255u);
+}
+
+// The documents of one thread. The last ones come first: a corpus is ordered by length, and a long
+// document that is begun late would keep all others waiting.
+class Queue {
+ public:
+  explicit Queue(const Task& task) : task_(task), next_(0), end_(0) {}
+
+  // Returns the next document with tokens, or -1.
+  int64_t pop() {
+    for (;;) {
+      if (next_ == end_) {
+        next_ = task_.taken->fetch_add(task_.claim, std::memory_order_relaxed);
+        end_ = std::min(next_ + task_.claim, task_.num_documents);
+        if (next_ >= task_.num_documents) {
+          next_ = end_ = 0;
+          return -1;
+        }
+      }
+      const int64_t document = task_.num_documents - 1 - next_++;
+      if (task_.lengths[document] > 0) return document;
+    }
+  }
+
+ private:
+  const Task& task_;
+  int64_t next_;
+  int64_t end_;
+};
+
+// Memory of one thread, cut into aligned pieces.
+class Workspace {
+ public:
+  explicit Workspace(size_t bytes)
+      : start_(static_cast<char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64))), used_(0) {
+    if (!start_) throw std::bad_alloc();
+  }
+  ~Workspace() { std::free(start_); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  static constexpr size_t room(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  template <typename T>
+  T* take(size_t count) {
+    char* piece = start_ + used_;
+    used_ += room(count * sizeof(T));
+    return reinterpret_cast<T*>(piece);
+  }
+
+ private:
+  char* start_;
+  size_t used_;
+};
+
+// Changes of the counts of topics and words, made some time after their memory was asked for.
+class Log {
+ public:
+  explicit Log(const Task& task)
+      : task_(task), words_(task.num_words), cells_(task.num_topics * task.num_words), size_(0) {}
+
+  // Notes that a token of a word went from one topic, K for none, to another in a sweep.
+  void record(uint32_t from, uint32_t to, size_t word, int64_t sweep) {
+    if (task_.count == Count::kChanges) {
+      const size_t left = from * words_ + word, come = to * words_ + word;
+      left_[size_] = left;
+      come_[size_] = come;
+      __builtin_prefetch(task_.words + (left < cells_ ? left : come), 1);
+      __builtin_prefetch(task_.words + come, 1);
+      size_ += from != to;
+    } else if (task_.count == Count::kLabels && sweep >= task_.burn_in) {
+      left_[size_] = cells_;
+      come_[size_] = to * words_ + word;
+      __builtin_prefetch(task_.words + come_[size_], 1);
+      ++size_;
+    }
+    if (size_ == kSize) flush();
+  }
+
+  void flush() {
+    for (int i = 0; i < size_; ++i) {
+      if (left_[i] < cells_) add(left_[i], -1);
+      add(come_[i], 1);
+    }
+    size_ = 0;
+  }
+
+ private:
+  static constexpr int kSize = 128;
+
+  void add(size_t cell, int32_t change) {
+    if (task_.shared) {
+      __atomic_fetch_add(task_.words + cell, change, __ATOMIC_RELAXED);
+    } else {
+      task_.words[cell] += change;
+    }
+  }
+
+  const Task& task_;
+  const size_t words_;
+  const size_t cells_;
+  int size_;
+  size_t left_[kSize];
+  size_t come_[kSize];
+};
+
+}  // namespace simplex

@@ -1,0 +1,272 @@
+"""The options of LDA, and how those that are left out are settled."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from simplex_jax import arguments, schedules
+from simplex_jax.models.lda import model
+from simplex_jax.models.lda.counts import Local, check, check_memoised
+from simplex_jax.models.lda.data import Size, Training, is_stored, size_of
+from simplex_jax.models.lda.engine import ENGINES, METHODS, resolve
+from simplex_jax.models.lda.kernel import SAMPLERS
+from simplex_jax.models.options import RunOptions, number, option, options
+from simplex_jax.models.pipeline import Session
+from simplex_jax.runtime import session
+
+# Concentrations where none is given; of learned ones the first value and the prior mean.
+ALPHA, BETA = 0.1, 0.05
+_FIRST = {"alpha": ALPHA, "beta": BETA}
+LEARN = {
+    "alpha": {"learn": "vector", "learn-symmetric": "symmetric"},
+    "beta": {"learn": "symmetric", "learn-vector": "vector"},
+}
+
+
+def _concentration(name: str, value: Any) -> Any:
+    """Return concentrations as plain numbers, or the way in which they are learned."""
+    if isinstance(value, str):
+        if value not in LEARN[name]:
+            raise ValueError(
+                f"{name} must be a number or one of {', '.join(LEARN[name])}; it is {value!r}"
+            )
+        return value
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, or one of each; it is {value!r}") from None
+    sound = (array > 0) & np.isfinite(array)
+    if array.ndim > 1 or not sound.all():
+        raise ValueError(
+            f"{name} must be finite and positive, one number or a row; it is {value!r}"
+        )
+    return float(array) if array.ndim == 0 else tuple(array.tolist())
+
+
+def _typed_concentration(text: str) -> float | str:
+    return text if text.startswith("learn") else number("it", text)
+
+
+def _step_size(name: str, value: Any) -> Any:
+    """Return a constant step size, or (A, TAU, KAPPA) of one that decays."""
+    if value is None or callable(value):
+        return value
+    if isinstance(value, tuple | list):
+        if len(value) != 3:
+            raise ValueError(f"{name} must be a number, or three of a decay; it is {value!r}")
+        return tuple(number(name, part) for part in value)
+    return number(name, value)
+
+
+def _typed_step_size(text: str) -> Any:
+    parts = [number("it", part) for part in text.split(",")]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+@options
+class Options(RunOptions):
+    """Options of LDA."""
+
+    num_topics: int = option(
+        "Number of topics.",
+        default=30,
+        kw_only=False,
+        least=1,
+        flag="--topics",
+        parameter="n_components",
+    )
+    alpha: Any = option(
+        "Concentration of topic shares, per topic (not the sum): a number, or one a topic. learn: "
+        "one of each topic is sampled along; learn-symmetric: a common one. Not learned with "
+        "control-variate counts.",
+        default=ALPHA,
+        check=_concentration,
+        parse=_typed_concentration,
+        metavar="NUMBER|learn|learn-symmetric",
+    )
+    beta: Any = option(
+        "Concentration of words, per word (not the sum): a number, or one a word. learn: a common "
+        "one is sampled along; learn-vector: one of each word. Learned with memoised counts only.",
+        default=BETA,
+        check=_concentration,
+        parse=_typed_concentration,
+        metavar="NUMBER|learn|learn-vector",
+    )
+    sampler: str = option(
+        "How the topics move, given the counts.",
+        default="scir",
+        choices=model.SAMPLERS,
+        offered=("scir", "sgrld", "sgrhmc"),
+    )
+    counts: str | None = option(
+        "memoised keeps the topics of all tokens and is exact with scir; the others estimate.",
+        default=None,
+        choices=model.COUNTS,
+        unset="memoised, or subsampled for a corpus on disk",
+    )
+    local: str | None = option(
+        "How the topics of tokens are drawn.",
+        default=None,
+        choices=tuple(sorted(METHODS)),
+        unset="collapsed",
+        parameter=None,
+    )
+    engine: str | None = option(
+        "Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere.",
+        default=None,
+        choices=ENGINES,
+        unset="native where it works",
+        parameter=None,
+    )
+    sweeps: int | None = option(
+        "Gibbs sweeps over a batch.",
+        default=None,
+        least=1,
+        unset="1 if memoised, else 10",
+        parameter=None,
+    )
+    burn_in: int | None = option(
+        "Of these, the first whose counts are not used.",
+        default=None,
+        least=0,
+        unset="half of the sweeps of estimated counts",
+        command=False,
+        parameter=None,
+    )
+    expected: bool = option(
+        "Use expected counts, by blocked sweeps; not with memoised ones.",
+        default=False,
+        command=False,
+        parameter=None,
+    )
+    step_size: Any = option(
+        "A constant, or A,TAU,KAPPA for A (1 + t / TAU)^-KAPPA after t updates.",
+        default=None,
+        check=_step_size,
+        parse=_typed_step_size,
+        unset="set by the sampler",
+        metavar="NUMBER",
+    )
+    devices: int | None = option(
+        "Accelerators, or cores of the CPU, that share the documents.",
+        default=None,
+        least=1,
+        unset="all",
+        parameter=None,
+    )
+
+
+@options
+class Arguments(Options, Session):
+    """Arguments of `lda.fit`."""
+
+
+def settle(data: Training, given: Options) -> Options:
+    """Return options with all that was left out filled in; only the size of the data matters.
+
+    Options that do not go together, or with the data, are a ValueError that names them.
+    """
+    size = size_of(data)
+    stored = is_stored(data)
+    counts = given.counts or ("subsampled" if stored else "memoised")
+    if stored and counts != "subsampled":
+        raise ValueError(
+            f"a corpus on disk is sampled with counts='subsampled', not {counts!r}: give its "
+            "counts as an array if they fit into memory"
+        )
+    _, learn_alpha = prior("alpha", given.alpha, given.num_topics)
+    _, learn_beta = prior("beta", given.beta, size.words)
+    model.check_names(given.sampler, counts, learn_alpha, learn_beta)
+    memoised = counts == "memoised"
+    batch_size = given.batch_size
+    shape = (given.num_topics, size.words)
+    if batch_size is None:
+        batch_size = model.default_batch_size(size.documents, size.tokens, shape)
+    batch_size = model.check_batch_size(batch_size, size.documents)
+    length = session.length(
+        -(-size.documents // batch_size),
+        passes=given.passes,
+        steps=given.steps,
+        seconds=given.seconds,
+        eval_every=given.eval_every,
+    )
+    sweeps = given.sweeps or (1 if memoised else 10)
+    default_burn_in = 0 if memoised else sweeps // 2
+    settings = dataclasses.replace(
+        given,
+        counts=counts,
+        local=given.local or ("blocked" if given.expected else "collapsed"),
+        engine=resolve(given.engine),
+        sweeps=sweeps,
+        burn_in=default_burn_in if given.burn_in is None else given.burn_in,
+        step_size=_settled_step(given.step_size, given.sampler, counts),
+        batch_size=batch_size,
+        passes=None,
+        steps=length.steps,
+        seconds=length.seconds,
+        eval_every=length.eval_every,
+        devices=_sharing(given.devices, batch_size, size, memoised),
+    )
+    (check_memoised if memoised else check)(shape, local_step(settings))
+    return settings
+
+
+def _settled_step(given: Any, sampler: str, counts: str) -> Any:
+    if callable(given):
+        raise ValueError("step_size must be a number, or three of a decay, not a function")
+    if given is not None:
+        first = given[0] if isinstance(given, tuple) else given
+        if first >= (limit := SAMPLERS[sampler].limit):
+            raise ValueError(
+                f"step_size must be below {limit:.3g}, from where {sampler} diverges; it is {first}"
+            )
+        return given
+    default = model.default_step(sampler, counts)
+    return tuple(map(float, default)) if default.tau else default.initial
+
+
+def _sharing(devices: int | None, batch_size: int, size: Size, memoised: bool) -> int:
+    """Return the largest number of devices that does not change the batches, hence no sample."""
+    available = len(jax.devices())
+    most = available if devices is None else arguments.at_least("devices", devices, 1)
+    if most > available:
+        raise ValueError(f"devices must be at most {available}, as many as there are; it is {most}")
+    if not memoised:
+        return 1
+    if batch_size == size.documents:
+        return most
+    return max(n for n in range(1, most + 1) if batch_size % n == 0)
+
+
+def prior(name: str, value: Any, count: int) -> tuple[float | tuple[float, ...], str | None]:
+    """Return concentrations as plain numbers, one or `count` of them, and how they are learned.
+
+    The latter is None, "symmetric" or "vector"; learned ones have their first value and prior mean.
+    Values that are out of range or of another number are a ValueError.
+
+    Example:
+        >>> prior("alpha", "learn", 3), prior("beta", [0.5, 1.0], 2)
+        ((0.1, 'vector'), ((0.5, 1.0), None))
+    """
+    value = _concentration(name, value)
+    if isinstance(value, str):
+        return _FIRST[name], LEARN[name][value]
+    if isinstance(value, tuple) and len(value) != count:
+        raise ValueError(f"{name} must be one number or {count} of them; there are {len(value)}")
+    return value, None
+
+
+def local_step(settings: Any) -> Local:
+    """Return the local step of a run."""
+    return Local(
+        settings.local, settings.sweeps, settings.burn_in, settings.expected, settings.engine
+    )
+
+
+def step_size(settings: Options) -> schedules.StepSize:
+    """Return the step size or schedule of a run."""
+    if isinstance(settings.step_size, tuple):
+        return schedules.polynomial_decay(*settings.step_size)
+    return settings.step_size

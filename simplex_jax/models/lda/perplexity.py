@@ -1,0 +1,188 @@
+"""Held-out perplexity of topics by document completion.
+
+Half of the tokens of every held-out document are observed: its topic proportions are inferred from
+them, with the topics fixed, and the other half is predicted. The perplexity is
+exp(-mean log p(w | d)) over target tokens, p(w | d) = sum_k theta_dk phi_kw. Averaged, p is the
+mean over the samples of a chain: that is the posterior predictive, and lower than for one sample.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import DeviceCorpus, Documents
+from simplex_jax.models.heldout import HeldOut
+from simplex_jax.models.lda import engine as engines
+from simplex_jax.models.lda import local
+from simplex_jax.runtime import replicas
+from simplex_jax.runtime.hooks import Event
+
+_CHUNK = 16_384
+SWEEPS, BURN_IN = 20, 10
+
+
+class Completion(NamedTuple):
+    """Held-out documents, split in two."""
+
+    observed: DeviceCorpus  # what topic proportions are inferred from
+    words: jax.Array  # words of the target halves, int32 [n]
+    documents: jax.Array  # their documents, by place in `observed`, int32 [n]
+    counts: jax.Array  # how often each occurs, float32 [n]
+
+
+def completion(observed: sp.csr_array, target: sp.csr_array) -> Completion:
+    """Put held-out documents on the device, from counts [D, V] of their two halves.
+
+    Halves of different shapes, or without a target token, are a ValueError.
+    """
+    if observed.shape != target.shape:
+        raise ValueError(
+            f"observed {observed.shape} and target {target.shape} must have the same shape"
+        )
+    entries = sp.coo_array(target)
+    if not entries.nnz:
+        raise ValueError("target must have at least one token: hold out more documents")
+    corpus = device.to_device(observed)
+    place = np.empty(observed.shape[0], np.int32)
+    place[np.asarray(corpus.order)] = np.arange(observed.shape[0], dtype=np.int32)
+    rows, columns = entries.coords
+    return Completion(
+        corpus,
+        jnp.asarray(columns.astype(np.int32)),
+        jnp.asarray(place[rows]),
+        jnp.asarray(entries.data.astype(np.float32)),
+    )
+
+
+@partial(jax.jit, static_argnames=("sweeps", "burn_in", "engine"))
+def document_proportions(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    *,
+    sweeps: int,
+    burn_in: int,
+    engine: str | None = None,
+) -> jax.Array:
+    """Return the posterior mean proportions of documents by collapsed Gibbs sweeps, float [K, B].
+
+    The mean over the sweeps after the burn-in of (alpha + n_d) / (sum alpha + length), given the
+    topics [K, V] (Patterson and Teh 2013, section 6). A document without words has the prior mean.
+    The token array must be that of these documents alone, see `device.compact`.
+    """
+    num_topics = log_topics.shape[0]
+    likelihood = local.likelihood_of(log_topics)
+    if not 0 <= burn_in < sweeps:
+        raise ValueError(f"burn_in must be from 0 to {sweeps - 1}; it is {burn_in}")
+    labels = local.no_labels(documents.tokens.shape[0], num_topics)
+    swept = engines.sweeps(
+        key,
+        likelihood,
+        alpha,
+        documents,
+        labels,
+        times=sweeps,
+        burn_in=burn_in,
+        tally=True,
+        engine=engine,
+    )
+    mean = swept.documents / (sweeps - burn_in)
+    shares = alpha[:, None] + mean
+    # Rather than by sum alpha + length, which differs by rounding: they sum to 1.
+    return shares / jnp.sum(shares, axis=0)
+
+
+@partial(jax.jit, static_argnames=("sweeps", "burn_in", "engine"))
+def log_predictive(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    data: Completion,
+    *,
+    sweeps: int = SWEEPS,
+    burn_in: int = BURN_IN,
+    engine: str | None = None,
+) -> jax.Array:
+    """Return log p(w | d) of every target entry given topics [K, V], float [n]."""
+    everything = jnp.arange(device.size(data.observed), dtype=jnp.int32)
+    theta = document_proportions(
+        key,
+        log_topics,
+        alpha,
+        device.select(data.observed, everything),
+        sweeps=sweeps,
+        burn_in=burn_in,
+        engine=engine,
+    )
+    # Relative to the likeliest topic of a word, the sum is at least its share: one logarithm for
+    # an entry, and none for a topic.
+    rows, peak, shares = local.likelihood_of(log_topics).T, jnp.max(log_topics, axis=0), theta.T
+
+    def one_chunk(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
+        word, document = entry
+        return jnp.log(jnp.sum(shares[document] * rows[word], axis=1)) + peak[word]
+
+    size = data.words.shape[0]
+    step = min(_CHUNK, size)
+    chunks = -(-size // step)
+    padded = [
+        jnp.pad(x, (0, chunks * step - size)).reshape(chunks, step)
+        for x in (data.words, data.documents)
+    ]
+    return lax.map(one_chunk, tuple(padded)).ravel()[:size]
+
+
+def perplexity(log_p: ArrayLike, counts: ArrayLike) -> float:
+    """Return exp(-mean log p) over target tokens."""
+    return _exp(_cross_entropy(log_p, counts))
+
+
+def _cross_entropy(log_p: ArrayLike, counts: ArrayLike) -> float:
+    weights = np.asarray(counts, np.float64)
+    return float(-(np.asarray(log_p, np.float64) @ weights) / weights.sum())
+
+
+def _exp(x: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.exp(x))
+
+
+class Evaluation(HeldOut):
+    """The hook that writes perplexities of the topics at hand, see `HeldOut`.
+
+    With several chains, along the first axis of the state's `position` (log topics [K, V]) and
+    `alpha` [K], `perplexity` is that of a single sample, its logarithm averaged over the chains.
+    """
+
+    def __init__(
+        self,
+        data: Completion,
+        key: jax.Array,
+        chains: int = 1,
+        max_seconds: float | None = None,
+        engine: str | None = None,
+    ) -> None:
+        def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
+            key_event = jax.random.fold_in(key, event.step)
+            topics, alpha = replicas.first((event.state.position, event.state.alpha))
+            if chains == 1:
+                topics, alpha = topics[None], alpha[None]
+            keys = [jax.random.fold_in(key_event, chain) for chain in range(chains)]
+            log_p = [
+                log_predictive(*arguments, data, engine=engine)
+                for arguments in zip(keys, topics, alpha, strict=True)
+            ]
+            return [np.asarray(one, np.float64) for one in log_p], {}
+
+        def value(log_p: list[np.ndarray]) -> float:
+            return _exp(sum(_cross_entropy(one, data.counts) for one in log_p) / len(log_p))
+
+        super().__init__("perplexity", data.words.shape[0], measure, value, chains, max_seconds)

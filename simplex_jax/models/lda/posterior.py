@@ -1,0 +1,125 @@
+"""Summaries of the posterior of LDA during a run: moments, traces, samples, records."""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.models.heldout import measured
+from simplex_jax.models.lda import model
+from simplex_jax.models.lda.data import Size
+from simplex_jax.models.lda.options import Options
+from simplex_jax.runtime import gathering, replicas
+from simplex_jax.runtime.gathering import Kept, Posterior
+from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.moments import Moments
+from simplex_jax.runtime.session import Records
+
+
+class Sample(NamedTuple):
+    """Quantities of one sample, chains along the first axis of every array."""
+
+    mean: jax.Array  # mean of the topics given the labels, or the topics drawn, [C, K, V]
+    variance: jax.Array | None  # their variance given the labels, or None
+    prevalence: jax.Array  # share of the tokens in each topic, [C, K]
+    alpha: jax.Array  # concentrations of topic proportions, [C, K]
+    beta: jax.Array  # concentrations of topics, [C, V]
+
+
+@functools.partial(jax.jit, static_argnames=("chains", "memoised"))
+def read(state: model.State, topic_tokens: jax.Array, *, chains: int, memoised: bool) -> Sample:
+    """Read a sample off the state after an update.
+
+    With memoised counts n the topics given the labels are Dirichlet(beta + n): of these the mean
+    and the variance m (1 - m) / (sum(beta + n) + 1) are read, which is less noise than the topics
+    themselves (Rao-Blackwell). With estimated counts the topics are read as drawn.
+    """
+
+    def one(state: model.State, topic_tokens: jax.Array) -> Sample:
+        mean = model.mean_topics(state)
+        variance = None
+        if memoised:
+            total = jnp.sum(state.beta) + topic_tokens
+            variance = mean * (1 - mean) / (total[:, None] + 1)
+        share = topic_tokens / jnp.maximum(jnp.sum(topic_tokens), 1)
+        return Sample(mean, variance, share, state.alpha, state.beta)
+
+    if chains > 1:
+        return jax.vmap(one)(state, topic_tokens)
+    return jax.tree.map(lambda leaf: leaf[None], one(state, topic_tokens))
+
+
+def gather(settings: Options, words: int, heldout: bool) -> Posterior:
+    """Return the hook that gathers moments and traces, of perplexities where they are measured.
+
+    Moments are those of "topics" [C, K, V], "prevalence" and "alpha" [C, K] and "beta" [C, V].
+    """
+    chains, num_topics = settings.chains, settings.num_topics
+    memoised = settings.counts == "memoised"
+    moments = {
+        "topics": Moments((chains, num_topics, words), memoised),
+        "prevalence": Moments((chains, num_topics)),
+        "alpha": Moments((chains, num_topics)),
+        "beta": Moments((chains, words)),
+    }
+    traces = {"prevalence": (chains, num_topics), "alpha": (chains,), "beta": (chains,)}
+    if heldout:
+        traces["log_predictive"] = (chains,)
+
+    def sample(event: Event) -> gathering.Sample:
+        now = read(
+            *replicas.first((event.state, event.info.topic_tokens)),
+            chains=chains,
+            memoised=memoised,
+        )
+        return gathering.Sample(
+            {
+                "topics": now.mean,
+                "prevalence": now.prevalence,
+                "alpha": now.alpha,
+                "beta": now.beta,
+            },
+            {} if now.variance is None else {"topics": now.variance},
+            {
+                "prevalence": now.prevalence,
+                "alpha": jnp.sum(now.alpha, axis=-1),
+                "beta": jnp.sum(now.beta, axis=-1),
+                "log_predictive": -np.log(measured(event, "perplexity", chains)),
+            },
+        )
+
+    return Posterior(sample, moments, traces, settings.seconds)
+
+
+def keep(settings: Options, directory: Path | None) -> Kept:
+    """Return the hook that keeps thinned samples, in a directory or in memory."""
+
+    def sample(event: Event) -> dict[str, np.ndarray]:
+        state, lead = event.state, (lambda x: x[None]) if settings.chains == 1 else (lambda x: x)
+        return {
+            "topics": np.exp(np.asarray(lead(state.position))),
+            "alpha": np.asarray(lead(state.alpha)),
+            "beta": np.asarray(lead(state.beta)),
+        }
+
+    return Kept(sample, settings.keep_samples, settings.seconds, directory)
+
+
+def records(settings: Any, size: Size) -> Records:
+    """Return the hook that records evaluations, with the rate of tokens."""
+
+    def measure(event: Event, passes: float) -> Mapping[str, float]:
+        rate = round(passes * size.tokens / max(event.seconds, 1e-9))
+        stiffness = getattr(event.info.sampler, "stiffness", None)
+        more = {} if stiffness is None else {"stiffness": float(np.max(stiffness))}
+        return {"tokens_per_second": rate} | more
+
+    per_pass = -(-size.documents // settings.batch_size)
+    # Blocks of memoised counts cover the corpus exactly once a pass, the last one being short.
+    memoised = settings.counts == "memoised"
+    per_step = size.documents / per_pass if memoised else settings.batch_size
+    return Records(size.documents, per_step, measure)

@@ -1,0 +1,324 @@
+"""Topic proportions of documents, given topics: any number of documents, in bounded memory.
+
+The proportions of a document depend on its words, the topics and the seed alone: its random numbers
+are keyed by its words, whatever the other documents are and wherever it stands among them.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax.typing import ArrayLike
+from scipy.special import chdtri
+
+from simplex_jax import arguments
+from simplex_jax.corpus import Corpus, to_vocabulary
+from simplex_jax.corpus.corpus import checked_counts
+from simplex_jax.corpus.device import Documents
+from simplex_jax.corpus.store import Stored
+from simplex_jax.evaluate import matching
+from simplex_jax.models.lda import engine as engines
+from simplex_jax.models.lda import local
+from simplex_jax.models.lda.counts import positive
+from simplex_jax.models.lda.data import as_data, in_memory, size_of
+
+SHARD = 16_384
+TOLERANCE = 0.02
+_BURN_IN = _BLOCK = 10  # sweeps; a block is done at once
+_SWEEPS = 640
+_MOST_DENSE = 128  # topics that the native engine weighs one by one
+_MOST_TOKENS = 2**24  # of a shard, which ends earlier where documents are long
+_MOST_SHARES = 2**24  # likewise, where topics are many
+_STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
+
+
+class Shares(NamedTuple):
+    """Topic proportions of documents that follow one another.
+
+    Attributes:
+        first: Row of the first of them.
+        proportions: Posterior means, float32 [n, K]; rows sum to 1.
+        error: Monte-Carlo standard error of the most uncertain share of each document, a bound at
+            90% confidence by the means over blocks of sweeps, float32 [n].
+    """
+
+    first: int
+    proportions: np.ndarray
+    error: np.ndarray
+
+
+def transform(
+    topics: ArrayLike,
+    alpha: ArrayLike,
+    counts: Corpus | sp.csr_array | Stored,
+    *,
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
+    sweeps: int = _SWEEPS,
+    shard: int = SHARD,
+    engine: str | None = None,
+) -> np.ndarray:
+    """Return the topic proportions of documents, as `shards` does, all together.
+
+    Args:
+        topics: Probabilities of words, [K, V]; say `Fit.mean`.
+        alpha: Concentration of topic proportions, per topic, a scalar or [K]; say `Fit.alpha`.
+        counts: The documents, [D, V]; those of a corpus on disk are read a shard at a time.
+        seed: Seed of the sweeps.
+        tolerance: Monte-Carlo error of a share that is small enough, at least 0; see `Shares`.
+        sweeps: The most sweeps over a document in each of two chains, after a burn-in of 10;
+            rounded up to tens.
+        shard: The most documents worked on at once; no result depends on it.
+        engine: Of the sweeps, "native" or "xla"; by default native where it is there.
+
+    Returns:
+        Proportions, float32 [D, K]; rows sum to 1.
+
+    Raises:
+        ValueError: An argument is out of range, or the topics have another number of words.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax.models import lda
+        >>> shares = lda.transform(
+        ...     [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], 0.5, sp.csr_array([[3, 4, 0], [0, 0, 0]]))
+        >>> shares.round(4).tolist()
+        [[0.9375, 0.0625], [0.5, 0.5]]
+    """
+    parts = shards(
+        topics,
+        alpha,
+        counts,
+        seed=seed,
+        tolerance=tolerance,
+        sweeps=sweeps,
+        shard=shard,
+        engine=engine,
+    )
+    shares = np.empty((size_of(counts).documents, len(np.asarray(topics))), np.float32)
+    for first, rows, _ in parts:
+        shares[first : first + len(rows)] = rows
+    return shares
+
+
+def infer(fitted: Any, data: Any, *, seed: int = 0) -> np.ndarray:
+    """Return the topic proportions of other documents, of any vocabulary; see `Fit.transform`."""
+    documents = in_memory(as_data(data))
+    mapped = to_vocabulary(documents, fitted.vocabulary).corpus
+    return transform(fitted.mean, fitted.alpha, mapped, seed=seed)
+
+
+def shards(
+    topics: ArrayLike,
+    alpha: ArrayLike,
+    counts: Corpus | sp.csr_array | Stored,
+    *,
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
+    sweeps: int = _SWEEPS,
+    shard: int = SHARD,
+    engine: str | None = None,
+) -> Iterator[Shares]:
+    """Work through documents, and yield their topic proportions as they are ready.
+
+    The posterior mean of (alpha + n_d) / (sum alpha + length) given the topics (Patterson and Teh
+    2013, section 6), by two chains of collapsed Gibbs sweeps for each document. They go on, in
+    doubling lengths, until its error is within the tolerance or all sweeps are done. A document
+    without words has the prior mean.
+
+    Arguments as for `transform`, which raises the same errors.
+
+    Yields:
+        The shares of documents that follow one another.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax.models import lda
+        >>> documents = sp.csr_array([[3, 0], [0, 2], [1, 1]])
+        >>> [(part.first, part.proportions.shape) for part in lda.shards(
+        ...     [[0.9, 0.1], [0.1, 0.9]], 0.5, documents, shard=2)]
+        [(0, (2, 2)), (2, (1, 2))]
+    """
+    shard = arguments.at_least("shard", shard, 1)
+    sweeps = arguments.at_least("sweeps", sweeps, 1)
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must be at least 0; it is {tolerance}")
+    table = matching.as_topics("topics", topics)
+    if isinstance(counts, Corpus):
+        counts = counts.counts
+    elif not isinstance(counts, Stored):
+        counts = checked_counts(counts, "counts")
+    size = size_of(counts)
+    if size.words != table.shape[1]:
+        raise ValueError(
+            f"the documents have {size.words} words and the topics {table.shape[1]}: "
+            "give documents over the vocabulary of the topics"
+        )
+    concentrations = positive("alpha", alpha, (len(table),))
+    log_topics = jnp.log(jnp.maximum(jnp.asarray(table), jnp.finfo(jnp.float32).tiny))
+    likelihood = local.likelihood_of(log_topics)
+    key = jax.random.fold_in(jax.random.key(seed), _STREAM)
+    engine = engines.resolve(engine)
+    shard = max(1, min(shard, _MOST_SHARES // len(table)))
+
+    def work() -> Iterator[Shares]:
+        width = min(shard, size.documents)
+        for first, last in _cuts(_ends(counts), shard):
+            part = counts.rows(first, last) if isinstance(counts, Stored) else counts[first:last]
+            documents, order = side_by_side(part, width)
+            numbers = np.pad(_identities(part)[order], (0, width - len(order)))
+            documents = documents._replace(ids=jnp.asarray(numbers))
+            means, errors = _average(
+                key, likelihood, concentrations, documents, tolerance, -(-sweeps // _BLOCK), engine
+            )
+            rows = np.empty((last - first, len(table)), np.float32)
+            error = np.empty(last - first, np.float32)
+            rows[order], error[order] = means[: last - first], errors[: last - first]
+            yield Shares(first, rows, error)
+
+    return work()
+
+
+def _average(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    tolerance: float,
+    most: int,
+    engine: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean proportions [B, K] and their errors [B], by at most so many blocks of sweeps."""
+    lengths = np.asarray(documents.lengths)
+    shape = len(alpha), len(lengths)
+    labels = [local.no_labels(documents.tokens.shape[0], shape[0]) for _ in range(2)]
+    total, squares = jnp.zeros(shape, jnp.float32), jnp.zeros(shape, jnp.float32)
+    mass = np.sum(alpha) + lengths
+    open_, blocks = lengths > 0, np.ones(shape[1], np.float32)
+    error = np.zeros(shape[1], np.float32)
+    done, check = -1, 2  # the first block is the burn-in
+    while open_.any() and done < most:
+        active = documents._replace(lengths=jnp.asarray(np.where(open_, lengths, 0)))
+        for i in range(2):
+            labels[i], total, squares = _sweep(
+                key,
+                2 * (done + 1) + i,
+                likelihood,
+                alpha,
+                active,
+                labels[i],
+                total,
+                squares,
+                done >= 0,
+                engine,
+            )
+        done += 1
+        if done == check or done >= most:
+            blocks[open_] = done
+            variance = np.asarray(_largest_variance(total, squares, 2 * blocks))
+            # The variance of few blocks is uncertain, and documents stop where it looks small:
+            # its bound counts, or errors would be a quarter larger than they are said to be.
+            freedom = 2 * blocks - 1
+            error = np.sqrt(variance * freedom / chdtri(freedom, 0.9)) / mass
+            open_ &= error > tolerance
+            check *= 2
+    shares = np.asarray(alpha) + np.asarray(total).T / (2 * _BLOCK * blocks)[:, None]
+    # In rows, which are summed in one order whatever their number.
+    shares = np.ascontiguousarray(shares)
+    return shares / shares.sum(axis=1, keepdims=True), error
+
+
+@jax.jit
+def _largest_variance(total: jax.Array, squares: jax.Array, blocks: jax.Array) -> jax.Array:
+    """Return the variance of the mean over blocks of the topic where it is largest, [B]."""
+    mean = total / blocks
+    variance = jnp.maximum(squares / blocks - mean**2, 0) / (blocks - 1)
+    return jnp.max(variance, axis=0) / _BLOCK**2
+
+
+@partial(jax.jit, static_argnames="engine", donate_argnums=(5, 6, 7))
+def _sweep(
+    key: jax.Array,
+    number: int,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    total: jax.Array,
+    squares: jax.Array,
+    counted: bool,
+    engine: str,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Do a block of sweeps; add its tokens of topics in documents and their squares, [K, B]."""
+    swept = engines.sweeps(
+        jax.random.fold_in(key, number),
+        likelihood,
+        alpha,
+        documents,
+        labels,
+        times=_BLOCK,
+        tally=True,
+        engine=engine,
+        # By the number of topics alone: neighbours must not change what a document draws.
+        kind="sparse" if len(alpha) > _MOST_DENSE else "dense",
+    )
+    counts = jnp.where(counted, swept.documents, 0)
+    return swept.labels, total + counts, squares + counts**2
+
+
+def _identities(counts: sp.csr_array) -> np.ndarray:
+    """Return a number for each document that depends on its words, uint32 [D]."""
+    mixed = (counts.indices.astype(np.uint64) << np.uint64(32)) | counts.data.astype(np.uint64)
+    mixed = _mix(mixed)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+    return (_mix(sums[counts.indptr[1:]] - sums[counts.indptr[:-1]]) >> np.uint64(32)).astype(
+        np.uint32
+    )
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """Return the hash of 64-bit numbers by the finaliser of SplitMix64."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _ends(counts: sp.csr_array | Stored) -> np.ndarray:
+    """Tokens before every document, and all of them, int64 [D + 1]."""
+    if isinstance(counts, Stored):
+        return counts.starts
+    return np.concatenate([[0], np.cumsum(counts.sum(axis=1, dtype=np.int64))])
+
+
+def _cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
+    """Cut documents in shards: at most so many and, unless one has more, so many tokens."""
+    first = 0
+    while first < len(ends) - 1:
+        fits = int(np.searchsorted(ends, ends[first] + _MOST_TOKENS, side="right")) - 1
+        last = min(max(fits, first + 1), first + shard, len(ends) - 1)
+        yield first, last
+        first = last
+
+
+def side_by_side(counts: sp.csr_array, width: int) -> tuple[Documents, np.ndarray]:
+    """Lay out the tokens of documents, shortest first, and return the row of each.
+
+    Arrays are as long as the next power of two, so that few shapes are compiled.
+    """
+    lengths = counts.sum(axis=1, dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")
+    ordered = counts[order]
+    tokens = np.repeat(ordered.indices, ordered.data).astype(np.int32)
+    room = 1 << max(len(tokens) - 1, 0).bit_length()
+    ends = np.cumsum(lengths[order])
+    padding = (0, width - len(order))
+    documents = Documents(
+        jnp.asarray(np.pad(tokens, (0, room - len(tokens)))),
+        jnp.asarray(np.pad(ends - lengths[order], padding).astype(np.int32)),
+        jnp.asarray(np.pad(lengths[order], padding).astype(np.int32)),
+    )
+    return documents, order

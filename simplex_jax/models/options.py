@@ -1,0 +1,272 @@
+"""Options of the models, each declared once.
+
+A model declares its options as the fields of a dataclass, each with a type, a default, a range and
+a sentence of help. From these come the options of its command, the signature and the docstring of
+its functions in Python, the parameters of its estimator and the tables in the documentation.
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+import types
+from collections.abc import Callable, Sequence
+from typing import (
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import numpy as np
+
+from simplex_jax import arguments
+
+D = TypeVar("D")
+R = TypeVar("R")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """Declaration of an option, besides its type and its default."""
+
+    help: str  # one or two sentences, for command, Python and estimator
+    least: float | None = None  # the smallest number allowed; numbers without one must be positive
+    choices: Sequence[str] | None = None  # the names allowed, of strings and tuples of strings
+    # Those of them that the command offers; comparators of the papers stay in Python
+    offered: Sequence[str] | None = None
+    unset: str | None = None  # meaning of None, in words
+    flag: str | None = None  # its name on the command line, where that is not its own
+    command: bool = True  # whether the command has it
+    # Its name in the estimator; None where that has none, "" for its own
+    parameter: str | None = ""
+    # Converts the typed text, for options that are not plain numbers, names or switches
+    parse: Callable[[str], Any] | None = None
+    # `(name, value) -> value`, in place of the range
+    check: Callable[[str, Any], Any] | None = None
+    metavar: str | None = None  # name of the value in the command's help
+
+
+def option(help: str, *, default: T, kw_only: bool = True, **declared: Any) -> T:
+    """Declare an option, with the attributes of `Option`: a field of a dataclass of `options`.
+
+    The default is None for one that depends on the data or on other options.
+    """
+    return dataclasses.field(
+        default=default, kw_only=kw_only, metadata={"option": Option(help, **declared)}
+    )
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
+def options(cls: type[T]) -> type[T]:
+    """Make a class a frozen dataclass whose values are checked as its fields declare.
+
+    A `__post_init__` of its own is called with checked values, and raises a ValueError where they
+    contradict each other.
+    """
+    rules = getattr(cls, "__post_init__", None)
+
+    def check(self: Any) -> None:
+        for name, declared, kind in declarations(type(self)):
+            object.__setattr__(self, name, checked(name, getattr(self, name), declared, kind))
+        if rules is not None:
+            rules(self)
+
+    cls.__post_init__ = check  # type: ignore[attr-defined]
+    made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+    made.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nAttributes:\n{described(made)}"
+    return made
+
+
+def declarations(of: type) -> tuple[tuple[str, Option, Any], ...]:
+    """Return name, declaration and type of every option of a dataclass, in order."""
+    return _declarations(of)
+
+
+@functools.cache
+def _declarations(of: type) -> tuple[tuple[str, Option, Any], ...]:
+    hints = get_type_hints(of)
+    return tuple(
+        (field.name, field.metadata["option"], hints[field.name])
+        for field in dataclasses.fields(of)
+        if "option" in field.metadata
+    )
+
+
+def plain_type(kind: Any) -> Any:
+    """Return a type without None: `int` of `int | None`."""
+    if get_origin(kind) in (Union, types.UnionType):
+        members = [member for member in get_args(kind) if member is not type(None)]
+        return members[0] if len(members) == 1 else kind
+    return kind
+
+
+def checked(name: str, value: Any, declared: Option, kind: Any) -> Any:
+    """Return the value of an option, or raise a ValueError that names it."""
+    if declared.check is not None:
+        return declared.check(name, value)
+    if value is None and kind is not plain_type(kind):
+        return None
+    kind = plain_type(kind)
+    if declared.choices is not None:
+        for member in (value,) if kind is str else tuple(value):
+            if member not in declared.choices:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(declared.choices)}; it is {value!r}"
+                )
+        return value if kind is str else tuple(value)
+    if kind is int:
+        return arguments.at_least(name, value, int(declared.least or 0))
+    if kind is float:
+        return number(name, value, declared.least)
+    return value
+
+
+def number(name: str, value: Any, least: float | None = None) -> float:
+    """Return a finite number, positive or of at least `least`, or raise a ValueError."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number; it is {value!r}") from None
+    if not (math.isfinite(result) and (result > 0 if least is None else result >= least)):
+        limits = "finite and positive" if least is None else f"finite and at least {least:g}"
+        raise ValueError(f"{name} must be {limits}; it is {value}")
+    return result
+
+
+def described(of: type, *, indent: int = 4) -> str:
+    """Return the options of a dataclass as entries of a docstring, one a line."""
+    defaults = {field.name: field.default for field in dataclasses.fields(of)}
+    return "\n".join(
+        " " * indent + entry(name, declared, defaults[name])
+        for name, declared, _ in declarations(of)
+    )
+
+
+def entry(name: str, declared: Option, default: Any) -> str:
+    """Return the entry of an option in a docstring, under the name that it has there."""
+    choices = f" One of {', '.join(declared.choices)}." if declared.choices else ""
+    shown = declared.unset if default is None else _shown(default)
+    return f"{name}: {declared.help}{choices}" + (f" Default: {shown}." if shown else "")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value) if value != () else "none"
+
+
+def table(of: type) -> str:
+    """Return the options of a dataclass as a table in Markdown, for the documentation."""
+    defaults = {field.name: field.default for field in dataclasses.fields(of)}
+    lines = ["| option | default | what it is |", "|---|---|---|"]
+    for name, declared, _ in declarations(of):
+        default = declared.unset if defaults[name] is None else _shown(defaults[name])
+        flag = f", `{flag_of(name, declared)}`" if declared.command else ""
+        lines.append(f"| `{name}`{flag} | {default or ''} | {declared.help} |")
+    return "\n".join(lines)
+
+
+def flag_of(name: str, declared: Option) -> str:
+    """Return the name of an option on the command line."""
+    return declared.flag or f"--{name.replace('_', '-')}"
+
+
+def takes(
+    made: Callable[P, T],
+) -> Callable[[Callable[[D, T], R]], Callable[Concatenate[D, P], R]]:
+    """Give a function of data and options an explicit signature: the options, one by one.
+
+    In its docstring `{options}`, on a line of its own, becomes their entries.
+    """
+
+    def decorate(function: Callable[[D, T], R]) -> Callable[Concatenate[D, P], R]:
+        own = inspect.signature(made)
+        first = next(iter(inspect.signature(function).parameters.values()))
+        parameters = [first, *own.parameters.values()]
+
+        @functools.wraps(function)
+        def explicit(data: D, *args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                own.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            return function(data, made(*args, **kwargs))
+
+        explicit.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            parameters, return_annotation=inspect.signature(function).return_annotation
+        )
+        if explicit.__doc__:
+            entries = described(cast(type, made), indent=8).lstrip()
+            explicit.__doc__ = explicit.__doc__.replace("{options}", entries)
+        return explicit
+
+    return decorate
+
+
+def _seed(name: str, value: Any) -> int:
+    if arguments.at_least(name, value, 0) >= 2**63:
+        raise ValueError(f"{name} must be between 0 and 2^63 - 1; it is {value}")
+    return int(value)
+
+
+@options
+class RunOptions:
+    """Options of a run that all models have; a model declares again those that differ."""
+
+    batch_size: int | None = option(
+        "Documents, or rows, in a batch.",
+        default=None,
+        least=1,
+        unset="chosen by the size of the data",
+    )
+    passes: float | None = option(
+        "Length of the run in passes over the data.",
+        default=None,
+        unset="200, unless steps or seconds are given",
+    )
+    steps: int | None = option(
+        "Its length in updates, instead.", default=None, least=1, parameter=None
+    )
+    seconds: float | None = option("Its length in seconds of training, instead.", default=None)
+    eval_every: int | None = option(
+        "Updates between evaluations and posterior samples.",
+        default=None,
+        least=1,
+        unset="a 50th of the run",
+        parameter=None,
+    )
+    chains: int = option("Chains side by side.", default=1, least=1, parameter="n_chains")
+    keep_samples: int = option(
+        "Posterior samples to keep, evenly spaced over the second half of the run.",
+        default=0,
+        least=0,
+        metavar="NUMBER",
+    )
+    seed: int = option("Seed of all randomness.", default=0, check=_seed, parameter="random_state")
+
+
+def as_json(settings: Any) -> dict[str, Any]:
+    """Return options as `config.json` has them."""
+    values = {name: getattr(settings, name) for name, _, _ in declarations(type(settings))}
+    for name, value in values.items():
+        if isinstance(value, np.ndarray | np.generic | tuple):
+            values[name] = value.tolist() if hasattr(value, "tolist") else list(value)
+    return values
+
+
+def from_json(of: type[T], values: Any) -> T:
+    """Return the options of `as_json`, or a ValueError for one missing, unknown or out of range."""
+    names = {name for name, _, _ in declarations(of)}
+    if not isinstance(values, dict) or values.keys() != names:
+        raise ValueError("options are missing or unknown")
+    try:
+        return of(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    except TypeError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,98 @@
+"""Topics that are directions: the spherical admixture model, from unit vectors to its posterior."""
+
+from typing import Any
+
+from simplex_jax.models import pipeline
+from simplex_jax.models.options import takes
+from simplex_jax.models.sam import checks, data, fitting, options, tables
+from simplex_jax.models.sam.data import Data, weigh
+from simplex_jax.models.sam.fitting import Fit
+from simplex_jax.models.sam.model import build
+from simplex_jax.models.sam.options import Arguments, Options
+from simplex_jax.models.sam.proportions import shards, transform
+
+MODEL = Fit.MODEL = pipeline.Model(
+    name="sam",
+    options=Options,
+    fit=Fit,
+    as_data=data.as_data,
+    digest=data.digest,
+    hold_out=data.hold_out,
+    settle=options.settle,
+    prepare=fitting.prepare,
+    summarise=fitting.summarise,
+    warn=checks.warn,
+    describe=fitting.describe,
+    files=tables.FILES,
+    infer=fitting.infer,
+)
+
+
+@takes(Arguments)
+def fit(documents: Any, given: Arguments) -> Fit:
+    """Sample the directions of the topics of documents.
+
+    It ends early, and is summarised, on SIGINT (Ctrl-C) or SIGTERM: see `pipeline.train`.
+
+    Args:
+        documents: Unit vectors, a `corpus.vectors.UnitVectors` or a table of floating point numbers
+            [D, V]; or counts, which become tf-idf vectors: a `corpus.Corpus`, a table of integers,
+            or what `weigh` returns.
+        {options}
+
+    Returns:
+        The fit. The same documents, options, versions and device give the same numbers, except that
+        `seconds` ends a run by the clock.
+
+    Raises:
+        ValueError: An option is out of range, a document is not a unit vector, or held-out ones
+            have another vocabulary; a `CheckpointError` if `resume` finds only checkpoints that
+            are damaged or of another run.
+        FloatingPointError: The topics became NaN; the message names the step.
+
+    Example:
+        >>> import numpy as np
+        >>> from simplex_jax import sam
+        >>> rows = np.repeat([[0.8, 0.6, 0.0, 0.0], [0.0, 0.0, 0.6, 0.8]], 10, axis=0)
+        >>> fitted = sam.fit(rows, 2, alpha=0.5, kappa1=200.0, steps=200)
+        >>> fitted.mean.shape, fitted.proportions.shape, bool(fitted.length.max() <= 1)
+        ((2, 4), (20, 2), True)
+    """
+    return pipeline.fit(MODEL, documents, given)
+
+
+@takes(Options)
+def resolve(documents: Any, given: Options) -> Options:
+    """Return the options of a run with everything that was left out filled in.
+
+    Args:
+        documents: As for `fit`.
+        {options}
+
+    Raises:
+        ValueError: An option is out of range; the message names it.
+
+    Example:
+        >>> from simplex_jax import sam
+        >>> settings = sam.resolve([[1.0, 0.0], [0.6, 0.8]], 2, passes=50)
+        >>> settings.sigma, settings.kappa1, settings.batch_size, settings.steps
+        (4.0, 12.0, 2, 50)
+    """
+    return options.settle(data.as_data(documents), given)
+
+
+load = Fit.load
+
+__all__ = [
+    "MODEL",
+    "Data",
+    "Fit",
+    "Options",
+    "build",
+    "fit",
+    "load",
+    "resolve",
+    "shards",
+    "transform",
+    "weigh",
+]

@@ -1,0 +1,80 @@
+"""Signs that a fitted spherical admixture model should not be trusted yet, in words."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from simplex_jax.evaluate.diagnostics import chain_warnings, finite
+from simplex_jax.evaluate.matching import cosine
+from simplex_jax.models.sam.fitting import Fit
+from simplex_jax.runtime.equilibrium import energy_warnings
+
+_LEAST_EFFECTIVE = 10
+_LEAST_LENGTH = 0.3  # below it the samples of a topic have no common direction
+_ALIKE = 0.95  # cosine from which two topics count as the same
+
+
+def topic_warnings(
+    metrics: Sequence[Mapping[str, float | None]],
+    mean: ArrayLike,
+    length: ArrayLike,
+) -> list[str]:
+    """Look for log-perplexities that are not to be trusted, and topics that are alike or wandered.
+
+    The metrics are the evaluations in order, with `log_perplexity` and `heldout_ess` where
+    measured; topics are mean directions [K, V] of mean resultant length [K]. Return one sentence
+    for each finding.
+    """
+    values = [v for record in metrics if (v := record.get("log_perplexity")) is not None]
+    sentences = []
+    if values and not np.isfinite(values).all():
+        sentences.append("A held-out log-perplexity is not finite: the run has failed.")
+    elif len(values) > 1 and values[-1] >= values[0]:
+        sentences.append(
+            f"The held-out log-perplexity did not fall: {values[0]:,.1f} at first, "
+            f"{values[-1]:,.1f} at the end."
+        )
+    half = metrics[len(metrics) // 2 :]
+    sizes = [v for record in half if finite(v := record.get("heldout_ess"))]
+    if sizes:
+        sentences += effective_warnings(float(np.mean(sizes)))
+    lengths = np.asarray(length, np.float64)
+    sentences += [
+        f"The samples of topic {topic} have no common direction (length {lengths[topic]:.2f}): it "
+        "has not settled, or nothing in the documents holds it."
+        for topic in np.flatnonzero(lengths < _LEAST_LENGTH)[:10]
+    ]
+    alike = np.triu(cosine(mean, mean), k=1)
+    for first, second in np.argwhere(alike > _ALIKE)[:10]:
+        sentences.append(
+            f"Topics {first} and {second} are nearly the same "
+            f"(cosine {alike[first, second]:.2f}): fewer topics may do."
+        )
+    return sentences
+
+
+def effective_warnings(effective: float) -> list[str]:
+    """Judge the median effective number of the draws that held-out densities are estimated from."""
+    if effective >= _LEAST_EFFECTIVE:
+        return []
+    return [
+        f"The held-out log-perplexity is not an estimate: a density is worth {effective:.1f} "
+        "effective draws of the shares of its document. Few draws make it "
+        "too high: it is not to be compared."
+    ]
+
+
+def warn(fitted: Fit) -> list[str]:
+    """Return the reasons for doubt in a fit, a sentence each."""
+    friction, step_size = fitted.settings.friction, fitted.settings.step_size
+    sentences = energy_warnings(fitted.metrics, friction and friction * step_size)
+    sentences += topic_warnings(fitted.metrics, fitted.mean, fitted.length)
+    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
+    if aside := fitted.aside:
+        shown = ", ".join(aside[:5]) + (", ..." if len(aside) > 5 else "")
+        sentences.append(
+            f"Without a word that has a weight, and put aside with equal shares of all topics: "
+            f"{len(aside):,} documents ({shown}; summary.json names all)."
+        )
+    return sentences

@@ -1,0 +1,144 @@
+"""Documents of the spherical admixture model: unit vectors, or counts that are weighed."""
+
+import hashlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.corpus import Corpus, from_counts, same_words, split, tfidf, to_vocabulary
+from simplex_jax.corpus import digest as digest_of
+from simplex_jax.corpus import vectors as unit
+from simplex_jax.corpus.vectors import UnitVectors
+
+
+class Data(NamedTuple):
+    """Documents, some of which may have no direction and are put aside."""
+
+    vectors: UnitVectors  # those that have a direction
+    names: tuple[str, ...]  # the names of all
+    rows: np.ndarray  # which of all have a direction, int64
+    idf: np.ndarray  # weight of every word, by which counts became vectors; ones for unit vectors
+    counts: Corpus | None = None  # the counts of all, or None for unit vectors
+    # The rule of the weights, one of `tfidf.IDF`, or None for unit vectors
+    weighting: str | None = None
+
+    @property
+    def aside(self) -> tuple[str, ...]:
+        """Names of the documents without a direction."""
+        out = np.setdiff1d(np.arange(len(self.names)), self.rows)
+        return tuple(self.names[row] for row in out)
+
+    def everyone(self, shares: np.ndarray) -> np.ndarray:
+        """Return shares [D, K] of all documents: equal ones of those without a direction."""
+        return everyone(np.isin(np.arange(len(self.names)), self.rows), shares)
+
+
+def everyone(present: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return shares of all documents, float32, equal ones of those that are not present."""
+    whole = np.full((len(present), shares.shape[1]), 1 / shares.shape[1], np.float32)
+    whole[present] = shares
+    return whole
+
+
+def weigh(corpus: Corpus, idf: str = "log") -> Data:
+    """Make unit vectors of counts by tf-idf, the weights being those of the corpus.
+
+    Args:
+        corpus: D documents; `corpus.tfidf.cut` leaves out words that are rare or everywhere.
+        idf: The rule of the weights, see `corpus.tfidf.weights`.
+
+    Raises:
+        ValueError: No document has a direction, or `idf` is unknown.
+
+    Example:
+        >>> counts = from_counts([[2, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]])
+        >>> data = weigh(counts)
+        >>> data.idf.round(2).tolist(), data.aside
+        ([0.29, 0.29, 1.39], ('3',))
+    """
+    return _weighed(corpus, tfidf.weights(corpus, idf), idf)
+
+
+def _weighed(corpus: Corpus, idf: np.ndarray, weighting: str) -> Data:
+    weighed = tfidf.vectors(corpus, idf)
+    return Data(weighed.vectors, corpus.names, weighed.rows, idf, corpus, weighting)
+
+
+def as_data(given: Any, source: str = "vectors") -> Data:
+    """Return documents, checked: unit vectors, or counts, which are weighed as by `weigh`."""
+    if isinstance(given, Data):
+        return given
+    if isinstance(given, UnitVectors):
+        return _of_vectors(given)
+    if (counts := _counts_of(given)) is not None:
+        return weigh(counts)
+    return _of_vectors(unit.from_array(given, source=source))
+
+
+def _of_vectors(vectors: UnitVectors) -> Data:
+    documents, words = vectors.values.shape
+    return Data(vectors, vectors.names, np.arange(documents), np.ones(words))
+
+
+def _counts_of(given: Any) -> Corpus | None:
+    if isinstance(given, Data):
+        return given.counts
+    if isinstance(given, Corpus):
+        return given
+    return from_counts(given) if np.dtype(getattr(given, "dtype", float)).kind in "iu" else None
+
+
+def alike(
+    given: Any,
+    vocabulary: tuple[str, ...],
+    idf: np.ndarray,
+    weighting: str | None,
+    source: str = "documents",
+) -> Data:
+    """Return documents over a vocabulary, their counts weighed as those of others were.
+
+    Counts are over any vocabulary, unit vectors over the same one; `source` is the name of the
+    documents in messages, and `weighting` None where those others were unit vectors.
+    """
+    counts = _counts_of(given)
+    if counts is None:
+        data = as_data(given, source)
+        return data._replace(vectors=same_words(data.vectors, vocabulary, source=source))
+    rule = check_weighting(weighting, source)
+    return _weighed(to_vocabulary(counts, vocabulary, source=source).corpus, idf, rule)
+
+
+def check_weighting(weighting: str | None, source: str) -> str:
+    """Return the rule of the weights of counts, or raise a ValueError where there is none."""
+    if weighting is None:
+        raise ValueError(
+            f"{source}: the model is one of unit vectors, and this has counts, whose weights it "
+            "does not know: give unit vectors (an .npz of them with --format vectors)"
+        )
+    return weighting
+
+
+def digest(data: Data) -> str:
+    """Return the digest of unit vectors, or of counts and how they are weighed."""
+    if data.counts is None:
+        return unit.digest(data.vectors)
+    return hashlib.sha256(f"{digest_of(data.counts)} {data.weighting}".encode()).hexdigest()
+
+
+def hold_out(data: Data, count: int, seed: int) -> tuple[Data, sp.csr_array | None]:
+    """Take documents out at random; they do not enter the weights of the words.
+
+    Return the others, and unit vectors of those held out; all documents and None where none of
+    these has a direction.
+    """
+    out = split.held_out(len(data.names), count, seed)
+    if data.counts is None or data.weighting is None:
+        train = _of_vectors(unit.select(data.vectors, ~out))
+        return train, data.vectors.values[np.flatnonzero(out)]
+    train = weigh(split.rows(data.counts, ~out), data.weighting)
+    everything = tfidf.vectors(data.counts, train.idf)
+    outside = out[everything.rows]
+    if not outside.any():
+        return data, None
+    return train, everything.vectors.values[np.flatnonzero(outside)]

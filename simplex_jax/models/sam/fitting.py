@@ -1,0 +1,222 @@
+"""From documents to the summary of the posterior of their topics."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax import base
+from simplex_jax.base import Kernel, State
+from simplex_jax.batches import Stream
+from simplex_jax.evaluate import alignment, matching
+from simplex_jax.evaluate.coherence import coherence
+from simplex_jax.models import pipeline
+from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.models.sam import model, posterior, proportions, variational
+from simplex_jax.models.sam.data import Data, alike
+from simplex_jax.models.sam.options import Options, hyperparameters, local_step
+from simplex_jax.models.sam.sparse import to_device
+from simplex_jax.report.examples import representative
+from simplex_jax.runtime import devices, session
+
+# Options that the kernel has by the same name.
+_OF_KERNEL = ("learn", "sampler", "batch_size", "inner_steps", "step_size", "friction")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Fit(pipeline.Fit):
+    """A fitted spherical admixture model; with several chains, of all of them together.
+
+    Topics are numbered as in the first chain, to whose topics those of the other chains have been
+    matched. Attributes of all fits are those of `pipeline.Fit`.
+
+    Attributes:
+        mean: Posterior mean direction of the topics, unit rows, float32 [K, V]; entries are
+            negative for words that a topic says are absent.
+        sd: Posterior standard deviation of the entries of the topics, float32 [K, V], about their
+            posterior mean `length[:, None] * mean`; NaN where one sample does not tell it.
+        length: Mean resultant length of each topic, that of the mean of its samples, float64 [K]:
+            1 where they all agree.
+        prevalence: Posterior mean of the mean share of each topic in the documents, float64 [K]: in
+            up to 512 of them, evenly spaced.
+        prevalence_sd: Its standard deviation, in which is that of the draws of the proportions of
+            those documents, one for each sample of the topics.
+        alpha: Concentration of topic proportions; the posterior mean where it is learned.
+        alpha_sd: Its standard deviation, 0 where it is given.
+        sigma: Concentration of the topics, likewise.
+        sigma_sd: Its standard deviation.
+        kappa1: Concentration of the documents, likewise.
+        kappa1_sd: Its standard deviation.
+        stability: Mean cosine of each topic with its partners in the other chains, float64 [K];
+            NaN for one chain.
+        idf: Weight of every word in the documents, float64 [V]; ones for unit vectors.
+        weighting: The rule of the weights; None for unit vectors.
+        vocabulary: The V words.
+        names: Names of all documents, D.
+        proportions: Topic proportions of the documents given the mean directions, float32 [D, K];
+            1 / K for those without a direction.
+        aside: Names of these.
+        coherence: NPMI of the words of the largest loadings over the documents, float64 [K].
+        examples: Documents that stand for each topic.
+        order: Topic of each chain that was matched to each topic, int [chains, K].
+        kept: Samples that were asked for and not written to a directory: arrays "topics" [S,
+            chains, K, V], "alpha", "sigma" and "kappa1" [S, chains] and "step" [S]; empty where
+            there are none.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    length: np.ndarray
+    prevalence: np.ndarray
+    prevalence_sd: np.ndarray
+    alpha: float
+    alpha_sd: float
+    sigma: float
+    sigma_sd: float
+    kappa1: float
+    kappa1_sd: float
+    stability: np.ndarray
+    idf: np.ndarray
+    weighting: str | None
+    vocabulary: tuple[str, ...]
+    names: tuple[str, ...]
+    proportions: np.ndarray
+    aside: tuple[str, ...]
+    coherence: np.ndarray
+    examples: list[list[dict[str, Any]]]
+    order: np.ndarray
+    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+
+def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+    """Return the run of a plan, ready to be trained."""
+    settings: Options = plan.settings
+    table = plan.train.vectors.values
+    key_init, key_run, key_evaluate, key_gather = jax.random.split(jax.random.key(settings.seed), 4)
+    measures: dict[str, Any] = {}
+    if plan.heldout is not None:
+        heldout = as_trained(plan.heldout, plan, "heldout").vectors.values
+        measures["evaluation"] = posterior.held_out(heldout, key_evaluate, settings)
+    measures["posterior"] = posterior.gather(settings, table, key_gather, bool(measures))
+    measures["kept"] = posterior.keep(settings, samples_dir)
+    measures["records"] = posterior.records(settings, table.shape[0])
+    kernel, stream, start = _build(key_init, table, settings)
+    return Run(
+        key=key_run, kernel=kernel, state=start, feed=lambda first_step: stream, measures=measures
+    )
+
+
+def as_trained(data: Any, plan: Plan, source: str = "documents") -> Data:
+    """Return documents with the words, and the weights, of those that are learned from."""
+    train: Data = plan.train
+    return alike(data, train.vectors.vocabulary, train.idf, train.weighting, source)
+
+
+def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kernel, Stream, State]:
+    """Return the kernel of all chains, its batches and its first state."""
+    # Topics before and after an update, in float32.
+    devices.check_memory(
+        8 * settings.chains * settings.num_topics * table.shape[1],
+        "give fewer topics (--topics), chains, or words (--max-vocabulary)",
+    )
+    hyper, documents = hyperparameters(table, settings), to_device(table)
+    kernel, stream = model.build(
+        documents,
+        (settings.num_topics, table.shape[1]),
+        hyper=hyper,
+        how=local_step(settings),
+        **{name: getattr(settings, name) for name in _OF_KERNEL},
+    )
+    key_topics, key_state = jax.random.split(key)
+    keys = jax.random.split(key_topics, settings.chains)
+    topics = jnp.stack(
+        [
+            variational.start(one, documents, hyper, settings.num_topics, settings.start)
+            for one in keys
+        ]
+    )
+    if settings.chains == 1:
+        return kernel, stream, kernel.init(key_state, topics[0])
+    kernel = base.chains(kernel, settings.chains, position_axis=0)
+    return kernel, stream, kernel.init(key_state, topics)
+
+
+def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
+    """Put the chains together and infer the documents."""
+    settings: Options = plan.settings
+    gathered = run.measures["posterior"]
+    if not gathered.samples and trained.event:  # the run has ended in its first half
+        gathered.add(trained.event)
+    moments = gathered.moments
+    order, stability = matching.align(list(moments["topics"].mean), matching.cosine)
+    mean, sd = moments["topics"].pooled(order)
+    length = np.linalg.norm(mean.astype(np.float64), axis=1)
+    prevalence, prevalence_sd = moments["prevalence"].pooled(order)
+    concentrations: dict[str, Any] = {}
+    for name in posterior.CONCENTRATIONS:
+        value, spread = (float(x) for x in moments[name].pooled())
+        learned = name in settings.learn
+        concentrations[name] = value if learned else getattr(settings, name)
+        concentrations[f"{name}_sd"] = spread if learned else 0.0
+    directions = proportions.as_directions(mean)
+    documents = as_trained(plan.data, plan)
+    vectors = documents.vectors
+    shares = proportions.transform(
+        directions,
+        vectors,
+        alpha=concentrations["alpha"],
+        kappa1=concentrations["kappa1"],
+        seed=settings.seed,
+    )
+    return Fit(
+        samples=gathered.samples * settings.chains,
+        diagnostics=alignment.diagnose(gathered.traces(), order),
+        metrics=run.measures["records"].records,
+        settings=settings,
+        interrupted=trained.interrupted,
+        state=trained.state,
+        mean=directions,
+        sd=sd,
+        length=np.minimum(length, 1.0),
+        prevalence=np.asarray(prevalence, np.float64),
+        prevalence_sd=np.asarray(prevalence_sd, np.float64),
+        **concentrations,
+        stability=stability,
+        idf=documents.idf,
+        weighting=documents.weighting,
+        vocabulary=vectors.vocabulary,
+        names=documents.names,
+        proportions=documents.everyone(shares),
+        aside=documents.aside,
+        coherence=coherence(directions, sp.csr_array((vectors.values > 0).astype(np.int32))),
+        examples=representative(
+            vectors.values, vectors.names, vectors.vocabulary, shares, directions
+        ),
+        order=order,
+        kept=run.measures["kept"].samples(),
+    )
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """Return facts about the documents of a run."""
+    documents = as_trained(plan.data, plan)
+    table = documents.vectors.values
+    return {
+        "documents": len(documents.names),
+        "aside": len(documents.aside),
+        "nonzeros": int(table.nnz),
+        "vocabulary": table.shape[1],
+    }
+
+
+def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
+    """Return the topic proportions of other documents, of any vocabulary; see `Fit.transform`."""
+    documents = alike(data, fitted.vocabulary, fitted.idf, fitted.weighting)
+    shares = proportions.transform(
+        fitted.mean, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
+    )
+    return documents.everyone(shares)

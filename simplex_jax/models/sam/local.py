@@ -1,0 +1,260 @@
+"""The local step of the spherical admixture model: topic proportions given the topics."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax import arguments
+from simplex_jax.geometry import manifolds
+from simplex_jax.models.sam import laplace, sparse
+from simplex_jax.models.sam.concentrations import Evidence
+from simplex_jax.models.sam.joint import Hyperparameters
+from simplex_jax.models.sam.laplace import Target
+from simplex_jax.models.sam.sparse import UnitDocuments
+
+METHODS = ("hmc", "laplace", "gmc")
+
+_FLAT = manifolds.simplex_flat()
+
+
+class Local(NamedTuple):
+    """Draws of the proportions of documents.
+
+    Attributes:
+        method: "hmc", Hamiltonian Monte Carlo in log-ratios; "laplace", independence
+            Metropolis with proposals from Laplace's approximation, good where alpha is 3 or more;
+            or "gmc", geodesic Monte Carlo on the flat simplex, as in the paper, for alpha of 1 or
+            more: below, the density has no bound at the faces, and near them moves are refused.
+        samples: Samples of each document that the topics see, N.
+        burn_in: Metropolis steps before the first of them.
+        num_steps: Leapfrog steps of a step, by default 6 of "hmc" and 20 of "gmc"; "laplace" has
+            none.
+        step_size: Their greatest length, of which every step takes a random share of a half or
+            more: of "hmc" relative to the shortest scale of the law of each document at its mode,
+            by default 0.9; of "gmc" on the simplex, by default half the shortest scale of a
+            proportion of each document, theta_k / sqrt(mass_k) at the mode.
+        floor: Least proportion where a chain of "gmc" starts, which is near the mode, by default
+            3e-3. Near a face the force of the prior is (alpha - 1) / theta, and from too near every
+            move is refused.
+    """
+
+    method: str = "hmc"
+    samples: int = 1
+    burn_in: int = 4
+    num_steps: int | None = None
+    step_size: float | None = None
+    floor: float | None = None
+
+
+def check(how: Local) -> Local:
+    """Raise a ValueError unless all settings are in range and about the method."""
+    if how.method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; it is {how.method!r}")
+    for name, least in (("samples", 1), ("burn_in", 0)):
+        arguments.at_least(name, getattr(how, name), least)
+    if how.num_steps is not None:
+        arguments.at_least("num_steps", how.num_steps, 1)
+    if how.step_size is not None and not 0 < how.step_size < math.inf:
+        raise ValueError(f"step_size must be finite and positive; it is {how.step_size}")
+    if how.floor is not None and not 0 < how.floor < 1:
+        raise ValueError(f"floor must be above 0 and below 1; it is {how.floor}")
+    foreign = {"gmc": (), "hmc": ("floor",), "laplace": ("floor", "num_steps", "step_size")}
+    for name in foreign[how.method]:
+        if getattr(how, name) is not None:
+            raise ValueError(f"{name} does nothing with method {how.method!r}: leave it out")
+    return how
+
+
+class Drawn(NamedTuple):
+    """Proportions of B documents."""
+
+    ratios: jax.Array  # centred log-ratios, [B, N, K]
+    acceptance: jax.Array  # share of accepted moves, a scalar
+    evidence: Evidence  # their statistics, from which concentrations are learned
+
+
+def draw_all(
+    key: jax.Array,
+    documents: UnitDocuments,
+    topics: jax.Array,
+    ids: jax.Array,
+    hyper: Hyperparameters,
+    how: Local,
+    start: jax.Array | None = None,
+) -> Drawn:
+    """Draw the proportions of documents by their places, int32 [B], block by block; see `draw`."""
+    size, vocabulary = sparse.size(documents), topics.shape[1]
+    length = sparse.block_size(ids.shape[0], vocabulary)
+    blocked = sparse.blocks(ids, length, size)
+    begin = None if start is None else sparse.blocks(start, length, 0)
+
+    def block(inputs: tuple) -> tuple:
+        number, places, begin = inputs
+        rows = sparse.rows(documents, places, vocabulary)
+        law = laplace.target(topics, rows, hyper.alpha, hyper.kappa1)
+        ratios, acceptance = draw(jax.random.fold_in(key, number), law, how, begin)
+        log_theta = jax.nn.log_softmax(ratios)
+        fit = laplace.cosine(law, jnp.exp(jnp.moveaxis(log_theta, 1, 0)))
+        measured = acceptance, jnp.mean(fit, axis=0), jnp.mean(log_theta, axis=(1, 2))
+        return ratios, tuple(jnp.sum(jnp.where(places < size, x, 0)) for x in measured)
+
+    numbers = lax.iota(jnp.uint32, blocked.shape[0])
+    ratios, measured = lax.map(block, (numbers, blocked, begin))
+    acceptance, fit, log_theta = (jnp.sum(x) / ids.shape[0] for x in measured)
+    ratios = ratios.reshape(-1, *ratios.shape[2:])[: ids.shape[0]]
+    return Drawn(ratios, acceptance, Evidence(fit, log_theta))
+
+
+def draw(
+    key: jax.Array, law: Target, how: Local, start: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Draw the proportions of B documents.
+
+    Every step leaves p(theta | topics, document) invariant, whatever the mode and the curvature
+    there are worth; a new chain is exact up to what `burn_in` steps have not forgotten. Chains go
+    on from centred log-ratios [B, K], or begin near the mode where there are none. Return centred
+    log-ratios [B, N, K], and the share of accepted moves of each document, [B].
+    """
+    return {"laplace": _laplace, "hmc": _hmc, "gmc": _gmc}[how.method](key, law, how, start)
+
+
+def _laplace(
+    key: jax.Array, law: Target, how: Local, start: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Go through proposals that were drawn, and weighed, all at once."""
+    key_draw, key_accept = jax.random.split(key)
+    fitted = laplace.approximate(law)
+    steps = how.burn_in + how.samples
+    proposals = laplace.draw(key_draw, fitted, (steps + (start is None),))
+    if start is not None:
+        proposals = jnp.concatenate([start[None], proposals])
+    weights = laplace.log_weights(law, fitted, proposals)
+    log_u = -jax.random.exponential(key_accept, (steps, *weights.shape[1:]), weights.dtype)
+
+    def step(at: tuple, turn: tuple) -> tuple[tuple, tuple]:
+        place, weight = at
+        number, new, u = turn
+        # From a start whose weight is not a number every proposal is welcome.
+        accept = ~(u >= new - weight) & ~jnp.isnan(new)
+        at = jnp.where(accept, number, place), jnp.where(accept, new, weight)
+        return at, (at[0], accept)
+
+    first = jnp.zeros(weights.shape[1:], jnp.int32), weights[0]
+    turns = lax.iota(jnp.int32, steps) + 1, weights[1:], log_u
+    _, (places, accepted) = lax.scan(step, first, turns)
+    draws = jnp.take_along_axis(proposals, places[how.burn_in :, :, None], axis=0)
+    return jnp.moveaxis(draws, 0, 1), jnp.mean(accepted, axis=0, dtype=weights.dtype)
+
+
+def _hmc(
+    key: jax.Array, law: Target, how: Local, start: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Move in log-ratios, with the curvature of each at the mode as its mass.
+
+    The log density does not change along the vector of ones; where along it a chain is does not
+    matter, and is forgotten in the end.
+    """
+    key_start, key = jax.random.split(key)
+    mode, mass, rate = laplace.scales(law)
+    ratios = mode + jax.random.normal(key_start, mode.shape, mode.dtype) * lax.rsqrt(mass)
+    if start is not None:
+        ratios = start
+    longest = 0.9 if how.step_size is None else how.step_size
+    log_density = partial(laplace.log_density, law)
+
+    def leap(_: int, at: tuple, h: jax.Array) -> tuple:
+        y, p, _, slope = at
+        p = p + h / 2 * slope
+        y = y + h * p / mass
+        value, slope = _value_and_slope(log_density, y)
+        return y, p + h / 2 * slope, value, slope
+
+    def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
+        key_momentum, key_length, key_accept = jax.random.split(key, 3)
+        # Trajectories of one length are multiples of half a period in some documents.
+        share = jax.random.uniform(key_length, rate.shape, rate.dtype, 0.5, 1)
+        h = longest * share * lax.rsqrt(rate)
+        momentum = jnp.sqrt(mass) * jax.random.normal(key_momentum, mass.shape, mass.dtype)
+        y, p, value, slope = lax.fori_loop(
+            0, how.num_steps or 6, partial(leap, h=h), (at[0], momentum, *at[1:])
+        )
+        gain = value - at[1] + jnp.sum((momentum**2 - p**2) / mass, axis=-1) / 2
+        return _choose(key_accept, gain, (y, value, slope), at)
+
+    keys = jax.random.split(key, how.burn_in + how.samples)
+    _, (trace, accepted) = lax.scan(step, (ratios, *_value_and_slope(log_density, ratios)), keys)
+    draws = jnp.moveaxis(trace[how.burn_in :], 0, 1)
+    draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
+    return draws, jnp.mean(accepted, axis=0, dtype=ratios.dtype)
+
+
+def _value_and_slope(
+    log_density: Callable[[jax.Array], jax.Array], x: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return log densities [B] at x [B, K], and their gradients [B, K]."""
+
+    def value(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        each = log_density(x)
+        return jnp.sum(each), each
+
+    slope, each = jax.grad(value, has_aux=True)(x)
+    return each, slope
+
+
+def _choose(key: jax.Array, gain: jax.Array, new: tuple, old: tuple) -> tuple[tuple, tuple]:
+    """Accept where the log density of position and velocity allows it; NaN is refused."""
+    log_u = -jax.random.exponential(key, gain.shape, gain.dtype)
+    accept = (log_u < gain) & jnp.isfinite(gain)
+    at = jax.tree.map(
+        lambda a, b: jnp.where(accept if a.ndim == 1 else accept[:, None], a, b), new, old
+    )
+    return at, (at[0], accept)
+
+
+def _gmc(
+    key: jax.Array, law: Target, how: Local, start: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Move by straight lines that faces of the simplex reflect (Byrne and Girolami 2013)."""
+    mode, mass, _ = laplace.scales(law)
+    likely = jax.nn.softmax(mode)
+    if start is None:
+        theta = jnp.maximum(likely, 3e-3 if how.floor is None else how.floor)
+        theta = theta / jnp.sum(theta, axis=-1, keepdims=True)
+    else:
+        theta = jax.nn.softmax(start)
+    if how.step_size is None:
+        longest = 0.5 * jnp.min(likely * lax.rsqrt(mass), axis=-1, keepdims=True)
+    else:
+        longest = jnp.full_like(theta[:, :1], how.step_size)
+
+    def log_density(theta: jax.Array) -> jax.Array:
+        fit = law.kappa * laplace.cosine(law, theta)
+        return fit + (law.alpha - 1) * jnp.sum(jnp.log(theta), axis=-1)
+
+    def leap(_: int, at: tuple, h: jax.Array) -> tuple:
+        x, v, _, force = at
+        x, v = _FLAT.flow(x, v + h / 2 * _FLAT.project(x, force), h)
+        value, force = _value_and_slope(log_density, x)
+        return x, v + h / 2 * _FLAT.project(x, force), value, force
+
+    def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
+        key_velocity, key_length, key_accept = jax.random.split(key, 3)
+        h = longest * jax.random.uniform(key_length, longest.shape, longest.dtype, 0.5, 1)
+        drawn = jax.random.normal(key_velocity, at[0].shape, at[0].dtype)
+        velocity = _FLAT.project(at[0], drawn)
+        x, v, value, force = lax.fori_loop(
+            0, how.num_steps or 20, partial(leap, h=h), (at[0], velocity, *at[1:])
+        )
+        gain = value - at[1] + (jnp.sum(velocity**2, -1) - jnp.sum(v**2, -1)) / 2
+        return _choose(key_accept, gain, (x, value, force), at)
+
+    keys = jax.random.split(key, how.burn_in + how.samples)
+    _, (trace, accepted) = lax.scan(step, (theta, *_value_and_slope(log_density, theta)), keys)
+    draws = jnp.log(trace[how.burn_in :])
+    draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
+    return jnp.moveaxis(draws, 0, 1), jnp.mean(accepted, axis=0, dtype=theta.dtype)

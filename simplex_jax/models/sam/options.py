@@ -1,0 +1,167 @@
+"""The options of the spherical admixture model, and how those that are left out are settled."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax import schedules
+from simplex_jax.models.options import RunOptions, option, options
+from simplex_jax.models.pipeline import Session
+from simplex_jax.models.sam import joint, model, step
+from simplex_jax.models.sam.data import Data
+from simplex_jax.models.sam.local import METHODS, Local
+from simplex_jax.models.sam.variational import STARTS
+from simplex_jax.runtime import session
+
+PER_WORD = {"sigma": 2.0, "kappa0": 2.0, "kappa1": 6.0}
+"""Concentrations for each word of the vocabulary, where none are given."""
+
+# From a variational start the chain has settled after some 150 updates of all documents.
+PASSES = 300.0
+
+# Documents visited between evaluations of a run that ends by time.
+_EVAL_TIMED = 20_000
+
+
+def _step_size(name: str, value: Any) -> Any:
+    return None if value is None else schedules.constant(name, value)
+
+
+@options
+class Options(RunOptions):
+    """Options of the spherical admixture model."""
+
+    num_topics: int = option(
+        "Number of topics, at most one a word.",
+        default=20,
+        kw_only=False,
+        least=1,
+        flag="--topics",
+        parameter="n_components",
+    )
+    alpha: float = option("Concentration of topic shares, per topic (not the sum).", default=10.0)
+    # These are about what Liu, Zhu and Song (2016) take for 5,000 and for 3,000 words.
+    sigma: float | None = option(
+        "Concentration of the topics about their mean.", default=None, unset="2 for each word"
+    )
+    kappa0: float | None = option(
+        "Concentration of that mean about the mean direction of the documents.",
+        default=None,
+        unset="2 for each word",
+    )
+    kappa1: float | None = option(
+        "Concentration of the documents about the mixture of their topics.",
+        default=None,
+        unset="6 for each word",
+    )
+    learn: tuple[str, ...] = option(
+        "Concentrations that are sampled along; what is given for them is their prior mean.",
+        default=(),
+        choices=model.LEARN,
+    )
+    sampler: str = option(
+        "How the topics move, given the shares of the documents.",
+        default="gsgnht",
+        choices=model.SAMPLERS,
+        offered=("gsgnht", "sggmc", "gmc-bgibbs"),
+    )
+    local: str = option(
+        "How topic shares are drawn, given the topics.",
+        default="hmc",
+        choices=METHODS,
+        offered=("hmc", "laplace"),
+        parameter=None,
+    )
+    start: str = option(
+        "Where chains begin: at topics of a short variational inference, from different draws of "
+        "the prior for different chains; or at those draws.",
+        default="variational",
+        choices=STARTS,
+    )
+    step_size: float | None = option(
+        "A constant.", default=None, check=_step_size, unset="set by the sampler"
+    )
+    friction: float | None = option(
+        "That of sggmc and gsgnht.", default=None, unset="set by the sampler", parameter=None
+    )
+    inner_steps: int | None = option(
+        "Steps of the sampler in an update.",
+        default=None,
+        least=1,
+        unset="set by the sampler",
+        parameter=None,
+    )
+    # At equilibrium a batch of B out of D documents wants steps so much shorter for the noise of
+    # its gradient that some 5 D / B updates are worth one of all documents, at B / D of its cost.
+    batch_size: int | None = option("Documents in a batch.", default=None, least=1, unset="all")
+    passes: float | None = option(
+        "Length of the run in passes over the documents.",
+        default=None,
+        unset="300, unless steps or seconds say",
+    )
+
+    def __post_init__(self) -> None:
+        if self.friction is not None and step.is_metropolis(self.sampler):
+            raise ValueError(f"friction is for sggmc and gsgnht; {self.sampler} has none")
+
+
+@options
+class Arguments(Options, Session):
+    """Arguments of `sam.fit`."""
+
+
+def settle(data: Data, given: Options) -> Options:
+    """Return options with everything that was left out filled in, or raise a ValueError."""
+    table = data.vectors.values
+    documents, words = table.shape
+    if given.num_topics > words:
+        raise ValueError(
+            f"num_topics must be at most {words}, one a word; it is {given.num_topics}"
+        )
+    batch_size = model.check_batch_size(given.batch_size, documents, given.sampler)
+    concentrations = {
+        name: per_word * words if getattr(given, name) is None else getattr(given, name)
+        for name, per_word in PER_WORD.items()
+    }
+    settled = dataclasses.replace(given, batch_size=batch_size, **concentrations)
+    hyper, shape = hyperparameters(table, settled), (given.num_topics, words)
+    default = step.defaults(given.sampler, documents, shape, hyper, batch_size)
+    length = session.length(
+        -(-documents // batch_size),
+        passes=given.passes,
+        steps=given.steps,
+        seconds=given.seconds,
+        eval_every=given.eval_every,
+        eval_timed=max(1, _EVAL_TIMED // batch_size),
+        default_passes=PASSES,
+    )
+    friction = float(default.friction) if given.friction is None else given.friction
+    return dataclasses.replace(
+        settled,
+        step_size=schedules.constant("step_size", given.step_size or default.step_size),
+        friction=None if step.is_metropolis(given.sampler) else friction,
+        inner_steps=given.inner_steps or default.inner_steps,
+        passes=None,
+        steps=length.steps,
+        seconds=length.seconds,
+        eval_every=length.eval_every,
+    )
+
+
+def hyperparameters(table: sp.csr_array, settings: Options) -> joint.Hyperparameters:
+    """Return the hyperparameters of a run, with the mean direction of its documents."""
+    total = np.asarray(table.sum(axis=0), np.float64).ravel()
+    length = np.linalg.norm(total)
+    if not length > 0:
+        raise ValueError("the documents sum to zero and have no mean direction")
+    names = ("alpha", "sigma", "kappa0", "kappa1")
+    return joint.hyperparameters(
+        (total / length).astype(np.float32), **{name: getattr(settings, name) for name in names}
+    )
+
+
+def local_step(settings: Options) -> Local:
+    """Return the local step of a run."""
+    return model.default_local(settings.sampler)._replace(method=settings.local)

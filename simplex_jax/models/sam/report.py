@@ -1,0 +1,127 @@
+"""The report of a spherical admixture model: one HTML file without network and scripts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simplex_jax.evaluate.intervals import beta_interval, normal_interval
+from simplex_jax.evaluate.matching import cosine
+from simplex_jax.models.sam.fitting import Fit
+from simplex_jax.report import charts, display, page
+from simplex_jax.report.topic_map import positions
+
+_SECTIONS = (
+    ("map", "Map"),
+    ("perplexity", "Log-perplexity"),
+    ("topics", "Topics"),
+    ("sampling", "Sampling"),
+)
+
+
+def context(fitted: Fit, top_words: int) -> dict[str, Any]:
+    """Return the context of the template: so many words a topic, and half as many negative ones."""
+    rows = _rows(fitted, top_words)
+    shares, settings, corpus = fitted.prevalence, fitted.settings, fitted.corpus
+    last = fitted.metrics[-1] if fitted.metrics else {}
+    average = last.get("log_perplexity_average")
+    perplexity = last.get("log_perplexity") if average is None else average
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    leading = [row["leading"][0] if row["leading"] else "" for row in rows]
+    return {
+        "title": f"{len(rows)} topics of {corpus['documents']:,} documents",
+        "lead": f"Spherical admixture model, sampled by {settings.sampler}{chains}, "
+        f"seed {settings.seed}.",
+        "sections": _SECTIONS,
+        "tiles": [
+            ("documents", display.count(corpus["documents"])),
+            ("vocabulary", display.count(corpus["vocabulary"])),
+            ("held-out log-perplexity", display.count(perplexity)),
+            ("kinetic energy", display.number(last.get("kinetic"))),
+            ("time of training", display.duration(last.get("seconds"))),
+            ("documents a second", display.count(last.get("documents_per_second"))),
+        ],
+        "charts": page.curves(fitted.metrics, "log_perplexity", "held-out log-perplexity"),
+        "energies": page.curves(fitted.metrics, "kinetic", "kinetic energy", 1.0)[:1],
+        "map": charts.topic_map(positions(fitted.mean, cosine), shares, leading),
+        "share_of": "Mean share of the documents",
+        "by_number": rows,
+        "topics": [rows[k] for k in np.argsort(-shares, kind="stable")],
+        "learned": [
+            (name, getattr(fitted, name), getattr(fitted, f"{name}_sd")) for name in settings.learn
+        ],
+    }
+
+
+def signed_words(
+    mean: np.ndarray, present: int, absent: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return for each topic its words of the largest loadings, and of the most negative ones.
+
+    There are at most `present` of the former, all positive, and `absent` of the latter.
+    """
+    order = np.argsort(-mean, axis=1, kind="stable")
+    positive, negative = (mean > 0).sum(axis=1), (mean < 0).sum(axis=1)
+    return [
+        (row[: min(present, more)], row[::-1][: min(absent, less)])
+        for row, more, less in zip(order, positive, negative, strict=True)
+    ]
+
+
+def strongest(fitted: Fit, present: int, absent: int) -> list[list[str]]:
+    """Return these words of each topic, those that are absent with a minus before them."""
+    vocabulary = fitted.vocabulary
+    return [
+        [vocabulary[w] for w in most] + [f"-{vocabulary[w]}" for w in least]
+        for most, least in signed_words(fitted.mean, present, absent)
+    ]
+
+
+def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
+    """Return what is shown of each topic, in their own order."""
+    sd, length = np.asarray(fitted.sd, np.float64), fitted.length
+    prevalence, share_sd = fitted.prevalence, fitted.prevalence_sd
+    chosen = signed_words(fitted.mean, top_words, max(1, top_words // 2))
+    mean = length[:, None] * fitted.mean
+    scale = float((np.abs(mean) + np.where(np.isnan(sd), 0, 2 * sd)).max())
+    lower, upper = beta_interval(np.clip(prevalence, 0, 1), share_sd)
+    share_scale = float(np.where(np.isnan(share_sd), prevalence, upper).max()) or 1.0
+    shares = page.bars(prevalence, lower, upper, share_sd, share_scale)
+    rows = []
+    for k in range(prevalence.size):
+        words, absent = (_words(w, mean[k], sd[k], fitted.vocabulary, scale) for w in chosen[k])
+        rows.append(
+            {
+                "number": k,
+                "share": shares[k],
+                "leading": [word["word"] for word in words[:3]],
+                "words": words,
+                "absent": absent,
+                "length": float(length[k]),
+                "coherence": page.measured(float(fitted.coherence[k])),
+                "stability": page.measured(float(fitted.stability[k])),
+                "documents": fitted.examples[k] if fitted.examples else (),
+            }
+        )
+    return rows
+
+
+def _words(
+    chosen: np.ndarray, mean: np.ndarray, sd: np.ndarray, vocabulary: Sequence[str], scale: float
+) -> list[dict[str, Any]]:
+    """Return words with their loadings and bars; intervals are cut where the sign changes."""
+    value, spread = mean[chosen], sd[chosen]
+    lower, upper = normal_interval(value, spread)
+    sign = np.where(value < 0, -1, 1)
+    ends = np.sort(np.clip(np.stack([sign * lower, sign * upper]), 0, scale), axis=0)
+    shown = page.bars(np.abs(value), ends[0], ends[1], spread, scale)
+    return [
+        {"word": vocabulary[w], "loading": float(v), "sure": bool(low > 0 or high < 0)}
+        | bar
+        | {"interval": bar["interval"] and (float(low), float(high))}
+        for w, v, low, high, bar in zip(chosen, value, lower, upper, shown, strict=True)
+    ]
+
+
+REPORT = page.Report(Path(__file__).with_suffix(".html"), context, items="words", most=12)

@@ -1,0 +1,41 @@
+"""Documents that are typical of topics."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+_DOCUMENTS, _WORDS = 3, 12
+
+
+def representative(
+    table: sp.csr_array,
+    names: Sequence[str],
+    vocabulary: Sequence[str],
+    proportions: np.ndarray,
+    topics: np.ndarray,
+) -> list[list[dict[str, object]]]:
+    """Return the documents with the largest share of each topic, and their most typical words.
+
+    The table [D, V] has counts or weights, the proportions are [D, K] (with any other number of
+    rows there is no example), and the topics are probabilities or loadings [K, V].
+    """
+    if len(proportions) != len(names):
+        return []
+    examples = []
+    for topic, shares in zip(topics, proportions.T, strict=True):
+        best = np.argpartition(-shares, min(_DOCUMENTS, shares.size) - 1)[:_DOCUMENTS]
+        entries = []
+        for document in best[np.argsort(-shares[best], kind="stable")]:
+            row = table[[document]]
+            weight = row.data * topic[row.indices]
+            words = row.indices[np.argsort(-weight, kind="stable")[:_WORDS]]
+            entries.append(
+                {
+                    "name": names[document].encode("utf-8", "replace").decode(),
+                    "share": float(shares[document]),
+                    "words": [vocabulary[word] for word in words],
+                }
+            )
+        examples.append(entries)
+    return examples

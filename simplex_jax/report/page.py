@@ -1,0 +1,116 @@
+"""The page that all models share: a base template, bars with intervals, tables of mixing."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import numpy as np
+
+from simplex_jax.evaluate.diagnostics import FEW_DRAWS, LARGE_RHAT, finite
+from simplex_jax.report import charts, display
+
+MOST_DIAGNOSTICS = 12
+AXES = (("passes", "passes over the corpus"), ("seconds", "seconds of training"))
+"""Columns of the metrics that curves are drawn against, and their names."""
+
+
+class Report(NamedTuple):
+    """The page of a model."""
+
+    template: Path  # its template, which extends `base.html`
+    # `(fit, most) -> variables of the template`, with "title", "lead" (a sentence), "sections" (id
+    # and name of each) and "tiles" (label and text of each).
+    context: Callable[[Any, int], dict[str, Any]]
+    items: str  # noun for the descriptors of a topic or cluster, in the plural: "words" or "values"
+    most: int  # their number by default
+
+
+def render(
+    report: Report, fitted: Any, settings: Mapping[str, Any], most: int | None = None
+) -> str:
+    """Return the page of a fit: one HTML file that needs no network and runs no script.
+
+    The settings without a value are left out; `most` words, or values, describe each topic.
+    """
+    most = report.most if most is None else most
+    if most < 1:
+        raise ValueError(f"top_{report.items} must be at least 1; it is {most}")
+    context = {
+        "settings": {k: v for k, v in settings.items() if v is not None and v != []},
+        "corpus": fitted.corpus,
+        "versions": fitted.versions,
+        "warnings": fitted.warnings,
+        **mixing(fitted.diagnostics),
+        **report.context(fitted, most),
+    }
+    return _environment(report.template.parent).get_template(report.template.name).render(context)
+
+
+@functools.cache
+def _environment(folder: Path) -> jinja2.Environment:
+    """Return templates in which every value is escaped: words and file names may hold markup."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([folder, Path(__file__).parent / "templates"]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= display.FILTERS
+    return environment
+
+
+def curves(
+    metrics: Sequence[Mapping[str, Any]], measure: str, name: str, level: float | None = None
+) -> list[dict[str, Any]]:
+    """Return the curves, see `charts.curves`, of a measure, if any, against passes and seconds."""
+    if not any(finite(record.get(measure)) for record in metrics):
+        return []
+    return [
+        {
+            "svg": charts.curves(metrics, key, label, measure, name, level),
+            "label": f"{name[:1].upper()}{name[1:]} against {label}",
+        }
+        for key, label in AXES
+        if all(key in record for record in metrics)
+    ]
+
+
+def bars(
+    mean: np.ndarray, lower: np.ndarray, upper: np.ndarray, sd: np.ndarray, scale: float
+) -> list[dict[str, Any]]:
+    """Return bars with intervals, in per cent of the scale; none where the sd is NaN."""
+    return [
+        {
+            "mean": float(m),
+            "bar": 100 * float(m) / scale,
+            "interval": None if np.isnan(s) else (float(low), float(high)),
+            "low": 100 * float(low) / scale,
+            "width": 100 * float(high - low) / scale,
+        }
+        for m, low, high, s in zip(mean, lower, upper, sd, strict=True)
+    ]
+
+
+def mixing(
+    diagnostics: Mapping[str, Mapping[str, float | None]] | None,
+) -> dict[str, Any]:
+    """Return the variables of the template `mixing.html`: the quantities that have mixed least."""
+    rows = [
+        (name, measured(entry.get("rhat")), measured(entry.get("ess")))
+        for name, entry in (diagnostics or {}).items()
+    ]
+    rows.sort(key=lambda row: -1.0 if row[2] is None else row[2])
+    return {
+        "diagnostics": rows[:MOST_DIAGNOSTICS],
+        "more_diagnostics": max(0, len(rows) - MOST_DIAGNOSTICS),
+        "few_draws": FEW_DRAWS,
+        "large_rhat": LARGE_RHAT,
+    }
+
+
+def measured(value: float | None) -> float | None:
+    """Return a measurement, or None where it is missing or not finite."""
+    return value if finite(value) else None

@@ -1,0 +1,108 @@
+"""The files of a run in a directory, apart from all others that are in it."""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from simplex_jax.runtime import lock, output
+
+CONFIG, CHECKPOINT, SAMPLES = "config.json", "checkpoint", "samples"
+
+_SAVED = re.compile(r"\d+-step-\d+")
+_SAMPLE = re.compile(r"sample-\d+\.npz")
+_SUMS = "SHA256SUMS"
+_SHOWN = 3
+
+
+class Contents(NamedTuple):
+    """Contents of a directory."""
+
+    command: str | None = None  # the command whose run is in it, or None where there is none
+    files: Sequence[Path] = ()  # files that runs of the command write, `config.json` last
+    checkpoints: Sequence[Path] = ()  # its checkpoints
+    samples: Sequence[Path] = ()  # files of its samples
+    unfinished: Sequence[Path] = ()  # files of interrupted writes
+    others: Sequence[Path] = ()  # all other files in the directory, which are left alone
+    # Files that the run has not written where it writes: others that have a name of its files, and
+    # files within its checkpoints that their sums do not name.
+    clashes: Sequence[Path] = ()
+
+    @property
+    def results(self) -> bool:
+        """True if the run has written anything besides its configuration."""
+        return bool(self.files[:-1] or self.checkpoints or self.samples)
+
+    def described(self) -> str:
+        """Name the files that `remove` removes."""
+        parts = [path.name for path in self.files]
+        for paths, noun in ((self.checkpoints, "checkpoint"), (self.samples, "sample")):
+            if paths:
+                parts.append(f"{len(paths)} {noun}{'s' if len(paths) > 1 else ''}")
+        return ", ".join(parts)
+
+
+def named(paths: Iterable[Path]) -> str:
+    """Return the names of the first few paths."""
+    names = sorted(path.name for path in paths)
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def look(directory: Path, names: Collection[str]) -> Contents:
+    """Sort the contents of a directory; without the `config.json` of a run, all are others.
+
+    The files that a run writes have `names`, `config.json` among them, besides checkpoints and
+    samples.
+    """
+    command = _command(directory / CONFIG)
+    entries = [path for path in sorted(directory.iterdir()) if path.name != lock.NAME]
+    if command is None:
+        unfinished = [path for path in entries if output.final_name(path) == CONFIG]
+        others = [path for path in entries if path not in unfinished]
+        return Contents(unfinished=unfinished, others=others)
+    folders = [directory / name for name in (CHECKPOINT, SAMPLES)]
+    files = [path for path in entries if path.name in names and path.is_file()]
+    files.sort(key=lambda path: path.name == CONFIG)
+    unfinished = [path for path in entries if output.final_name(path) in names]
+    others = [path for path in entries if path not in [*files, *unfinished, *folders]]
+    clashes = [path for path in others if path.name in names]
+    clashes += [path for path in folders if path.exists() and not path.is_dir()]
+    saved, samples = (list(path.iterdir()) if path.is_dir() else [] for path in folders)
+    checkpoints = [path for path in saved if _SAVED.fullmatch(path.name)]
+    clashes += [path for checkpoint in checkpoints for path in _foreign(checkpoint)]
+    unfinished += [path for path in saved if _SAVED.fullmatch(output.final_name(path))]
+    unfinished += [path for path in samples if _SAMPLE.fullmatch(output.final_name(path))]
+    samples = [path for path in samples if _SAMPLE.fullmatch(path.name) and path.is_file()]
+    return Contents(command, files, checkpoints, samples, unfinished, others, clashes)
+
+
+def remove(directory: Path, contents: Contents) -> None:
+    """Remove a run, and nothing else; its configuration goes last."""
+    for path in [*contents.samples, *contents.checkpoints, *contents.unfinished]:
+        output.remove(path)
+    for name in (CHECKPOINT, SAMPLES):
+        with suppress(OSError):  # absent, or not empty
+            (directory / name).rmdir()
+    for path in contents.files:
+        path.unlink()
+
+
+def _command(config: Path) -> str | None:
+    """Return the command that wrote a `config.json`, or None if no run did."""
+    try:
+        values = json.loads(config.read_bytes())
+        return str(values["command"]) if "simplex_jax" in values["versions"] else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _foreign(checkpoint: Path) -> list[Path]:
+    """Return the files of a checkpoint that its sums do not name."""
+    if not checkpoint.is_dir():
+        return [checkpoint]
+    sums = checkpoint / _SUMS
+    lines = sums.read_text("utf-8", "replace").splitlines() if sums.is_file() else []
+    own = {checkpoint / line[66:] for line in lines} | {sums}
+    return [path for path in checkpoint.rglob("*") if path not in own and not path.is_dir()]

@@ -1,0 +1,76 @@
+"""Ctrl-C and SIGTERM end a program with one line and their exit status, whenever they come.
+
+This imports the standard library only: it stands before the import of JAX, which takes seconds.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Self
+
+_DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+_AGAIN = 0.02
+"""Seconds after which a lost exception is raised again: the callback that lost it has ended."""
+
+
+class Ending:
+    """End the program on SIGINT with status 130, on SIGTERM with 143; within a `with` block.
+
+    While the program is loading it ends at once: an exception that is raised within an import may
+    come out of it as another one, or not at all. From `loaded` on it ends by a `SystemExit`, so
+    that half-written files are removed. Python drops exceptions that are raised within a callback,
+    such as the one that JAX gives to the garbage collector; this one is then raised again. A second
+    signal ends the program at once. After the block signals are ignored: all is done. A signal that
+    the process ignores, or that has another handler, is left alone.
+    """
+
+    def __init__(self) -> None:
+        self._loading, self._raised, self._said = True, False, False
+        self._hook: Callable[[Any], Any] = sys.unraisablehook
+        self._handled: list[signal.Signals] = []
+
+    def __enter__(self) -> Self:
+        """Begin to listen."""
+        for number, default in _DEFAULTS.items():
+            if signal.getsignal(number) == default:
+                signal.signal(number, self._handle)
+                self._handled.append(number)
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Ignore signals from here on, unless one is ending the program."""
+        if not self._raised:
+            for number in self._handled:
+                signal.signal(number, signal.SIG_IGN)
+
+    def loaded(self) -> None:
+        """Say that everything is imported."""
+        self._loading = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if not self._said:
+            self._said = True
+            name = signal.Signals(number).name
+            # Not by print: the signal may have come in the middle of one.
+            with suppress(OSError):
+                text = f"simplex-jax: interrupted by {name} before the results were written\n"
+                os.write(2, text.encode())
+        if self._loading or self._raised:
+            os._exit(128 + number)
+        self._raised = True
+        raise SystemExit(128 + number)
+
+    def _unraisable(self, unraisable: Any) -> None:
+        lost = unraisable.exc_value
+        if not (self._raised and isinstance(lost, SystemExit)):
+            self._hook(unraisable)
+            return
+        self._raised = False
+        number = int(str(lost)) - 128
+        threading.Timer(_AGAIN, signal.raise_signal, [number]).start()

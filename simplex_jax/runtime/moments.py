@@ -1,0 +1,104 @@
+"""Posterior mean and standard deviation, streaming: no sample is stored.
+
+Where the law of a quantity given the rest of a sample is explicit, its conditional mean and
+variance are worth more than a draw of it. By the laws of total expectation and variance
+
+    E[x] = E[E[x | rest]],    Var[x] = E[Var[x | rest]] + Var[E[x | rest]],
+
+so that the mean of the conditional means estimates E[x], and the mean of the conditional variances
+plus the variance of the conditional means estimates Var[x] (the variance of the conditional means
+alone would be too small). Without such a law the conditional mean is the draw, with variance 0.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+
+@functools.partial(jax.jit, donate_argnums=(0, 1, 2))
+def _add(
+    mean: jax.Array,
+    squares: jax.Array,
+    within: jax.Array,
+    count: jax.Array,
+    value: jax.Array,
+    variance: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Welford's (1962) update, which does not cancel where the deviation is small."""
+    difference = value - mean
+    mean = mean + difference / count
+    squares = squares + difference * (value - mean)
+    return mean, squares, within + (variance - within) / count
+
+
+class Moments:
+    """Streaming mean and standard deviation of an array, over samples and over chains.
+
+    The shape is that of a sample, chains along its first axis. The memory is two arrays of that
+    size, three where conditional variances come with the samples.
+    """
+
+    def __init__(self, shape: tuple[int, ...], conditional: bool = False) -> None:
+        self.samples = 0
+        self._mean, self._squares = jnp.zeros(shape), jnp.zeros(shape)
+        self._within = jnp.zeros(shape if conditional else ())
+
+    def add(self, value: ArrayLike, variance: ArrayLike = 0.0) -> None:
+        """Add a sample: draws, or conditional means with their conditional variances."""
+        self.samples += 1
+        dtype = self._mean.dtype
+        sample = (jnp.asarray(number, dtype) for number in (self.samples, value, variance))
+        parts = _add(self._mean, self._squares, self._within, *sample)
+        self._mean, self._squares, self._within = parts
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of each chain, of the shape of a sample."""
+        return np.asarray(self._mean)
+
+    def pooled(self, order: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and standard deviation over the samples of all chains, without their axis.
+
+        `order` has for every chain the indices along the next axis of the parts that belong
+        together, int [chains, K]; None if chains agree. The deviation of a single draw is NaN.
+        """
+        chains = self._mean.shape[0]
+        total = self.samples * chains
+        mean: Any = 0.0
+        squares: Any = 0.0
+        within: Any = 0.0
+        for chain in range(chains):
+            part = [
+                np.asarray(array[chain] if array.ndim else array)
+                for array in (self._mean, self._squares, self._within)
+            ]
+            if order is not None:
+                rows = np.asarray(order)[chain]
+                part = [array[rows] if array.ndim else array for array in part]
+            # Chan, Golub and LeVeque (1979), for parts of equal size.
+            difference = part[0] - mean
+            mean = mean + difference / (chain + 1)
+            squares = squares + part[1] + difference**2 * (self.samples * chain / (chain + 1))
+            within = within + part[2] / chains
+        return mean, np.sqrt(squares / (total - 1 if total > 1 else np.nan) + within)
+
+    def save(self) -> dict[str, Any]:
+        """Return the moments."""
+        return {
+            "samples": self.samples,
+            # Copies, for the next sample replaces these in the device's memory.
+            "mean": np.array(self._mean),
+            "squares": np.array(self._squares),
+            "within": np.array(self._within),
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Restore the moments."""
+        self.samples = saved["samples"]
+        self._mean = jnp.array(saved["mean"])
+        self._squares = jnp.array(saved["squares"])
+        self._within = jnp.array(saved["within"])

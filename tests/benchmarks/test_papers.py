@@ -1,0 +1,166 @@
+"""The scripts of the papers' figures run, write what they say, and show what they should.
+
+Orderings are those that hold by wide margins at the size of a quick run: no test here is near its
+threshold. The exact moments and distances that the scripts measure against have tests of their own.
+"""
+
+import csv
+import importlib
+import json
+
+import numpy as np
+import pytest
+from scipy import special, stats
+from support import statistics_checks as checks
+from support.paths import BENCHMARKS
+
+PAPERS = BENCHMARKS / "papers"
+
+
+@pytest.fixture(autouse=True)
+def scripts_can_be_imported(monkeypatch):
+    monkeypatch.syspath_prepend(str(PAPERS))
+
+
+def run(name, out):
+    """Run a script, check that its files are there, and return the table and the settings."""
+    script = importlib.import_module(name)
+    script.main(["--quick", "--out", str(out), "--seed", "3"], standalone_mode=False)
+    assert (out / "figure.png").stat().st_size > 2_000
+    assert (out / "table.md").read_text().startswith("| ")
+    with open(out / "table.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return rows, json.loads((out / "settings.json").read_text())
+
+
+@pytest.mark.slow
+def test_scir_is_ahead_on_a_sparse_posterior(tmp_path):
+    rows, settings = run("scir_figure2", tmp_path)
+    distance = {row["method"]: float(row["KS mean"]) for row in rows}
+    assert 0.02 < distance["exact"] < 0.06
+    assert distance["SCIR"] < 0.2
+    assert distance["SGRLD"] > distance["SCIR"] + 0.2
+    assert distance["SMLD"] > distance["SCIR"] + 0.2
+    assert not set(settings["seeds"]) & set(settings["tuning_seeds"])
+
+
+@pytest.mark.slow
+def test_scir_reaches_the_small_probabilities(tmp_path):
+    rows, _ = run("scir_figure1", tmp_path)
+    quartile = {row["method"]: float(row["log10 quantile 0.25"]) for row in rows}
+    # The true one is -9.24.
+    assert quartile["true quantiles"] == pytest.approx(-9.24, abs=0.01)
+    assert -13 < quartile["SCIR"] < -7
+    # The paper's claim is about SGRLD; one chain of SMLD hardly moves, and may be anywhere.
+    assert quartile["SGRLD"] > -7
+
+
+@pytest.mark.slow
+def test_exact_cir_is_there_when_mld_and_sgrld_are_not(tmp_path):
+    rows, settings = run("mld_figure1", tmp_path)
+    last = [row for row in rows if row["iterations"] == str(settings["iterations"][-1])]
+    distance = {}
+    for row in last:
+        value = float(row["TV, component 8"])
+        distance[row["method"]] = min(value, distance.get(row["method"], np.inf))
+    floor = float(rows[-1]["TV, component 8"])
+    assert distance.pop("exact CIR") < 1.5 * floor
+    assert len(distance) == 2
+    assert min(distance.values()) > 4 * floor
+
+
+@pytest.mark.slow
+def test_exact_cir_has_a_larger_effective_size_than_langevin(tmp_path):
+    rows, _ = run("sgrld_figure1", tmp_path)
+    size = {(row["sampler"], row["step size"]): float(row["bulk ESS median"]) for row in rows}
+    best = size.pop(("exact CIR", "0.1"))
+    assert best > 2 * max(value for (name, _), value in size.items() if name != "exact CIR")
+    assert all(0 <= float(row["acceptance"]) <= 1 for row in rows)
+
+
+def test_bias_is_measured(tmp_path):
+    rows, settings = run("bias", tmp_path)
+    assert [row["kernel"] for row in rows] == ["SMLD"]
+    points = settings["points"]["dense Dirichlet"]["SMLD"]
+    assert [point["step_size"] for point in points] == pytest.approx([0.3, 0.15, 0.075])
+    assert points[0]["bias"] > 3 * points[0]["noise"]
+
+
+@pytest.mark.slow
+def test_topic_experiments_run(tmp_path):
+    rows, _ = run("lda_nips", tmp_path / "nips")
+    assert [row["method"] for row in rows] == ["online VB", "memoised SCIR"]
+    rows, _ = run("lda_wikipedia", tmp_path / "wikipedia")
+    assert [(row["settings"], row["method"]) for row in rows] == [
+        ("common", "SGRLD"),
+        ("own", "SGRLD"),
+    ]
+
+
+def test_slope_of_known_points():
+    bias = importlib.import_module("bias")
+    points = [bias.Point(h, 3 * h**2, 1e-4) for h in (0.4, 0.2, 0.1, 0.05)]
+    slope, error = bias.slope_of(points)
+    assert slope == pytest.approx(2)
+    assert 0 < error < 0.02
+    assert np.isnan(bias.slope_of([bias.Point(h, 1e-4, 1e-4) for h in (0.4, 0.2, 0.1)])[0])
+
+
+def test_distance_of_exact_draws_and_of_others(seed):
+    """Rosenblatt's numbers are independent and uniform: rate 1e-3 over all of them."""
+    common = importlib.import_module("common")
+    a = np.array([0.1, 3.0, 0.02, 40.0, 0.7])
+    log_omega = common.log_dirichlet_draws(np.random.default_rng(seed), a, 20_000)
+    u = common.rosenblatt(log_omega, a)
+    p_values = {j: checks.dkwm(u[:, j], stats.uniform.cdf) for j in range(4)}
+    p_values["correlations"] = stats.kstest(
+        (np.corrcoef(u.T)[np.triu_indices(4, 1)] * np.sqrt(20_000)), stats.norm.cdf
+    ).pvalue
+    assert not checks.family(p_values)
+    assert common.ks_distance(log_omega, a) < 0.02
+    assert common.ks_distance(log_omega, a * [1, 1, 2, 1, 1]) > 0.02
+    # Where nothing underflows, the plain formula.
+    omega = np.array([0.2, 0.3, 0.1, 0.25, 0.15])
+    plain = [
+        special.betainc(a[j], a[j + 1 :].sum(), omega[j] / (1 - omega[:j].sum())) for j in range(4)
+    ]
+    np.testing.assert_allclose(common.rosenblatt(np.log(omega), a), plain, rtol=1e-10)
+
+
+def test_exact_moments_of_the_mixture():
+    """Against quadrature over the simplex."""
+    targets = importlib.import_module("bias_targets")
+    target = targets.MIXTURE
+    nodes, weights = special.roots_legendre(200)
+    # omega = (s t, s (1 - t), 1 - s) with s = x^4 and t = y^4: smooth at the singular corner.
+    x, y = np.meshgrid((nodes + 1) / 2, (nodes + 1) / 2)
+    s, t = x**4, y**4
+    omega = np.stack([s * t, s * (1 - t), 1 - s], axis=-1)
+    density = np.prod(omega ** (target.alpha - 1), axis=-1) * s * x**3 * y**3
+    density *= np.prod(omega @ target.rows.T, axis=-1) * np.outer(weights, weights)
+    density /= density.sum()
+    for order in (1, 2, 4):
+        moment = (density[..., None] * omega**order).sum(axis=(0, 1))
+        np.testing.assert_allclose(target.moment(order), moment, rtol=1e-4)
+
+
+def test_exact_draws_of_the_targets_have_their_moments(seed):
+    targets = importlib.import_module("bias_targets")
+    generator = np.random.default_rng(seed)
+    n = 50_000
+    points = {
+        "mixture": np.exp(targets.MIXTURE.draws(generator, n)),
+        "sparse": np.exp(targets.SPARSE.draws(generator, n)),
+        "box": targets.draws_box(generator, n),
+    }
+    laws = {
+        "mixture": targets.statistics_of(targets.MIXTURE),
+        "sparse": targets.statistics_of(targets.SPARSE),
+        "box": targets.statistics_of_box(),
+    }
+    p_values = {}
+    for name, drawn in points.items():
+        values = np.concatenate([drawn, drawn**2], axis=-1)
+        for j, (mean, sd) in enumerate(zip(laws[name].mean, laws[name].sd, strict=True)):
+            p_values[name, j] = checks.mean_z(values[:, j], mean, sd**2)
+    assert not checks.family(p_values)

@@ -1,0 +1,122 @@
+"""Reading of INPUT by the commands: what config.json says of it, and what is refused or said."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from simplex_jax.cli import main
+
+TINY = ["--topics", "2", "--steps", "2", "--holdout", "0", "--devices", "1", "--quiet"]
+TEXTS = ["New York city river", "New York city goal", "old river bank", "goal team match"] * 5
+EVERY = ["--min-df", "1", "--max-df", "1.0"]
+
+
+def invoke(*arguments, **options):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
+
+
+def read_json(path):
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of single words and pairs of a table, with their capitals."""
+    place = tmp_path_factory.mktemp("reading")
+    rows = [f"{number},{text}" for number, text in enumerate(TEXTS)]
+    (place / "x.csv").write_text("\n".join(["key,Body", *rows]))
+    words = ["--token-pattern", r"\w{2,}", "--ngrams", 1, 2, "--keep-case", "--stop-words", "none"]
+    result = invoke("lda", place / "x.csv", *TINY, *EVERY, *words, "--out", place / "run")
+    assert result.exit_code == 0, result.output
+    return place / "run"
+
+
+def test_the_configuration_says_how_the_input_was_read(run):
+    config = read_json(run / "config.json")
+    reading = config["source"]["reading"]
+    assert (reading["format"], reading["text_column"], reading["id_column"]) == (
+        "csv",
+        "Body",
+        "key",
+    )
+    assert (reading["token_pattern"], reading["ngrams"]) == (r"\w{2,}", [1, 2])
+    assert reading["lowercase"] is False
+    assert reading["encoding"] == "utf-8"
+
+
+def test_other_documents_are_cut_into_words_alike(run, tmp_path):
+    words = (run / "vocabulary.txt").read_text().splitlines()
+    assert {"New York", "river", "York city"} <= set(words)
+    (tmp_path / "new.txt").write_text("New York river\nnew york\n")
+    arguments = ["--model", run, tmp_path / "new.txt", "--out", tmp_path / "new.npz"]
+    result = invoke("lda", "transform", *arguments)
+    assert result.exit_code == 0, result.output
+    # New, York, river, New York are known; "York river", new, york and "new york" are not.
+    assert "2 documents, 8 tokens: 4 (50.0" in result.stderr
+
+
+def test_a_run_with_ngrams_goes_on(run):
+    result = invoke("lda", "--resume", run)
+    assert result.exit_code == 0, result.output
+
+
+def test_standard_input(tmp_path):
+    out, text = tmp_path / "run", "\n".join(TEXTS)
+    result = invoke("lda", "-", *TINY, *EVERY, "--out", out, input=text)
+    assert result.exit_code == 0, result.output
+    config = read_json(out / "config.json")
+    assert (config["source"]["input"], config["corpus"]["documents"]) == ("-", 20)
+    assert config["source"]["reading"]["format"] == "lines"
+    shares = tmp_path / "new.npz"
+    result = invoke("lda", "transform", "-", "--model", out, "--out", shares, input="river goal\n")
+    assert result.exit_code == 0, result.output
+    with np.load(shares, allow_pickle=False) as arrays:
+        assert arrays["proportions"].shape == (1, 2)
+
+
+@pytest.mark.parametrize("command", ["lda", "sam", "dpm"])
+def test_an_empty_input_is_bad_usage(command):
+    result = invoke(command, "", "--topics" if command != "dpm" else "--steps", "2")
+    assert result.exit_code == 2
+    assert "the path is empty" in result.stderr
+
+
+def test_words_to_drop_that_are_not_there_are_said(tmp_path):
+    (tmp_path / "x.txt").write_text("\n".join(TEXTS))
+    (tmp_path / "drop").write_text("Goal\nRiver\n")
+    arguments = [tmp_path / "x.txt", *EVERY, "--drop-words", tmp_path / "drop"]
+    for number, (quiet, says) in enumerate([([], True), (["--quiet"], False)]):
+        result = invoke("lda", "store", *arguments, tmp_path / f"store{number}", *quiet)
+        assert result.exit_code == 0, result.output
+        warning = f"warning: {tmp_path / 'drop'}: none of its 2 words is in the corpus"
+        assert (warning in result.stderr) == says
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (["--token-pattern", "("], "token_pattern='(': not a regular expression"),
+        (["--ngrams", "2", "1"], "ngrams=(2, 1): give two whole numbers"),
+        (["--zero-based"], "zero_based=True: the format lines has no use for it"),
+    ],
+)
+def test_bad_options_of_reading_are_one_line(tmp_path, option, says):
+    (tmp_path / "x.txt").write_text("\n".join(TEXTS))
+    result = invoke("lda", tmp_path / "x.txt", *TINY, *EVERY, *option, "--out", tmp_path / "run")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert says in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_table_says_how_it_was_read(tmp_path):
+    rows = [f"{i},{'red' if i % 2 else 'green'},small" for i in range(12)]
+    (tmp_path / "x.csv").write_text("\n".join(["id,colour,size", *rows]))
+    out = tmp_path / "run"
+    arguments = ["--steps", "2", "--holdout", "0", "--keep-samples", "1", "--quiet"]
+    result = invoke("dpm", tmp_path / "x.csv", *arguments, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert read_json(out / "config.json")["source"]["reading"]["format"] == "categories"

@@ -1,0 +1,145 @@
+"""What a command refuses before it works, and what it leaves where it fails or is cut short."""
+
+import json
+import signal
+
+import pytest
+from click.testing import CliRunner
+from support.cut_runs import Cut
+
+from simplex_jax.cli import commands, main
+from simplex_jax.runtime import devices, lock
+
+TINY = ["--min-df", 1, "--max-df", 1.0, "--steps", 4, "--quiet"]
+COMMANDS = {
+    "lda": ["--topics", 2],
+    "sam": ["--topics", 2, "--idf", "smooth"],
+    "dpm": [],
+}
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def refused(*arguments):
+    """Return the one line that a command says when it fails."""
+    result = invoke(*arguments)
+    assert result.exit_code == 1, result.output
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    return result.stderr
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("river water stream boat\ngoal match team ball\n" * 20)
+    return path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_folders_of_a_user_are_never_removed(texts, tmp_path, command):
+    out = tmp_path / "run"
+    for name in ("checkpoint", "samples"):
+        (out / name).mkdir(parents=True)
+    (out / "checkpoint" / "model.pt").write_text("mine")
+    said = refused(command, texts, *TINY, *COMMANDS[command], "--out", out, "--overwrite")
+    assert "checkpoint, samples" in said
+    assert "holds no run" in said
+    assert (out / "checkpoint" / "model.pt").read_text() == "mine"
+    assert (out / "samples").is_dir()
+
+
+EACH = [name if name == "lda" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
+
+
+@pytest.mark.parametrize("command", EACH)
+def test_a_directory_in_use_is_refused_at_once(texts, tmp_path, command):
+    out = tmp_path / "run"
+    options = [*TINY, *COMMANDS[command]]
+    assert invoke(command, texts, *options, "--holdout", 0, "--out", out).exit_code == 0
+    config = (out / "config.json").read_bytes()
+    (out / "summary.json").unlink()  # as if it had been cut
+    with lock.locked(out):
+        for given in (["--resume", out, "--quiet"], [texts, *options, "--out", out, "--overwrite"]):
+            said = refused(command, *given)
+            assert str(out) in said
+            assert "in use by another run (process " in said
+    assert (out / "config.json").read_bytes() == config
+    assert invoke(command, "--resume", out, "--quiet").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["lda", "sam"])
+def test_a_vocabulary_of_one_word(tmp_path, command):
+    path = tmp_path / "river.txt"
+    path.write_text("river river\nriver\n\n" * 20)
+    said = refused(command, path, *TINY, *COMMANDS[command], "--out", tmp_path / "run")
+    assert "the vocabulary has 1 word" in said
+    assert "--min-df" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("topics", [10**6, 10**9])
+def test_more_topics_than_tokens(texts, tmp_path, topics):
+    said = refused("lda", texts, *TINY, "--topics", topics, "--out", tmp_path / "run")
+    assert "num_topics must be at most" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "size", "remedy"),
+    [
+        ("lda", [], "--topics"),
+        ("sam", [], "--topics"),
+        ("dpm", ["--capacity", 10**9], "--capacity"),
+    ],
+)
+def test_more_than_the_memory_of_the_device(texts, tmp_path, monkeypatch, command, size, remedy):
+    if not size:
+        monkeypatch.setattr(devices, "memory", lambda: 100)
+    given = [*TINY, *COMMANDS[command], *size, "--out", tmp_path / "run"]
+    said = refused(command, texts, *given)
+    assert "of memory and the device has" in said
+    assert remedy in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stored_corpus_streams_with_defaults(tmp_path):
+    """The default batch of many words and short documents is the corpus, less what is held out."""
+    words = [f"{a}{b}{c}" for a in "bcdfghklmn" for b in "aeiou" for c in "bcdfghklmn"]
+    lines = [" ".join(words[i % 500 : i % 500 + 5]) for i in range(0, 900, 7)]
+    (tmp_path / "texts.txt").write_text("\n".join(lines) + "\n")
+    store, out = tmp_path / "store", tmp_path / "run"
+    assert invoke("lda", "store", tmp_path / "texts.txt", store, "--min-df", 1).exit_code == 0
+    said = refused("lda", store, "--stream", *TINY[4:], "--batch-size", len(lines), "--out", out)
+    assert f"batch_size must be between 1 and {len(lines) - len(lines) // 10}" in said
+    assert not out.exists()
+    result = invoke("lda", store, "--stream", *TINY[4:], "--out", out)
+    assert result.exit_code == 0, result.stderr
+    settings = json.loads((out / "config.json").read_text())["settings"]
+    assert settings["batch_size"] == len(lines) - len(lines) // 10
+
+
+@pytest.mark.parametrize("command", EACH)
+def test_a_run_that_is_cut_before_its_first_evaluation_has_a_report(
+    texts, tmp_path, monkeypatch, command
+):
+    monkeypatch.setattr(commands, "MetricsLog", Cut(1, signal.SIGINT).log)
+    out = tmp_path / "run"
+    options = [*TINY[:4], "--steps", 10**6, "--eval-every", 10**6, *COMMANDS[command], "--quiet"]
+    result = invoke(command, texts, *options, "--holdout", 4, "--out", out)
+    assert result.exit_code == 130, result.stderr
+    assert "--resume" in result.stderr
+    assert "interrupted" in (out / "report.html").read_text()
+    assert (out / "metrics.jsonl").read_bytes() == b""
+
+
+def test_a_signal_while_a_run_compiles_leaves_nothing(texts, tmp_path, monkeypatch):
+    def interrupt(*arguments):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("simplex_jax.runtime.driver._first", interrupt)
+    result = invoke("lda", texts, *TINY, *COMMANDS["lda"], "--out", tmp_path / "run")
+    assert result.exit_code == 130
+    assert result.stderr == "simplex-jax: interrupted before the results were written\n"
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,216 @@
+"""What is done with a finished run: new documents, perplexity, the report; and dry runs, stores."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from click.testing import CliRunner
+
+from simplex_jax.cli import main
+
+TEXTS = ["river water stream boat", "goal match team ball"] * 20
+NEW = ["water zebra boat stream", "", "zebra", "team match the goal"]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def write(path, lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("texts") / "texts.txt", TEXTS)
+
+
+@pytest.fixture(scope="module")
+def run(texts, tmp_path_factory):
+    """A run with two chains, learned concentrations and kept samples."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    result = invoke(
+        *("lda", "fit", texts, "--topics", 2, "--passes", 60, "--seed", 1, "--out", out),
+        *("--min-df", 1, "--max-df", 1.0, "--holdout", 4, "--chains", 2, "--keep-samples", 3),
+        *("--alpha", "learn", "--beta", "learn"),
+    )
+    assert result.exit_code == 0, result.stderr
+    return out
+
+
+@pytest.mark.slow
+def test_chains_learning_and_samples(run):
+    config = json.loads((run / "config.json").read_text())
+    assert config["settings"]["chains"] == 2
+    assert config["settings"]["alpha"] == config["settings"]["beta"] == "learn"
+    assert len(list((run / "samples").iterdir())) == 3
+    with np.load(run / "topics.npz", allow_pickle=False) as arrays:
+        assert (arrays["alpha_sd"] > 0).all()
+        assert np.isfinite(arrays["stability"]).all()
+        np.testing.assert_allclose(arrays["mean"].sum(axis=1), 1, rtol=1e-5)
+    html = (run / "report.html").read_text()
+    assert "alpha, learned, per topic" in html
+    assert "in 2 chains" in html
+
+
+def test_transform(run, tmp_path):
+    documents = write(tmp_path / "new.txt", NEW)
+    out = tmp_path / "new.npz"
+    result = invoke("lda", "transform", "--model", run, documents, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert "4 documents, 8 tokens: 2 (25.0%) of words unknown" in result.stderr
+    assert "documents without any other: 2" in result.stderr
+    with np.load(out, allow_pickle=False) as arrays:
+        shares, names, errors = (arrays[name] for name in ("proportions", "documents", "error"))
+    assert errors.shape == (4,)
+    assert (errors[1:3] == 0).all()
+    assert (errors <= 0.02).all()
+    assert names.tolist() == ["1", "2", "3", "4"]
+    with np.load(run / "doc_topics.npz", allow_pickle=False) as arrays:
+        rivers = int(arrays["proportions"][arrays["documents"].tolist().index("1")].argmax())
+    assert shares[[0, 3]].argmax(axis=1).tolist() == [rivers, 1 - rivers]
+    with np.load(run / "topics.npz", allow_pickle=False) as arrays:
+        prior = arrays["alpha"] / arrays["alpha"].sum()
+    np.testing.assert_allclose(shares[1:3], np.stack([prior, prior]), rtol=1e-5)
+
+    again = invoke("lda", "transform", "--model", run, documents, "--out", out)
+    assert again.exit_code == 1
+    assert "--overwrite" in again.stderr
+    quiet = ["--out", out, "--overwrite", "--quiet"]
+    assert invoke("lda", "transform", "--model", run, documents, *quiet).output == ""
+
+
+def test_transform_names_its_file_after_the_input(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "new.texts.txt", NEW)
+    assert invoke("lda", "transform", "new.texts.txt", "--model", run).exit_code == 0
+    assert (tmp_path / "new.doc_topics.npz").exists()
+
+
+def test_transform_of_foreign_words(run, tmp_path):
+    result = invoke(
+        "lda", "transform", "--model", run, write(tmp_path / "x.txt", ["zebra lion"] * 3)
+    )
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "none of its 6 tokens is a word of the model" in result.stderr
+
+
+def test_columns_are_put_to_the_words_of_the_model(run, tmp_path):
+    vocabulary = (run / "vocabulary.txt").read_text().splitlines()
+    counts = np.eye(len(vocabulary), dtype=int) * 9
+    order = np.arange(len(vocabulary))[::-1]
+    for name, columns in (("a", counts), ("b", counts[:, order])):
+        sp.save_npz(tmp_path / f"{name}.npz", sp.csr_array(columns))
+    write(tmp_path / "a.txt", vocabulary)
+    write(tmp_path / "b.txt", [vocabulary[i] for i in order])
+    shares = []
+    for name in ("a", "b"):
+        out = tmp_path / f"{name}.out.npz"
+        result = invoke(
+            *("lda", "transform", "--model", run, tmp_path / f"{name}.npz"),
+            *("--vocab", tmp_path / f"{name}.txt", "--out", out),
+        )
+        assert result.exit_code == 0, result.stderr
+        shares.append(np.load(out)["proportions"])
+    np.testing.assert_array_equal(*shares)
+
+
+def test_evaluate(run, texts, tmp_path):
+    result = invoke("lda", "evaluate", "--model", run, texts)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert 3.5 < found["perplexity"] < 5, "four equally likely words on either side"
+    assert found["target_tokens"] == 80
+    assert found["unknown_tokens"] == 0
+    assert set(found["coherence"]) == {"npmi", "u_mass", "c_v"}
+
+    observed = write(tmp_path / "observed.txt", ["river water zebra", "goal match"])
+    target = write(tmp_path / "target.txt", ["stream boat", "team lion lion"])
+    result = invoke("lda", "evaluate", "--model", run, "--observed", observed, "--target", target)
+    found = json.loads(result.stdout)
+    assert 3.5 < found["perplexity"] < 6
+    assert (found["unknown_tokens"], found["unknown_target_tokens"]) == (1, 2)
+    assert found["target_tokens"] == 3
+
+    short = write(tmp_path / "short.txt", ["river water"])
+    result = invoke("lda", "evaluate", "--model", run, "--observed", observed, "--target", short)
+    assert result.exit_code == 1
+    assert "two parts of the same documents" in result.stderr
+
+
+def test_evaluate_wants_one_kind_of_input(run, texts):
+    for given in ([], [texts, "--observed", texts], ["--target", texts]):
+        result = invoke("lda", "evaluate", "--model", run, *given)
+        assert result.exit_code == 2
+        assert "either INPUT, or both" in result.stderr
+
+
+def test_report_is_written_again(run, tmp_path):
+    before = (run / "report.html").read_bytes()
+    assert invoke("lda", "report", run).exit_code == 0
+    assert (run / "report.html").read_bytes() == before
+    result = invoke("lda", "report", run, "--top-words", 1, "--out", tmp_path / "one.html")
+    assert result.exit_code == 0, result.stderr
+    assert len((tmp_path / "one.html").read_bytes()) < len(before)
+
+
+@pytest.mark.parametrize("name", ["topics.npz", "summary.json", "metrics.jsonl", "config.json"])
+def test_a_damaged_run_is_one_line(run, tmp_path, name):
+    damaged = shutil.copytree(run, tmp_path / "run")
+    (damaged / name).write_text("{}\n")
+    result = invoke("lda", "report", damaged)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert name in result.stderr
+
+
+def test_verbs_want_a_run(tmp_path, texts):
+    for verb in (["report", tmp_path], ["transform", "--model", tmp_path, texts]):
+        result = invoke("lda", *verb)
+        assert result.exit_code == 1
+        assert "no config.json" in result.stderr
+
+
+def test_a_finished_run_has_nothing_to_resume(run):
+    result = invoke("lda", "--resume", run)
+    assert result.exit_code == 0
+    assert "has come to its end" in result.stderr
+
+
+@pytest.mark.slow
+def test_dry_run(texts, tmp_path):
+    out = tmp_path / "run"
+    result = invoke("lda", texts, "--min-df", 1, "--max-df", 1.0, "--dry-run", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert {"corpus", "state", "update", "summary"} <= {line.split()[0] for line in lines}
+    assert lines[-1].startswith("in all")
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_store_and_stream(texts, tmp_path):
+    store = tmp_path / "store"
+    result = invoke("lda", "store", texts, store, "--min-df", 1, "--max-df", 1.0)
+    assert result.exit_code == 0, result.stderr
+    assert "40 documents, 160 tokens, 8 words" in result.stderr
+    sizes = ["--topics", 2, "--steps", 6, "--batch-size", 10]
+    result = invoke("lda", store, *sizes, "--stream", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert "lda transform --model" in result.stderr
+    assert not (tmp_path / "run" / "doc_topics.npz").exists()
+    assert "perplexity_average" in (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["corpus"]["held_out"] == 4
+
+
+def test_help_names_the_units_and_the_verbs():
+    shown = " ".join(invoke("lda", "--help").stdout.split())
+    assert "per topic (not the sum)" in shown
+    assert "per word (not the sum)" in shown
+    for verb in ("fit", "transform", "evaluate", "report", "store"):
+        assert f" {verb} " in shown
+        assert invoke("lda", verb, "--help").exit_code == 0

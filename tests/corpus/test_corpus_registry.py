@@ -1,0 +1,160 @@
+"""The registry of formats: helps and docs name what is there; options of reading, resolved."""
+
+import dataclasses
+import re
+
+import pytest
+from click.testing import CliRunner
+from support.paths import ROOT
+
+from simplex_jax.cli import main
+from simplex_jax.corpus import CorpusError, Reading, TextOptions, from_texts, read, resolve
+from simplex_jax.corpus.formats import FORMATS, described, formats_of, having, registry
+from simplex_jax.corpus.formats.format import Format
+
+EVERY_WORD = TextOptions(min_df=1, max_df=1.0, stop_words="none")
+
+
+def test_the_registry_is_sound():
+    fields = {field.name for field in dataclasses.fields(Reading)}
+    assert all(set(entry.options) <= fields for entry in FORMATS.values())
+    assert [entry.name for entry in formats_of("counts")][-1] == "lines", "which takes any file"
+    assert having("zero_based") == "svmlight"
+    modules = {path.stem for path in (ROOT / "simplex_jax/corpus/formats").glob("*.py")}
+    helpers = {"__init__", "format", "registry", "columns", "matrix"}
+    functions = [getattr(entry.read, "func", entry.read) for entry in FORMATS.values()]
+    readers = {function.__module__.rpartition(".")[2] for function in functions}
+    assert readers == modules - helpers, "give each a line in registry.py, or name it a helper here"
+
+
+@pytest.mark.parametrize("kind", ["counts", "vectors", "table"])
+def test_readme_lists_every_format(kind):
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert described(kind) in text, f"README must say: {described(kind)}"
+
+
+@pytest.mark.parametrize(
+    ("command", "kinds"),
+    [("lda", ["counts"]), ("sam", ["vectors", "counts"]), ("dpm", ["table", "counts"])],
+)
+def test_the_help_lists_every_format(command, kinds):
+    shown = CliRunner().invoke(main, [command, "fit", "--help"], terminal_width=400).stdout
+    shown = " ".join(shown.split())
+    assert described(*kinds) in shown
+    assert "|".join(entry.name for entry in formats_of(*kinds)) in shown
+
+
+def test_a_new_format_is_one_record(tmp_path, monkeypatch):
+    """A record in the registry is read, recognised and named in errors."""
+    toy = Format(
+        "toy",
+        "counts",
+        "a toy",
+        lambda source: source.head.startswith(b"TOY"),
+        lambda path, reading: from_texts([path.read_text()], options=reading.text),
+        options=("layer",),
+    )
+    monkeypatch.setattr(registry, "_ALL", (toy, *registry._ALL))
+    monkeypatch.setitem(FORMATS, "toy", toy)
+    (tmp_path / "x").write_text("TOY apple\n")
+    assert read(tmp_path / "x", text=EVERY_WORD).vocabulary == ("apple", "toy")
+    assert resolve(tmp_path / "x", Reading(layer="a")).format == "toy"
+    assert having("layer") == "toy, h5ad"
+    with pytest.raises(ValueError, match="give one of toy, store"):
+        read(tmp_path / "x", "tyo")
+    with pytest.raises(ValueError, match="names=y: the format toy has no use for it"):
+        read(tmp_path / "x", names="y")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("x.csv", "key,year,Body\n1,2,apple\n", ("csv", "Body", "key")),
+        ("x.tsv", "text\napple\n", ("tsv", "text", None)),
+        ("x.jsonl", '{"abstract": "apple", "doc_id": 1}\n', ("jsonl", "abstract", "doc_id")),
+        ("x.txt", "apple pear\n", ("lines", None, None)),
+        ("", None, ("folder", None, None)),
+    ],
+)
+def test_resolving_says_how_a_file_is_read(tmp_path, name, content, expected):
+    if content is None:
+        (tmp_path / "a.txt").write_text("apple")
+    else:
+        (tmp_path / name).write_text(content)
+    reading = resolve(tmp_path / name, Reading(text=EVERY_WORD))
+    assert (reading.format, reading.text_column, reading.id_column) == expected
+    columns = {"text_column": reading.text_column, "id_column": reading.id_column}
+    one = read(tmp_path / name, text=EVERY_WORD)
+    two = read(tmp_path / name, reading.format, text=EVERY_WORD, **columns)
+    assert (one.counts != two.counts).nnz == 0
+    assert one[1:] == two[1:]
+    headless = resolve(tmp_path / name, Reading(text_column="1")) if name == "x.tsv" else None
+    assert headless is None or headless.text_column == "1"
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "says"),
+    [
+        ("id,text,text", {}, "x.csv:1: two columns are called 'text'; give the columns different"),
+        ("id,Text, text", {}, "two columns are called 'text'"),
+        ("id,a,a", {"text_column": "a"}, "two columns are called 'a'"),
+        ("id,id,text", {}, "two columns are called 'id'"),
+    ],
+)
+def test_a_column_that_is_there_twice_is_refused(tmp_path, header, columns, says):
+    (tmp_path / "x.csv").write_text(f"{header}\n1,apple,pear\n")
+    for function in (
+        lambda path: read(path, text=EVERY_WORD, **columns),
+        lambda path: resolve(path, Reading(**columns)),
+    ):
+        with pytest.raises(CorpusError, match=says):
+            function(tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("id,a,a,text\n1,b,c,apple\n")
+    assert read(tmp_path / "x.csv", text=EVERY_WORD).vocabulary == ("apple",)
+
+
+def test_ngrams_case_and_tokens():
+    texts = ["New York, the city", "a new city"]
+
+    def words(**options):
+        return from_texts(texts, options=dataclasses.replace(EVERY_WORD, **options)).vocabulary
+
+    assert words(ngrams=(2, 2)) == ("new city", "new york", "the city", "york the")
+    assert words(ngrams=(1, 2), stop_words="english") == (
+        *("city", "new", "new city", "new york", "york", "york city"),
+    )
+    assert words(lowercase=False) == ("New", "York", "city", "new", "the")
+    assert words(token_pattern=r"\b\w\b") == ("a",)
+    pairs = from_texts(texts, options=EVERY_WORD, vocabulary=["new york", "city"])
+    assert pairs.counts.toarray().tolist() == [[0, 1], [0, 1]], "single words are counted"
+    counted = dataclasses.replace(EVERY_WORD, ngrams=(1, 2))
+    pairs = from_texts(texts, options=counted, vocabulary=["new york", "city"])
+    assert pairs.counts.toarray().tolist() == [[1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("ngrams", [(0, 1), (2, 1), (1,), (1, 2, 3)])
+def test_bad_ngrams(ngrams):
+    with pytest.raises(ValueError, match=re.escape(f"ngrams={ngrams}: give two whole numbers")):
+        TextOptions(ngrams=ngrams)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("x.txt", "我们 喜欢\n苹果\n", "no word is left: .* give --token-pattern"),
+        ("x.txt", "\n".join(["我们 喜欢"] * 30 + ["apple"]), r"1 of 31 .* or --token-pattern"),
+        ("x.json", '[{"text": "apple"},\n {"text": "pear"}]', r"x.json:1: not JSON .* `jq -c"),
+        ("x.json", '[\n {"text": "apple"}]', r"x.json:1: not JSON on one line"),
+        ("x", '[{"text": "apple"}]', r"x:1: not a JSON object; write one object a line, as `jq -c"),
+        ("x.h5ad", "not HDF5\n", "not an HDF5 file; give a file that anndata wrote"),
+        ("x.npz", "not a zip\n", "not an intact npz file"),
+        ("x.mtx", "1 1 1\n", "not a matrix market file"),
+    ],
+)
+def test_the_remedy_fits_the_file(tmp_path, name, content, says):
+    (tmp_path / name).write_text(content, "utf-8")
+    with pytest.raises(CorpusError, match=says):
+        read(tmp_path / name, text=EVERY_WORD)
+    pattern = dataclasses.replace(EVERY_WORD, token_pattern=r"\w+")
+    if name == "x.txt":
+        assert "我们" in read(tmp_path / name, text=pattern).vocabulary

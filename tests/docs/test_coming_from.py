@@ -1,0 +1,87 @@
+"""What docs/coming_from.md says of this library holds: its blocks run, its names are there."""
+
+import importlib
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support import pages
+
+import simplex_jax
+from simplex_jax import cli
+from simplex_jax.models import dpm, lda
+from simplex_jax.scikit import LDA, DirichletProcessMixture
+
+PAGE = "coming_from.md"
+executed = partial(pages.executed, PAGE)
+TEXT = (pages.DOCS / PAGE).read_text("utf-8")
+LDA_TABLE, MIXTURE_TABLE = (
+    re.findall(r"^\| (.*?) \|", section, re.MULTILINE)
+    for section in TEXT.split("\n## ")[1:3]  # the first column of each
+)
+
+
+@pytest.mark.slow
+def test_lda():
+    arguments = executed("LDA")["arguments"]
+    assert len(arguments["vocab"]) == 20
+
+
+@pytest.mark.slow
+def test_clusters():
+    tree = executed("Clusters, of a number that is not given")["tree"]
+    assert "alpha" in tree["posterior"]
+
+
+def test_every_block_is_run():
+    assert pages.all_run(PAGE, __file__)
+
+
+def test_defaults_are_those_of_the_code():
+    counts = sp.csr_array(np.ones((4, 3), int))
+    passes = lda.resolve(counts, 2).steps
+    for name, value in {"alpha": LDA().alpha, "beta": LDA().beta, "passes": passes}.items():
+        assert f"`{name}={value:g}`" in LDA_TABLE
+    mixture = dpm.resolve(5_000)
+    assert f"`passes={mixture.steps}`" in MIXTURE_TABLE
+    assert mixture.batch_size == 5_000
+    assert dpm.resolve(5_000, counts="subsampled").batch_size == 1_000
+    assert "`batch_size`: all, or 1,000 with subsampled counts" in MIXTURE_TABLE
+    assert DirichletProcessMixture().alpha is None
+
+
+def test_names_of_the_first_columns_are_those_of_the_estimators():
+    for estimator, table in ((LDA, LDA_TABLE), (DirichletProcessMixture, MIXTURE_TABLE)):
+        named = re.findall(r"`([a-z]\w*)(?:=[^`]*)?`", "\n".join(table))
+        attributes = re.findall(r"^ {4}(\w+_): ", estimator.__doc__, flags=re.MULTILINE)
+        options = re.findall(r'"(\w+)"', estimator.__doc__)
+        has = [*estimator().get_params(), *dir(estimator), *attributes, *options]
+        assert set(named) <= set(has)
+
+
+def test_every_option_and_command_is_there():
+    lines = re.findall(r"`simplex-jax ([a-z -]+)`", TEXT)
+    assert lines
+    for line in lines:
+        name, *verbs = line.split()
+        command = cli.main.get_command(None, name)
+        assert command is not None, line
+        assert set(verbs) <= set(command.commands)
+    fit = cli.main.get_command(None, "lda").commands["fit"]
+    options = {name for option in fit.params for name in option.opts}
+    ours = re.findall(r"`(--[a-z-]+)`", "\n".join(LDA_TABLE))
+    assert ours
+    assert set(ours) <= options
+
+
+def test_every_part_of_the_library_is_there():
+    found = re.findall(r"`((?:evaluate|runtime|scikit)(?:\.\w+)+)", TEXT)
+    assert found
+    for name in found:
+        module, _, rest = name.rpartition(".")
+        try:
+            importlib.import_module(f"{simplex_jax.__name__}.{name}")
+        except ImportError:
+            getattr(importlib.import_module(f"{simplex_jax.__name__}.{module}"), rest)

@@ -1,0 +1,71 @@
+"""Runs the examples in the docstrings of every module."""
+
+import doctest
+import importlib
+import pkgutil
+
+import baselines
+import pytest
+from support.paths import ROOT
+
+import simplex_jax
+
+MODULES = [
+    module.name
+    for package in (simplex_jax, baselines)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    if not module.name.endswith("._engine")  # a library that XLA calls, not a module
+]
+# Their examples compile programs for more than five seconds.
+LONG = {
+    "simplex_jax.models.sam",
+    "simplex_jax.models.sam.model",
+    "simplex_jax.models.dpm.model",
+    "simplex_jax.models.dpm.families.gaussian",
+    "simplex_jax.models.dpm.families.von_mises_fisher",
+    "simplex_jax.base",
+    "baselines.hybrid",
+    "baselines.online_vb",
+    "simplex_jax.models.sam.variational",
+    "simplex_jax.models.dpm",
+    "simplex_jax.geometry.manifolds.stiefel",
+    "simplex_jax.numpyro_distributions",
+    "simplex_jax.numpyro_kernels.scir",
+    "simplex_jax.numpyro_kernels.sgmcmc",
+    "simplex_jax.samplers.gsgnht",
+    "simplex_jax.samplers.recipe",
+    "simplex_jax.models.dpm.estimator",
+    "simplex_jax.models.lda.estimator",
+    "simplex_jax.models.sam.estimator",
+    "simplex_jax.models.sam.fitting",
+    "simplex_jax.models.sam.proportions",
+    "simplex_jax.models.lda.fitting",
+    "simplex_jax.models.lda.proportions",
+}
+
+
+def test_long_examples_are_of_modules():
+    assert set(MODULES) >= LONG
+
+
+def folders_without_init(package):
+    """Folders of Python files that `walk_packages`, `help()` and type checkers pass over."""
+    folders = {path.parent for path in package.rglob("*.py")}
+    return sorted(folder for folder in folders if not (folder / "__init__.py").exists())
+
+
+def test_every_folder_is_a_package(tmp_path):
+    assert not folders_without_init(ROOT / "simplex_jax")
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "module.py").touch()
+    assert folders_without_init(tmp_path / "room") == [tmp_path / "room"]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in MODULES]
+)
+def test_examples(name):
+    module = importlib.import_module(name)
+    options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    results = doctest.testmod(module, optionflags=options)
+    assert results.failed == 0, "see the output above"

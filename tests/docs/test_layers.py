@@ -1,0 +1,126 @@
+"""Imports go one way: a room imports rooms of lower layers only, and no model another model."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+from support.paths import ROOT
+
+from simplex_jax.models import NAMES
+
+MODELS = tuple(f"models.{name}" for name in NAMES)
+# From the bottom to the top. Modules of a room that stand higher than the room come first.
+LAYERS = (
+    ("arguments",),
+    ("base",),
+    ("draws", "geometry", "schedules", "batches", "laws", "step_sizes"),
+    ("estimators",),
+    ("gradients",),
+    ("samplers",),
+    ("corpus",),
+    ("runtime",),
+    ("evaluate",),
+    ("report",),
+    ("models",),
+    MODELS,
+    tuple(f"{model}.estimator" for model in MODELS),
+    ("models.dpm.estimator_families",),
+    ("cli",),
+    tuple(f"{model}.commands" for model in MODELS),
+    ("scikit", "numpyro_distributions"),
+    ("numpyro_kernels",),
+    ("__main__",),
+)
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+WITHIN_LEVEL = {("models.dpm.estimator", "models.dpm.estimator_families")}
+
+
+def room_of(module: str) -> str:
+    """The most specific room of a module: `models.lda` of `simplex_jax.models.lda.fitting`."""
+    name = module.removeprefix("simplex_jax").lstrip(".")
+    while name and name not in LEVEL:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def modules(package: Path) -> dict[str, ast.Module]:
+    """The syntax trees of a package by dotted name."""
+    trees = {}
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        name = ".".join(parts).removesuffix(".__init__")
+        trees[name] = ast.parse(path.read_text("utf-8"))
+    return trees
+
+
+def imports(trees: dict[str, ast.Module]) -> set[tuple[str, str]]:
+    """What is imported when a module is, as pairs of dotted names within the package."""
+    found = set()
+    for name, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.Import):
+                targets = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                targets = [target if target in trees else node.module for target in whole]
+            else:
+                continue
+            found |= {(name, target) for target in targets if target in trees}
+    return found
+
+
+def upward(pairs: set[tuple[str, str]]) -> list[str]:
+    """Imports from a layer above, or from another room of the same layer that is a model."""
+    wrong = []
+    for source, target in sorted(pairs):
+        here, there = room_of(source), room_of(target)
+        if not here or not there or here == there or (here, there) in WITHIN_LEVEL:
+            continue
+        models = here.startswith("models.") and there.startswith("models.")
+        other_model = models and here.split(".")[1] != there.split(".")[1]
+        if LEVEL[there] > LEVEL[here] or other_model:
+            wrong.append(f"{source} imports {target}")
+    return wrong
+
+
+def circles(pairs: set[tuple[str, str]]) -> set[str]:
+    """Modules that import each other, directly or not (those of a package's `__init__` apart)."""
+    after = defaultdict(set)
+    for source, target in pairs:
+        if not source.startswith(target + ".") and not target.startswith(source + "."):
+            after[source].add(target)
+    found = set()
+    for start in list(after):
+        seen, stack = set(), list(after[start])
+        while stack:
+            name = stack.pop()
+            if name == start:
+                found.add(start)
+                break
+            if name not in seen:
+                seen.add(name)
+                stack.extend(after[name])
+    return found
+
+
+PAIRS = imports(modules(ROOT / "simplex_jax"))
+
+
+def test_every_module_is_in_a_room():
+    names = {name for name in modules(ROOT / "simplex_jax") if name != "simplex_jax"}
+    assert not {name for name in names if not room_of(name)}, "give the room a line in LAYERS"
+
+
+def test_imports_go_one_way():
+    wrong = upward(PAIRS)
+    assert not wrong, "\n".join([*wrong, "docs/design.md has the order of the rooms"])
+
+
+def test_there_is_no_circle():
+    assert not circles(PAIRS)
+
+
+def test_a_planted_import_is_seen():
+    assert upward({("simplex_jax.draws.cir", "simplex_jax.samplers.scir")})
+    assert upward({("simplex_jax.models.lda.fitting", "simplex_jax.models.sam.fitting")})
+    assert circles({("a", "b"), ("b", "c"), ("c", "a")}) == {"a", "b", "c"}

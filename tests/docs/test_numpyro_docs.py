@@ -1,0 +1,48 @@
+"""Every block of Python in docs/numpyro.md runs, and does what its text says."""
+
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+from support import pages
+
+PAGE = "numpyro.md"
+executed = partial(pages.executed, PAGE)
+
+pytestmark = pytest.mark.slow
+
+
+def test_alone():
+    scope = executed("Alone")
+    expected = (np.array([0, 30, 0, 10, 0]) + 0.1) / 40.5
+    np.testing.assert_allclose(scope["weights"], expected, atol=0.04)
+    assert re.fullmatch(r"weights h=[\d.]+, accepted 0\.\d\d, clamped [\d.]+%", scope["shown"])
+
+
+def test_beside_nuts():
+    pytest.importorskip("numpyro.infer.gibbs", reason="the Gibbs kernel came with numpyro 0.22")
+    samples = executed("Beside NUTS")["mcmc"].get_samples()
+    np.testing.assert_allclose(samples["weights"].mean(axis=0), [0.74, 0.01, 0.25], atol=0.05)
+    np.testing.assert_allclose(samples["centres"].mean(axis=0)[::2], [-3, 3], atol=0.3)
+
+
+def test_minibatches():
+    """The mean, and the deviation with the noise of the minibatch."""
+    p = np.asarray(executed("Minibatches")["p"], np.float64)
+    share = np.array([0.7, 0.2, 0.1, 0.0])
+    noise = share * (1 - share) * 1e10 / 500 * np.tanh(0.01) / 1e10
+    deviation = np.sqrt(share * (1 - share) / 1e5 + noise)
+    # 20,000 steps of 0.02 are worth 200 independent samples: four standard errors.
+    np.testing.assert_allclose(p.mean(axis=0), share, atol=0.29 * deviation.max())
+    np.testing.assert_allclose(p.std(axis=0)[:3], deviation[:3], rtol=0.2)
+
+
+def test_gradients():
+    samples = executed("Gradients: SGLD and its relatives")["samples"]
+    np.testing.assert_allclose(samples["weights"].mean(axis=0), [0.7, 0.3], atol=0.03)
+    np.testing.assert_allclose(samples["centres"].mean(axis=0), [-2, 2], atol=0.1)
+
+
+def test_every_block_is_run():
+    assert pages.all_run(PAGE, __file__)

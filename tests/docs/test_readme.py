@@ -1,0 +1,128 @@
+"""README says what is so: its Python runs, its commands parse, and CI runs the test command."""
+
+import re
+import shlex
+import subprocess
+
+import click
+import jax.numpy as jnp
+import pytest
+from support.paths import ROOT
+
+from simplex_jax import cli
+
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[str]:
+    lines = "".join(blocks("sh")).splitlines()
+    return [line.partition(" #")[0].strip() for line in lines if line.strip()]
+
+
+def own_commands() -> list[str]:
+    return [command for command in commands() if command.startswith("simplex-jax")]
+
+
+def python_block(word: str) -> str:
+    (block,) = [block for block in blocks("python") if word in block]
+    return block
+
+
+def test_kernel_example():
+    """The mean is that of the Dirichlet posterior, within far more than its Monte Carlo error."""
+    scope: dict = {}
+    exec(python_block("scir.build"), scope)
+    mean = scope["mean"]
+    posterior = (jnp.array([800, 100, 100, *[0] * 7]) + 0.1) / 1001
+    assert mean.shape == (10,)
+    assert jnp.abs(mean - posterior).max() < 0.02
+
+
+def test_lda_example(tmp_path, monkeypatch, capsys):
+    """Sixty documents on three themes that share no word."""
+    themes = (
+        "rivers mountains valleys forests",
+        "violin sonata opera quartet",
+        "goal match penalty",
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    for i in range(60):
+        (tmp_path / "texts" / f"{i}.txt").write_text(f"{themes[i % 3]} " * 3)
+    exec(python_block("lda.fit"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert set(lines[0].split()) <= set(" ".join(themes).split())
+
+
+def test_numpyro_example():
+    """The posterior is known; 1,000 independent draws of it are good to 0.001."""
+    pytest.importorskip("numpyro")
+    scope: dict = {}
+    exec(python_block("numpyro_kernels"), scope)
+    posterior = (jnp.array([800, 100, 100, *[0] * 7]) + 0.1) / 1001
+    assert jnp.abs(scope["weights"].mean(axis=0) - posterior).max() < 0.005
+
+
+def test_every_python_block_is_run():
+    assert len(blocks("python")) == 3
+
+
+def test_two_commands_do_all_the_set_up():
+    set_up = [command for command in commands() if "-m venv" in command]
+    assert len(set_up) == 2
+    assert set_up[0].endswith("simplex-jax lda")
+    assert set_up[1].endswith("-m pytest -n 2")
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    """CI takes the command from README; here its own lines find exactly one."""
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    (line,) = re.findall(r"^command=\$\((grep .*)\)$", script, flags=re.MULTILINE)
+    found = subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    (command,) = found.stdout.splitlines()
+    assert command in commands()
+    assert command.count(" && ") == 2
+    subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
+
+
+def parse(command: click.Command, arguments: list[str]) -> None:
+    """Parse a command line to its end, through groups."""
+    context = command.make_context(command.name, arguments)
+    while isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        _, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(command.name, rest, parent=context)
+
+
+@pytest.mark.parametrize("command", own_commands())
+def test_command_is_understood(command, tmp_path, monkeypatch):
+    """Options and values only; test_cli runs the command line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    for name in re.findall(r"\S+\.(?:txt|npz|gz)\b", command):
+        (tmp_path / name).touch()
+    _, name, *arguments = shlex.split(command)
+    group = cli.main.get_command(click.Context(cli.main), name)
+    if "--help" in arguments:
+        with pytest.raises(click.exceptions.Exit, match="0"):
+            parse(group, arguments)
+    else:
+        parse(group, arguments)
+
+
+def test_a_wrong_option_of_a_verb_is_noticed():
+    for arguments in (["--no-such", "texts"], ["report", "--no-such", "run"], ["transform", "x"]):
+        with pytest.raises(click.UsageError):
+            parse(cli.main.get_command(click.Context(cli.main), "lda"), arguments)
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).exists(), target

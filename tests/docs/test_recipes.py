@@ -1,0 +1,109 @@
+"""Every block of Python in docs/recipes.md runs, and does what its text says."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from support import pages
+
+PAGE = "recipes.md"
+executed = partial(pages.executed, PAGE)
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    mpl.use("Agg")
+    yield
+    pyplot.close("all")
+
+
+def test_scir_in_an_optax_training_loop():
+    """Experts of slopes 2 and -1 are found, with weights 0.7 and 0.3, and hardly any others."""
+    scope = executed("SCIR in an optax training loop")
+    weights, slopes = np.asarray(scope["weights"]), np.asarray(scope["experts"]["slope"])
+    for slope, share in ((2.0, 0.7), (-1.0, 0.3)):
+        near = np.abs(slopes - slope) < 0.2
+        assert abs(weights[near].sum() - share) < 0.05
+
+
+def test_many_hyperparameters_at_once():
+    """Posterior means (n + alpha) / (10 + 3 alpha), to five standard errors of 2,000 steps."""
+    scope = executed("Many hyperparameters at once")
+    for alpha, mean in zip(scope["alphas"], scope["means"], strict=True):
+        a = np.array([6, 3, 1]) + float(alpha)
+        expected = a / a.sum()
+        error = np.sqrt(expected * (1 - expected) / (a.sum() + 1) * 4 / 2000)
+        assert (np.abs(mean - expected) < 5 * error).all()
+
+
+def test_a_donated_state():
+    scope = executed("A donated state")
+    assert scope["first"].is_deleted()
+    assert int(scope["state"].step) == 3
+    assert np.isfinite(scope["state"].position).all()
+
+
+@pytest.mark.slow
+def test_gradients_of_something_else():
+    """The gradient is that of the loss given the draw; without the cut JAX refuses."""
+    scope = executed("Gradients of something else in the same program")
+    means, x = jnp.array([-0.5, 0.5]), scope["x"]
+
+    def given(means):
+        log_p = -((x[:, None] - means) ** 2) / 2
+        return -jax.nn.logsumexp(scope["state"].position + log_p, axis=1).mean()
+
+    np.testing.assert_allclose(scope["slopes"], jax.grad(given)(means), rtol=1e-5)
+    with pytest.raises(ValueError, match="Reverse-mode"):
+        jax.grad(lambda m: scope["loss"](m, jax.random.key(2), scope["state"], lambda p: p)[0])(
+            means
+        )
+
+
+def test_blackjax():
+    pytest.importorskip("blackjax")
+    scope = executed("A kernel as a BlackJAX sampling algorithm")
+    expected = (np.array([6, 3, 1]) + 0.5) / 11.5
+    assert scope["log_p"].shape == (4000, 3)
+    np.testing.assert_allclose(scope["mean"], expected, atol=0.02)
+
+
+def test_equinox():
+    """The network's mean prediction is nearer to the sine than the first guess by far."""
+    pytest.importorskip("equinox")
+    scope = executed("Parameters of an equinox module")
+    truth = np.sin(2 * np.asarray(scope["x"]))
+    error = np.sqrt(np.mean((scope["predicted"] - truth) ** 2))
+    first = np.sqrt(np.mean((scope["samples"][0] - truth) ** 2))
+    assert error < 0.15
+    assert error < first
+
+
+@pytest.mark.slow
+def test_convergence():
+    scope = executed("Has it converged, and to the right law?")
+    assert abs(scope["found"]["rare"]["rhat"] - 1) < 0.02
+    assert scope["p_value"] > 1e-3
+    assert scope["distance"] < 0.05
+
+
+@pytest.mark.slow
+def test_pictures():
+    executed("Pictures")
+    assert len(pyplot.get_fignums()) == 4
+    for number in pyplot.get_fignums():
+        pyplot.figure(number).canvas.draw()
+
+
+@pytest.mark.slow
+def test_how_many_topics():
+    one, two = executed("How many topics?")["entries"]
+    assert two.heldout.mean() < 0.7 * one.heldout.mean()
+
+
+def test_every_recipe_is_run():
+    assert pages.all_run(PAGE, __file__)

@@ -1,0 +1,144 @@
+"""Summaries of partitions against definitions, and against all partitions of a few rows."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import entropy
+from sklearn import metrics
+
+from simplex_jax.evaluate import partitions
+
+
+def all_partitions(n):
+    """Every partition of n rows once, by restricted growth."""
+    found = [(0,)]
+    for _ in range(n - 1):
+        found = [(*p, k) for p in found for k in range(max(p) + 2)]
+    return np.array(found)
+
+
+def by_definition(a, b, loss):
+    pairs = list(itertools.combinations(range(len(a)), 2))
+    if loss == "binder":
+        return np.mean([(a[i] == a[j]) != (b[i] == b[j]) for i, j in pairs]) if pairs else 0.0
+    joint = np.unique(np.stack([a, b]), axis=1, return_counts=True)[1]
+    single = [entropy(np.unique(x, return_counts=True)[1]) for x in (a, b)]
+    return 2 * entropy(joint) - sum(single)
+
+
+LOSSES = {"vi": partitions.variation_of_information, "binder": partitions.binder}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_by_definition(loss, seed) -> None:
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(-3, 40, (6, 25)) * 1000
+    other = rng.integers(0, 4, 25)
+    found = LOSSES[loss](draws, other)
+    exact = [by_definition(draw, other, loss) for draw in draws]
+    np.testing.assert_allclose(found, exact, atol=1e-12)
+    assert LOSSES[loss](draws[0], draws[0] + 7) == 0
+    assert LOSSES[loss]([3], [9]) == 0
+    np.testing.assert_allclose(LOSSES[loss](other, draws[0]), exact[0], atol=1e-12)
+
+
+def test_losses_agree_with_scikit_learn(seed) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, 5, (2, 300))
+    assert np.isclose(partitions.binder(a, b), 1 - metrics.rand_score(a, b))
+    information = metrics.mutual_info_score(a, b)
+    entropies = entropy(np.bincount(a)) + entropy(np.bincount(b))
+    assert np.isclose(partitions.variation_of_information(a, b), entropies - 2 * information)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_variation_of_information_is_a_metric(loss) -> None:
+    every = all_partitions(4)
+    distance = np.array([LOSSES[loss](every, one) for one in every])
+    np.testing.assert_allclose(distance, distance.T, atol=1e-12)
+    assert ((distance < 1e-12) == np.eye(len(every), dtype=bool)).all()
+    assert (distance[:, None] <= distance[:, :, None] + distance + 1e-12).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_point_partition_is_the_best_of_all(loss, seed) -> None:
+    """Draws from a few partitions of six rows: none of all 203 has a smaller expected loss."""
+    rng = np.random.default_rng(seed)
+    every = all_partitions(6)
+    best = 0
+    for _ in range(20):
+        centre = every[rng.integers(len(every))]
+        draws = np.where(rng.random((60, 6)) < 0.15, rng.integers(0, 7, (60, 6)), centre)
+        found = partitions.point_partition(draws, loss)
+        expected = [LOSSES[loss](draws, one).mean() for one in every]
+        assert np.isclose(found.loss, LOSSES[loss](draws, found.labels).mean())
+        assert found.loss >= min(expected) - 1e-12
+        best += np.isclose(found.loss, min(expected))
+        assert (found.rows_used, found.draws_used) == (6, 60)
+    assert best >= 19  # draws and cuts are not all partitions
+
+
+def blurred(rng, n, share, draws=30):
+    truth = rng.integers(0, 3, n)
+    labels = np.where(rng.random((draws, n)) < share, rng.integers(0, 9, (draws, n)), truth)
+    return truth, labels
+
+
+def test_the_tree_finds_what_no_draw_is(seed) -> None:
+    truth, labels = blurred(np.random.default_rng(seed), 120, 0.2)
+    found = partitions.point_partition(labels)
+    assert found.source == "tree"
+    assert partitions.variation_of_information(found.labels, truth) == 0
+    assert (np.diff(np.bincount(found.labels)) <= 0).all()
+
+
+def test_thinning_is_told_and_labels_all_rows(seed) -> None:
+    truth, labels = blurred(np.random.default_rng(seed), 900, 0.2)
+    found = partitions.point_partition(labels, most_rows=150, most_draws=7)
+    assert (found.rows_used, found.draws_used, found.source) == (150, 7, "tree")
+    assert partitions.variation_of_information(found.labels, truth) < 0.02
+    same = partitions.point_partition(np.tile(truth, (4, 1)), most_rows=100)
+    assert same.loss == 0
+    assert partitions.variation_of_information(same.labels, truth) == 0
+
+
+def test_co_clustering_and_numbers(seed) -> None:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 4, (50, 12))
+    chosen = [3, 0, 7]
+    found = partitions.co_clustering(labels, chosen)
+    exact = np.mean([[[d[i] == d[j] for j in chosen] for i in chosen] for d in labels], axis=0)
+    np.testing.assert_allclose(found, exact)
+    numbers = partitions.cluster_numbers(labels)
+    assert numbers.tolist() == [len(set(d)) for d in labels.tolist()]
+    posterior = partitions.number_posterior(numbers)
+    assert np.isclose(sum(posterior.values()), 1)
+    assert np.isclose(sum(k * p for k, p in posterior.items()), numbers.mean())
+
+
+def test_one_row_and_one_draw() -> None:
+    found = partitions.point_partition(np.array([[5]]))
+    assert (found.labels.tolist(), found.loss) == ([0], 0)
+    assert partitions.cluster_numbers(np.array([[5], [2]])).tolist() == [1, 1]
+    found = partitions.point_partition(np.array([[2, 2, 1]]), "binder")
+    assert (found.labels.tolist(), found.loss) == ([0, 0, 1], 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: partitions.point_partition([0, 1]), "draws"),
+        (lambda: partitions.point_partition([[0.0, 1.0]]), "integer labels"),
+        (lambda: partitions.point_partition(np.zeros((2, 0), int)), "at least one row"),
+        (lambda: partitions.point_partition([[0, 1]], "rand"), "vi, binder"),
+        (lambda: partitions.point_partition([[0, 1]], most_rows=1), "most_rows"),
+        (lambda: partitions.binder([0, 1], [0, 1, 2]), "shapes"),
+        (lambda: partitions.co_clustering([[0, 1]], [2]), "from 0 to 1"),
+        (lambda: partitions.relabelled([[0]]), "one partition"),
+    ],
+)
+def test_bad_input_is_named(call, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,180 @@
+"""Each part of an update of the mixture leaves the posterior alone, and a mutant of it does not.
+
+The method and its rate of false alarms are those of `test_dp_mixture`. A mutant sees as many
+samples as the right part.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models.dpm.test_dp_mixture import CHAINS, LAW, PRIOR, build, compared, state_of
+from support import statistics_checks as checks
+from support import tiny_dp
+from support.tiny_lda import mutated
+
+from simplex_jax.models.dpm import labels as dp_labels
+from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm import order
+from simplex_jax.models.dpm import state as dp_state
+from simplex_jax.models.dpm import step as dp_step
+from simplex_jax.models.dpm import sticks as dp_sticks
+
+TURNS = 3
+IDS = jnp.arange(5, dtype=jnp.int32)
+MODEL = build()[0].update.args[0]
+INDEPENDENT = build(variant="independent", decay=0.6)[0].update.args[0]
+
+
+def sticks(module, key, state):
+    return placed(state, module.move_sticks(key, MODEL, state, state.occupancy))
+
+
+def placed(state, drawn):
+    return state._replace(sticks=drawn, position=dp_state.mixture(drawn, state.position.atoms))
+
+
+def alpha(module, key, state):
+    drawn = module.draw_alpha(key, PRIOR, state)
+    # The sticks beyond the last in use were integrated out.
+    state = state._replace(alpha=drawn)
+    fresh = sticks(dp_sticks, jax.random.fold_in(key, 1), state)
+    in_use = jnp.arange(state.occupancy.shape[0]) < dp_state.last_occupied(state.occupancy)
+    return placed(state, dp_state.where(in_use, state.sticks, fresh.sticks))
+
+
+def atoms(module, key, state):
+    moved = module.move_atoms(key, MODEL, state, state.totals.values)
+    return placed(state._replace(position=state.position._replace(atoms=moved)), state.sticks)
+
+
+def swaps(module, key, state):
+    return dp_step._reorder(state, module.swaps(key, state.sticks, state.occupancy))
+
+
+def size_biased(module, key, state):
+    """With the atoms of empty sticks, which come in any order, redrawn."""
+    moved = dp_step._reorder(state, module.size_biased(key, state.alpha, state.occupancy))
+    fresh = atoms(dp_sticks, jax.random.fold_in(key, 1), moved)
+    kept = dp_state.where(moved.occupancy > 0, moved.position.atoms, fresh.position.atoms)
+    return moved._replace(position=moved.position._replace(atoms=kept))
+
+
+def escobar_west(module, key, state):
+    drawn = module.escobar_west(key, PRIOR, state)
+    return size_biased(order, jax.random.fold_in(key, 2), state._replace(alpha=drawn))
+
+
+def labels(module, key, state, model=MODEL):
+    keys = jax.random.split(key)
+    sliced = module.slices(keys[0], model, state, IDS)
+    drawn, _ = module.draw_labels(keys[1], model, state, IDS, sliced)
+    return drawn._replace(needed=jnp.maximum(state.needed, sliced.needed))
+
+
+def independent(module, key, state):
+    return labels(module, key, state, INDEPENDENT)
+
+
+def sampled_counts(module, key, state):
+    """Labels, and then what goes by their counts."""
+    keys = jax.random.split(key, 3)
+    state = labels(module, keys[0], state)
+    return atoms(dp_sticks, keys[1], sticks(dp_sticks, keys[2], state))
+
+
+PARTS = {
+    sticks: dp_sticks,
+    alpha: dp_sticks,
+    atoms: dp_sticks,
+    swaps: order,
+    size_biased: order,
+    escobar_west: dp_sticks,
+    labels: dp_labels,
+    independent: dp_labels,
+    sampled_counts: dp_labels,
+}
+
+
+def after(part, module, getkey, seed):
+    """P-values after some turns of a part, from exact draws of the posterior."""
+
+    @jax.jit
+    @jax.vmap
+    def turns(key, state):
+        return jax.lax.fori_loop(
+            0, TURNS, lambda i, state: part(module, jax.random.fold_in(key, i), state), state
+        )
+
+    state = state_of(tiny_dp.draw(LAW, np.random.default_rng([seed, 3]), CHAINS))
+    state = turns(jax.random.split(getkey(), CHAINS), dp_mixture.grow(state, 96))
+    # In the mutants some chains may want more sticks; what they lack is far below what is seen.
+    assert (state.needed > 96).mean() < 1e-3
+    return compared(state, seed)
+
+
+@pytest.mark.slow  # the kernels made of them are tested anyway
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_a_part_leaves_the_posterior_invariant(part, getkey, seed):
+    assert not checks.family(after(part, PARTS[part], getkey, seed))
+
+
+MUTANTS = {
+    "M_j off by one": (
+        sticks,
+        "jnp.cumsum(counts[::-1])[::-1] - counts]",
+        "jnp.cumsum(counts[::-1])[::-1]]",
+    ),
+    "no alpha in the prior": (
+        sticks,
+        "jnp.ones_like(alpha), alpha]",
+        "jnp.ones_like(alpha), alpha / alpha]",
+    ),
+    "one stick too few": (
+        alpha,
+        "shape = prior.shape + in_use",
+        "shape = prior.shape - 1 + in_use",
+    ),
+    "all sticks": (alpha, "< in_use, sticks[:, 1], 0)", "< in_use + 1, sticks[:, 1], 0)"),
+    "a wrong base": (
+        atoms,
+        "by_blocks(family.draw, key_draw, statistics)",
+        "by_blocks(family.draw, key_draw, statistics * 2)",
+    ),
+    "swaps the wrong way": (swaps, "(m_k - m_j) * (log_w[j]", "(m_j - m_k) * (log_w[j]"),
+    "neighbours by weight": (swaps, "m_j * sticks[j + 1, 1] - m_k", "m_k * sticks[j + 1, 1] - m_j"),
+    "sizes off by one": (
+        size_biased,
+        "jnp.where(occupancy > 0, occupancy, 1)",
+        "jnp.where(occupancy > 0, occupancy + 1, 1)",
+    ),
+    "odds turned": (escobar_west, ">= shape - 1", "< shape - 1"),
+    "u not uniform": (
+        labels,
+        "log_uniform = -uniform.exponential(words, dtype)",
+        "log_uniform = -0.5 * uniform.exponential(words, dtype)",
+    ),
+    "weights forgotten": (
+        independent,
+        "tilt = position.log_weights - sliced.log_bounds",
+        "tilt = 0 * sliced.log_bounds",
+    ),
+    "leftover dropped": (
+        labels,
+        "bounds[:, None] >= log_u[i]",
+        "(bounds[:, None] >= log_u[i]) & (first + jnp.arange(block)[:, None] <= jnp.max(labels))",
+    ),
+    "stale statistics": (sampled_counts, "totals = add(totals,", "add(totals,"),
+}
+
+
+QUICK = {"M_j off by one", "swaps the wrong way", "u not uniform", "leftover dropped"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MUTANTS],
+)
+def test_a_mutant_is_rejected(name, getkey, seed):
+    part, old, new = MUTANTS[name]
+    assert checks.family(after(part, mutated(PARTS[part], old, new), getkey, seed))

@@ -1,0 +1,234 @@
+"""Split-merge moves: exact on all partitions of a few rows, consistent on many.
+
+Chains start from exact draws of the posterior of the partition, and must end with them. The rate of
+false alarms is 1e-3 for each test with a fresh seed; each mutant must fail the same test.
+"""
+
+import itertools
+from collections import Counter
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+from support import statistics_checks as checks
+
+from simplex_jax.models.dpm import families, split_merge
+
+pytestmark = pytest.mark.slow
+
+CHAINS, MOVES, CAPACITY, ALPHA = 20_000, 4, 5, 1.3
+
+
+def all_partitions(n):
+    found = [(0,)]
+    for _ in range(n - 1):
+        found = [(*p, k) for p in found for k in range(max(p) + 2)]
+    return np.array(found)
+
+
+def multinomial():
+    table = [[3, 0], [2, 1], [0, 2], [0, 1], [1, 3]]
+    return families.multinomial(2, np.array([0.6, 0.9])), families.multinomial_rows(table)
+
+
+def gaussian():
+    rows = jnp.array([[-2.0], [-1.2], [0.8], [1.0], [2.5]])
+    return families.gaussian([0.2], [[0.5]], strength=0.3, freedom=2.5), rows
+
+
+CASES = {"multinomial": multinomial, "gaussian": gaussian}
+
+
+def exact_posterior(family, rows, every):
+    """Probabilities of all partitions; the evidence of a family is tested elsewhere."""
+    n = every.shape[1]
+    subsets = [s for k in range(1, n + 1) for s in itertools.combinations(range(n), k)]
+    labels = np.full((len(subsets), n), -1, np.int32)
+    for i, subset in enumerate(subsets):
+        labels[i, list(subset)] = 0
+    scores = jax.vmap(lambda z: family.log_evidence(family.statistics(rows, z, 1))[0])(labels)
+    log_f = dict(zip(subsets, np.asarray(scores, np.float64), strict=True))
+    log_p = []
+    for z in every:
+        clusters = [tuple(np.flatnonzero(z == k)) for k in range(z.max() + 1)]
+        log_p.append(sum(np.log(ALPHA) + special.gammaln(len(c)) + log_f[c] for c in clusters))
+    return special.softmax(log_p)
+
+
+def run_moves(key, family, rows, labels, alpha, rounds):
+    """Move every chain several times; also the share of accepted moves."""
+
+    def one_chain(key, labels):
+        def move(state, key):
+            found = split_merge.propose(key, family, rows, *state, alpha, rounds=rounds)
+            return found[:3], (found.accepted, found.needed)
+
+        occupancy = jnp.zeros(CAPACITY, jnp.int32).at[labels].add(1)
+        start = labels, family.statistics(rows, labels, CAPACITY), occupancy
+        (labels, _, _), told = jax.lax.scan(move, start, jax.random.split(key, MOVES))
+        return labels, told
+
+    return jax.vmap(one_chain)(jax.random.split(key, CHAINS), labels)
+
+
+compiled = jax.jit(run_moves, static_argnums=5)
+
+
+def p_values(name, seed, key, run=compiled, change=lambda family: family, alpha=ALPHA, rounds=1):
+    """Compare partitions after the moves with their posterior."""
+    rng = np.random.default_rng(seed)
+    family, rows = CASES[name]()
+    every = all_partitions(5)
+    exact = exact_posterior(family, rows, every)
+    start = every[rng.choice(len(every), CHAINS, p=exact)]
+    # The sticks that clusters are at mean nothing.
+    start = np.argsort(rng.random((CHAINS, CAPACITY)), axis=1)[np.arange(CHAINS)[:, None], start]
+    labels, (accepted, needed) = run(key, change(family), rows, jnp.asarray(start), alpha, rounds)
+    assert 0.05 < accepted.mean() < 0.95
+    assert (needed == 0).all()
+    same = np.asarray(labels)[:, :, None] == np.asarray(labels)[:, None, :]
+    first = np.argmax(same, axis=2)
+    found = Counter(map(tuple, first))
+    codes = [tuple(np.argmax(z[:, None] == z, axis=1)) for z in every]
+    assert sum(found[code] for code in codes) == CHAINS
+    order = np.argsort(exact)
+    observed = np.array([found[code] for code in codes])
+    numbers = every.max(axis=1)
+    moved = (np.asarray(start)[:, :, None] == np.asarray(start)[:, None, :]) != same
+    assert moved.any(axis=(1, 2)).mean() > 0.1
+    return {
+        "partitions": checks.chi_square(observed[order], exact[order]),
+        "clusters": checks.chi_square(
+            np.bincount(numbers, observed, minlength=5), np.bincount(numbers, exact, minlength=5)
+        ),
+    }
+
+
+def test_partitions_keep_their_posterior(seed, getkey) -> None:
+    assert not checks.family(p_values("multinomial", seed, getkey()))
+
+
+def test_any_launch_will_do(seed, getkey) -> None:
+    """Atoms of another family make worse proposals and leave the posterior alone."""
+    other = families.multinomial(2, np.array([3.0, 0.4]))
+    change = partial(families.Family._replace, draw=other.draw)
+    assert not checks.family(p_values("multinomial", seed, getkey(), change=change))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_partitions_keep_their_posterior_after_any_rounds(name, rounds, seed, getkey) -> None:
+    assert not checks.family(p_values(name, seed, getkey(), rounds=rounds))
+
+
+def test_another_concentration_is_rejected(seed, getkey) -> None:
+    assert checks.family(p_values("multinomial", seed, getkey(), alpha=ALPHA * 1.1))
+
+
+def test_another_evidence_is_rejected(seed, getkey) -> None:
+    other = families.multinomial(2, np.array([0.85, 0.9]))
+    change = partial(families.Family._replace, log_evidence=other.log_evidence)
+    assert checks.family(p_values("multinomial", seed, getkey(), change=change))
+
+
+def without_log_q(choose):
+    def chosen(*arguments):
+        return choose(*arguments)._replace(log_q=jnp.zeros(()))
+
+    return chosen
+
+
+def with_the_anchors(choose):
+    """As if the anchors had been drawn too."""
+
+    def chosen(key, family, rows, members, *rest):
+        found = choose(key, family, rows, members, *rest)
+        return found._replace(log_q=found.log_q - jnp.log(2.0))
+
+    return chosen
+
+
+MUTANTS = {
+    "no proposal": ("_choose", without_log_q),
+    "anchors drawn": ("_choose", with_the_anchors),
+}
+
+
+@pytest.mark.parametrize(
+    "mutant", ["no proposal", pytest.param("anchors drawn", marks=pytest.mark.slow)]
+)
+def test_mutants_are_rejected(mutant, seed, getkey, monkeypatch) -> None:
+    name, make = MUTANTS[mutant]
+    monkeypatch.setattr(split_merge, name, make(getattr(split_merge, name)))
+    fresh = jax.jit(lambda *arguments: run_moves(*arguments, 1))
+    run = lambda *arguments: fresh(*arguments[:-1])  # noqa: E731
+    assert checks.family(p_values("multinomial", seed, getkey(), run=run))
+
+
+def test_many_rows_in_pieces(seed, getkey) -> None:
+    """Two clusters of 3,000 rows are told apart, and the sums are those of the labels."""
+    rng = np.random.default_rng(seed)
+    truth = rng.permutation(np.repeat([0, 1], 3000))
+    table = rng.poisson(np.array([[8.0, 2.0, 0.2], [0.2, 2.0, 8.0]])[truth])
+    family, rows = families.multinomial(3), families.multinomial_rows(table)
+
+    @jax.jit
+    def move(key, labels, statistics, occupancy):
+        return split_merge.propose(key, family, rows, labels, statistics, occupancy, 1.0, rounds=6)
+
+    labels = jnp.full(6000, 2, jnp.int32)
+    state = labels, family.statistics(rows, labels, 16), jnp.zeros(16, jnp.int32).at[2].set(6000)
+    for _ in range(20):
+        state = move(getkey(), *state)[:3]
+    labels = np.asarray(state[0])
+    tables = np.array([np.bincount(truth[labels == k], minlength=2) for k in set(labels)])
+    assert tables.max(axis=1).sum() / 6000 > 0.98
+    np.testing.assert_array_equal(state[2], np.bincount(labels, minlength=16))
+    np.testing.assert_array_equal(state[1], family.statistics(rows, state[0], 16))
+
+
+def test_a_split_without_room_asks_for_it(getkey) -> None:
+    """Nothing is done until there is room, and then what would have been done with more of it."""
+    family, rows = multinomial()
+    labels = jnp.array([0, 0, 1, 1, 1])
+
+    @partial(jax.jit, static_argnums=0)
+    def move(capacity, key):
+        occupancy = jnp.zeros(capacity, jnp.int32).at[labels].add(1)
+        statistics = family.statistics(rows, labels, capacity)
+        found = split_merge.propose(key, family, rows, labels, statistics, occupancy, 1.3)
+        return found.labels, found.accepted, found.needed
+
+    keys = jax.random.split(getkey(), 64)
+    small, large = (
+        [np.stack(leaf) for leaf in zip(*(move(capacity, key) for key in keys), strict=True)]
+        for capacity in (2, 9)
+    )
+    short = small[2] == 3
+    assert 0 < short.mean() < 1
+    assert not (short & small[1]).any()
+    assert (small[0][short] == np.asarray(labels)).all()
+    assert (large[2] == 0).all()
+    np.testing.assert_array_equal(small[0][~short], large[0][~short])
+    assert (large[1] & short).any()
+
+
+def test_one_row_is_left_alone() -> None:
+    family = families.multinomial(2)
+    rows, labels = families.multinomial_rows([[1, 2]]), jnp.zeros(1, jnp.int32)
+    statistics = family.statistics(rows, labels, 2)
+    found = split_merge.propose(
+        jax.random.key(0), family, rows, labels, statistics, jnp.array([1, 0]), 1.0
+    )
+    assert not bool(found.accepted)
+
+
+def test_a_family_without_evidence_is_refused() -> None:
+    family, rows = multinomial()
+    with pytest.raises(ValueError, match="log_evidence"):
+        split_merge.propose(
+            jax.random.key(0), family._replace(log_evidence=None), rows, None, None, None, 1.0
+        )

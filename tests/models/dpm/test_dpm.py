@@ -1,0 +1,313 @@
+"""Fitting mixtures of an unknown number: the summary, chains, growth, resumption, bad input."""
+
+import signal
+
+import chex
+import jax
+import numpy as np
+import pytest
+from support.cut_runs import Cut
+
+from simplex_jax import dpm
+from simplex_jax.corpus import from_counts
+from simplex_jax.corpus.categories import Categories
+from simplex_jax.models.dpm import checks, clusters, families
+from simplex_jax.models.dpm.variables import Variables
+from simplex_jax.runtime import driver
+from simplex_jax.runtime.checkpoint import CheckpointError
+
+# Three groups of rows, each with two words of its own; one row without a word.
+GROUPS = np.repeat(np.arange(3), [20, 14, 8])
+COUNTS = np.kron(np.eye(3, dtype=int), [4, 3])[GROUPS]
+COUNTS[-1] = 0
+ROWS = families.multinomial_rows(COUNTS)
+FAMILY = families.multinomial(6)
+HELDOUT = families.multinomial_rows(COUNTS[:-1:7])
+# Compiling is what these tests cost: few shapes, and those of test_dpm_cli.
+OPTIONS = {"steps": 150, "eval_every": 5, "initial_clusters": 4, "seed": 2, "keep_samples": 8}
+
+
+def fit(rows=ROWS, family=FAMILY, **options):
+    return dpm.fit(rows, family, **(OPTIONS | {"heldout": HELDOUT} | options))
+
+
+def numbers(fitted):
+    """A fit without the clock and what arrays cannot hold."""
+    clock = ("seconds", "rows_per_second")
+    metrics = [{k: v for k, v in one.items() if k not in clock} for one in fitted.metrics]
+    point = fitted.point._replace(source=None)
+    names = ("clusters", "partitions", "traces", "diagnostics", "occupied", "state", "shares")
+    return {name: getattr(fitted, name) for name in names} | {"metrics": metrics, "point": point}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return fit()
+
+
+def test_the_summary(whole):
+    found = whole.clusters
+    assert [set(found.labels[g == GROUPS][:-1]) for g in range(3)] == [{0}, {1}, {2}]
+    assert len(found.sizes) == 3
+    np.testing.assert_allclose(found.sizes, [20, 14, 8], atol=1.5)
+    assert ((found.lower <= found.sizes) & (found.sizes <= found.upper)).all()
+    np.testing.assert_allclose(found.present, 1)
+    np.testing.assert_allclose(found.shares[:-1].max(axis=1), 1, atol=0.2)
+    assert found.shares[-1].max() < 1, "the row without a word may be anywhere"
+    np.testing.assert_allclose(found.profiles.sum(axis=1), 1, rtol=1e-5)
+    best = np.sort(np.argsort(-found.profiles, axis=1)[:, :2], axis=1)
+    assert best.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert (found.profiles_sd > 0).all()
+    np.testing.assert_allclose(found.overall, (COUNTS.sum(0) + 0.5) / (COUNTS.sum() + 3), rtol=1e-5)
+    assert whole.samples == 8
+    assert sum(whole.occupied.values()) == pytest.approx(1)
+    assert min(whole.occupied) == 3
+    assert whole.alpha_sd > 0
+    assert whole.point.labels.max() >= 2
+    last = whole.metrics[-1]
+    assert (last["step"], last["passes"], last["capacity"]) == (150, 150.0, 64)
+    assert np.isfinite(last["log_predictive_average"])
+    assert last["largest"] == pytest.approx(20 / 42, abs=0.1)
+    assert set(whole.traces) == {"alpha", "occupied", "largest", "log_predictive"}
+    assert whole.partitions["labels"].shape == (8, 1, 42)
+    assert "alpha" in whole.diagnostics
+
+
+def test_the_profile_of_a_cluster_is_that_of_its_rows(whole):
+    """A check by hand: conditional means, averaged over the partitions that were kept."""
+    total = np.zeros(6)
+    for labels in whole.partitions["labels"][:, 0]:
+        mine = COUNTS[labels == labels[0]].sum(axis=0)
+        total += (mine + 0.5) / (mine.sum() + 3) / 8
+    np.testing.assert_allclose(whole.clusters.profiles[0], total, rtol=1e-5)
+
+
+def test_new_rows(whole):
+    new = families.multinomial_rows([[3, 2, 0, 0, 0, 0], [0, 0, 0, 0, 4, 4], [0] * 6])
+    samples = whole.clusters.samples
+    found = dpm.assign(samples, FAMILY, new)
+    assert clusters.most_probable(found.shares)[:2].tolist() == [0, 2]
+    assert (found.shares.sum(axis=1) + found.new <= 1 + 1e-5).all()
+    np.testing.assert_allclose(found.log_predictive[2], 0, atol=1e-5)
+    assert found.log_densities.shape == (8, 3)
+    np.testing.assert_allclose(found.shares[2], np.array([20, 14, 8]) / 43, atol=0.15)
+    parts = dpm.assign(samples, FAMILY, new, shard=2)
+    np.testing.assert_allclose(parts.shares, found.shares, atol=1e-6)
+    np.testing.assert_allclose(parts.log_densities, found.log_densities, atol=1e-5)
+    known = dpm.assign(samples, FAMILY, ROWS)
+    assert np.abs(known.shares[:-1] - whole.clusters.shares[:-1]).mean() < 0.05
+    with pytest.raises(ValueError, match="category 6"):
+        dpm.assign(samples, FAMILY, families.multinomial_rows(np.eye(7, dtype=int)))
+
+
+@pytest.mark.parametrize("step", [1, 77, 114])
+def test_an_interrupted_run_ends_as_the_whole_one(step, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_PULSE", 0.0)  # look after every step
+    cut = fit(checkpoint=tmp_path, hooks=[Cut(step)])
+    assert cut.state.step == step
+    resumed = fit(checkpoint=tmp_path, resume=True)
+    chex.assert_trees_all_equal(numbers(resumed), numbers(whole))
+
+
+def test_a_signal_ends_a_run_with_a_summary(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    cut = fit(checkpoint=tmp_path, hooks=[Cut(5, signal.SIGINT)])
+    assert cut.interrupted is signal.SIGINT
+    assert cut.samples == 1
+    assert cut.clusters.sizes.sum() == 42
+    assert cut.warnings[-1] == "The run was interrupted before its time."
+    with pytest.raises(CheckpointError, match="seed is 2 in the checkpoint and 8"):
+        fit(checkpoint=tmp_path, resume=True, seed=8)
+
+
+def test_a_run_goes_on_with_its_own_rows_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    fit(checkpoint=tmp_path, hooks=[Cut(5)])
+    swapped = COUNTS.copy()
+    swapped[[0, -2]] = swapped[[-2, 0]]
+    for other in (
+        {"rows": families.multinomial_rows(swapped)},
+        {"family": families.multinomial(6, 0.4)},
+        {"heldout": families.multinomial_rows(COUNTS[:5])},
+    ):
+        with pytest.raises(CheckpointError, match=r"(data|heldout) is .* in the checkpoint"):
+            fit(checkpoint=tmp_path, resume=True, **other)
+
+
+@pytest.mark.slow
+def test_a_run_that_grows_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    # A large concentration asks for more than 16 sticks.
+    options = {"alpha": 15.0, "steps": 12, "capacity": 16}
+    grown = fit(**options)
+    assert grown.state.occupancy.shape[-1] > 16
+    assert (grown.alpha, grown.alpha_sd) == (15.0, 0.0)
+    assert grown.metrics[-1]["capacity"] == grown.state.occupancy.shape[-1]
+    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    fit(checkpoint=tmp_path, hooks=[Cut(10)], **options)
+    resumed = fit(checkpoint=tmp_path, resume=True, **options)
+    chex.assert_trees_all_equal(numbers(resumed), numbers(grown))
+
+
+@pytest.mark.slow
+def test_chains():
+    fitted = fit(chains=2, steps=40, keep_samples=3)
+    assert fitted.samples == 6
+    assert fitted.partitions["labels"].shape == (3, 2, 42)
+    assert fitted.traces["alpha"].shape[1] == 2
+    last = fitted.metrics[-1]
+    assert {"log_predictive_chain_0", "log_predictive_chain_1", "alpha_chain_1"} <= set(last)
+    assert len(fitted.clusters.samples.shares) == 6
+    np.testing.assert_allclose(fitted.clusters.shares.sum(axis=1), 1, atol=0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampler": "scir", "counts": "subsampled", "batch_size": 20},
+        {"sampler": "sgrld", "batch_size": 21, "atom_step_size": 1e-3},
+        {"variant": "independent", "alpha_update": "escobar-west", "loss": "binder"},
+        {"split_merge": 2},
+    ],
+    ids=["subsampled scir", "memoised sgrld", "variants", "split-merge"],
+)
+def test_samplers(options):
+    fitted = fit(**(options | {"steps": 9}))
+    assert np.isfinite(fitted.metrics[-1]["log_predictive"])
+    assert fitted.clusters.sizes.sum() <= 42 + 1e-6
+
+
+CODED = Variables("categories", ("a", "b", "c"), (("x", "y"), ("u", "v"), tuple("pqr")), 0.5)
+
+
+@pytest.mark.slow
+def test_categories_with_missing_values_and_rows_alike():
+    codes = np.array([[0, 0, 2], [1, 1, 0]])[np.repeat([0, 1], 15)]
+    codes[0] = -1
+    codes[16, 1] = -1
+    fitted = dpm.fit(codes, CODED, **OPTIONS)
+    labels, flat = fitted.clusters.labels, CODED.flat(fitted.clusters.profiles)
+    assert flat.shape == (len(fitted.clusters.sizes), 7)
+    assert labels[1] != labels[-1]
+    first = flat[labels[1]]
+    assert [CODED.items[i] for i in np.flatnonzero(first > 0.5)] == ["a=x", "b=u", "c=r"]
+    chex.assert_trees_all_close(CODED.tree(flat), tuple(fitted.clusters.profiles))
+    assert CODED.of_row(codes, 16) == ["a=y", "c=p"]
+    table = Categories(
+        np.array([[1, 0, 0], [0, 2, -1]]),
+        ("c", "more", "a"),
+        (("q", "r"), tuple("123"), ("x", "z")),
+        ("one", "two"),
+        0,
+    )
+    expected = fitted.transform([[0, -1, 2], [-1, -1, 1]])
+    np.testing.assert_array_equal(
+        fitted.transform(table._replace(columns=("c", "b", "a"))), expected
+    )
+    with pytest.raises(ValueError, match="the table has no column 'b', which the model has"):
+        fitted.transform(table)
+
+    alike = dpm.fit(CODED.rows(np.ones((30, 3))), CODED.family(), **OPTIONS)
+    assert alike.clusters.sizes[0] > 20
+    assert (alike.clusters.labels == 0).all()
+
+
+@pytest.mark.slow
+def test_one_row():
+    rows = families.multinomial_rows([[0, 2]])
+    one = dpm.fit(rows, families.multinomial(2), steps=9, heldout=rows)
+    assert one.clusters.sizes.tolist() == [1.0]
+    assert one.occupied == {1: 1.0}
+    assert np.isfinite(one.metrics[-1]["log_predictive_average"])
+
+
+@pytest.mark.slow
+def test_a_family_without_simplex():
+    rows = np.random.default_rng(0).normal(size=(30, 2)) + 9 * (np.arange(30) % 2)[:, None]
+    rows = rows.astype(np.float32)
+    fitted = dpm.fit(rows, families.gaussian_of(rows), **OPTIONS)
+    assert (np.abs(fitted.clusters.sizes[:2] - 15) < 4).all()  # Means over few samples.
+    assert fitted.clusters.labels[::2].max() != fitted.clusters.labels[1::2].max()
+    leaves = jax.tree.leaves(fitted.clusters.profiles)
+    assert all(np.isfinite(leaf).all() for leaf in leaves)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (ROWS, {"alpha": -1.0}, "alpha must be finite and positive"),
+        (ROWS, {"alpha_rate": 0.0}, "alpha_rate"),
+        (ROWS, {"sampler": "hmc"}, "sampler must be one of"),
+        (ROWS, {"counts": "all"}, "counts must be one of"),
+        (ROWS, {"loss": "vi2"}, "loss must be one of"),
+        (ROWS, {"batch_size": 43}, "batch_size must be at most the 42 rows"),
+        (ROWS, {"batch_size": 0}, "batch_size"),
+        (ROWS, {"counts": "subsampled", "alpha_update": "escobar-west"}, "memoised"),
+        (ROWS, {"initial_clusters": 65}, "initial_clusters must be at most the capacity"),
+        (ROWS, {"sampler": "scir", "split_merge": 1}, "split_merge needs the exact"),
+        (ROWS, {"sampler": "scir", "atom_step_size": -1.0}, "step_size"),
+        (ROWS, {"sampler": "scir", "stick_step_size": lambda step: 0.1}, "must be a number"),
+        (ROWS, {"atom_step_size": 0.1}, "atom_step_size does nothing with the exact sampler"),
+        (ROWS, {"alpha": 1.0, "alpha_update": "escobar-west"}, "alpha is given"),
+        (ROWS, {"alpha": 1.0, "alpha_rate": 1.0}, "alpha_rate is about learning alpha"),
+        (ROWS, {"concentration": 1.0}, "concentration does nothing with a family"),
+        (ROWS, {"samples_dir": "x"}, "samples_dir: the partitions stay in memory"),
+        (ROWS, {"family": None}, "need a family"),
+        (ROWS, {"family": "multinomial"}, "family must be one of"),
+        (from_counts(COUNTS), {}, "a corpus or a table of categories decides its family"),
+        (ROWS, {"passes": 1, "steps": 2}, "at most one of"),
+        (ROWS, {"keep_samples": 0}, "keep_samples"),
+        (ROWS, {"seed": -1}, "seed"),
+        (families.multinomial_rows(np.eye(7, dtype=int)), {}, "category 6"),
+        (np.zeros((3, 6)), {}, "multinomial_rows"),
+    ],
+)
+def test_bad_input_is_one_clear_error(rows, options, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        dpm.fit(rows, **({"family": FAMILY} | options))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [([[0, 2]], r"rows\[0, 1\] is 2"), ([[0.5, 0.0]], "is 0.5"), ([[0, -2]], "is -2")],
+)
+def test_categories_out_of_range(codes, message):
+    with pytest.raises(ValueError, match=message):
+        dpm.fit(np.array(codes), families.categorical([2, 2]))
+
+
+def test_clusters_are_matched_by_their_rows():
+    """Samples that number the same clusters otherwise, and one that lacks the smallest."""
+    one = np.repeat([0, 1, 2], [20, 14, 8])
+    sampled = np.stack([one, np.array([2, 0, 1])[one], np.minimum(one, 1), one])
+    key = jax.random.key(0)
+    found = clusters.summarise(key, FAMILY, ROWS, sampled, np.ones(4, np.float32))
+    np.testing.assert_allclose(found.sizes, [20, (14 * 3 + 22) / 4, 6])
+    np.testing.assert_allclose(found.present, [1, 1, 0.75])
+    assert found.labels.tolist() == one.tolist()
+    np.testing.assert_allclose(found.confusion[2], [0, 0.25, 0.75])
+    assert (found.lower[2], found.upper[2]) == pytest.approx((0.6, 8.0), abs=0.7)
+    last = clusters.summarise(key, FAMILY, ROWS, sampled[:1], np.ones(1, np.float32))
+    assert np.isnan(last.profiles_sd).all()
+
+
+def test_singletons_of_the_reference_are_left_out():
+    base = np.zeros(42, int)
+    odd = base.copy()
+    odd[3] = 1
+    sampled = np.stack([odd] * 1 + [base] * 3)
+    found = clusters.summarise(jax.random.key(0), FAMILY, ROWS, sampled, np.ones(4, np.float32))
+    assert len(found.sizes) == 1
+
+
+def test_warnings():
+    fell = [{"log_predictive": -1.0}, {"log_predictive": -2.0}]
+    fall, single, others = checks.mixture_warnings(fell, [10.0], [1.0], 20)
+    assert "did not rise" in fall
+    assert "one cluster" in single
+    assert "50%" in others
+    still = [{"occupied_chain_0": 20.0, "occupied_chain_1": 12.0}] * 4
+    (stuck,) = checks.mixture_warnings(still, [9, 9], [1, 1], 18, starts=[20, 40])
+    assert "about that of the start (20)" in stuck
+    assert "failed" in checks.mixture_warnings([{"log_predictive": np.nan}], [9], [1], 9)[0]

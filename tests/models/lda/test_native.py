@@ -1,0 +1,232 @@
+"""The native lowering of the local step beside the one of XLA, mutants of it, and its edges.
+
+Its law is tested with that of the other sweeps in test_lda_local.py. False alarms as there.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import native_sweeps
+from support import statistics_checks as checks
+from test_lda_local import conditional_checks
+
+from simplex_jax.corpus.device import Documents
+from simplex_jax.models.lda import counts, engine, local
+from simplex_jax.models.lda.native import calls, library
+
+pytestmark = pytest.mark.skipif(library.prefix() is None, reason="no native library")
+
+KINDS = ("dense", "sparse")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "file", "old", "new"),
+    [
+        ("dense", "dense.inl", "cursor.counts[next] - 1 + same", "cursor.counts[next] + same"),
+        ("sparse", "sparse.inl", "(cursor.counts[slot] -= 1)", "(cursor.counts[slot])"),
+        (
+            "dense",
+            "dense.inl",
+            "cursor.masses[topic] = static_cast<float>(more) + plan.alpha[topic];",
+            "",
+        ),
+        ("sparse", "sparse.inl", "  enter(cursor, topic);\n  cursor.pos", "  cursor.pos"),
+        (
+            "dense",
+            "dense.inl",
+            "(cursor.counts[k]) + plan.alpha[k]",
+            "(cursor.counts[k]) + plan.alpha[0]",
+        ),
+        ("sparse", "sparse.inl", "alpha[j] * weights[j]", "alpha[0] * weights[j]"),
+        (
+            "sparse",
+            "handlers.cc",
+            "task.alpha[k] * weights[k]",
+            "(task.alpha[k] + (*static_cast<uint8_t*>(task.labels) == k)) * weights[k]",
+        ),
+        ("dense", "random.inl", "2 * (lanes + (first + i))", "2 * (lanes + (first + i)) * 0"),
+        ("dense", "random.inl", "(id + schedule[1])", "schedule[1]"),
+    ],
+    ids=[
+        "own token kept",
+        "own token kept in the list",
+        "stale counts",
+        "stale list",
+        "alpha of another topic",
+        "alpha of another topic in the prior",
+        "table that depends on labels",
+        "one number for a document",
+        "one number for a position",
+    ],
+)
+def test_mutants_are_seen(kind, file, old, new, tmp_path, getkey, seed):
+    prefix = native_sweeps.mutated(tmp_path, file, old, new)
+    sweep = functools.partial(native_sweeps.sweep, kind=kind, prefix=prefix)
+    assert checks.family(conditional_checks(sweep, getkey, seed))
+
+
+def bound_checks(kind, prefix=None):
+    """P-value of a token whose weights are far below their bounds of eight bits, after one sweep.
+
+    Ten other tokens of its document can have one topic only, and hold nearly all of its mass.
+    """
+    copies, second = 2_000_000, 0.5001
+    likelihood = jnp.asarray([[1, 0, 1], [0, 1, second]], jnp.float32)
+    words, topics = [0, *[1] * 9, 2], [0, *[1] * 9, 2]
+    documents = Documents(
+        jnp.tile(jnp.asarray(words, jnp.int32), copies),
+        jnp.arange(copies, dtype=jnp.int32) * 11,
+        jnp.full(copies, 11, jnp.int32),
+    )
+    labels = jnp.tile(jnp.asarray(topics, jnp.uint8), copies)
+    new = native_sweeps.sweep(
+        jax.random.key(4),
+        likelihood,
+        jnp.full(2, 1e-6),
+        documents,
+        labels,
+        kind=kind,
+        prefix=prefix,
+    )
+    p = np.array([1, 9 * second]) / (1 + 9 * second)
+    return checks.chi_square(np.bincount(np.asarray(new)[10::11], minlength=2), p)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_leave_the_exact_law(kind):
+    # One check of each: the false-alarm rate is 1e-3.
+    assert bound_checks(kind) > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cursor.v[i % kChunk] * bound < task", "0 <= task"),
+        (
+            "const float* weights = task.weights + word * task.rows * kLanes;\n  return topic_of",
+            "const uint8_t* weights = task.bounds + word * task.rows * kLanes;\n  return topic_of",
+        ),
+    ],
+    ids=["all accepted", "bounds for refused tokens"],
+)
+def test_bounds_for_weights_are_seen(old, new, tmp_path):
+    prefix = native_sweeps.mutated(tmp_path, "sparse.inl", old, new)
+    assert bound_checks("sparse", prefix) < 1e-3
+
+
+def problem(num_topics, lengths, num_words=40, seed=0):
+    """Documents of given lengths, topics, and labels a tenth of which are missing."""
+    rng = np.random.default_rng(seed)
+    lengths = np.asarray(lengths, np.int32)
+    starts = (np.cumsum(lengths) - lengths).astype(np.int32)
+    tokens = rng.integers(0, num_words, max(1, lengths.sum())).astype(np.int32)
+    labels = rng.integers(0, num_topics, tokens.size)
+    labels[rng.uniform(size=tokens.size) < 0.1] = num_topics
+    phi = rng.gamma(0.3, size=(num_topics, num_words)) + 1e-6
+    return (
+        jnp.asarray(phi / phi.max(axis=0), jnp.float32),
+        jnp.asarray(rng.gamma(2.0, size=num_topics) / 10, jnp.float32),
+        Documents(jnp.asarray(tokens), jnp.asarray(starts), jnp.asarray(lengths)),
+        jnp.asarray(labels, local.label_dtype(num_topics)),
+    )
+
+
+@pytest.mark.parametrize("num_topics", [1, 3, 16, 50, 100, 300])
+def test_both_lowerings_draw_the_same_labels(num_topics):
+    """Up to rounding, which moves one draw in some 10,000 and by that others of its document."""
+    arguments = problem(num_topics, [0, 1, 5, 40, 33, 7] * 200)
+    key = jax.random.key(1)
+    native = jax.jit(functools.partial(native_sweeps.sweep, kind="dense"))(key, *arguments)
+    plain = jax.jit(engine.METHODS["collapsed"])(key, *arguments)
+    assert (np.asarray(native) != np.asarray(plain)).mean() < 2e-3
+    assert (np.asarray(native) < num_topics).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_topics", [1, 50, 300])
+def test_vectors_of_every_width_draw_the_same(kind, num_topics):
+    """Sums are taken in one order; those over topics of a document, longer than a vector, are not.
+
+    Of the sparse kernel these are the same too: its rows have 16 topics in all versions.
+    """
+    arguments = problem(num_topics, [0, 1, 5, 40, 33, 7, 600] * 50)
+    wide, narrow = (
+        native_sweeps.sweep(jax.random.key(1), *arguments, kind=kind, width=width)
+        for width in (16, 4)
+    )
+    np.testing.assert_array_equal(wide, narrow)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_topics", [1, 10_000])
+@pytest.mark.parametrize("lengths", [[0], [1], [0, 0, 1], [100_000, 3]], ids=str)
+def test_extremes(kind, num_topics, lengths):
+    likelihood, alpha, documents, labels = problem(num_topics, lengths)
+    new = native_sweeps.sweep(jax.random.key(0), likelihood, alpha, documents, labels, kind=kind)
+    total = sum(lengths)
+    assert (np.asarray(new)[:total] < num_topics).all()
+    np.testing.assert_array_equal(new[total:], labels[total:])
+    counted = calls.count(new, documents, num_topics)
+    np.testing.assert_array_equal(counted.sum(axis=1), lengths)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_impossible_weights_end_no_process(kind):
+    """Weights that are no numbers, or zero for all topics, give some topic."""
+    likelihood, alpha, documents, labels = problem(20, [30] * 10)
+    for wrong in (jnp.nan, 0.0, jnp.inf):
+        weights = jnp.full_like(likelihood, wrong)
+        new = native_sweeps.sweep(jax.random.key(0), weights, alpha, documents, labels, kind=kind)
+        assert (np.asarray(new) < 20).all()
+
+
+def test_documents_beyond_the_tokens_are_refused():
+    likelihood, alpha, documents, labels = problem(5, [3, 4])
+    for wrong in (
+        documents._replace(lengths=documents.lengths + 1),
+        documents._replace(starts=documents.starts - 1),
+        documents._replace(tokens=documents.tokens + 40),
+        documents._replace(tokens=documents.tokens - 40),
+    ):
+        with pytest.raises(Exception, match=r"LDA: a (document|token)"):
+            jax.block_until_ready(
+                native_sweeps.sweep(jax.random.key(0), likelihood, alpha, wrong, labels)
+            )
+
+
+def test_chains_side_by_side_draw_as_alone():
+    likelihood, alpha, documents, labels = problem(12, [30] * 40)
+    keys = jax.random.split(jax.random.key(3), 3)
+    phi = jnp.stack([likelihood, likelihood[::-1], likelihood**2])
+
+    def sweep(key, phi):
+        return engine.sweeps(
+            key, phi, alpha, documents, labels, jnp.zeros((12, 40), jnp.int32), times=2, tally=True
+        )
+
+    together = jax.jit(jax.vmap(sweep))(keys, phi)
+    for chain in range(3):
+        alone = sweep(keys[chain], phi[chain])
+        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[chain], b), together, alone)  # noqa: B023
+
+
+def test_the_engine_can_be_chosen():
+    assert engine.resolve() == "native"
+    assert engine.resolve("xla") == "xla"
+    with pytest.raises(ValueError, match="engine must be one of native, xla"):
+        engine.resolve("gpu")
+    with pytest.raises(ValueError, match="engine must be one of"):
+        counts.check((2, 2), counts.Local(engine="fast"))
+
+
+def test_without_a_library_xla_does_the_work(monkeypatch):
+    monkeypatch.setattr(library, "prefix", lambda: None)
+    monkeypatch.setattr(library, "built", lambda: None)
+    assert engine.resolve() == "xla"
+    with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
+        engine.resolve("native")

@@ -1,0 +1,307 @@
+"""The report: whole, self-contained, escaped; and the checks that feed its warnings."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from support.fits import topic_fit
+
+from simplex_jax.evaluate.diagnostics import chain_warnings
+from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.models import files, lda
+from simplex_jax.models.lda import checks
+from simplex_jax.report import charts
+
+VOCABULARY = ["ion", "pump", "<script>alert(1)</script>", "naïve & co", "שלום", "tail"]
+MEAN = np.array(
+    [
+        [0.5, 0.3, 0.1, 0.06, 0.03, 0.01],
+        [0.01, 0.02, 0.03, 0.04, 0.1, 0.8],
+    ]
+)
+METRICS = [
+    {
+        "step": 10 * i,
+        "passes": 2.5 * i,
+        "seconds": 1.5 * i,
+        "perplexity": 900.0 - 50 * i,
+        "perplexity_average": None if i == 1 else 890.0 - 50 * i,
+        "tokens_per_second": 1e6,
+    }
+    for i in range(1, 5)
+]
+EXAMPLES = [
+    [
+        {"name": "a <b>.txt", "share": 0.91, "words": ["ion", "naïve & co"]},
+        {"name": "", "share": 0.5, "words": []},
+    ],
+    [{"name": "c.txt", "share": 0.7, "words": ["tail"]}],
+]
+VOID = {"meta", "path", "use", "rect", "br", "link", "circle"}
+
+
+class Page(HTMLParser):
+    """Tags seen, with their attributes, and a complaint for any that is not closed in order."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def write(path, top=None, *, mean=MEAN, **changes):
+    values = {
+        **{"prevalence": np.array([0.25, 0.75]), "coherence": np.array([0.12, -0.31])},
+        **{"stability": np.array([0.987, 0.4]), "examples": EXAMPLES, "metrics": METRICS},
+        **{"versions": {"jax": "0.10.2"}, "settings": lda.Options(2, seed=3)},
+        "corpus": {"documents": 1234, "tokens": 56789, "vocabulary": 6, "digest": "a1b2"},
+    }
+    files.report(lda.MODEL, topic_fit(mean, VOCABULARY, **values | changes), path, top)
+    return path.read_text("utf-8")
+
+
+def test_page_is_whole_and_needs_no_network(tmp_path):
+    html = write(tmp_path / "report.html")
+    page = Page(html)
+    tags = {tag for tag, _ in page.tags}
+    assert not tags & {"script", "link", "img", "iframe", "object", "base", "form"}
+    for _, attributes in page.tags:
+        assert not any(name.startswith("on") for name in attributes)
+        for name in ("src", "href", "xlink:href"):
+            target = attributes.get(name)
+            assert target is None or target.startswith("#")
+    assert not re.search(r"url\((?!#)|@import", html)
+    policy = next(a for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy["content"]
+
+
+def test_ids_are_unique_and_charts_are_well_formed(tmp_path):
+    html = write(tmp_path / "report.html")
+    drawings = re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
+    assert len(drawings) == 3
+    for drawing in drawings:
+        ElementTree.fromstring(drawing)
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(set(ids)) == len(ids)
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', html)) <= set(ids)
+    assert "passes over the corpus" in drawings[1]
+    assert "seconds of training" in drawings[2]
+
+
+def test_colours_are_those_of_the_page(tmp_path):
+    """Every colour has a name, which the style sheet gives a light and a dark value."""
+    html = write(tmp_path / "report.html")
+    style = re.search(r"<style>.*?</style>", html, flags=re.DOTALL).group()
+    light, dark = re.findall(r":root \{(.*?)\}", style, flags=re.DOTALL)
+    names = re.findall(r"(--[a-z-]+):", light)
+    assert set(re.findall(r"var\((--[a-z-]+)\)", html)) <= set(names)
+    assert set(re.findall(r"(--[a-z-]+):", dark)) == set(names)
+    page = html.replace(style, "")
+    assert not re.search(r"(fill|stroke|color)[:=] *\"?#[0-9a-f]{3,6}", page)
+
+
+def test_words_are_escaped_and_ordered(tmp_path):
+    page = Page(write(tmp_path / "report.html"))
+    text = [part.strip() for part in page.text if part.strip()]
+    words = text[text.index("Topic 1") :]
+    assert [part for part in words[: words.index("Sampling")] if part in VOCABULARY] == [
+        *("tail", "שלום", "naïve & co", "<script>alert(1)</script>", "pump", "ion"),  # topic 1
+        *("tail",),  # of its document
+        *VOCABULARY,  # topic 0, the less prevalent
+    ]
+    assert "75.0%" in text
+    assert "80.0%" in text
+
+
+def test_intervals_surround_the_means(tmp_path):
+    html = write(tmp_path / "report.html")
+    low, high = beta_interval(0.75, 0.02)
+    assert f"({100 * float(low):.1f}–{100 * float(high):.1f})" in html
+    bars = re.findall(r"left:([\d.]+)%;width:([\d.]+)%", html)
+    assert len(bars) == 2 + 12
+    assert all(0 <= float(left) <= float(left) + float(width) <= 100.2 for left, width in bars)
+    unknown = {"sd": np.full_like(MEAN, np.nan), "prevalence_sd": np.full(2, np.nan)}
+    assert "<b style" not in write(tmp_path / "report.html", **unknown)
+
+
+def test_documents_stand_for_topics(tmp_path):
+    html = write(tmp_path / "report.html")
+    assert "<bdi>a &lt;b&gt;.txt</bdi>" in html
+    assert "<bdi>ion naïve &amp; co</bdi>" in html
+    assert html.count("<details>") == 2
+    assert "<details>" not in write(tmp_path / "report.html", examples=[])
+
+
+def test_coherence_and_stability_where_known(tmp_path):
+    html = write(tmp_path / "report.html")
+    assert "<dt>coherence</dt><dd>-0.31</dd>" in html
+    assert "<dt>stability</dt><dd>0.99</dd>" in html
+    unknown = np.full(2, np.nan)
+    html = write(tmp_path / "report.html", coherence=unknown, stability=unknown)
+    assert "<dt>coherence</dt><dd>" not in html
+    assert "<dt>stability</dt><dd>" not in html
+
+
+def test_concentrations(tmp_path):
+    html = write(tmp_path / "report.html")
+    assert "beta, given, per word" in html
+    assert "<tr><th>each of 6 words</th><td>0.05</td></tr>" in html
+    assert "<tr><th>sum</th><td>0.3</td></tr>" in html
+    learned = {"alpha": np.array([0.1, 0.5]), "alpha_sd": np.array([0.02, 0.1])}
+    html = write(tmp_path / "report.html", **learned)
+    assert "alpha, learned, per topic" in html
+    # A gamma law with mean 0.5 and sd 0.1 has shape 25: 0.323 to 0.714.
+    assert '<dd>0.5 <span class="range">(0.32–0.71)</span></dd>' in html
+
+
+def test_diagnostics(tmp_path):
+    found = {f"prevalence {k}": {"rhat": 1.01, "ess": 50.0 + k} for k in range(20)}
+    found |= {"stuck": {"rhat": 1.7, "ess": 3.0}, "unknown": {"rhat": None, "ess": float("nan")}}
+    html = write(tmp_path / "report.html", diagnostics=found)
+    assert '<tr><th>stuck</th><td class="bad">3</td><td class="bad">1.70</td></tr>' in html
+    assert "<tr><th>unknown</th><td>–</td><td>–</td></tr>" in html
+    assert "and 10 that have mixed better" in html
+    assert "Not measured." in write(tmp_path / "report.html")
+
+
+def test_one_topic_and_many(tmp_path):
+    rng = np.random.default_rng(0)
+    for mean in (MEAN[:1], rng.dirichlet(np.ones(6), 300)):
+        count = len(mean)
+        unknown = dict.fromkeys(("prevalence_sd", "coherence", "stability"), np.full(count, np.nan))
+        shares = {"prevalence": rng.dirichlet(np.ones(count)), "examples": []}
+        Page(write(tmp_path / "report.html", mean=mean, **unknown, **shares))
+
+
+def test_summary(tmp_path):
+    html = write(tmp_path / "report.html")
+    assert "<h1>2 topics of 1,234 documents</h1>" in html
+    assert "sampled by scir, seed 3." in html
+    for shown in ("56,789", "690", "6.0 s", "1,000,000", "a1b2", "0.10.2"):
+        assert f">{shown}<" in html
+    assert "found nothing unusual" in html
+
+
+def test_warnings_are_shown_and_escaped(tmp_path):
+    html = write(tmp_path / "report.html", warnings=["12 documents of <corpus> are empty."])
+    assert "<li>12 documents of &lt;corpus&gt; are empty.</li>" in html
+    assert "found nothing unusual" not in html
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        [],
+        [{"passes": 2.5, "seconds": 2.0, "perplexity": None, "tokens_per_second": 1e6}],
+        [{"passes": 2.5, "seconds": 2.0, "perplexity": float("nan")}],
+    ],
+    ids=["none", "not measured", "not finite"],
+)
+def test_without_perplexity(tmp_path, metrics):
+    html = write(tmp_path / "report.html", metrics=metrics)
+    Page(html)
+    assert "one sample</" not in html
+    assert "Not measured: nothing was held out" in html
+    assert "nan" not in html
+
+
+def test_one_evaluation_is_a_visible_point(tmp_path):
+    html = write(tmp_path / "one.html", metrics=METRICS[:1])
+    assert "fill: var(--faint)" in html
+    assert "fill: var(--faint)" not in write(tmp_path / "many.html", metrics=METRICS * 10)
+
+
+def test_same_input_gives_the_same_bytes(tmp_path):
+    assert write(tmp_path / "a.html") == write(tmp_path / "b.html")
+
+
+def test_no_words_are_refused_and_the_old_report_kept(tmp_path):
+    path = tmp_path / "report.html"
+    before = write(path)
+    with pytest.raises(ValueError, match="top_words must be at least 1"):
+        write(path, 0)
+    assert path.read_text("utf-8") == before
+
+
+def test_more_words_asked_than_there_are(tmp_path):
+    Page(write(tmp_path / "report.html", 50))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], None),
+        ([None, None], None),
+        ([900.0], None),
+        ([900.0, 700.0, 705.0], None),
+        ([900.0, 950.0], "did not fall: 900 at first, 950 at the end"),
+        ([900.0, 700.0, 800.0], "rose again, from 700 to 800"),
+        ([900.0, float("inf")], "not finite"),
+    ],
+)
+def test_perplexity_warnings(values, expected):
+    found = checks.topic_warnings([{"perplexity": v} for v in values], np.eye(2), [0.5, 0.5])
+    assert len(found) == (expected is not None)
+    if expected:
+        assert expected in found[0]
+
+
+def test_topic_warnings():
+    mean = np.array([[0.8, 0.1, 0.1], [0.79, 0.11, 0.1], [0.0, 0.0, 1.0]])
+    found = checks.topic_warnings([], mean, [0.5, 0.5, 0.0])
+    assert len(found) == 2
+    assert "belong to topic 2" in found[0]
+    assert "Topics 0 and 1 are nearly the same" in found[1]
+
+
+def test_chain_warnings():
+    assert chain_warnings(25, {"alpha": {"rhat": float("nan"), "ess": 20.0}}, [0.9]) == []
+    (short,) = chain_warnings(4, {"alpha": {"rhat": None, "ess": 2.0}}, [float("nan")])
+    assert "4 posterior samples only" in short
+    apart, mixed = {"rhat": 1.5, "ess": 5.0}, {"rhat": 1.0, "ess": 80.0}
+    diagnostics = {"a": apart, "b": mixed, "share 0": apart, "share 1": mixed, "share 2": apart}
+    found = chain_warnings(100, diagnostics, [0.9, 0.3])
+    assert len(found) == 3
+    assert "R-hat above 1.1) on a, share 0, share 2:" in found[0]
+    assert "10 effective samples of a, share 0, share 2:" in found[1]
+    assert "for topic 1." in found[2]
+    many = {f"share {k}": {"rhat": None, "ess": 2.0} for k in range(7)}
+    (few,) = chain_warnings(25, many, np.full(9, np.nan))
+    assert "10 effective samples of share of 7 of 9 topics:" in few
+
+
+def test_map_keeps_all_circles_inside_and_labels_apart():
+    rng = np.random.default_rng(1)
+    for count in (1, 2, 30, 500):
+        shares = rng.dirichlet(np.full(count, 0.5))
+        found = charts.topic_map(rng.normal(size=(count, 2)), shares, ["label"] * count)
+        assert sorted(circle.topic for circle in found.circles) == list(range(count))
+        for circle in found.circles:
+            assert circle.radius <= circle.x <= found.width - circle.radius
+            assert circle.radius <= circle.y <= found.height - circle.radius
+        radii = [circle.radius for circle in found.circles]
+        assert radii == sorted(radii, reverse=True)
+        labels = [(c.x, c.label.y) for c in found.circles if c.label]
+        for i, (x, y) in enumerate(labels):
+            assert all(abs(x - a) > 32 or abs(y - b) > 11 for a, b in labels[:i])

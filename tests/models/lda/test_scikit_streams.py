@@ -1,0 +1,101 @@
+"""Batches that stream by an `LDA`: saved and gone on with, and what is refused."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from simplex_jax import schedules
+from simplex_jax.models.lda import model as lda
+from simplex_jax.scikit import LDA
+
+COUNTS = np.array([[9, 8, 0, 0], [7, 9, 1, 0], [0, 0, 9, 8], [0, 1, 8, 9]] * 2)
+MODEL = LDA(2, alpha="learn", total_samples=8, random_state=0)
+
+
+def stream(model, updates):
+    for _ in range(updates):
+        model.partial_fit(COUNTS)
+    return model
+
+
+@pytest.fixture(scope="module")
+def streamed():
+    return stream(clone(MODEL), 5)
+
+
+def goes_on_as_it_would_have(model, saved, path):
+    saved.save(path)
+    back, whole = LDA.load(path).partial_fit(COUNTS), stream(clone(model), 6)
+    np.testing.assert_array_equal(back.components_, whole.components_)
+    np.testing.assert_array_equal(back.alpha_, whole.alpha_)
+    # It can be saved again, and has the topics themselves beside their mean.
+    back.save(path)
+    twice = LDA.load(path)
+    jax.tree.map(np.testing.assert_array_equal, twice._stream, whole._stream)
+    assert back.n_updates_ == twice.n_updates_ == 6
+
+
+@pytest.mark.slow
+def test_a_saved_stream_goes_on_to_the_same_bits(streamed, tmp_path):
+    assert (streamed.alpha_ != 0.1).all()
+    goes_on_as_it_would_have(MODEL, streamed, tmp_path / "model.npz")
+
+
+@pytest.mark.slow
+def test_a_saved_stream_keeps_its_momenta(tmp_path):
+    model = clone(MODEL).set_params(sampler="sgrhmc")
+    goes_on_as_it_would_have(model, stream(clone(model), 5), tmp_path / "model.npz")
+
+
+def test_step_sizes_may_be_a_schedule(streamed, tmp_path):
+    """The default is one: the same, given, gives the same topics."""
+    given = schedules.polynomial_decay(*lda.default_step("scir", "subsampled"))
+    model = clone(MODEL).set_params(step_size=given)
+    np.testing.assert_array_equal(stream(model, 5).components_, streamed.components_)
+    with pytest.raises(ValueError, match=r"three of a decay, not a function"):
+        model.fit(COUNTS)
+    with pytest.raises(ValueError, match="a parameter cannot be written as JSON"):
+        model.save(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"beta": "learn"}, "beta is learned by fit only: give partial_fit a number"),
+        ({"beta": "learn-vector"}, "beta is learned by fit only"),
+        ({"beta": "learned"}, "beta must be a number or one of learn, learn-vector; it is"),
+        ({"alpha": "learned"}, "alpha must be a number or one of learn, learn-symmetric; it"),
+        ({"alpha": [0.1, 0.2, 0.3]}, "alpha must be one number or 2 of them; there are 3"),
+        ({"beta": [0.1, 0.2]}, "beta must be one number or 4 of them; there are 2"),
+        ({"n_components": 0}, "n_components must be an integer of at least 1"),
+        ({"n_chains": 2}, "partial_fit runs one chain"),
+    ],
+)
+def test_bad_parameters_are_told(params, message):
+    with pytest.raises(ValueError, match=message):
+        LDA(**{"n_components": 2, "random_state": 0, **params}).partial_fit(COUNTS)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"n_components": 3},
+        {"alpha": 0.1},
+        {"alpha": "learn-symmetric"},
+        {"beta": [0.1, 0.1, 0.1, 0.2]},
+        *({"sampler": sampler} for sampler in lda.SAMPLERS if sampler != "scir"),
+    ],
+    ids=str,
+)
+def test_what_a_stream_began_with_stays(streamed, tmp_path, params):
+    before = streamed.components_.copy()
+    streamed.save(tmp_path / "model.npz")
+    for model in (streamed, LDA.load(tmp_path / "model.npz")):
+        try:
+            (name,) = params
+            with pytest.raises(ValueError, match=f"{name} cannot change while documents stream by"):
+                model.set_params(**params).partial_fit(COUNTS)
+        finally:
+            model.set_params(**MODEL.get_params())
+        np.testing.assert_array_equal(model.components_, before)

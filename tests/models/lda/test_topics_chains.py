@@ -1,0 +1,95 @@
+"""Several chains: topics put together, what is said of their agreement, and of one topic alone."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+
+from simplex_jax.corpus import from_counts
+from simplex_jax.evaluate import alignment, matching
+from simplex_jax.models import lda as topics
+from simplex_jax.models.lda import counts as lda_counts
+from simplex_jax.models.lda import feed as model
+from simplex_jax.models.lda import model as lda
+from simplex_jax.models.lda import posterior
+from simplex_jax.models.lda.data import size_of
+from simplex_jax.samplers import scir
+
+COUNTS = sp.csr_array(
+    np.array([[9, 8, 0, 0, 1, 0], [0, 0, 9, 8, 1, 0], [0, 0, 0, 1, 9, 9]] * 10, np.int32)
+)
+HELDOUT = COUNTS[:6], COUNTS[3:9]
+# One chain in eight stays where a topic has two of the themes; with this seed none does.
+OPTIONS = {"batch_size": 10, "eval_every": 3, "passes": 60, "seed": 4, "heldout": HELDOUT}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return topics.fit(COUNTS, 3, chains=3, **OPTIONS)
+
+
+def test_topics_of_chains_are_put_together(fitted):
+    chex.assert_shape([fitted.mean, fitted.sd], (3, 6))
+    assert fitted.state.position.shape == (3, 3, 6)
+    assert fitted.samples == 3 * 31
+    assert sorted(fitted.order[1]) == [0, 1, 2]
+    # Each chain has found the three themes, in an order of its own.
+    assert fitted.order.tolist() != [[0, 1, 2]] * 3
+    assert sorted(fitted.mean.argmax(axis=1) // 2) == [0, 1, 2]
+    assert (fitted.stability > 0.99).all()
+    np.testing.assert_allclose(fitted.prevalence, 1 / 3, atol=0.05)
+    last = fitted.metrics[-1]
+    assert last["perplexity_average"] < 1.02 * min(last[f"perplexity_chain_{i}"] for i in range(3))
+    assert fitted.diagnostics["log_predictive"]["rhat"] < 1.1
+    assert {f"prevalence {k}" for k in range(3)} <= set(fitted.diagnostics)
+
+
+def test_chains_that_are_not_matched_would_be_noticed(fitted, monkeypatch):
+    order = np.tile(np.arange(3), (3, 1))
+    monkeypatch.setattr(matching, "align", lambda topics: (order, np.ones(3)))
+    mixed = topics.fit(COUNTS, 3, chains=3, **OPTIONS)
+    assert mixed.sd.max() > 3 * fitted.sd.max()
+
+
+def test_a_single_chain_is_the_kernel_of_the_model_itself():
+    settings = topics.resolve(COUNTS, 3)
+    data = model.to_device(from_counts(COUNTS))
+    kernel, feed = model.build(data, size_of(COUNTS), settings)
+    state = model.start(jax.random.key(0), kernel, 6, settings)
+    assert state.position.shape == (3, 6)
+    assert state.step.shape == ()
+    batch = feed(jax.random.key(0), 0)(jax.random.key(0), 0)
+    text = str(jax.make_jaxpr(kernel.update)(jax.random.key(0), state, batch))
+    assert "3,6]" in text
+    assert "1,3,6]" not in text
+
+
+def test_what_is_read_of_labels_is_the_law_of_the_topics_given_them():
+    """Dirichlet(beta + counts): its means and variances, as SciPy has them."""
+    beta = np.linspace(0.1, 0.6, 6).astype(np.float32)
+    counts = np.random.default_rng(0).poisson(3, (2, 6)).astype(np.int32)
+    inner = scir.State(None, None, lda_counts.Memory(jnp.zeros(1, jnp.uint8), counts), None)
+    state = lda.State(jnp.zeros((2, 6)), jnp.int32(1), jnp.ones(2), jnp.asarray(beta), inner)
+    sample = posterior.read(state, jnp.asarray(counts.sum(axis=1)), chains=1, memoised=True)
+    for topic in range(2):
+        law = stats.dirichlet(beta + counts[topic].astype(float))
+        np.testing.assert_allclose(sample.mean[0, topic], law.mean(), rtol=1e-5)
+        np.testing.assert_allclose(sample.variance[0, topic], law.var(), rtol=1e-5)
+    np.testing.assert_allclose(sample.prevalence[0], counts.sum(axis=1) / counts.sum())
+    drawn = posterior.read(state, jnp.ones(2), chains=1, memoised=False)
+    assert drawn.variance is None
+
+
+def test_diagnostics_take_topics_as_matched():
+    rng = np.random.default_rng(0)
+    shares = np.array([0.2, 0.8]) + 0.01 * rng.normal(size=(50, 2, 2))
+    shares[:, 1] = shares[:, 1, ::-1]
+    traces = {"prevalence": shares, "alpha": np.ones((50, 2))}
+    found = alignment.diagnose(traces, np.array([[0, 1], [1, 0]]))
+    assert set(found) == {"prevalence 0", "prevalence 1"}
+    assert found["prevalence 0"]["rhat"] < 1.1
+    apart = alignment.diagnose(traces, np.array([[0, 1], [0, 1]]))
+    assert apart["prevalence 0"]["rhat"] > 1.5

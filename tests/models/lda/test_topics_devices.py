@@ -1,0 +1,117 @@
+"""A fit over several devices, in a process of its own that has two of them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import json, pathlib, sys
+import numpy as np, scipy.sparse as sp
+from click.testing import CliRunner
+from simplex_jax.corpus import from_counts
+from simplex_jax.models import lda
+from simplex_jax.cli import main
+from simplex_jax.runtime.checkpoint import CheckpointError
+from simplex_jax.models.lda import memory
+
+place = pathlib.Path(sys.argv[1])
+counts = sp.csr_array(np.random.default_rng(0).poisson(1.0, (20, 7)).astype(np.int32))
+options = {"batch_size": 4, "steps": 16, "eval_every": 4, "heldout": (counts[:4], counts[4:8])}
+found = {"sharing": {
+    str((wanted, size)): lda.resolve(counts, 2, devices=wanted, batch_size=size).devices
+    for wanted, size in [(None, 4), (None, 5), (None, 20), (1, 4), (2, 4)]
+}}
+found["subsampled"] = lda.resolve(counts, 2, counts="subsampled", devices=2).devices
+
+def fit(devices, **more):
+    return lda.fit(counts, 2, devices=devices, **options | more)
+
+def numbers(fitted):
+    last = fitted.metrics[-1]
+    return [fitted.mean.tolist(), fitted.sd.tolist(), last["perplexity"],
+            last["perplexity_average"], fitted.proportions.tolist()]
+
+found["fits"] = [numbers(fit(1)), numbers(fit(2))]
+fit(2, checkpoint=place / "run", hooks=[lambda event: event.step == 8])
+found["resumed"] = numbers(fit(2, checkpoint=place / "run", resume=True))
+try:
+    fit(1, checkpoint=place / "run", resume=True)
+except CheckpointError as error:
+    found["refused"] = str(error)
+corpus, heldout = from_counts(counts), options["heldout"]
+found["bytes"] = [
+    memory.estimate(corpus, lda.resolve(corpus, 2, devices=count), heldout=heldout)
+    for count in (1, 2)
+]
+
+texts = place / "texts.txt"
+texts.write_text("river water stream boat\\ngoal match team ball\\n" * 20)
+def lda(*arguments):
+    return CliRunner().invoke(main, ["lda", *map(str, arguments)])
+reading = ["--min-df", 1, "--max-df", 1.0, "--topics", 2, "--steps", 20]
+first = lda(texts, *reading, "--out", place / "texts")
+found["said"] = first.stderr
+config = json.loads((place / "texts" / "config.json").read_text())
+found["config"] = config["settings"]["devices"]
+for name in ("summary.json", "topics.npz"):
+    (place / "texts" / name).unlink()
+found["went on"] = lda("--resume", place / "texts").exit_code
+found["dry"] = lda(texts, *reading, "--dry-run").exit_code
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, tmp_path_factory.mktemp("devices")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_as_many_devices_as_change_no_batch(found):
+    assert found["sharing"] == {
+        "(None, 4)": 2,
+        "(None, 5)": 1,
+        "(None, 20)": 2,
+        "(1, 4)": 1,
+        "(2, 4)": 2,
+    }
+    assert found["subsampled"] == 1
+
+
+@pytest.mark.slow
+def test_their_number_changes_no_result(found):
+    one, two = found["fits"]
+    assert one == two
+
+
+def test_a_run_goes_on_with_as_many(found):
+    assert found["resumed"] == found["fits"][1]
+    assert "devices is 2 in the checkpoint and 1" in found["refused"]
+
+
+def test_memory_is_that_of_all_cores(found):
+    """The topics are on each, the documents on one; the summary is made on one."""
+    one, two = found["bytes"]
+    assert one["summary"] == two["summary"]
+    assert one["heldout"] == two["heldout"]
+    assert one["state"] < two["state"] < 2 * one["state"]
+    assert one["corpus"] <= two["corpus"] < 1.5 * one["corpus"]
+
+
+def test_the_command_line_takes_all_and_goes_on_with_them(found):
+    assert "on 2 devices of cpu" in found["said"]
+    assert found["config"] == 2
+    assert found["went on"] == 0
+    assert found["dry"] == 0

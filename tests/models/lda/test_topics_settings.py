@@ -1,0 +1,117 @@
+"""Settings of a fit: defaults filled in, priors in every form, every bad option named."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from simplex_jax.corpus import from_counts
+from simplex_jax.models import lda
+from simplex_jax.models.lda import memory
+from simplex_jax.models.lda.options import prior
+from simplex_jax.models.options import as_json, from_json
+
+COUNTS = sp.csr_array(np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]] * 5))
+
+
+def test_defaults_depend_on_the_counts():
+    memoised = lda.resolve(COUNTS, 2)
+    assert (memoised.local, memoised.sweeps, memoised.burn_in) == ("collapsed", 1, 0)
+    assert isinstance(memoised.step_size, float)
+    subsampled = lda.resolve(COUNTS, 2, counts="subsampled")
+    assert (subsampled.local, subsampled.sweeps, subsampled.burn_in) == ("collapsed", 10, 5)
+    assert subsampled.step_size == (0.5, 10, 0.33)
+    assert lda.resolve(COUNTS, 2, expected=True, counts="subsampled").local == "blocked"
+    assert lda.resolve(COUNTS, 2, passes=3, batch_size=6).steps == 12
+    assert lda.resolve(COUNTS, 2, step_size=0.2).step_size == 0.2
+
+
+def test_settled_options_settle_to_themselves():
+    """What `config.json` holds is what a run that goes on resolves to."""
+    for given in ({}, {"counts": "subsampled"}, {"seconds": 3.0}, {"alpha": "learn"}):
+        settled = lda.resolve(COUNTS, 2, **given)
+        assert lda.resolve(COUNTS, **vars(settled)) == settled
+
+
+def test_priors_are_numbers_or_learned():
+    assert lda.resolve(COUNTS, 2, alpha=[0.1, 0.3], beta=1).alpha == (0.1, 0.3)
+    assert prior("alpha", (0.1, 0.3), 2) == ((0.1, 0.3), None)
+    learned = lda.resolve(COUNTS, 2, alpha="learn", beta="learn")
+    assert prior("alpha", learned.alpha, 2) == (0.1, "vector")
+    assert prior("beta", learned.beta, 4) == (0.05, "symmetric")
+    other = lda.resolve(COUNTS, 2, alpha="learn-symmetric", beta="learn-vector")
+    assert prior("alpha", other.alpha, 2) == (0.1, "symmetric")
+    assert prior("beta", other.beta, 4) == (0.05, "vector")
+
+
+def test_settings_go_into_json_and_back():
+    settings = lda.resolve(
+        COUNTS, 2, alpha=np.array([0.1, 0.3]), beta=np.float32(0.5), seed=3, counts="subsampled"
+    )
+    text = json.dumps(as_json(settings))
+    assert json.loads(text)["alpha"] == [0.1, 0.3]
+    assert from_json(lda.Options, json.loads(text)) == settings
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_topics": 0}, "num_topics"),
+        ({"num_topics": 2, "alpha": -1.0}, "alpha"),
+        ({"num_topics": 2, "alpha": float("nan")}, "alpha"),
+        (
+            {"num_topics": 2, "alpha": [0.1, 0.2, 0.3]},
+            "alpha must be one number or 2 of them; there are 3",
+        ),
+        ({"num_topics": 2, "alpha": "learn-vector"}, "alpha must be a number or one of learn, "),
+        ({"num_topics": 2, "beta": 0.0}, "^beta"),
+        (
+            {"num_topics": 2, "beta": [0.1, 0.1]},
+            "beta must be one number or 4 of them; there are 2",
+        ),
+        ({"num_topics": 2, "beta": [None]}, "^beta"),
+        ({"num_topics": 2, "beta": "learn", "counts": "subsampled"}, "beta can be"),
+        ({"num_topics": 2, "alpha": "learn", "counts": "control-variate"}, "alpha can"),
+        ({"num_topics": 2, "expected": True}, "expected"),
+        ({"num_topics": 2, "sampler": "hmc"}, "sampler"),
+        ({"num_topics": 2, "counts": "none"}, "counts must be one of"),
+        ({"num_topics": 2, "local": "none"}, "^local must be one of"),
+        ({"num_topics": 2, "passes": 1, "steps": 2}, "at most one"),
+        ({"num_topics": 2, "seconds": -1.0}, "seconds"),
+        ({"num_topics": 2, "batch_size": 21}, "batch_size"),
+        ({"num_topics": 2, "eval_every": 0}, "eval_every"),
+        ({"num_topics": 2, "sweeps": 3, "burn_in": 3}, "burn_in"),
+        ({"num_topics": 2, "step_size": 0.0}, "step_size must be finite and positive"),
+        ({"num_topics": 2, "step_size": [0.1, 0.2]}, "step_size must be a number, or three"),
+        ({"num_topics": 2, "step_size": "fast"}, "step_size must be a number"),
+        ({"num_topics": 2, "step_size": lambda step: 0.1}, "step_size must be .* not a function"),
+        ({"num_topics": 2, "passes": 1e30}, "more than a run can number"),
+        ({"num_topics": 2, "steps": 2.7}, "steps"),
+        ({"num_topics": 2, "chains": 0}, "chains"),
+        ({"num_topics": 2, "keep_samples": -1}, "keep_samples"),
+        ({"num_topics": 2, "seed": 2**70}, "seed"),
+        ({"num_topics": 2, "seed": 1.5}, "seed"),
+        ({"num_topics": 2, "batch_size": 2.5}, "batch_size"),
+        ({"num_topics": 2, "devices": 0}, "devices"),
+        ({"num_topics": 2, "devices": 1.0}, "devices"),
+        ({"num_topics": 2, "devices": 10**6}, "devices must be at most"),
+        ({"num_topics": 2, "devices": 0, "counts": "subsampled"}, "devices"),
+    ],
+)
+def test_bad_options_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        lda.resolve(COUNTS, **options)
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_the_arrays():
+    """Memoised: tokens, the two arrays of documents, labels, and K V in float and in counts."""
+    counts = sp.csr_array(np.random.default_rng(0).poisson(2, (100, 300)).astype(np.int32))
+    tokens, num_topics = int(counts.sum()), 5
+    settings = lda.resolve(counts, num_topics)
+    found = memory.estimate(from_counts(counts), settings, heldout=(counts[:9], counts[:9]))
+    assert found["corpus"] == pytest.approx(4 * (tokens + 200), rel=0.05)
+    assert found["state"] == pytest.approx(2 * (tokens + 8 * num_topics * 300), rel=0.1)
+    assert found["total"] == sum(found.values()) - found["total"]
+    assert min(found.values()) > 0

@@ -1,0 +1,117 @@
+"""Held-out log densities of the spherical admixture model, and learned concentrations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import special
+from support import statistics_checks as checks
+from support import tiny_sam
+
+from simplex_jax.models.sam import concentrations, density, sparse
+from simplex_jax.models.sam.concentrations import Evidence
+
+TOPICS = np.array([[0.9, 0.3, 0.3, 0.1], [-0.1, 0.2, 0.7, 0.7]])
+TOPICS /= np.linalg.norm(TOPICS, axis=1, keepdims=True)
+
+
+def test_importance_sampling_gives_the_integral(seed: int, monkeypatch) -> None:
+    """Against quadrature, document by document and in their order. False alarms: 1e-3."""
+    monkeypatch.setattr(sparse, "_BLOCK", 4 * tiny_sam.V)
+    rows = tiny_sam.vectors()
+    rows[2] = np.eye(4)[0]  # fewest nonzeros: first on the device
+    documents = sparse.to_device(sp.csr_array(rows))
+    exact = tiny_sam.log_likelihood(TOPICS, rows)
+    topics = jnp.asarray(TOPICS, jnp.float32)
+    numbers = tiny_sam.ALPHA, tiny_sam.KAPPA1
+    p = {}
+    for name, estimate in [("laplace", density.importance), ("prior", density.prior_draws)]:
+        found = estimate(jax.random.key(seed), topics, documents, *numbers, samples=4000)
+        assert np.all((found.ess > 1000) & (found.ess <= 4000.5))
+        for d in range(tiny_sam.D):
+            error = np.expm1(found.log_p[d] - exact[d])
+            p[name, d] = checks.mean_z(np.array([error]), 0.0, 1 / found.ess[d])
+        wrong = estimate(
+            jax.random.key(seed), topics, documents, 1.1 * numbers[0], numbers[1], 4000
+        )
+        assert np.max(np.abs(wrong.log_p - exact)) > 0.005
+    assert not checks.family(p)
+
+
+def test_pooled_densities_are_means() -> None:
+    values = np.log([[0.1, 0.2], [0.3, 0.4]]) - 1e4
+    np.testing.assert_allclose(density.pool(values), np.log([0.2, 0.3]) - 1e4)
+    assert density.log_perplexity([-1.0, -3.0]) == 2.0
+
+
+def test_arguments_of_the_evaluation_are_checked() -> None:
+    documents = tiny_sam.documents()
+    topics = jnp.asarray(TOPICS, jnp.float32)
+    for options, name in [
+        ({"alpha": 0.0}, "alpha"),
+        ({"kappa1": -1.0}, "kappa1"),
+        ({"samples": 0}, "samples"),
+        ({"topics": 2 * topics}, "lengths of topics"),
+        ({"topics": topics[0]}, "unit rows"),
+        ({"topics": jnp.eye(2)}, "documents have word 3, and there are 2 words"),
+    ]:
+        given = {"topics": topics, "alpha": 1.0, "kappa1": 2.0} | options
+        with pytest.raises(ValueError, match=name):
+            density.importance(jax.random.key(0), documents=documents, **given)
+
+
+def log_conditional(name: str, x: np.ndarray, fit: float, log_theta: float) -> np.ndarray:
+    """The log density of a concentration given topics and proportions, in log x."""
+    d, k, v = 40, tiny_sam.K, tiny_sam.V
+    mean = {"alpha": tiny_sam.ALPHA, "kappa1": tiny_sam.KAPPA1, "sigma": tiny_sam.SIGMA}[name]
+    prior = np.log(x) - x / mean
+    if name == "alpha":
+        known = special.gammaln(k * x) - k * special.gammaln(x) + k * x * log_theta
+        return prior + d * known
+    if name == "kappa1":
+        return prior + d * (tiny_sam.log_normaliser(x) + x * fit)
+    centre = tiny_sam.KAPPA0 * tiny_sam.MEAN + x[:, None] * TOPICS.sum(0)
+    length = np.linalg.norm(centre, axis=1)
+    return prior + k * tiny_sam.log_normaliser(x, v) - tiny_sam.log_normaliser(length, v)
+
+
+@pytest.mark.parametrize("name", concentrations.LEARN)
+def test_concentrations_move_by_their_conditionals(name: str, seed: int) -> None:
+    """Exact draws stay exact, but not with other evidence or prior. False alarms: 1e-3."""
+    fit, log_theta = 0.8, -1.0
+    x = np.exp(np.linspace(-8, 8, 20_001))
+    log_p = log_conditional(name, x, fit, log_theta)
+    weights = special.softmax(log_p)
+    mean, second = weights @ np.log(x), weights @ np.log(x) ** 2
+    fourth = weights @ (np.log(x) - mean) ** 4
+    rng = np.random.default_rng(seed)
+    hyper, copies = tiny_sam.hyper(), 5000
+    topics = jnp.asarray(TOPICS, jnp.float32)
+
+    @jax.jit
+    def move(key, start, known, prior):
+        def one(key, value):
+            state = hyper._replace(**{name: value})
+            moved = concentrations.draw(key, state, prior, topics, known, 40, (name,))
+            return getattr(moved, name)
+
+        return jax.vmap(one)(jax.random.split(key, copies), start)
+
+    start = jnp.asarray(x[rng.choice(x.size, copies, p=weights)], jnp.float32)
+    known = Evidence(jnp.float32(fit), jnp.float32(log_theta))
+    key = jax.random.key(seed)
+
+    def p_values(values) -> dict[str, float]:
+        logs, variance = np.log(np.asarray(values, np.float64)), second - mean**2
+        return {
+            "mean": checks.mean_z(logs, mean, variance),
+            "variance": checks.variance_z(logs, mean, variance, fourth),
+        }
+
+    moved = move(key, start, known, hyper)
+    assert np.mean(np.asarray(moved) != np.asarray(start)) > 0.7
+    assert not checks.family(p_values(moved))
+    other = Evidence(jnp.float32(fit * 0.97), jnp.float32(log_theta * 1.03))
+    wrong = {"sigma": (known, hyper._replace(sigma=2 * hyper.sigma))}.get(name, (other, hyper))
+    assert checks.family(p_values(move(key, start, *wrong)))

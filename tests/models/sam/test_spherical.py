@@ -1,0 +1,366 @@
+"""Fitting directions: the summary, chains, interruption and resumption, bad input."""
+
+import dataclasses
+import inspect
+import signal
+
+import chex
+import jax
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support.cut_runs import Cut
+from support.fits import assert_same
+
+from simplex_jax import corpus
+from simplex_jax.corpus import tfidf, vectors
+from simplex_jax.evaluate import matching
+from simplex_jax.models import sam
+from simplex_jax.models.sam import checks, model, report, sparse, tables, variational
+from simplex_jax.runtime import driver, gathering
+from simplex_jax.runtime.checkpoint import CheckpointError
+from simplex_jax.runtime.equilibrium import energy_warnings
+from simplex_jax.runtime.saved import RunError
+
+# Three groups of documents, each with two words of its own and without those of the others.
+RNG = np.random.default_rng(0)
+GROUPS = np.repeat(np.arange(3), 14)
+TABLE = np.kron(np.eye(3), [1.0, 1.0])[GROUPS] + 0.1 * RNG.random((42, 6))
+DATA = vectors.from_array(TABLE, list("abcdef"), normalise=True)
+HELDOUT = vectors.select(DATA, np.arange(0, 42, 7))
+STEPS = 24
+OPTIONS = {
+    **{"alpha": 0.5, "sigma": 5.0, "kappa0": 5.0, "kappa1": 60.0, "learn": ("kappa1",)},
+    **{"steps": STEPS, "eval_every": 3, "batch_size": 14, "seed": 7, "keep_samples": 2},
+    "start": "prior",  # It compiles nothing.
+}
+
+
+def fit(**options):
+    return sam.fit(DATA, 3, heldout=HELDOUT, **(OPTIONS | options))
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return fit()
+
+
+def test_the_summary(whole):
+    np.testing.assert_allclose(np.linalg.norm(whole.mean, axis=1), 1, rtol=1e-5)
+    assert ((whole.length > 0) & (whole.length <= 1)).all()
+    assert (whole.sd > 0).all()
+    assert whole.samples == 5
+    np.testing.assert_allclose(whole.proportions.sum(axis=1), 1, rtol=1e-5)
+    assert whole.proportions.shape == (42, 3)
+    assert whole.prevalence.sum() == pytest.approx(1, abs=1e-5)
+    assert (whole.kappa1_sd > 0, whole.alpha_sd, whole.alpha) == (True, 0.0, 0.5)
+    assert {"log_perplexity", "kappa1", "prevalence 0"} <= set(whole.diagnostics)
+    assert "alpha" not in whole.diagnostics
+    last = whole.metrics[-1]
+    assert (last["step"], last["documents"], last["passes"]) == (STEPS, STEPS * 14, 8.0)
+    assert {"kinetic", "thermostat", "local_acceptance", "fit"} <= set(last)
+    assert np.isfinite(last["log_perplexity_average"])
+    assert 1 <= last["heldout_ess"] <= 256
+    assert whole.kept["topics"].shape == (2, 1, 3, 6)
+    assert whole.settings.steps == STEPS
+
+
+def test_an_exact_sampler_finds_the_groups():
+    fitted = fit(sampler="gmc-bgibbs", batch_size=None, steps=150, learn=())
+    best = fitted.proportions.argmax(axis=1)
+    assert len({tuple(sorted(set(best[group == GROUPS]))) for group in range(3)}) == 3
+    own = [set(np.argsort(-topic)[:2]) for topic in fitted.mean]
+    assert sorted(map(sorted, own)) == [[0, 1], [2, 3], [4, 5]]
+    assert 0 < fitted.metrics[-1]["acceptance"] <= 1
+    again = sam.transform(fitted.mean, DATA, alpha=0.5, kappa1=60.0, seed=7)
+    np.testing.assert_array_equal(again, fitted.proportions)
+
+
+@pytest.mark.slow
+def test_one_topic_is_the_direction_of_the_documents():
+    """Their sum, times kappa1, beside which the prior is nothing: within its own spread of it."""
+    changed = {"kappa1": 1e4, "learn": (), "batch_size": None, "start": "variational"}
+    fitted = sam.fit(DATA, 1, **OPTIONS | changed)
+    total = DATA.values.sum(axis=0)
+    assert fitted.mean[0] @ total > (1 - 1e-3) * np.linalg.norm(total)
+    np.testing.assert_array_equal(fitted.proportions, np.ones((42, 1)))
+
+
+@pytest.mark.slow
+def test_a_variational_start_has_the_groups():
+    hyper = model.hyperparameters(
+        DATA.values.mean(axis=0) / np.linalg.norm(DATA.values.mean(axis=0)),
+        **{name: OPTIONS[name] for name in ("alpha", "sigma", "kappa0", "kappa1")},
+    )
+    given = sparse.to_device(DATA.values), hyper, 3
+    topics = variational.start(jax.random.key(1), *given, "variational")
+    np.testing.assert_allclose(np.linalg.norm(topics, axis=1), 1, rtol=1e-5)
+    own = [set(np.argsort(-topic)[:2].tolist()) for topic in np.asarray(topics)]
+    assert sorted(map(sorted, own)) == [[0, 1], [2, 3], [4, 5]]
+    prior = variational.start(jax.random.key(1), *given, "prior")
+    assert (np.ptp(np.asarray(prior), axis=0) > 0).all()
+    assert sam.resolve(DATA, 3).start == "variational"
+
+
+@pytest.mark.parametrize("step", [1, 11, 17])
+def test_an_interrupted_run_ends_as_the_whole_one(step, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_PULSE", 0.0)  # look after every step
+    cut = fit(checkpoint=tmp_path, hooks=[Cut(step)])
+    assert cut.state.step == step
+    assert_same(fit(checkpoint=tmp_path, resume=True), whole)
+
+
+def test_a_run_that_forgot_its_samples_would_be_noticed(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    monkeypatch.setattr(gathering.Posterior, "load", lambda self, saved: None)
+    fit(checkpoint=tmp_path, hooks=[Cut(20)])
+    resumed = fit(checkpoint=tmp_path, resume=True)
+    with pytest.raises(AssertionError):
+        chex.assert_trees_all_equal(resumed.mean, whole.mean)
+
+
+def test_a_signal_ends_a_run_with_a_summary(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    cut = fit(checkpoint=tmp_path / "run", hooks=[Cut(5, signal.SIGINT)])
+    assert cut.interrupted is signal.SIGINT
+    assert cut.samples == 1
+    assert np.isnan(cut.sd).all()
+    np.testing.assert_allclose(cut.length, 1, rtol=1e-5)
+    with pytest.raises(CheckpointError, match="seed is 7 in the checkpoint and 8"):
+        fit(checkpoint=tmp_path / "run", resume=True, seed=8)
+    other = vectors.from_array(DATA.values[::-1], list("abcdef"))
+    with pytest.raises(CheckpointError, match="data"):
+        sam.fit(other, 3, heldout=HELDOUT, checkpoint=tmp_path / "run", resume=True, **OPTIONS)
+    with pytest.raises(CheckpointError, match="heldout"):
+        sam.fit(DATA, 3, checkpoint=tmp_path / "run", resume=True, **OPTIONS)
+
+
+@pytest.mark.slow
+def test_chains_are_matched():
+    fitted = fit(chains=2, steps=12)
+    assert fitted.order.shape == (2, 3)
+    assert (np.abs(fitted.stability) <= 1).all()
+    assert fitted.samples == 2 * 3
+    assert {"log_perplexity_chain_0", "log_perplexity_chain_1"} <= set(fitted.metrics[-1])
+    one, two = (np.eye(3, 6) + 0.01, -np.eye(3, 6)[[2, 0, 1]])
+    order, stability = matching.align([one, -two], matching.cosine)
+    assert order.tolist() == [[0, 1, 2], [1, 2, 0]]
+    assert (stability > 0.9).all()
+    with pytest.raises(ValueError, match="no direction"):
+        matching.cosine(one, 0 * two)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (DATA, {"num_topics": 7}, "num_topics must be at most 6"),
+        (DATA, {"num_topics": 0}, "num_topics"),
+        (DATA, {"kappa1": -1.0}, "kappa1"),
+        (DATA, {"alpha": 0.0}, "alpha"),
+        (DATA, {"sigma": float("nan")}, "sigma"),
+        (DATA, {"learn": ("kappa0",)}, "learn"),
+        (DATA, {"sampler": "hmc"}, "sampler must be one of"),
+        (DATA, {"local": "gibbs"}, "local must be one of"),
+        (DATA, {"start": "zero"}, "start must be one of variational, prior"),
+        (DATA, {"batch_size": 99}, "batch_size"),
+        (DATA, {"step_size": lambda step: 0.1}, "step_size .* is a schedule"),
+        (DATA, {"sampler": "gmc-bgibbs", "batch_size": 5}, "leave batch_size out"),
+        (DATA, {"sampler": "gmc-bgibbs", "friction": 1.0}, "friction is for"),
+        (DATA, {"passes": 1, "steps": 2}, "at most one of"),
+        (DATA, {"seed": -1}, "seed"),
+        (DATA, {"heldout": sp.csr_array(np.eye(2))}, "heldout: its 2 words are not the 6"),
+        (sp.csr_array(np.eye(2) * 0), {}, "zero vector"),
+        (sp.csr_array([[1.0, 1.0]]), {}, "length 1.41421, not 1"),
+    ],
+)
+def test_bad_input_is_one_clear_error(given, options, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        sam.fit(given, **({"num_topics": 2} | options))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("topics", "options", "message"),
+    [
+        (np.eye(2, 5), {}, "the documents have 6 words and the topics 5"),
+        (np.zeros((2, 6)), {}, "finite and not zero"),
+        (np.eye(2, 6), {"alpha": -1.0}, "alpha must be finite and positive"),
+        (np.eye(2, 6), {"samples": 0}, "samples"),
+    ],
+)
+def test_bad_transforms(topics, options, message):
+    with pytest.raises(ValueError, match=message):
+        sam.transform(topics, DATA, **({"alpha": 1.0, "kappa1": 9.0} | options))
+
+
+@pytest.mark.slow
+def test_shards_change_only_the_draws():
+    near = np.kron(np.eye(3), [1.0, 1.0])
+    one = sam.transform(near, DATA, alpha=0.5, kappa1=200.0)
+    two = sam.transform(near, DATA, alpha=0.5, kappa1=200.0, shard=16)
+    assert np.abs(one - two).max() < 0.2
+    assert (one.argmax(axis=1) == GROUPS).all()
+
+
+def test_warnings():
+    hot = [{"kinetic": 40.0, "log_perplexity": 5.0}, {"kinetic": 30.0, "log_perplexity": 6.0}]
+    found = checks.topic_warnings(hot, [[1.0, 0.0], [1.0, 0.01]], [0.9, 0.9])
+    assert ["did not fall" in found[0], "nearly the same" in found[1]] == [True, True]
+    few = [{"heldout_ess": 300.0}] * 2 + [{"heldout_ess": size} for size in (2.0, 3.0)]
+    found = checks.topic_warnings(few, np.eye(2), [0.9, 0.9])
+    assert len(found) == 1
+    assert "worth 2.5 effective draws" in found[0]
+    assert not checks.topic_warnings(few[::-1], np.eye(2), [0.9, 0.9])
+
+
+def coverage(fitted, samples):
+    """Share of the samples in the intervals of the largest loadings: topics.csv, the report."""
+    rows = tables.rows_of_words(fitted)
+    written = [(k, word, low, high) for k, rank, word, _, low, high in rows if rank == 1]
+    shown = report.context(fitted, 6)["by_number"]
+    first = [(row["number"], row["words"][0]) for row in shown]
+    drawn = [(k, one["word"], *one["interval"]) for k, one in first]
+    shares = []
+    for intervals in (written, drawn):
+        for k, word, low, high in intervals:
+            x = samples[:, k, "abcdef".index(word)]
+            shares.append(np.mean((x >= float(low)) & (x <= float(high))))
+    return shares
+
+
+def test_intervals_of_loadings_cover_the_samples(whole):
+    """Of topics that vary much; about the mean direction, of length 1, they are off centre."""
+    rng = np.random.default_rng(3)
+    samples = 1.5 * np.eye(3, 6) + 0.5 + rng.normal(size=(4000, 3, 6))
+    samples /= np.linalg.norm(samples, axis=-1, keepdims=True)
+    mean, sd = samples.mean(axis=0), samples.std(axis=0)
+    length = np.linalg.norm(mean, axis=1)
+    assert (length < 0.8).all()
+    fitted = dataclasses.replace(whole, mean=mean / length[:, None], sd=sd, length=length)
+    assert min(coverage(fitted, samples)) > 0.93
+    assert max(coverage(dataclasses.replace(fitted, length=np.ones(3)), samples)) < 0.9
+
+
+LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 8
+CORPUS = corpus.from_texts([*LINES, "rare ball", "alone"], options=corpus.TextOptions(min_df=1))
+COUNTED = {"steps": 12, "eval_every": 3, "start": "prior", "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def counted():
+    """A fit of counts, of which one is put aside, and some are held out."""
+    return sam.fit(tfidf.cut(CORPUS, min_df=2), 3, holdout=5, **COUNTED)
+
+
+@pytest.mark.slow
+def test_held_out_documents_do_not_enter_the_weights(counted):
+    cut = tfidf.cut(CORPUS, min_df=2)
+    out = corpus.split.held_out(26, 5, 3)
+    trained = corpus.Corpus(cut.counts[np.flatnonzero(~out)], cut.vocabulary, ())
+    np.testing.assert_array_equal(counted.idf, tfidf.weights(trained._replace(names=(0,) * 21)))
+    assert (counted.idf != tfidf.weights(cut)).any()
+    assert (counted.aside, counted.corpus["aside"], counted.corpus["held_out"]) == (("25",), 1, 5)
+    assert counted.proportions.shape == (26, 3)
+    np.testing.assert_allclose(counted.proportions[25], 1 / 3, rtol=1e-6)
+    assert any("1 documents (25;" in one for one in counted.warnings)
+    assert np.isfinite(counted.metrics[-1]["log_perplexity"])
+    smooth = sam.weigh(cut, "smooth")
+    train, heldout = sam.MODEL.hold_out(smooth, 5, 3)
+    assert train.weighting == "smooth"
+    assert (len(train.names), heldout.shape) == (21, (5 - out[25], 12))
+    assert sam.MODEL.digest(smooth) != sam.MODEL.digest(sam.weigh(cut))
+
+
+def test_held_out_documents_may_have_no_direction():
+    alone = sam.weigh(corpus.from_counts(np.eye(4, 3, dtype=int)))
+    sizes = {}
+    for seed in range(9):
+        train, heldout = sam.MODEL.hold_out(alone, 1, seed)
+        sizes[heldout is None] = len(train.names), seed
+    assert (sizes[True][0], sizes[False][0]) == (4, 3)
+    with pytest.raises(ValueError, match="holdout 1: none of them has anything to predict"):
+        sam.fit(alone, 1, holdout=1, holdout_seed=sizes[True][1])
+
+
+@pytest.mark.slow
+def test_a_fit_is_saved_loaded_and_used(counted, tmp_path):
+    place = counted.save(tmp_path / "run")
+    loaded = sam.load(place)
+    assert_same(loaded, counted, "state", "diagnostics")
+    assert {path.name for path in place.iterdir()} >= {"report.html", *sam.MODEL.files.names}
+    assert loaded.report(tmp_path / "one.html").read_text() == (place / "report.html").read_text()
+    order = np.random.default_rng(0).permutation(len(CORPUS.vocabulary))
+    words = [CORPUS.vocabulary[i] for i in order]
+    shuffled = corpus.from_counts(CORPUS.counts[:, order], words)
+    shares = loaded.transform(shuffled, seed=5)
+    np.testing.assert_array_equal(shares, counted.transform(CORPUS, seed=5))
+    np.testing.assert_allclose(shares[25], 1 / 3, rtol=1e-6)
+    table = sam.weigh(tfidf.cut(CORPUS, min_df=2))._replace(idf=counted.idf).vectors
+    assert loaded.transform(table).shape == (25, 3)
+    with pytest.raises(ValueError, match="none of its 1 tokens is a word of the model"):
+        loaded.transform(corpus.from_counts([[1]], ["zebra"]))
+    wrong = dataclasses.replace(counted, mean=0.5 * counted.mean).save(tmp_path / "wrong")
+    with pytest.raises(RunError, match=r"topics.npz: the topics of mean are not of length 1"):
+        sam.load(wrong)
+
+
+def test_a_fit_of_unit_vectors_knows_no_weights(whole, tmp_path):
+    loaded = sam.load(whole.save(tmp_path / "run"))
+    assert_same(loaded, whole, "state", "diagnostics", "kept")
+    assert (loaded.weighting, loaded.idf.tolist()) == (None, [1.0] * 6)
+    np.testing.assert_array_equal(loaded.transform(DATA, seed=7), whole.proportions)
+    with pytest.raises(ValueError, match="the model is one of unit vectors"):
+        loaded.transform(corpus.from_counts([[1, 2]], ["a", "b"]))
+    with pytest.raises(ValueError, match="its 2 words are not the 6"):
+        loaded.transform(np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("records", "damping", "said"),
+    [
+        ([1.0, 30.0, 1.02, 0.98], None, ()),  # the first half is another matter
+        ([0.0, 0.0, 1.19, 1.21], None, ("too hot",)),
+        ([0.0, 0.0, 0.79, 0.81], None, ("too cold",)),
+        ([0.0, 0.0, 1.0, 1.4], None, ()),  # within three standard errors
+        ([0.85] * 8, 1.0, ()),  # x / sinh(x)
+        ([1.0] * 8, 1.0, ("should be 0.851",)),
+        ([3.0], None, ()),
+    ],
+)
+def test_the_rule_of_equilibrium(records, damping, said):
+    found = energy_warnings([{"kinetic": value} for value in records], damping)
+    assert len(found) == len(said)
+    assert all(word in one for word, one in zip(said, found, strict=True))
+
+
+def test_what_else_the_rule_looks_at():
+    thermostat = {"kinetic": 1.0, "step_size": 0.1, "thermostat": 7.0}
+    assert not energy_warnings([thermostat] * 4, 0.5), "its energy is 1, and 7 is below 1.5 C"
+    assert "1.6 of its setting" in energy_warnings([thermostat | {"thermostat": 8.0}] * 4, 0.5)[0]
+    assert "is 0.6 of" in energy_warnings([{"kinetic": 1.0, "gradient_noise": 0.6}] * 4)[0]
+    metropolis = {"kinetic": 40.0, "gradient_noise": 0.9}
+    assert not energy_warnings([metropolis | {"acceptance": 0.8}] * 4)
+    still = energy_warnings([metropolis | {"acceptance": 0.01}] * 4)
+    assert ["1.0% of the moves" in one for one in still] == [True]
+
+
+@pytest.mark.slow
+def test_a_fit_says_that_it_is_too_hot(whole):
+    assert {"gradient_noise", "step_size"} <= set(whole.metrics[-1])
+    hot = fit(sampler="sggmc", step_size=0.3, friction=0.05, eval_every=1)
+    assert any("too hot" in one for one in hot.warnings), hot.metrics
+
+
+def test_defaults_are_the_same_everywhere():
+    built, resolved = (inspect.signature(f).parameters for f in (sam.build, sam.resolve))
+    assert built["sampler"].default == resolved["sampler"].default == "gsgnht"
+    assert sam.resolve(DATA, 3).batch_size == model.check_batch_size(None, 42, "gsgnht") == 42
+    settled = sam.resolve(DATA, 3)
+    assert settled.steps == 300
+
+
+@pytest.mark.parametrize("sampler", model.SAMPLERS)
+def test_settled_options_stay(sampler):
+    """A run that goes on settles them again."""
+    settled = sam.resolve(DATA, 3, sampler=sampler, seconds=5.0)
+    assert sam.MODEL.settle(sam.MODEL.as_data(DATA), settled) == settled

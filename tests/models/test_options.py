@@ -1,0 +1,206 @@
+"""An option is declared once: signature, docstring, command, estimator and table agree."""
+
+import dataclasses
+import importlib
+import inspect
+import math
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import simplex_jax
+from simplex_jax import scikit
+from simplex_jax.cli import main
+from simplex_jax.models import NAMES, pipeline
+from simplex_jax.models import options as declared
+from simplex_jax.models.options import checked, declarations, flag_of, option, options
+
+# By model: `lda` of `simplex_jax.models.lda.estimator`.
+ESTIMATORS = {
+    estimator.__module__.split(".")[2]: estimator
+    for estimator in (getattr(scikit, name) for name in scikit.__all__)
+}
+
+
+@options
+class Example:
+    """Example options."""
+
+    count: int = option("A count.", default=3, kw_only=False, least=2)
+    size: float | None = option("A size.", default=None, unset="chosen", parameter="extent")
+    kind: str = option("A kind.", default="a", choices=("a", "b"))
+    parts: tuple[str, ...] = option("Parts.", default=(), choices=("x", "y"))
+    secret: bool = option("A switch.", default=False, command=False, parameter=None)
+
+
+@declared.takes(Example)
+def fit(rows, given):
+    """Fit.
+
+    Args:
+        rows: The rows.
+        {options}
+    """
+    return rows, given
+
+
+def model_of(name):
+    return getattr(simplex_jax, name).MODEL
+
+
+def click_options(name):
+    command = main.get_command(None, name).commands["fit"]
+    return {entry.name: entry for entry in command.params if isinstance(entry, click.Option)}
+
+
+def test_values_are_checked_and_named():
+    assert dataclasses.astuple(Example(2, size=1, parts=["y"])) == (2, 1.0, "a", ("y",), False)
+    for given, message in [
+        ({"count": 1}, "count must be an integer of at least 2; it is 1"),
+        ({"count": 2.5}, "count must be an integer"),
+        ({"count": True}, "count must be an integer"),
+        ({"size": 0}, "size must be finite and positive; it is 0"),
+        ({"size": math.nan}, "size must be finite and positive; it is nan"),
+        ({"size": "long"}, "size must be a number; it is 'long'"),
+        ({"kind": "c"}, "kind must be one of a, b; it is 'c'"),
+        ({"parts": ("x", "z")}, "parts must be one of x, y; it is "),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Example(**given)
+
+
+def test_rules_of_a_class_see_checked_values():
+    @options
+    class Ruled(Example):
+        """More."""
+
+        def __post_init__(self):
+            if self.size == 2.0:
+                raise ValueError("not 2")
+
+    assert Ruled(size="1").size == 1.0
+    with pytest.raises(ValueError, match="not 2"):
+        Ruled(size="2")
+
+
+def test_a_function_has_the_options_one_by_one():
+    assert str(inspect.signature(fit)) == (
+        "(rows, count: int = 3, *, size: float | None = None, kind: str = 'a', "
+        "parts: tuple[str, ...] = (), secret: bool = False)"
+    )
+    assert "    count: A count. Default: 3.\n" in fit.__doc__
+    assert "    size: A size. Default: chosen.\n" in fit.__doc__
+    assert "    kind: A kind. One of a, b. Default: 'a'.\n" in fit.__doc__
+    rows, given = fit([1], 4, kind="b")
+    assert (rows, given) == ([1], Example(4, kind="b"))
+    with pytest.raises(TypeError, match=r"^fit\(\) got an unexpected keyword argument 'sizes'$"):
+        fit([1], sizes=3)
+
+
+def test_options_go_into_json_and_back_or_are_refused():
+    given = Example(5, size=2, parts=("x", "y"))
+    values = declared.as_json(given)
+    assert values["parts"] == ["x", "y"]
+    assert declared.from_json(Example, values) == given
+    for wrong in ({}, values | {"more": 1}, [], values | {"count": 0}):
+        with pytest.raises(ValueError, match=r"missing or unknown|count must be"):
+            declared.from_json(Example, wrong)
+
+
+def test_the_table_has_every_option():
+    lines = declared.table(Example).splitlines()
+    assert lines[2] == "| `count`, `--count` | 3 | A count. |"
+    assert lines[3] == "| `size`, `--size` | chosen | A size. |"
+    assert lines[-1] == "| `secret` | False | A switch. |"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fit_and_resolve_are_explicit(name):
+    room, model = getattr(simplex_jax, name), model_of(name)
+    names = [entry for entry, _, _ in declarations(model.options)]
+    session = [entry for entry, _, _ in declarations(pipeline.Session)]
+    for function, wanted in ((room.fit, {*names, *session}), (room.resolve, set(names))):
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        assert {parameter.name for parameter in parameters} - {"family"} == wanted
+        assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        assert all(f"        {entry}: " in function.__doc__ for entry in wanted)
+        assert "{options}" not in function.__doc__
+    with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'nonsense'"):
+        room.fit([[1, 2]], nonsense=1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_has_what_is_declared(name):
+    shown = click_options(name)
+    for entry, declaration, _ in declarations(model_of(name).options):
+        if not declaration.command:
+            assert entry not in shown
+            continue
+        assert flag_of(entry, declaration) in shown[entry].opts
+        assert shown[entry].help.startswith(declaration.help)
+        default = getattr(model_of(name).options(), entry)
+        assert shown[entry].default == default or shown[entry].default in (None, ())
+        if declaration.choices and isinstance(shown[entry].type, click.Choice):
+            assert set(shown[entry].type.choices) <= set(declaration.choices)
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0
+    assert "unset" not in result.output
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_estimator_has_what_is_declared(name):
+    assert name in ESTIMATORS, "give its estimator a line in scikit/__init__.py"
+    estimator = ESTIMATORS[name]()
+    parameters = estimator.get_params()
+    wanted = {
+        declaration.parameter or entry
+        for entry, declaration, _ in declarations(model_of(name).options)
+        if declaration.parameter is not None
+    }
+    assert wanted <= set(parameters)
+    for parameter in parameters:
+        assert f"    {parameter}: " in type(estimator).__doc__, parameter
+    assert "{options}" not in type(estimator).__doc__
+    for entry, declaration, _ in declarations(model_of(name).options):
+        if entry == "sampler":
+            choices = ", ".join(declaration.choices)
+            line = f"    sampler: {declaration.help} One of {choices}. Default: "
+            assert line in type(estimator).__doc__
+    with pytest.raises(TypeError):
+        ESTIMATORS[name](nonsense=1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_out_of_range_is_the_same_everywhere(name):
+    """Below the least number each option has: refused by the class, and by the command."""
+    model = model_of(name)
+    for entry, declaration, kind in declarations(model.options):
+        plain = declared.plain_type(kind)
+        if plain not in (int, float) or declaration.check is not None:
+            continue
+        below = 0 if declaration.least is None else declaration.least - 1
+        with pytest.raises(ValueError, match=f"^{entry} must be"):
+            checked(entry, below, declaration, kind)
+        if declaration.command and declaration.parse is None:
+            flag = flag_of(entry, declaration)
+            result = CliRunner().invoke(main, [name, flag, str(below)])
+            assert result.exit_code == 2
+            assert f"'{flag}'" in result.stderr
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, None, np.nan])
+def test_seeds_are_those_of_a_key(seed):
+    for name in NAMES:
+        with pytest.raises(ValueError, match=r"^seed must be"):
+            model_of(name).options(seed=seed)
+
+
+def test_every_model_is_offered_where_the_others_are():
+    for name in NAMES:
+        commands = importlib.import_module(f"simplex_jax.models.{name}.commands").COMMANDS
+        assert commands.model is model_of(name) is getattr(simplex_jax, name).Fit.MODEL
+        assert commands.model.name == name
+        assert name in main.list_commands(None)
+        assert name in simplex_jax.__all__, "name it in simplex_jax/__init__.py, for type checkers"

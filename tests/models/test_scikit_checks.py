@@ -1,0 +1,40 @@
+"""scikit-learn's own checks of the estimators."""
+
+import warnings
+from unittest import SkipTest
+
+import pytest
+from sklearn.exceptions import SkipTestWarning
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from simplex_jax import scikit
+from simplex_jax.scikit import LDA, DirichletProcessMixture, SphericalAdmixture
+
+ESTIMATORS = [
+    LDA(2, passes=4, fractions="draw", random_state=0),
+    SphericalAdmixture(2, passes=4, normalize=True, random_state=0),
+    DirichletProcessMixture(passes=40, keep_samples=5, random_state=0),
+]
+
+
+def test_every_estimator_is_checked():
+    checked = {type(estimator).__name__ for estimator in ESTIMATORS}
+    assert checked == set(scikit.__all__), "give each a line in ESTIMATORS"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda x: type(x).__name__)
+def test_the_checks_of_scikit_learn(estimator):
+    failed = {}
+    for one, check in estimator_checks_generator(estimator):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SkipTestWarning)
+                # Of the spherical one: scikit-learn's sparse data has rows of zeros.
+                warnings.filterwarnings("ignore", "X has .* zero vectors")
+                check(one)
+        except SkipTest:  # of scikit-learn itself, say for a setting of the environment
+            pass
+        except Exception as error:
+            failed[check.func.__name__] = f"{type(error).__name__}: {error}"
+    assert failed == {}

@@ -1,0 +1,96 @@
+"""Chains start where they can move, or say that they cannot, as numpyro's own kernels do."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer import MCMC, NUTS, init_to_value
+
+from simplex_jax.numpyro_kernels import SCIR, SGMCMC
+from simplex_jax.samplers import sgld, sgrld
+
+X = jnp.array([1.0, 2.0, 3.0])
+SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_size=1e-3)
+
+
+def bounded(x, subsample_size=None):
+    r = numpyro.sample("r", dist.Gamma(5.0, 1.0))
+    with numpyro.plate("rows", len(x), subsample_size=subsample_size) as rows:
+        numpyro.sample("x", dist.Uniform(0.0, r), obs=x[rows])
+
+
+def ordered(x):
+    w = numpyro.sample("w", dist.Dirichlet(jnp.ones(3)))
+    numpyro.factor("order", jnp.where(w[0] < w[1], 0.0, -jnp.inf))
+
+
+def rooted(x):
+    """A density that is finite everywhere, and its gradient where mu > 0."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    numpyro.factor("root", jnp.sqrt(jnp.maximum(mu, 0)))
+
+
+def impossible(x):
+    w = numpyro.sample("w", dist.Dirichlet(jnp.ones(3)))
+    numpyro.factor("never", jnp.where(w[0] > 2, 0.0, -jnp.inf))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "within"),
+    [
+        (SCIR(bounded), lambda z: z["r"] > 3),
+        (SGMCMC(bounded, SGLD), lambda z: z["r"] > 3),
+        pytest.param(
+            SGMCMC(ordered, SGRLD), lambda z: z["w"][0] < z["w"][1], marks=pytest.mark.slow
+        ),
+        (SGMCMC(rooted, SGLD), lambda z: z["mu"] > 0),
+    ],
+    ids=["SCIR", "sgld", "sgrld", "gradient"],
+)
+def test_a_start_is_searched_for(kernel, within) -> None:
+    """By a chain alone and by a batch of them."""
+    keys = jax.random.split(jax.random.key(0), 30)
+    state = kernel.init(keys, 10, None, (X,), {})
+    values = jax.vmap(kernel.get_constrain_fn((X,), {}))(state.z)
+    assert jax.vmap(within)(values).all()
+
+
+def test_a_start_is_searched_for_under_jit() -> None:
+    kernel = SGMCMC(rooted, SGLD)
+    # Half of the draws are not valid.
+    for seed in range(4):
+        state = jax.jit(lambda key: kernel.init(key, 10, None, (X,), {}))(jax.random.key(seed))
+        assert state.z["mu"] > 0
+
+
+def test_what_is_given_stays() -> None:
+    def two(x):
+        numpyro.sample("top", dist.Exponential(1.0))
+        bounded(x)
+
+    kernel = SCIR(two)
+    state = kernel.init(jax.random.key(0), 10, {"top": 0.25}, (X,), {})
+    np.testing.assert_allclose(jnp.exp(state.z["top"]), 0.25, rtol=1e-6)
+    assert jnp.exp(state.z["r"]) > 3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "params", "message"),
+    [
+        (NUTS(impossible), None, "Cannot find valid initial parameters"),
+        (SCIR(impossible), None, "^100 draws of the latent sites found none to start from"),
+        (SGMCMC(impossible, SGRLD), None, "^100 draws"),
+        (SCIR(bounded), {"r": 2.0}, "not finite at init_params: give values"),
+        (SGMCMC(bounded, SGLD), {"r": 2.0}, "not finite at init_params"),
+        (SCIR(bounded, init_strategy=init_to_value(values={"r": 2.0})), None, "^100 draws"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Out-of-support values")
+def test_where_no_start_is_valid_it_is_said(kernel, params, message) -> None:
+    mcmc = MCMC(kernel, num_warmup=1, num_samples=1, progress_bar=False)
+    with pytest.raises(RuntimeError, match=message):
+        mcmc.run(jax.random.key(0), X, init_params=params)

@@ -1,0 +1,213 @@
+"""The files of a run: what is in them, and that only a whole run is read again."""
+
+import csv
+import json
+import re
+import zipfile
+
+import numpy as np
+import pytest
+from support.fits import assert_same, topic_fit
+
+from simplex_jax.corpus import from_counts
+from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.models import lda
+from simplex_jax.models.lda import checks
+from simplex_jax.report.examples import representative
+from simplex_jax.runtime import directory, output
+from simplex_jax.runtime import saved as runs
+
+MEAN = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]], np.float32)
+COUNTS = [[5, 3, 0], [0, 1, 9], [0, 0, 0], [4, 4, 1]]
+CORPUS = from_counts(COUNTS, ["café", "two words", "<b>"], ["one", "tw\udc80", "empty", "three"])
+SHARES = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5], [0.7, 0.3]], np.float32)
+
+
+def fit(**changes):
+    values = {
+        **{"proportions_error": np.zeros(4, np.float32)},
+        **{"proportions": SHARES, "names": CORPUS.names, "alpha": np.array([0.1, 0.25])},
+        **{"diagnostics": {"alpha": {"rhat": float("nan"), "ess": 9.0}}, "warnings": ["few"]},
+        **{"metrics": [{"step": 5, "perplexity": 10.5}], "settings": lda.resolve(CORPUS, 2)},
+    }
+    values |= changes
+    examples = representative(
+        CORPUS.counts, CORPUS.names, CORPUS.vocabulary, values["proportions"], MEAN
+    )
+    return topic_fit(MEAN, CORPUS.vocabulary, **values, examples=examples)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return fit().save(tmp_path / "run")
+
+
+def test_a_run_is_read_as_it_was_written(run):
+    fitted = lda.load(run)
+    assert_same(fitted, fit())
+    assert fitted.settings == fit().settings
+    assert fitted.metrics == runs.load_metrics(run) == [{"step": 5, "perplexity": 10.5}]
+    assert runs.finished(run)
+
+
+def test_topics_csv_has_the_intervals(run):
+    with (run / "topics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["topic", "rank", "word", "probability", "lower", "upper"]
+    assert [row["word"] for row in rows[3:]] == ["<b>", "café", "two words"]
+    lower, upper = beta_interval(MEAN[1, 2], np.float32(0.1) * MEAN[1, 2])
+    assert float(rows[3]["lower"]) == pytest.approx(float(lower), rel=1e-5)
+    assert float(rows[3]["upper"]) == pytest.approx(float(upper), rel=1e-5)
+
+
+def test_topic_keys_are_those_of_mallet(run):
+    lines = (run / "topic_keys.txt").read_text("utf-8").splitlines()
+    assert lines == ["0\t0.1\tcafé two words <b>", "1\t0.25\t<b> café two words"]
+
+
+def test_summary(run):
+    summary = json.loads((run / "summary.json").read_text("utf-8"))
+    assert summary["warnings"] == ["few"]
+    assert summary["diagnostics"] == {"alpha": {"rhat": None, "ess": 9.0}}
+    assert len(summary["coherence_npmi"]) == 2
+    assert [entry["name"] for entry in summary["documents"][0]] == ["one", "three", "empty"]
+    assert [entry["name"] for entry in summary["documents"][1]] == ["tw?", "empty", "three"]
+    assert summary["documents"][1][0]["words"] == ["<b>", "two words"]
+    assert summary["documents"][1][1]["words"] == []
+
+
+def test_doc_topics_in_parts(run, tmp_path):
+    path = tmp_path / "parts.npz"
+    directory.write_proportions(
+        path, CORPUS.names, 2, iter([(SHARES[:1], None), (SHARES[1:], None)])
+    )
+    for found in (path, run / "doc_topics.npz"):
+        with np.load(found, allow_pickle=False) as arrays:
+            np.testing.assert_array_equal(arrays["proportions"], SHARES)
+            assert tuple(arrays["documents"].tolist()) == CORPUS.names
+    with pytest.raises(ValueError, match="3 rows for 4 documents"):
+        directory.write_proportions(path, CORPUS.names, 2, [(SHARES[:3], None)])
+    assert path.exists(), "the old file is kept"
+
+
+def test_doc_topics_as_csv(tmp_path):
+    path, errors = tmp_path / "shares.csv", np.array([0.012, 0, 0.5], np.float32)
+    directory.write_proportions(path, CORPUS.names, 2, [(SHARES[:1], None), (SHARES[1:], errors)])
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["document", "error", "topic_0", "topic_1"]
+    assert rows[1] == ["one", "", "0.9", "0.1"]
+    assert rows[2] == ["tw?", "0.012", "0.2", "0.8"]
+    assert len(rows) == 5
+    with pytest.raises(ValueError, match="1 rows for 4 documents"):
+        directory.write_proportions(path, CORPUS.names, 2, [(SHARES[:1], None)])
+
+
+def test_errors_of_proportions_come_back_and_are_told(tmp_path):
+    errors = np.array([0.001, 0.01, 0.03, 0], np.float32)
+    fitted = fit(proportions_error=errors)
+    np.testing.assert_array_equal(lda.load(fitted.save(tmp_path / "run")).proportions_error, errors)
+    (sentence,) = (text for text in checks.warn(fitted) if "Monte-Carlo" in text)
+    assert "25.0% of the documents" in sentence
+    assert "0.03" in sentence
+
+
+def test_without_proportions_no_file_and_no_documents(tmp_path):
+    place = fit(
+        proportions=np.zeros((0, 2), np.float32), proportions_error=np.zeros(0, np.float32)
+    ).save(tmp_path / "run")
+    assert not (place / "doc_topics.npz").exists()
+    assert json.loads((place / "summary.json").read_text())["documents"] == []
+    assert lda.load(place).proportions.shape == (0, 2)
+
+
+def test_a_run_replaces_another_on_request_only(run):
+    """And is not in its place where it cannot be written."""
+    (run / "notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        fit().save(run)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    fit(samples=30).save(run, overwrite=True)
+    assert lda.load(run).samples == 30
+    assert (run / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("word", ["two\nlines", "half \ud800"])
+def test_words_that_no_line_can_hold(word):
+    with pytest.raises(ValueError, match=r"word 1 .* cannot stand on one line"):
+        directory.check_words(["fine", word])
+
+
+@pytest.mark.parametrize("words", [[], ["river"]])
+def test_a_vocabulary_that_no_topics_can_have(words):
+    with pytest.raises(ValueError, match=rf"has {len(words)} word.* at least 2.*--min-df"):
+        directory.check_words(words)
+
+
+def arrays_with(**changes):
+    def damage(run):
+        with np.load(run / "topics.npz") as arrays:
+            kept = dict(arrays)
+        kept.update(changes)
+        output.write_npz(run / "topics.npz", {k: v for k, v in kept.items() if v is not None})
+
+    return damage
+
+
+def flipped(run):
+    content = bytearray((run / "topics.npz").read_bytes())
+    content[200] ^= 1
+    (run / "topics.npz").write_bytes(content)
+
+
+def bomb(run):
+    with zipfile.ZipFile(run / "topics.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mean.npy", bytes(80_000_000))
+
+
+DAMAGES = {
+    "no directory": (lambda run: run.rename(run.parent / "away"), "no such directory"),
+    "foreign": (lambda run: (run / "config.json").unlink(), "no config.json"),
+    "unfinished": (lambda run: (run / "topics.npz").unlink(), "--resume"),
+    "no words": (lambda run: (run / "vocabulary.txt").unlink(), "vocabulary.txt: cannot be read"),
+    "other words": (lambda run: (run / "vocabulary.txt").write_text("a\n"), "different runs"),
+    "latin words": (lambda run: (run / "vocabulary.txt").write_bytes(b"\xe9\n"), "cannot be read"),
+    "torn json": (lambda run: (run / "config.json").write_text('{"set'), "not JSON"),
+    "deep json": (lambda run: (run / "config.json").write_text("[" * 10**5), "not JSON"),
+    "list": (lambda run: (run / "config.json").write_text("[]"), "not a JSON object"),
+    "other json": (lambda run: (run / "config.json").write_text("{}"), "not a configuration"),
+    "torn": (lambda run: (run / "topics.npz").write_bytes(b"PK\x03\x04"), "damaged"),
+    "flipped bit": (flipped, "damaged"),
+    "bomb": (bomb, "far more than its size"),
+    "missing array": (arrays_with(alpha=None), "damaged"),
+    "other topics": (arrays_with(mean=MEAN[:1]), "different runs"),
+    "integers": (arrays_with(beta=np.ones(3, int)), "different runs"),
+    "negative": (arrays_with(prevalence=np.array([-0.1, 1.1])), "out of range"),
+    "nan": (arrays_with(mean=np.full_like(MEAN, np.nan)), "out of range"),
+    "zero alpha": (arrays_with(alpha=np.array([0.0, 1.0])), "out of range"),
+    "no sum": (arrays_with(mean=MEAN / 2), "do not sum to 1"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_run_is_one_clear_error(run, name):
+    damage, message = DAMAGES[name]
+    damage(run)
+    with pytest.raises(runs.RunError, match=re.escape(message)) as caught:
+        lda.load(run)
+    assert str(run) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_is_unpickled(run):
+    np.savez(run / "topics.npz", mean=np.array([object()]))
+    with pytest.raises(runs.RunError, match="damaged"):
+        lda.load(run)
+
+
+def test_damaged_metrics(run):
+    for text in ("no json\n", "[1]\n"):
+        (run / "metrics.jsonl").write_text(text)
+        with pytest.raises(runs.RunError, match="damaged"):
+            runs.load_metrics(run)

@@ -1,0 +1,1 @@
+"""Helpers that tests share: statistical checks, reference laws, tiny models, damaged files."""

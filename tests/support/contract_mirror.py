@@ -1,0 +1,83 @@
+"""Small problems for the kernels of constrained spaces."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax import batches, estimators, gradients
+from simplex_jax.geometry import convex, mirror
+from simplex_jax.samplers import mld, myula, plmc, smld
+from support.contract_case import Case
+
+LABELS = np.array([0] * 8 + [1] + [3])
+POINTS = np.linspace(-1, 2, 20)[:, None] * np.array([0.2, 0.5, 1.0])
+
+
+def _case(build: Callable, position, data, step_size: float) -> Case:
+    return Case(build(step_size), position, batches.uniform(data, 4), build)
+
+
+def _points() -> estimators.Estimator:
+    """The mean of normal points under a normal prior."""
+    return gradients.posterior(
+        lambda x: -(x**2).sum() / 2, lambda x, batch: -((batch - x) ** 2).sum() / 2, size=20
+    )
+
+
+def _labels_given_x() -> estimators.Estimator:
+    return gradients.posterior(
+        lambda x: -0.9 * jnp.log(x).sum(), lambda x, batch: jnp.log(x)[batch].sum(), size=10
+    )
+
+
+def _labels_given_y() -> estimators.Estimator:
+    def log_x(y):
+        return jax.nn.log_softmax(jnp.append(y, jnp.zeros((), y.dtype)))
+
+    return gradients.posterior(
+        lambda y: 0.1 * log_x(y).sum(), lambda y, batch: log_x(y)[batch].sum(), size=10
+    )
+
+
+def _barrier(x: jax.Array) -> jax.Array:
+    return -jnp.log(1 + x).sum() - jnp.log(3 - x.sum())
+
+
+def _plmc(projection: convex.Projection, position) -> Case:
+    estimator = _points()
+    return _case(lambda h: plmc.build(estimator, projection, h), position, POINTS, 0.005)
+
+
+def _myula(projection: convex.Projection, position) -> Case:
+    estimator = _points()
+    return _case(
+        lambda h: myula.build(estimator, projection, h, smoothing=0.01), position, POINTS, 0.005
+    )
+
+
+def _mld(estimator: estimators.Estimator, maps, position, data, form: str = "primal") -> Case:
+    return _case(lambda h: mld.build(estimator, maps, h, form=form), position, data, 0.01)
+
+
+def _smld(**options) -> Case:
+    estimator = estimators.categorical(len(LABELS))
+    return _case(lambda h: smld.build(estimator, 0.1, h, **options), jnp.full(5, 0.2), LABELS, 0.01)
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "plmc": lambda: _plmc(convex.simplex(), jnp.full(3, 1 / 3)),
+    "plmc box": lambda: _plmc(convex.box(0.0, jnp.inf), jnp.ones(3)),
+    "myula": lambda: _myula(convex.ball(), jnp.zeros(3)),
+    "mld": lambda: _mld(_labels_given_x(), mirror.simplex(0), jnp.full(5, 0.2), LABELS),
+    "mld simplex dual": lambda: _mld(
+        _labels_given_y(), mirror.simplex(), jnp.full(5, 0.2), LABELS, "dual"
+    ),
+    "mld hypercube": lambda: _mld(_points(), mirror.hypercube(-1.0, 2.0), jnp.zeros(3), POINTS),
+    "mld ball": lambda: _mld(_points(), mirror.ball(), jnp.full(3, 0.1), POINTS),
+    "mld own": lambda: _mld(_points(), mirror.from_convex(_barrier), jnp.zeros(3), POINTS),
+    "smld": _smld,
+    "smld reference": lambda: _smld(reference=0),
+    "smld linearised": lambda: _smld(reference=0, linearised=True),
+}

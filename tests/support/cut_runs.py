@@ -1,0 +1,58 @@
+"""One way to cut a run at a known step: as a hook asks for it, or by a signal."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from simplex_jax.runtime.hooks import Event, MetricsLog
+
+
+class Cut:
+    """A hook that ends a run.
+
+    Args:
+        step: The first step after which it does, between evaluations too if the driver looks
+            there; None for the first evaluation.
+        number: The signal that this process is sent then; None to end as a hook asks.
+
+    Attributes:
+        steps: The evaluations so far.
+    """
+
+    def __init__(self, step: int | None = None, number: int | None = None) -> None:
+        self.steps: list[int] = []
+        self._step, self._number, self._over = step, number, False
+
+    def __call__(self, event: Event) -> bool:
+        self.steps.append(event.step)
+        return self._cut(self._step is None or event.step >= self._step)
+
+    def pulse(self, event: Event) -> bool:
+        return self._cut(self._step is not None and event.step >= self._step)
+
+    def _cut(self, due: bool) -> bool:
+        if not due or self._over:
+            return False
+        self._over = True
+        if self._number is not None:
+            os.kill(os.getpid(), self._number)
+        return self._number is None
+
+    def log(self, path: Path) -> MetricsLog:
+        """Return a log of metrics, for `commands.MetricsLog`, that is followed by the cut."""
+        cut = self
+
+        class Log(MetricsLog):
+            def __call__(self, event: Event) -> bool:
+                super().__call__(event)
+                return cut(event)
+
+            def pulse(self, event: Event) -> bool:
+                return cut.pulse(event)
+
+        return Log(path)
+
+
+def cut(number: int, step: int) -> Callable[[Path], MetricsLog]:
+    """Return what takes the place of `MetricsLog` in a command that is to be cut."""
+    return Cut(step, number).log

@@ -1,0 +1,43 @@
+"""Fits made by hand, and fits compared."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from simplex_jax.models import lda
+
+_CLOCK = ("seconds", "tokens_per_second", "documents_per_second", "rows_per_second")
+
+
+def numbers(fitted: Any, *without: str) -> dict[str, Any]:
+    """Return all that a fit holds but for the clock, the settings and the attributes named."""
+    metrics = [{k: v for k, v in record.items() if k not in _CLOCK} for record in fitted.metrics]
+    held = {**vars(fitted), "metrics": metrics}
+    return {name: value for name, value in held.items() if name not in ("settings", *without)}
+
+
+def assert_same(first: Any, second: Any, *without: str) -> None:
+    """Fail unless two fits hold the same, to the bit; attributes named are passed over."""
+    a, b = (numbers(fitted, *without) for fitted in (first, second))
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for (path, x), y in zip(jax.tree.leaves_with_path(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_array_equal(x, y, err_msg=jax.tree_util.keystr(path))
+
+
+def topic_fit(mean: np.ndarray, vocabulary: Any, **changes: Any) -> lda.Fit:
+    """Return a fit of LDA with these topics [K, V]; what is not given is unremarkable."""
+    num_topics, words = mean.shape
+    values: dict[str, Any] = {
+        **{"mean": mean, "sd": 0.1 * mean, "vocabulary": vocabulary, "samples": 25},
+        **{"prevalence": np.full(num_topics, 1 / num_topics), "names": ()},
+        **{"prevalence_sd": np.full(num_topics, 0.02), "coherence": np.zeros(num_topics)},
+        **{"alpha": np.full(num_topics, 0.1), "alpha_sd": np.zeros(num_topics)},
+        **{"beta": np.full(words, 0.05), "beta_sd": np.zeros(words)},
+        **{"stability": np.full(num_topics, np.nan), "order": np.arange(num_topics)[None]},
+        **{"proportions": np.zeros((0, num_topics), np.float32), "examples": []},
+        **{"proportions_error": np.zeros(0, np.float32)},
+        **{"diagnostics": {}, "metrics": [], "settings": lda.Options(num_topics)},
+        **{"corpus": {"documents": 1234, "tokens": 56789, "vocabulary": words}},
+    }
+    return lda.Fit(**values | changes)

@@ -1,0 +1,57 @@
+"""A mixture of unigrams, the smallest model: every document has one label, and its topic's words.
+
+Labels are drawn given shares ~ Dirichlet(alpha) and topics ~ Dirichlet(beta), and these given the
+labels: a Gibbs sampler of all documents at once. Tests put this folder into the models.
+"""
+
+from typing import Any
+
+from simplex_jax.models.unigrams import fitting, tables
+from simplex_jax.models.unigrams.fitting import Fit
+from simplex_jax.models.unigrams.options import Arguments, Options, settle
+
+from simplex_jax.corpus import digest, holdout
+from simplex_jax.models import pipeline
+from simplex_jax.models.options import takes
+
+MODEL = pipeline.Model(
+    name="unigrams",
+    options=Options,
+    fit=Fit,
+    as_data=fitting.as_data,
+    digest=digest,
+    hold_out=holdout,
+    settle=settle,
+    prepare=fitting.prepare,
+    summarise=fitting.summarise,
+    warn=fitting.warn,
+    describe=fitting.describe,
+    files=tables.FILES,
+    infer=fitting.infer,
+)
+Fit.MODEL = MODEL
+
+
+@takes(Arguments)
+def fit(corpus: Any, given: Arguments) -> Fit:
+    """Sample the topics of documents of one topic each.
+
+    Args:
+        corpus: A `corpus.Corpus`, or a table of its counts [D, V].
+        {options}
+    """
+    return pipeline.fit(MODEL, corpus, given)
+
+
+@takes(Options)
+def resolve(corpus: Any, given: Options) -> Options:
+    """Return the options of a run with everything that was left out filled in.
+
+    Args:
+        corpus: As for `fit`; only its size matters.
+        {options}
+    """
+    return settle(fitting.as_data(corpus), given)
+
+
+load = Fit.load

@@ -1,0 +1,38 @@
+"""A mixture of unigrams as a scikit-learn estimator."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from simplex_jax.models.unigrams import fitting
+from simplex_jax.models.unigrams.options import Options
+
+from simplex_jax.corpus import from_counts
+from simplex_jax.models import estimator as common
+from simplex_jax.models import unigrams
+
+
+@common.parameters_of(Options)
+class Unigrams(common.TopicEstimator):
+    """Kinds of documents.
+
+    Args:
+        {options}
+        callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
+        random_state: A seed, a `RandomState`, a `Generator` or None.
+    """
+
+    _FITTED: ClassVar = ("components_", "shares_", "seed_")
+
+    def _data(self, X: Any, *, reset: bool) -> Any:
+        return from_counts(self._table(X, reset=reset))
+
+    def _fit(self, data: Any) -> np.ndarray:
+        fitted = unigrams.fit(data, **self._arguments())
+        self.components_, self.shares_ = fitted.mean, fitted.shares
+        self.samples_, self.order_, self.metrics_ = fitted.kept, fitted.order, fitted.metrics
+        common.end(fitted.interrupted)
+        return fitted.proportions
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the probabilities of the labels of documents."""
+        return fitting._labels(self.components_, self.shares_, self._data(X, reset=False))

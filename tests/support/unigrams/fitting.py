@@ -1,0 +1,135 @@
+"""From counts to the summary of the posterior of a mixture of unigrams."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from simplex_jax.models.unigrams import kernel
+
+from simplex_jax import base, batches
+from simplex_jax.corpus import Corpus, from_counts, to_vocabulary
+from simplex_jax.evaluate import alignment, matching
+from simplex_jax.evaluate.diagnostics import chain_warnings
+from simplex_jax.models import pipeline
+from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.runtime import gathering
+from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.moments import Moments
+from simplex_jax.runtime.session import Records, Trained
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Fit(pipeline.Fit):
+    """Topics [K, V], shares [K], and the probabilities of the labels of documents [D, K]."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    shares: np.ndarray
+    shares_sd: np.ndarray
+    stability: np.ndarray
+    vocabulary: tuple[str, ...]
+    names: tuple[str, ...]
+    proportions: np.ndarray
+    order: np.ndarray
+    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+
+def as_data(corpus: Any) -> Corpus:
+    return corpus if isinstance(corpus, Corpus) else from_counts(corpus)
+
+
+def _dense(corpus: Corpus) -> jax.Array:
+    return jnp.asarray(corpus.counts.toarray(), jnp.float32)
+
+
+def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+    settings = plan.settings
+    counts, heldout = _dense(plan.train), plan.heldout and _dense(plan.heldout)
+    chains, shape = settings.chains, (settings.num_topics, counts.shape[1])
+    key_init, key_run = jax.random.split(jax.random.key(settings.seed))
+    one = kernel.build(settings.num_topics, settings.alpha, settings.beta)
+    many = base.chains(one, chains, position_axis=0)
+
+    def read(event: Event) -> dict[str, jax.Array]:
+        return {name: jnp.exp(array) for name, array in event.state.position.items()}
+
+    def sample(event: Event) -> gathering.Sample:
+        found = read(event)
+        return gathering.Sample(found, {}, {"prevalence": found["shares"]})
+
+    def keep(event: Event) -> dict[str, np.ndarray]:
+        return {name: np.asarray(array) for name, array in read(event).items()}
+
+    def measure(event: Event, passes: float) -> dict[str, float]:
+        if heldout is None:
+            return {}
+        log_p = jax.vmap(kernel.log_joint, (0, None))(event.state.position, heldout)
+        return {"log_density": float(jax.nn.logsumexp(log_p, axis=-1).mean())}
+
+    moments = {"topics": Moments((chains, *shape)), "shares": Moments((chains, shape[0]))}
+    traces = {"prevalence": (chains, shape[0])}
+    return Run(
+        key=key_run,
+        kernel=many,
+        state=many.init(key_init, jax.random.normal(key_init, (chains, *shape))),
+        feed=lambda first_step: batches.full(counts),
+        measures={
+            "posterior": gathering.Posterior(sample, moments, traces, settings.seconds),
+            "kept": gathering.Kept(keep, settings.keep_samples, settings.seconds, samples_dir),
+            "records": Records(len(counts), len(counts), measure),
+        },
+    )
+
+
+def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
+    gathered, data = run.measures["posterior"], plan.data
+    if not gathered.samples and trained.event:
+        gathered.add(trained.event)
+    order, stability = matching.align(list(gathered.moments["topics"].mean))
+    mean, sd = gathered.moments["topics"].pooled(order)
+    shares, shares_sd = gathered.moments["shares"].pooled(order)
+    return Fit(
+        samples=gathered.samples * plan.settings.chains,
+        diagnostics=alignment.diagnose(gathered.traces(), order),
+        metrics=run.measures["records"].records,
+        settings=plan.settings,
+        interrupted=trained.interrupted,
+        state=trained.state,
+        **{"mean": mean, "sd": sd, "shares": shares, "shares_sd": shares_sd},
+        stability=stability,
+        vocabulary=data.vocabulary,
+        names=data.names,
+        proportions=_labels(mean, shares, data),
+        order=order,
+        kept=run.measures["kept"].samples(),
+    )
+
+
+def _labels(mean: np.ndarray, shares: np.ndarray, data: Corpus) -> np.ndarray:
+    """Return the probabilities of the labels of documents, float32 [D, K]."""
+    tiny = np.finfo(np.float32).tiny
+    position = {"shares": jnp.log(jnp.asarray(shares)), "topics": jnp.log(jnp.maximum(mean, tiny))}
+    return np.asarray(jax.nn.softmax(kernel.log_joint(position, _dense(data))), np.float32)
+
+
+def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
+    del seed  # exact
+    return _labels(
+        fitted.mean, fitted.shares, to_vocabulary(as_data(data), fitted.vocabulary).corpus
+    )
+
+
+def warn(fitted: Fit) -> list[str]:
+    return chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    counts = plan.data.counts
+    return {
+        "documents": counts.shape[0],
+        "tokens": int(counts.sum()),
+        "vocabulary": counts.shape[1],
+    }

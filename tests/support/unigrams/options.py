@@ -1,0 +1,44 @@
+"""The options of a mixture of unigrams."""
+
+import dataclasses
+
+from simplex_jax.corpus import Corpus
+from simplex_jax.models.options import RunOptions, option, options
+from simplex_jax.models.pipeline import Session
+from simplex_jax.runtime import session
+
+
+@options
+class Options(RunOptions):
+    """Options of a mixture of unigrams."""
+
+    num_topics: int = option(
+        "Number of topics.",
+        default=5,
+        kw_only=False,
+        least=1,
+        flag="--topics",
+        parameter="n_components",
+    )
+    alpha: float = option("Concentration of the shares, per topic.", default=1.0)
+    beta: float = option("Concentration of words, per word.", default=0.1)
+
+
+@options
+class Arguments(Options, Session):
+    """Arguments of `fit`."""
+
+
+def settle(data: Corpus, given: Options) -> Options:
+    """Return options with everything that was left out filled in."""
+    size = len(data.names)
+    if given.batch_size not in (None, size):
+        raise ValueError(f"batch_size must be {size}, all documents; it is {given.batch_size}")
+    length = session.length(
+        1,
+        passes=given.passes,
+        steps=given.steps,
+        seconds=given.seconds,
+        eval_every=given.eval_every,
+    )
+    return dataclasses.replace(given, batch_size=size, passes=None, **length._asdict())
