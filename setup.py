@@ -1,4 +1,4 @@
-"""Build of the native local step of LDA, where there is a compiler; pyproject.toml has the rest."""
+"""Build of the native code, where there is a compiler; pyproject.toml has the rest."""
 
 import os
 import sys
@@ -7,9 +7,14 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-_FOLDER = "simplex_jax/models/lda/native"
-_SOURCES = ("handlers", "plain", "avx2", "avx512")
-_HEADERS = ("task.h", "threads.h", "random.inl", "search.inl", "dense.inl", "sparse.inl")
+_ROOT = Path(__file__).parent
+_FOLDERS = ("simplex_jax/draws/native", "simplex_jax/models/lda/native")
+_HEADERS = [
+    str(path.relative_to(_ROOT))
+    for folder in ("simplex_jax/native", *_FOLDERS)
+    for path in sorted((_ROOT / folder).iterdir())
+    if path.suffix in (".h", ".inl")
+]
 
 
 class BuildOptional(build_ext):
@@ -37,7 +42,7 @@ class BuildOptional(build_ext):
 def _say(error: Exception) -> None:
     reason = " ".join(str(error).split()) or type(error).__name__
     print(
-        f"simplex-jax: the native local step of LDA was not built, and XLA does its work: {reason}",
+        f"simplex-jax: native code was not built, and XLA does its work: {reason}",
         file=sys.stderr,
     )
 
@@ -46,15 +51,17 @@ setup(
     cmdclass={"build_ext": BuildOptional},
     ext_modules=[
         Extension(
-            "simplex_jax.models.lda.native._engine",
-            sources=[f"{_FOLDER}/{name}.cc" for name in _SOURCES],
-            depends=[f"{_FOLDER}/{name}" for name in _HEADERS],
+            f"{folder.replace('/', '.')}._library",
+            sources=[f"{folder}/handlers.cc", f"{folder}/kernels.cc"],
+            depends=_HEADERS,
+            include_dirs=["."],
             language="c++",
             # Contracted operations would round differently from machine to machine.
-            extra_compile_args=["-std=c++17", "-O3", "-ffp-contract=off", "-g0"]
+            extra_compile_args=["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-g0"]
             if os.name != "nt"
             else ["/std:c++17", "/O2"],
             optional=True,
         )
+        for folder in _FOLDERS
     ],
 )

@@ -5,10 +5,9 @@ from simplex_jax.runtime.ending import Ending  # nothing heavy: it has to stand 
 
 def main() -> None:
     """Run the command line."""
-    with Ending() as ending:
+    with Ending():
         from simplex_jax import cli
 
-        ending.loaded()
         cli.main(prog_name="simplex-jax")
 
 

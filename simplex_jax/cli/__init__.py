@@ -16,7 +16,7 @@ from simplex_jax.models import NAMES
 def _local_step() -> str:
     """Name the lowering of LDA's local step on CPUs, by a look at the files alone."""
     folder = Path(simplex_jax.__file__).parent / "models" / "lda" / "native"
-    native = any(folder.glob("_engine*"))
+    native = any(folder.glob("_library*"))
     return f"local step of LDA on CPUs by {'native code' if native else 'XLA'}"
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments
-from simplex_jax.draws import gamma, uniform
+from simplex_jax.draws import gamma, native, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 # Above this rate the transition may be written relative to its drift, see _cir: there no normal, of
@@ -18,23 +19,43 @@ _LARGE_RATE = 64.0
 _LONG_STEP = 40.0
 
 
+class Step(NamedTuple):
+    """A step and functions of it, at its own shape, which is often that of a single number."""
+
+    size: jax.Array  # h
+    scale: jax.Array  # 1 - e^-h
+    growth: jax.Array  # e^h - 1, or 1 for a long step
+    decay: jax.Array  # 0, or h for a long step: e^h - 1 is growth e^decay
+
+
+def step_of(h: jax.Array) -> Step:
+    """Return a step of size h."""
+    short = h < _LONG_STEP
+    return Step(h, -jnp.expm1(-h), jnp.where(short, jnp.expm1(h), 1), jnp.where(short, 0, h))
+
+
 @partial(jax.jit, static_argnames="shape")
 def _cir(
     key: jax.Array, log_theta: jax.Array, a: jax.Array, h: jax.Array, shape: tuple[int, ...]
 ) -> jax.Array:
+    by_xla = partial(cir_by_xla, shape=shape)
+    step = step_of(h)
+    if log_theta.dtype != jnp.float32:
+        return by_xla(key, log_theta, a, step)
+    by_native = partial(native.cir, shape=shape)
+    return native.LIBRARY.lowered(by_native, by_xla, key, log_theta, a, step)
+
+
+def cir_by_xla(
+    key: jax.Array, log_theta: jax.Array, a: jax.Array, step: Step, shape: tuple[int, ...]
+) -> jax.Array:
+    """Draw as `cir` does, by XLA."""
     dtype = log_theta.dtype
     number = log_theta <= jnp.finfo(dtype).max  # -inf, a process at zero, is valid
-    valid = number & arguments.positive(a) & arguments.positive(h)
+    valid = number & arguments.positive(a) & arguments.positive(step.size)
     log_theta = jnp.where(number, log_theta, 0)
-    a, h = (jnp.where(arguments.positive(x), x, 1) for x in (a, h))
-
-    # Functions of the step at its own shape, which is often a single number.
-    scale = -jnp.expm1(-h)
-    growth = jnp.where(h < _LONG_STEP, jnp.expm1(h), 1)
-    decay = jnp.where(h < _LONG_STEP, 0, h)
-    log_theta, a, h, scale, growth, decay = arguments.flatten(
-        shape, log_theta, a, h, scale, growth, decay
-    )
+    a = jnp.where(arguments.positive(a), a, 1)
+    log_theta, a, h, scale, growth, decay = arguments.flatten(shape, log_theta, a, *step)
     size = a.shape[0]
     use_up(key)
     word_first, word_z = random_words(key, size, dtype)

@@ -9,7 +9,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments
-from simplex_jax.draws import rejection, uniform
+from simplex_jax.draws import native, rejection, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 # log1p(y) - y + y^2/2 - y^3/3 over y^4 for |y| <= 1/4, in y / (1/4), highest degree first;
@@ -37,7 +37,9 @@ def _remainder(y: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(y) < _REMAINDER_LIMIT, near, jnp.log(1 + y) - rest)
 
 
-def _propose(key: jax.Array, row: jax.Array | int, shape_parameter: jax.Array) -> jax.Array:
+def _propose(
+    key: jax.Array, row: jax.Array | int, columns: jax.Array, shape_parameter: jax.Array
+) -> jax.Array:
     """Return Marsaglia and Tsang's (2000) proposal, or -1 where it is rejected.
 
     With y = x / (3 sqrt(d)) the log acceptance probability is 3 d (log1p(y) - y + y^2/2 - y^3/3),
@@ -45,7 +47,7 @@ def _propose(key: jax.Array, row: jax.Array | int, shape_parameter: jax.Array) -
     d > 0: the method is exact down to shape 1/3, where it is merely less often accepted.
     """
     dtype = shape_parameter.dtype
-    word_x, word_u = random_words(key, shape_parameter.shape[0], dtype, row)
+    word_x, word_u = random_words(key, shape_parameter.shape[0], dtype, row, columns)
     d = shape_parameter - 1 / 3
     y = uniform.normal(word_x, dtype) * lax.rsqrt(d) / 3
     inside = y > -1
@@ -64,6 +66,14 @@ def standard_gamma(key: jax.Array, shape_parameter: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames="shape")
 def _loggamma(key: jax.Array, a: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    by_xla = partial(loggamma_by_xla, shape=shape)
+    if a.dtype != jnp.float32:
+        return by_xla(key, a)
+    return native.LIBRARY.lowered(partial(native.loggamma, shape=shape), by_xla, key, a)
+
+
+def loggamma_by_xla(key: jax.Array, a: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Draw as `loggamma` does, by XLA."""
     valid = arguments.positive(a)
     (a,) = arguments.flatten(shape, jnp.where(valid, a, 1))
     use_up(key)

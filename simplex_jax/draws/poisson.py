@@ -56,10 +56,12 @@ def _log_pmf(count: jax.Array, rate: jax.Array) -> jax.Array:
     return jnp.where(count < few, count * jnp.log(rate) - rate - log_factorial, many)
 
 
-def _propose(key: jax.Array, row: jax.Array | int, rate: jax.Array) -> jax.Array:
+def _propose(
+    key: jax.Array, row: jax.Array | int, columns: jax.Array, rate: jax.Array
+) -> jax.Array:
     """Return a count of Hoermann's (1993) transformed rejection PTRS, -1 where it is rejected."""
     dtype = rate.dtype
-    word_u, word_v = random_words(key, rate.shape[0], dtype, row)
+    word_u, word_v = random_words(key, rate.shape[0], dtype, row, columns)
     negative, us = uniform.side_and_magnitude(word_u, dtype)
     u = jnp.where(negative, us - 0.5, 0.5 - us)
     v = uniform.uniform(word_v, dtype)

@@ -45,7 +45,7 @@ def _positions(mask: jax.Array, capacity: int) -> jax.Array:
 def sample(
     key: jax.Array,
     parameter: jax.Array,
-    propose: Callable[[jax.Array, jax.Array | int, jax.Array], jax.Array],
+    propose: Callable[[jax.Array, jax.Array | int, jax.Array, jax.Array], jax.Array],
     needed: jax.Array | None = None,
 ) -> jax.Array:
     """Return variates of [0, inf) by rejection: one round for all, then rounds for the rejected.
@@ -59,19 +59,23 @@ def sample(
     of a proposal that is never accepted. An exact method without rejection in its place would
     take half of the time to compile a draw, or more, and is not reached.
 
-    `propose(key, row, parameter [m])` returns values [m], negative where rejected, from the random
-    words of this row and the next; rounds count rows from 2 on. (One array in place of a value and
-    a flag lets XLA make one loop of it.) Where `needed` is false anything may be returned.
+    `propose(key, row, columns [m], parameter [m])` returns values [m], negative where rejected,
+    from these columns of the random words of this row and the next; rounds count rows from 2 on.
+    A variate has a column of its own, and so does not depend on others. (One array in place of a
+    value and a flag lets XLA make one loop of it.) Where `needed` is false anything may be
+    returned.
     """
     size = parameter.shape[0]
     if size == 0:
         return parameter
     many, few = (max(_SMALLEST // 4, arguments.pad(size // part)) for part in (8, 32))
 
-    def last_rounds(row: jax.Array | int, parameter: jax.Array, drawn: jax.Array) -> jax.Array:
+    def last_rounds(
+        row: int, columns: jax.Array, parameter: jax.Array, drawn: jax.Array
+    ) -> jax.Array:
         def one_round(state):
             number, drawn = state
-            proposed = propose(key, row + 2 * number, parameter)
+            proposed = propose(key, row + 2 * number, columns, parameter)
             return number + 1, jnp.where(drawn < 0, proposed, drawn)
 
         _, drawn = lax.while_loop(
@@ -81,25 +85,26 @@ def sample(
         )
         return jnp.where(drawn < 0, jnp.nan, drawn)
 
-    def sweep(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        row, value = state
+    def sweep(value: jax.Array) -> jax.Array:
         index = _positions(value < 0, many)
         here = parameter.at[index].get(mode="clip")
-        drawn = propose(key, row, here)
+        drawn = propose(key, 4, index, here)
         # Kept from being computed again, entry by entry, in the loops that look for what is left.
         drawn = lax.optimization_barrier(jnp.where(index < size, drawn, 0))
         again = _positions(drawn < 0, few)
         last = last_rounds(
-            row + 2,
+            6,
+            index.at[again].get(mode="clip"),
             here.at[again].get(mode="clip"),
             jnp.where(again < many, -1, 0).astype(drawn.dtype),
         )
         drawn = drawn.at[again].set(last, mode="drop")
-        return row + 2 * (ROUNDS + 1), value.at[index].set(drawn, mode="drop")
+        return value.at[index].set(drawn, mode="drop")
 
-    value = propose(key, 2, parameter)
+    columns = lax.iota(jnp.int32, size)
+    value = propose(key, 2, columns, parameter)
     if needed is not None:
         value = jnp.where(needed, value, 0)
     if size <= _SMALLEST:
-        return last_rounds(4, parameter, value)
-    return lax.while_loop(lambda state: jnp.any(state[1] < 0), sweep, (jnp.int32(4), value))[1]
+        return last_rounds(4, columns, parameter, value)
+    return lax.while_loop(lambda value: jnp.any(value < 0), sweep, value)

@@ -136,15 +136,17 @@ def _closed_form(key: jax.Array, k: jax.Array) -> jax.Array:
     return jnp.minimum(-jnp.where(upper, high, jnp.log1p(-v * mass)) / k, 2)
 
 
-def _propose(key: jax.Array, row: jax.Array | int, k: jax.Array, p: int) -> jax.Array:
+def _propose(
+    key: jax.Array, row: jax.Array | int, columns: jax.Array, k: jax.Array, p: int
+) -> jax.Array:
     """Return Wood's proposal of u, or -1 where it is rejected, at most 0.35 of the time.
 
     Z ~ Beta((p - 1)/2, (p - 1)/2) is (1 + t) / 2 for a coordinate t of a uniform unit vector in
     R^p, which is sqrt(1 - U^(2 / (p - 2))) cos(angle); on the circle, sin(angle)^2.
     """
     dtype = k.dtype
-    word_angle, word_radius = random_words(key, k.shape[0], dtype, row)
-    word_accept, _ = random_words(key, k.shape[0], dtype, row + 1)
+    word_angle, word_radius = random_words(key, k.shape[0], dtype, row, columns)
+    word_accept, _ = random_words(key, k.shape[0], dtype, row + 1, columns)
     if p == 2:
         swapped, v = uniform.side_and_magnitude(word_angle, dtype)
         sine, cosine = jnp.sin(jnp.pi / 2 * v) ** 2, jnp.cos(jnp.pi / 2 * v) ** 2

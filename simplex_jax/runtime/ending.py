@@ -20,16 +20,16 @@ _AGAIN = 0.02
 class Ending:
     """End the program on SIGINT with status 130, on SIGTERM with 143; within a `with` block.
 
-    While the program is loading it ends at once: an exception that is raised within an import may
-    come out of it as another one, or not at all. From `loaded` on it ends by a `SystemExit`, so
-    that half-written files are removed. Python drops exceptions that are raised within a callback,
-    such as the one that JAX gives to the garbage collector; this one is then raised again. A second
-    signal ends the program at once. After the block signals are ignored: all is done. A signal that
-    the process ignores, or that has another handler, is left alone.
+    It ends by a `SystemExit`, so that half-written files are removed; but at once within an import,
+    where an exception may come out as another one, as a crash of compiled code, or not at all.
+    Python drops exceptions that are raised within a callback, such as the one that JAX gives to
+    the garbage collector; this one is then raised again. A second signal ends the program at once.
+    After the block signals are ignored: all is done. A signal that the process ignores, or that has
+    another handler, is left alone.
     """
 
     def __init__(self) -> None:
-        self._loading, self._raised, self._said = True, False, False
+        self._raised, self._said = False, False
         self._hook: Callable[[Any], Any] = sys.unraisablehook
         self._handled: list[signal.Signals] = []
 
@@ -48,12 +48,7 @@ class Ending:
             for number in self._handled:
                 signal.signal(number, signal.SIG_IGN)
 
-    def loaded(self) -> None:
-        """Say that everything is imported."""
-        self._loading = False
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        del frame
         if not self._said:
             self._said = True
             name = signal.Signals(number).name
@@ -61,7 +56,7 @@ class Ending:
             with suppress(OSError):
                 text = f"simplex-jax: interrupted by {name} before the results were written\n"
                 os.write(2, text.encode())
-        if self._loading or self._raised:
+        if self._raised or _is_importing(frame):
             os._exit(128 + number)
         self._raised = True
         raise SystemExit(128 + number)
@@ -74,3 +69,11 @@ class Ending:
         self._raised = False
         number = int(str(lost)) - 128
         threading.Timer(_AGAIN, signal.raise_signal, [number]).start()
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False

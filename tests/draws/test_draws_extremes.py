@@ -13,6 +13,7 @@ from support.draw_cases import CASES, assert_valid, every_draw, values_of
 from simplex_jax import draws
 from simplex_jax.draws import rejection, uniform
 from simplex_jax.draws.bits import random_words
+from simplex_jax.native.library import Library
 
 
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
@@ -40,23 +41,29 @@ WORDS = (0, -1, *(1 << bit for bit in BITS), *(~(1 << bit) for bit in (0, 31, 63
 
 
 def pattern_words(
-    key: jax.Array, size: int, dtype: jnp.dtype, row: jax.Array | int = 0
+    key: jax.Array,
+    size: int,
+    dtype: jnp.dtype,
+    row: jax.Array | int = 0,
+    columns: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Every pair of the words above, in turn, in place of random ones, up to a second round."""
     width = 64 if dtype == jnp.float64 else 32
     kind = np.uint64 if width == 64 else np.uint32
     words = np.unique(np.array([word % 2**width for word in WORDS], kind))
-    position = np.arange(size)
-    second = position // words.size % words.size
-    pair = jnp.asarray(words[position % words.size]), jnp.asarray(words[second])
+    position = jnp.arange(size) if columns is None else columns
+    words = jnp.asarray(words)
+    pair = words[position % words.size], words[position // words.size % words.size]
     return tuple(
         jnp.where(row < 6, *both)
-        for both in zip(pair, random_words(key, size, dtype, row), strict=True)
+        for both in zip(pair, random_words(key, size, dtype, row, columns), strict=True)
     )
 
 
 @pytest.fixture
 def extreme_words(monkeypatch: pytest.MonkeyPatch):
+    """Draws by XLA; test_draws_native.py has the others."""
+    monkeypatch.setattr(Library, "prefix", lambda library: None)
     for name in ("categorical", "cir", "gamma", "poisson"):
         module = importlib.import_module(f"simplex_jax.draws.{name}")
         monkeypatch.setattr(module, "random_words", pattern_words)
@@ -78,9 +85,9 @@ def test_no_nan_at_extreme_words(name: str, dtype: type) -> None:
         assert np.isfinite(np.asarray(x)).all()
 
 
-def reject(key: jax.Array, row: jax.Array, parameter: jax.Array) -> jax.Array:
+def reject(key: jax.Array, row: jax.Array, columns: jax.Array, parameter: jax.Array) -> jax.Array:
     """A proposal that is always turned down."""
-    del key, row
+    del key, row, columns
     return jnp.full_like(parameter, -1)
 
 
@@ -92,24 +99,25 @@ def test_rejection_loops_end(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [5, 5000])
-def test_no_round_uses_words_of_another(size: int, getkey: Callable[[], jax.Array]) -> None:
-    """What is accepted is the row of the round, so that no two rounds may give one number.
+def test_a_variate_has_a_column_of_words(size: int, getkey: Callable[[], jax.Array]) -> None:
+    """What is accepted is the row of the round: the first in which the own word allows it.
 
     Accepted one time in two, 200 numbers in 5,000 need a sixth round, and several sweeps are done.
     """
 
-    def propose(key: jax.Array, row: jax.Array, parameter: jax.Array) -> jax.Array:
-        word, _ = random_words(key, parameter.shape[0], jnp.float32, row + 1)
-        return jnp.where(word & 1, jnp.asarray(row, jnp.float32), -1)
+    def words(key: jax.Array, row: jax.Array | int, columns: jax.Array) -> jax.Array:
+        return random_words(key, columns.shape[0], jnp.float32, row + 1, columns)[0]
 
-    rows = np.asarray(rejection.sample(getkey(), jnp.ones(size), propose))
-    assert (rows % 2 == 0).all()
-    assert rows.min() >= 2  # rows 0 and 1 are the caller's
-    found, counts = np.unique(rows, return_counts=True)
-    if size == 5000:
-        assert abs(counts[0] / size - 0.5) < 0.04
-        assert len(found) > 6
-        assert (counts[1:] <= 640).all()  # the room of one sweep: none begins with rows of another
+    def propose(
+        key: jax.Array, row: jax.Array, columns: jax.Array, parameter: jax.Array
+    ) -> jax.Array:
+        return jnp.where(words(key, row, columns) & 1, jnp.full_like(parameter, row), -1)
+
+    key = getkey()
+    found = rejection.sample(key, jnp.ones(size), propose)
+    rows = range(2, 60, 2)  # 0 and 1 are the caller's
+    allowed = np.stack([words(key, row, jnp.arange(size)) & 1 for row in rows])
+    np.testing.assert_array_equal(found, 2 + 2 * allowed.argmax(axis=0))
 
 
 @pytest.mark.parametrize("word", [0x1FFFFFFF, 0x07FFFFFF, 0x00FFFFFF, 0x0000FFFF, 0x000000FF])
@@ -126,7 +134,8 @@ def test_cir_is_a_number_where_the_normal_cancels_the_drift(word, monkeypatch):
     monkeypatch.setattr(module.gamma, "standard_gamma", lambda key, a: jnp.full_like(a, 1e-30))
     rate = (z**2 / 2 + first) * (1 + 1e-7 * jnp.arange(-2000, 2000))
     log_theta = jnp.log(rate * jnp.expm1(0.5)).astype(jnp.float32)
-    drawn = jax.jit(module._cir.__wrapped__, static_argnums=4)(
-        jax.random.key(0), log_theta, jnp.float32(1e-3), jnp.float32(0.5), log_theta.shape
+    step = module.step_of(jnp.float32(0.5))
+    drawn = jax.jit(module.cir_by_xla, static_argnums=4)(
+        jax.random.key(0), log_theta, jnp.float32(1e-3), step, log_theta.shape
     )
     assert not jnp.isnan(drawn).any()

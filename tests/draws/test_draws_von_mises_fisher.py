@@ -151,7 +151,7 @@ def test_rejection_is_rare(getkey: Callable[[], jax.Array]) -> None:
     """Below 0.36 at every concentration, so that 66 rounds leave one in 1e29."""
     k = jnp.repeat(jnp.asarray(CONCENTRATIONS), 5_000)
     for dimension in (2, 6, 10_000):
-        rejected = np.asarray(module._propose(getkey(), 0, k, dimension) < 0)
+        rejected = np.asarray(module._propose(getkey(), 0, jnp.arange(k.size), k, dimension) < 0)
         assert rejected.reshape(len(CONCENTRATIONS), -1).mean(axis=1).max() < 0.36
 
 

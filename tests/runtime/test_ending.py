@@ -80,8 +80,7 @@ def callback(phase, info):
         signal.raise_signal(signal.SIGINT)
 sent = []
 gc.callbacks.append(callback)
-with Ending() as ending:
-    ending.loaded()
+with Ending():
     try:
         gc.collect()
         print("lost", flush=True)
@@ -93,30 +92,35 @@ with Ending() as ending:
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-@pytest.mark.parametrize("loaded", [False, True])
-def test_what_is_half_done_is_undone_once_all_is_loaded(name, code, loaded):
-    program = f"""
+@pytest.mark.parametrize("importing", [False, True])
+def test_what_is_half_done_is_undone_but_within_an_import(name, code, importing, tmp_path):
+    body = f"""
 import signal
+try:
+    signal.raise_signal(signal.{name})
+    print("went on")
+finally:
+    print("cleaned", flush=True)
+"""
+    (tmp_path / "half_done.py").write_text(body)
+    program = f"""
+import sys
 from simplex_jax.runtime.ending import Ending
-with Ending() as ending:
-    if {loaded}:
-        ending.loaded()
-    try:
-        signal.raise_signal(signal.{name})
-        print("went on")
-    finally:
-        print("cleaned", flush=True)
+sys.path.insert(0, {str(tmp_path)!r})
+with Ending():
+    if {importing}:
+        import half_done
+    exec({body!r})
 """
     line = LINE.replace("SIGINT", name)
-    assert ended(start(program)) == (code, "cleaned\n" if loaded else "", line)
+    assert ended(start(program)) == (code, "" if importing else "cleaned\n", line)
 
 
 def test_the_second_signal_ends_at_once():
     program = """
 import signal
 from simplex_jax.runtime.ending import Ending
-with Ending() as ending:
-    ending.loaded()
+with Ending():
     try:
         signal.raise_signal(signal.SIGINT)
     finally:
@@ -132,8 +136,7 @@ import signal, sys
 from simplex_jax.runtime.ending import Ending
 if sys.argv[1] == "ignored":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-with Ending() as ending:
-    ending.loaded()
+with Ending():
     if sys.argv[1] == "ignored":
         signal.raise_signal(signal.SIGINT)
 signal.raise_signal(signal.SIGINT)

@@ -48,8 +48,8 @@ KINDS = ("dense", "sparse")
             "task.alpha[k] * weights[k]",
             "(task.alpha[k] + (*static_cast<uint8_t*>(task.labels) == k)) * weights[k]",
         ),
-        ("dense", "random.inl", "2 * (lanes + (first + i))", "2 * (lanes + (first + i)) * 0"),
-        ("dense", "random.inl", "(id + schedule[1])", "schedule[1]"),
+        ("dense", "random.inl", "2 * (lanes() + (first + i))", "0 * lanes()"),
+        ("dense", "random.inl", "Words{} + id", "Words{}"),
     ],
     ids=[
         "own token kept",
@@ -226,7 +226,7 @@ def test_the_engine_can_be_chosen():
 
 def test_without_a_library_xla_does_the_work(monkeypatch):
     monkeypatch.setattr(library, "prefix", lambda: None)
-    monkeypatch.setattr(library, "built", lambda: None)
+    monkeypatch.setattr(library, "why_not", lambda: "no C++ compiler")
     assert engine.resolve() == "xla"
     with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
         engine.resolve("native")

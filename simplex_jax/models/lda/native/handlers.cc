@@ -3,8 +3,9 @@
 #include <memory>
 #include <string>
 
+#include "simplex_jax/native/threads.h"
+#include "simplex_jax/native/widest.h"
 #include "task.h"
-#include "threads.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
@@ -26,13 +27,6 @@ void sparse(const Task&);
 
 namespace {
 
-// Numbers that are worth a thread: some ten microseconds.
-constexpr int64_t kWork = 1 << 15;
-
-int64_t threads_for(ffi::ThreadPool& pool, int64_t work) {
-  return std::max<int64_t>(1, std::min(pool.num_threads(), work / kWork));
-}
-
 enum Kind : int64_t { kAutomatic = 0, kDense = 1, kSparse = 2 };
 
 using Kernel = void (*)(const Task&);
@@ -46,15 +40,16 @@ bool is_sparse(int64_t topics, int64_t tokens, int64_t documents) {
 
 // The kernel for the widest vectors that the machine has, and `width` allows.
 Kernel kernel_for(bool sparse, int64_t width) {
+  switch (widest(width)) {
 #if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
-  if (width >= 16 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return sparse ? avx512::sparse : avx512::dense;
-  }
-  if (width >= 8 && __builtin_cpu_supports("avx2")) return sparse ? avx2::sparse : avx2::dense;
+    case 16:
+      return sparse ? avx512::sparse : avx512::dense;
+    case 8:
+      return sparse ? avx2::sparse : avx2::dense;
 #endif
-  (void)width;
-  return sparse ? plain::sparse : plain::dense;
+    default:
+      return sparse ? plain::sparse : plain::dense;
+  }
 }
 
 // Running sums of alpha * weights over the rows of each word, and bounds of the weights.

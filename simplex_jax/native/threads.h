@@ -1,6 +1,8 @@
 // One piece of work for the threads of XLA's pool.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -9,6 +11,13 @@
 #include "xla/ffi/api/ffi.h"
 
 namespace simplex {
+
+// Numbers that are worth a thread: some ten microseconds.
+constexpr int64_t kWork = 1 << 15;
+
+inline int64_t threads_for(xla::ffi::ThreadPool& pool, int64_t work) {
+  return std::max<int64_t>(1, std::min(pool.num_threads(), work / kWork));
+}
 
 // Runs `work` in this thread and in up to `threads - 1` others of the pool. Tasks that the pool
 // starts too late find the work closed and are not waited for, so that a busy pool, whose threads

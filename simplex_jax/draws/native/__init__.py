@@ -1,0 +1,70 @@
+"""Draws on CPUs by C++ that XLA calls: the same variates up to rounding, at a part of the time."""
+
+import math
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.draws import bits
+from simplex_jax.native.library import Library
+
+LIBRARY = Library(
+    Path(__file__).parent,
+    (("loggamma", "SimplexLogGamma"), ("cir", "SimplexCir")),
+    "simplex_jax_draws",
+)
+
+
+def loggamma(
+    key: jax.Array,
+    a: jax.Array,
+    shape: tuple[int, ...],
+    *,
+    prefix: str | None = None,
+    width: int = 16,
+) -> jax.Array:
+    """Draw as `draws.loggamma` does, in float32."""
+    return _call("loggamma", key, shape, a, prefix=prefix, width=width)
+
+
+def cir(
+    key: jax.Array,
+    log_theta: jax.Array,
+    a: jax.Array,
+    step: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
+    shape: tuple[int, ...],
+    *,
+    prefix: str | None = None,
+    width: int = 16,
+) -> jax.Array:
+    """Draw as `draws.cir` does, in float32; `step` is h, 1 - e^-h, growth and decay."""
+    return _call("cir", key, shape, log_theta, a, *step, prefix=prefix, width=width)
+
+
+def _call(
+    name: str,
+    key: jax.Array,
+    shape: tuple[int, ...],
+    *parameters: jax.Array,
+    prefix: str | None,
+    width: int,
+) -> jax.Array:
+    """Call the library; results do not depend on the `width` of vectors, which is for tests."""
+    call = jax.ffi.ffi_call(
+        f"{prefix or LIBRARY.prefix()}_{name}",
+        jax.ShapeDtypeStruct((math.prod(shape),), jnp.float32),
+        vmap_method="broadcast_all",
+    )
+    flat = [_period(parameter, shape) for parameter in parameters]
+    return call(bits.key_words(key), *flat, width=np.int64(width)).reshape(shape)
+
+
+def _period(parameter: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Return a parameter as a vector that, repeated, fills the shape."""
+    if parameter.size == 1:
+        return parameter.reshape(1)
+    if parameter.shape != shape[len(shape) - parameter.ndim :]:
+        parameter = jnp.broadcast_to(parameter, shape)
+    return parameter.ravel()

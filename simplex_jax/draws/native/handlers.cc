@@ -1,0 +1,103 @@
+// XLA's calls of the draws.
+
+#include <string>
+
+#include "simplex_jax/native/threads.h"
+#include "simplex_jax/native/widest.h"
+#include "task.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+namespace simplex {
+
+namespace plain {
+void log_gamma(const Gamma&);
+void cir(const Cir&);
+}
+namespace avx2 {
+void log_gamma(const Gamma&);
+void cir(const Cir&);
+}
+namespace avx512 {
+void log_gamma(const Gamma&);
+void cir(const Cir&);
+}
+
+namespace {
+
+// How much longer a variate takes than the numbers that `kWork` counts.
+constexpr int64_t kCost = 8;
+
+template <typename Task>
+void draw(ffi::ThreadPool& pool, Task& task, int64_t width, void (*narrow)(const Task&),
+          void (*wide)(const Task&), void (*widest_kernel)(const Task&)) {
+  std::atomic<int64_t> taken{0};
+  task.draws.taken = &taken;
+  const int most = widest(width);
+  const auto kernel = most == 16 ? widest_kernel : most == 8 ? wide : narrow;
+  together(pool, threads_for(pool, kCost * task.draws.rows * task.draws.size),
+           [&] { kernel(task); });
+}
+
+#if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
+#define EACH_WIDTH(kernel) plain::kernel, avx2::kernel, avx512::kernel
+#else
+#define EACH_WIDTH(kernel) plain::kernel, plain::kernel, plain::kernel
+#endif
+
+int64_t last(const ffi::AnyBuffer::Dimensions& dimensions) {
+  return dimensions.size() ? dimensions.back() : 1;
+}
+
+Draws variates(ffi::Buffer<ffi::U32>& keys, ffi::ResultBuffer<ffi::F32>& values) {
+  const int64_t size = last(values->dimensions());
+  return {keys.typed_data(), size ? static_cast<int64_t>(values->element_count()) / size : 0, size,
+          values->typed_data(), nullptr};
+}
+
+Parameter parameter(ffi::Buffer<ffi::F32>& values) {
+  return {values.typed_data(), last(values.dimensions())};
+}
+
+ffi::Error log_gamma(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::F32> shape,
+                     ffi::ResultBuffer<ffi::F32> values, int64_t width) {
+  Gamma task{variates(keys, values), parameter(shape)};
+  draw(pool, task, width, EACH_WIDTH(log_gamma));
+  return ffi::Error::Success();
+}
+
+ffi::Error cir(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::F32> log_theta,
+               ffi::Buffer<ffi::F32> shape, ffi::Buffer<ffi::F32> step,
+               ffi::Buffer<ffi::F32> scale, ffi::Buffer<ffi::F32> growth,
+               ffi::Buffer<ffi::F32> decay, ffi::ResultBuffer<ffi::F32> values, int64_t width) {
+  Cir task{variates(keys, values), parameter(log_theta), parameter(shape), parameter(step),
+           parameter(scale),       parameter(growth),    parameter(decay)};
+  draw(pool, task, width, EACH_WIDTH(cir));
+  return ffi::Error::Success();
+}
+
+}  // namespace
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLogGamma, log_gamma,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<int64_t>("width"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCir, cir,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<int64_t>("width"));
+
+}  // namespace simplex

@@ -1,0 +1,191 @@
+// Gamma variates and the transition of the Cox-Ingersoll-Ross process, as in
+// `simplex_jax.draws.gamma` and `.cir`, whose comments say why: the same words of randomness in the
+// same formulas.
+
+#include "functions.inl"
+
+constexpr int kRounds = 66;
+constexpr float kLeast = std::numeric_limits<float>::min();
+constexpr float kMost = std::numeric_limits<float>::max();
+
+ALWAYS_INLINE Vector load(const float* from) { return *reinterpret_cast<const Loose*>(from); }
+ALWAYS_INLINE void store(float* to, Vector x) { *reinterpret_cast<Loose*>(to) = x; }
+
+ALWAYS_INLINE Integers positive(Vector x) { return (x >= kLeast) & (x <= kMost); }
+
+// Two words for each of some variates of a row.
+ALWAYS_INLINE void words(const uint32_t* key, uint32_t row, Words columns, Words& one, Words& two) {
+  one = Words{} + 2 * row;
+  two = columns;
+  threefry(key, one, two);
+}
+
+// log1p(y) - y + y^2/2 - y^3/3, which is never positive.
+ALWAYS_INLINE Vector remainder(Vector y) {
+  constexpr float kRemainder[] = {8.177448762580752e-06f,  -2.559679160185624e-05f,
+                                  0.00010389083763584495f, -0.0004887076793238521f,
+                                  0.0022348545026034117f,  -0.010416309349238873f,
+                                  0.04999957233667374f,    -0.2500000298023224f};
+  const Vector rest = y * (1.0f - y * (0.5f - y / 3.0f));
+  const Vector square = y * y;
+  const Vector near = square * square * polynomial(kRemainder, y / 0.25f);
+  return absolute(y) < 0.25f ? near : logarithm(1.0f + y) - rest;
+}
+
+// Marsaglia and Tsang's proposal, or -1 where it is rejected.
+ALWAYS_INLINE Vector propose(const uint32_t* key, uint32_t row, Words columns, Vector shape) {
+  Words one, two;
+  words(key, row, columns, one, two);
+  const Vector d = shape - (1.0f / 3.0f);
+  const Vector y = normal(one) * (1.0f / root(d)) / 3.0f;
+  const Integers inside = y > -1.0f;
+  const Vector log_acceptance = d * (3.0f * remainder(inside ? y : constant(0)));
+  const Integers accepted = inside & (uniform(two) < exponential_of(log_acceptance));
+  const Vector cube = (1.0f + y) * (1.0f + y) * (1.0f + y);
+  return accepted ? d * cube : constant(-1);
+}
+
+// Gamma variates for the columns from `first` on, with shapes [kBlock] of at least 1/2.
+inline void gammas(const uint32_t* key, uint32_t first, int64_t count, const float* shapes,
+                   float* values) {
+  uint32_t left[kBlock + WIDTH];
+  int64_t number = 0;
+  for (int64_t i = 0; i < count; i += WIDTH) {
+    const Words columns = lanes() + static_cast<uint32_t>(first + i);
+    const Vector value = propose(key, 2, columns, load(shapes + i));
+    store(values + i, value);
+    for (int64_t j = i; j < i + WIDTH; ++j) {
+      left[number] = static_cast<uint32_t>(j);
+      number += (values[j] < 0) & (j < count);
+    }
+  }
+  for (int round = 1; number > 0; ++round) {
+    if (round == kRounds) {
+      for (int64_t i = 0; i < number; ++i) values[left[i]] = std::nanf("");
+      return;
+    }
+    int64_t still = 0;
+    for (int64_t i = 0; i < number; i += WIDTH) {
+      Words at;
+      Vector shape;
+      for (int j = 0; j < WIDTH; ++j) {
+        at[j] = left[std::min(i + j, number - 1)];
+        shape[j] = shapes[at[j]];
+      }
+      const Vector value = propose(key, 2 * (round + 1), at + first, shape);
+      const int64_t here = std::min<int64_t>(WIDTH, number - i);
+      for (int64_t j = 0; j < here; ++j) {
+        values[at[j]] = value[j];
+        left[still] = at[j];
+        still += value[j] < 0;
+      }
+    }
+    number = still;
+  }
+}
+
+// A block of a parameter, from column `first` of a row on.
+inline void fill(const Parameter& parameter, int64_t row, int64_t first, int64_t count,
+                 float* values) {
+  const float* from = parameter.values + row * parameter.period;
+  if (parameter.period == 1) {
+    std::fill(values, values + kBlock, from[0]);
+    return;
+  }
+  int64_t at = first % parameter.period;
+  for (int64_t done = 0; done < count;) {
+    const int64_t piece = std::min(parameter.period - at, count - done);
+    std::memcpy(values + done, from + at, piece * sizeof(float));
+    done += piece;
+    at = 0;
+  }
+  std::fill(values + count, values + kBlock, 1.0f);
+}
+
+// Calls `block(row, first, count)` for the blocks that this thread takes.
+template <typename Block>
+inline void for_blocks(const Draws& draws, Block block) {
+  const int64_t blocks = (draws.size + kBlock - 1) / kBlock;
+  for (int64_t i;
+       (i = draws.taken->fetch_add(1, std::memory_order_relaxed)) < draws.rows * blocks;) {
+    const int64_t row = i / blocks, first = i % blocks * kBlock;
+    block(row, first, std::min(kBlock, draws.size - first));
+  }
+}
+
+void log_gamma(const Gamma& task) {
+  alignas(64) float a[kBlock], shape[kBlock], g[kBlock];
+  const Draws& draws = task.draws;
+  for_blocks(draws, [&](int64_t row, int64_t first, int64_t count) {
+    const uint32_t* key = draws.keys + 2 * row;
+    const uint32_t start = static_cast<uint32_t>(first);
+    fill(task.shape, row, first, count, a);
+    for (int64_t i = 0; i < count; i += WIDTH) {
+      const Vector x = load(a + i);
+      const Vector valid = positive(x) ? x : constant(1);
+      store(shape + i, valid < 1.0f ? valid + 1.0f : valid);
+    }
+    gammas(key, start, count, shape, g);
+    for (int64_t i = 0; i < count; i += WIDTH) {
+      const Vector x = load(a + i);
+      Words one, two;
+      words(key, 0, lanes() + static_cast<uint32_t>(start + i), one, two);
+      const Vector boost = x < 1.0f ? exponential(one) / x : constant(0);
+      const Vector value = logarithm(load(g + i)) - boost;
+      store(g + i, positive(x) ? value : constant(std::nanf("")));
+    }
+    std::memcpy(draws.values + row * draws.size + first, g, count * sizeof(float));
+  });
+}
+
+void cir(const Cir& task) {
+  constexpr float kMostRate = 7.9e28f;  // whose square root has room
+  constexpr float kLargeRate = 64.0f;
+  alignas(64) float a[kBlock], theta[kBlock], h[kBlock], scale[kBlock], growth[kBlock],
+      decay[kBlock], shape[kBlock], g[kBlock], rates[kBlock], firsts[kBlock], normals[kBlock];
+  const Draws& draws = task.draws;
+  for_blocks(draws, [&](int64_t row, int64_t first_column, int64_t count) {
+    const uint32_t* key = draws.keys + 2 * row;
+    const uint32_t start = static_cast<uint32_t>(first_column);
+    fill(task.log_theta, row, first_column, count, theta);
+    fill(task.shape, row, first_column, count, a);
+    fill(task.step, row, first_column, count, h);
+    fill(task.scale, row, first_column, count, scale);
+    fill(task.growth, row, first_column, count, growth);
+    fill(task.decay, row, first_column, count, decay);
+    for (int64_t i = 0; i < count; i += WIDTH) {
+      Words one, two;
+      words(key, 0, lanes() + static_cast<uint32_t>(start + i), one, two);
+      const Vector first = exponential(one), log_theta = load(theta + i), x = load(a + i);
+      const Vector known = log_theta <= kMost ? log_theta : constant(0);
+      const Vector valid = positive(x) ? x : constant(1);
+      const Vector rate =
+          smaller(exponential_of(known - load(decay + i)) / load(growth + i), kMostRate);
+      store(rates + i, rate);
+      store(firsts + i, first);
+      store(normals + i, normal(two));
+      store(shape + i, valid + (rate - first < 0.0f ? constant(1.0f) : constant(0.5f)));
+    }
+    gammas(key, start, count, shape, g);
+    for (int64_t i = 0; i < count; i += WIDTH) {
+      const Vector log_theta = load(theta + i), x = load(a + i), step = load(h + i);
+      const Integers given = (log_theta <= kMost) & positive(x) & positive(step);
+      const Vector rate = load(rates + i), first = load(firsts + i), z = load(normals + i);
+      const Vector gamma = load(g + i), rest = rate - first;
+      const Integers empty = rest < 0.0f;
+      const Vector twice = root(2.0f * larger(rest, 0.0f));
+      const Vector noise = z * (twice + z / 2.0f);
+      const Vector whole = empty ? gamma : (z + twice) * (z + twice) / 2.0f + gamma;
+      const Vector direct =
+          logarithm(load(scale + i) * whole) + (empty ? rest / x : constant(0));
+      const Vector moved = log_theta - step;
+      const Vector back = moved - log_theta;
+      const Vector lost = (log_theta - (moved - back)) - (step + back);
+      const Vector relative = moved + (logarithm_1p((noise + (gamma - first)) / rate) + lost);
+      const Integers drift = (rate > kLargeRate) & (rate > x) & ~empty;
+      const Vector value = drift ? relative : direct;
+      store(g + i, given ? value : constant(std::nanf("")));
+    }
+    std::memcpy(draws.values + row * draws.size + first_column, g, count * sizeof(float));
+  });
+}

@@ -1,0 +1,39 @@
+// What the draws need, shared by the kernels for each set of instructions.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace simplex {
+
+constexpr int64_t kBlock = 256;  // variates that are drawn together
+
+// A parameter of a row of variates: [rows, period], repeated along the row.
+struct Parameter {
+  const float* values;
+  int64_t period;
+};
+
+// Rows of variates: [rows, size], each with the two words of its key.
+struct Draws {
+  const uint32_t* keys;
+  int64_t rows;
+  int64_t size;
+  float* values;
+  std::atomic<int64_t>* taken;  // blocks that threads have begun
+};
+
+struct Gamma {
+  Draws draws;
+  Parameter shape;
+};
+
+struct Cir {
+  Draws draws;
+  Parameter log_theta;
+  Parameter shape;
+  // The step h, 1 - exp(-h), and with exp(-h) / (1 - exp(-h)) = exp(-decay) / growth the rest.
+  Parameter step, scale, growth, decay;
+};
+
+}  // namespace simplex

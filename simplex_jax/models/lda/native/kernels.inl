@@ -1,0 +1,4 @@
+#include "random.inl"
+#include "search.inl"
+#include "dense.inl"
+#include "sparse.inl"

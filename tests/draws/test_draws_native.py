@@ -1,0 +1,200 @@
+"""The native draws beside those of XLA: the same words of randomness give the same variates.
+
+Their law is tested with that of the others, in test_draws_gamma.py and test_draws_cir.py.
+"""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import native_code
+from support.draw_cases import CASES, values_of
+from test_draws_cir import SETTINGS
+from test_draws_cir import rejections as cir_rejections
+from test_draws_extremes import WORDS
+from test_draws_gamma import gamma_rejections
+
+from simplex_jax import draws
+from simplex_jax.draws import cir, gamma, native
+from simplex_jax.draws.cir import cir_by_xla, step_of
+from simplex_jax.draws.gamma import loggamma_by_xla
+
+pytestmark = pytest.mark.skipif(native.LIBRARY.prefix() is None, reason="no native library")
+
+SIZE = 100_000
+KEY = jax.random.key(0)
+
+
+def shapes(seed, low=1e-6, high=1e8):
+    rng = np.random.default_rng(seed)
+    return jnp.asarray(np.exp(rng.uniform(np.log(low), np.log(high), SIZE)), jnp.float32)
+
+
+def assert_close(x, expected, *, limit=4e-6, few=0):
+    """Equal up to rounding, but for the few whose proposal it lets in or keeps out."""
+    x, expected = np.asarray(x, np.float64), np.asarray(expected, np.float64)
+    np.testing.assert_array_equal(np.isfinite(x), np.isfinite(expected))
+    wrong = np.abs(x - expected) > limit * (1 + np.abs(expected))
+    assert wrong.sum() <= few, (x[wrong][:5], expected[wrong][:5])
+
+
+def test_gammas_are_those_of_xla(getkey, seed):
+    key, a = getkey(), shapes(seed)
+    expected = jax.jit(lambda: loggamma_by_xla(key, a, (SIZE,)))()
+    assert_close(draws.loggamma(key, a), expected, few=2)
+
+
+@pytest.mark.parametrize("h", [0.01, 0.5, 45.0])
+def test_transitions_are_those_of_xla(h, getkey, seed):
+    key, a = getkey(), shapes(seed)
+    log_theta = jnp.log(a) + jax.random.normal(getkey(), a.shape)
+    log_theta = log_theta.at[::50].set(-jnp.inf)
+    # Where the rate is large and the shape larger, the result is the difference of numbers of the
+    # size of the shape, and an ulp of an exponential moves it by some.
+    step = step_of(jnp.float32(h))
+    expected = jax.jit(lambda: cir_by_xla(key, log_theta, a, step, (SIZE,)))()
+    assert_close(draws.cir(key, log_theta, a, h), expected, limit=2e-5, few=5)
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_variates_do_not_depend_on_the_width_of_vectors(width, getkey, seed):
+    key, a = getkey(), shapes(seed)
+    step = step_of(jnp.float32(0.3))
+    for wide, narrow in [
+        (
+            native.loggamma(key, a, (SIZE,)),
+            native.loggamma(key, a, (SIZE,), width=width),
+        ),
+        (
+            native.cir(key, jnp.log(a), a, step, (SIZE,)),
+            native.cir(key, jnp.log(a), a, step, (SIZE,), width=width),
+        ),
+    ]:
+        np.testing.assert_array_equal(wide, narrow)
+
+
+@pytest.mark.parametrize("module", [gamma, cir])
+@pytest.mark.parametrize("lowering", ["native", "xla"])
+def test_a_variate_does_not_depend_on_others(module, lowering, getkey, seed):
+    """Those that begin an array are those of the shorter array, whatever was rejected."""
+    a, key, half = shapes(seed, high=10.0), getkey(), SIZE // 2
+
+    def drawn(a):
+        if module is gamma:
+            draw = native.loggamma if lowering == "native" else loggamma_by_xla
+            return draw(key, a, a.shape)
+        draw = native.cir if lowering == "native" else cir_by_xla
+        return draw(key, jnp.log(a), a, step_of(jnp.float32(0.5)), a.shape)
+
+    drawn = jax.jit(drawn)
+    np.testing.assert_array_equal(drawn(a)[:half], drawn(a[:half]))
+
+
+@pytest.mark.parametrize(
+    ("of_theta", "of_a", "of_h"),
+    [
+        ((3, 5, 7), (3, 5, 7), ()),
+        ((3, 5, 7), (7,), ()),
+        ((3, 5, 7), (5, 1), (3, 1, 1)),
+        ((), (1, 7), (5, 1)),
+        ((3, 5, 7), (1, 5, 7), (1, 1, 1)),
+    ],
+)
+def test_arguments_broadcast(of_theta, of_a, of_h, getkey, seed):
+    rng, key = np.random.default_rng(seed), getkey()
+    log_theta, a, h = (
+        jnp.asarray(rng.uniform(0.1, 3, shape), jnp.float32) for shape in (of_theta, of_a, of_h)
+    )
+    shape = np.broadcast_shapes(of_theta, of_a, of_h)
+    whole = [jnp.broadcast_to(x, shape) for x in (log_theta, a, h)]
+    np.testing.assert_array_equal(draws.cir(key, log_theta, a, h), draws.cir(key, *whole))
+
+
+def test_rows_of_a_vmap_are_draws_of_their_own(getkey, seed):
+    keys, a = jax.random.split(getkey(), 6).reshape(2, 3), shapes(seed)[:700]
+    h = jnp.asarray([0.1, 2.0])
+
+    def draw(key, h):
+        return draws.cir(key, 0.3, a, h)
+
+    together = jax.jit(jax.vmap(jax.vmap(draw, in_axes=(0, None))))(keys, h)
+    single = [[draw(key, h) for key in row] for row, h in zip(keys, h, strict=True)]
+    np.testing.assert_array_equal(together, jnp.asarray(single))
+
+
+def test_without_the_library_xla_draws(tmp_path):
+    """Switched off in a process of its own: a library that is loaded stays."""
+    code = (
+        "import jax, numpy as np\n"
+        "from simplex_jax import draws\n"
+        "from simplex_jax.draws import native\n"
+        "assert native.LIBRARY.prefix() is None\n"
+        "assert 'switches it off' in native.LIBRARY.why_not()\n"
+        "np.save('x.npy', draws.loggamma(jax.random.key(5), 0.5, (1000,)))\n"
+    )
+    environment = os.environ | {"SIMPLEX_JAX_NATIVE": "0"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment)
+    assert_close(draws.loggamma(jax.random.key(5), 0.5, (1000,)), np.load(tmp_path / "x.npy"))
+
+
+def test_no_nan_at_extreme_words(tmp_path):
+    """Zero, ones, single bits and their complements, in pairs, in three rounds of rejection."""
+    words = ", ".join(f"{word % 2**32}u" for word in WORDS)
+    prefix = native_code.mutated(
+        native.LIBRARY,
+        tmp_path,
+        "kernels.inl",
+        "  threefry(key, one, two);\n",
+        f"""
+  const uint32_t kWords[] = {{{words}}};
+  const uint32_t count = sizeof(kWords) / 4;
+  threefry(key, one, two);
+  for (int j = 0; row < 6 && j < WIDTH; ++j) {{
+    one[j] = kWords[columns[j] % count];
+    two[j] = kWords[columns[j] / count % count];
+  }}
+""",
+    )
+    for log_theta, shape, step in zip(*map(jnp.asarray, values_of(CASES["cir"])), strict=True):
+        draw = native.cir(KEY, log_theta, shape, step_of(step), (2000,), prefix=prefix)
+        assert np.isfinite(draw).all()
+    for shape in jnp.asarray(values_of(CASES["loggamma"])[0]):
+        assert np.isfinite(native.loggamma(KEY, shape, (2000,), prefix=prefix)).all()
+
+
+@pytest.mark.parametrize(
+    ("draw", "old", "new"),
+    [
+        ("loggamma", "return accepted ? d * cube : constant(-1);", "return d * cube;"),
+        ("loggamma", "2 * (round + 1), at + first", "2, at + first"),
+        ("loggamma", "exponential(one) / x : constant(0);", "exponential(one) : constant(0);"),
+        ("cir", "(rate - first < 0.0f ? constant(1.0f) : constant(0.5f))", "0.5f"),
+        ("cir", "Vector twice = root(2.0f * larger", "Vector twice = root(2.02f * larger"),
+    ],
+    ids=[
+        "nothing rejected",
+        "the same proposal again",
+        "boost of another shape",
+        "no boost at zero",
+        "rate too large",
+    ],
+)
+def test_mutants_are_seen(draw, old, new, tmp_path, getkey):
+    prefix = native_code.mutated(native.LIBRARY, tmp_path, "kernels.inl", old, new)
+
+    if draw == "loggamma":
+
+        def mutant(key, a, shape):
+            return native.loggamma(key, a, shape, prefix=prefix)
+
+        assert gamma_rejections(mutant, getkey(), 200_000)
+    else:
+
+        def mutant(key, log_theta, a, h, shape):
+            return native.cir(key, log_theta, a, step_of(h), shape, prefix=prefix)
+
+        assert cir_rejections(mutant, getkey(), SETTINGS, 100_000)

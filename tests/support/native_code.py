@@ -1,0 +1,82 @@
+"""Native libraries of the rooms, and mutants of them that are compiled on the spot."""
+
+import functools
+import itertools
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import jaxlib
+import pytest
+
+import simplex_jax
+
+PACKAGE = Path(simplex_jax.__file__).parent
+INCLUDE = Path(jaxlib.__file__).parent / "include"
+_NUMBERS = itertools.count()
+
+
+def needs(library):
+    """Skip a test where a native library is not there."""
+    if library.prefix() is None:
+        pytest.skip(library.why_not())
+
+
+def mutated(library, folder, file, old, new):
+    """A prefix of calls like those of the library, but with one piece of its source replaced.
+
+    The folder is for the copy; all that the copy has of instruction sets is the plain one.
+    """
+    copied(folder)
+    room = folder / library.folder.relative_to(PACKAGE.parent)
+    source = (room / file).read_text()
+    assert source.count(old) == 1, f"{file} has no single {old!r} to mutate"
+    (room / file).write_text(source.replace(old, new))
+    if file != "handlers.cc":
+        shutil.copy(_handlers(library), room)
+    return library.register(compiled(folder, room), f"mutant{next(_NUMBERS)}")
+
+
+def copied(folder):
+    """Copy the sources of all libraries."""
+    for path in PACKAGE.rglob("*"):
+        if path.suffix in (".cc", ".h", ".inl"):
+            place = folder / path.relative_to(PACKAGE.parent)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
+    return folder
+
+
+def compiled(folder, room, *flags):
+    """Compile what is not yet compiled of a room in a folder of sources, and link it."""
+    _compile(folder, room, *(flags or ["-O1"]))
+    name = room / "_library.so"
+    objects = [str(room / "handlers.o"), str(room / "kernels.o")]
+    subprocess.run([_compiler(), "-shared", *flags, *objects, "-o", str(name)], check=True)
+    return name
+
+
+def _compile(folder, room, *flags):
+    common = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-DSIMPLEX_PLAIN"]
+    for file in room.glob("*.cc"):
+        if not file.with_suffix(".o").exists():
+            command = [_compiler(), *common, *flags, f"-I{folder}", "-isystem", INCLUDE]
+            subprocess.run([*command, "-c", file, "-o", file.with_suffix(".o")], check=True)
+
+
+def _compiler():
+    compiler = shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    return compiler
+
+
+@functools.cache
+def _handlers(library):
+    """The calls for XLA without the kernels, which take longest to compile."""
+    folder = copied(Path(tempfile.mkdtemp()))
+    room = folder / library.folder.relative_to(PACKAGE.parent)
+    (room / "kernels.cc").unlink()
+    _compile(folder, room, "-O1")
+    return room / "handlers.o"
