@@ -39,6 +39,21 @@ def keep_compiled_programs() -> Iterator[None]:
         yield
 
 
+QUICK_FLAGS = "--xla_backend_optimization_level=0"
+"""Compilation without optimisation, in half to three quarters of the time."""
+if jax.__version_info__ < (0, 11):  # later versions do not know the flag, and end at an unknown one
+    QUICK_FLAGS += " --xla_cpu_use_fusion_emitters=false"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the programs of the quick tests as fast as can be; the slow ones as users do.
+
+    The quick tests compile thousands of small programs, which takes most of their time.
+    """
+    if config.option.markexpr == "not slow":
+        os.environ.setdefault("XLA_FLAGS", QUICK_FLAGS)
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     return f"seed of the statistical tests: {config.getoption('--seed')}"
 

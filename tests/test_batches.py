@@ -63,6 +63,7 @@ def test_batches_are_rows_of_a_tree_and_follow_key_and_step(make, getkey):
         assert any(not np.array_equal(stream(other, step).ids, batch.ids) for step in range(4))
 
 
+@pytest.mark.slow
 def test_permutation_is_one_at_every_small_size(getkey):
     for size in [1, 2, 3, 5, 6, 7, 12, 64, 65, 257, 1000]:
         image = np.asarray(batches.permutation(getkey(), jnp.arange(size), size))

@@ -95,6 +95,7 @@ def test_a_sweep_moves_as_its_conditionals_say(getkey):
     assert not checks.family(transition_checks(collapsed_gibbs.build, getkey))
 
 
+@pytest.mark.slow
 def test_concentrations_of_topics_may_differ(getkey):
     beta = np.stack([BETA, 3 * BETA[::-1]])
     start = STARTS["labels"]

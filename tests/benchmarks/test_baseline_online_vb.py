@@ -77,6 +77,7 @@ def weights_of_both(build, getkey, seed, dtype, iterations, tolerance):
     return weights, theirs.components_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
     [pytest.param(online_vb.build, marks=pytest.mark.slow), SMALL.build],

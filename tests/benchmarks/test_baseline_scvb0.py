@@ -75,6 +75,7 @@ def test_single_precision_is_the_transcription(getkey, seed):
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -33,6 +33,7 @@ def run(tmp_path_factory):
     return place / "run"
 
 
+@pytest.mark.slow
 def test_the_configuration_says_how_the_input_was_read(run):
     config = read_json(run / "config.json")
     reading = config["source"]["reading"]

@@ -49,6 +49,7 @@ def test_categorical_law(impl: str, seed: int) -> None:
     assert rejections(draws.categorical, jax.random.key(seed, impl=impl)) == {}
 
 
+@pytest.mark.slow
 def test_categorical_mutants_are_rejected(getkey: Callable[[], jax.Array]) -> None:
     def tilted(key, weights, shape):
         return draws.categorical(key, weights * jnp.linspace(1, 1.05, weights.size), shape)

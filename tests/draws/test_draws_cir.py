@@ -205,6 +205,7 @@ MUTANTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)
 def test_mutants_are_rejected(mutant: Draw, getkey: Callable[[], jax.Array]) -> None:
     """On every tenth setting only: what is rejected there is rejected in the whole family."""

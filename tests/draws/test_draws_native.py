@@ -166,6 +166,7 @@ def test_no_nan_at_extreme_words(tmp_path):
         assert np.isfinite(native.loggamma(KEY, shape, (2000,), prefix=prefix)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "old", "new"),
     [

@@ -280,6 +280,7 @@ def test_directions(k, seed):
     assert stein.sphere(wrong, k * MEAN).p_value < 1e-3
 
 
+@pytest.mark.slow
 def test_a_concentration_two_per_cent_off_is_seen(getkey):
     """In twenty dimensions, 10,000 draws of the von Mises-Fisher law."""
     mean = np.zeros(20)

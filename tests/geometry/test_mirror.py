@@ -223,6 +223,7 @@ def test_the_drift_of_a_sparse_dirichlet_is_right_where_probabilities_underflow(
         np.testing.assert_allclose(drift(y), exact[:3], rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x64", [False, True])
 def test_newton_finds_far_points_from_far_away(x64, seed):
     """Gradients of up to 1e5 from the middle, and back; a step before it takes about 30 tries."""

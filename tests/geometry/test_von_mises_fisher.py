@@ -147,12 +147,14 @@ def test_fit_inverts_the_mean_length(dimension: int) -> None:
     np.testing.assert_allclose(back, k, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_fit_at_the_ends_and_its_derivative() -> None:
     assert vmf.fit(3, jnp.array([0.0, 1.0])).tolist() == [0, np.inf]
     slope = jax.grad(lambda length: vmf.fit(7, length))(0.5)
     assert abs(float(slope * vmf.variances(7, vmf.fit(7, 0.5))[0]) - 1) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concentration", [0.5, 30.0, 1e8])
 def test_fit_to_draws(concentration: float, seed: int) -> None:
     """Five standard errors, 1 / sqrt(n A'(k)); weights of 0 leave points out."""

@@ -132,6 +132,7 @@ def test_density_is_the_gradient(getkey):
     np.testing.assert_allclose(flat(found), exact(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_measured_variance(getkey):
     """Of counts it is known, N^2 p (1 - p) / n; the standard error is 2% with 10,000 repeats."""
     labels, n = jnp.array([0] * 5 + [1] * 3 + [2] * 2), 4
@@ -265,6 +266,7 @@ def test_first_order_kernels_sample_a_target_that_is_no_dirichlet(
     assert np.abs(mean).max() > 0.08
 
 
+@pytest.mark.slow
 def test_scir_with_a_total_is_of_first_order_on_a_target_that_is_no_dirichlet(law, getkey, seed):
     """Variances are off by -0.20, -0.12, -0.065 at h = 1, 0.5, 0.25; means hardly."""
     bias = {}

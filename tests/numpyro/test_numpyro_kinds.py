@@ -110,13 +110,10 @@ CASES = {
     "sggmc": Case("sphere", partial(sggmc.build, step_size=0.1)),
     "sgrhmc": Case("simplex", partial(sgrhmc.build, step_size=0.05)),
 }
-QUICK = ("mld, cube",)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_moments_of_the_posterior(name, getkey) -> None:
     case = CASES[name]
     kind = KINDS[case.kind]

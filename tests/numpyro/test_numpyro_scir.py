@@ -41,6 +41,7 @@ def test_conjugate_sites_are_drawn_exactly(getkey) -> None:
     assert family(mutant)
 
 
+@pytest.mark.slow
 def test_a_mixture_is_sampled_exactly(getkey) -> None:
     """Its weights are not conjugate: the Metropolis rule makes up for it."""
     last, mcmc = cases.ends(SCIR(cases.mixture), getkey(), X)
@@ -225,6 +226,7 @@ def enumerated(x):
         numpyro.sample("x", dist.Normal(cases.CENTRES[z], 1.0), obs=x)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:samples will not have")
 def test_enumerated_sites() -> None:
     """The density and counts are those of the sum."""

@@ -71,6 +71,7 @@ def test_chains_agree_and_go_on(name, capsys) -> None:
     assert tree.log_likelihood["x"].shape == (1, 4, 30)
 
 
+@pytest.mark.slow
 def test_raw_keys_other_data_and_a_progress_bar(capsys, monkeypatch) -> None:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     monkeypatch.delenv("CI", raising=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import crash_runs
+from support.marks import slow_but
 from support.paths import ROOT
 
 from simplex_jax.runtime.checkpoint import CheckpointError, Store
@@ -76,7 +77,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", [2, pytest.param(50, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["run", "term"])
+@pytest.mark.parametrize("kind", slow_but(["run", "term"], "term"))
 def test_killed_runs_end_with_the_same_samples(tmp_path, whole, kind, number, seed):
     expected, expected_mean = whole
     for killed in children(f"{kind}:{seed}", [tmp_path / str(turn) for turn in range(number)]):

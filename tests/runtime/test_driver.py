@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import slow_but
 
 from simplex_jax import base, batches, estimators, schedules
 from simplex_jax.runtime import driver, hooks
@@ -44,7 +45,10 @@ def same(first, second):
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("chunk", "thin"), [(1, 1), (7, 3), (25, 1), (100, 10), (4, 10), (10, 30)])
+@pytest.mark.parametrize(
+    ("chunk", "thin"),
+    slow_but([(1, 1), (7, 3), (25, 1), (100, 10), (4, 10), (10, 30)], (7, 3), (4, 10)),
+)
 def test_neither_chunks_nor_thinning_change_samples(chunk, thin, key, state, reference):
     end, trace = driver.run(key, KERNEL, state, STREAM, 25, chunk=chunk, thin=thin)
     same(trace, reference[thin - 1 :: thin])

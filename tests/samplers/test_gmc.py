@@ -14,6 +14,7 @@ from scipy import stats
 from support import geodesic_laws as laws
 from support import invariance
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax.geometry import manifolds
 from simplex_jax.samplers import gmc
@@ -140,12 +141,9 @@ def sampler(name, seed, accepted=(0.3, 0.97), **changes):
 
 
 # The others differ in their manifolds, which have tests of their own.
-QUICK = ("von Mises-Fisher", "Dirichlet")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in TARGETS]
-)
+@pytest.mark.parametrize("name", slow_but(TARGETS, "von Mises-Fisher", "Dirichlet"))
 def test_exact_draws_stay_exact(name, seed):
     samples = ROWS if name == "frames" else SAMPLES
     assert not invariance.rejects(sampler(name, seed), samples=samples)
@@ -174,6 +172,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_check_of_invariance_sees_mutants(mutant, seed):
     name, changes = MUTANTS[mutant]

@@ -70,6 +70,7 @@ def test_one_step_has_the_moments_of_the_formula(getkey):
     np.testing.assert_allclose(info.kinetic, kinetic, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_flat_case_has_the_law_of_sgnht(getkey, seed):
     """The target and the checks of `test_sgnht`, at ten times its step size."""
     shapes = jnp.asarray(flat.SHAPES, jnp.float32)

@@ -98,6 +98,7 @@ def test_one_step_has_the_moments_of_the_noncentral_chi_square(double):
         np.testing.assert_allclose(found.variance, scale**2 * exact.variance, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_arrays_broadcast_and_curves_over_time_are_one_call(double):
     times = np.array([0.1, 1.0, 10.0])
     found = laws.cir(np.array([[1.0], [5.0]]), 2.0, times, rate=np.array([1.0, 2.0, 3.0]))

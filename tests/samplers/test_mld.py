@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support import euler_laws
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import batches, gradients
 from simplex_jax.geometry import mirror
@@ -165,7 +166,7 @@ def exact_law(name, h):
     return euler_laws.law(lambda y: y + h * slope(name, y), h, LINES[name][3])
 
 
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("name", slow_but(LINES, "interval"))
 def test_the_stationary_law_is_that_of_the_euler_steps(name, getkey):
     """Time 6 is 12 relaxation times and more."""
     h, rows = 0.05, 4000
@@ -230,6 +231,7 @@ def test_a_dirichlet_for_small_steps(getkey, seed):
     assert np.abs(coarse / exact - 1).max() > 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ball", "own"])
 def test_the_two_forms_are_one_process(name, getkey):
     maps, log_density, x, _ = CASES[name]

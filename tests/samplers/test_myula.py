@@ -107,6 +107,7 @@ def test_the_stationary_law_is_the_biased_one_computed(h, smoothing, getkey):
     assert not checks.family(exact_law(h, smoothing).check(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "drift", "pull", "noise"),
     [

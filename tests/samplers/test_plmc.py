@@ -148,6 +148,7 @@ def test_the_stationary_law_is_the_biased_one_computed(getkey):
     assert not checks.family(stationary_checks(x["normal"], x["exponential"], h))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "drift", "noise"),
     [("correct", 1, 1), ("noise x 1.1", 1, 1.1), ("half drift", 0.5, 1), ("drift x 1.05", 1.05, 1)],
@@ -222,6 +223,7 @@ def surfaces():
     return found
 
 
+@pytest.mark.slow
 def test_the_bias_in_two_dimensions_is_the_surface_integral(getkey):
     """E[|x|^2] on a disc and on the simplex, to 8% of its bias: 4 standard errors and O(h)."""
     rows, h = 10_000, 0.004

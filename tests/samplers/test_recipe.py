@@ -174,6 +174,7 @@ def test_one_step_has_the_moments_of_the_formula(mutant, getkey):
     assert np.allclose(info.gradient_norm, np.linalg.norm(SLOPE))
 
 
+@pytest.mark.slow
 def test_both_ways_of_the_noise_agree(getkey):
     """The law of the fast noise is that of the dense one where D and B are diagonal."""
     here = model(FORMULAS["SGRHMC"][0], FORMULAS["SGRHMC"][1])

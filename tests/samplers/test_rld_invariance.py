@@ -217,6 +217,7 @@ def mixture_rejects(law, seed, log_likelihood):
     return invariance.rejects(sample, samples=SAMPLES)
 
 
+@pytest.mark.slow
 def test_a_corrected_kernel_leaves_a_target_invariant_that_is_no_dirichlet(seed):
     law = mixture.law()
     assert not mixture_rejects(law, seed, mixture.log_likelihood)

@@ -99,6 +99,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_seen(mutant, getkey, seed, monkeypatch):
     monkeypatch.setattr(scir.draws, "cir", MUTANTS[mutant])

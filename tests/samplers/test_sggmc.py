@@ -222,6 +222,7 @@ def log_likelihood(x, batch):
     return -jnp.sum((batch - x[:2]) ** 2) / 2 + jnp.sum(batch) * x[2]
 
 
+@pytest.mark.slow
 def test_the_empirical_fisher_is_the_variance_of_the_gradient(getkey, seed):
     data = np.random.default_rng(seed).standard_normal((50, 2)).astype(np.float32) * [1, 3]
     data = jnp.asarray(data, jnp.float32)
@@ -299,6 +300,7 @@ def watched(kernel, getkey, chunks, damping=None):
     return watch
 
 
+@pytest.mark.slow
 def test_a_hook_warns_at_the_end_of_a_chain_off_its_equilibrium(getkey, recwarn):
     sphere = manifolds.sphere()
     watched(sggmc.build(noisy_fisher(0.0), sphere, STEP, friction=DAMPING), getkey, 12)

@@ -96,6 +96,7 @@ def law_checks(state):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["exact", "estimated", "not estimated"])
 def test_small_steps_leave_an_asymmetric_law(how, getkey, seed):
     """Noise in the gradient heats the chain, and an estimate of it takes that back."""

@@ -65,6 +65,7 @@ def law_checks(state):
     return p_values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [None, "no correction"])
 def test_small_steps_leave_an_asymmetric_law(mutant, getkey, seed, monkeypatch):
     if mutant == "no correction":

@@ -78,6 +78,7 @@ def test_small_steps_follow_the_dynamics_of_the_recipe(getkey):
     np.testing.assert_allclose(momentum.var(axis=0), 1 - np.exp(-0.4), rtol=0.06)
 
 
+@pytest.mark.slow
 def test_an_orbit_solves_its_equation(getkey):
     """du = r dt, dr = -s^2 / u dt, against a general solver; and run backwards it returns."""
     for a, u, r, time in ((0.1, 1.5, 0.8, 0.7), (0.4, 0.3, -0.2, 0.2), (0.01, 2.0, -0.5, 1.0)):

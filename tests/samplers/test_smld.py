@@ -123,6 +123,7 @@ def test_small_steps_keep_a_dense_posterior(reference, getkey, seed):
     assert np.abs(coarse["log variance"] - 1).max() > 0.15
 
 
+@pytest.mark.slow
 def test_linearised_variant_keeps_the_mean_but_not_the_variance(getkey, seed):
     """The variance is too large with a dense reference category and too small with a sparse one."""
     dense = run_dense(0.02, 500, getkey, seed, False, reference=1, linearised=True)

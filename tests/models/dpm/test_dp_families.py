@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from scipy import special, stats
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax.draws import von_mises_fisher as directions
 from simplex_jax.geometry.rising import log_rising
@@ -364,7 +365,7 @@ def test_a_row_forgotten_is_rejected(name, seed, getkey) -> None:
     assert checks.family(p_values(name, whole, family, getkey, seen=fewer))
 
 
-SOME_SLOW = [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
+SOME_SLOW = slow_but(NAMES, NAMES[0])
 
 
 @pytest.mark.slow

@@ -168,13 +168,8 @@ MUTANTS = {
 }
 
 
-QUICK = {"M_j off by one", "swaps the wrong way", "u not uniform", "leftover dropped"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MUTANTS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_rejected(name, getkey, seed):
     part, old, new = MUTANTS[name]
     assert checks.family(after(part, mutated(PARTS[part], old, new), getkey, seed))

@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse as sp
 from support import statistics_checks as checks
 from support import tiny_lda
+from support.marks import slow_but
 
 from simplex_jax import base, batches, draws, estimators, run
 from simplex_jax.corpus import device
@@ -24,7 +25,7 @@ from simplex_jax.models.lda import counts as lda_counts
 from simplex_jax.samplers import scir
 
 METHODS = ("blocked", "collapsed")
-SLOW_IF_BLOCKED = (pytest.param("blocked", marks=pytest.mark.slow), "collapsed")
+SLOW_IF_BLOCKED = slow_but(["blocked", "collapsed"], "collapsed")
 ALPHA, BETA = np.array([0.4, 0.9]), np.array([0.1, 0.3, 0.5])
 SHAPE = (2, 3)
 COUNTS = tiny_lda.table([[], [2], [1, 2], [0, 0, 1]], 3)  # in the order of the device
@@ -100,10 +101,8 @@ def feature_checks(state):
 STEPS = {0.1: 30, 0.5: 20, 5.0: 12}
 
 
-@pytest.mark.parametrize(
-    "h", [0.5, *(pytest.param(h, marks=pytest.mark.slow) for h in STEPS if h != 0.5)]
-)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("h", slow_but(STEPS, 0.5))
+@pytest.mark.parametrize("method", SLOW_IF_BLOCKED)
 def test_memoised_scir_leaves_the_posterior_invariant(method, h, getkey, seed):
     assert not checks.family(posterior_checks(build(method, h), STEPS[h], getkey, seed))
 
@@ -281,7 +280,9 @@ HOW = {
 }
 
 
-@pytest.mark.parametrize(("method", "batch_size"), [("blocked", 4), ("collapsed", 2)])
+@pytest.mark.parametrize(
+    ("method", "batch_size"), slow_but([("blocked", 4), ("collapsed", 2)], ("collapsed", 2))
+)
 def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
     exact = expected_counts(LOG_PHI)
     estimator = lda_counts.subsampled(CORPUS, SHAPE, HOW[method], batch_size).given(ALPHA)

@@ -96,6 +96,7 @@ def test_their_number_changes_no_result(found):
     assert one == two
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_as_many(found):
     assert found["resumed"] == found["fits"][1]
     assert "devices is 2 in the checkpoint and 1" in found["refused"]

@@ -62,6 +62,7 @@ def test_a_run_that_forgot_its_samples_would_be_noticed(tmp_path, monkeypatch):
         chex.assert_trees_all_equal(resumed.mean, fit("memoised").mean)
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_summarised():
     fitted = fit("memoised")
     assert (fitted.alpha > 0).all()

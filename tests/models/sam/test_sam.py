@@ -148,6 +148,7 @@ def test_a_chain_stays_on_the_sphere_and_compiles_once(sampler: str, getkey: Key
         assert float(state.kappa1) != float(hyper.kappa1)
 
 
+@pytest.mark.slow
 def test_a_batch_costs_what_it_costs_whatever_the_corpus() -> None:
     """The compiled work of an update, as the compiler counts it."""
     flops = []

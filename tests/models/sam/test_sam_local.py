@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy import special
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax.models import sam
 from simplex_jax.models.sam import laplace, local
@@ -120,7 +121,7 @@ def test_newton_finds_the_mode_from_where_the_density_is_not_concave(copies: int
     assert float(jnp.max(jnp.abs(jnp.sum(mode, axis=-1)))) < 1e-4
 
 
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("k", slow_but([2, 3], 2))
 @pytest.mark.parametrize("method", ["hmc", "laplace", pytest.param("gmc", marks=pytest.mark.slow)])
 def test_samplers_draw_what_quadrature_says(method: str, k: int, seed: int) -> None:
     """Every method with its defaults. False alarms: 1e-3 for each.

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy import special
 from support import statistics_checks as checks
 from support import tiny_sam
+from support.marks import slow_but
 
 from simplex_jax.models.sam import concentrations, density, sparse
 from simplex_jax.models.sam.concentrations import Evidence
@@ -76,7 +77,7 @@ def log_conditional(name: str, x: np.ndarray, fit: float, log_theta: float) -> n
     return prior + k * tiny_sam.log_normaliser(x, v) - tiny_sam.log_normaliser(length, v)
 
 
-@pytest.mark.parametrize("name", concentrations.LEARN)
+@pytest.mark.parametrize("name", slow_but(concentrations.LEARN, "alpha"))
 def test_concentrations_move_by_their_conditionals(name: str, seed: int) -> None:
     """Exact draws stay exact, but not with other evidence or prior. False alarms: 1e-3."""
     fit, log_theta = 0.8, -1.0

@@ -65,6 +65,7 @@ def test_the_summary(whole):
     assert whole.settings.steps == STEPS
 
 
+@pytest.mark.slow
 def test_an_exact_sampler_finds_the_groups():
     fitted = fit(sampler="gmc-bgibbs", batch_size=None, steps=150, learn=())
     best = fitted.proportions.argmax(axis=1)
