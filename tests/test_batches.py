@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import batches
 
@@ -104,7 +105,7 @@ def test_all_orders_of_a_small_set_are_equally_likely(size, getkey):
     assert uniform_p(numbers, bins) > 1e-3 / 4
 
 
-@pytest.mark.parametrize("size", [11, 100, 1000])
+@pytest.mark.parametrize("size", slow_but([11, 100, 1000], 11, 100))
 def test_single_and_pairs_of_images_are_uniform(size, getkey):
     found = images(getkey(), size, 100_000 if size < 1000 else 20_000)
     coarse = np.minimum(found * 10 // size, 9)

@@ -153,6 +153,7 @@ def test_mutants_are_seen(old, new, getkey):
     )
 
 
+@pytest.mark.slow
 def test_wrong_concentrations_are_seen(getkey):
     assert checks.family(transition_checks(collapsed_gibbs.build, getkey, alpha=1.1 * ALPHA))
     assert checks.family(transition_checks(collapsed_gibbs.build, getkey, beta=1.1 * BETA))

@@ -122,8 +122,8 @@ def test_design() -> None:
 
 
 def test_transition_law(getkey: Callable[[], jax.Array]) -> None:
-    """False-alarm rate 1e-3."""
-    assert rejections(draws.cir, getkey(), SETTINGS, 100_000) == {}
+    """Every third setting; false-alarm rate 3e-4."""
+    assert rejections(draws.cir, getkey(), SETTINGS[::3], 100_000) == {}
 
 
 @pytest.mark.slow

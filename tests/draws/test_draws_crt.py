@@ -52,6 +52,7 @@ def test_law(getkey):
     assert not checks.family(p_values(getkey))
 
 
+@pytest.mark.slow
 def test_wrong_concentration_is_seen(getkey):
     assert checks.family(p_values(getkey, factor=1.02))
 
@@ -72,6 +73,7 @@ def test_broadcasts_and_counts_from_none(getkey):
     np.testing.assert_array_equal(tables[:, :2], [[0, 1], [0, 1]])
 
 
+@pytest.mark.slow
 def test_mutant_is_seen(getkey):
     mutant = tiny_lda.mutated(
         importlib.import_module("simplex_jax.draws.crt"), "c + i + 1) & (j", "c + i) & (j"

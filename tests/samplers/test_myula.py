@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support import euler_laws
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import batches, gradients
 from simplex_jax.geometry import convex
@@ -100,7 +101,7 @@ def run(h, smoothing, steps, getkey):
     return np.asarray(state.position, np.float64)
 
 
-@pytest.mark.parametrize(("h", "smoothing"), [(0.04, 0.04), (0.02, 0.08)])
+@pytest.mark.parametrize(("h", "smoothing"), slow_but([(0.04, 0.04), (0.02, 0.08)], (0.04, 0.04)))
 def test_the_stationary_law_is_the_biased_one_computed(h, smoothing, getkey):
     """The start is forgotten after 20 relaxation times and more."""
     x = run(h, smoothing, int(10 / h), getkey)

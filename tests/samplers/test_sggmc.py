@@ -15,6 +15,7 @@ from samplers import test_sghmc as flat
 from scipy.linalg import expm, solve_discrete_lyapunov
 from support import geodesic_laws as laws
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import base, batches, estimators, gradients
 from simplex_jax.geometry import manifolds
@@ -181,7 +182,9 @@ def run_chains(getkey, seed, kernel):
     return driver.run(getkey(), kernel, state, ANY, STEPS, collect=lambda state, info: info)
 
 
-@pytest.mark.parametrize("how", ["exact", "estimated", "not estimated", "concentration"])
+@pytest.mark.parametrize(
+    "how", slow_but(["exact", "estimated", "not estimated", "concentration"], "exact", "estimated")
+)
 def test_small_steps_leave_an_asymmetric_law(how, getkey, seed):
     """Noise in the gradient heats the chain, and an estimate of it takes that back."""
     scale = np.sqrt(NOISE) if "estimated" in how else 0.0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import batches, estimators
 from simplex_jax.runtime import driver
@@ -109,7 +110,7 @@ def run_dense(h, steps, getkey, seed, spread=True, **options):
     return {name: found[name] / exact[name] for name in exact}
 
 
-@pytest.mark.parametrize("reference", [None, 1])
+@pytest.mark.parametrize("reference", slow_but([None, 1], None))
 def test_small_steps_keep_a_dense_posterior(reference, getkey, seed):
     """Ratios to the exact moments within 2 and 6% at h = 0.005; standard errors are below 1%.
 

@@ -177,6 +177,7 @@ def test_learning_leaves_the_joint_law_invariant(learn_alpha, learn_beta, getkey
     assert not checks.family(joint_checks(getkey, seed, learn_alpha, learn_beta))
 
 
+@pytest.mark.slow
 def test_wrong_priors_are_seen(getkey, seed):
     assert checks.family(joint_checks(getkey, seed, "vector", "symmetric", factor=1.1))
 
