@@ -153,7 +153,7 @@ class Options(RunOptions):
         "Accelerators, or cores of the CPU, that share the documents.",
         default=None,
         least=1,
-        unset="all",
+        unset="all, or one for the native engine, whose threads use all cores",
         parameter=None,
     )
 
@@ -194,11 +194,14 @@ def settle(data: Training, given: Options) -> Options:
     )
     sweeps = given.sweeps or (1 if memoised else 10)
     default_burn_in = 0 if memoised else sweeps // 2
+    method = given.local or ("blocked" if given.expected else "collapsed")
+    chosen = resolve(given.engine)
+    threads = chosen == "native" and method == "collapsed"
     settings = dataclasses.replace(
         given,
         counts=counts,
-        local=given.local or ("blocked" if given.expected else "collapsed"),
-        engine=resolve(given.engine),
+        local=method,
+        engine=chosen,
         sweeps=sweeps,
         burn_in=default_burn_in if given.burn_in is None else given.burn_in,
         step_size=_settled_step(given.step_size, given.sampler, counts),
@@ -207,7 +210,7 @@ def settle(data: Training, given: Options) -> Options:
         steps=length.steps,
         seconds=length.seconds,
         eval_every=length.eval_every,
-        devices=_sharing(given.devices, batch_size, size, memoised),
+        devices=_sharing(given.devices, batch_size, size, memoised, threads),
     )
     (check_memoised if memoised else check)(shape, local_step(settings))
     return settings
@@ -227,10 +230,18 @@ def _settled_step(given: Any, sampler: str, counts: str) -> Any:
     return tuple(map(float, default)) if default.tau else default.initial
 
 
-def _sharing(devices: int | None, batch_size: int, size: Size, memoised: bool) -> int:
-    """Return the largest number of devices that does not change the batches, hence no sample."""
+def _sharing(
+    devices: int | None, batch_size: int, size: Size, memoised: bool, threads: bool
+) -> int:
+    """Return the largest number of devices that does not change the batches, hence no sample.
+
+    Where `threads` share the work of one device, more would only each draw all topics again.
+    """
     available = len(jax.devices())
-    most = available if devices is None else arguments.at_least("devices", devices, 1)
+    if devices is None:
+        most = 1 if threads else available
+    else:
+        most = arguments.at_least("devices", devices, 1)
     if most > available:
         raise ValueError(f"devices must be at most {available}, as many as there are; it is {most}")
     if not memoised:

@@ -21,9 +21,13 @@ place = pathlib.Path(sys.argv[1])
 counts = sp.csr_array(np.random.default_rng(0).poisson(1.0, (20, 7)).astype(np.int32))
 options = {"batch_size": 4, "steps": 16, "eval_every": 4, "heldout": (counts[:4], counts[4:8])}
 found = {"sharing": {
-    str((wanted, size)): lda.resolve(counts, 2, devices=wanted, batch_size=size).devices
+    str((wanted, size)): lda.resolve(
+        counts, 2, devices=wanted, batch_size=size, engine="xla"
+    ).devices
     for wanted, size in [(None, 4), (None, 5), (None, 20), (1, 4), (2, 4)]
 }}
+settled = lda.resolve(counts, 2, batch_size=4)
+found["default"] = [settled.engine, settled.devices]
 found["subsampled"] = lda.resolve(counts, 2, counts="subsampled", devices=2).devices
 
 def fit(devices, **more):
@@ -52,7 +56,7 @@ texts.write_text("river water stream boat\\ngoal match team ball\\n" * 20)
 def lda(*arguments):
     return CliRunner().invoke(main, ["lda", *map(str, arguments)])
 reading = ["--min-df", 1, "--max-df", 1.0, "--topics", 2, "--steps", 20]
-first = lda(texts, *reading, "--out", place / "texts")
+first = lda(texts, *reading, "--devices", 2, "--out", place / "texts")
 found["said"] = first.stderr
 config = json.loads((place / "texts" / "config.json").read_text())
 found["config"] = config["settings"]["devices"]
@@ -88,6 +92,7 @@ def test_as_many_devices_as_change_no_batch(found):
         "(2, 4)": 2,
     }
     assert found["subsampled"] == 1
+    assert found["default"] in (["native", 1], ["xla", 2])  # a device has threads on all cores
 
 
 @pytest.mark.slow
@@ -111,7 +116,7 @@ def test_memory_is_that_of_all_cores(found):
     assert one["corpus"] <= two["corpus"] < 1.5 * one["corpus"]
 
 
-def test_the_command_line_takes_all_and_goes_on_with_them(found):
+def test_the_command_line_goes_on_with_as_many(found):
     assert "on 2 devices of cpu" in found["said"]
     assert found["config"] == 2
     assert found["went on"] == 0
