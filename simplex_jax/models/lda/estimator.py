@@ -223,7 +223,7 @@ class LDA(common.TopicEstimator):
         super()._take(arrays)
 
     def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
-        table = self._table(X, reset=reset)
+        table = self._table(X, reset=reset, words=2)
         if self.fractions not in _FRACTIONS:
             raise ValueError(
                 f"fractions must be one of {', '.join(_FRACTIONS)}; it is {self.fractions!r}"
