@@ -169,6 +169,10 @@ def settle(data: Training, given: Options) -> Options:
     Options that do not go together, or with the data, are a ValueError that names them.
     """
     size = size_of(data)
+    if size.words < 2:
+        raise ValueError(
+            "topics need a vocabulary of at least two words; it has one: keep more words"
+        )
     stored = is_stored(data)
     counts = given.counts or ("subsampled" if stored else "memoised")
     if stored and counts != "subsampled":

@@ -115,3 +115,8 @@ def test_memory_is_that_of_the_arrays():
     assert found["state"] == pytest.approx(2 * (tokens + 8 * num_topics * 300), rel=0.1)
     assert found["total"] == sum(found.values()) - found["total"]
     assert min(found.values()) > 0
+
+
+def test_a_vocabulary_of_one_word_is_refused_before_training():
+    with pytest.raises(ValueError, match="at least two words; it has one"):
+        lda.fit(np.ones((10, 1), int), 2)
