@@ -5,18 +5,20 @@ completion of names need none of it.
 """
 
 import importlib
+import os
 from pathlib import Path
 
 import click
 
 import simplex_jax
 from simplex_jax.models import NAMES
+from simplex_jax.native import VARIABLE
 
 
 def _local_step() -> str:
     """Name the lowering of LDA's local step on CPUs, by a look at the files alone."""
     folder = Path(simplex_jax.__file__).parent / "models" / "lda" / "native"
-    native = any(folder.glob("_library*"))
+    native = os.environ.get(VARIABLE) != "0" and any(folder.glob("_library*"))
     return f"local step of LDA on CPUs by {'native code' if native else 'XLA'}"
 
 

@@ -25,8 +25,12 @@ SUFFIXES = (".gz", ".xz", ".bz2", ".zip")
 
 # zipfile raises the last two for methods that it does not know and for encrypted members.
 DAMAGED = (
-    *(EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
-    *(NotImplementedError, RuntimeError),
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
 )
 """Errors of unpacking; `OSError` without a number is another."""
 

@@ -12,8 +12,8 @@ from simplex_jax import arguments
 from simplex_jax.draws import gamma, native, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
-# Above this rate the transition may be written relative to its drift, see _cir: there no normal, of
-# at most 6.3 standard deviations, cancels the square root of twice the rate.
+# Above this rate the transition may be written relative to its drift (cir_by_xla): no normal, of
+# at most 6.3 standard deviations, then cancels the square root of twice the rate.
 _LARGE_RATE = 64.0
 # Above this step e^h - 1 is e^h to double precision.
 _LONG_STEP = 40.0

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax import lax
 
-VARIABLE = "SIMPLEX_JAX_NATIVE"
+from simplex_jax.native import VARIABLE
 
 
 @dataclass(frozen=True)

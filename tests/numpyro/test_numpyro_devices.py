@@ -14,10 +14,9 @@ import json
 from functools import partial
 import jax, jax.numpy as jnp, numpy as np
 from numpyro.infer import MCMC
-from support from support import numpyro_cases as cases
+from support import numpyro_cases as cases
 from simplex_jax.numpyro_kernels import SCIR, SGMCMC
 from simplex_jax.samplers import sgrld
-from support.paths import TESTS
 
 x, found = jnp.asarray(cases.POINTS, jnp.float32), {}
 kernels = {

@@ -7,8 +7,8 @@ of at most 1e-3 at a fresh seed; tolerances on biases are stated with the test.
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
 from support import statistics_checks as checks
+from support.euler_laws import folded_normal_checks
 
 from simplex_jax import batches, estimators
 from simplex_jax.runtime import driver
@@ -29,34 +29,13 @@ def nothing(state, info):
     return ()
 
 
-def step_checks(theta):
-    """Means, second moments and products of coordinates against the folded normal law."""
-    mean = THETA + H * DRIFT
-    sd = np.sqrt(2 * H * THETA)
-    first = sd * np.sqrt(2 / np.pi) * np.exp(-((mean / sd) ** 2) / 2) + mean * special.erf(
-        mean / sd / np.sqrt(2)
-    )
-    second = mean**2 + sd**2
-    fourth = mean**4 + 6 * mean**2 * sd**2 + 3 * sd**4
-    variance = second - first**2
-    p_values = {}
-    for j in range(4):
-        p_values["mean", j] = checks.mean_z(theta[:, j], first[j], variance[j])
-        spread = fourth[j] - second[j] ** 2
-        p_values["square", j] = checks.mean_z(theta[:, j] ** 2, second[j], spread)
-        for k in range(j):
-            product = (theta[:, j] - first[j]) * (theta[:, k] - first[k])
-            p_values["covariance", j, k] = checks.mean_z(product, 0, variance[j] * variance[k])
-    return p_values
-
-
 def test_one_step_has_the_moments_of_the_reflected_euler_step(getkey):
     kernel = reflected_cir.build(GIVEN, ALPHA, H)
     state = kernel.init(getkey(), jnp.broadcast_to(THETA, (ROWS, 4)))
     state = state._replace(log_total=jnp.full((ROWS, 1), np.log(THETA.sum()), jnp.float32))
     state, info = kernel.update(getkey(), state, jnp.asarray(COUNTS, jnp.float32))
     theta = np.exp(np.asarray(state.position + state.log_total, np.float64))
-    assert not checks.family(step_checks(theta))
+    assert not checks.family(folded_normal_checks(theta, THETA, DRIFT, H))
     assert 0 < float(info.reflected) < 0.5
 
 
@@ -77,7 +56,7 @@ def test_one_step_has_the_moments_of_the_reflected_euler_step(getkey):
 def test_the_check_of_one_step_sees_mutants(name, drift, noise, seed):
     xi = np.random.default_rng(seed).standard_normal((ROWS, 4))
     theta = np.abs(THETA + H * drift + np.sqrt(noise * H * THETA) * xi)
-    assert bool(checks.family(step_checks(theta))) == (name != "correct")
+    assert bool(checks.family(folded_normal_checks(theta, THETA, DRIFT, H))) == (name != "correct")
 
 
 @pytest.mark.parametrize("total", ["carried", "refreshed"])

@@ -105,3 +105,25 @@ def clipped_normal(
         + sd**2 * (a_phi - b_phi)
     )
     return first, second
+
+
+def folded_normal_checks(
+    x: np.ndarray, start: np.ndarray, drift: np.ndarray, h: float
+) -> dict[tuple, float]:
+    """P-values of |start + h drift + sqrt(2 h start) xi|: moments of each column, and of pairs."""
+    mean = start + h * drift
+    sd = np.sqrt(2 * h * start)
+    folded = sd * np.sqrt(2 / np.pi) * np.exp(-((mean / sd) ** 2) / 2)
+    first = folded + mean * special.erf(mean / sd / np.sqrt(2))
+    second = mean**2 + sd**2
+    fourth = mean**4 + 6 * mean**2 * sd**2 + 3 * sd**4
+    variance = second - first**2
+    p_values = {}
+    for j in range(len(start)):
+        p_values["mean", j] = checks.mean_z(x[:, j], first[j], variance[j])
+        spread = fourth[j] - second[j] ** 2
+        p_values["square", j] = checks.mean_z(x[:, j] ** 2, second[j], spread)
+        for k in range(j):
+            product = (x[:, j] - first[j]) * (x[:, k] - first[k])
+            p_values["covariance", j, k] = checks.mean_z(product, 0, variance[j] * variance[k])
+    return p_values

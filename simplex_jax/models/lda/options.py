@@ -200,7 +200,10 @@ def settle(data: Training, given: Options) -> Options:
     default_burn_in = 0 if memoised else sweeps // 2
     method = given.local or ("blocked" if given.expected else "collapsed")
     chosen = resolve(given.engine)
+    # The native engine's threads share the work of one device; more devices would only each draw
+    # all topics again.
     threads = chosen == "native" and method == "collapsed"
+    devices = 1 if threads and given.devices is None else given.devices
     settings = dataclasses.replace(
         given,
         counts=counts,
@@ -214,7 +217,7 @@ def settle(data: Training, given: Options) -> Options:
         steps=length.steps,
         seconds=length.seconds,
         eval_every=length.eval_every,
-        devices=_sharing(given.devices, batch_size, size, memoised, threads),
+        devices=_sharing(devices, batch_size, size, memoised),
     )
     (check_memoised if memoised else check)(shape, local_step(settings))
     return settings
@@ -234,18 +237,10 @@ def _settled_step(given: Any, sampler: str, counts: str) -> Any:
     return tuple(map(float, default)) if default.tau else default.initial
 
 
-def _sharing(
-    devices: int | None, batch_size: int, size: Size, memoised: bool, threads: bool
-) -> int:
-    """Return the largest number of devices that does not change the batches, hence no sample.
-
-    Where `threads` share the work of one device, more would only each draw all topics again.
-    """
+def _sharing(devices: int | None, batch_size: int, size: Size, memoised: bool) -> int:
+    """Return the largest number of devices that does not change the batches, hence no sample."""
     available = len(jax.devices())
-    if devices is None:
-        most = 1 if threads else available
-    else:
-        most = arguments.at_least("devices", devices, 1)
+    most = available if devices is None else arguments.at_least("devices", devices, 1)
     if most > available:
         raise ValueError(f"devices must be at most {available}, as many as there are; it is {most}")
     if not memoised:
