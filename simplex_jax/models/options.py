@@ -236,10 +236,17 @@ class RunOptions:
     )
     seconds: float | None = option("Its length in seconds of training, instead.", default=None)
     eval_every: int | None = option(
-        "Updates between evaluations and posterior samples.",
+        "Updates between evaluations.",
         default=None,
         least=1,
-        unset="a 50th of the run",
+        unset="a 50th of the run, or so many that they cost a 20th of the time",
+        parameter=None,
+    )
+    sample_every: int | None = option(
+        "Updates between the posterior samples of means and intervals.",
+        default=None,
+        least=1,
+        unset="as many as evaluations; of LDA up to one a pass",
         parameter=None,
     )
     chains: int = option("Chains side by side.", default=1, least=1, parameter="n_chains")

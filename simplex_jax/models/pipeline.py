@@ -98,8 +98,8 @@ class Model(NamedTuple):
     # `(data, number, seed) -> (train, heldout)`; `heldout` is None where there is nothing to
     # predict in it.
     hold_out: Callable[[Any, int, int], tuple[Any, Any]]
-    # `(train, options) -> options` with every None that has a default filled in
-    settle: Callable[[Any, Any], Any]
+    # `(train, heldout, options) -> options` with every None that has a default filled in
+    settle: Callable[[Any, Any, Any], Any]
     prepare: Callable[[Plan, Path | None], Run]  # `(plan, samples_dir) -> Run`
     summarise: Callable[[Plan, Run, session.Trained], "Fit"]  # `(plan, run, trained) -> Fit`
     warn: Callable[[Any], list[str]]  # `Fit -> sentences`, each a reason for doubt
@@ -221,7 +221,7 @@ def plan_of(model: Model, data: Any, chosen: Any, session: Session) -> Plan:
             raise ValueError(
                 f"holdout {count}: none of them has anything to predict: hold out more"
             )
-    settings = model.settle(train, chosen)
+    settings = model.settle(train, heldout, chosen)
     return Plan(everything, train, heldout, held, settings, model.digest(everything))
 
 
@@ -238,13 +238,13 @@ def train(model: Model, planned: Plan, arguments: Session) -> Any:
     about = {
         "model": model.name,
         # A run that goes on may be longer.
-        "settings": as_json(settings) | {"steps": None, "seconds": None},
+        "settings": as_json(settings) | dict.fromkeys(session.Length._fields),
         "data": planned.digest,
         "heldout": digest_of(planned.heldout),
     }
     trained = session.train(
         run,
-        session.Length(settings.steps, settings.seconds, settings.eval_every),
+        session.Length(*(getattr(settings, name) for name in session.Length._fields)),
         about,
         hooks=arguments.hooks,
         checkpoint=arguments.checkpoint,

@@ -56,6 +56,7 @@ def run(
     thin: int = 1,
     hooks: Sequence[Hook] = (),
     chunk: int = 100,
+    sample_every: int | None = None,
     max_seconds: float | None = None,
     first_step: int | None = None,
     seconds: float = 0.0,
@@ -84,6 +85,8 @@ def run(
         hooks: Called with an `Event` after every chunk, in order; the run ends after a chunk for
             which one of them returns True. See `hooks.Hook` for their other methods.
         chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
+        sample_every: Their `sample` is called when `state.step` is a multiple of this; by default
+            it is `chunk`.
         max_seconds: End after the first chunk that brings the time spent in updates, compilation
             and hooks apart, to this.
         first_step: Of a continued run: the step at which its first part began, by default that of
@@ -118,6 +121,7 @@ def run(
     """
     num_steps = arguments.at_least("num_steps", num_steps, 0)
     thin, chunk = arguments.at_least("thin", thin, 1), arguments.at_least("chunk", chunk, 1)
+    every = chunk if sample_every is None else arguments.at_least("sample_every", sample_every, 1)
     if max_seconds is not None and not max_seconds >= 0:
         raise ValueError(f"max_seconds must be at least 0; it is {max_seconds}")
     if not 0 <= seconds < math.inf:
@@ -140,7 +144,7 @@ def run(
         slots=(chunk - 1) // thin + 2,
     )
     blocks = feed.blocks(stream, step, last, chunk)
-    pulses = _methods(hooks, "pulse")
+    pulses, samplers = _methods(hooks, "pulse"), _methods(hooks, "sample")
     pieces: list[PyTree] = []
     compile_seconds = 0.0
     event, stop, pace = None, False, 1
@@ -160,6 +164,8 @@ def run(
         while block is not None and step < last and not stop:
             end = min(step - step % chunk + chunk, last)
             length = min(end, block.end) - step
+            if samplers:
+                length = min(length, every - step % every)
             if pulses:  # with no hook to call within the chunk, all of it at once
                 length = min(length, pace)
             started, source = time.perf_counter(), block
@@ -189,6 +195,9 @@ def run(
                 state = larger
                 continue
             event = Event(step, first, last, seconds, compile_seconds, state, info, {})
+            if step % every == 0:
+                for sample in samplers:
+                    sample(event)
             answers = []
             if step == end or block is None:
                 answers = [hook(event) for hook in hooks]

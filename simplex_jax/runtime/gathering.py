@@ -27,7 +27,8 @@ class Posterior:
     """Moments and traces, by name, of the samples of the second half of a run.
 
     The traces are given by the shapes of their quantities, chains first, and the length of a run
-    that ends by time by its seconds.
+    that ends by time by its seconds. `evaluated` reads those that come with evaluations, which may
+    be fewer than the samples.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class Posterior:
         moments: dict[str, Moments],
         traces: Mapping[str, tuple[int, ...]],
         seconds: float | None,
+        evaluated: Callable[[Event], Mapping[str, ArrayLike]] = lambda event: {},
     ) -> None:
         self._read, self._shapes, self._seconds = read, traces, seconds
+        self._evaluated = evaluated
         self.moments = moments
         self._traces: dict[str, list[np.ndarray]] = {name: [] for name in traces}
 
@@ -46,21 +49,29 @@ class Posterior:
         """Samples of each chain so far."""
         return next(iter(self.moments.values())).samples
 
-    def __call__(self, event: Event) -> None:
+    def sample(self, event: Event) -> None:
         """Add a sample, in the second half of the run."""
         if second_half(event, self._seconds):
             self.add(event)
+
+    def __call__(self, event: Event) -> None:
+        """Trace an evaluation, in the second half of the run."""
+        if second_half(event, self._seconds):
+            self._trace(self._evaluated(event))
 
     def add(self, event: Event) -> None:
         """Add a sample of every chain."""
         sample = self._read(event)
         for name, moments in self.moments.items():
             moments.add(sample.moments[name], sample.variances.get(name, 0.0))
-        for name, trace in self._traces.items():
-            trace.append(np.asarray(sample.traces[name], np.float64))
+        self._trace(sample.traces)
+
+    def _trace(self, values: Mapping[str, ArrayLike]) -> None:
+        for name, value in values.items():
+            self._traces[name].append(np.asarray(value, np.float64))
 
     def traces(self) -> dict[str, np.ndarray]:
-        """Return the traces by name, [samples, chains, ...]."""
+        """Return the traces by name, [samples or evaluations, chains, ...]."""
         return {
             name: np.array(self._traces[name]).reshape(-1, *shape)
             for name, shape in self._shapes.items()

@@ -49,6 +49,7 @@ class Hook(Protocol):
     A hook may have further methods:
 
     - `begin()`: called when all is compiled, before the first update.
+    - `sample(event)`: called every `sample_every` updates, before the hooks at the end of a chunk.
     - `pulse(event)`: called about every second, also within a chunk, and after the hooks at the
       end of one. True ends the run there, though in the middle of a chunk.
     - `finish(event)`: called after the last update, unless there was an error.

@@ -1,6 +1,7 @@
 """A run from its start, or from its newest checkpoint, to its end or an interruption."""
 
 import contextlib
+import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,13 +19,23 @@ from simplex_jax.runtime.interrupt import Interrupt
 
 MAX_STEPS = 2**31 - 1
 
+_RARE = 20
+
 
 class Length(NamedTuple):
-    """Length of a run: updates, or seconds of training, and updates between evaluations."""
+    """Length of a run, and how often it is looked at."""
 
-    steps: int | None
-    seconds: float | None
-    eval_every: int
+    steps: int | None  # updates, or
+    seconds: float | None  # seconds of training
+    eval_every: int  # updates between evaluations
+    sample_every: int  # updates between posterior samples
+
+
+class Cost(NamedTuple):
+    """Time of what is done between updates, about, in updates."""
+
+    evaluation: float = 0.0
+    sample: float | None = None  # None: one is taken along with each evaluation
 
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -63,6 +74,8 @@ def length(
     steps: int | None,
     seconds: float | None,
     eval_every: int | None,
+    sample_every: int | None,
+    cost: Cost = Cost(),  # noqa: B008, it is immutable
     eval_timed: int | None = None,
     default_passes: float = 200.0,
     evaluations: int = 50,
@@ -70,20 +83,29 @@ def length(
     """Return the length of a run with `per_pass` updates in a pass over the data.
 
     At most one of passes, steps and seconds is given. By default there are as many evaluations as
-    `evaluations`, and one every `eval_timed` updates, or every pass, in a run that ends by time.
+    `evaluations`, and one every `eval_timed` updates, or every pass, in a run that ends by time;
+    but fewer where they would take more than a 20th of the time. Samples are as many as
+    evaluations; or, where their cost is known, up to one a pass.
     """
     if sum(value is not None for value in (passes, steps, seconds)) > 1:
         raise ValueError("give at most one of passes, steps and seconds")
+    rare = math.ceil(min(_RARE * cost.evaluation, MAX_STEPS))
     if seconds is not None:
-        timed = per_pass if eval_timed is None else eval_timed
-        return Length(None, seconds, timed if eval_every is None else eval_every)
-    total = (default_passes if passes is None else passes) * per_pass if steps is None else steps
-    if total > MAX_STEPS:
-        raise ValueError(
-            f"{total:g} steps are more than a run can number: give fewer passes or steps"
-        )
-    total = max(1, round(total))
-    return Length(total, None, min(eval_every or max(1, total // evaluations), total))
+        total, part = None, per_pass if eval_timed is None else eval_timed
+    else:
+        exact = (default_passes if passes is None else passes) * per_pass
+        exact = exact if steps is None else steps
+        if exact > MAX_STEPS:
+            raise ValueError(
+                f"{exact:g} steps are more than a run can number: give fewer passes or steps"
+            )
+        total = max(1, round(exact))
+        part = max(1, total // evaluations)
+    every = min(eval_every or max(part, rare), total or MAX_STEPS)
+    sampled = every
+    if cost.sample is not None:
+        sampled = min(every, part, max(per_pass, math.ceil(_RARE * cost.sample)))
+    return Length(total, seconds, every, sample_every or sampled)
 
 
 def start(init: Callable[..., State], *values: Any, remedy: str) -> State:
@@ -182,6 +204,7 @@ def train(
             collect=_nothing,
             hooks=[latest, *measures.values(), *hooks, interrupt, *([saver] if saver else [])],
             chunk=length.eval_every,
+            sample_every=length.sample_every,
             max_seconds=length.seconds,
             first_step=restored.first_step,
             seconds=restored.seconds,

@@ -160,7 +160,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     if plan.held:
         shares[held_out] = assign(clusters.samples, family, plan.heldout).shares
     traces = gathered.traces()
-    moving = {name: trace.T for name, trace in traces.items() if np.ptp(trace) > 0}
+    moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
     mean, sd = (float(x) for x in gathered.moments["alpha"].pooled())
     lower, upper = np.quantile(traces["alpha"], [0.025, 0.975])
     return Fit(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from simplex_jax import arguments
+from simplex_jax.base import PyTree
 from simplex_jax.evaluate import partitions
 from simplex_jax.models.dpm import model
 from simplex_jax.models.dpm.data import Data
@@ -153,8 +154,9 @@ class Arguments(Options, Session):
     )
 
 
-def settle(data: Data, given: Options) -> Options:
+def settle(data: Data, heldout: PyTree, given: Options) -> Options:
     """Return options with everything that was left out filled in, or raise a ValueError."""
+    del heldout
     if data.variables is None and given.concentration is not None:
         raise ValueError("concentration does nothing with a family, which has a prior of its own")
     if data.variables is not None and given.concentration is None:
@@ -181,6 +183,7 @@ def of_size(rows: int, given: Options) -> Options:
         steps=given.steps,
         seconds=given.seconds,
         eval_every=given.eval_every,
+        sample_every=given.sample_every,
         default_passes=_PASSES,
         evaluations=_EVALUATIONS,
     )
@@ -197,9 +200,7 @@ def of_size(rows: int, given: Options) -> Options:
         initial_clusters=clusters,
         batch_size=batch_size,
         passes=None,
-        steps=length.steps,
-        seconds=length.seconds,
-        eval_every=length.eval_every,
+        **length._asdict(),
     )
 
 

@@ -33,12 +33,14 @@ def gather(settings: Options, heldout: bool) -> Posterior:
 
     def sample(event: Event) -> gathering.Sample:
         traced = _numbers(event, chains)
-        if heldout:
-            traced["log_predictive"] = measured(event, "log_predictive", chains)
         return gathering.Sample({"alpha": traced["alpha"]}, {}, traced)
 
+    def evaluated(event: Event) -> dict[str, np.ndarray]:
+        return {"log_predictive": measured(event, "log_predictive", chains)} if heldout else {}
+
     moments = {"alpha": Moments((chains,))}
-    return Posterior(sample, moments, dict.fromkeys(names, (chains,)), settings.seconds)
+    traces = dict.fromkeys(names, (chains,))
+    return Posterior(sample, moments, traces, settings.seconds, evaluated)
 
 
 def _numbers(event: Event, chains: int) -> dict[str, np.ndarray]:

@@ -78,7 +78,7 @@ def resolve(corpus: Any, given: Options) -> Options:
         >>> settings.counts, settings.steps, settings.step_size
         ('memoised', 50, 5.0)
     """
-    return options.settle(data.as_data(corpus), given)
+    return options.settle(data.as_data(corpus), None, given)
 
 
 load = Fit.load

@@ -1,10 +1,12 @@
 """The options of LDA, and how those that are left out are settled."""
 
 import dataclasses
-from typing import Any
+import math
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+import scipy.sparse as sp
 
 from simplex_jax import arguments, schedules
 from simplex_jax.models.lda import model
@@ -12,9 +14,15 @@ from simplex_jax.models.lda.counts import Local, check, check_memoised
 from simplex_jax.models.lda.data import Size, Training, is_stored, size_of
 from simplex_jax.models.lda.engine import ENGINES, METHODS, resolve
 from simplex_jax.models.lda.kernel import SAMPLERS
+from simplex_jax.models.lda.perplexity import SWEEPS
 from simplex_jax.models.options import RunOptions, number, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.runtime import session
+
+Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
+"""Counts of the observed and of the target halves of held-out documents."""
+
+_SAMPLE = 100_000
 
 # Concentrations where none is given; of learned ones the first value and the prior mean.
 ALPHA, BETA = 0.1, 0.05
@@ -163,8 +171,8 @@ class Arguments(Options, Session):
     """Arguments of `lda.fit`."""
 
 
-def settle(data: Training, given: Options) -> Options:
-    """Return options with all that was left out filled in; only the size of the data matters.
+def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
+    """Return options with all that was left out filled in; only the sizes of the data matter.
 
     Options that do not go together, or with the data, are a ValueError that names them.
     """
@@ -189,14 +197,17 @@ def settle(data: Training, given: Options) -> Options:
     if batch_size is None:
         batch_size = model.default_batch_size(size.documents, size.tokens, shape)
     batch_size = model.check_batch_size(batch_size, size.documents)
+    per_pass = -(-size.documents // batch_size)
+    sweeps = given.sweeps or (1 if memoised else 10)
     length = session.length(
-        -(-size.documents // batch_size),
+        per_pass,
         passes=given.passes,
         steps=given.steps,
         seconds=given.seconds,
         eval_every=given.eval_every,
+        sample_every=given.sample_every,
+        cost=_cost(size.tokens * sweeps / per_pass, heldout, math.prod(shape)),
     )
-    sweeps = given.sweeps or (1 if memoised else 10)
     default_burn_in = 0 if memoised else sweeps // 2
     method = given.local or ("blocked" if given.expected else "collapsed")
     chosen = resolve(given.engine)
@@ -214,13 +225,26 @@ def settle(data: Training, given: Options) -> Options:
         step_size=_settled_step(given.step_size, given.sampler, counts),
         batch_size=batch_size,
         passes=None,
-        steps=length.steps,
-        seconds=length.seconds,
-        eval_every=length.eval_every,
+        **length._asdict(),
         devices=_sharing(devices, batch_size, size, memoised),
     )
     (check_memoised if memoised else check)(shape, local_step(settings))
     return settings
+
+
+def _cost(tokens: float, heldout: Heldout | None, numbers: int) -> session.Cost:
+    """Return the cost of an evaluation and of a sample, in updates of so many tokens.
+
+    Measured on two cores: to draw one of the `numbers` of the topics takes about as long as to draw
+    the topic of a token, to add one to the moments half of that, and to add any sample as long as
+    `_SAMPLE` tokens.
+    """
+    update = tokens + numbers
+    evaluation = 0.0
+    if heldout is not None:
+        observed, target = (float(half.sum()) for half in heldout)
+        evaluation = SWEEPS * observed + target + numbers
+    return session.Cost(evaluation / update, (numbers / 2 + _SAMPLE) / update)
 
 
 def _settled_step(given: Any, sampler: str, counts: str) -> Any:

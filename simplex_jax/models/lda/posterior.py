@@ -88,11 +88,13 @@ def gather(settings: Options, words: int, heldout: bool) -> Posterior:
                 "prevalence": now.prevalence,
                 "alpha": jnp.sum(now.alpha, axis=-1),
                 "beta": jnp.sum(now.beta, axis=-1),
-                "log_predictive": -np.log(measured(event, "perplexity", chains)),
             },
         )
 
-    return Posterior(sample, moments, traces, settings.seconds)
+    def evaluated(event: Event) -> dict[str, np.ndarray]:
+        return {"log_predictive": -np.log(measured(event, "perplexity", chains))} if heldout else {}
+
+    return Posterior(sample, moments, traces, settings.seconds, evaluated)
 
 
 def keep(settings: Options, directory: Path | None) -> Kept:

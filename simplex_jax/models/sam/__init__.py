@@ -78,7 +78,7 @@ def resolve(documents: Any, given: Options) -> Options:
         >>> settings.sigma, settings.kappa1, settings.batch_size, settings.steps
         (4.0, 12.0, 2, 50)
     """
-    return options.settle(data.as_data(documents), given)
+    return options.settle(data.as_data(documents), None, given)
 
 
 load = Fit.load

@@ -112,8 +112,9 @@ class Arguments(Options, Session):
     """Arguments of `sam.fit`."""
 
 
-def settle(data: Data, given: Options) -> Options:
+def settle(data: Data, heldout: Data | None, given: Options) -> Options:
     """Return options with everything that was left out filled in, or raise a ValueError."""
+    del heldout
     table = data.vectors.values
     documents, words = table.shape
     if given.num_topics > words:
@@ -134,6 +135,7 @@ def settle(data: Data, given: Options) -> Options:
         steps=given.steps,
         seconds=given.seconds,
         eval_every=given.eval_every,
+        sample_every=given.sample_every,
         eval_timed=max(1, _EVAL_TIMED // batch_size),
         default_passes=PASSES,
     )
@@ -144,9 +146,7 @@ def settle(data: Data, given: Options) -> Options:
         friction=None if step.is_metropolis(given.sampler) else friction,
         inner_steps=given.inner_steps or default.inner_steps,
         passes=None,
-        steps=length.steps,
-        seconds=length.seconds,
-        eval_every=length.eval_every,
+        **length._asdict(),
     )
 
 

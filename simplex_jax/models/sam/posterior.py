@@ -50,10 +50,12 @@ def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool
         shares = np.stack([np.asarray(one).mean(axis=0) for one in drawn])
         scalars = {name: state[name] for name in CONCENTRATIONS}
         both = {"prevalence": shares} | scalars
-        traced = both | {"log_perplexity": measured(event, "log_perplexity", chains)}
-        return gathering.Sample({"topics": state["topics"]} | both, {}, traced)
+        return gathering.Sample({"topics": state["topics"]} | both, {}, both)
 
-    return Posterior(sample, moments, traces, settings.seconds)
+    def evaluated(event: Event) -> dict[str, np.ndarray]:
+        return {"log_perplexity": measured(event, "log_perplexity", chains)} if heldout else {}
+
+    return Posterior(sample, moments, traces, settings.seconds, evaluated)
 
 
 def read(event: Event, chains: int) -> dict[str, np.ndarray]:

@@ -66,7 +66,7 @@ def test_documents_held_out_are_not_learned_from(tmp_path):
     assert len(out) == 12
     np.testing.assert_array_equal((observed + target).toarray(), counts[out].toarray())
     second = data.Selection(stored, np.arange(20, 40))
-    settings = options.settle(second, lda.Options(2, **OPTIONS | {"steps": 60, "beta": 0.01}))
+    settings = options.settle(second, None, lda.Options(2, **OPTIONS | {"steps": 60, "beta": 0.01}))
     plan = pipeline.Plan(stored, second, None, 20, settings, "")
     fitted = pipeline.train(lda.MODEL, plan, options.Arguments())
     assert fitted.prevalence @ fitted.mean[:, 3:5].sum(axis=1) > 0.98

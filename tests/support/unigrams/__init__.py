@@ -51,7 +51,7 @@ def resolve(corpus: Any, given: Options) -> Options:
         corpus: As for `fit`; only its size matters.
         {options}
     """
-    return settle(fitting.as_data(corpus), given)
+    return settle(fitting.as_data(corpus), None, given)
 
 
 load = Fit.load

@@ -29,8 +29,9 @@ class Arguments(Options, Session):
     """Arguments of `fit`."""
 
 
-def settle(data: Corpus, given: Options) -> Options:
+def settle(data: Corpus, heldout: Corpus | None, given: Options) -> Options:
     """Return options with everything that was left out filled in."""
+    del heldout
     size = len(data.names)
     if given.batch_size not in (None, size):
         raise ValueError(f"batch_size must be {size}, all documents; it is {given.batch_size}")
@@ -40,5 +41,6 @@ def settle(data: Corpus, given: Options) -> Options:
         steps=given.steps,
         seconds=given.seconds,
         eval_every=given.eval_every,
+        sample_every=given.sample_every,
     )
     return dataclasses.replace(given, batch_size=size, passes=None, **length._asdict())
