@@ -20,8 +20,9 @@ from simplex_jax.runtime.hooks import MetricsLog, Progress
 from simplex_jax.runtime.saved import RunError
 
 _LENGTHS = ("passes", "steps", "seconds")
+_GOAL = ("target_ess", "time_limit")
 # What --resume can be given with: the rest is decided by the run that goes on.
-_WITH_RESUME = {"resume", "input", "checkpoint_every", "quiet", "debug", *_LENGTHS}
+_WITH_RESUME = {"resume", "input", "checkpoint_every", "quiet", "debug", *_LENGTHS, *_GOAL}
 
 
 class Other(NamedTuple):
@@ -72,6 +73,8 @@ class Commands(NamedTuple):
     transform: Transform  # the command `transform`
     evaluate: click.Command  # the command `evaluate`
     more: Sequence[click.Command] = ()  # further commands
+    # `settings -> effective samples` at which a run ends; None where it has a length
+    target: Callable[[Any], float | None] = lambda settings: None
     # `Plan -> None`, a ValueError for runs that are likely a slip on a command line
     check: Callable[[Plan], None] = lambda plan: None
     # `Plan -> bytes by name`, "total" the last, of the device's memory that a run needs; None where
@@ -112,12 +115,13 @@ def _fit_command(commands: Commands) -> click.Command:
         say = console.speaker(quiet)
         reading = {name: parameters[name] for name in commands.reading}
         settings = {name: parameters[name] for name in names}
-        lengths = {name: settings[name] for name in _LENGTHS if settings[name] is not None}
+        lengths = [name for name in _LENGTHS if settings[name] is not None]
         if len(lengths) > 1:
             raise click.UsageError(f"give one of --{' and --'.join(lengths)}")
+        changed = {name: settings.get(name) for name in (*_LENGTHS, *_GOAL)}
         earlier: dict[str, Any] | None = None
         if resume is not None:
-            earlier = _earlier(commands, resume, lengths)
+            earlier = _earlier(commands, resume, changed)
             if earlier is None:
                 say(f"the run in {resume} has come to its end: give it more --passes to go on")
                 return
@@ -205,7 +209,9 @@ def _train(
     hooks: list[Any] = [MetricsLog(directory / files.METRICS)]
     if not quiet:
         say("compiling ...")
-        hooks.append(Progress(commands.shown, max_seconds=planned.settings.seconds))
+        settings = planned.settings
+        target = commands.target(settings)
+        hooks.append(Progress(commands.shown, max_seconds=settings.seconds, target=target))
     session = pipeline.Session(
         hooks=hooks,
         checkpoint=directory / directories.CHECKPOINT,
@@ -243,8 +249,9 @@ def _earlier(
     if not _sound(config.get("source"), commands.reading):
         raise RunError(f"{directory / files.CONFIG}: it does not say how to go on")
     lock.check(directory)
-    if lengths:
-        config["settings"] = config["settings"] | dict.fromkeys(_LENGTHS) | lengths
+    if any(value is not None for value in lengths.values()):
+        known = config["settings"]
+        config["settings"] = known | {k: v for k, v in lengths.items() if k in known}
     elif saved.finished(directory):
         return None
     return config

@@ -45,6 +45,17 @@ def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
     return {name: _diagnose(name, trace) for name, trace in traces.items()}
 
 
+def effective_size(trace: ArrayLike) -> float:
+    """Return the bulk effective sample size of one chain, 0 where it is too short or stands still.
+
+    Example:
+        >>> effective_size([1.0, 1.0, 1.0, 1.0])
+        0.0
+    """
+    size = _diagnose("trace", np.asarray(trace)[None])["ess"]
+    return size if math.isfinite(size) else 0.0
+
+
 def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
     from arviz_stats.base import array_stats  # here, for it takes half a second
 

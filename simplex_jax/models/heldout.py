@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 
 from simplex_jax.runtime.averaging import LogMean
-from simplex_jax.runtime.hooks import Event, second_half
+from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.windows import Latest, Window
 
 
 class HeldOut:
     """A hook that writes a value of held-out log densities into the metrics of an event.
 
     `NAME` is that of the sample at hand; with several chains of all of them, and `NAME_chain_0` and
-    so on of each; `NAME_average` is of the densities averaged over the evaluations of the second
-    half of the run, by steps or by seconds, and over the chains. `measure` returns the log
-    densities [size] of each chain and other metrics, and `value` makes one number of the former.
+    so on of each; `NAME_average` is of the densities averaged over the evaluations in the window of
+    the run, and over the chains. `measure` returns the log densities [size] of each chain and other
+    metrics, and `value` makes one number of the former.
     """
 
     def __init__(
@@ -25,11 +26,11 @@ class HeldOut:
         measure: Callable[[Event], tuple[list[np.ndarray], dict[str, float]]],
         value: Callable[[list[np.ndarray]], float],
         chains: int,
-        seconds: float | None,
+        window: Window,
     ) -> None:
         self._name, self._measure, self._value = name, measure, value
-        self._names, self._seconds = metrics(name, chains), seconds
-        self._average = LogMean(size)
+        self._names, self._window = metrics(name, chains), window
+        self._average = Latest(lambda: LogMean(size))
 
     def __call__(self, event: Event) -> None:
         """Evaluate the samples at hand."""
@@ -37,17 +38,17 @@ class HeldOut:
         for name, of_chain in zip(self._names, log_p, strict=True):
             event.metrics[name] = self._value([of_chain])
         event.metrics[self._name] = self._value(log_p)
-        if second_half(event, self._seconds):
-            self._average.add(log_p)
-        if self._average.samples:
-            event.metrics[f"{self._name}_average"] = self._value([self._average.value()])
+        if place := self._window(event):
+            self._average.at(place).add(log_p)
+            average = self._average.whole()
+            event.metrics[f"{self._name}_average"] = self._value([average.value()])
         event.metrics.update(others)
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> list[Any]:
         """Return what a continued run needs."""
         return self._average.save()
 
-    def load(self, saved: dict[str, Any]) -> None:
+    def load(self, saved: list[Any]) -> None:
         """Go on from what was saved."""
         self._average.load(saved)
 

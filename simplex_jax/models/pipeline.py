@@ -24,6 +24,7 @@ from simplex_jax.runtime import session
 from simplex_jax.runtime.hooks import Hook
 from simplex_jax.runtime.session import Progress, Run
 
+_LENGTH = (*session.Length._fields, "target_ess", "time_limit")
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")
 
 
@@ -238,7 +239,7 @@ def train(model: Model, planned: Plan, arguments: Session) -> Any:
     about = {
         "model": model.name,
         # A run that goes on may be longer.
-        "settings": as_json(settings) | dict.fromkeys(session.Length._fields),
+        "settings": as_json(settings) | dict.fromkeys(_LENGTH),
         "data": planned.digest,
         "heldout": digest_of(planned.heldout),
     }

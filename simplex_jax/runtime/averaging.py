@@ -24,6 +24,11 @@ class LogMean:
         """Return the log of the mean, [size]."""
         return self._log_sum - math.log(self.samples)
 
+    def merge(self, other: "LogMean") -> None:
+        """Add all samples of another."""
+        self.samples += other.samples
+        self._log_sum = np.logaddexp(self._log_sum, other._log_sum)
+
     def save(self) -> dict[str, Any]:
         """Return the number of samples and the log of their sum."""
         return {"samples": self.samples, "log_sum": self._log_sum}

@@ -11,8 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax.runtime import output
-from simplex_jax.runtime.hooks import Event, second_half
+from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
+from simplex_jax.runtime.windows import Latest, Window
 
 
 class Sample(NamedTuple):
@@ -23,50 +24,31 @@ class Sample(NamedTuple):
     traces: Mapping[str, ArrayLike]  # quantities to trace
 
 
-class Posterior:
-    """Moments and traces, by name, of the samples of the second half of a run.
+class Gathered:
+    """Moments and traces of samples, by name.
 
-    The traces are given by the shapes of their quantities, chains first, and the length of a run
-    that ends by time by its seconds. `evaluated` reads those that come with evaluations, which may
-    be fewer than the samples.
+    Attributes:
+        moments: Moments by name.
+        shapes: Shapes of the traced quantities by name, chains first.
     """
 
-    def __init__(
-        self,
-        read: Callable[[Event], Sample],
-        moments: dict[str, Moments],
-        traces: Mapping[str, tuple[int, ...]],
-        seconds: float | None,
-        evaluated: Callable[[Event], Mapping[str, ArrayLike]] = lambda event: {},
-    ) -> None:
-        self._read, self._shapes, self._seconds = read, traces, seconds
-        self._evaluated = evaluated
-        self.moments = moments
-        self._traces: dict[str, list[np.ndarray]] = {name: [] for name in traces}
+    def __init__(self, moments: dict[str, Moments], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.moments, self.shapes = moments, shapes
+        self._traces: dict[str, list[np.ndarray]] = {name: [] for name in shapes}
 
     @property
     def samples(self) -> int:
         """Samples of each chain so far."""
         return next(iter(self.moments.values())).samples
 
-    def sample(self, event: Event) -> None:
-        """Add a sample, in the second half of the run."""
-        if second_half(event, self._seconds):
-            self.add(event)
-
-    def __call__(self, event: Event) -> None:
-        """Trace an evaluation, in the second half of the run."""
-        if second_half(event, self._seconds):
-            self._trace(self._evaluated(event))
-
-    def add(self, event: Event) -> None:
+    def add(self, sample: Sample) -> None:
         """Add a sample of every chain."""
-        sample = self._read(event)
         for name, moments in self.moments.items():
             moments.add(sample.moments[name], sample.variances.get(name, 0.0))
-        self._trace(sample.traces)
+        self.trace(sample.traces)
 
-    def _trace(self, values: Mapping[str, ArrayLike]) -> None:
+    def trace(self, values: Mapping[str, ArrayLike]) -> None:
+        """Add values to traces."""
         for name, value in values.items():
             self._traces[name].append(np.asarray(value, np.float64))
 
@@ -74,8 +56,15 @@ class Posterior:
         """Return the traces by name, [samples or evaluations, chains, ...]."""
         return {
             name: np.array(self._traces[name]).reshape(-1, *shape)
-            for name, shape in self._shapes.items()
+            for name, shape in self.shapes.items()
         }
+
+    def merge(self, other: "Gathered") -> None:
+        """Add the samples of another, which come before or after."""
+        for name, moments in self.moments.items():
+            moments.merge(other.moments[name])
+        for name, trace in self._traces.items():
+            trace.extend(other._traces[name])
 
     def save(self) -> dict[str, Any]:
         """Return moments and traces."""
@@ -89,55 +78,105 @@ class Posterior:
         self._traces = saved["traces"]
 
 
+class Posterior:
+    """Moments and traces of the samples in the window of a run.
+
+    Args:
+        read: Reads a sample off an event.
+        make: Returns moments and traces of no samples.
+        window: What counts.
+        evaluated: Reads the quantities to trace that come with evaluations, which may be fewer
+            than the samples.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Event], Sample],
+        make: Callable[[], Gathered],
+        window: Window,
+        evaluated: Callable[[Event], Mapping[str, ArrayLike]] = lambda event: {},
+    ) -> None:
+        self._read, self._make, self._window, self._evaluated = read, make, window, evaluated
+        self._latest = Latest(make)
+
+    def sample(self, event: Event) -> None:
+        """Add a sample, in the window."""
+        if place := self._window(event):
+            self._latest.at(place).add(self._read(event))
+
+    def __call__(self, event: Event) -> None:
+        """Trace an evaluation, in the window."""
+        if place := self._window(event):
+            self._latest.at(place).trace(self._evaluated(event))
+
+    def gathered(self, last: Event | None = None) -> Gathered:
+        """Return what was gathered; of a run that ended before the window, its last event."""
+        gathered = self._latest.whole()
+        if last is None or gathered.samples:
+            return gathered
+        gathered = self._make()
+        gathered.add(self._read(last))
+        return gathered
+
+    def save(self) -> list[Any]:
+        """Return what was gathered."""
+        return self._latest.save()
+
+    def load(self, saved: list[Any]) -> None:
+        """Restore what was gathered."""
+        self._latest.load(saved)
+
+
 class Kept:
-    """Thinned samples, evenly spaced over the second half of a run.
+    """Thinned samples, evenly spaced over the window of a run.
 
     With a directory, made if it is missing, each is written as it is drawn, to `sample-00000.npz`
-    and so on; else they stay in memory. Topics are numbered as in each chain.
+    and so on; else they stay in memory. Where the window has segments, those of the next take the
+    places of those of the last, one by one. Topics are numbered as in each chain.
     """
 
     def __init__(
         self,
         read: Callable[[Event], dict[str, np.ndarray]],
         most: int,
-        seconds: float | None,
+        window: Window,
         directory: Path | None,
     ) -> None:
         self._read, self._most = read, most
-        self._seconds, self._directory = seconds, directory
-        self._count = 0
+        self._window, self._directory = window, directory
+        self._segment, self._count = 0, 0
         self._samples: list[dict[str, np.ndarray]] = []
         if directory is not None and most:
             directory.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, event: Event) -> None:
         """Add a sample, if it is due."""
-        due = second_half(event, self._seconds) and self._count < self._most
-        if not due or self._progress(event) * self._most < self._count + 1:
+        place = self._window(event)
+        if place is None:
+            return
+        if place.segment != self._segment:
+            self._segment, self._count = place.segment, 0
+        if self._count == self._most or place.progress * self._most < self._count + 1:
             return
         sample = self._read(event) | {"step": np.asarray(event.step)}
         if self._directory is None:
-            self._samples.append(sample)
+            self._samples[self._count : self._count + 1] = [sample]
         else:
             output.write_npz(self._directory / f"sample-{self._count:05d}.npz", sample)
         self._count += 1
 
-    def _progress(self, event: Event) -> float:
-        """Share of the second half that is over, in [0, 1]."""
-        steps = (event.step - event.first_step) / (event.last_step - event.first_step)
-        clock = 0.0 if self._seconds is None else event.seconds / self._seconds
-        return min(2 * max(steps, clock) - 1, 1.0)
-
     def samples(self) -> dict[str, np.ndarray]:
-        """Return the samples in memory by name, stacked; empty if there are none."""
+        """Return the samples in memory by name, stacked by step; empty if there are none."""
         if not self._samples:
             return {}
-        return {name: np.stack([s[name] for s in self._samples]) for name in self._samples[0]}
+        ordered = sorted(self._samples, key=lambda sample: int(sample["step"]))
+        return {name: np.stack([sample[name] for sample in ordered]) for name in ordered[0]}
 
     def save(self) -> dict[str, Any]:
-        """Return the samples in memory and the number of all."""
-        return {"count": self._count, "samples": self._samples}
+        """Return the samples in memory, and how many there are in which segment."""
+        return {"segment": self._segment, "count": self._count, "samples": self._samples}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Restore both."""
-        self._count, self._samples = saved["count"], saved["samples"]
+        self._segment, self._count = saved["segment"], saved["count"]
+        self._samples = saved["samples"]

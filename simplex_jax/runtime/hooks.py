@@ -60,19 +60,16 @@ class Hook(Protocol):
         """Handle the end of a chunk."""
 
 
-def second_half(event: Event, max_seconds: float | None = None) -> bool:
-    """Tell whether a run is past half of its steps or, if it ends by time, of its seconds."""
-    if 2 * (event.step - event.first_step) >= event.last_step - event.first_step:
-        return True
-    return max_seconds is not None and 2 * event.seconds >= max_seconds
-
-
 def info_metrics(info: Info) -> dict[str, float]:
     """Return the numbers of an Info by name, such as `atoms.accepted`, averaged over chains."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): float(np.mean(leaf))
         for path, leaf in jax.tree.leaves_with_path(info)
     }
+
+
+EFFECTIVE = "ess_"
+"""What the names of metrics begin with that are effective sample sizes."""
 
 
 class Progress:
@@ -83,6 +80,8 @@ class Progress:
         file: Where to; standard error by default.
         interval: Least number of seconds between plain lines; the last step is always shown.
         max_seconds: The length of a run that ends by time: seconds are then what is counted.
+        target: The effective sample size at which a run ends: that is then what is counted, the
+            least of the metrics that are one.
     """
 
     def __init__(
@@ -92,23 +91,31 @@ class Progress:
         file: TextIO | None = None,
         interval: float = 10.0,
         max_seconds: float | None = None,
+        target: float | None = None,
     ) -> None:
         self._show = tuple(show)
         self._file = file or sys.stderr
         self._interval = interval
-        self._max_seconds = max_seconds
+        self._max_seconds, self._target = max_seconds, target
         self._latest: dict[str, float] = {}
-        self._printed = -math.inf
+        self._effective, self._printed, self._last = 0.0, -math.inf, -1
         self._bar: Any = None
 
     def __call__(self, event: Event) -> None:
         """Show the event."""
         metrics = info_metrics(event.info) | event.metrics
         self._latest.update({name: metrics[name] for name in self._show if name in metrics})
+        sizes = [value for name, value in event.metrics.items() if name.startswith(EFFECTIVE)]
+        self._effective = min(sizes, default=self._effective)
         if self._file.isatty():
             self._draw(event)
-        elif self._over(event) or time.monotonic() - self._printed >= self._interval:
-            self._printed = time.monotonic()
+        elif time.monotonic() - self._printed >= self._interval:
+            self._printed, self._last = time.monotonic(), event.step
+            print(self._line(event), file=self._file, flush=True)
+
+    def finish(self, event: Event) -> None:
+        """Show the last step."""
+        if not self._file.isatty() and event.step != self._last:
             print(self._line(event), file=self._file, flush=True)
 
     def close(self) -> None:
@@ -117,19 +124,20 @@ class Progress:
             self._bar.close()
             self._bar = None
 
-    def _over(self, event: Event) -> bool:
-        timed_out = self._max_seconds is not None and event.seconds >= self._max_seconds
-        return timed_out or event.step >= event.last_step
-
     def _draw(self, event: Event) -> None:
-        timed = self._max_seconds is not None
-        done = event.step if self._max_seconds is None else min(event.seconds, self._max_seconds)
+        done, total, unit = float(event.step), float(event.last_step), "steps"
+        if self._target is not None:
+            done, total, unit = self._effective, self._target, "effective samples"
+        elif self._max_seconds is not None:
+            done, total, unit = event.seconds, self._max_seconds, "s"
+        done = min(done, total)
         if self._bar is None:
+            ending = "" if unit != "steps" else " [{elapsed}<{remaining}, {rate_fmt}]"
             self._bar = tqdm(
-                total=self._max_seconds if timed else event.last_step,
+                total=total,
                 initial=done,
-                unit="s" if timed else "step",
-                bar_format="{l_bar}{bar}| {n:.0f}/{total:.0f} s{postfix}" if timed else None,
+                unit=" steps",
+                bar_format=f"{{l_bar}}{{bar}}| {{n:.0f}}/{{total:.0f}} {unit}{ending}{{postfix}}",
                 file=self._file,
             )
         self._bar.set_postfix(
@@ -139,10 +147,15 @@ class Progress:
 
     def _line(self, event: Event) -> str:
         rate = (event.step - event.first_step) / max(event.seconds, 1e-9)
-        left, total = (event.last_step - event.step) / rate, f"/{event.last_step}"
-        if self._max_seconds is not None:
-            left, total = max(self._max_seconds - event.seconds, 0), ""
-        line = f"step {event.step}{total}, {rate:.4g} steps/s, {tqdm.format_interval(left)} left"
+        line = f"step {event.step}/{event.last_step}, {rate:.4g} steps/s, "
+        left = (event.last_step - event.step) / rate
+        if self._target is not None or self._max_seconds is not None:
+            line = f"step {event.step}, {rate:.4g} steps/s, "
+            left = max((self._max_seconds or 0) - event.seconds, 0)
+        if self._target is None:
+            line += f"{tqdm.format_interval(left)} left"
+        else:
+            line += f"{self._effective:.0f} of {self._target:.0f} effective samples"
         return line + "".join(f", {name} {value:.5g}" for name, value in self._latest.items())
 
 

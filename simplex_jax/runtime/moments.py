@@ -55,6 +55,18 @@ class Moments:
         parts = _add(self._mean, self._squares, self._within, *sample)
         self._mean, self._squares, self._within = parts
 
+    def merge(self, other: "Moments") -> None:
+        """Add all samples of another (Chan, Golub and LeVeque 1979)."""
+        if not other.samples:
+            return
+        total = self.samples + other.samples
+        share = other.samples / total
+        difference = other._mean - self._mean
+        self._mean = self._mean + share * difference
+        self._squares = self._squares + other._squares + self.samples * share * difference**2
+        self._within = self._within + share * (other._within - self._within)
+        self.samples = total
+
     @property
     def mean(self) -> np.ndarray:
         """Mean of each chain, of the shape of a sample."""

@@ -26,7 +26,7 @@ class Length(NamedTuple):
     """Length of a run, and how often it is looked at."""
 
     steps: int | None  # updates, or
-    seconds: float | None  # seconds of training
+    seconds: float | None  # seconds of training; neither where a measure ends the run
     eval_every: int  # updates between evaluations
     sample_every: int  # updates between posterior samples
 
@@ -77,24 +77,26 @@ def length(
     sample_every: int | None,
     cost: Cost = Cost(),  # noqa: B008, it is immutable
     eval_timed: int | None = None,
-    default_passes: float = 200.0,
+    default_passes: float | None = 200.0,
     evaluations: int = 50,
 ) -> Length:
     """Return the length of a run with `per_pass` updates in a pass over the data.
 
-    At most one of passes, steps and seconds is given. By default there are as many evaluations as
-    `evaluations`, and one every `eval_timed` updates, or every pass, in a run that ends by time;
+    At most one of passes, steps and seconds is given; with none and no `default_passes` the run has
+    no length. By default there are as many evaluations as `evaluations`, or, in a run without a
+    number of steps, one every `eval_timed` updates, or every pass;
     but fewer where they would take more than a 20th of the time. Samples are as many as
     evaluations; or, where their cost is known, up to one a pass.
     """
     if sum(value is not None for value in (passes, steps, seconds)) > 1:
         raise ValueError("give at most one of passes, steps and seconds")
     rare = math.ceil(min(_RARE * cost.evaluation, MAX_STEPS))
-    if seconds is not None:
+    if passes is None and steps is None and seconds is None:
+        passes = default_passes
+    exact = steps if passes is None else passes * per_pass
+    if exact is None:
         total, part = None, per_pass if eval_timed is None else eval_timed
     else:
-        exact = (default_passes if passes is None else passes) * per_pass
-        exact = exact if steps is None else steps
         if exact > MAX_STEPS:
             raise ValueError(
                 f"{exact:g} steps are more than a run can number: give fewer passes or steps"

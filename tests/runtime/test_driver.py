@@ -293,6 +293,7 @@ def test_progress_writes_plain_lines_elsewhere():
     progress(event(10, {"perplexity": 123.4}, seconds=2.0))
     progress(event(50, {}, seconds=10.0))
     progress(event(100, {}, seconds=20.0))
+    progress.finish(event(100, {}, seconds=20.0))
     progress.close()
     first, last = file.getvalue().splitlines()
     assert first == "step 10/100, 5 steps/s, 00:18 left, perplexity 123.4"

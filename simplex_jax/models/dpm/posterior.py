@@ -11,10 +11,11 @@ from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.options import Options
 from simplex_jax.models.heldout import HeldOut, mean, measured, metrics
 from simplex_jax.runtime import gathering
-from simplex_jax.runtime.gathering import Kept, Posterior
+from simplex_jax.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.session import Records
+from simplex_jax.runtime.windows import second_half
 
 _TRACED = ("alpha", "occupied", "largest")
 
@@ -38,9 +39,10 @@ def gather(settings: Options, heldout: bool) -> Posterior:
     def evaluated(event: Event) -> dict[str, np.ndarray]:
         return {"log_predictive": measured(event, "log_predictive", chains)} if heldout else {}
 
-    moments = {"alpha": Moments((chains,))}
-    traces = dict.fromkeys(names, (chains,))
-    return Posterior(sample, moments, traces, settings.seconds, evaluated)
+    def make() -> Gathered:
+        return Gathered({"alpha": Moments((chains,))}, dict.fromkeys(names, (chains,)))
+
+    return Posterior(sample, make, second_half(settings.seconds), evaluated)
 
 
 def _numbers(event: Event, chains: int) -> dict[str, np.ndarray]:
@@ -64,7 +66,10 @@ def read(event: Event, chains: int) -> dict[str, np.ndarray]:
 def keep(settings: Options) -> Kept:
     """Return the hook that keeps thinned partitions in memory."""
     return Kept(
-        lambda event: read(event, settings.chains), settings.keep_samples, settings.seconds, None
+        lambda event: read(event, settings.chains),
+        settings.keep_samples,
+        second_half(settings.seconds),
+        None,
     )
 
 
@@ -84,7 +89,12 @@ def held_out(family: Family, rows: PyTree, settings: Options) -> HeldOut:
         return [np.asarray(_log_predictive(family, one, rows), np.float64) for one in mixtures], {}
 
     return HeldOut(
-        "log_predictive", families.size(rows), measure, mean, settings.chains, settings.seconds
+        "log_predictive",
+        families.size(rows),
+        measure,
+        mean,
+        settings.chains,
+        second_half(settings.seconds),
     )
 
 

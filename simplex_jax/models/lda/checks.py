@@ -1,11 +1,13 @@
 """Signs that a fitted topic model should not be trusted yet, in words."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax.evaluate.diagnostics import chain_warnings, listed
+from simplex_jax.models.goal import SHARE
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.lda.proportions import TOLERANCE
 
@@ -82,11 +84,37 @@ def _perplexity_warnings(values: Sequence[float | None], exact: bool) -> list[st
     return []
 
 
+def _shortfall(
+    metrics: Sequence[Mapping[str, float | None]], target: float, topics: int
+) -> list[str]:
+    """Return a sentence if a run ended before it had its effective samples."""
+    words = {
+        "ess_prevalence": f"{math.ceil(SHARE * topics)} of {topics} topics have {{:.0f}} of their "
+        "prevalence",
+        "ess_log_predictive": "the held-out predictive has {:.0f}",
+    }
+    last = next((record for record in reversed(metrics) if "ess_prevalence" in record), {})
+    reached = {name: last.get(name) for name in words}
+    short = [
+        words[name].format(size)
+        for name, size in reached.items()
+        if size is not None and size < target
+    ]
+    if not short:
+        return []
+    return [
+        f"The time was over before the goal of {target:g} effective samples: "
+        f"{' and '.join(short)}. A longer time limit gives more."
+    ]
+
+
 def warn(fitted: Fit) -> list[str]:
     """Return the reasons for doubt in a fit, a sentence each."""
     settings = fitted.settings
     exact = settings.sampler == "scir" and settings.counts == "memoised"
     sentences = topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence, exact=exact)
+    if settings.target_ess is not None:
+        sentences += _shortfall(fitted.metrics, settings.target_ess, settings.num_topics)
     sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
     if fitted.stiffness > 2:
         sentences.append(

@@ -245,6 +245,7 @@ COMMANDS = Commands(
     resolve_reading=_resolve,
     other=_other,
     shown=("perplexity", "tokens_per_second"),
+    target=lambda settings: settings.target_ess,
     announce=_announce,
     outcome=_outcome,
     transform=Transform(

@@ -88,17 +88,21 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     memory.check(plan.train, settings)
     key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
     kernel, source = feed.build(feed.to_device(plan.train), size, settings)
+    window = posterior.window_of(settings)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
         measures["evaluation"] = perplexity.Evaluation(
             perplexity.completion(*plan.heldout),
             key_evaluate,
             settings.chains,
-            settings.seconds,
+            window,
             settings.engine,
         )
-    measures["posterior"] = posterior.gather(settings, size.words, plan.heldout is not None)
-    measures["kept"] = posterior.keep(settings, samples_dir)
+    heldout = plan.heldout is not None
+    measures["posterior"] = posterior.gather(settings, window, size.words, heldout)
+    if settings.target_ess is not None:
+        measures["goal"] = posterior.goal(settings, measures["posterior"], size)
+    measures["kept"] = posterior.keep(settings, window, samples_dir)
     measures["records"] = posterior.records(settings, size)
     return Run(
         key=key_run,
@@ -112,9 +116,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     """Put the chains together and infer the documents."""
     settings: Options = plan.settings
-    gathered, kept = run.measures["posterior"], run.measures["kept"]
-    if not gathered.samples and trained.event:  # the run has ended in its first half
-        gathered.add(trained.event)
+    gathered, kept = run.measures["posterior"].gathered(trained.event), run.measures["kept"]
     moments = gathered.moments
     order, stability = matching.align(list(moments["topics"].mean))
     mean, sd = moments["topics"].pooled(order)

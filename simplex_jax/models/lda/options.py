@@ -24,6 +24,8 @@ Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
 
 _SAMPLE = 100_000
 
+TARGET_ESS = 100.0
+
 # Concentrations where none is given; of learned ones the first value and the prior mean.
 ALPHA, BETA = 0.1, 0.05
 _FIRST = {"alpha": ALPHA, "beta": BETA}
@@ -164,6 +166,18 @@ class Options(RunOptions):
         unset="all, or one for the native engine, whose threads use all cores",
         parameter=None,
     )
+    target_ess: float | None = option(
+        "Where no length is given: the effective samples, over the chains, at which the run ends. "
+        "Nine in ten of the topics' shares must have them and the held-out predictive, whose "
+        "perplexity must no longer fall.",
+        default=None,
+        unset="100",
+    )
+    time_limit: float | None = option(
+        "Where no length is given: seconds of training after which the run ends in any case.",
+        default=None,
+        unset="60, or 200 passes if they take longer",
+    )
 
 
 @options
@@ -207,7 +221,16 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
         eval_every=given.eval_every,
         sample_every=given.sample_every,
         cost=_cost(size.tokens * sweeps / per_pass, heldout, math.prod(shape)),
+        default_passes=None,
     )
+    target_ess = given.target_ess
+    if length.steps is None and length.seconds is None:
+        target_ess = TARGET_ESS if target_ess is None else target_ess
+    elif target_ess is not None or given.time_limit is not None:
+        raise ValueError(
+            "target_ess and time_limit are for runs whose length is not given: leave them out, or "
+            "passes, steps and seconds"
+        )
     default_burn_in = 0 if memoised else sweeps // 2
     method = given.local or ("blocked" if given.expected else "collapsed")
     chosen = resolve(given.engine)
@@ -225,6 +248,7 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
         step_size=_settled_step(given.step_size, given.sampler, counts),
         batch_size=batch_size,
         passes=None,
+        target_ess=target_ess,
         **length._asdict(),
         devices=_sharing(devices, batch_size, size, memoised),
     )

@@ -23,6 +23,7 @@ from simplex_jax.models.lda import engine as engines
 from simplex_jax.models.lda import local
 from simplex_jax.runtime import replicas
 from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.windows import Window, second_half
 
 _CHUNK = 16_384
 SWEEPS, BURN_IN = 20, 10
@@ -167,7 +168,7 @@ class Evaluation(HeldOut):
         data: Completion,
         key: jax.Array,
         chains: int = 1,
-        max_seconds: float | None = None,
+        window: Window = second_half(),  # noqa: B008, a pure function
         engine: str | None = None,
     ) -> None:
         def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
@@ -185,4 +186,4 @@ class Evaluation(HeldOut):
         def value(log_p: list[np.ndarray]) -> float:
             return _exp(sum(_cross_entropy(one, data.counts) for one in log_p) / len(log_p))
 
-        super().__init__("perplexity", data.words.shape[0], measure, value, chains, max_seconds)
+        super().__init__("perplexity", data.words.shape[0], measure, value, chains, window)

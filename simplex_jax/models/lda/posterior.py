@@ -9,15 +9,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simplex_jax.evaluate import matching
+from simplex_jax.models.goal import Goal
 from simplex_jax.models.heldout import measured
 from simplex_jax.models.lda import model
 from simplex_jax.models.lda.data import Size
 from simplex_jax.models.lda.options import Options
 from simplex_jax.runtime import gathering, replicas
-from simplex_jax.runtime.gathering import Kept, Posterior
+from simplex_jax.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.session import Records
+from simplex_jax.runtime.windows import Window, doubling, second_half
+
+# Of a run without a length: the traces that decide, the evaluations before the first sample that
+# counts, and the time that it may have without a limit, or the passes.
+_GOALS = ("prevalence", "log_predictive")
+_BURN_IN = 4
+_SECONDS, _PASSES = 60.0, 200
 
 
 class Sample(NamedTuple):
@@ -53,22 +62,48 @@ def read(state: model.State, topic_tokens: jax.Array, *, chains: int, memoised: 
     return jax.tree.map(lambda leaf: leaf[None], one(state, topic_tokens))
 
 
-def gather(settings: Options, words: int, heldout: bool) -> Posterior:
+def window_of(settings: Options) -> Window:
+    """Return the part of a run that counts."""
+    if settings.target_ess is not None:
+        return doubling(_BURN_IN * (settings.eval_every or 1))
+    return second_half(settings.seconds)
+
+
+def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
+    """Return the hook that ends a run without a length, by what was gathered."""
+
+    def traces() -> dict[str, np.ndarray]:
+        gathered = posterior.gathered()
+        traces = {name: trace for name, trace in gathered.traces().items() if name in _GOALS}
+        if settings.chains > 1 and gathered.samples:
+            order, _ = matching.align(list(gathered.moments["topics"].mean))
+            traces["prevalence"] = np.take_along_axis(traces["prevalence"], order[None], axis=2)
+        return traces
+
+    least = 0 if settings.time_limit else _PASSES * -(-size.documents // settings.batch_size)
+    limit = settings.time_limit or _SECONDS
+    return Goal(traces, "log_predictive", settings.target_ess, limit, least)
+
+
+def gather(settings: Options, window: Window, words: int, heldout: bool) -> Posterior:
     """Return the hook that gathers moments and traces, of perplexities where they are measured.
 
     Moments are those of "topics" [C, K, V], "prevalence" and "alpha" [C, K] and "beta" [C, V].
     """
     chains, num_topics = settings.chains, settings.num_topics
     memoised = settings.counts == "memoised"
-    moments = {
-        "topics": Moments((chains, num_topics, words), memoised),
-        "prevalence": Moments((chains, num_topics)),
-        "alpha": Moments((chains, num_topics)),
-        "beta": Moments((chains, words)),
-    }
     traces = {"prevalence": (chains, num_topics), "alpha": (chains,), "beta": (chains,)}
     if heldout:
         traces["log_predictive"] = (chains,)
+
+    def make() -> Gathered:
+        moments = {
+            "topics": Moments((chains, num_topics, words), memoised),
+            "prevalence": Moments((chains, num_topics)),
+            "alpha": Moments((chains, num_topics)),
+            "beta": Moments((chains, words)),
+        }
+        return Gathered(moments, traces)
 
     def sample(event: Event) -> gathering.Sample:
         now = read(
@@ -94,10 +129,10 @@ def gather(settings: Options, words: int, heldout: bool) -> Posterior:
     def evaluated(event: Event) -> dict[str, np.ndarray]:
         return {"log_predictive": -np.log(measured(event, "perplexity", chains))} if heldout else {}
 
-    return Posterior(sample, moments, traces, settings.seconds, evaluated)
+    return Posterior(sample, make, window, evaluated)
 
 
-def keep(settings: Options, directory: Path | None) -> Kept:
+def keep(settings: Options, window: Window, directory: Path | None) -> Kept:
     """Return the hook that keeps thinned samples, in a directory or in memory."""
 
     def sample(event: Event) -> dict[str, np.ndarray]:
@@ -108,7 +143,7 @@ def keep(settings: Options, directory: Path | None) -> Kept:
             "beta": np.asarray(lead(state.beta)),
         }
 
-    return Kept(sample, settings.keep_samples, settings.seconds, directory)
+    return Kept(sample, settings.keep_samples, window, directory)
 
 
 def records(settings: Any, size: Size) -> Records:

@@ -42,6 +42,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             ("tokens", display.count(corpus["tokens"])),
             ("vocabulary", display.count(corpus["vocabulary"])),
             ("held-out perplexity", display.count(perplexity)),
+            *_goal(fitted),
             ("time of training", display.duration(last.get("seconds"))),
             ("tokens a second", display.count(last.get("tokens_per_second"))),
         ],
@@ -55,6 +56,16 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             _concentration("beta", "word", fitted.vocabulary, fitted.beta, fitted.beta_sd),
         ],
     }
+
+
+def _goal(fitted: Fit) -> list[tuple[str, str]]:
+    """Return the tile of a run with a goal: for how many topics it was reached."""
+    target, topics = fitted.settings.target_ess, range(fitted.settings.num_topics)
+    if target is None:
+        return []
+    sizes = [fitted.diagnostics.get(f"prevalence {k}", {}).get("ess") or 0.0 for k in topics]
+    reached = sum(size >= target for size in sizes)
+    return [(f"topics with {target:g} effective samples", f"{reached} of {len(topics)}")]
 
 
 def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:

@@ -148,9 +148,7 @@ def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kern
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     """Put the chains together and infer the documents."""
     settings: Options = plan.settings
-    gathered = run.measures["posterior"]
-    if not gathered.samples and trained.event:  # the run has ended in its first half
-        gathered.add(trained.event)
+    gathered = run.measures["posterior"].gathered(trained.event)
     moments = gathered.moments
     order, stability = matching.align(list(moments["topics"].mean), matching.cosine)
     mean, sd = moments["topics"].pooled(order)

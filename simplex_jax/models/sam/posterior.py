@@ -12,10 +12,11 @@ from simplex_jax.models.sam import density, local, sparse
 from simplex_jax.models.sam.options import Options
 from simplex_jax.models.sam.proportions import law_of, means
 from simplex_jax.runtime import gathering
-from simplex_jax.runtime.gathering import Kept, Posterior
+from simplex_jax.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.session import Records
+from simplex_jax.runtime.windows import second_half
 
 CONCENTRATIONS = ("alpha", "sigma", "kappa1")
 _SAMPLED = 512
@@ -32,14 +33,16 @@ def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool
     rows = np.unique(np.linspace(0, table.shape[0] - 1, _SAMPLED).round().astype(int))
     some = table[rows]
     how = local.Local(samples=1, burn_in=8)
-    moments = {
-        "topics": Moments((chains, num_topics, table.shape[1])),
-        "prevalence": Moments((chains, num_topics)),
-    } | {name: Moments((chains,)) for name in CONCENTRATIONS}
     traces: dict[str, tuple[int, ...]] = {"prevalence": (chains, num_topics)}
     traces |= dict.fromkeys(CONCENTRATIONS, (chains,))
     if heldout:
         traces["log_perplexity"] = (chains,)
+
+    def make() -> Gathered:
+        moments = {name: Moments((chains,)) for name in CONCENTRATIONS}
+        moments["topics"] = Moments((chains, num_topics, table.shape[1]))
+        moments["prevalence"] = Moments((chains, num_topics))
+        return Gathered(moments, traces)
 
     def sample(event: Event) -> gathering.Sample:
         state = read(event, chains)
@@ -55,7 +58,7 @@ def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool
     def evaluated(event: Event) -> dict[str, np.ndarray]:
         return {"log_perplexity": measured(event, "log_perplexity", chains)} if heldout else {}
 
-    return Posterior(sample, moments, traces, settings.seconds, evaluated)
+    return Posterior(sample, make, second_half(settings.seconds), evaluated)
 
 
 def read(event: Event, chains: int) -> dict[str, np.ndarray]:
@@ -70,7 +73,7 @@ def keep(settings: Options, directory: Path | None) -> Kept:
     return Kept(
         lambda event: read(event, settings.chains),
         settings.keep_samples,
-        settings.seconds,
+        second_half(settings.seconds),
         directory,
     )
 
@@ -102,7 +105,7 @@ def held_out(table: sp.csr_array, key: jax.Array, settings: Options) -> HeldOut:
         return -mean(log_p)
 
     size, chains = table.shape[0], settings.chains
-    return HeldOut("log_perplexity", size, measure, value, chains, settings.seconds)
+    return HeldOut("log_perplexity", size, measure, value, chains, second_half(settings.seconds))
 
 
 def records(settings: Options, documents: int) -> Records:

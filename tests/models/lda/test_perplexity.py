@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from simplex_jax.models.lda import perplexity
-from simplex_jax.runtime.hooks import Event, second_half
+from simplex_jax.runtime.hooks import Event
 
 TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
 ALPHA = np.array([0.5, 0.8])
@@ -128,9 +128,3 @@ def test_alpha_is_that_of_the_state():
     happened = happened._replace(state=happened.state._replace(alpha=jnp.array([3.0, 1.0])))
     perplexity.Evaluation(data, jax.random.key(0))(happened)
     assert happened.metrics["perplexity"] == pytest.approx(1 / (0.75 * 0.1 + 0.25 * 0.8), rel=1e-5)
-
-
-def test_half_of_a_run_that_ends_by_time_is_told_by_the_clock():
-    happened = event(3, jnp.zeros((1, 2)), last=2**31 - 1, seconds=6.0)
-    assert second_half(happened, max_seconds=10.0)
-    assert not second_half(happened, max_seconds=20.0)

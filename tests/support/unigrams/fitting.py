@@ -19,6 +19,7 @@ from simplex_jax.runtime import gathering
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.session import Records, Trained
+from simplex_jax.runtime.windows import second_half
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -69,25 +70,26 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         log_p = jax.vmap(kernel.log_joint, (0, None))(event.state.position, heldout)
         return {"log_density": float(jax.nn.logsumexp(log_p, axis=-1).mean())}
 
-    moments = {"topics": Moments((chains, *shape)), "shares": Moments((chains, shape[0]))}
-    traces = {"prevalence": (chains, shape[0])}
+    def make() -> gathering.Gathered:
+        moments = {"topics": Moments((chains, *shape)), "shares": Moments((chains, shape[0]))}
+        return gathering.Gathered(moments, {"prevalence": (chains, shape[0])})
+
+    window = second_half(settings.seconds)
     return Run(
         key=key_run,
         kernel=many,
         state=many.init(key_init, jax.random.normal(key_init, (chains, *shape))),
         feed=lambda first_step: batches.full(counts),
         measures={
-            "posterior": gathering.Posterior(sample, moments, traces, settings.seconds),
-            "kept": gathering.Kept(keep, settings.keep_samples, settings.seconds, samples_dir),
+            "posterior": gathering.Posterior(sample, make, window),
+            "kept": gathering.Kept(keep, settings.keep_samples, window, samples_dir),
             "records": Records(len(counts), len(counts), measure),
         },
     )
 
 
 def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
-    gathered, data = run.measures["posterior"], plan.data
-    if not gathered.samples and trained.event:
-        gathered.add(trained.event)
+    gathered, data = run.measures["posterior"].gathered(trained.event), plan.data
     order, stability = matching.align(list(gathered.moments["topics"].mean))
     mean, sd = gathered.moments["topics"].pooled(order)
     shares, shares_sd = gathered.moments["shares"].pooled(order)

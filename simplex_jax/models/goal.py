@@ -1,0 +1,115 @@
+"""Runs that go on until they are good: enough effective samples, and nothing that still falls."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from simplex_jax.evaluate import diagnostics
+from simplex_jax.runtime.hooks import EFFECTIVE as PREFIX
+from simplex_jax.runtime.hooks import Event
+
+SHARE = 0.9
+"""Part of the traced entries, say of the topics, that must have enough effective samples."""
+
+_GROWTH = 1.2
+"""Growth of a run, in updates, between two looks at it."""
+
+_DRIFT = 0.001
+"""Change along a trace, as a part of its level, that does not matter."""
+
+
+def effective(trace: ArrayLike) -> np.ndarray:
+    """Return effective sample sizes counted within each chain and added up.
+
+    Unlike those of `diagnostics.summary` they are not small because chains are apart.
+
+    Args:
+        trace: Samples of some quantities, [samples, chains, ...].
+
+    Returns:
+        The sizes [...]; a chain that is too short or stands still counts nothing.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).normal(size=(500, 2, 3)) + [[[0.0], [9.0]]]
+        >>> (effective(x) > 800).tolist()
+        [True, True, True]
+    """
+    array = np.asarray(trace, np.float64)
+    entries = math.prod(array.shape[2:])
+    chains = np.reshape(array, (*array.shape[:2], entries)).transpose(2, 1, 0)
+    sizes = [sum(diagnostics.effective_size(chain) for chain in entry) for entry in chains]
+    return np.reshape(sizes, array.shape[2:])
+
+
+def settled(trace: ArrayLike) -> bool:
+    """Tell whether the mean of a trace [samples, chains] has stopped changing.
+
+    A line through the mean over the chains rises or falls by less than 0.1% of it along the trace
+    or, if that is more, by less than three standard errors.
+    """
+    rows = np.asarray(trace, np.float64).mean(axis=1)
+    if len(rows) < 8:
+        return False
+    time = np.linspace(-0.5, 0.5, len(rows))
+    slope, level = np.polyfit(time, rows, 1)
+    residuals = rows - level - slope * time
+    size = max(diagnostics.effective_size(residuals), 1.0)
+    error = math.sqrt(np.var(residuals) / size / np.var(time))
+    return bool(abs(slope) <= max(_DRIFT * abs(level), 3 * error))
+
+
+class Goal:
+    """End a run when it is good, or has had its time.
+
+    It is good when `SHARE` of the entries of every trace have `target` effective samples over the
+    chains, and the one named by `level` has settled. It has had its time after so many seconds and
+    so many steps, whichever comes last. A look, which comes when the run is a fifth longer than at
+    the last one, leaves metrics `ess_NAME`: what `SHARE` of the entries have.
+
+    Args:
+        traces: Returns the traces so far by name, [samples, chains, ...], matched over the chains.
+        level: Name of a trace, which need not be there.
+        target: Number of effective samples.
+        seconds: Time that a run may have.
+        steps: Number of updates that a run has whatever the time.
+    """
+
+    def __init__(
+        self,
+        traces: Callable[[], dict[str, np.ndarray]],
+        level: str,
+        target: float,
+        seconds: float,
+        steps: int = 0,
+    ) -> None:
+        self._traces, self._level, self._target = traces, level, target
+        self._seconds, self._steps = seconds, steps
+        self._next = 0
+
+    def __call__(self, event: Event) -> bool:
+        """Look at the run, if it is time to, and tell whether it ends."""
+        done = event.step - event.first_step
+        late = event.seconds >= self._seconds and done >= self._steps
+        if done < self._next and not late:
+            return False
+        self._next = math.ceil(_GROWTH * done)
+        return self._look(event) or late
+
+    def _look(self, event: Event) -> bool:
+        traces, enough = self._traces(), True
+        for name, trace in traces.items():
+            reached = float(np.quantile(effective(trace), 1 - SHARE, method="higher"))
+            event.metrics[f"{PREFIX}{name}"] = reached
+            enough = enough and reached >= self._target
+        return enough and (self._level not in traces or settled(traces[self._level]))
+
+    def save(self) -> dict[str, int]:
+        """Return when the next look is due."""
+        return {"next": self._next}
+
+    def load(self, saved: dict[str, int]) -> None:
+        """Restore it."""
+        self._next = saved["next"]

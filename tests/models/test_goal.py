@@ -1,0 +1,125 @@
+"""Runs that end when they are good: effective sizes, levels, and what a look decides."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support.cut_runs import Cut
+from support.fits import assert_same
+
+from simplex_jax import lda
+from simplex_jax.models import goal
+from simplex_jax.runtime.hooks import Event
+
+
+def autoregressive(rng, length, chains, rho, sd=1.0):
+    x = rng.normal(size=(length, chains)) * np.sqrt(1 - rho**2)
+    x[0] = rng.normal(size=chains)
+    for row in range(1, length):
+        x[row] += rho * x[row - 1]
+    return sd * x
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.6, 0.95])
+def test_effective_sizes_are_those_of_an_autoregression(rho, seed):
+    """n (1 - rho) / (1 + rho), to a fifth: four standard deviations of the estimate."""
+    trace = autoregressive(np.random.default_rng(seed), 20_000, 2, rho)
+    expected = 40_000 * (1 - rho) / (1 + rho)
+    assert goal.effective(trace) == pytest.approx(expected, rel=0.2)
+    # Chains that are apart count as much, though pooled they would count nothing.
+    assert goal.effective(trace + np.array([0.0, 50.0])) == pytest.approx(expected, rel=0.2)
+
+
+def test_effective_sizes_of_what_is_too_short_or_stands_still_are_zero():
+    assert goal.effective(np.zeros((0, 2, 3))).tolist() == [0, 0, 0]
+    assert goal.effective(np.ones((50, 1))) == 0
+
+
+@pytest.mark.parametrize(("slope", "expected"), [(0.0, True), (-0.5, False), (0.5, False)])
+def test_a_level_has_settled_if_it_no_longer_drifts(slope, expected, seed):
+    """A drift of a half; false-alarm rate about 0.3% at a fresh seed."""
+    rng = np.random.default_rng(seed)
+    trace = 7.0 + autoregressive(rng, 400, 1, 0.5, 0.05)
+    assert goal.settled(trace + slope * np.linspace(0, 1, 400)[:, None]) is expected
+    assert not goal.settled(trace[:7])
+
+
+def event(step, seconds=0.0):
+    return Event(step, 0, 2**31 - 1, seconds, 0.0, None, None, {})
+
+
+def steps_of(hook, seconds=0.01, most=2000):
+    return next((n for n in range(1, most) if hook(event(n, n * seconds))), None)
+
+
+def grown(rng, size, level=None):
+    """The second halves of traces that grow at each look; the first `size` entries stand still."""
+    x, count = rng.normal(size=(5000, 1, 10)), iter(range(5000))
+    x[:, :, :size] = x[0, :, :size]
+
+    def traces():
+        n = next(count)
+        found = {"share": x[20 * n : 40 * n]}
+        return found if level is None else found | {"level": level[20 * n : 40 * n]}
+
+    return traces
+
+
+def test_it_ends_when_nine_in_ten_are_good(seed):
+    rng = np.random.default_rng(seed)
+    assert steps_of(goal.Goal(grown(rng, 1), "level", 200.0, 1e6)) < 100
+    assert steps_of(goal.Goal(grown(rng, 2), "level", 200.0, 1e6)) is None
+
+
+def test_it_waits_for_the_level(seed):
+    rng = np.random.default_rng(seed)
+    level = rng.normal(7.0, 0.1, (5000, 1)) - np.minimum(np.arange(5000), 400)[:, None] / 100
+    flat = steps_of(goal.Goal(grown(rng, 0, level[1000:]), "level", 200.0, 1e6))
+    assert flat < steps_of(goal.Goal(grown(rng, 0, level), "level", 200.0, 1e6))
+
+
+def test_it_ends_in_time_but_not_before_its_steps(seed):
+    rng = np.random.default_rng(seed)
+    assert steps_of(goal.Goal(grown(rng, 9), "level", 200.0, 0.5)) == 50
+    assert steps_of(goal.Goal(grown(rng, 9), "level", 200.0, 0.5, 300)) == 300
+
+
+def test_looks_are_rare():
+    looks = []
+
+    def traces():
+        looks.append(1)
+        return {"share": np.zeros((10, 1))}
+
+    assert steps_of(goal.Goal(traces, "level", 1.0, 1e6)) is None
+    assert 30 < len(looks) < 50
+
+
+COUNTS = sp.csr_array(
+    np.random.default_rng(5).poisson(np.repeat([[3, 0.1], [0.1, 3]], 4, axis=1)[[0, 1] * 20])
+)
+
+
+def test_a_fit_without_a_length_ends_when_it_is_good_and_goes_on_after_a_cut(tmp_path):
+    whole = lda.fit(COUNTS, 2, alpha=0.5, target_ess=60, holdout=8)
+    sizes = [
+        {name: size for name, size in record.items() if name.startswith("ess_")}
+        for record in whole.metrics
+    ]
+    assert min(sizes[-1].values()) >= 60
+    assert not any(min(look.values()) >= 60 for look in sizes[:-1] if look)
+    assert not any("time was over" in warning for warning in whole.warnings)
+    halfway = int(whole.metrics[len(whole.metrics) // 2]["step"])
+    options = {"alpha": 0.5, "target_ess": 60, "holdout": 8, "checkpoint": tmp_path}
+    lda.fit(COUNTS, 2, hooks=[Cut(halfway)], **options)
+    assert_same(lda.fit(COUNTS, 2, resume=True, **options), whole)
+
+
+def test_a_fit_whose_time_is_over_says_what_it_has():
+    short = lda.fit(COUNTS, 2, target_ess=1e6, time_limit=0.2, holdout=8)
+    assert any("goal of 1e+06 effective samples: 2 of 2 topics" in x for x in short.warnings)
+
+
+@pytest.mark.parametrize("given", [{"target_ess": 50}, {"time_limit": 9.0}])
+def test_a_run_has_a_length_or_a_goal(given):
+    with pytest.raises(ValueError, match="target_ess and time_limit are for runs whose length"):
+        lda.fit(COUNTS, 2, passes=3, **given)
