@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from support import programs
 
 # A shell in the background starts processes that ignore Ctrl-C, and the library leaves it at that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -58,21 +59,11 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"seed of the statistical tests: {config.getoption('--seed')}"
 
 
-MOST_MAPS = 30_000
-"""Memory maps from which on a process drops its programs; Linux allows 65,530 by default."""
-
-
 @pytest.fixture(scope="module", autouse=True)
 def forget_compiled_programs() -> Iterator[None]:
-    """Drop all compiled programs after a module where they have become too many.
-
-    Each keeps a few memory maps open; those of the whole suite exceed what Linux allows a process,
-    which then crashes in the middle of a compilation.
-    """
+    """Drop all compiled programs after a module where they have become too many."""
     yield
-    maps = Path("/proc/self/maps")
-    if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPS:
-        jax.clear_caches()
+    programs.forget_many()
 
 
 @pytest.fixture
