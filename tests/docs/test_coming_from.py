@@ -41,8 +41,8 @@ def test_every_block_is_run():
 
 def test_defaults_are_those_of_the_code():
     counts = sp.csr_array(np.ones((4, 3), int))
-    passes = lda.resolve(counts, 2).steps
-    for name, value in {"alpha": LDA().alpha, "beta": LDA().beta, "passes": passes}.items():
+    target = lda.resolve(counts, 2).target_ess
+    for name, value in {"alpha": LDA().alpha, "beta": LDA().beta, "target_ess": target}.items():
         assert f"`{name}={value:g}`" in LDA_TABLE
     mixture = dpm.resolve(5_000)
     assert f"`passes={mixture.steps}`" in MIXTURE_TABLE
