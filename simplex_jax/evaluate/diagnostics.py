@@ -13,8 +13,6 @@ FEW_DRAWS = 10
 LARGE_RHAT = 1.1
 """R-hat from which chains are said to disagree; it is noisy over a few tens of samples."""
 
-_UNSTABLE = 0.7
-
 
 def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
     """Compute R-hat and the effective sample size of each traced quantity.
@@ -71,17 +69,32 @@ def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
     return {"rhat": float(rhat), "ess": float(ess)}
 
 
+def rough(diagnostics: Mapping[str, Mapping[str, float | None]], topics: int) -> np.ndarray:
+    """Tell which topics have an unknown effective size of their prevalence or one below 10.
+
+    An interval of theirs would mean nothing.
+
+    Example:
+        >>> rough({"prevalence 0": {"ess": 7.0}, "prevalence 1": {"ess": 70.0}}, 2).tolist()
+        [True, False]
+    """
+    sizes = [diagnostics.get(f"prevalence {k}", {"ess": np.inf}).get("ess") for k in range(topics)]
+    return ~(np.array([np.nan if size is None else size for size in sizes]) >= FEW_DRAWS)
+
+
 def chain_warnings(
     samples: int,
     diagnostics: Mapping[str, Mapping[str, float | None]],
-    stability: ArrayLike,
+    shared: ArrayLike,
 ) -> list[str]:
     """Return a sentence for each sign that chains are too short, or do not agree.
 
     There are so many posterior samples, of all chains; the diagnostics are those of `summary`, and
-    the stability of the topics [K] that of `matching.align`. Topics are numbered from 0.
+    which topics the chains share [C, K], or () without topics, says `matching.align`. Topics are
+    numbered from 0.
     """
-    warnings, total = [], np.size(stability)
+    same = np.atleast_2d(np.asarray(shared, bool))
+    warnings, total = [], same.shape[1]
     if samples < FEW_DRAWS:
         warnings.append(
             f"The means and deviations are of {samples} posterior samples only: "
@@ -100,11 +113,11 @@ def chain_warnings(
             f"Fewer than {FEW_DRAWS} effective samples of {_named(few, total)}: "
             "their intervals are rough; a longer run or more chains give better ones."
         )
-    different = np.flatnonzero(np.asarray(stability, float) < _UNSTABLE)  # NaN for one chain
+    different = np.flatnonzero(~same.all(axis=0))
     if different.size:
         warnings.append(
-            f"The chains found different topics (stability below {_UNSTABLE}) "
-            f"for topic {listed(different)}."
+            f"Not all chains have {different.size} of {total} topics: {listed(different)}. Their "
+            "means and intervals are of the chains that have them."
         )
     return warnings
 

@@ -18,6 +18,9 @@ from scipy.optimize import linear_sum_assignment
 Affinity: TypeAlias = Callable[[ArrayLike, ArrayLike], np.ndarray]
 """`(topics [K, V], topics [L, V]) -> [K, L]`, 1 for equal topics."""
 
+SAME = 0.7
+"""Affinity below which two topics are not the same."""
+
 _WORDS_AT_ONCE = 65_536  # bounds the memory for square roots of topics to some 100 MB at K = 1,000
 
 
@@ -116,7 +119,7 @@ def match(reference: ArrayLike, topics: ArrayLike, measure: Affinity = affinity)
         ([1, 0], [0.99, 0.993])
     """
     table = measure(reference, topics)
-    rows, partners = linear_sum_assignment(table, maximize=True)
+    rows, partners = _assignment(table)
     order = np.full(len(table), -1)
     similarity = np.zeros(len(table))
     order[rows] = partners
@@ -124,22 +127,31 @@ def match(reference: ArrayLike, topics: ArrayLike, measure: Affinity = affinity)
     return Match(order, similarity)
 
 
-def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> tuple[np.ndarray, np.ndarray]:
+class Alignment(NamedTuple):
+    """Topics of several runs put together."""
+
+    # For each run the numbers of its topics in the order of the first, int64 [R, K]
+    order: np.ndarray
+    # Mean affinity over all pairs of runs, float64 [K], NaN for a single run. Near 1 all found the
+    # same topic; topics that share nothing but common words and smoothing have that of those.
+    stability: np.ndarray
+    # Whether a run has the topic of the first: each is the other's nearest, with an affinity of at
+    # least `SAME`, bool [R, K].
+    shared: np.ndarray
+
+
+def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
     """Match the topics of several chains or runs to those of the first.
 
-    A topic's stability is the mean affinity over all pairs of runs of the topics so put together.
-    Near 1 all runs found the same topic; topics that share nothing but common words and smoothing
-    have the affinity of those.
-
-    The runs are topics [K, V], best posterior means, the first in the order wanted. The order comes
-    as int64 [R, K], so that `runs[r][order[r]]` are in the order of the first, and the stability as
-    float64 [K], NaN for a single run.
+    The runs are topics [K, V], best posterior means, the first in the order wanted:
+    `runs[r][order[r]]` are in the order of the first. What is not `shared` was put together only
+    because nothing else was left, or may as well belong to another topic.
 
     Example:
-        >>> first, second = [[0.9, 0.1], [0.2, 0.8]], [[0.2, 0.8], [0.9, 0.1]]
-        >>> order, stability = align([first, second])
-        >>> order.tolist(), stability.round(6).tolist()
-        ([[0, 1], [1, 0]], [1.0, 1.0])
+        >>> first = [[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]
+        >>> found = align([first, [[0.2, 0.8, 0.0], [0.0, 0.1, 0.9]]])
+        >>> found.order.tolist(), found.stability.round(2).tolist(), found.shared.tolist()
+        ([[0, 1], [1, 0]], [0.1, 1.0], [[True, True], [False, True]])
     """
     check = as_topics if measure is affinity else _directions
     arrays = [check(f"runs[{i}]", run) for i, run in enumerate(runs)]
@@ -147,10 +159,27 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> tuple[np.n
         shapes = ", ".join(str(run.shape) for run in arrays) or "none"
         raise ValueError(f"runs must be topics of one shape; they are {shapes}")
     own = np.arange(len(arrays[0]))
-    order = np.stack([own, *(match(arrays[0], run, measure).order for run in arrays[1:])])
-    if len(arrays) == 1:
-        return order, np.full(len(own), np.nan)
-    aligned = [run[rows] for run, rows in zip(arrays, order, strict=True)]
-    pairs = [(one, two) for i, one in enumerate(aligned) for two in aligned[i + 1 :]]
-    rows = [[measure(p[None], q[None])[0, 0] for p, q in zip(*pair, strict=True)] for pair in pairs]
-    return order, np.mean(rows, axis=0)
+    orders, shared = [own], [np.ones(len(own), bool)]
+    for run in arrays[1:]:
+        table = measure(arrays[0], run)
+        order = _assignment(table)[1]
+        near = table[own, order]
+        nearest = (near >= table.max(axis=1)) & (near >= table.max(axis=0)[order])
+        orders.append(order)
+        shared.append(nearest & (near >= SAME))
+    stability = np.full(len(own), np.nan)
+    if len(arrays) > 1:
+        aligned = [run[rows] for run, rows in zip(arrays, orders, strict=True)]
+        stability = np.mean(
+            [
+                [measure(p[None], q[None])[0, 0] for p, q in zip(one, two, strict=True)]
+                for i, one in enumerate(aligned)
+                for two in aligned[i + 1 :]
+            ],
+            axis=0,
+        )
+    return Alignment(np.stack(orders), stability, np.stack(shared))
+
+
+def _assignment(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return linear_sum_assignment(table, maximize=True)

@@ -167,7 +167,7 @@ def from_topics(topics: ArrayLike, vocabulary: Sequence[str] | None = None) -> A
     array = np.asarray(topics)
     if array.ndim != 4:
         raise ValueError(f"topics must be [chains, draws, K, V]; their shape is {array.shape}")
-    order, _ = matching.align(list(array.mean(axis=1)))
+    order = matching.align(list(array.mean(axis=1))).order
     matched = np.stack([chain[:, rows] for chain, rows in zip(array, order, strict=True)])
     coords = None if vocabulary is None else {"word": list(vocabulary)}
     return _tree({"posterior": {"topics": matched}}, {"topics": ["topic", "word"]}, coords)

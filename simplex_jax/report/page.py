@@ -111,6 +111,11 @@ def mixing(
     }
 
 
+def chains(shared: np.ndarray) -> str | None:
+    """Return how many of several chains share a topic; None for one chain."""
+    return f"{shared.sum()} of {shared.size}" if shared.size > 1 else None
+
+
 def measured(value: float | None) -> float | None:
     """Return a measurement, or None where it is missing or not finite."""
     return value if finite(value) else None

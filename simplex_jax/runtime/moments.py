@@ -72,17 +72,24 @@ class Moments:
         """Mean of each chain, of the shape of a sample."""
         return np.asarray(self._mean)
 
-    def pooled(self, order: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def pooled(
+        self, order: ArrayLike | None = None, shared: ArrayLike | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation over the samples of all chains, without their axis.
 
-        `order` has for every chain the indices along the next axis of the parts that belong
-        together, int [chains, K]; None if chains agree. The deviation of a single draw is NaN.
+        The deviation of a single draw is NaN.
+
+        Args:
+            order: For every chain the indices along the next axis of the parts that belong
+                together, int [chains, K]; None if chains agree.
+            shared: For every chain whether its part, so put together, counts, bool [chains, K],
+                that of the first does; None if all do.
         """
         chains = self._mean.shape[0]
-        total = self.samples * chains
         mean: Any = 0.0
         squares: Any = 0.0
         within: Any = 0.0
+        total: Any = 0
         for chain in range(chains):
             part = [
                 np.asarray(array[chain] if array.ndim else array)
@@ -91,12 +98,19 @@ class Moments:
             if order is not None:
                 rows = np.asarray(order)[chain]
                 part = [array[rows] if array.ndim else array for array in part]
-            # Chan, Golub and LeVeque (1979), for parts of equal size.
+            count: Any = self.samples
+            if shared is not None:
+                use = np.asarray(shared)[chain].reshape(-1, *[1] * (part[0].ndim - 1))
+                count = np.where(use, self.samples, 0).astype(part[0].dtype)
+            # Chan, Golub and LeVeque (1979).
             difference = part[0] - mean
-            mean = mean + difference / (chain + 1)
-            squares = squares + part[1] + difference**2 * (self.samples * chain / (chain + 1))
-            within = within + part[2] / chains
-        return mean, np.sqrt(squares / (total - 1 if total > 1 else np.nan) + within)
+            share = np.asarray(count / np.maximum(total + count, 1), part[0].dtype)
+            squares = squares + np.where(count > 0, part[1], 0) + difference**2 * (total * share)
+            mean = mean + difference * share
+            within = within + (part[2] - within) * share
+            total = total + count
+        freedom = np.where(total > 1, total - 1.0, np.nan).astype(mean.dtype)
+        return mean, np.sqrt(squares / freedom + within)
 
     def save(self) -> dict[str, Any]:
         """Return the moments."""

@@ -59,6 +59,18 @@ def test_stability_is_the_mean_over_all_pairs_of_runs():
     np.testing.assert_allclose(matching.align(runs)[1], [1, (1 + 2 * np.sqrt(0.5)) / 3])
 
 
+def test_topics_are_shared_if_each_is_the_others_nearest_and_near():
+    first = np.array([[0.5, 0.5, 0, 0], [0.4, 0.6, 0, 0], [0, 0, 0.9, 0.1]])
+    other = np.array([[0.45, 0.55, 0, 0], [0, 0, 0.1, 0.9], [0, 0, 0.8, 0.2]])
+    found = matching.align([first, other])
+    # The first two topics are as near to one topic of the other run, which only one can have.
+    assert found.shared[0].all()
+    assert sorted(found.shared[1, :2]) == [False, True]
+    assert found.shared[1, 2]
+    far = matching.align([np.eye(3), np.full((3, 3), 1 / 3)])
+    assert not far.shared[1].any()
+
+
 def test_stability_of_one_run_is_not_known():
     assert np.isnan(matching.align([np.eye(3)])[1]).all()
 

@@ -37,6 +37,22 @@ def test_chains_are_pooled_as_matched():
     np.testing.assert_allclose(sd, matched.std(axis=0, ddof=1), rtol=1e-4)
 
 
+@pytest.mark.parametrize("conditional", [False, True])
+def test_chains_without_a_topic_are_left_out(conditional):
+    samples = draws(1, (7, 3, 4))
+    order = np.array([[0, 1, 2, 3], [2, 0, 3, 1], [3, 2, 1, 0]])
+    shared = np.array([[True] * 4, [True, False, True, False], [False, False, True, True]])
+    seen = moments.Moments((3, 4, 3), conditional)
+    for sample in samples:
+        seen.add(sample, sample if conditional else 0.0)
+    mean, sd = seen.pooled(order, shared)
+    for k in range(4):
+        rows = np.concatenate([samples[:, c, order[c, k]] for c in range(3) if shared[c, k]])
+        within = rows.mean(axis=0) if conditional else 0.0
+        np.testing.assert_allclose(mean[k], rows.mean(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(sd[k] ** 2, rows.var(axis=0, ddof=1) + within, rtol=1e-4)
+
+
 def test_one_sample_has_no_deviation():
     seen = moments.Moments((1, 2), conditional=True)
     seen.add([[0.5, 0.2]], [[0.1, 0.1]])
@@ -71,7 +87,7 @@ def test_the_law_of_total_variance(seed):
     exact = ((1 / 3 + 3 / 5) / 2 - mean**2) ** 0.5
     assert deviation(moments, np.random.default_rng(seed)) == pytest.approx(exact, abs=0.006)
     source = inspect.getsource(moments)
-    for old, new in [(" + within)", ")"), ("squares / (total", "0 * squares / (total")]:
+    for old, new in [(" + within)", ")"), ("squares / freedom", "0 * squares / freedom")]:
         assert source.count(old) == 1
         mutant = types.ModuleType("mutant")
         exec(compile(source.replace(old, new), "mutant", "exec"), mutant.__dict__)

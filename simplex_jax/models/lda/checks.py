@@ -115,7 +115,7 @@ def warn(fitted: Fit) -> list[str]:
     sentences = topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence, exact=exact)
     if settings.target_ess is not None:
         sentences += _shortfall(fitted.metrics, settings.target_ess, settings.num_topics)
-    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
+    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
     if fitted.stiffness > 2:
         sentences.append(
             f"The steps of SMLD were beyond its stability (stiffness {fitted.stiffness:.0f}, at "

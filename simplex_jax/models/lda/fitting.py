@@ -48,6 +48,8 @@ class Fit(pipeline.Fit):
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
         examples: Documents that stand for each topic.
         order: Topic of each chain that was matched to each topic, int [chains, K].
+        shared: Whether that is the same topic, bool [chains, K], see `matching.align`: means and
+            deviations of a topic are of the chains that have it.
         kept: Samples that were asked for and not written to a directory: arrays "topics" [S,
             chains, K, V], "alpha" [S, chains, K], "beta" [S, chains, V] and "step" [S], with
             topics numbered as in each chain; empty where there are none.
@@ -71,6 +73,7 @@ class Fit(pipeline.Fit):
     coherence: np.ndarray
     examples: list[list[dict[str, Any]]]
     order: np.ndarray
+    shared: np.ndarray
     kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     stiffness: float = 0.0
     empty: int = 0
@@ -118,11 +121,11 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     settings: Options = plan.settings
     gathered, kept = run.measures["posterior"].gathered(trained.event), run.measures["kept"]
     moments = gathered.moments
-    order, stability = matching.align(list(moments["topics"].mean))
-    mean, sd = moments["topics"].pooled(order)
-    prevalence, prevalence_sd = moments["prevalence"].pooled(order)
+    order, stability, shared = matching.align(list(moments["topics"].mean))
+    mean, sd = moments["topics"].pooled(order, shared)
+    prevalence, prevalence_sd = moments["prevalence"].pooled(order, shared)
     concentrations = {
-        "alpha": moments["alpha"].pooled(order),
+        "alpha": moments["alpha"].pooled(order, shared),
         "beta": moments["beta"].pooled(),
     }
     for name, (values, _) in concentrations.items():
@@ -167,6 +170,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
             documents.counts, documents.names, documents.vocabulary, shares, mean
         ),
         order=order,
+        shared=shared,
         kept=kept.samples(),
         stiffness=float(metrics[-1].get("stiffness", 0.0)) if metrics else 0.0,
         empty=int((np.diff(documents.counts.indptr) == 0).sum()),

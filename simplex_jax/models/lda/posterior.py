@@ -76,7 +76,7 @@ def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
         gathered = posterior.gathered()
         traces = {name: trace for name, trace in gathered.traces().items() if name in _GOALS}
         if settings.chains > 1 and gathered.samples:
-            order, _ = matching.align(list(gathered.moments["topics"].mean))
+            order = matching.align(list(gathered.moments["topics"].mean)).order
             traces["prevalence"] = np.take_along_axis(traces["prevalence"], order[None], axis=2)
         return traces
 

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special
 
 from simplex_jax.evaluate import coherence as coherences
+from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import beta_interval
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.report import charts, display, page
@@ -70,9 +71,12 @@ def _goal(fitted: Fit) -> list[tuple[str, str]]:
 
 def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
     """Return what is shown of each topic, in their own order."""
-    mean, prevalence, share_sd = fitted.mean, fitted.prevalence, fitted.prevalence_sd
+    mean, prevalence = fitted.mean, fitted.prevalence
+    rough = diagnostics.rough(fitted.diagnostics, prevalence.size)
+    share_sd = np.where(rough, np.nan, fitted.prevalence_sd)
     order = coherences.top_words(mean, top_words)
     shown, deviation = (np.take_along_axis(array, order, axis=1) for array in (mean, fitted.sd))
+    deviation = np.where(rough[:, None], np.nan, deviation)
     lower, upper = beta_interval(np.clip(shown, 0, 1), deviation)
     scale = float(np.where(np.isnan(deviation), shown, upper).max())
     share_lower, share_upper = beta_interval(np.clip(prevalence, 0, 1), share_sd)
@@ -96,6 +100,7 @@ def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
                 "words": words,
                 "coherence": measured(float(fitted.coherence[k])),
                 "stability": measured(float(fitted.stability[k])),
+                "chains": page.chains(fitted.shared[:, k]),
                 "alpha": {end: float(part[k]) for end, part in learned.items()},
                 "documents": fitted.examples[k] if fitted.examples else (),
             }

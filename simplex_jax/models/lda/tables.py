@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.evaluate.intervals import beta_interval
 from simplex_jax.models.files import Array, Files, Saved, example
@@ -48,7 +49,8 @@ def write(fitted: Fit, place: Path) -> None:
 
 def _rows_of_words(fitted: Fit, top: np.ndarray) -> Iterable[tuple[object, ...]]:
     mean, sd = (np.take_along_axis(array, top, axis=1) for array in (fitted.mean, fitted.sd))
-    lower, upper = beta_interval(np.clip(mean, 0, 1), sd)
+    rough = diagnostics.rough(fitted.diagnostics, len(mean))
+    lower, upper = beta_interval(np.clip(mean, 0, 1), np.where(rough[:, None], np.nan, sd))
     for topic, words in enumerate(top):
         for rank, word in enumerate(words):
             numbers = (array[topic, rank] for array in (mean, lower, upper))
@@ -61,6 +63,7 @@ def summary(fitted: Fit) -> dict[str, Any]:
         "coherence_npmi": fitted.coherence,
         "documents": fitted.examples,
         "order": fitted.order,
+        "shared": fitted.shared,
         "stiffness": fitted.stiffness,
         "empty": fitted.empty,
     }
@@ -92,6 +95,7 @@ def restore(run: Saved) -> dict[str, Any]:
         "coherence": coherence,
         "examples": [[example(entry) for entry in entries] for entries in examples],
         "order": np.asarray(run.summary["order"], int).reshape(-1, topics),
+        "shared": np.asarray(run.summary["shared"], bool).reshape(-1, topics),
         "stiffness": float(run.summary["stiffness"]),
         "empty": int(run.summary["empty"]),
     }

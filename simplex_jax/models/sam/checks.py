@@ -70,7 +70,7 @@ def warn(fitted: Fit) -> list[str]:
     friction, step_size = fitted.settings.friction, fitted.settings.step_size
     sentences = energy_warnings(fitted.metrics, friction and friction * step_size)
     sentences += topic_warnings(fitted.metrics, fitted.mean, fitted.length)
-    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
+    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
     if aside := fitted.aside:
         shown = ", ".join(aside[:5]) + (", ..." if len(aside) > 5 else "")
         sentences.append(

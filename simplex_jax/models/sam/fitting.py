@@ -63,6 +63,8 @@ class Fit(pipeline.Fit):
         coherence: NPMI of the words of the largest loadings over the documents, float64 [K].
         examples: Documents that stand for each topic.
         order: Topic of each chain that was matched to each topic, int [chains, K].
+        shared: Whether that is the same topic, bool [chains, K], see `matching.align`: means and
+            deviations of a topic are of the chains that have it.
         kept: Samples that were asked for and not written to a directory: arrays "topics" [S,
             chains, K, V], "alpha", "sigma" and "kappa1" [S, chains] and "step" [S]; empty where
             there are none.
@@ -89,6 +91,7 @@ class Fit(pipeline.Fit):
     coherence: np.ndarray
     examples: list[list[dict[str, Any]]]
     order: np.ndarray
+    shared: np.ndarray
     kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
@@ -150,10 +153,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     settings: Options = plan.settings
     gathered = run.measures["posterior"].gathered(trained.event)
     moments = gathered.moments
-    order, stability = matching.align(list(moments["topics"].mean), matching.cosine)
-    mean, sd = moments["topics"].pooled(order)
+    order, stability, shared = matching.align(list(moments["topics"].mean), matching.cosine)
+    mean, sd = moments["topics"].pooled(order, shared)
     length = np.linalg.norm(mean.astype(np.float64), axis=1)
-    prevalence, prevalence_sd = moments["prevalence"].pooled(order)
+    prevalence, prevalence_sd = moments["prevalence"].pooled(order, shared)
     concentrations: dict[str, Any] = {}
     for name in posterior.CONCENTRATIONS:
         value, spread = (float(x) for x in moments[name].pooled())
@@ -195,6 +198,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
             vectors.values, vectors.names, vectors.vocabulary, shares, directions
         ),
         order=order,
+        shared=shared,
         kept=run.measures["kept"].samples(),
     )
 

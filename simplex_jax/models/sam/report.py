@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import beta_interval, normal_interval
 from simplex_jax.evaluate.matching import cosine
 from simplex_jax.models.sam.fitting import Fit
@@ -80,8 +81,10 @@ def strongest(fitted: Fit, present: int, absent: int) -> list[list[str]]:
 
 def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
     """Return what is shown of each topic, in their own order."""
-    sd, length = np.asarray(fitted.sd, np.float64), fitted.length
-    prevalence, share_sd = fitted.prevalence, fitted.prevalence_sd
+    prevalence, length = fitted.prevalence, fitted.length
+    rough = diagnostics.rough(fitted.diagnostics, prevalence.size)
+    sd = np.where(rough[:, None], np.nan, np.asarray(fitted.sd, np.float64))
+    share_sd = np.where(rough, np.nan, fitted.prevalence_sd)
     chosen = signed_words(fitted.mean, top_words, max(1, top_words // 2))
     mean = length[:, None] * fitted.mean
     scale = float((np.abs(mean) + np.where(np.isnan(sd), 0, 2 * sd)).max())
@@ -101,6 +104,7 @@ def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
                 "length": float(length[k]),
                 "coherence": page.measured(float(fitted.coherence[k])),
                 "stability": page.measured(float(fitted.stability[k])),
+                "chains": page.chains(fitted.shared[:, k]),
                 "documents": fitted.examples[k] if fitted.examples else (),
             }
         )

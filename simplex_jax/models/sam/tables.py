@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import normal_interval
 from simplex_jax.models.files import Array, Files, Saved, example
 from simplex_jax.models.sam import report
@@ -43,7 +44,8 @@ def write(fitted: Fit, place: Path) -> None:
 def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
     """Yield the rows of `topics.csv`."""
     loadings = fitted.length[:, None] * fitted.mean
-    lower, upper = normal_interval(loadings, fitted.sd)
+    rough = diagnostics.rough(fitted.diagnostics, len(loadings))
+    lower, upper = normal_interval(loadings, np.where(rough[:, None], np.nan, fitted.sd))
     words = report.signed_words(fitted.mean, _TOP_WORDS, _ABSENT_WORDS)
     for topic, (most, least) in enumerate(words):
         ranked = [*enumerate(most, start=1), *((-rank, w) for rank, w in enumerate(least, start=1))]
@@ -64,6 +66,7 @@ def summary(fitted: Fit) -> dict[str, Any]:
         "coherence_npmi": fitted.coherence,
         "documents": fitted.examples,
         "order": fitted.order,
+        "shared": fitted.shared,
         "idf": fitted.weighting,
         "aside": fitted.aside,
     }
@@ -97,6 +100,7 @@ def restore(run: Saved) -> dict[str, Any]:
         "coherence": coherence,
         "examples": [[example(entry) for entry in entries] for entries in examples],
         "order": np.asarray(run.summary["order"], int).reshape(-1, topics),
+        "shared": np.asarray(run.summary["shared"], bool).reshape(-1, topics),
     }
 
 

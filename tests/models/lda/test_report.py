@@ -276,18 +276,18 @@ def test_topic_warnings():
 
 
 def test_chain_warnings():
-    assert chain_warnings(25, {"alpha": {"rhat": float("nan"), "ess": 20.0}}, [0.9]) == []
-    (short,) = chain_warnings(4, {"alpha": {"rhat": None, "ess": 2.0}}, [float("nan")])
+    assert chain_warnings(25, {"alpha": {"rhat": float("nan"), "ess": 20.0}}, [[True]]) == []
+    (short,) = chain_warnings(4, {"alpha": {"rhat": None, "ess": 2.0}}, [[True]])
     assert "4 posterior samples only" in short
     apart, mixed = {"rhat": 1.5, "ess": 5.0}, {"rhat": 1.0, "ess": 80.0}
     diagnostics = {"a": apart, "b": mixed, "share 0": apart, "share 1": mixed, "share 2": apart}
-    found = chain_warnings(100, diagnostics, [0.9, 0.3])
+    found = chain_warnings(100, diagnostics, [[True, True], [True, False]])
     assert len(found) == 3
     assert "R-hat above 1.1) on a, share 0, share 2:" in found[0]
     assert "10 effective samples of a, share 0, share 2:" in found[1]
-    assert "for topic 1." in found[2]
+    assert "Not all chains have 1 of 2 topics: 1." in found[2]
     many = {f"share {k}": {"rhat": None, "ess": 2.0} for k in range(7)}
-    (few,) = chain_warnings(25, many, np.full(9, np.nan))
+    (few,) = chain_warnings(25, many, np.ones((1, 9), bool))
     assert "10 effective samples of share of 7 of 9 topics:" in few
 
 

@@ -144,7 +144,7 @@ def test_chains_are_matched():
     assert fitted.samples == 2 * 3
     assert {"log_perplexity_chain_0", "log_perplexity_chain_1"} <= set(fitted.metrics[-1])
     one, two = (np.eye(3, 6) + 0.01, -np.eye(3, 6)[[2, 0, 1]])
-    order, stability = matching.align([one, -two], matching.cosine)
+    order, stability, _ = matching.align([one, -two], matching.cosine)
     assert order.tolist() == [[0, 1, 2], [1, 2, 0]]
     assert (stability > 0.9).all()
     with pytest.raises(ValueError, match="no direction"):
@@ -237,7 +237,8 @@ def test_intervals_of_loadings_cover_the_samples(whole):
     mean, sd = samples.mean(axis=0), samples.std(axis=0)
     length = np.linalg.norm(mean, axis=1)
     assert (length < 0.8).all()
-    fitted = dataclasses.replace(whole, mean=mean / length[:, None], sd=sd, length=length)
+    changes = {"mean": mean / length[:, None], "sd": sd, "length": length, "diagnostics": {}}
+    fitted = dataclasses.replace(whole, **changes)
     assert min(coverage(fitted, samples)) > 0.93
     assert max(coverage(dataclasses.replace(fitted, length=np.ones(3)), samples)) < 0.9
 

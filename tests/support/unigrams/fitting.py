@@ -31,6 +31,7 @@ class Fit(pipeline.Fit):
     shares: np.ndarray
     shares_sd: np.ndarray
     stability: np.ndarray
+    shared: np.ndarray
     vocabulary: tuple[str, ...]
     names: tuple[str, ...]
     proportions: np.ndarray
@@ -90,7 +91,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
 
 def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
     gathered, data = run.measures["posterior"].gathered(trained.event), plan.data
-    order, stability = matching.align(list(gathered.moments["topics"].mean))
+    order, stability, shared = matching.align(list(gathered.moments["topics"].mean))
     mean, sd = gathered.moments["topics"].pooled(order)
     shares, shares_sd = gathered.moments["shares"].pooled(order)
     return Fit(
@@ -102,6 +103,7 @@ def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
         state=trained.state,
         **{"mean": mean, "sd": sd, "shares": shares, "shares_sd": shares_sd},
         stability=stability,
+        shared=shared,
         vocabulary=data.vocabulary,
         names=data.names,
         proportions=_labels(mean, shares, data),
@@ -125,7 +127,7 @@ def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
 
 
 def warn(fitted: Fit) -> list[str]:
-    return chain_warnings(fitted.samples, fitted.diagnostics, fitted.stability)
+    return chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
 
 
 def describe(plan: Plan) -> dict[str, Any]:

@@ -28,9 +28,10 @@ def sizes(run: Saved) -> dict[str, int]:
 def restore(run: Saved) -> dict[str, Any]:
     names, shares, _ = saved.load_proportions(run.directory / SHARES, run.settings.num_topics)
     vocabulary = saved.load_vocabulary(run.directory)
-    order = run.arrays["order"].astype(int)
+    order, shared = run.arrays["order"].astype(int), run.arrays["shared"].astype(bool)
     return run.arrays | {
-        **{"vocabulary": vocabulary, "names": names, "proportions": shares, "order": order}
+        **{"vocabulary": vocabulary, "names": names, "proportions": shares, "order": order},
+        "shared": shared,
     }
 
 
@@ -58,6 +59,7 @@ FILES = Files(
             "shares_sd": Array("K", unknown=True),
             "stability": Array("K", unknown=True),
             "order": Array("CK"),
+            "shared": Array("CK"),
         }
     },
     sizes=sizes,
