@@ -136,8 +136,10 @@ def _summary(kernel: Kernel, state: State, batch: Batch, settings: Options) -> i
         state,
         info.topic_tokens,
     )
-    # Moments are two or three arrays as large as their mean.
-    return 2 * _bytes(sample) + _bytes(sample.mean)
+    # Moments are two or three arrays as large as their mean. Without a length there are those of
+    # two segments, and of both in the end.
+    moments = _bytes(sample) + _bytes(sample.mean)
+    return _bytes(sample) + moments * (1 if settings.target_ess is None else 3)
 
 
 def _heldout(heldout: tuple[sp.csr_array, sp.csr_array], num_topics: int) -> int:
