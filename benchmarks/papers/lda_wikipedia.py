@@ -177,7 +177,8 @@ def _write(out: Path, scored_with: dict, started: float) -> None:
                 )
         title = "common alpha and beta" if setting == "common" else "each with its paper's"
         axis.set(title=title, xlabel="documents seen", yscale="log")
-        axis.legend(fontsize=7, frameon=False)
+        if axis.lines:  # a quick run may have judged nothing in a half
+            axis.legend(fontsize=7, frameon=False)
     axes[0].set_ylabel("perplexity, running average")
     common.write(out, [one["row"] for one in found], figure, scored_with, started)
 
