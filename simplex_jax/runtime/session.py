@@ -106,7 +106,8 @@ def length(
     every = min(eval_every or max(part, rare), total or MAX_STEPS)
     sampled = every
     if cost.sample is not None:
-        sampled = min(every, part, max(per_pass, math.ceil(_RARE * cost.sample)))
+        most = every if total is None else min(every, part)
+        sampled = min(most, max(per_pass, math.ceil(_RARE * cost.sample)))
     return Length(total, seconds, every, sample_every or sampled)
 
 
