@@ -123,7 +123,7 @@ def _fit_command(commands: Commands) -> click.Command:
         if resume is not None:
             earlier = _earlier(commands, resume, changed)
             if earlier is None:
-                say(f"the run in {resume} has come to its end: give it more --passes to go on")
+                say(f"the run in {resume} has come to its end: give it, say, more --passes")
                 return
             source = dict(earlier["source"])
             if input is not None:
@@ -236,7 +236,7 @@ def _train(
 
 
 def _earlier(
-    commands: Commands, directory: Path, lengths: Mapping[str, Any]
+    commands: Commands, directory: Path, changed: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Return the configuration of the run that goes on; None where nothing is left to do."""
     typed = options.typed()
@@ -249,9 +249,12 @@ def _earlier(
     if not _sound(config.get("source"), commands.reading):
         raise RunError(f"{directory / files.CONFIG}: it does not say how to go on")
     lock.check(directory)
-    if any(value is not None for value in lengths.values()):
+    given = {name: value for name, value in changed.items() if value is not None}
+    if given:
+        # A length takes the place of a goal, and the other way round.
+        replaced = _LENGTHS if given.keys() <= set(_GOAL) else (*_LENGTHS, *_GOAL)
         known = config["settings"]
-        config["settings"] = known | {k: v for k, v in lengths.items() if k in known}
+        config["settings"] = known | {name: None for name in replaced if name in known} | given
     elif saved.finished(directory):
         return None
     return config

@@ -7,14 +7,17 @@ import numpy as np
 from simplex_jax.evaluate import diagnostics
 
 
-def diagnose(traces: Mapping[str, np.ndarray], order: np.ndarray) -> dict[str, dict[str, float]]:
+def diagnose(
+    traces: Mapping[str, np.ndarray], order: np.ndarray, shared: np.ndarray
+) -> dict[str, dict[str, float]]:
     """Return R-hat and effective sample size of the traces, "prevalence" [S, C, K], others [S, C].
 
-    Topics are matched by the order of `matching.align`, and named "prevalence 0" and so on. Traces
-    that never change, such as concentrations that are given, are left out, and empty ones.
+    Topics are matched by `matching.align`, each over the chains that share it, and named
+    "prevalence 0" and so on. Traces that never change, such as concentrations that are given, are
+    left out, and empty ones.
     """
     named = {name: trace.T for name, trace in traces.items() if name != "prevalence"}
     moving = {name: trace for name, trace in named.items() if np.unique(trace).size > 1}
     matched = np.take_along_axis(traces["prevalence"], order[None], axis=2)
-    shares = {f"prevalence {k}": matched[:, :, k].T for k in range(matched.shape[2])}
+    shares = {f"prevalence {k}": matched[:, shared[:, k], k].T for k in range(matched.shape[2])}
     return diagnostics.summary(moving | shares)

@@ -78,6 +78,8 @@ def rough(diagnostics: Mapping[str, Mapping[str, float | None]], topics: int) ->
         >>> rough({"prevalence 0": {"ess": 7.0}, "prevalence 1": {"ess": 70.0}}, 2).tolist()
         [True, False]
     """
+    if topics == 1:  # whose share is 1
+        return np.zeros(1, bool)
     sizes = [diagnostics.get(f"prevalence {k}", {"ess": np.inf}).get("ess") for k in range(topics)]
     return ~(np.array([np.nan if size is None else size for size in sizes]) >= FEW_DRAWS)
 
@@ -90,15 +92,14 @@ def chain_warnings(
     """Return a sentence for each sign that chains are too short, or do not agree.
 
     There are so many posterior samples, of all chains; the diagnostics are those of `summary`, and
-    which topics the chains share [C, K], or () without topics, says `matching.align`. Topics are
-    numbered from 0.
+    which topics the chains share [C, K] says `matching.align`. Topics are numbered from 0.
     """
-    same = np.atleast_2d(np.asarray(shared, bool))
+    same = np.asarray(shared, bool)
     warnings, total = [], same.shape[1]
     if samples < FEW_DRAWS:
         warnings.append(
             f"The means and deviations are of {samples} posterior samples only: "
-            "a longer run or a smaller --eval-every gives more."
+            "a longer run gives more."
         )
     apart = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
     if apart:
@@ -110,8 +111,8 @@ def chain_warnings(
     few = [name for name, entry in diagnostics.items() if _above(FEW_DRAWS, entry.get("ess"))]
     if few and samples >= FEW_DRAWS:
         warnings.append(
-            f"Fewer than {FEW_DRAWS} effective samples of {_named(few, total)}: "
-            "their intervals are rough; a longer run or more chains give better ones."
+            f"Fewer than {FEW_DRAWS} effective samples of {_named(few, total)}: too few for "
+            "intervals, which such topics are shown without; a longer run gives more."
         )
     different = np.flatnonzero(~same.all(axis=0))
     if different.size:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -67,12 +68,13 @@ class Goal:
     It is good when `SHARE` of the entries of every trace have `target` effective samples over the
     chains, and the one named by `level` has settled. It has had its time after so many seconds and
     so many steps, whichever comes last. A look, which comes when the run is a fifth longer than at
-    the last one, leaves metrics `ess_NAME`: what `SHARE` of the entries have.
+    the last one, leaves metrics: `ess_NAME`, what `SHARE` of the entries have, and `settled`, 0 or
+    1, where there is a level.
 
     Args:
         traces: Returns the traces so far by name, [samples, chains, ...], matched over the chains.
         level: Name of a trace, which need not be there.
-        target: Number of effective samples.
+        target: Number of effective samples; None for a run that has a length, and goes its way.
         seconds: Time that a run may have.
         steps: Number of updates that a run has whatever the time.
     """
@@ -81,35 +83,54 @@ class Goal:
         self,
         traces: Callable[[], dict[str, np.ndarray]],
         level: str,
-        target: float,
+        target: float | None,
         seconds: float,
         steps: int = 0,
     ) -> None:
         self._traces, self._level, self._target = traces, level, target
         self._seconds, self._steps = seconds, steps
-        self._next = 0
+        self._next, self._ended = 0, False
 
     def __call__(self, event: Event) -> bool:
         """Look at the run, if it is time to, and tell whether it ends."""
-        done = event.step - event.first_step
-        late = event.seconds >= self._seconds and done >= self._steps
+        if self._target is None:
+            return False
+        done, late = event.step - event.first_step, self.over(event)
         if done < self._next and not late:
             return False
         self._next = math.ceil(_GROWTH * done)
-        return self._look(event) or late
+        self._ended = self._look(event, self._target) or late
+        return self._ended
 
-    def _look(self, event: Event) -> bool:
+    def over(self, event: Event) -> bool:
+        """Tell whether the run has had its time."""
+        late = event.seconds >= self._seconds and event.step - event.first_step >= self._steps
+        return late and self._target is not None
+
+    def ended(self) -> bool:
+        """Tell whether a restored run has come to its end, under the same limits."""
+        return self._ended
+
+    def _look(self, event: Event, target: float) -> bool:
         traces, enough = self._traces(), True
         for name, trace in traces.items():
-            reached = float(np.quantile(effective(trace), 1 - SHARE, method="higher"))
+            sizes = np.sort(effective(trace), axis=None)
+            reached = float(sizes[sizes.size - math.ceil(SHARE * sizes.size)])
             event.metrics[f"{PREFIX}{name}"] = reached
-            enough = enough and reached >= self._target
-        return enough and (self._level not in traces or settled(traces[self._level]))
+            enough = enough and reached >= target
+        if self._level in traces:
+            level = settled(traces[self._level])
+            event.metrics["settled"] = float(level)
+            enough = enough and level
+        return enough
 
-    def save(self) -> dict[str, int]:
-        """Return when the next look is due."""
-        return {"next": self._next}
+    def save(self) -> dict[str, Any]:
+        """Return when the next look is due, and the limits under which the run has ended."""
+        return {"next": self._next, "ended": self._limits() if self._ended else []}
 
-    def load(self, saved: dict[str, int]) -> None:
-        """Restore it."""
-        self._next = saved["next"]
+    def load(self, saved: dict[str, Any]) -> None:
+        """Restore them."""
+        self._next, self._ended = saved["next"], saved["ended"] == self._limits()
+
+    def _limits(self) -> list[float | None]:
+        return [self._target, self._seconds, self._steps]

@@ -239,19 +239,19 @@ class RunOptions:
         "Updates between evaluations.",
         default=None,
         least=1,
-        unset="a 50th of the run, or so many that they cost a 20th of the time",
+        unset="a 50th of the run; of LDA no more than cost a 20th of the time",
         parameter=None,
     )
     sample_every: int | None = option(
         "Updates between the posterior samples of means and intervals.",
         default=None,
         least=1,
-        unset="as many as evaluations; of LDA up to one a pass",
+        unset="as many as evaluations; of LDA as many as cost a 20th of the time",
         parameter=None,
     )
     chains: int = option("Chains side by side.", default=1, least=1, parameter="n_chains")
     keep_samples: int = option(
-        "Posterior samples to keep, evenly spaced over the second half of the run.",
+        "Posterior samples to keep, evenly spaced over the part of the run that counts.",
         default=0,
         least=0,
         metavar="NUMBER",

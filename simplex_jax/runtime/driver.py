@@ -85,10 +85,10 @@ def run(
         hooks: Called with an `Event` after every chunk, in order; the run ends after a chunk for
             which one of them returns True. See `hooks.Hook` for their other methods.
         chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
-        sample_every: Their `sample` is called when `state.step` is a multiple of this; by default
-            it is `chunk`.
-        max_seconds: End after the first chunk that brings the time spent in updates, compilation
-            and hooks apart, to this.
+        sample_every: Their `sample` is called when `state.step` is a multiple of this, and at the
+            end; by default it is `chunk`.
+        max_seconds: End when the time spent in updates, compilation and hooks apart, comes to this.
+            Where there are hooks that look within a chunk, that is looked at about every second.
         first_step: Of a continued run: the step at which its first part began, by default that of
             the state.
         seconds: Of a continued run: the time spent in updates before.
@@ -145,6 +145,7 @@ def run(
     )
     blocks = feed.blocks(stream, step, last, chunk)
     pulses, samplers = _methods(hooks, "pulse"), _methods(hooks, "sample")
+    limits = _methods(hooks, "over")
     pieces: list[PyTree] = []
     compile_seconds = 0.0
     event, stop, pace = None, False, 1
@@ -195,14 +196,13 @@ def run(
                 state = larger
                 continue
             event = Event(step, first, last, seconds, compile_seconds, state, info, {})
-            if step % every == 0:
+            over = step == last or block is None or any(limit(event) for limit in limits)
+            over = over or (max_seconds is not None and seconds >= max_seconds)
+            if step % every == 0 or over:
                 for sample in samplers:
                     sample(event)
-            answers = []
-            if step == end or block is None:
-                answers = [hook(event) for hook in hooks]
-                answers.append(max_seconds is not None and seconds >= max_seconds)
-            stop = any([*answers, *[pulse(event) for pulse in pulses]])
+            answers = [hook(event) for hook in hooks] if step == end or over else []
+            stop = any([over, *answers, *[pulse(event) for pulse in pulses]])
         if event is not None:
             for finish in _methods(hooks, "finish"):
                 finish(event)

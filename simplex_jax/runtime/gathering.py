@@ -132,7 +132,8 @@ class Kept:
 
     With a directory, made if it is missing, each is written as it is drawn, to `sample-00000.npz`
     and so on; else they stay in memory. Where the window has segments, those of the next take the
-    places of those of the last, one by one. Topics are numbered as in each chain.
+    places of those of the last, one by one: each has its step, and the files need not be in order
+    of it. Topics are numbered as in each chain.
     """
 
     def __init__(
@@ -150,6 +151,9 @@ class Kept:
             directory.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, event: Event) -> None:
+        """Do nothing: samples come at their own pace."""
+
+    def sample(self, event: Event) -> None:
         """Add a sample, if it is due."""
         place = self._window(event)
         if place is None:

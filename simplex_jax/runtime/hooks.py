@@ -50,6 +50,7 @@ class Hook(Protocol):
 
     - `begin()`: called when all is compiled, before the first update.
     - `sample(event)`: called every `sample_every` updates, before the hooks at the end of a chunk.
+    - `over(event)`: True ends the run there and then, after all hooks were called.
     - `pulse(event)`: called about every second, also within a chunk, and after the hooks at the
       end of one. True ends the run there, though in the middle of a chunk.
     - `finish(event)`: called after the last update, unless there was an error.
@@ -67,6 +68,9 @@ def info_metrics(info: Info) -> dict[str, float]:
         for path, leaf in jax.tree.leaves_with_path(info)
     }
 
+
+MAX_STEPS = 2**31 - 1
+"""The most updates a run can number; as the last step of an event: the run has no length."""
 
 EFFECTIVE = "ess_"
 """What the names of metrics begin with that are effective sample sizes."""
@@ -130,32 +134,34 @@ class Progress:
             done, total, unit = self._effective, self._target, "effective samples"
         elif self._max_seconds is not None:
             done, total, unit = event.seconds, self._max_seconds, "s"
-        done = min(done, total)
         if self._bar is None:
-            ending = "" if unit != "steps" else " [{elapsed}<{remaining}, {rate_fmt}]"
+            bar = "{l_bar}{bar}| {n:.0f}/{total:.0f}" if total < MAX_STEPS else "{n:.0f}"
+            ending = ", {remaining} left" if unit != "effective samples" else ""
+            ending = ending if total < MAX_STEPS else ""
             self._bar = tqdm(
                 total=total,
-                initial=done,
-                unit=" steps",
-                bar_format=f"{{l_bar}}{{bar}}| {{n:.0f}}/{{total:.0f}} {unit}{ending}{{postfix}}",
+                bar_format=f"{bar} {unit} [{{elapsed}}{ending}]{{postfix}}",
+                initial=min(done, total),
                 file=self._file,
             )
-        self._bar.set_postfix(
-            {name: f"{value:.5g}" for name, value in self._latest.items()}, refresh=False
-        )
-        self._bar.update(done - self._bar.n)
+        postfix = {name: f"{value:.5g}" for name, value in self._latest.items()}
+        if unit != "steps":
+            postfix = {"step": str(event.step)} | postfix
+        self._bar.set_postfix(postfix, refresh=False)
+        self._bar.n = min(done, total)
+        self._bar.refresh()
 
     def _line(self, event: Event) -> str:
         rate = (event.step - event.first_step) / max(event.seconds, 1e-9)
-        line = f"step {event.step}/{event.last_step}, {rate:.4g} steps/s, "
-        left = (event.last_step - event.step) / rate
-        if self._target is not None or self._max_seconds is not None:
-            line = f"step {event.step}, {rate:.4g} steps/s, "
-            left = max((self._max_seconds or 0) - event.seconds, 0)
-        if self._target is None:
-            line += f"{tqdm.format_interval(left)} left"
-        else:
-            line += f"{self._effective:.0f} of {self._target:.0f} effective samples"
+        total, left = "", ""
+        if self._target is not None:
+            left = f", {self._effective:.0f} of {self._target:.0f} effective samples"
+        elif self._max_seconds is not None:
+            left = f", {tqdm.format_interval(max(self._max_seconds - event.seconds, 0))} left"
+        elif event.last_step < MAX_STEPS:
+            total = f"/{event.last_step}"
+            left = f", {tqdm.format_interval((event.last_step - event.step) / rate)} left"
+        line = f"step {event.step}{total}, {rate:.4g} steps/s{left}"
         return line + "".join(f", {name} {value:.5g}" for name, value in self._latest.items())
 
 

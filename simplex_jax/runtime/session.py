@@ -14,10 +14,8 @@ from simplex_jax.batches import Stream
 from simplex_jax.runtime import devices
 from simplex_jax.runtime.checkpoint import Restored, Saver, Store
 from simplex_jax.runtime.driver import Grow, run
-from simplex_jax.runtime.hooks import Event, Hook
+from simplex_jax.runtime.hooks import MAX_STEPS, Event, Hook
 from simplex_jax.runtime.interrupt import Interrupt
-
-MAX_STEPS = 2**31 - 1
 
 _RARE = 20
 
@@ -55,6 +53,8 @@ class Run(NamedTuple):
     # Makes room in a state, see `driver.run`, so that a run may go on from a checkpoint of a larger
     # one; None for models of a fixed size.
     grow: Grow | None = None
+    # Tells whether a run that was restored, and has no length, has come to its end
+    ended: Callable[[], bool] = lambda: False
     # Tells how far the tasks after the training are
     progress: Progress = lambda task, done, total: None
 
@@ -84,9 +84,9 @@ def length(
 
     At most one of passes, steps and seconds is given; with none and no `default_passes` the run has
     no length. By default there are as many evaluations as `evaluations`, or, in a run without a
-    number of steps, one every `eval_timed` updates, or every pass;
-    but fewer where they would take more than a 20th of the time. Samples are as many as
-    evaluations; or, where their cost is known, up to one a pass.
+    number of steps, one every `eval_timed` updates, or every pass; but fewer where they would take
+    more than a 20th of the time. Samples are as many as evaluations; or, where their cost is known,
+    up to one a pass.
     """
     if sum(value is not None for value in (passes, steps, seconds)) > 1:
         raise ValueError("give at most one of passes, steps and seconds")
@@ -194,6 +194,8 @@ def train(
             restored = saver.restore(prepared.state, resized=resized) or restored
     begin = int(current_step(restored.state))
     last = MAX_STEPS if length.steps is None else length.steps
+    if prepared.ended():
+        last = begin
     if begin > last:
         raise ValueError(f"the run has done {begin} steps and is to have {last}: make it longer")
     interrupt = Interrupt()

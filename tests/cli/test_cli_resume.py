@@ -199,3 +199,18 @@ def test_resume_wants_a_run(tmp_path):
         assert f"{tmp_path / 'config.json'}: " in result.stderr
         assert says in result.stderr
         assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_run_without_a_length_is_made_longer(texts, tmp_path):
+    out, given = tmp_path / "run", [*OPTIONS[:8], "--target-ess", 40, "--quiet"]
+    assert invoke("lda", texts, *given, "--out", out).exit_code == 0
+    steps = steps_of(out)[-1]
+    assert "come to its end" in invoke("lda", "--resume", out).stderr
+    assert invoke("lda", "--resume", out, "--time-limit", 60, "--quiet").exit_code == 0
+    settings = lda.load(out).settings
+    assert (settings.target_ess, settings.time_limit, settings.steps) == (40, 60, None)
+    result = invoke("lda", "--resume", out, "--steps", 2 * steps, "--quiet")
+    assert result.exit_code == 0, result.stderr
+    settings = lda.load(out).settings
+    assert (settings.target_ess, settings.time_limit, settings.steps) == (None, None, 2 * steps)
+    assert steps_of(out)[-1] == 2 * steps

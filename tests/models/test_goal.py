@@ -94,6 +94,23 @@ def test_looks_are_rare():
     assert 30 < len(looks) < 50
 
 
+def test_a_run_with_a_length_goes_its_way():
+    assert steps_of(goal.Goal(lambda: 1 / 0, "level", None, 0.0)) is None
+
+
+@pytest.mark.parametrize("entries", [1, 2, 5, 12, 30])
+def test_nine_in_ten_are_at_least_nine_in_ten(entries, seed):
+    """Of that many entries, all but a tenth, rounded down, must have the number that is told."""
+    rng = np.random.default_rng(seed)
+    trace = rng.normal(size=(400, 1, entries))
+    trace[:, :, : entries // 10] = 1.0
+    happened = event(100)
+    assert goal.Goal(lambda: {"share": trace}, "level", 200.0, 1e6)(happened)
+    assert happened.metrics["ess_share"] > 200
+    trace[:, :, entries // 10] = 1.0
+    assert not goal.Goal(lambda: {"share": trace}, "level", 200.0, 1e6)(event(100))
+
+
 COUNTS = sp.csr_array(
     np.random.default_rng(5).poisson(np.repeat([[3, 0.1], [0.1, 3]], 4, axis=1)[[0, 1] * 20])
 )
@@ -121,5 +138,42 @@ def test_a_fit_whose_time_is_over_says_what_it_has():
 
 @pytest.mark.parametrize("given", [{"target_ess": 50}, {"time_limit": 9.0}])
 def test_a_run_has_a_length_or_a_goal(given):
-    with pytest.raises(ValueError, match="target_ess and time_limit are for runs whose length"):
+    with pytest.raises(ValueError, match="target_ess and time_limit are for memoised counts"):
         lda.fit(COUNTS, 2, passes=3, **given)
+
+
+def test_a_run_that_was_good_does_not_go_on(tmp_path):
+    options = {"alpha": 0.5, "target_ess": 60, "checkpoint": tmp_path}
+    whole = lda.fit(COUNTS, 2, **options)
+    assert_same(lda.fit(COUNTS, 2, resume=True, **options), whole)
+    more = lda.fit(COUNTS, 2, resume=True, **options | {"target_ess": 90})
+    assert more.metrics[-1]["step"] > whole.metrics[-1]["step"]
+
+
+def test_a_goal_and_a_length_take_each_others_place(tmp_path):
+    options = {"alpha": 0.5, "checkpoint": tmp_path}
+    good = lda.fit(COUNTS, 2, target_ess=60, **options)
+    last = int(good.metrics[-1]["step"])
+    longer = lda.fit(COUNTS, 2, steps=last + 50, resume=True, **options)
+    assert longer.metrics[-1]["step"] == last + 50
+    best = lda.fit(COUNTS, 2, target_ess=200, resume=True, **options)
+    assert best.metrics[-1]["step"] > last + 50
+    assert best.metrics[-1]["ess_prevalence"] >= 200
+
+
+def test_a_single_topic_is_good():
+    fitted = lda.fit(COUNTS, 1, target_ess=20, holdout=8, time_limit=30.0)
+    assert not any("time was over" in warning for warning in fitted.warnings)
+
+
+def test_estimated_counts_have_a_length():
+    assert lda.resolve(COUNTS, 2, counts="subsampled", batch_size=20).steps == 400
+    with pytest.raises(ValueError, match="memoised counts"):
+        lda.resolve(COUNTS, 2, counts="subsampled", target_ess=50)
+
+
+def test_topics_that_hardly_mix_are_written_without_intervals(tmp_path):
+    short = lda.fit(COUNTS, 2, steps=3)
+    lines = (short.save(tmp_path / "run") / "topics.csv").read_text().splitlines()
+    assert {tuple(line.split(",")[-2:]) for line in lines[1:]} == {("nan", "nan")}
+    assert "time was over" not in " ".join(short.warnings)

@@ -300,6 +300,16 @@ def test_progress_writes_plain_lines_elsewhere():
     assert last == "step 100/100, 5 steps/s, 00:00 left, perplexity 123.4"
 
 
+def test_progress_towards_a_goal_and_of_a_run_without_a_length():
+    file, happened = io.StringIO(), event(10, {"ess_share": 7.0}, seconds=2.0)
+    hooks.Progress(file=file, target=100.0)(happened)
+    hooks.Progress(file=file)(happened._replace(last_step=hooks.MAX_STEPS))
+    assert file.getvalue().splitlines() == [
+        "step 10, 5 steps/s, 7 of 100 effective samples",
+        "step 10, 5 steps/s",
+    ]
+
+
 def test_progress_draws_a_bar_on_a_terminal():
     class Terminal(io.StringIO):
         def isatty(self):

@@ -86,5 +86,5 @@ def test_a_run_that_ends_in_its_burn_in_has_its_last_sample():
 def test_kept_samples_of_the_next_segment_take_the_places_of_the_last(steps, kept):
     hook = gathering.Kept(lambda event: {}, 4, windows.doubling(4), None)
     for step in range(1, steps + 1):
-        hook(event(step))
+        hook.sample(event(step))
     assert hook.samples()["step"].tolist() == kept

@@ -85,4 +85,4 @@ def warn(fitted: Fit) -> list[str]:
         starts=starts(fitted.settings),
     )
     samples = fitted.traces["alpha"].size
-    return sentences + chain_warnings(samples, fitted.diagnostics, np.full(1, np.nan))
+    return sentences + chain_warnings(samples, fitted.diagnostics, np.ones((1, 0), bool))

@@ -45,7 +45,7 @@ class Options(RunOptions):
         unset="500, unless steps or seconds say",
     )
     eval_every: int | None = option(
-        "Updates between evaluations and posterior samples.",
+        "Updates between evaluations.",
         default=None,
         least=1,
         unset="a 100th of the run",

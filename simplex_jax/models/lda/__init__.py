@@ -40,7 +40,7 @@ def fit(corpus: Any, given: Arguments) -> Fit:
 
     Returns:
         The fit. The same corpus, options, versions and device give the same numbers, except that
-        `seconds` ends a run by the clock.
+        `seconds` and `time_limit`, also the one by default, end a run by the clock.
 
     Raises:
         ValueError: An option is out of range, the counts are not counts, or the held-out documents

@@ -87,24 +87,26 @@ def _perplexity_warnings(values: Sequence[float | None], exact: bool) -> list[st
 def _shortfall(
     metrics: Sequence[Mapping[str, float | None]], target: float, topics: int
 ) -> list[str]:
-    """Return a sentence if a run ended before it had its effective samples."""
-    words = {
-        "ess_prevalence": f"{math.ceil(SHARE * topics)} of {topics} topics have {{:.0f}} of their "
-        "prevalence",
-        "ess_log_predictive": "the held-out predictive has {:.0f}",
+    """Return a sentence if a run has had its time before it was good."""
+    last = next((record for record in reversed(metrics) if "settled" in record), {})
+    last = last or next((record for record in reversed(metrics) if "ess_prevalence" in record), {})
+    reached = [(name, last.get(f"ess_{name}")) for name in ("prevalence", "log_predictive")]
+    holder = {
+        "prevalence": f"{math.ceil(SHARE * topics)} of {topics} topics have",
+        "log_predictive": "the held-out predictive has",
     }
-    last = next((record for record in reversed(metrics) if "ess_prevalence" in record), {})
-    reached = {name: last.get(name) for name in words}
-    short = [
-        words[name].format(size)
-        for name, size in reached.items()
+    missing = [
+        f"{holder[name]} {size:.0f} effective samples"
+        for name, size in reached
         if size is not None and size < target
     ]
-    if not short:
+    if last.get("settled") == 0:
+        missing.append("the held-out perplexity has not settled")
+    if not missing:
         return []
     return [
-        f"The time was over before the goal of {target:g} effective samples: "
-        f"{' and '.join(short)}. A longer time limit gives more."
+        f"The time was over before the goal of {target:g} effective samples: {', '.join(missing)}. "
+        "A longer time limit gives more."
     ]
 
 
@@ -113,7 +115,7 @@ def warn(fitted: Fit) -> list[str]:
     settings = fitted.settings
     exact = settings.sampler == "scir" and settings.counts == "memoised"
     sentences = topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence, exact=exact)
-    if settings.target_ess is not None:
+    if settings.target_ess is not None and fitted.interrupted is None:
         sentences += _shortfall(fitted.metrics, settings.target_ess, settings.num_topics)
     sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
     if fitted.stiffness > 2:

@@ -27,8 +27,8 @@ class LDA(common.TopicEstimator):
     """Topics of documents, sampled: `simplex_jax.lda.fit` with scikit-learn's manners.
 
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. Topics are posterior
-    means over the second half of the run, probabilities of words: rows sum to 1, where those of
-    scikit-learn's `LatentDirichletAllocation` are counts.
+    means, probabilities of words: rows sum to 1, where those of scikit-learn's
+    `LatentDirichletAllocation` are counts.
 
     Proportions are drawn, with random numbers that depend on the words of a document and the seed
     alone. Only the rounding of `fractions="draw"` goes by the place of a document among others.

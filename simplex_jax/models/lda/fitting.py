@@ -103,8 +103,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         )
     heldout = plan.heldout is not None
     measures["posterior"] = posterior.gather(settings, window, size.words, heldout)
-    if settings.target_ess is not None:
-        measures["goal"] = posterior.goal(settings, measures["posterior"], size)
+    goal = measures["goal"] = posterior.goal(settings, measures["posterior"], size)
     measures["kept"] = posterior.keep(settings, window, samples_dir)
     measures["records"] = posterior.records(settings, size)
     return Run(
@@ -113,6 +112,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         state=feed.start(key_init, kernel, size.words, settings),
         feed=functools.partial(source, key_run),
         measures=measures,
+        ended=goal.ended,
     )
 
 
@@ -147,7 +147,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     metrics = run.measures["records"].records
     return Fit(
         samples=gathered.samples * settings.chains,
-        diagnostics=alignment.diagnose(gathered.traces(), order),
+        diagnostics=alignment.diagnose(gathered.traces(), order, shared),
         metrics=metrics,
         settings=settings,
         interrupted=trained.interrupted,

@@ -25,6 +25,7 @@ Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
 _SAMPLE = 100_000
 
 TARGET_ESS = 100.0
+PASSES = 200.0
 
 # Concentrations where none is given; of learned ones the first value and the prior mean.
 ALPHA, BETA = 0.1, 0.05
@@ -167,14 +168,19 @@ class Options(RunOptions):
         parameter=None,
     )
     target_ess: float | None = option(
-        "Where no length is given: the effective samples, over the chains, at which the run ends. "
-        "Nine in ten of the topics' shares must have them and the held-out predictive, whose "
-        "perplexity must no longer fall.",
+        "With memoised counts and no length given: the effective samples, over the chains, at "
+        "which the run ends. Nine in ten of the topics must have them of their share; and, where "
+        "documents are held out, so must their predictive density, which no longer changes.",
         default=None,
         unset="100",
     )
+    passes: float | None = option(
+        "Length of the run in passes over the data.",
+        default=None,
+        unset="until target_ess is reached; 200 with estimated counts",
+    )
     time_limit: float | None = option(
-        "Where no length is given: seconds of training after which the run ends in any case.",
+        "Seconds of training after which such a run ends in any case.",
         default=None,
         unset="60, or 200 passes if they take longer",
     )
@@ -221,15 +227,16 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
         eval_every=given.eval_every,
         sample_every=given.sample_every,
         cost=_cost(size.tokens * sweeps / per_pass, heldout, math.prod(shape)),
-        default_passes=None,
+        # What batches estimate is too noisy a trace to tell how a chain mixes.
+        default_passes=None if memoised else PASSES,
     )
     target_ess = given.target_ess
     if length.steps is None and length.seconds is None:
         target_ess = TARGET_ESS if target_ess is None else target_ess
     elif target_ess is not None or given.time_limit is not None:
         raise ValueError(
-            "target_ess and time_limit are for runs whose length is not given: leave them out, or "
-            "passes, steps and seconds"
+            "target_ess and time_limit are for memoised counts and runs whose length is not given: "
+            "leave them out, or passes, steps and seconds"
         )
     default_burn_in = 0 if memoised else sweeps // 2
     method = given.local or ("blocked" if given.expected else "collapsed")

@@ -22,9 +22,8 @@ from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.session import Records
 from simplex_jax.runtime.windows import Window, doubling, second_half
 
-# Of a run without a length: the traces that decide, the evaluations before the first sample that
-# counts, and the time that it may have without a limit, or the passes.
-_GOALS = ("prevalence", "log_predictive")
+# Of a run without a length: samples before the first that counts, and the time that it may have
+# without a limit, or the passes.
 _BURN_IN = 4
 _SECONDS, _PASSES = 60.0, 200
 
@@ -62,20 +61,22 @@ def read(state: model.State, topic_tokens: jax.Array, *, chains: int, memoised: 
     return jax.tree.map(lambda leaf: leaf[None], one(state, topic_tokens))
 
 
-def window_of(settings: Options) -> Window:
+def window_of(settings: Any) -> Window:
     """Return the part of a run that counts."""
     if settings.target_ess is not None:
-        return doubling(_BURN_IN * (settings.eval_every or 1))
+        return doubling(_BURN_IN * settings.sample_every)
     return second_half(settings.seconds)
 
 
 def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
     """Return the hook that ends a run without a length, by what was gathered."""
+    # The share of a single topic is 1.
+    names = {"prevalence", "log_predictive"} if settings.num_topics > 1 else {"log_predictive"}
 
     def traces() -> dict[str, np.ndarray]:
         gathered = posterior.gathered()
-        traces = {name: trace for name, trace in gathered.traces().items() if name in _GOALS}
-        if settings.chains > 1 and gathered.samples:
+        traces = {name: trace for name, trace in gathered.traces().items() if name in names}
+        if settings.chains > 1 and gathered.samples and "prevalence" in names:
             order = matching.align(list(gathered.moments["topics"].mean)).order
             traces["prevalence"] = np.take_along_axis(traces["prevalence"], order[None], axis=2)
         return traces

@@ -50,7 +50,8 @@ def write(fitted: Fit, place: Path) -> None:
 def _rows_of_words(fitted: Fit, top: np.ndarray) -> Iterable[tuple[object, ...]]:
     mean, sd = (np.take_along_axis(array, top, axis=1) for array in (fitted.mean, fitted.sd))
     rough = diagnostics.rough(fitted.diagnostics, len(mean))
-    lower, upper = beta_interval(np.clip(mean, 0, 1), np.where(rough[:, None], np.nan, sd))
+    lower, upper = beta_interval(np.clip(mean, 0, 1), sd)
+    lower[rough] = upper[rough] = np.nan
     for topic, words in enumerate(top):
         for rank, word in enumerate(words):
             numbers = (array[topic, rank] for array in (mean, lower, upper))

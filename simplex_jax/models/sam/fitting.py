@@ -175,7 +175,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     )
     return Fit(
         samples=gathered.samples * settings.chains,
-        diagnostics=alignment.diagnose(gathered.traces(), order),
+        diagnostics=alignment.diagnose(gathered.traces(), order, shared),
         metrics=run.measures["records"].records,
         settings=settings,
         interrupted=trained.interrupted,

@@ -45,7 +45,8 @@ def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
     """Yield the rows of `topics.csv`."""
     loadings = fitted.length[:, None] * fitted.mean
     rough = diagnostics.rough(fitted.diagnostics, len(loadings))
-    lower, upper = normal_interval(loadings, np.where(rough[:, None], np.nan, fitted.sd))
+    lower, upper = normal_interval(loadings, fitted.sd)
+    lower[rough] = upper[rough] = np.nan
     words = report.signed_words(fitted.mean, _TOP_WORDS, _ABSENT_WORDS)
     for topic, (most, least) in enumerate(words):
         ranked = [*enumerate(most, start=1), *((-rank, w) for rank, w in enumerate(least, start=1))]

@@ -92,11 +92,17 @@ def test_diagnostics_take_topics_as_matched():
     shares = np.array([0.2, 0.8]) + 0.01 * rng.normal(size=(50, 2, 2))
     shares[:, 1] = shares[:, 1, ::-1]
     traces = {"prevalence": shares, "alpha": np.ones((50, 2))}
-    found = alignment.diagnose(traces, np.array([[0, 1], [1, 0]]))
+    both = np.ones((2, 2), bool)
+    found = alignment.diagnose(traces, np.array([[0, 1], [1, 0]]), both)
     assert set(found) == {"prevalence 0", "prevalence 1"}
     assert found["prevalence 0"]["rhat"] < 1.1
-    apart = alignment.diagnose(traces, np.array([[0, 1], [0, 1]]))
+    apart = alignment.diagnose(traces, np.array([[0, 1], [0, 1]]), both)
     assert apart["prevalence 0"]["rhat"] > 1.5
+    alone = np.array([[True, True], [False, True]])
+    found = alignment.diagnose(traces, np.array([[0, 1], [0, 1]]), alone)
+    assert found["prevalence 0"]["ess"] > 20  # of the one chain that has it
+    assert np.isnan(found["prevalence 0"]["rhat"])
+    assert found["prevalence 1"]["rhat"] > 1.5
 
 
 def test_a_topic_that_only_one_chain_has_is_not_blurred(fitted, monkeypatch):

@@ -96,7 +96,7 @@ def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
     shares, shares_sd = gathered.moments["shares"].pooled(order)
     return Fit(
         samples=gathered.samples * plan.settings.chains,
-        diagnostics=alignment.diagnose(gathered.traces(), order),
+        diagnostics=alignment.diagnose(gathered.traces(), order, shared),
         metrics=run.measures["records"].records,
         settings=plan.settings,
         interrupted=trained.interrupted,
