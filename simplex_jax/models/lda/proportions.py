@@ -28,8 +28,9 @@ from simplex_jax.models.lda.data import as_data, in_memory, size_of
 
 SHARD = 16_384
 TOLERANCE = 0.02
-_BURN_IN = _BLOCK = 10  # sweeps; a block is done at once
+_BLOCK = 5  # sweeps that are done at once; the first block is the burn-in
 _SWEEPS = 640
+_FEWER, _FEWEST = 4, 64  # by how much the documents that are swept become fewer, and the fewest
 _MOST_DENSE = 128  # topics that the native engine weighs one by one
 _MOST_TOKENS = 2**24  # of a shard, which ends earlier where documents are long
 _MOST_SHARES = 2**24  # likewise, where topics are many
@@ -70,8 +71,8 @@ def transform(
         counts: The documents, [D, V]; those of a corpus on disk are read a shard at a time.
         seed: Seed of the sweeps.
         tolerance: Monte-Carlo error of a share that is small enough, at least 0; see `Shares`.
-        sweeps: The most sweeps over a document in each of two chains, after a burn-in of 10;
-            rounded up to tens.
+        sweeps: The most sweeps over a document in each of two chains, after a burn-in of 5;
+            rounded up to fives.
         shard: The most documents worked on at once; no result depends on it.
         engine: Of the sweeps, "native" or "xla"; by default native where it is there.
 
@@ -193,43 +194,54 @@ def _average(
     engine: str,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean proportions [B, K] and their errors [B], by at most so many blocks of sweeps."""
-    lengths = np.asarray(documents.lengths)
-    shape = len(alpha), len(lengths)
-    labels = [local.no_labels(documents.tokens.shape[0], shape[0]) for _ in range(2)]
-    total, squares = jnp.zeros(shape, jnp.float32), jnp.zeros(shape, jnp.float32)
-    mass = np.sum(alpha) + lengths
-    open_, blocks = lengths > 0, np.ones(shape[1], np.float32)
-    error = np.zeros(shape[1], np.float32)
+    concentrations = np.asarray(alpha, np.float32)
+    lengths, num_topics = np.asarray(documents.lengths), len(concentrations)
+    means, errors = np.tile(concentrations, (len(lengths), 1)), np.zeros(len(lengths), np.float32)
+    labels = [local.no_labels(documents.tokens.shape[0], num_topics) for _ in range(2)]
+    total, squares = (jnp.zeros((num_topics, len(lengths)), jnp.float32) for _ in range(2))
+    rows = np.arange(len(lengths))  # of the documents that are swept, side by side
+    active, waiting = documents, lengths > 0
     done, check = -1, 2  # the first block is the burn-in
-    while open_.any() and done < most:
-        active = documents._replace(lengths=jnp.asarray(np.where(open_, lengths, 0)))
-        for i in range(2):
-            labels[i], total, squares = _sweep(
-                key,
-                2 * (done + 1) + i,
-                likelihood,
-                alpha,
-                active,
-                labels[i],
-                total,
-                squares,
-                done >= 0,
-                engine,
-            )
-        done += 1
-        if done == check or done >= most:
-            blocks[open_] = done
-            variance = np.asarray(_largest_variance(total, squares, 2 * blocks))
-            # The variance of few blocks is uncertain, and documents stop where it looks small:
-            # its bound counts, or errors would be a quarter larger than they are said to be.
-            freedom = 2 * blocks - 1
-            error = np.sqrt(variance * freedom / chdtri(freedom, 0.9)) / mass
-            open_ &= error > tolerance
-            check *= 2
-    shares = np.asarray(alpha) + np.asarray(total).T / (2 * _BLOCK * blocks)[:, None]
+    while waiting.any() and done < most:
+        while done < min(check, most):
+            for i in range(2):
+                labels[i], total, squares = _sweep(
+                    key,
+                    2 * (done + 1) + i,
+                    likelihood,
+                    alpha,
+                    active,
+                    labels[i],
+                    total,
+                    squares,
+                    done >= 0,
+                    engine,
+                )
+            done += 1
+        blocks, check = 2 * done, 2 * check
+        variance = np.asarray(_largest_variance(total, squares, blocks))[waiting]
+        # The variance of few blocks is uncertain, and documents stop where it looks small: its
+        # bound counts, or errors would be a quarter larger than they are said to be.
+        bound = np.sqrt(variance * (blocks - 1) / chdtri(blocks - 1, 0.9))
+        swept = rows[waiting]
+        errors[swept] = bound / (np.sum(concentrations) + lengths[swept])
+        means[swept] = concentrations + np.asarray(total).T[waiting] / (_BLOCK * blocks)
+        waiting[waiting] = errors[swept] > tolerance
+        # Few documents go on for long: they alone are swept, in arrays of few sizes, each compiled.
+        left = np.flatnonzero(waiting)
+        width = len(rows)
+        while width // _FEWER >= max(left.size, _FEWEST):
+            width //= _FEWER
+        places = np.pad(left, (0, width - left.size))
+        rows, waiting = rows[places], np.arange(width) < left.size
+        total, squares = total[:, places], squares[:, places]
+        active = documents._replace(
+            starts=documents.starts[rows],
+            lengths=jnp.asarray(np.where(waiting, lengths[rows], 0)),
+            ids=None if documents.ids is None else documents.ids[rows],
+        )
     # In rows, which are summed in one order whatever their number.
-    shares = np.ascontiguousarray(shares)
-    return shares / shares.sum(axis=1, keepdims=True), error
+    return means / means.sum(axis=1, keepdims=True), errors
 
 
 @jax.jit
