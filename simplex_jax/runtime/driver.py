@@ -185,6 +185,7 @@ def run(
                 pieces.append(_first(collected, count))
             if _has_nan(state):
                 raise FloatingPointError(_describe(advance, source.stream, before, step, length))
+            del before  # hooks need its memory
             step += length
             if larger is not None:
                 if block is not source:

@@ -85,29 +85,31 @@ class Moments:
             shared: For every chain whether its part, so put together, counts, bool [chains, K],
                 that of the first does; None if all do.
         """
-        chains = self._mean.shape[0]
-        mean: Any = 0.0
-        squares: Any = 0.0
-        within: Any = 0.0
-        total: Any = 0
-        for chain in range(chains):
-            part = [
-                np.asarray(array[chain] if array.ndim else array)
-                for array in (self._mean, self._squares, self._within)
-            ]
-            if order is not None:
-                rows = np.asarray(order)[chain]
-                part = [array[rows] if array.ndim else array for array in part]
-            count: Any = self.samples
+        arrays = [np.asarray(array) for array in (self._mean, self._squares, self._within)]
+
+        def part(chain: int) -> list[Any]:
+            own = [array[chain] if array.ndim else array for array in arrays]
+            rows = np.zeros(0, int) if order is None else np.asarray(order)[chain]
+            if np.array_equal(
+                rows, np.arange(rows.size)
+            ):  # large arrays are not copied for nothing
+                return own
+            return [array[rows] if array.ndim else array for array in own]
+
+        mean, squares, within = part(0)
+        mean, total = mean.copy(), np.asarray(self.samples)
+        count: Any = total
+        for chain in range(1, len(arrays[0])):
             if shared is not None:
-                use = np.asarray(shared)[chain].reshape(-1, *[1] * (part[0].ndim - 1))
-                count = np.where(use, self.samples, 0).astype(part[0].dtype)
+                use = np.asarray(shared)[chain].reshape(-1, *[1] * (mean.ndim - 1))
+                count = np.where(use, self.samples, 0)
             # Chan, Golub and LeVeque (1979).
-            difference = part[0] - mean
-            share = np.asarray(count / np.maximum(total + count, 1), part[0].dtype)
-            squares = squares + np.where(count > 0, part[1], 0) + difference**2 * (total * share)
+            other = part(chain)
+            share = (count / (total + count)).astype(mean.dtype)
+            difference = other[0] - mean
+            squares = squares + np.where(count > 0, other[1], 0) + difference**2 * (total * share)
             mean = mean + difference * share
-            within = within + (part[2] - within) * share
+            within = within + (other[2] - within) * share
             total = total + count
         freedom = np.where(total > 1, total - 1.0, np.nan).astype(mean.dtype)
         return mean, np.sqrt(squares / freedom + within)

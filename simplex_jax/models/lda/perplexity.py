@@ -173,13 +173,13 @@ class Evaluation(HeldOut):
     ) -> None:
         def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
             key_event = jax.random.fold_in(key, event.step)
-            topics, alpha = replicas.first((event.state.position, event.state.alpha))
-            if chains == 1:
-                topics, alpha = topics[None], alpha[None]
+            first = replicas.first((event.state.position, event.state.alpha))
+            # One at a time, and that of a single chain as it is: topics may be large.
+            parts = [first] if chains == 1 else zip(*first, strict=True)
             keys = [jax.random.fold_in(key_event, chain) for chain in range(chains)]
             log_p = [
-                log_predictive(*arguments, data, engine=engine)
-                for arguments in zip(keys, topics, alpha, strict=True)
+                log_predictive(key_chain, topics, alpha, data, engine=engine)
+                for key_chain, (topics, alpha) in zip(keys, parts, strict=True)
             ]
             return [np.asarray(one, np.float64) for one in log_p], {}
 
