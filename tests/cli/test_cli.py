@@ -61,7 +61,8 @@ def test_a_run_writes_everything(texts, tmp_path):
     with (out / "topics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["topic", "rank", "word", "probability", "lower", "upper"]
-    assert all(float(r["lower"]) <= float(r["probability"]) <= float(r["upper"]) for r in rows)
+    # Four passes have fewer than ten effective samples: no interval says anything.
+    assert {(row["lower"], row["upper"]) for row in rows} == {("nan", "nan")}
     assert len(rows) == 16
     top = words[int(mean[0].argmax())]
     assert (rows[0]["word"], float(rows[0]["probability"])) == (top, pytest.approx(mean[0].max()))
