@@ -51,7 +51,7 @@ def parts(train: Any, num_topics: int, passes: int) -> dict[str, float]:
         learn_alpha=None,
         learn_beta=None,
         counts="memoised",
-        how=counts.Local(),
+        local_step=counts.Local(),
         batch_size=documents,
         sampler="scir",
         step_size=5.0,

@@ -76,7 +76,9 @@ def measure(corpus, topics, method, options):
         batch = max(1, min(documents, documents * options.batch_tokens // total))
     batches = -(-documents // batch)
     shared = jax.devices()[: options.devices] if options.devices > 1 else None
-    kernel, stream = lda.build(corpus, shape, how=Local(method), batch_size=batch, devices=shared)
+    kernel, stream = lda.build(
+        corpus, shape, local_step=Local(method), batch_size=batch, devices=shared
+    )
     state = kernel.init(jax.random.key(0), jnp.ones(shape))
     epoch = jax.jit(one_epoch, static_argnums=3, donate_argnums=2)
     started = time.perf_counter()

@@ -158,7 +158,7 @@ def main() -> None:
         hyper=hyper,
         sampler="sggmc",
         batch_size=options.batch,
-        how=Local(method="laplace", burn_in=STEPS - 1),
+        local_step=Local(method="laplace", burn_in=STEPS - 1),
     )
     state = kernel.init(jax.random.key(0), model.start(jax.random.key(1), hyper, options.topics))
 

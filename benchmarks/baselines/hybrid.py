@@ -23,7 +23,7 @@ def build(
     *,
     alpha: ArrayLike | None = None,
     beta: ArrayLike | None = None,
-    how: Local = TEN_SWEEPS,
+    local_step: Local = TEN_SWEEPS,
     step_size: StepSize | None = None,
     batch_size: int = 64,
 ) -> tuple[Kernel, Stream]:
@@ -46,7 +46,7 @@ def build(
         shape: (K, V), numbers of topics and words.
         alpha: Concentration of topic proportions, per topic, a scalar or [K]; by default 1 / K.
         beta: Concentration of topics, per word, a scalar, [V] or [K, V]; by default 1 / K.
-        how: The local step.
+        local_step: The local step.
         step_size: rho, above 0 and at most 1, or a schedule of it; by default that of `online_vb`.
         batch_size: Documents a batch, cut to those that there are.
 
@@ -73,7 +73,7 @@ def build(
     shape = natural.check_shape(shape, corpus)
     means = online_vb.concentrations(alpha, beta, shape)
     batch_size = natural.batch_size_of(batch_size, corpus)
-    counts = lda_counts.subsampled(corpus, shape, how, batch_size)
+    counts = lda_counts.subsampled(corpus, shape, local_step, batch_size)
     if step_size is None:
         step_size = online_vb.default_step_size()
     kernel = natural.kernel(counts, means, step_size, shape, natural.geometric)

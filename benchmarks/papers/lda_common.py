@@ -75,8 +75,10 @@ class Method(NamedTuple):
 def sampled(sampler: str) -> Callable[..., tuple[Kernel, Stream]]:
     """Return the builder of LDA with subsampled counts."""
 
-    def build(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
-        options = {"sampler": sampler, "counts": "subsampled", "how": how}
+    def build(
+        problem: Problem, local_step: Local, batch_size: int, step: Any
+    ) -> tuple[Kernel, Stream]:
+        options = {"sampler": sampler, "counts": "subsampled", "local_step": local_step}
         return lda.build(
             problem.corpus,
             problem.shape,
@@ -90,40 +92,52 @@ def sampled(sampler: str) -> Callable[..., tuple[Kernel, Stream]]:
     return build
 
 
-def _memoised(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+def _memoised(
+    problem: Problem, local_step: Local, batch_size: int, step: Any
+) -> tuple[Kernel, Stream]:
     model = {"alpha": problem.alpha, "beta": problem.beta}
-    del how  # one sweep, from the labels of the last visit
+    del local_step  # one sweep, from the labels of the last visit
     return lda.build(problem.corpus, problem.shape, step_size=step, batch_size=batch_size, **model)
 
 
-def _online_vb(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+def _online_vb(
+    problem: Problem, local_step: Local, batch_size: int, step: Any
+) -> tuple[Kernel, Stream]:
     model = {"alpha": problem.alpha, "beta": problem.beta}
-    options = {"step_size": step, "batch_size": batch_size, "iterations": how.sweeps}
+    options = {"step_size": step, "batch_size": batch_size, "iterations": local_step.sweeps}
     return online_vb.build(problem.corpus, problem.shape, **model, **options)
 
 
-def _hybrid(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
-    model = {"alpha": problem.alpha, "beta": problem.beta, "how": how}
+def _hybrid(
+    problem: Problem, local_step: Local, batch_size: int, step: Any
+) -> tuple[Kernel, Stream]:
+    model = {"alpha": problem.alpha, "beta": problem.beta, "local_step": local_step}
     return hybrid.build(
         problem.corpus, problem.shape, step_size=step, batch_size=batch_size, **model
     )
 
 
-def _scvb0(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
-    del how, step  # it has its own
+def _scvb0(
+    problem: Problem, local_step: Local, batch_size: int, step: Any
+) -> tuple[Kernel, Stream]:
+    del local_step, step  # it has its own
     model = {"alpha": problem.alpha, "beta": problem.beta, "batch_size": batch_size}
     return scvb0.build(problem.corpus, problem.shape, **model)
 
 
-def _collapsed(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
-    del how, batch_size, step
+def _collapsed(
+    problem: Problem, local_step: Local, batch_size: int, step: Any
+) -> tuple[Kernel, Stream]:
+    del local_step, batch_size, step
     model = {"alpha": problem.alpha, "beta": problem.beta}
     return collapsed_gibbs.build(problem.corpus, problem.shape, **model)
 
 
-def _tenths(problem: Problem, how: Local, batch_size: int, step: Any) -> tuple[Kernel, Stream]:
+def _tenths(
+    problem: Problem, local_step: Local, batch_size: int, step: Any
+) -> tuple[Kernel, Stream]:
     """Ten updates for the documents of one."""
-    return _memoised(problem, how, -(-batch_size // 10), step)
+    return _memoised(problem, local_step, -(-batch_size // 10), step)
 
 
 HOFFMAN = Step(1025**-0.7, 1025, 0.7)
@@ -207,7 +221,7 @@ def scores(
     method: Method,
     step: Step,
     *,
-    how: Local,
+    local_step: Local,
     batch_size: int,
     updates: int,
     evaluations: int,
@@ -218,7 +232,7 @@ def scores(
     A run that diverges ends there; its last record has the perplexity inf.
     """
     key_start, key_init, key_run, key_scores = jax.random.split(jax.random.key(seed), 4)
-    kernel, stream = method.build(problem, how, batch_size, step.schedule())
+    kernel, stream = method.build(problem, local_step, batch_size, step.schedule())
     start = jax.random.exponential(key_start, problem.shape) + jnp.finfo(jnp.float32).tiny
     every = max(1, updates // evaluations)
     hook = Scores(problem.heldout, key_scores, updates // every, batch_size)

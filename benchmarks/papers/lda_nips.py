@@ -70,8 +70,8 @@ def main(
             # With all documents in a batch the whole step is the method of fixed points.
             method = method._replace(steps=(Step(1.0), *method.steps))
         for sweeps in updates_of if method.sweeps else (1,):
-            how = Local(sweeps=sweeps, burn_in=sweeps // 2)
-            options = {"how": how, "batch_size": size}
+            local_step = Local(sweeps=sweeps, burn_in=sweeps // 2)
+            options = {"local_step": local_step, "batch_size": size}
             updates = max(4, passes // sweeps)
             updates *= 10 if name.endswith("tenths") else 1
             step, _ = lda_common.tuned(tuning, method, updates=max(4, updates // 4), **options)

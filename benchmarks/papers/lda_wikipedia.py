@@ -92,8 +92,8 @@ def main(
     shape = (num_topics, train.shape[1])
     own = own_settings(num_topics)
     # 50 documents side by side keep collapsed sweeps waiting for the longest; blocked ones do not.
-    how = Local("blocked", sweeps=sweeps, burn_in=sweeps // 2)
-    options = {"how": how, "batch_size": batch_size}
+    local_step = Local("blocked", sweeps=sweeps, burn_in=sweeps // 2)
+    options = {"local_step": local_step, "batch_size": batch_size}
 
     scored_with = {
         "training documents": train.shape[0],

@@ -101,7 +101,7 @@ def _langevin(sampler: str, full: bool) -> Build:
             step = math.sqrt(told.gamma / size)
             steps = told.steps[(1 if sampler == "sggmc" else 2) if full else 0]
             options |= {"step_size": step, "friction": told.rho / step, "inner_steps": steps}
-            options["how"] = _published_local(40, 20)
+            options["local_step"] = _published_local(40, 20)
         return model.build(
             problem.train, problem.shape, hyper=problem.hyper, sampler=sampler, **options
         )
@@ -119,7 +119,7 @@ def _metropolis(sampler: str) -> Build:
             else:
                 step, steps, burn_in, samples = *told.gibbs, 1
             options = {"step_size": step, "inner_steps": steps}
-            options["how"] = _published_local(burn_in, samples)
+            options["local_step"] = _published_local(burn_in, samples)
         return model.build(
             problem.train, problem.shape, hyper=problem.hyper, sampler=sampler, **options
         )

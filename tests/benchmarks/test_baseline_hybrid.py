@@ -26,7 +26,7 @@ WEIGHTS = np.array([[0.4, 1.5, 0.1], [0.2, 0.3, 2.0]])
 BETA, RHO = np.array([0.5, 0.2, 0.1]), 0.3
 CORPUS = device.to_device(tiny_lda.table([d for d in WORDS for _ in range(COPIES)], 3))
 # Labels have forgotten their first draws after these, and are drawn ten times more.
-HOW = Local(sweeps=40, burn_in=30)
+LOCAL = Local(sweeps=40, burn_in=30)
 
 
 def expected_weights():
@@ -47,7 +47,7 @@ def weights_after(kernel, keys, state, ids):
 
 def weight_checks(getkey, build=hybrid.build, ids=None, **wrong):
     """P-values of the mean weights after one step, over independent runs."""
-    options = {"alpha": ALPHA, "beta": BETA, "how": HOW, "step_size": RHO} | wrong
+    options = {"alpha": ALPHA, "beta": BETA, "local_step": LOCAL, "step_size": RHO} | wrong
     ids = jnp.arange(2 * COPIES) if ids is None else ids
     kernel, _ = build(CORPUS, (2, 3), batch_size=len(ids), **options)
     state = kernel.init(getkey(), jnp.ones((2, 3)))
@@ -84,7 +84,7 @@ def test_a_batch_stands_for_the_corpus(getkey):
         {"alpha": ALPHA[::-1]},
         {"beta": BETA[::-1]},
         {"step_size": 1.02 * RHO},
-        {"how": Local(sweeps=1)},
+        {"local_step": Local(sweeps=1)},
     ],
     ids=["alpha 10 % up", "alpha reversed", "beta reversed", "step 2 % up", "no burn-in"],
 )

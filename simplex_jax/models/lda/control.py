@@ -22,7 +22,7 @@ class Reference(NamedTuple):
 
 
 def control_variate(
-    corpus: DeviceCorpus, shape: tuple[int, int], how: Local, batch_size: int
+    corpus: DeviceCorpus, shape: tuple[int, int], local_step: Local, batch_size: int
 ) -> Counts:
     """Counts at reference topics, plus a batch's estimate of the difference from there.
 
@@ -30,7 +30,7 @@ def control_variate(
     `Visit` says so the reference is first moved to the topics, by a pass over the whole corpus;
     the first one must. Arguments as for `counts.subsampled`.
     """
-    source = source_of(corpus, shape, how, batch_size)
+    source = source_of(corpus, shape, local_step, batch_size)
     return Counts(init=bind(_init, source), estimate=bind(_control_variate, source))
 
 
@@ -48,7 +48,7 @@ def _control_variate(
     log_topics: jax.Array,
     visit: Visit,
 ) -> tuple[jax.Array, Reference]:
-    size, how = source.documents, source.how
+    size, local_step = source.documents, source.local_step
     key_pass, key_batch = jax.random.split(key)
 
     def whole_corpus() -> jax.Array:
@@ -57,7 +57,7 @@ def _control_variate(
         def block(i, total):
             documents = source.fetch(blocks[i])
             key_block = jax.random.fold_in(key_pass, i)
-            return total + batch_counts(key_block, log_topics, alpha, documents, how)[0]
+            return total + batch_counts(key_block, log_topics, alpha, documents, local_step)[0]
 
         return lax.fori_loop(0, blocks.shape[0], block, jnp.zeros_like(log_topics))
 
@@ -71,7 +71,9 @@ def _control_variate(
     )
     documents = source.fetch(visit.batch)
     here, there = lax.map(
-        lambda topics: batch_counts(jax.random.clone(key_batch), topics, alpha, documents, how)[0],
+        lambda topics: batch_counts(
+            jax.random.clone(key_batch), topics, alpha, documents, local_step
+        )[0],
         jnp.stack([log_topics, reference.log_topics.astype(log_topics.dtype)]),
     )
     counts = reference.counts + size / visit.batch.shape[0] * (here - there)

@@ -88,11 +88,11 @@ class Shard(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Documents that counts come from, and how: the arrays, and options that are static."""
+    """Documents that counts come from, as arrays, and the local step, static like the rest."""
 
     corpus: Any  # a DeviceCorpus; None where batches are compact documents themselves
     shape: tuple[int, int] = dataclasses.field(metadata=_STATIC)  # (K, V)
-    how: Local = dataclasses.field(metadata=_STATIC)
+    local_step: Local = dataclasses.field(metadata=_STATIC)
     documents: int = dataclasses.field(metadata=_STATIC)  # of the whole corpus
     batch_size: int = dataclasses.field(default=0, metadata=_STATIC)  # where batches are ids
     room: int = dataclasses.field(default=0, metadata=_STATIC)  # tokens of the largest batch
@@ -107,16 +107,20 @@ class Source:
 
 
 def source_of(
-    corpus: DeviceCorpus, shape: tuple[int, int], how: Local, batch_size: int, learn: bool = False
+    corpus: DeviceCorpus,
+    shape: tuple[int, int],
+    local_step: Local,
+    batch_size: int,
+    learn: bool = False,
 ) -> Source:
     """Return the source of counts that are estimated from batches of so many documents."""
-    check(shape, how)
+    check(shape, local_step)
     size, room = device.size(corpus), device.capacity(corpus, batch_size)
-    return Source(corpus, shape, how, size, batch_size, room, learn)
+    return Source(corpus, shape, local_step, size, batch_size, room, learn)
 
 
 def memoised(
-    corpus: DeviceCorpus, shape: tuple[int, int], how: Local, shard: Shard | None = None
+    corpus: DeviceCorpus, shape: tuple[int, int], local_step: Local, shard: Shard | None = None
 ) -> Counts:
     """Counts of the labels of all tokens, of which a batch replaces its own.
 
@@ -124,15 +128,15 @@ def memoised(
     documents at a time: no discretisation and no subsampling error. The shape is (K, V); `shard`
     says which documents `corpus` holds, inside `shard_map`.
     """
-    check_memoised(shape, how)
-    source = Source(corpus, shape, how, device.size(corpus), shard=shard)
+    check_memoised(shape, local_step)
+    source = Source(corpus, shape, local_step, device.size(corpus), shard=shard)
     return Counts(init=bind(_init_memory, source), estimate=bind(_memoised, source))
 
 
 def subsampled(
     corpus: DeviceCorpus,
     shape: tuple[int, int],
-    how: Local,
+    local_step: Local,
     batch_size: int,
     *,
     learn: bool = False,
@@ -142,14 +146,16 @@ def subsampled(
     Labels are drawn afresh at every visit; counts are the mean over the sweeps after the burn-in.
     The shape is (K, V); `learn` also computes the evidence of alpha.
     """
-    source = source_of(corpus, shape, how, batch_size, learn)
+    source = source_of(corpus, shape, local_step, batch_size, learn)
     return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
 
 
-def streamed(documents: int, shape: tuple[int, int], how: Local, *, learn: bool = False) -> Counts:
+def streamed(
+    documents: int, shape: tuple[int, int], local_step: Local, *, learn: bool = False
+) -> Counts:
     """Subsampled counts of a corpus of so many documents, whose batches are compact `Documents`."""
-    check(shape, how)
-    source = Source(None, shape, how, documents, learn=learn)
+    check(shape, local_step)
+    source = Source(None, shape, local_step, documents, learn=learn)
     return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
 
 
@@ -162,27 +168,29 @@ def positive(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
     return jnp.broadcast_to(value, shape)
 
 
-def check(shape: tuple[int, int], how: Local) -> None:
+def check(shape: tuple[int, int], local_step: Local) -> None:
     """Raise a ValueError unless there are topics and words and the local step makes sense."""
     if shape[0] < 1 or shape[1] < 1:
         raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
-    if how.method not in engine.METHODS:
-        raise ValueError(f"method must be one of {', '.join(engine.METHODS)}; it is {how.method!r}")
-    engine.resolve(how.engine)
-    whole = isinstance(how.sweeps, int) and isinstance(how.burn_in, int)
-    if not whole or not 0 <= how.burn_in < how.sweeps:
+    if local_step.method not in engine.METHODS:
+        raise ValueError(
+            f"method must be one of {', '.join(engine.METHODS)}; it is {local_step.method!r}"
+        )
+    engine.resolve(local_step.engine)
+    whole = isinstance(local_step.sweeps, int) and isinstance(local_step.burn_in, int)
+    if not whole or not 0 <= local_step.burn_in < local_step.sweeps:
         raise ValueError(
             "sweeps must be a positive integer and burn_in a smaller one, from 0 on; they are "
-            f"{how.sweeps!r}, {how.burn_in!r}"
+            f"{local_step.sweeps!r}, {local_step.burn_in!r}"
         )
-    if how.expected and how.method != "blocked":
+    if local_step.expected and local_step.method != "blocked":
         raise ValueError("expected counts need the blocked local step")
 
 
-def check_memoised(shape: tuple[int, int], how: Local) -> None:
+def check_memoised(shape: tuple[int, int], local_step: Local) -> None:
     """Raise a ValueError unless the local step makes sense and leaves labels to remember."""
-    check(shape, how)
-    if how.expected or how.burn_in:
+    check(shape, local_step)
+    if local_step.expected or local_step.burn_in:
         raise ValueError("memoised counts are those of the last labels: no burn_in, no expected")
 
 
@@ -200,11 +208,11 @@ def _memoised(
     log_topics: jax.Array,
     ids: jax.Array,
 ) -> tuple[jax.Array, Memory]:
-    how, shard = source.how, source.shard
+    local_step, shard = source.local_step, source.shard
     documents = device.select(source.corpus, ids)
     if shard is not None:
         documents = documents._replace(ids=shard.number(ids))
-        if how.method == "blocked":  # whose randomness does not go by the ids
+        if local_step.method == "blocked":  # whose randomness does not go by the ids
             key = jax.random.fold_in(key, lax.axis_index(shard.axis))
     likelihood = local.likelihood_of(log_topics)
     counts = memory.counts if shard is None else jnp.zeros_like(memory.counts)
@@ -215,9 +223,9 @@ def _memoised(
         documents,
         memory.labels,
         counts,
-        times=how.sweeps,
-        method=how.method,
-        engine=how.engine,
+        times=local_step.sweeps,
+        method=local_step.method,
+        engine=local_step.engine,
     )
     if shard is not None:
         counts = memory.counts + lax.psum(counts, shard.axis)
@@ -225,7 +233,7 @@ def _memoised(
 
 
 def batch_counts(
-    key: jax.Array, log_topics: jax.Array, alpha: jax.Array, documents: Documents, how: Local
+    key: jax.Array, log_topics: jax.Array, alpha: jax.Array, documents: Documents, local_step: Local
 ) -> tuple[jax.Array, jax.Array]:
     """Return the mean counts of the documents' tokens over the kept sweeps, float [K, V].
 
@@ -234,8 +242,8 @@ def batch_counts(
     num_topics = log_topics.shape[0]
     likelihood = local.likelihood_of(log_topics)
     labels = local.no_labels(documents.tokens.shape[0], num_topics)
-    if how.expected:
-        return _expected_counts(key, likelihood, alpha, documents, labels, how)
+    if local_step.expected:
+        return _expected_counts(key, likelihood, alpha, documents, labels, local_step)
     labels, words, _ = engine.sweeps(
         key,
         likelihood,
@@ -243,13 +251,13 @@ def batch_counts(
         documents,
         labels,
         jnp.zeros(log_topics.shape, jnp.int32),
-        times=how.sweeps,
-        burn_in=how.burn_in,
+        times=local_step.sweeps,
+        burn_in=local_step.burn_in,
         count="labels",
-        method=how.method,
-        engine=how.engine,
+        method=local_step.method,
+        engine=local_step.engine,
     )
-    mean = words.astype(log_topics.dtype) / (how.sweeps - how.burn_in)
+    mean = words.astype(log_topics.dtype) / (local_step.sweeps - local_step.burn_in)
     return mean, local.count_labels(labels, documents, num_topics)
 
 
@@ -259,7 +267,7 @@ def _expected_counts(
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array,
-    how: Local,
+    local_step: Local,
 ) -> tuple[jax.Array, jax.Array]:
     """As `batch_counts`, of the probabilities that labels are drawn from."""
 
@@ -269,10 +277,10 @@ def _expected_counts(
     def add(i, loop):
         return blocked.expected(jax.random.fold_in(key, i), likelihood, alpha, documents, *loop)
 
-    labels = lax.fori_loop(0, how.burn_in, burn, labels)
+    labels = lax.fori_loop(0, local_step.burn_in, burn, labels)
     start = (labels, jnp.zeros_like(likelihood))
-    labels, words = lax.fori_loop(how.burn_in, how.sweeps, add, start)
-    mean = words / (how.sweeps - how.burn_in)
+    labels, words = lax.fori_loop(local_step.burn_in, local_step.sweeps, add, start)
+    mean = words / (local_step.sweeps - local_step.burn_in)
     return mean, local.count_labels(labels, documents, alpha.shape[0])
 
 
@@ -292,11 +300,11 @@ def _subsampled(
 ) -> tuple[jax.Array, Tally]:
     documents = source.fetch(batch)
     scale = source.documents / documents.lengths.shape[0]
-    counts, in_documents = batch_counts(key, log_topics, alpha, documents, source.how)
+    counts, in_documents = batch_counts(key, log_topics, alpha, documents, source.local_step)
     counts = counts * scale
     evidence = None
     if source.learn:
-        key_learn = jax.random.fold_in(key, source.how.sweeps)
+        key_learn = jax.random.fold_in(key, source.local_step.sweeps)
         evidence = concentrations.evidence(key_learn, alpha, in_documents)
         evidence = jax.tree.map(lambda x: x * scale, evidence)
     tally = Tally(counts.sum(axis=1), evidence)

@@ -37,7 +37,7 @@ def build(
         "beta": np.asarray(beta, np.float32),
         "learn_alpha": learn_alpha,
         "sampler": settings.sampler,
-        "how": local_step(settings),
+        "local_step": local_step(settings),
         "step_size": step_size(settings),
     }
     feed: Feed

@@ -139,14 +139,14 @@ def memoised(
     *,
     shape: tuple[int, int],
     sampler: str,
-    how: Local,
+    local_step: Local,
     learn_alpha: str | None,
     learn_beta: str | None,
     batch_size: int,
     shard: Shard | None = None,
 ) -> Kernel:
     """Return the kernel of LDA with memoised counts, whose documents may be a shard of all."""
-    estimate = counts.memoised(corpus, shape, how, shard)
+    estimate = counts.memoised(corpus, shape, local_step, shard)
     if not (learn_alpha or learn_beta):
         return kernel(estimate, means, sampler, step_size)
     learner = Learner(

@@ -87,7 +87,7 @@ def build(
     learn_beta: str | None = None,
     sampler: str = "scir",
     counts: str = "memoised",
-    how: Local | None = None,
+    local_step: Local | None = None,
     step_size: StepSize | None = None,
     batch_size: int | None = None,
     devices: Sequence[jax.Device] | None = None,
@@ -110,8 +110,8 @@ def build(
         sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are there to compare
             with.
         counts: "memoised", "subsampled" or "control-variate".
-        how: The local step; by default one sweep with memoised counts, else ten, of which the last
-            five count. Estimated counts start from no labels and need the burn-in.
+        local_step: How labels are drawn; by default one sweep with memoised counts, else ten, of
+            which the last five count. Estimated counts start from no labels and need the burn-in.
         step_size: Step size of the sampler or a schedule of it; see `default_step`.
         batch_size: Documents a batch; see `default_batch_size`.
         devices: Devices that share the documents, with memoised counts; each holds all topics.
@@ -144,13 +144,13 @@ def build(
         batch_size = default_batch_size(documents, corpus.tokens.shape[0], shape)
     batch_size = check_batch_size(batch_size, documents)
     means = _means(alpha, beta, shape, learn_alpha, learn_beta)
-    how = _local(how, counts)
+    local_step = _local(local_step, counts)
     if step_size is None:
         step_size = _schedule(sampler, counts)
     shards = _shards(devices, counts)
     if counts == "memoised":
         share, here = -(-batch_size // shards), -(-documents // shards)
-        options: dict[str, Any] = {"shape": shape, "sampler": sampler, "how": how}
+        options: dict[str, Any] = {"shape": shape, "sampler": sampler, "local_step": local_step}
         options |= {"learn_alpha": learn_alpha, "learn_beta": learn_beta, "batch_size": share}
         if devices:
             schedules.check(step_size)
@@ -164,11 +164,11 @@ def build(
         return built, stream
     stream = device.uniform_stream(corpus, batch_size)
     if counts == "control-variate":
-        estimate = control.control_variate(corpus, shape, how, batch_size)
+        estimate = control.control_variate(corpus, shape, local_step, batch_size)
         stream = batches.visits(stream, -(-documents // batch_size))
         return kernel.kernel(estimate, means, sampler, step_size), stream
     learn = learn_alpha is not None
-    estimate = subsampled(corpus, shape, how, batch_size, learn=learn)
+    estimate = subsampled(corpus, shape, local_step, batch_size, learn=learn)
     return kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha), stream
 
 
@@ -180,7 +180,7 @@ def build_streaming(
     beta: ArrayLike = 0.05,
     learn_alpha: str | None = None,
     sampler: str = "scir",
-    how: Local | None = None,
+    local_step: Local | None = None,
     step_size: StepSize | None = None,
 ) -> Kernel:
     """Return the kernel of LDA's topics for documents that stream by, with subsampled counts.
@@ -191,8 +191,8 @@ def build_streaming(
     check_names(sampler, "subsampled", learn_alpha)
     if step_size is None:
         step_size = _schedule(sampler, "subsampled")
-    how = _local(how, "subsampled")
-    estimate = streamed(documents, shape, how, learn=learn_alpha is not None)
+    local_step = _local(local_step, "subsampled")
+    estimate = streamed(documents, shape, local_step, learn=learn_alpha is not None)
     means = _means(alpha, beta, shape, learn_alpha, None)
     return kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha)
 
@@ -253,9 +253,9 @@ def _means(
     return kernel.means_of(alpha, beta, shape)
 
 
-def _local(how: Local | None, counts: str) -> Local:
+def _local(local_step: Local | None, counts: str) -> Local:
     default = Local() if counts == "memoised" else Local(sweeps=10, burn_in=5)
-    return default if how is None else how
+    return default if local_step is None else local_step
 
 
 def _shards(devices: Sequence[jax.Device] | None, counts: str) -> int:

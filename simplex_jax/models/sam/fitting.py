@@ -131,7 +131,7 @@ def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kern
         documents,
         (settings.num_topics, table.shape[1]),
         hyper=hyper,
-        how=local_step(settings),
+        local_step=local_step(settings),
         **{name: getattr(settings, name) for name in _OF_KERNEL},
     )
     key_topics, key_state = jax.random.split(key)

@@ -51,23 +51,23 @@ class Local(NamedTuple):
     floor: float | None = None
 
 
-def check(how: Local) -> Local:
+def check(local_step: Local) -> Local:
     """Raise a ValueError unless all settings are in range and about the method."""
-    if how.method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}; it is {how.method!r}")
+    if local_step.method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; it is {local_step.method!r}")
     for name, least in (("samples", 1), ("burn_in", 0)):
-        arguments.at_least(name, getattr(how, name), least)
-    if how.num_steps is not None:
-        arguments.at_least("num_steps", how.num_steps, 1)
-    if how.step_size is not None and not 0 < how.step_size < math.inf:
-        raise ValueError(f"step_size must be finite and positive; it is {how.step_size}")
-    if how.floor is not None and not 0 < how.floor < 1:
-        raise ValueError(f"floor must be above 0 and below 1; it is {how.floor}")
+        arguments.at_least(name, getattr(local_step, name), least)
+    if local_step.num_steps is not None:
+        arguments.at_least("num_steps", local_step.num_steps, 1)
+    if local_step.step_size is not None and not 0 < local_step.step_size < math.inf:
+        raise ValueError(f"step_size must be finite and positive; it is {local_step.step_size}")
+    if local_step.floor is not None and not 0 < local_step.floor < 1:
+        raise ValueError(f"floor must be above 0 and below 1; it is {local_step.floor}")
     foreign = {"gmc": (), "hmc": ("floor",), "laplace": ("floor", "num_steps", "step_size")}
-    for name in foreign[how.method]:
-        if getattr(how, name) is not None:
-            raise ValueError(f"{name} does nothing with method {how.method!r}: leave it out")
-    return how
+    for name in foreign[local_step.method]:
+        if getattr(local_step, name) is not None:
+            raise ValueError(f"{name} does nothing with method {local_step.method!r}: leave it out")
+    return local_step
 
 
 class Drawn(NamedTuple):
@@ -84,7 +84,7 @@ def draw_all(
     topics: jax.Array,
     ids: jax.Array,
     hyper: Hyperparameters,
-    how: Local,
+    local_step: Local,
     start: jax.Array | None = None,
 ) -> Drawn:
     """Draw the proportions of documents by their places, int32 [B], block by block; see `draw`."""
@@ -97,7 +97,7 @@ def draw_all(
         number, places, begin = inputs
         rows = sparse.rows(documents, places, vocabulary)
         law = laplace.target(topics, rows, hyper.alpha, hyper.kappa1)
-        ratios, acceptance = draw(jax.random.fold_in(key, number), law, how, begin)
+        ratios, acceptance = draw(jax.random.fold_in(key, number), law, local_step, begin)
         log_theta = jax.nn.log_softmax(ratios)
         fit = laplace.cosine(law, jnp.exp(jnp.moveaxis(log_theta, 1, 0)))
         measured = acceptance, jnp.mean(fit, axis=0), jnp.mean(log_theta, axis=(1, 2))
@@ -111,7 +111,7 @@ def draw_all(
 
 
 def draw(
-    key: jax.Array, law: Target, how: Local, start: jax.Array | None = None
+    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """Draw the proportions of B documents.
 
@@ -120,16 +120,18 @@ def draw(
     on from centred log-ratios [B, K], or begin near the mode where there are none. Return centred
     log-ratios [B, N, K], and the share of accepted moves of each document, [B].
     """
-    return {"laplace": _laplace, "hmc": _hmc, "gmc": _gmc}[how.method](key, law, how, start)
+    return {"laplace": _laplace, "hmc": _hmc, "gmc": _gmc}[local_step.method](
+        key, law, local_step, start
+    )
 
 
 def _laplace(
-    key: jax.Array, law: Target, how: Local, start: jax.Array | None
+    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Go through proposals that were drawn, and weighed, all at once."""
     key_draw, key_accept = jax.random.split(key)
     fitted = laplace.approximate(law)
-    steps = how.burn_in + how.samples
+    steps = local_step.burn_in + local_step.samples
     proposals = laplace.draw(key_draw, fitted, (steps + (start is None),))
     if start is not None:
         proposals = jnp.concatenate([start[None], proposals])
@@ -147,12 +149,12 @@ def _laplace(
     first = jnp.zeros(weights.shape[1:], jnp.int32), weights[0]
     turns = lax.iota(jnp.int32, steps) + 1, weights[1:], log_u
     _, (places, accepted) = lax.scan(step, first, turns)
-    draws = jnp.take_along_axis(proposals, places[how.burn_in :, :, None], axis=0)
+    draws = jnp.take_along_axis(proposals, places[local_step.burn_in :, :, None], axis=0)
     return jnp.moveaxis(draws, 0, 1), jnp.mean(accepted, axis=0, dtype=weights.dtype)
 
 
 def _hmc(
-    key: jax.Array, law: Target, how: Local, start: jax.Array | None
+    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Move in log-ratios, with the curvature of each at the mode as its mass.
 
@@ -164,7 +166,7 @@ def _hmc(
     ratios = mode + jax.random.normal(key_start, mode.shape, mode.dtype) * lax.rsqrt(mass)
     if start is not None:
         ratios = start
-    longest = 0.9 if how.step_size is None else how.step_size
+    longest = 0.9 if local_step.step_size is None else local_step.step_size
     log_density = partial(laplace.log_density, law)
 
     def leap(_: int, at: tuple, h: jax.Array) -> tuple:
@@ -181,14 +183,14 @@ def _hmc(
         h = longest * share * lax.rsqrt(rate)
         momentum = jnp.sqrt(mass) * jax.random.normal(key_momentum, mass.shape, mass.dtype)
         y, p, value, slope = lax.fori_loop(
-            0, how.num_steps or 6, partial(leap, h=h), (at[0], momentum, *at[1:])
+            0, local_step.num_steps or 6, partial(leap, h=h), (at[0], momentum, *at[1:])
         )
         gain = value - at[1] + jnp.sum((momentum**2 - p**2) / mass, axis=-1) / 2
         return _choose(key_accept, gain, (y, value, slope), at)
 
-    keys = jax.random.split(key, how.burn_in + how.samples)
+    keys = jax.random.split(key, local_step.burn_in + local_step.samples)
     _, (trace, accepted) = lax.scan(step, (ratios, *_value_and_slope(log_density, ratios)), keys)
-    draws = jnp.moveaxis(trace[how.burn_in :], 0, 1)
+    draws = jnp.moveaxis(trace[local_step.burn_in :], 0, 1)
     draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
     return draws, jnp.mean(accepted, axis=0, dtype=ratios.dtype)
 
@@ -217,20 +219,20 @@ def _choose(key: jax.Array, gain: jax.Array, new: tuple, old: tuple) -> tuple[tu
 
 
 def _gmc(
-    key: jax.Array, law: Target, how: Local, start: jax.Array | None
+    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Move by straight lines that faces of the simplex reflect (Byrne and Girolami 2013)."""
     mode, mass, _ = laplace.scales(law)
     likely = jax.nn.softmax(mode)
     if start is None:
-        theta = jnp.maximum(likely, 3e-3 if how.floor is None else how.floor)
+        theta = jnp.maximum(likely, 3e-3 if local_step.floor is None else local_step.floor)
         theta = theta / jnp.sum(theta, axis=-1, keepdims=True)
     else:
         theta = jax.nn.softmax(start)
-    if how.step_size is None:
+    if local_step.step_size is None:
         longest = 0.5 * jnp.min(likely * lax.rsqrt(mass), axis=-1, keepdims=True)
     else:
-        longest = jnp.full_like(theta[:, :1], how.step_size)
+        longest = jnp.full_like(theta[:, :1], local_step.step_size)
 
     def log_density(theta: jax.Array) -> jax.Array:
         fit = law.kappa * laplace.cosine(law, theta)
@@ -248,13 +250,13 @@ def _gmc(
         drawn = jax.random.normal(key_velocity, at[0].shape, at[0].dtype)
         velocity = _FLAT.project(at[0], drawn)
         x, v, value, force = lax.fori_loop(
-            0, how.num_steps or 20, partial(leap, h=h), (at[0], velocity, *at[1:])
+            0, local_step.num_steps or 20, partial(leap, h=h), (at[0], velocity, *at[1:])
         )
         gain = value - at[1] + (jnp.sum(velocity**2, -1) - jnp.sum(v**2, -1)) / 2
         return _choose(key_accept, gain, (x, value, force), at)
 
-    keys = jax.random.split(key, how.burn_in + how.samples)
+    keys = jax.random.split(key, local_step.burn_in + local_step.samples)
     _, (trace, accepted) = lax.scan(step, (theta, *_value_and_slope(log_density, theta)), keys)
-    draws = jnp.log(trace[how.burn_in :])
+    draws = jnp.log(trace[local_step.burn_in :])
     draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
     return jnp.moveaxis(draws, 0, 1), jnp.mean(accepted, axis=0, dtype=theta.dtype)

@@ -67,7 +67,7 @@ def build(
     learn: tuple[str, ...] = (),
     sampler: str = "gsgnht",
     batch_size: int | None = None,
-    how: Local | None = None,
+    local_step: Local | None = None,
     inner_steps: int | None = None,
     step_size: StepSize | None = None,
     friction: float | None = None,
@@ -104,7 +104,7 @@ def build(
         learn: Which of `LEARN` to learn.
         sampler: One of `SAMPLERS`.
         batch_size: Documents a batch, by default all; of "gmc" samplers always all.
-        how: How proportions are drawn; see `default_local`.
+        local_step: How proportions are drawn; see `default_local`.
         inner_steps: Number L of steps of an update, by default 1, or 10 of "gmc" samplers.
         step_size: Step size of the sampler or a schedule of it; see `step.defaults`.
         friction: C of "sggmc" and "gsgnht"; see there. The thermostat of "gsgnht" has the inertia
@@ -140,10 +140,11 @@ def build(
     hyper = prior_of(documents, shape, hyper)
     size = sparse.size(documents)
     batch_size = check_batch_size(batch_size, size, sampler)
-    how = local.check(default_local(sampler) if how is None else how)
-    if sampler == "gmc-bgibbs" and how.samples != 1:
+    local_step = local.check(default_local(sampler) if local_step is None else local_step)
+    if sampler == "gmc-bgibbs" and local_step.samples != 1:
         raise ValueError(
-            f"how.samples must be 1 for gmc-bgibbs, which is exact with one; it is {how.samples}"
+            "local_step.samples must be 1 for gmc-bgibbs, which is exact with one; "
+            f"it is {local_step.samples}"
         )
     if friction is not None and step.is_metropolis(sampler):
         raise ValueError(f"friction is for sggmc and gsgnht; {sampler} has none: leave it out")
@@ -159,7 +160,7 @@ def build(
         sampler=sampler,
         shape=shape,
         batch_size=batch_size,
-        how=how,
+        local_step=local_step,
         inner_steps=arguments.at_least("inner_steps", inner_steps, 1),
         learn=tuple(learn),
     )
@@ -231,7 +232,9 @@ def _update(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple
     key_local, key_learn, key_topics = jax.random.split(key, 3)
     hyper = model.hyper._replace(**{name: getattr(state, name) for name in LEARN})
     start = state.ratios if model.full else None
-    drawn = local.draw_all(key_local, model.documents, state.position, ids, hyper, model.how, start)
+    drawn = local.draw_all(
+        key_local, model.documents, state.position, ids, hyper, model.local_step, start
+    )
     evidence = state.evidence
     if model.learn:
         size = sparse.size(model.documents)

@@ -32,7 +32,7 @@ def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool
     chains, num_topics = settings.chains, settings.num_topics
     rows = np.unique(np.linspace(0, table.shape[0] - 1, _SAMPLED).round().astype(int))
     some = table[rows]
-    how = local.Local(samples=1, burn_in=8)
+    local_step = local.Local(samples=1, burn_in=8)
     traces: dict[str, tuple[int, ...]] = {"prevalence": (chains, num_topics)}
     traces |= dict.fromkeys(CONCENTRATIONS, (chains,))
     if heldout:
@@ -49,7 +49,7 @@ def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool
         at = jax.random.fold_in(key, event.step)
         parts = zip(state["topics"], state["alpha"], state["kappa1"], strict=True)
         laws = [law_of(b, some, alpha, kappa1, len(rows)) for b, alpha, kappa1 in parts]
-        drawn = [means(jax.random.fold_in(at, i), law, how) for i, law in enumerate(laws)]
+        drawn = [means(jax.random.fold_in(at, i), law, local_step) for i, law in enumerate(laws)]
         shares = np.stack([np.asarray(one).mean(axis=0) for one in drawn])
         scalars = {name: state[name] for name in CONCENTRATIONS}
         both = {"prevalence": shares} | scalars

@@ -96,13 +96,13 @@ def shards(
         )
     key = jax.random.fold_in(jax.random.key(seed), _STREAM)
     width = min(shard, table.shape[0])
-    how = local.Local(samples=samples, burn_in=_BURN_IN)
+    local_step = local.Local(samples=samples, burn_in=_BURN_IN)
 
     def work() -> Iterator[np.ndarray]:
         for number, first in enumerate(range(0, table.shape[0], shard)):
             part = table[first : first + shard]
             law = law_of(directions, part, alpha, kappa1, width)
-            shares = means(jax.random.fold_in(key, number), law, how)
+            shares = means(jax.random.fold_in(key, number), law, local_step)
             yield np.asarray(shares[: part.shape[0]])
 
     return work()
@@ -134,12 +134,12 @@ def law_of(
     )
 
 
-@functools.partial(jax.jit, static_argnames="how")
-def means(key: jax.Array, law: laplace.Target, how: local.Local) -> jax.Array:
+@functools.partial(jax.jit, static_argnames="local_step")
+def means(key: jax.Array, law: laplace.Target, local_step: local.Local) -> jax.Array:
     """Return the mean of draws of the proportions of documents, [B, K].
 
     Chains start at the mode of Laplace's approximation: from a start far in a tail the first moves
     of all may be refused.
     """
-    ratios, _ = local.draw(key, law, how, laplace.approximate(law).mode)
+    ratios, _ = local.draw(key, law, local_step, laplace.approximate(law).mode)
     return jnp.mean(jax.nn.softmax(ratios), axis=1)

@@ -51,7 +51,7 @@ class Model:
     sampler: str = dataclasses.field(metadata=_STATIC)
     shape: tuple[int, int] = dataclasses.field(metadata=_STATIC)
     batch_size: int = dataclasses.field(metadata=_STATIC)
-    how: Local = dataclasses.field(metadata=_STATIC)
+    local_step: Local = dataclasses.field(metadata=_STATIC)
     inner_steps: int = dataclasses.field(metadata=_STATIC)
     learn: tuple[str, ...] = dataclasses.field(metadata=_STATIC)
 

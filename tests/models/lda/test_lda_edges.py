@@ -26,7 +26,7 @@ def case(sampler, counts, method):
     return pytest.param(sampler, counts, method, marks=[pytest.mark.slow] * slow)
 
 
-def how(counts, method):
+def local_step(counts, method):
     if counts == "memoised":
         return lda_counts.Local(method)
     return lda_counts.Local(method, sweeps=3, burn_in=1, expected=method == "blocked")
@@ -39,8 +39,9 @@ def how(counts, method):
 )
 def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
     """At beta = 1e-3, where most log-probabilities are below the least float32."""
-    arguments = {"sampler": sampler, "counts": counts, "how": how(counts, method), "batch_size": 2}
-    kernel, stream = lda.build(SMALL, (4, 3), alpha=0.01, beta=1e-3, step_size=0.01, **arguments)
+    arguments = {"sampler": sampler, "counts": counts, "local_step": local_step(counts, method)}
+    arguments |= {"alpha": 0.01, "beta": 1e-3, "step_size": 0.01, "batch_size": 2}
+    kernel, stream = lda.build(SMALL, (4, 3), **arguments)
     state = kernel.init(getkey(), jnp.ones((4, 3)))
     shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
     compiled = driver._advance._cache_size()
@@ -119,14 +120,17 @@ def test_double_precision(getkey):
     [
         ({"sampler": "gibbs"}, "sampler"),
         ({"counts": "exact"}, "counts"),
-        ({"how": lda_counts.Local("variational")}, "method"),
-        ({"how": lda_counts.Local(sweeps=0)}, "sweeps"),
-        ({"how": lda_counts.Local(sweeps=1.5)}, "sweeps"),
-        ({"how": lda_counts.Local(sweeps=2, burn_in=2), "counts": "subsampled"}, "burn_in"),
-        ({"how": lda_counts.Local(sweeps=2, burn_in=-1), "counts": "control-variate"}, "burn_in"),
-        ({"how": lda_counts.Local(sweeps=2, burn_in=1)}, "burn_in"),
-        ({"how": lda_counts.Local("blocked", expected=True)}, "expected"),
-        ({"how": lda_counts.Local(expected=True), "counts": "subsampled"}, "blocked"),
+        ({"local_step": lda_counts.Local("variational")}, "method"),
+        ({"local_step": lda_counts.Local(sweeps=0)}, "sweeps"),
+        ({"local_step": lda_counts.Local(sweeps=1.5)}, "sweeps"),
+        ({"local_step": lda_counts.Local(sweeps=2, burn_in=2), "counts": "subsampled"}, "burn_in"),
+        (
+            {"local_step": lda_counts.Local(sweeps=2, burn_in=-1), "counts": "control-variate"},
+            "burn_in",
+        ),
+        ({"local_step": lda_counts.Local(sweeps=2, burn_in=1)}, "burn_in"),
+        ({"local_step": lda_counts.Local("blocked", expected=True)}, "expected"),
+        ({"local_step": lda_counts.Local(expected=True), "counts": "subsampled"}, "blocked"),
         ({"learn_alpha": "yes"}, "learn_alpha"),
         ({"learn_alpha": "vector", "counts": "control-variate"}, "alpha"),
         ({"learn_beta": "vector", "counts": "subsampled"}, "memoised"),

@@ -50,8 +50,8 @@ found["same start"] = bool((starts[0] == starts[1]).all())
 
 # Blocked sweeps, whose randomness goes by the place of a token and not by its document.
 same = device.to_device(sp.csr_array(np.full((40, 2), 3, np.int32)))
-how = counts.Local("blocked")
-kernel, stream = lda.build(same, (2, 2), batch_size=40, devices=jax.devices(), how=how)
+options = {"batch_size": 40, "devices": jax.devices(), "local_step": counts.Local("blocked")}
+kernel, stream = lda.build(same, (2, 2), **options)
 state = kernel.init(jax.random.key(1), jnp.ones((2, 2)))
 state, _ = kernel.update(jax.random.key(2), state, stream(jax.random.key(3), state.step))
 found["blocked"] = np.asarray(state.sampler.memory.labels).tolist()

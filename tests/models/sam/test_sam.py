@@ -195,8 +195,8 @@ def test_arguments_out_of_range_are_named() -> None:
         ({"friction": 0.0}, "friction"),
         ({"inner_steps": 0}, "inner_steps"),
         ({"sampler": "gmc-bgibbs", "friction": 5.0}, "friction is for"),
-        ({"sampler": "gmc-bgibbs", "how": Local(samples=5)}, "how.samples must be 1"),
-        ({"how": Local(method="laplace", num_steps=9)}, "num_steps does nothing"),
+        ({"sampler": "gmc-bgibbs", "local_step": Local(samples=5)}, "local_step.samples must be 1"),
+        ({"local_step": Local(method="laplace", num_steps=9)}, "num_steps does nothing"),
     ]
     for changed, name in wrong:
         options = {"hyper": hyper, "shape": (K, V), **changed}
@@ -264,9 +264,9 @@ def check_noise(noise, kernel, stream, state, documents, hyper, options) -> None
     """That of another update is what the variance of the gradient of its batch says."""
     key, ids = jax.random.key(3), stream(jax.random.key(4), 0)
     key_local = jax.random.split(key, 3)[0]
-    how = model.default_local("sggmc")
+    local_step = model.default_local("sggmc")
     drawn = jax.jit(local.draw_all, static_argnums=5)(
-        key_local, documents, state.position, ids, hyper, how
+        key_local, documents, state.position, ids, hyper, local_step
     )
     found = jax.jit(kernel.update)(key, state, ids)[1].sampler.gradient_noise
     batch = Minibatch(ids, jax.nn.softmax(drawn.ratios))

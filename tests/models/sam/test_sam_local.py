@@ -71,8 +71,10 @@ def p_values(law: Target, theta: np.ndarray) -> dict[str, float]:
     return found
 
 
-def sample(key: jax.Array, law: Target, how: Local, start: jax.Array | None = None) -> np.ndarray:
-    ratios, _ = jax.jit(local.draw, static_argnums=2)(key, law, how, start)
+def sample(
+    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None = None
+) -> np.ndarray:
+    ratios, _ = jax.jit(local.draw, static_argnums=2)(key, law, local_step, start)
     return np.asarray(jax.nn.softmax(ratios[:, -1]), np.float64)
 
 
@@ -129,10 +131,10 @@ def test_samplers_draw_what_quadrature_says(method: str, k: int, seed: int) -> N
     A step of one size for all documents does not leave where it starts, and all is accepted.
     """
     law = law_of(k, 20_000)
-    how = Local(method=method, burn_in=40 if method == "gmc" else 12)
-    theta = sample(jax.random.key(seed), law, how)
+    local_step = Local(method=method, burn_in=40 if method == "gmc" else 12)
+    theta = sample(jax.random.key(seed), law, local_step)
     if method == "gmc":
-        short = sample(jax.random.key(seed), law, how._replace(step_size=5e-4))
+        short = sample(jax.random.key(seed), law, local_step._replace(step_size=5e-4))
         assert checks.family(p_values(law, short))
     assert not checks.family(p_values(law, theta))
     wrong = {
@@ -155,13 +157,13 @@ def test_one_step_leaves_exact_draws_exact(method: str, seed: int) -> None:
     exact = points[rng.choice(len(points), 20_000, p=weights)]
     ratios = np.log(exact) - np.log(exact).mean(axis=-1, keepdims=True)
     start = jnp.asarray(ratios, jnp.float32)
-    how = Local(method=method, burn_in=2)
+    local_step = Local(method=method, burn_in=2)
     key = jax.random.key(seed)
-    moved = sample(key, law, how, start)
+    moved = sample(key, law, local_step, start)
     assert np.mean(np.abs(moved - exact) > 1e-3) > 0.5
     assert not checks.family(p_values(law, moved))
     hotter = law._replace(alpha=law.alpha * 0.8, kappa=law.kappa * 0.8)
-    assert checks.family(p_values(law, sample(key, hotter, how, start)))
+    assert checks.family(p_values(law, sample(key, hotter, local_step, start)))
 
 
 @pytest.mark.slow
@@ -217,7 +219,7 @@ def test_transform_gives_the_posterior_mean(k: int, seed: int) -> None:
 
 
 def test_settings_out_of_range_are_named() -> None:
-    for how, name in [
+    for local_step, name in [
         (Local(method="gibbs"), "method"),
         (Local(samples=0), "samples"),
         (Local(burn_in=-1), "burn_in"),
@@ -228,4 +230,4 @@ def test_settings_out_of_range_are_named() -> None:
         (Local(method="laplace", num_steps=9), "num_steps does nothing"),
     ]:
         with pytest.raises(ValueError, match=name):
-            local.check(how)
+            local.check(local_step)

@@ -100,8 +100,8 @@ def move(key, topics, theta, vectors, hyper):
     def one(key, topics, theta, vectors):
         key_local, key_init, key_topics = jax.random.split(key, 3)
         own = documents._replace(values=vectors.ravel())
-        how = local.Local(burn_in=0)
-        drawn = local.draw_all(key_local, own, topics, ids, hyper, how, jnp.log(theta))
+        local_step = local.Local(burn_in=0)
+        drawn = local.draw_all(key_local, own, topics, ids, hyper, local_step, jnp.log(theta))
         shares = jax.nn.softmax(drawn.ratios)
         fixed = sam_step.Model(
             documents=own,
@@ -111,7 +111,7 @@ def move(key, topics, theta, vectors, hyper):
             sampler="gmc-bgibbs",
             shape=topics.shape,
             batch_size=FEW,
-            how=how,
+            local_step=local_step,
             inner_steps=4,
             learn=(),
         )
