@@ -17,6 +17,8 @@ def crt(
     concentration: ArrayLike,
     customers: ArrayLike,
     shape: Sequence[int] | None = None,
+    *,
+    columns: ArrayLike | None = None,
 ) -> jax.Array:
     """Draw the number of occupied tables, sum over i < n of Bernoulli(c / (c + i)).
 
@@ -33,6 +35,8 @@ def crt(
         concentration: c, finite and positive.
         customers: n, whole numbers from 0 on, exact in the floating dtype.
         shape: Shape of the result; by default that of the broadcast arguments.
+        columns: Numbers of the draws, distinct integers from 0 on in the shape of the result: a
+            draw depends on its number and not on its place. By default its place is its number.
 
     Returns:
         Numbers of tables as floats; NaN where arguments are invalid and cannot be checked (under
@@ -52,11 +56,13 @@ def crt(
     shape = arguments.common_shape(shape, concentration=c, customers=n)
     arguments.require("concentration", c, arguments.positive(c), "finite and positive")
     arguments.require("customers", n, _whole(n), "whole numbers from 0 on")
-    return _crt(key, jnp.broadcast_to(c, shape), jnp.broadcast_to(n, shape))
+    if columns is not None:
+        columns = jnp.broadcast_to(jnp.asarray(columns), shape).ravel()
+    return _crt(key, jnp.broadcast_to(c, shape), jnp.broadcast_to(n, shape), columns)
 
 
 @jax.jit
-def _crt(key: jax.Array, c: jax.Array, n: jax.Array) -> jax.Array:
+def _crt(key: jax.Array, c: jax.Array, n: jax.Array, columns: jax.Array | None) -> jax.Array:
     shape, dtype = c.shape, c.dtype
     valid = arguments.positive(c) & _whole(n)
     c, n = arguments.flatten(shape, jnp.where(valid, c, 1), jnp.where(valid, n, 0))
@@ -66,7 +72,7 @@ def _crt(key: jax.Array, c: jax.Array, n: jax.Array) -> jax.Array:
     def jump(state):
         """Go on from customer i, of 0..n-1, who has been seated."""
         row, i, tables = state
-        gap, word = random_words(key, size, dtype, row=row)
+        gap, word = random_words(key, size, dtype, row=row, columns=columns)
         # A geometric number of at least 1, with success probability c / (c + i + 1).
         j = i + 1 + jnp.floor(uniform.exponential(gap, dtype) / jnp.log1p(c / (i + 1)))
         new = (uniform.uniform(word, dtype) * (c + j) < c + i + 1) & (j < n)

@@ -39,15 +39,36 @@ def no_evidence(categories: int, dtype: jnp.dtype) -> Evidence:
 
 def evidence(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> Evidence:
     """Draw the auxiliary variables of counts [n, m], given the concentrations [n]."""
+    tables, log_x = auxiliary(key, concentration, counts, jnp.arange(counts.shape[1]))
+    return Evidence(tables.sum(axis=1), jnp.sum(log_x))
+
+
+def auxiliary(
+    key: jax.Array, concentration: jax.Array, counts: jax.Array, numbers: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Draw the tables [n, m] and the logs of the Beta variables [m] of counts [n, m].
+
+    The randomness of column j depends on the key and on `numbers[j]` only; it has no tables, and
+    the log 0, if it counts nothing.
+    """
     key_tables, key_x, key_y = jax.random.split(key, 3)
     counts = counts.astype(concentration.dtype)
-    tables = draws.crt(key_tables, concentration[:, None], counts).sum(axis=1)
+
+    def sit(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> jax.Array:
+        return draws.crt(key, concentration, counts, columns=numbers)
+
+    tables = jax.vmap(sit)(jax.random.split(key_tables, len(concentration)), concentration, counts)
     totals = counts.sum(axis=0)
     some = totals > 0
-    log_x = draws.loggamma(key_x, jnp.sum(concentration), totals.shape)
-    log_y = draws.loggamma(key_y, jnp.where(some, totals, 1))
-    share = log_x - jnp.logaddexp(log_x, log_y)
-    return Evidence(tables, jnp.sum(jnp.where(some, share, 0)))
+    log_x = _loggamma(key_x, numbers, jnp.broadcast_to(jnp.sum(concentration), totals.shape))
+    log_y = _loggamma(key_y, numbers, jnp.where(some, totals, 1))
+    return tables, jnp.where(some, log_x - jnp.logaddexp(log_x, log_y), 0)
+
+
+def _loggamma(key: jax.Array, numbers: jax.Array, shape_parameter: jax.Array) -> jax.Array:
+    """Draw log gamma variates, each with randomness of its number."""
+    keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
+    return jax.vmap(draws.loggamma)(keys, shape_parameter)
 
 
 def move(

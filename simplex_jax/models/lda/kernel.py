@@ -23,6 +23,10 @@ from simplex_jax.schedules import StepSize
 
 _STATIC = {"static": True}
 
+# Documents are added up in so many classes, see `_sum`: a power of two, as are most numbers of
+# devices, and at least as large.
+_CLASSES = 1024
+
 
 class Sampler(NamedTuple):
     """The two functions of a simplex kernel, with the options that suit latent assignments."""
@@ -219,17 +223,45 @@ def _learn(learner: Learner, key: jax.Array, state: State) -> State:
 
 
 def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Learner) -> Evidence:
-    """Draw what the labels of all documents say about alpha, block by block."""
-    blocks = device.blocks(device.size(learner.corpus), learner.batch_size)
-    if learner.shard is not None:
-        key = jax.random.fold_in(key, lax.axis_index(learner.shard.axis))
+    """Draw what the labels of all documents say about alpha, block by block.
 
-    def block(i, evidence):
+    It is the same to the last bit on any number of devices: the randomness is that of the number
+    of a document, tables are counted in integers, and logs are added up in the same order.
+    """
+    blocks = device.blocks(device.size(learner.corpus), learner.batch_size)
+    shard = learner.shard
+
+    def block(i, loop):
+        tables, log_x = loop
         documents = device.select(learner.corpus, blocks[i])
         counts = local.count_labels(labels, documents, alpha.shape[0])
-        new = concentrations.evidence(jax.random.fold_in(key, i), alpha, counts)
-        return jax.tree.map(lax.add, evidence, new)
+        numbers = blocks[i] if shard is None else shard.number(blocks[i])
+        new, log_x_new = concentrations.auxiliary(key, alpha, counts, numbers)
+        return tables + new.astype(jnp.int32).sum(axis=1), log_x.at[i].set(log_x_new)
 
-    start = concentrations.no_evidence(alpha.shape[0], alpha.dtype)
-    evidence = lax.fori_loop(0, blocks.shape[0], block, start)
-    return evidence if learner.shard is None else lax.psum(evidence, learner.shard.axis)
+    start = (jnp.zeros(alpha.shape, jnp.int32), jnp.zeros(blocks.shape, alpha.dtype))
+    tables, log_x = lax.fori_loop(0, blocks.shape[0], block, start)
+    if shard is not None:
+        tables = lax.psum(tables, shard.axis)
+    return Evidence(tables.astype(alpha.dtype), _sum(log_x.ravel(), shard))
+
+
+def _sum(values: jax.Array, shard: Shard | None) -> jax.Array:
+    """Add up a value of each document in an order that does not depend on the number of shards.
+
+    Documents whose numbers are the same modulo `_CLASSES` are all on one shard, if the number of
+    shards divides it; their values are added up in turn, and then the sums of the classes in pairs.
+    """
+    shards = 1 if shard is None else shard.shards
+    width = -(-_CLASSES // shards)
+    rows = jnp.pad(values, (0, -values.shape[0] % width)).reshape(-1, width)
+    sums = lax.fori_loop(0, rows.shape[0], lambda i, sums: sums + rows[i], jnp.zeros_like(rows[0]))
+    if shard is not None:
+        classes = jnp.zeros((width, shards), sums.dtype)
+        classes = classes.at[:, lax.axis_index(shard.axis)].set(sums)
+        sums = lax.psum(classes, shard.axis).ravel()
+    sums = jnp.pad(sums, (0, 2 * _CLASSES - sums.shape[0]))
+    while sums.shape[0] > 1:  # not `jnp.sum`, whose order is that of the program around it
+        half = sums.shape[0] // 2
+        sums = sums[:half] + sums[half:]
+    return sums[0]
