@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.models.lda import model as lda
 from simplex_jax.models.lda.counts import Local
 from simplex_jax.runtime import devices
@@ -76,6 +76,12 @@ def measure(corpus, topics, method, options):
         batch = max(1, min(documents, documents * options.batch_tokens // total))
     batches = -(-documents // batch)
     shared = jax.devices()[: options.devices] if options.devices > 1 else None
+    if shared:
+        tokens, starts = np.asarray(corpus.tokens), np.asarray(corpus.starts)
+        corpus = HostCorpus(
+            np.diff(starts).astype(np.int64),
+            lambda ids: np.concatenate([tokens[starts[i] : starts[i + 1]] for i in ids]),
+        )
     kernel, stream = lda.build(
         corpus, shape, local_step=Local(method), batch_size=batch, devices=shared
     )

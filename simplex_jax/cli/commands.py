@@ -1,5 +1,6 @@
 """The commands of a model, made from its options: fit, transform, evaluate and report."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,24 @@ from simplex_jax.models.options import declarations
 from simplex_jax.models.pipeline import Model, Plan
 from simplex_jax.runtime import devices, lock, output, saved
 from simplex_jax.runtime import directory as directories
+from simplex_jax.runtime import processes as joined
 from simplex_jax.runtime.hooks import MetricsLog, Progress
 from simplex_jax.runtime.saved import RunError
 
 _LENGTHS = ("passes", "steps", "seconds")
 _GOAL = ("target_ess", "time_limit")
 # What --resume can be given with: the rest is decided by the run that goes on.
-_WITH_RESUME = {"resume", "input", "checkpoint_every", "quiet", "debug", *_LENGTHS, *_GOAL}
+_TOGETHER = {"distributed", "coordinator", "processes", "process"}
+_WITH_RESUME = {
+    "resume",
+    "input",
+    "checkpoint_every",
+    "quiet",
+    "debug",
+    *_LENGTHS,
+    *_GOAL,
+    *_TOGETHER,
+}
 
 
 class Other(NamedTuple):
@@ -80,6 +92,9 @@ class Commands(NamedTuple):
     # `Plan -> bytes by name`, "total" the last, of the device's memory that a run needs; None where
     # that is unknown, and there is no `--dry-run`.
     memory: Callable[[Plan], Mapping[str, int]] | None = None
+    # `(fit, plan, directory, progress) -> None`: what each process of a run writes of its own data;
+    # None for a model that one process has to fit.
+    share: Callable[[Any, Plan, Path, pipeline.Progress], None] | None = None
 
 
 def group(commands: Commands) -> click.Group:
@@ -97,6 +112,7 @@ def _fit_command(commands: Commands) -> click.Command:
     @click.argument("input", required=False, type=options.PATH)
     @options.together(*declared_options(model.options))
     @options.run_options(f"simplex-jax-{model.name}", dry_run=commands.memory is not None)
+    @options.together(*(options.PROCESSES if commands.share else ()))
     @options.together(*commands.reading.values())
     @options.common_options
     @one_line_errors
@@ -110,8 +126,16 @@ def _fit_command(commands: Commands) -> click.Command:
         checkpoint_every: float,
         quiet: bool,
         dry_run: bool = False,
+        distributed: bool = False,
+        coordinator: str | None = None,
+        processes: int | None = None,
+        process: int | None = None,
         **parameters: Any,
     ) -> None:
+        if distributed or any(value is not None for value in (coordinator, processes, process)):
+            # Before anything starts JAX.
+            joined.join(coordinator, processes, process)
+        quiet = quiet or not joined.is_first()
         say = console.speaker(quiet)
         reading = {name: parameters[name] for name in commands.reading}
         settings = {name: parameters[name] for name in names}
@@ -140,7 +164,7 @@ def _fit_command(commands: Commands) -> click.Command:
                 "holdout": holdout,
                 "holdout_seed": holdout_seed,
             }
-            if out is not None and not dry_run:
+            if out is not None and not dry_run and joined.is_first():
                 directories.check(out, model.name, files.names_of(model), overwrite=overwrite)
             try:
                 chosen = model.options(**settings)
@@ -164,14 +188,17 @@ def _fit_command(commands: Commands) -> click.Command:
         config = pipeline.config_of(
             model, planned.settings, pipeline.corpus_of(model, planned), source
         )
+        claimed: Any = contextlib.nullcontext(Path())
         if earlier is not None and resume is not None:
             _check_same(earlier, config, resume)
+        if joined.is_first() and resume is not None:
             claimed = _reopened(commands, resume, config)
-        else:
+        elif joined.is_first():
             claimed = directories.claim(
                 out, config, files.names_of(model), overwrite=overwrite, say=say
             )
-        with claimed as directory:
+        with claimed as place:
+            directory = Path(joined.agreed_text(str(place.absolute())))
             _train(commands, planned, directory, checkpoint_every, resume is not None, quiet)
 
     return fit
@@ -206,7 +233,7 @@ def _train(
 ) -> None:
     """Train a run in its directory and write its results."""
     model, say = commands.model, console.speaker(quiet)
-    hooks: list[Any] = [MetricsLog(directory / files.METRICS)]
+    hooks: list[Any] = [MetricsLog(directory / files.METRICS)] if joined.is_first() else []
     if not quiet:
         say("compiling ...")
         settings = planned.settings
@@ -221,17 +248,21 @@ def _train(
         progress=console.Stages(quiet),
     )
     fitted = pipeline.train(model, planned, session)
-    files.write(model, fitted, directory)
+    if commands.share is not None:
+        commands.share(fitted, planned, directory, console.Stages(quiet))
+    if joined.is_first():
+        files.write(model, fitted, directory)
     say(commands.outcome(fitted))
     for warning in fitted.warnings:
         say(f"warning: {warning}")
     say(f"written to {directory}; open {directory / files.REPORT}")
     if fitted.interrupted is not None:
-        click.echo(
-            f"{fitted.interrupted.name} has ended the run early; go on with: "
-            f"simplex-jax {model.name} --resume {directory}",
-            err=True,
-        )
+        if joined.is_first():
+            click.echo(
+                f"{fitted.interrupted.name} has ended the run early; go on with: "
+                f"simplex-jax {model.name} --resume {directory}",
+                err=True,
+            )
         raise SystemExit(128 + fitted.interrupted)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import click
 from jax.errors import JaxRuntimeError
 
+from simplex_jax.runtime import processes
+
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn errors and warnings into one line each, and errors into exit status 1.
@@ -31,8 +33,16 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
                 message = (
                     f"out of memory: give a smaller --batch-size or --topics ({message[:200]})"
                 )
-            click.echo(f"simplex-jax: error: {message}", err=True)
-            sys.exit(1)
+            if not processes.joined():
+                click.echo(f"simplex-jax: error: {message}", err=True)
+                sys.exit(1)
+            if isinstance(error, JaxRuntimeError):
+                message = (
+                    "another process of the run has ended: see its messages, and go on with "
+                    f"--resume ({message[:200]})"
+                )
+            click.echo(f"simplex-jax: process {processes.number()}: error: {message}", err=True)
+            processes.leave(1)
         except KeyboardInterrupt:
             click.echo("simplex-jax: interrupted before the results were written", err=True)
             sys.exit(130)

@@ -82,6 +82,21 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
     )
 
 
+PROCESSES = (
+    click.option(
+        "--distributed",
+        is_flag=True,
+        help="Be one of several processes that share the documents, and start together under "
+        "SLURM, Open MPI or Kubernetes, or anywhere with the three options that follow.",
+    ),
+    click.option(
+        "--coordinator", metavar="HOST:PORT", help="Where process 0 listens for the others."
+    ),
+    click.option("--processes", type=click.IntRange(1), metavar="N", help="How many there are."),
+    click.option("--process", type=click.IntRange(0), metavar="I", help="This one, from 0."),
+)
+
+
 def typed(names: Collection[str] | None = None) -> dict[str, str]:
     """Return the flags of those options, of all or of some names, that the command line has."""
     context = click.get_current_context()

@@ -1,12 +1,14 @@
 """The corpus on the device: tokens in compressed rows, and batches of documents out of them."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simplex_jax import batches
 
@@ -15,6 +17,9 @@ CHUNK = 16_384
 
 # Counts of a document are float32, which counts exactly up to here.
 _LONGEST = 2**24
+
+# Tokens that are read at once from a corpus on the host.
+_READ = 2**24
 
 # Places up to a chunk beyond the last token must be int32 as well.
 MOST_TOKENS = 2**31 - 1 - CHUNK
@@ -43,56 +48,104 @@ class Documents(NamedTuple):
     ids: jax.Array | None = None
 
 
-def to_device(counts: sp.csr_array) -> DeviceCorpus:
-    """Write out the tokens of a table of counts [D, V].
+class HostCorpus(NamedTuple):
+    """Documents that are in the memory of the host, or on its disk, to be put on devices."""
+
+    lengths: np.ndarray  # tokens of every document, int64 [D]
+    # `numbers of documents [n] -> their tokens`, int32, one document after the other
+    read: Callable[[np.ndarray], np.ndarray]
+
+
+def on_host(counts: sp.csr_array) -> HostCorpus:
+    """Return the documents of a table of counts [D, V]."""
+    counts = sp.csr_array(counts)
+
+    def read(numbers: np.ndarray) -> np.ndarray:
+        rows = counts[numbers]
+        return np.repeat(rows.indices, rows.data)
+
+    return HostCorpus(np.asarray(counts.sum(axis=1), dtype=np.int64), read)
+
+
+def to_device(corpus: sp.csr_array | HostCorpus) -> DeviceCorpus:
+    """Write out the tokens of documents, or of a table of counts [D, V].
 
     No documents, one of more than 2^24 tokens, or more tokens than int32 can number, are a
     ValueError.
     """
-    counts = sp.csr_array(counts)
-    lengths = np.asarray(counts.sum(axis=1), dtype=np.int64)
+    host = corpus if isinstance(corpus, HostCorpus) else on_host(corpus)
+    order = in_order(host.lengths)
+    starts, room = _starts(host.lengths[order], 1)
+    return DeviceCorpus(
+        jnp.asarray(_tokens(host, order, room)),
+        jnp.asarray(starts[0]),
+        jnp.asarray(order.astype(np.int32)),
+    )
+
+
+def deal(corpus: HostCorpus, mesh: Mesh) -> DeviceCorpus:
+    """Deal documents out to the devices of a mesh in turn, so that all have about as many tokens.
+
+    The arrays have a leading axis of shards, each on its device; a process reads the documents of
+    its own devices only. Shorter shards end in documents without tokens. Errors are those of
+    `to_device`, the numbers of int32 being those of each device.
+    """
+    shards, sharding = mesh.size, NamedSharding(mesh, PartitionSpec(mesh.axis_names))
+    order = in_order(corpus.lengths)
+    starts, room = _starts(corpus.lengths[order], shards)
+    numbers = np.full(starts.shape[0] * (starts.shape[1] - 1), -1, np.int32)
+    numbers[: order.size] = order
+
+    def spread(shape: tuple[int, ...], shard: Callable[[int], np.ndarray]) -> jax.Array:
+        def part(index: Any) -> np.ndarray:
+            return np.stack([shard(row) for row in range(shards)[index[0]]])
+
+        return jax.make_array_from_callback(shape, sharding, part)
+
+    return DeviceCorpus(
+        spread((shards, room), lambda shard: _tokens(corpus, order[shard::shards], room)),
+        spread(starts.shape, lambda shard: starts[shard]),
+        spread((shards, starts.shape[1] - 1), lambda shard: numbers[shard::shards]),
+    )
+
+
+def in_order(lengths: np.ndarray) -> np.ndarray:
+    """Return the numbers of documents by length, shortest first, int64 [D]; none are an error."""
     if lengths.size == 0:
         raise ValueError("counts must have at least one document")
-    if lengths.sum() > MOST_TOKENS:
-        raise ValueError(
-            f"counts must have at most {MOST_TOKENS} tokens; they have {lengths.sum()}"
-        )
     if lengths.max() > _LONGEST:
         raise ValueError(
             f"document {lengths.argmax()} has {lengths.max()} tokens, and at most {_LONGEST} can "
             "be counted: split it"
         )
-    order = np.argsort(lengths, kind="stable")
-    ordered = counts[order]
-    tokens = np.repeat(ordered.indices, ordered.data).astype(np.int32)
-    if tokens.size == 0:
-        tokens = np.zeros(1, np.int32)
-    starts = np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int32)
-    return DeviceCorpus(
-        jnp.asarray(tokens), jnp.asarray(starts), jnp.asarray(order.astype(np.int32))
-    )
+    return np.argsort(lengths, kind="stable")
 
 
-def deal(corpus: DeviceCorpus, shards: int) -> DeviceCorpus:
-    """Deal the documents out in turn, so that all shards are about equally long.
+def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
+    """Return where documents start in each shard, int32 [shards, n + 1], and the tokens of one."""
+    per_shard = -(-lengths.size // shards)
+    dealt = np.zeros(per_shard * shards, np.int64)
+    dealt[: lengths.size] = lengths
+    ends = np.zeros((shards, per_shard + 1), np.int64)
+    ends[:, 1:] = np.cumsum(dealt.reshape(per_shard, shards).T, axis=1)
+    room = max(1, int(ends[:, -1].max()))
+    if room > MOST_TOKENS:
+        raise ValueError(
+            f"counts must have at most {MOST_TOKENS} tokens on a device; they have {room}: share "
+            f"them between {-(-int(ends[:, -1].sum()) // MOST_TOKENS)} devices or more"
+        )
+    return ends.astype(np.int32), room
 
-    The arrays get a leading axis of shards. Shorter shards end in documents without tokens.
-    """
-    tokens, starts, order = (np.asarray(leaf) for leaf in corpus)
-    per_shard = -(-order.size // shards)
-    flat = np.zeros(per_shard * shards, np.int64)
-    flat[: order.size] = np.diff(starts)
-    ends = np.zeros((shards, per_shard + 1), np.int32)
-    ends[:, 1:] = np.cumsum(flat.reshape(per_shard, shards).T, axis=1)
-    rows = np.zeros((shards, max(1, int(ends[:, -1].max()))), np.int32)
-    owner = np.repeat(np.arange(order.size) % shards, np.diff(starts))
-    for shard, end in enumerate(ends[:, -1]):
-        rows[shard, :end] = tokens[: owner.size][owner == shard]
-    numbers = np.full(per_shard * shards, -1, np.int32)
-    numbers[: order.size] = order
-    return DeviceCorpus(
-        jnp.asarray(rows), jnp.asarray(ends), jnp.asarray(numbers.reshape(per_shard, shards).T)
-    )
+
+def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
+    """Return the tokens of documents side by side in an array of length `room`, int32."""
+    tokens, ends = np.zeros(room, np.int32), np.cumsum(corpus.lengths[numbers])
+    first = place = 0
+    while first < numbers.size:  # some at a time, in little memory
+        last = max(first + 1, int(np.searchsorted(ends, place + _READ, side="right")))
+        tokens[place : ends[last - 1]] = corpus.read(numbers[first:last])
+        first, place = last, int(ends[last - 1])
+    return tokens
 
 
 def size(corpus: DeviceCorpus) -> int:

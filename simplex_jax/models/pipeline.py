@@ -238,8 +238,8 @@ def train(model: Model, planned: Plan, arguments: Session) -> Any:
     settings = planned.settings
     about = {
         "model": model.name,
-        # A run that goes on may be longer.
-        "settings": as_json(settings) | dict.fromkeys(_LENGTH),
+        # A run that goes on may be longer, and on other devices.
+        "settings": as_json(settings) | dict.fromkeys((*_LENGTH, "devices")),
         "data": planned.digest,
         "heldout": digest_of(planned.heldout),
     }

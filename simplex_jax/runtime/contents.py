@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from simplex_jax.runtime import lock, output
 
-CONFIG, CHECKPOINT, SAMPLES = "config.json", "checkpoint", "samples"
+CONFIG, CHECKPOINT, SAMPLES, SHARES = "config.json", "checkpoint", "samples", "doc_topics"
 
 _SAVED = re.compile(r"\d+-step-\d+")
 _SAMPLE = re.compile(r"sample-\d+\.npz")
+_SHARE = re.compile(r"part-\d+-of-\d+\.npz")
 _SUMS = "SHA256SUMS"
 _SHOWN = 3
+_FOLDERS = (CHECKPOINT, SAMPLES, SHARES)
 
 
 class Contents(NamedTuple):
@@ -24,6 +26,7 @@ class Contents(NamedTuple):
     files: Sequence[Path] = ()  # files that runs of the command write, `config.json` last
     checkpoints: Sequence[Path] = ()  # its checkpoints
     samples: Sequence[Path] = ()  # files of its samples
+    shares: Sequence[Path] = ()  # files of the shares of documents, one a process
     unfinished: Sequence[Path] = ()  # files of interrupted writes
     others: Sequence[Path] = ()  # all other files in the directory, which are left alone
     # Files that the run has not written where it writes: others that have a name of its files, and
@@ -33,12 +36,13 @@ class Contents(NamedTuple):
     @property
     def results(self) -> bool:
         """True if the run has written anything besides its configuration."""
-        return bool(self.files[:-1] or self.checkpoints or self.samples)
+        return bool(self.files[:-1] or self.checkpoints or self.samples or self.shares)
 
     def described(self) -> str:
         """Name the files that `remove` removes."""
         parts = [path.name for path in self.files]
-        for paths, noun in ((self.checkpoints, "checkpoint"), (self.samples, "sample")):
+        folders = (self.checkpoints, self.samples, self.shares)
+        for paths, noun in zip(folders, ("checkpoint", "sample", "part"), strict=True):
             if paths:
                 parts.append(f"{len(paths)} {noun}{'s' if len(paths) > 1 else ''}")
         return ", ".join(parts)
@@ -62,27 +66,32 @@ def look(directory: Path, names: Collection[str]) -> Contents:
         unfinished = [path for path in entries if output.final_name(path) == CONFIG]
         others = [path for path in entries if path not in unfinished]
         return Contents(unfinished=unfinished, others=others)
-    folders = [directory / name for name in (CHECKPOINT, SAMPLES)]
+    folders = [directory / name for name in _FOLDERS]
     files = [path for path in entries if path.name in names and path.is_file()]
     files.sort(key=lambda path: path.name == CONFIG)
     unfinished = [path for path in entries if output.final_name(path) in names]
     others = [path for path in entries if path not in [*files, *unfinished, *folders]]
     clashes = [path for path in others if path.name in names]
     clashes += [path for path in folders if path.exists() and not path.is_dir()]
-    saved, samples = (list(path.iterdir()) if path.is_dir() else [] for path in folders)
+    saved, *written = (list(path.iterdir()) if path.is_dir() else [] for path in folders)
     checkpoints = [path for path in saved if _SAVED.fullmatch(path.name)]
     clashes += [path for checkpoint in checkpoints for path in _foreign(checkpoint)]
     unfinished += [path for path in saved if _SAVED.fullmatch(output.final_name(path))]
-    unfinished += [path for path in samples if _SAMPLE.fullmatch(output.final_name(path))]
-    samples = [path for path in samples if _SAMPLE.fullmatch(path.name) and path.is_file()]
-    return Contents(command, files, checkpoints, samples, unfinished, others, clashes)
+    samples, shares = (
+        [path for path in paths if name.fullmatch(path.name) and path.is_file()]
+        for paths, name in zip(written, (_SAMPLE, _SHARE), strict=True)
+    )
+    for paths, name in zip(written, (_SAMPLE, _SHARE), strict=True):
+        unfinished += [path for path in paths if name.fullmatch(output.final_name(path))]
+    return Contents(command, files, checkpoints, samples, shares, unfinished, others, clashes)
 
 
 def remove(directory: Path, contents: Contents) -> None:
     """Remove a run, and nothing else; its configuration goes last."""
-    for path in [*contents.samples, *contents.checkpoints, *contents.unfinished]:
+    arrays = [*contents.samples, *contents.shares]
+    for path in [*arrays, *contents.checkpoints, *contents.unfinished]:
         output.remove(path)
-    for name in (CHECKPOINT, SAMPLES):
+    for name in _FOLDERS:
         with suppress(OSError):  # absent, or not empty
             (directory / name).rmdir()
     for path in contents.files:

@@ -17,7 +17,8 @@ def use(count: int | None = None) -> int:
 
     JAX sees a CPU as one device, and work of many small steps then keeps one core busy. Here each
     core becomes a device, unless JAX has started, or `JAX_NUM_CPU_DEVICES` has settled it. By
-    default the count is all accelerators, or the cores that this process may use, at most 16.
+    default the count is all accelerators, or the cores that this process may use, at most 16. Of
+    several processes, see `processes.join`, each has so many.
     """
     if count is not None:
         count = arguments.at_least("devices", count, 1)
@@ -27,10 +28,18 @@ def use(count: int | None = None) -> int:
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         with suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", cpus)
-    available = len(jax.devices())
+    available = len(jax.local_devices())
     if count is not None and count > available:
         raise ValueError(f"devices must be at most {available}, the number of them; it is {count}")
     return available if count is None else count
+
+
+def of_all_processes(each: int) -> list[jax.Device]:
+    """Return so many devices of each process, in the order of the processes."""
+    devices: dict[int, list[jax.Device]] = {}
+    for device in jax.devices():
+        devices.setdefault(device.process_index, []).append(device)
+    return [device for number in sorted(devices) for device in devices[number][:each]]
 
 
 def _cores() -> int:
@@ -46,7 +55,7 @@ def _cores() -> int:
 
 def memory() -> int:
     """Return the bytes of memory of a device; of a CPU, those that all of its cores share."""
-    stats = jax.devices()[0].memory_stats() or {}
+    stats = jax.local_devices()[0].memory_stats() or {}
     if limit := stats.get("bytes_limit"):
         return limit
     granted = "max"

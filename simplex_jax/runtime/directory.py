@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from simplex_jax.runtime import contents, lock, output
-from simplex_jax.runtime.contents import CHECKPOINT, CONFIG, SAMPLES, Contents
+from simplex_jax.runtime.contents import CHECKPOINT, CONFIG, SAMPLES, SHARES, Contents
 
-__all__ = ["CHECKPOINT", "SAMPLES", "check", "check_words", "claim", "reopen"]
+__all__ = ["CHECKPOINT", "SAMPLES", "SHARES", "check", "check_words", "claim", "reopen"]
 
 
 def check(path: str | Path, command: str, files: Sequence[str], *, overwrite: bool = False) -> None:
@@ -70,10 +70,14 @@ def claim(
 
 @contextmanager
 def reopen(path: str | Path, files: Sequence[str]) -> Iterator[Path]:
-    """Lock the directory of a run that goes on within the block, without unfinished files."""
+    """Lock the directory of a run that goes on within the block.
+
+    Unfinished files go, and parts of the shares of documents: there may be others than before.
+    """
     place = Path(path)
     with lock.locked(place):
-        contents.remove(place, Contents(unfinished=contents.look(place, files).unfinished))
+        present = contents.look(place, files)
+        contents.remove(place, Contents(unfinished=present.unfinished, shares=present.shares))
         yield place
 
 

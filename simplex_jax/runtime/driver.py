@@ -26,7 +26,7 @@ from simplex_jax.base import (
     current_step,
 )
 from simplex_jax.batches import Stream
-from simplex_jax.runtime import feed
+from simplex_jax.runtime import feed, processes
 from simplex_jax.runtime.hooks import Event, Hook
 
 _PULSE = 1.0
@@ -175,7 +175,7 @@ def run(
                 block = next(blocks, None)  # read while the device works
             before = state
             state, info, collected = jax.block_until_ready(result)
-            elapsed = time.perf_counter() - started
+            elapsed = processes.agreed(time.perf_counter() - started)
             seconds += elapsed
             larger = None if grow is None else grow(state)
             if larger is not None:
@@ -198,12 +198,12 @@ def run(
                 continue
             event = Event(step, first, last, seconds, compile_seconds, state, info, {})
             over = step == last or block is None or any(limit(event) for limit in limits)
-            over = over or (max_seconds is not None and seconds >= max_seconds)
+            over = processes.any_of([over, max_seconds is not None and seconds >= max_seconds])
             if step % every == 0 or over:
                 for sample in samplers:
                     sample(event)
             answers = [hook(event) for hook in hooks] if step == end or over else []
-            stop = any([over, *answers, *[pulse(event) for pulse in pulses]])
+            stop = processes.any_of([over, *answers, *[pulse(event) for pulse in pulses]])
         if event is not None:
             for finish in _methods(hooks, "finish"):
                 finish(event)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-from simplex_jax.runtime import output
+from simplex_jax.runtime import output, processes
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.windows import Latest, Window
@@ -147,7 +147,7 @@ class Kept:
         self._window, self._directory = window, directory
         self._segment, self._count = 0, 0
         self._samples: list[dict[str, np.ndarray]] = []
-        if directory is not None and most:
+        if directory is not None and most and processes.is_first():
             directory.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, event: Event) -> None:
@@ -165,7 +165,7 @@ class Kept:
         sample = self._read(event) | {"step": np.asarray(event.step)}
         if self._directory is None:
             self._samples[self._count : self._count + 1] = [sample]
-        else:
+        elif processes.is_first():
             output.write_npz(self._directory / f"sample-{self._count:05d}.npz", sample)
         self._count += 1
 

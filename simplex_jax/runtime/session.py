@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
-from simplex_jax.base import Batch, Info, Kernel, State, current_step
+from simplex_jax.base import Batch, Info, Kernel, PyTree, State, current_step
 from simplex_jax.batches import Stream
-from simplex_jax.runtime import devices
+from simplex_jax.runtime import devices, processes
 from simplex_jax.runtime.checkpoint import Restored, Saver, Store
 from simplex_jax.runtime.driver import Grow, run
 from simplex_jax.runtime.hooks import MAX_STEPS, Event, Hook
@@ -40,6 +40,17 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """`(task, done, total)`: tells how far a task is."""
 
 
+class Portable(NamedTuple):
+    """How a state comes from a checkpoint to devices that may be others than those it was saved on.
+
+    `like` puts `checkpoint.ANY` in the place of leaves of a state, and `place` takes the state that
+    was restored, with NumPy arrays in these places, and puts them on the devices.
+    """
+
+    like: Callable[[State], PyTree]
+    place: Callable[[PyTree], State]
+
+
 class Run(NamedTuple):
     """A run that is ready to be trained."""
 
@@ -53,6 +64,8 @@ class Run(NamedTuple):
     # Makes room in a state, see `driver.run`, so that a run may go on from a checkpoint of a larger
     # one; None for models of a fixed size.
     grow: Grow | None = None
+    # How a state that was saved by another number of devices is restored; None where it is not
+    portable: Portable | None = None
     # Tells whether a run that was restored, and has no length, has come to its end
     ended: Callable[[], bool] = lambda: False
     # Tells how far the tasks after the training are
@@ -190,8 +203,7 @@ def train(
     if checkpoint is not None:
         saver = Saver(Store(checkpoint), measures, about, checkpoint_every)
         if resume:
-            resized = prepared.grow is not None
-            restored = saver.restore(prepared.state, resized=resized) or restored
+            restored = _restored(saver, prepared) or restored
     begin = int(current_step(restored.state))
     last = MAX_STEPS if length.steps is None else length.steps
     if prepared.ended():
@@ -216,7 +228,17 @@ def train(
             grow=prepared.grow,
         )
     event = latest.event and latest.event._replace(state=state)
-    return Trained(state, event, interrupt.signal)
+    number = int(processes.highest(interrupt.signal or 0))
+    return Trained(state, event, signal.Signals(number) if number else None)
+
+
+def _restored(saver: Saver, prepared: Run) -> Restored | None:
+    """Restore the newest checkpoint, if there is one."""
+    like, portable = prepared.state, prepared.portable
+    if portable is None:
+        return saver.restore(like, resized=prepared.grow is not None)
+    restored = saver.restore(portable.like(like))
+    return restored and restored._replace(state=portable.place(restored.state))
 
 
 @contextlib.contextmanager

@@ -69,7 +69,9 @@ def test_a_corpus_without_tokens_and_tables_that_cannot_be():
     with pytest.raises(ValueError, match="counts must have at least one document"):
         device.to_device(sp.csr_array((0, 3), dtype=np.int32))
     with pytest.raises(ValueError, match="counts must have at most"):
-        device.to_device(sp.csr_array(np.array([[2**31 - 2]], np.int64)))
+        device.to_device(sp.csr_array(np.full((130, 1), 2**24, np.int64)))
+    with pytest.raises(ValueError, match="document 1 has"):
+        device.to_device(sp.csr_array(np.array([[1], [2**24 + 1]], np.int64)))
 
 
 @settings(deadline=None, max_examples=25)

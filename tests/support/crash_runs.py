@@ -30,7 +30,7 @@ from simplex_jax.samplers import smld
 ABOUT = {"alpha": 0.1, "size": 500}
 STEPS, CHUNK = 800, 40
 CALLS = ("fsync", "rename", "replace", "mkdir", "rmdir", "unlink")
-SAVE = 18  # calls of a save that removes an older checkpoint
+SAVE = 19  # calls of a save that removes an older checkpoint
 SECONDS = 0.8
 
 

@@ -65,10 +65,14 @@ class Stored:
             shape=(len(ids), len(self.vocabulary)),
         )
 
+    def tokens_of(self, ids: np.ndarray) -> np.ndarray:
+        """The tokens of some documents, one document after the other, int32, in memory."""
+        place, _ = self._entries(ids)
+        return np.repeat(self.indices[place], self.data[place])
+
     def batch(self, ids: np.ndarray, room: int) -> Documents:
         """The tokens of some documents, side by side in an array of length `room`, in memory."""
-        place, _ = self._entries(ids)
-        flat = np.repeat(self.indices[place], self.data[place])
+        flat = self.tokens_of(ids)
         tokens = np.zeros(room, np.int32)
         tokens[: flat.size] = flat
         lengths = self.starts[ids + 1] - self.starts[ids]
@@ -82,6 +86,11 @@ class Stored:
         sizes = self.indptr[ids + 1] - first
         ends = np.cumsum(sizes)
         return np.repeat(first - (ends - sizes), sizes) + np.arange(sizes.sum()), sizes
+
+
+def is_stored(path: str | Path) -> bool:
+    """Return whether a path is that of a stored corpus, by its names only."""
+    return (Path(path) / MANIFEST).is_file()
 
 
 def open(path: str | Path) -> Stored:

@@ -23,7 +23,7 @@ from simplex_jax.models.lda.options import prior
 from simplex_jax.models.lda.proportions import shards
 from simplex_jax.models.pipeline import Plan, Progress
 from simplex_jax.runtime import directory as directories
-from simplex_jax.runtime import output
+from simplex_jax.runtime import output, processes
 
 HELP = """Find topics in INPUT and write them, with their uncertainty, to a directory.
 
@@ -52,7 +52,9 @@ def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str,
 def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Stored:
     if input is None:
         return corpora.embedded_corpus()
-    corpus = store.open(input) if reading["stream"] else counts.read(input, reading)
+    # Several processes each read their part of a stored corpus.
+    stored = reading["stream"] or (processes.joined() and store.is_stored(input))
+    corpus = store.open(input) if stored else counts.read(input, reading)
     directories.check_words(corpus.vocabulary)
     return corpus
 
@@ -231,6 +233,25 @@ def store_command(input: Path, directory: Path, quiet: bool, **reading: Any) -> 
     )
 
 
+def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None:
+    """Write the shares of the documents that are this process's, if no process reads them all."""
+    if not (processes.joined() and isinstance(plan.data, Stored)):
+        return
+    mine, number = processes.share(plan.data.documents), processes.number()
+    folder = directory / directories.SHARES
+    folder.mkdir(exist_ok=True)
+    rows = plan.data.rows(mine.start, mine.stop)
+
+    def parts() -> Iterator[directories.Part]:
+        for part in shards(fitted.mean, fitted.alpha, rows, seed=plan.settings.seed):
+            yield part.proportions, part.error
+            progress("shares of documents", part.first + len(part.error), len(mine))
+
+    path = folder / f"part-{number:05d}-of-{processes.count():05d}.npz"
+    names = plan.data.names[mine.start : mine.stop]
+    directories.write_proportions(path, names, len(fitted.alpha), parts())
+
+
 def _memory(plan: Plan) -> dict[str, int]:
     return memory.estimate(plan.train, plan.settings, heldout=plan.heldout)
 
@@ -265,4 +286,5 @@ COMMANDS = Commands(
     more=(store_command,),
     check=_check,
     memory=_memory,
+    share=_share,
 )

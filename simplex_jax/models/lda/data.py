@@ -5,8 +5,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus import Corpus, from_counts, holdout, split_tokens
+from simplex_jax.corpus import Corpus, device, from_counts, holdout, split_tokens
 from simplex_jax.corpus import digest as digest_of
+from simplex_jax.corpus.device import HostCorpus
 from simplex_jax.corpus.store import Stored
 
 
@@ -54,6 +55,16 @@ def in_memory(data: Corpus | Stored) -> Corpus:
 def digest(data: Corpus | Stored) -> str:
     """Return the digest of a corpus."""
     return data.digest if isinstance(data, Stored) else digest_of(data)
+
+
+def on_host(data: Training) -> HostCorpus:
+    """Return documents to be put on devices; those on disk are read when they are."""
+    if isinstance(data, Corpus):
+        return device.on_host(data.counts)
+    stored, numbers = data if isinstance(data, Selection) else (data, None)
+    numbers = np.arange(stored.documents) if numbers is None else numbers
+    lengths = stored.starts[numbers + 1] - stored.starts[numbers]
+    return HostCorpus(lengths, lambda some: stored.tokens_of(numbers[some]))
 
 
 def size_of(data: Training | sp.csr_array) -> Size:

@@ -11,18 +11,19 @@ from simplex_jax import base
 from simplex_jax.base import Batch, Kernel, State
 from simplex_jax.batches import Stream
 from simplex_jax.corpus import Corpus, device, store
-from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.corpus.store import Stored
 from simplex_jax.models.lda import model
-from simplex_jax.models.lda.data import Selection, Size, Training
+from simplex_jax.models.lda.data import Selection, Size, Training, on_host
 from simplex_jax.models.lda.options import Options, local_step, prior, step_size
+from simplex_jax.runtime import devices, processes
 
 Feed: TypeAlias = Callable[[jax.Array, int], Stream | Iterable[Batch]]
 """`(key_run, first_step) -> what the driver reads batches from`."""
 
 
 def build(
-    data: DeviceCorpus | Stored | Selection, size: Size, settings: Any
+    data: DeviceCorpus | HostCorpus | Stored | Selection, size: Size, settings: Any
 ) -> tuple[Kernel, Feed]:
     """Return the kernel of all chains, and where its batches come from.
 
@@ -41,7 +42,7 @@ def build(
         "step_size": step_size(settings),
     }
     feed: Feed
-    if not isinstance(data, DeviceCorpus):
+    if isinstance(data, Stored | Selection):
         stored, among = data if isinstance(data, Selection) else (data, None)
         kernel = model.build_streaming(size.documents, shape, **options)
         feed = functools.partial(_read, stored, settings.batch_size, among)
@@ -52,7 +53,7 @@ def build(
             learn_beta=learn_beta,
             counts=settings.counts,
             batch_size=settings.batch_size,
-            devices=jax.devices()[: settings.devices] if settings.devices > 1 else None,
+            devices=devices.of_all_processes(settings.devices) if is_shared(settings) else None,
             **options,
         )
         feed = functools.partial(_same, stream)
@@ -83,6 +84,14 @@ def start(key: jax.Array, kernel: Kernel, words: int, settings: Options) -> Stat
     return kernel.init(key_memory, jax.random.exponential(key_topics, shape) + 1e-6)
 
 
-def to_device(data: Training) -> DeviceCorpus | Stored | Selection:
-    """Return what `build` takes: the tokens on the device, or a corpus on disk as it is."""
-    return data if not isinstance(data, Corpus) else device.to_device(data.counts)
+def to_device(data: Training, settings: Any) -> DeviceCorpus | HostCorpus | Stored | Selection:
+    """Return what `build` takes: the tokens on the device, or the documents that it will read."""
+    if not isinstance(data, Corpus) and settings.counts == "subsampled":
+        return data
+    host = on_host(data)
+    return host if is_shared(settings) else device.to_device(host)
+
+
+def is_shared(settings: Any) -> bool:
+    """Return whether several devices share the documents."""
+    return settings.counts == "memoised" and settings.devices * processes.count() > 1

@@ -8,16 +8,18 @@ from typing import Any
 import jax
 import numpy as np
 
+from simplex_jax.base import State
 from simplex_jax.corpus import Corpus
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.models import pipeline
-from simplex_jax.models.lda import feed, memory, perplexity, posterior, proportions
-from simplex_jax.models.lda.data import in_memory, is_stored, size_of
+from simplex_jax.models.lda import feed, memory, perplexity, posterior, proportions, sharding
+from simplex_jax.models.lda.data import in_memory, is_stored, on_host, size_of
 from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.pipeline import Plan, Run
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import session
+from simplex_jax.runtime.checkpoint import ANY
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -90,7 +92,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         )
     memory.check(plan.train, settings)
     key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
-    kernel, source = feed.build(feed.to_device(plan.train), size, settings)
+    kernel, source = feed.build(feed.to_device(plan.train, settings), size, settings)
     window = posterior.window_of(settings)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
@@ -106,14 +108,32 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     goal = measures["goal"] = posterior.goal(settings, measures["posterior"], size)
     measures["kept"] = posterior.keep(settings, window, samples_dir)
     measures["records"] = posterior.records(settings, size)
+    state = feed.start(key_init, kernel, size.words, settings)
     return Run(
         key=key_run,
         kernel=kernel,
-        state=feed.start(key_init, kernel, size.words, settings),
+        state=state,
+        portable=_portable(plan, state) if settings.counts == "memoised" else None,
         feed=functools.partial(source, key_run),
         measures=measures,
         ended=goal.ended,
     )
+
+
+def _portable(plan: Plan, state: State) -> session.Portable:
+    """Return how the labels of a checkpoint come to the devices of this run."""
+    labels = sharding.labels_of(state)
+    like = jax.ShapeDtypeStruct(labels.shape, labels.dtype, sharding=labels.sharding)
+    lengths = on_host(plan.train).lengths
+    chains = plan.settings.chains > 1
+
+    def place(restored: State) -> State:
+        saved = sharding.labels_of(restored)
+        return sharding.with_labels(
+            restored, sharding.resharded(saved, lengths, like, chains=chains)
+        )
+
+    return session.Portable(lambda state: sharding.with_labels(state, ANY), place)
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:

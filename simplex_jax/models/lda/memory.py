@@ -12,9 +12,9 @@ from simplex_jax.base import Batch, Kernel, PyTree, State
 from simplex_jax.corpus import Corpus, store
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.models.lda import feed, local, posterior
-from simplex_jax.models.lda.data import Selection, Training, is_stored, size_of
+from simplex_jax.models.lda.data import Selection, Training, is_stored, on_host, size_of
 from simplex_jax.models.lda.options import Options
-from simplex_jax.runtime import devices
+from simplex_jax.runtime import devices, processes
 
 
 def estimate(
@@ -72,7 +72,8 @@ def check(data: Training, settings: Any) -> None:
     size = size_of(data)
     topics = settings.chains * settings.num_topics * size.words
     labels = np.dtype(local.label_dtype(settings.num_topics)).itemsize * settings.chains
-    tokens = 0 if is_stored(data) else size.tokens
+    streamed = is_stored(data) and settings.counts == "subsampled"
+    tokens = 0 if streamed else size.tokens // processes.count()
     devices.check_memory(
         2 * 2 * 4 * topics + (4 + 2 * labels) * tokens,
         "give fewer topics (--topics) or chains, or smaller batches (--batch-size)",
@@ -83,7 +84,7 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
     """Return data, kernel, state and batch of a device, with shapes in place of arrays."""
 
     def trace(key: jax.Array, tokens: jax.Array) -> tuple[list, Kernel, State, Batch]:
-        data = DeviceCorpus(tokens, starts, order) if isinstance(corpus, Corpus) else corpus
+        data: Any = DeviceCorpus(tokens, starts, order) if on_device else corpus
         kernel, source = feed.build(data, size, settings)
         batch = read
         if batch is None:
@@ -93,18 +94,20 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
         shared = {id(leaf): leaf for leaf in jax.tree.leaves(kernel)}
         return list(shared.values()), kernel, feed.start(key, kernel, size.words, settings), batch
 
+    on_device = settings.counts == "memoised" or isinstance(corpus, Corpus)
     size, number, read = size_of(corpus), 0, None
     starts: Any = np.zeros(1, np.int32)
     order: Any = np.zeros(0, np.int32)
-    if not isinstance(corpus, Corpus):
+    if not on_device:
+        stored: Any
         stored, among = corpus if isinstance(corpus, Selection) else (corpus, None)
         key = jax.random.key(0)
         read = next(store.batches(stored, settings.batch_size, key, among=among))
     else:
-        counts = corpus.counts
         # The device with most tokens: documents are dealt out by length, in turn.
-        lengths = np.sort(counts.sum(axis=1, dtype=np.int64))[::-1][:: settings.devices][::-1]
-        share = -(-settings.batch_size // settings.devices)
+        shards = settings.devices * processes.count()
+        lengths = np.sort(on_host(corpus).lengths)[::-1][::shards][::-1]
+        share = -(-settings.batch_size // shards)
         settings = dataclasses.replace(settings, devices=1, batch_size=share)
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         order, number = np.zeros(len(lengths), np.int32), max(1, int(starts[-1]))

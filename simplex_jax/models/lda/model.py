@@ -18,7 +18,7 @@ from simplex_jax import arguments, batches, schedules
 from simplex_jax.base import Kernel
 from simplex_jax.batches import Stream
 from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.models.lda import control, kernel, sharding
 from simplex_jax.models.lda.concentrations import LEARN
 from simplex_jax.models.lda.counts import Local, Memory, streamed, subsampled
@@ -78,7 +78,7 @@ def default_step(sampler: str, counts: str) -> Step:
 
 
 def build(
-    corpus: DeviceCorpus,
+    corpus: DeviceCorpus | HostCorpus,
     shape: tuple[int, int],
     *,
     alpha: ArrayLike = 0.1,
@@ -100,7 +100,8 @@ def build(
     CIR process of its conditional estimated from the batch; beta cannot be learned from a batch.
 
     Args:
-        corpus: The corpus, `device.to_device(counts)`.
+        corpus: The corpus, `device.to_device(counts)`; where devices share it,
+            `device.on_host(counts)`.
         shape: (K, V), numbers of topics and words.
         alpha: Concentration of a document's topic proportions, per topic (not the sum), a scalar
             or [K].
@@ -139,29 +140,30 @@ def build(
         (50, 2, 4)
     """
     check_names(sampler, counts, learn_alpha, learn_beta)
-    documents = device.size(corpus)
+    shards = _shards(devices, counts)
+    documents, tokens = _size(corpus, devices)
     if batch_size is None:
-        batch_size = default_batch_size(documents, corpus.tokens.shape[0], shape)
+        batch_size = default_batch_size(documents, tokens, shape)
     batch_size = check_batch_size(batch_size, documents)
     means = _means(alpha, beta, shape, learn_alpha, learn_beta)
     local_step = _local(local_step, counts)
     if step_size is None:
         step_size = _schedule(sampler, counts)
-    shards = _shards(devices, counts)
     if counts == "memoised":
         share, here = -(-batch_size // shards), -(-documents // shards)
         options: dict[str, Any] = {"shape": shape, "sampler": sampler, "local_step": local_step}
         options |= {"learn_alpha": learn_alpha, "learn_beta": learn_beta, "batch_size": share}
-        if devices:
+        if isinstance(corpus, HostCorpus) and devices:
             schedules.check(step_size)
             built = sharding.memoised(corpus, devices, means, step_size, options)
         else:
-            built = kernel.memoised(corpus, means, step_size, **options)
+            built = kernel.memoised(_on_device(corpus), means, step_size, **options)
         stream = device.block_stream(here, share)
         if learn_alpha or learn_beta:
             # Not in the first pass, before which there are no labels to learn from.
             stream = batches.visits(stream, -(-here // share), first=1)
         return built, stream
+    corpus = _on_device(corpus)
     stream = device.uniform_stream(corpus, batch_size)
     if counts == "control-variate":
         estimate = control.control_variate(corpus, shape, local_step, batch_size)
@@ -236,6 +238,21 @@ def check_batch_size(batch_size: int, documents: int) -> int:
     if arguments.at_least("batch_size", batch_size, 1) > documents:
         raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size!r}")
     return int(batch_size)
+
+
+def _size(
+    corpus: DeviceCorpus | HostCorpus, devices: Sequence[jax.Device] | None
+) -> tuple[int, int]:
+    """Return the numbers of documents and of tokens."""
+    if isinstance(corpus, HostCorpus):
+        return len(corpus.lengths), int(corpus.lengths.sum())
+    if devices:
+        raise ValueError("corpus is on a device already: give device.on_host(counts) to share it")
+    return device.size(corpus), corpus.tokens.shape[0]
+
+
+def _on_device(corpus: DeviceCorpus | HostCorpus) -> DeviceCorpus:
+    return device.to_device(corpus) if isinstance(corpus, HostCorpus) else corpus
 
 
 def _means(

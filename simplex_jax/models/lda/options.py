@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import arguments, schedules
+from simplex_jax.corpus.device import MOST_TOKENS
 from simplex_jax.models.lda import model
 from simplex_jax.models.lda.counts import Local, check, check_memoised
 from simplex_jax.models.lda.data import Size, Training, is_stored, size_of
@@ -17,7 +18,7 @@ from simplex_jax.models.lda.kernel import SAMPLERS
 from simplex_jax.models.lda.perplexity import SWEEPS
 from simplex_jax.models.options import RunOptions, number, option, options
 from simplex_jax.models.pipeline import Session
-from simplex_jax.runtime import session
+from simplex_jax.runtime import processes, session
 
 Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
 """Counts of the observed and of the target halves of held-out documents."""
@@ -161,7 +162,7 @@ class Options(RunOptions):
         metavar="NUMBER",
     )
     devices: int | None = option(
-        "Accelerators, or cores of the CPU, that share the documents.",
+        "Accelerators, or cores of the CPU, of each process that share the documents.",
         default=None,
         least=1,
         unset="all, or one for the native engine, whose threads use all cores",
@@ -202,12 +203,15 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
             "topics need a vocabulary of at least two words; it has one: keep more words"
         )
     stored = is_stored(data)
-    counts = given.counts or ("subsampled" if stored else "memoised")
-    if stored and counts != "subsampled":
+    together = processes.count()
+    counts = given.counts or ("subsampled" if stored and together == 1 else "memoised")
+    if stored and counts == "control-variate":
         raise ValueError(
-            f"a corpus on disk is sampled with counts='subsampled', not {counts!r}: give its "
-            "counts as an array if they fit into memory"
+            "a corpus on disk is sampled with counts='memoised' or 'subsampled', not "
+            "'control-variate': give its counts as an array if they fit into memory"
         )
+    if together > 1 and counts != "memoised":
+        raise ValueError(f"several processes share memoised counts only, not {counts!r}")
     _, learn_alpha = prior("alpha", given.alpha, given.num_topics)
     _, learn_beta = prior("beta", given.beta, size.words)
     model.check_names(given.sampler, counts, learn_alpha, learn_beta)
@@ -244,7 +248,9 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
     # The native engine's threads share the work of one device; more devices would only each draw
     # all topics again.
     threads = chosen == "native" and method == "collapsed"
-    devices = 1 if threads and given.devices is None else given.devices
+    devices = given.devices
+    if threads and devices is None:  # unless the tokens are more than a device can number
+        devices = -(-size.tokens // (MOST_TOKENS * together)) if memoised else 1
     settings = dataclasses.replace(
         given,
         counts=counts,
@@ -293,8 +299,8 @@ def _settled_step(given: Any, sampler: str, counts: str) -> Any:
 
 
 def _sharing(devices: int | None, batch_size: int, size: Size, memoised: bool) -> int:
-    """Return the largest number of devices that does not change the batches, hence no sample."""
-    available = len(jax.devices())
+    """Return the largest number of devices a process that changes no batch, hence no sample."""
+    available, together = len(jax.local_devices()), processes.count()
     most = available if devices is None else arguments.at_least("devices", devices, 1)
     if most > available:
         raise ValueError(f"devices must be at most {available}, as many as there are; it is {most}")
@@ -302,7 +308,13 @@ def _sharing(devices: int | None, batch_size: int, size: Size, memoised: bool) -
         return 1
     if batch_size == size.documents:
         return most
-    return max(n for n in range(1, most + 1) if batch_size % n == 0)
+    even = [n for n in range(1, most + 1) if batch_size % (n * together) == 0]
+    if not even:
+        raise ValueError(
+            f"batch_size must be a multiple of {together}, the number of processes; it is "
+            f"{batch_size}"
+        )
+    return even[-1]
 
 
 def prior(name: str, value: Any, count: int) -> tuple[float | tuple[float, ...], str | None]:

@@ -137,12 +137,10 @@ def keep(settings: Options, window: Window, directory: Path | None) -> Kept:
     """Return the hook that keeps thinned samples, in a directory or in memory."""
 
     def sample(event: Event) -> dict[str, np.ndarray]:
-        state, lead = event.state, (lambda x: x[None]) if settings.chains == 1 else (lambda x: x)
-        return {
-            "topics": np.exp(np.asarray(lead(state.position))),
-            "alpha": np.asarray(lead(state.alpha)),
-            "beta": np.asarray(lead(state.beta)),
-        }
+        state = replicas.first(event.state._replace(sampler=()))
+        arrays = {"topics": np.exp(state.position), "alpha": state.alpha, "beta": state.beta}
+        lead = settings.chains == 1
+        return {name: np.asarray(array)[None if lead else ...] for name, array in arrays.items()}
 
     return Kept(sample, settings.keep_samples, window, directory)
 

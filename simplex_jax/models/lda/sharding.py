@@ -1,4 +1,4 @@
-"""LDA whose documents are spread over devices: other GPUs, or the cores of a CPU.
+"""LDA whose documents are spread over devices: GPUs, or the CPUs of several processes.
 
 Every device draws the labels of its own documents; the changes of the counts are summed, and all
 devices then move the topics alike. Run by `shard_map`: in a sharded `jit` the exit test of every
@@ -6,7 +6,8 @@ rejection loop would be a collective of its own.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from simplex_jax.base import Batch, Kernel, PyTree, bind, static
 from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.geometry import simplex
 from simplex_jax.models.lda import kernel
 from simplex_jax.models.lda.counts import Shard
@@ -56,7 +57,7 @@ class Spread:
 
 
 def memoised(
-    corpus: DeviceCorpus,
+    corpus: HostCorpus,
     devices: Sequence[jax.Device],
     means: Means,
     step_size: StepSize,
@@ -69,7 +70,7 @@ def memoised(
     """
     mesh = Mesh(np.asarray(devices), (AXIS,))
     spread = Spread(
-        corpus=jax.device_put(device.deal(corpus, len(devices)), NamedSharding(mesh, P(AXIS))),
+        corpus=device.deal(corpus, mesh),
         means=means,
         step_size=step_size,
         build=static(kernel.memoised, **options, shard=Shard(AXIS, len(devices))),
@@ -107,18 +108,63 @@ def _update(spread: Spread, key: jax.Array, state: State, batch: Batch) -> tuple
 
 def _specs(state: State) -> State:
     """Return how a state is spread: the labels over the devices, the rest on each."""
-    return _with_labels(jax.tree.map(lambda _: P(), state), lambda _: P(AXIS))
+    return with_labels(jax.tree.map(lambda _: P(), state), P(AXIS))
 
 
 def _inside(state: State) -> State:
-    return _with_labels(state, lambda labels: labels[0])
+    return with_labels(state, labels_of(state)[0])
 
 
 def _outside(state: State) -> State:
-    return _with_labels(state, lambda labels: labels[None])
+    return with_labels(state, labels_of(state)[None])
 
 
-def _with_labels(state: State, change: Callable) -> State:
-    memory = state.sampler.memory
-    memory = memory._replace(labels=change(memory.labels))
+def resharded(
+    labels: np.ndarray, lengths: np.ndarray, like: jax.ShapeDtypeStruct, *, chains: bool
+) -> jax.Array:
+    """Put the labels of a corpus, as any number of devices had them, on those of a run.
+
+    Args:
+        labels: Labels [T] of one device or [shards, T] of several, with a leading axis of chains.
+        lengths: Tokens of the D documents.
+        like: Shape, dtype and sharding that they are to have.
+        chains: Whether there is that axis.
+
+    Raises:
+        ValueError: They are not those of such a corpus.
+    """
+    lengths, lead = np.sort(lengths), like.shape[:1] if chains else (1,)
+    old = labels.reshape(*lead, -1, labels.shape[-1])
+    shards = math.prod(like.shape[int(chains) : -1])
+    if (
+        labels.dtype != like.dtype
+        or old.shape[-1] < lengths[old.shape[1] - 1 :: old.shape[1]].sum()
+    ):
+        raise ValueError("the checkpoint's labels are not those of these documents")
+    if old.shape[1] != shards:
+        flat = np.empty((*lead, int(lengths.sum())), like.dtype)
+        for shard, mine in enumerate(_dealt(lengths, old.shape[1])):
+            flat[:, mine] = old[:, shard, : np.count_nonzero(mine)]
+        old = np.zeros((*lead, shards, like.shape[-1]), like.dtype)
+        for shard, mine in enumerate(_dealt(lengths, shards)):
+            old[:, shard, : np.count_nonzero(mine)] = flat[:, mine]
+    array = old.reshape(like.shape)
+    return jax.make_array_from_callback(like.shape, like.sharding, lambda cut: array[cut])
+
+
+def _dealt(lengths: np.ndarray, shards: int) -> Iterator[np.ndarray]:
+    """Yield which tokens of all are those of each shard, bool [T]."""
+    owner = np.repeat((np.arange(lengths.size) % shards).astype(np.uint16), lengths)
+    for shard in range(shards):
+        yield owner == shard
+
+
+def labels_of(state: State) -> Any:
+    """Return the labels in a state."""
+    return state.sampler.memory.labels
+
+
+def with_labels(state: State, labels: Any) -> State:
+    """Return a state with other labels."""
+    memory = state.sampler.memory._replace(labels=labels)
     return state._replace(sampler=state.sampler._replace(memory=memory))

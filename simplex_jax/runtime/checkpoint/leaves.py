@@ -1,5 +1,6 @@
 """Pytrees as a list of leaves: arrays, and values that JSON can hold."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -24,7 +25,8 @@ def flatten(tree: PyTree) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
 
     There is an entry for each leaf: its `path`, and its `value` or, for an array, `dtype` and
     `shape`; for PRNG keys those of their data, and their implementation, `key`. The arrays come by
-    the number of their entry.
+    the number of their entry; of one that is spread over processes those parts that are this one's,
+    by the number and where they begin, say `3@2,0`.
     """
     entries: dict[KeyPath, dict[str, Any]] = {}
     arrays: dict[str, np.ndarray] = {}
@@ -33,7 +35,7 @@ def flatten(tree: PyTree) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
             name = path_name(path)
             raise CheckpointError(f"cannot save two things under the name {name!r}: rename one")
         if not _is_value(leaf):
-            arrays[str(len(entries))] = _to_numpy(path, leaf)
+            arrays.update(_parts(str(len(entries)), path, leaf))
         entries[path] = {"path": list(path), **_describe(leaf)}
     return list(entries.values()), arrays
 
@@ -114,6 +116,45 @@ def _is_key(leaf: Any) -> bool:
     return jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
 
 
+def whole(
+    entries: Sequence[Entry], files: Sequence[Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Return the arrays of the entries by number, from the parts that the processes have saved.
+
+    A part that is missing is a KeyError.
+    """
+    arrays = {}
+    for number, entry in enumerate(entries):
+        if "value" in entry:
+            continue
+        name, dtype, shape = str(number), np.dtype(entry["dtype"]), tuple(entry["shape"])
+        if name in files[0]:
+            # NumPy reads the dtypes of `ml_dtypes` as void.
+            arrays[name] = files[0][name].view(dtype).reshape(shape)
+            continue
+        parts = {part: file[part] for file in files for part in file if part.startswith(f"{name}@")}
+        if sum(part.size for part in parts.values()) != math.prod(shape):
+            raise KeyError(f"a part of {path_name(entry['path'])} is missing")
+        array = arrays[name] = np.empty(shape, dtype)
+        for place, part in parts.items():
+            begins = map(int, place.partition("@")[2].split(","))
+            inside = (slice(first, first + n) for first, n in zip(begins, part.shape, strict=True))
+            array[tuple(inside)] = part.view(dtype)
+    return arrays
+
+
+def _parts(number: str, path: KeyPath, leaf: Any) -> dict[str, np.ndarray]:
+    """Return a leaf by its number, or the parts of it that are this process's."""
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return {number: _to_numpy(path, leaf)}
+    parts = {}
+    for shard in leaf.addressable_shards:
+        if shard.replica_id == 0:
+            begins = ",".join(str(cut.start or 0) for cut in shard.index)
+            parts[f"{number}@{begins}"] = _to_numpy(path, shard.data)
+    return parts
+
+
 def _to_numpy(path: KeyPath, leaf: Any) -> np.ndarray:
     array = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
     if not (jnp.issubdtype(array.dtype, np.number) or array.dtype == bool):
@@ -159,7 +200,10 @@ def _placed(like: Any, saved: Any) -> Any:
     if _is_value(like) or isinstance(like, np.ndarray | np.generic):
         return saved
     if isinstance(like, jax.Array) and like.committed:
-        return jax.device_put(saved, like.sharding)
+        if like.is_fully_addressable:
+            return jax.device_put(saved, like.sharding)
+        array = np.asarray(saved)
+        return jax.make_array_from_callback(array.shape, like.sharding, lambda cut: array[cut])
     return jnp.asarray(saved)
 
 

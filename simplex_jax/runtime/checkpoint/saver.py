@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from simplex_jax.base import PyTree, State
+from simplex_jax.runtime import processes
 from simplex_jax.runtime.checkpoint import leaves
 from simplex_jax.runtime.checkpoint.store import Store
 from simplex_jax.runtime.hooks import Event
@@ -76,7 +77,7 @@ class Saver:
     def pulse(self, event: Event) -> None:
         """Save if it is time to."""
         due = self._chunk_ended if not self._every else time.monotonic() - self._last >= self._every
-        if due:
+        if processes.any_of([due]):
             self._save(event)
 
     def finish(self, event: Event) -> None:

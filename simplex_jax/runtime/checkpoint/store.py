@@ -2,13 +2,15 @@
 
 A checkpoint is a directory `<serial>-step-<step>` with
 
-- `arrays-0.npz`: the arrays of process 0, by the number of the leaf; one process has all of them;
+- `arrays-0.npz`: the arrays of process 0, by the number of the leaf; one process has all of them,
+  and others have, in `arrays-1.npz` and so on, their parts of those that are spread;
 - `manifest.json`: the step, settings and data of the run, the versions, and of every leaf its path
   and value, or its dtype and shape;
 - `SHA256SUMS` of all other files, as `sha256sum -c` reads it.
 
 It is written under a hidden name, read back, flushed to the disk and renamed: after a crash it is
-there whole or not at all. One process at a time may write to a directory.
+there whole or not at all. One run at a time may write to a directory, which all of its processes
+see.
 """
 
 import hashlib
@@ -16,7 +18,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,12 +28,12 @@ import numpy as np
 import simplex_jax
 from simplex_jax import arguments
 from simplex_jax.base import PyTree
-from simplex_jax.runtime import output
+from simplex_jax.runtime import output, processes
 from simplex_jax.runtime.checkpoint import errors, leaves
 from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWarning, Damaged
 
 _NAME = r"(\d+)-step-\d+"
-_ARRAYS, _MANIFEST, _SUMS = "arrays-0.npz", "manifest.json", "SHA256SUMS"
+_ARRAYS, _MANIFEST, _SUMS = "arrays-{}.npz", "manifest.json", "SHA256SUMS"
 _FORMAT = 2
 _FIELDS = {"format", "step", "about", "random", "versions", "leaves"}
 
@@ -61,7 +63,7 @@ class Store:
         `about` is everything that a run must have in common with this one to go on from here:
         settings, sizes, a digest of the data; anything that `output.write_json` takes. Where
         nothing can be written, which is a CheckpointError, the earlier checkpoints are left as they
-        were.
+        were. All processes of a run save together.
         """
         entries, arrays = leaves.flatten(tree)
         manifest = {
@@ -73,26 +75,34 @@ class Store:
             "leaves": entries,
         }
         try:
-            output.remove_leftovers(self._directory, _NAME)
-            earlier = self._checkpoints()
-            serial = 1 + (_serial(earlier[-1]) if earlier else 0)
-            path = self._directory / f"{serial:06d}-step-{step}"
-            with output.publishing(path) as directory:
-                output.write_npz(directory / _ARRAYS, arrays)
-                output.write_text(directory / _MANIFEST, json.dumps(manifest, indent=1))
-                output.write_text(directory / _SUMS, _sums(directory))
-                for number, array in _read_arrays(directory, entries):
-                    if not np.array_equal(_bytes(array), _bytes(arrays[number])):
-                        name = leaves.path_name(entries[int(number)]["path"])
-                        raise Damaged(f"{name} is not what was saved")
+            name = ""
+            with processes.in_step(OSError):
+                if processes.is_first():
+                    name = self._begin(step)
+            path = self._directory / processes.agreed_text(name)
+            with processes.in_step(OSError, Damaged):
+                if not processes.is_first():
+                    _write_arrays(_staged(path, processes.number()), arrays, entries)
+            with processes.in_step(OSError, Damaged):
+                if processes.is_first():
+                    _publish(path, arrays, manifest)
         except (OSError, Damaged) as error:
             raise CheckpointError(
                 f"cannot save step {step} in {str(self._directory)!r}: {_reason(error)} "
                 "(earlier checkpoints are as they were)"
             ) from error
-        for old in self._checkpoints()[: -self._keep]:
-            output.remove_directory(old)
+        if processes.is_first():
+            for old in self._checkpoints()[: -self._keep]:
+                output.remove_directory(old)
         return path
+
+    def _begin(self, step: int) -> str:
+        """Remove what a crash has left, and return the name of the next checkpoint."""
+        output.remove_leftovers(self._directory, _NAME)
+        earlier = self._checkpoints()
+        self._directory.mkdir(parents=True, exist_ok=True)  # where the others stage theirs
+        serial = 1 + (_serial(earlier[-1]) if earlier else 0)
+        return f"{serial:06d}-step-{step}"
 
     def latest(
         self, like: PyTree, about: Mapping[str, Any], *, resized: bool = False
@@ -145,7 +155,7 @@ class Store:
             leaves.check(like, entries, sized=sized)
         except CheckpointError as error:
             raise CheckpointError(f"checkpoint {str(path)!r} is not of this run: {error}") from None
-        tree = leaves.rebuild(like, entries, dict(_read_arrays(path, entries)))
+        tree = leaves.rebuild(like, entries, _read_arrays(path, entries))
         try:
             errors.compare(manifest["versions"], _versions())
         except CheckpointError as error:
@@ -199,19 +209,50 @@ def _manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _read_arrays(path: Path, entries: Sequence[leaves.Entry]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the arrays, each with the number of its entry."""
+def _publish(path: Path, arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> None:
+    """Put a checkpoint where it is found, with the parts that other processes have staged."""
+    with output.publishing(path) as directory:
+        _write_arrays(directory / _ARRAYS.format(0), arrays, manifest["leaves"])
+        for number in range(1, processes.count()):
+            _staged(path, number).rename(directory / _ARRAYS.format(number))
+        output.write_text(directory / _MANIFEST, json.dumps(manifest, indent=1))
+        output.write_text(directory / _SUMS, _sums(directory))
+
+
+def _staged(path: Path, number: int) -> Path:
+    """Return where a process puts its arrays: a file that `output` takes for a leftover."""
+    return path.with_name(f".{path.name}.{number:08x}.tmp")
+
+
+def _write_arrays(
+    path: Path, arrays: Mapping[str, np.ndarray], entries: Sequence[leaves.Entry]
+) -> None:
+    """Write arrays of entries and read them back."""
+    output.write_npz(path, arrays)
+    written = _read_archive(path)
+    for name, array in arrays.items():
+        if not np.array_equal(_bytes(written[name]), _bytes(array)):
+            entry = entries[int(name.partition("@")[0])]
+            raise Damaged(f"{leaves.path_name(entry['path'])} is not what was saved")
+
+
+def _read_arrays(path: Path, entries: Sequence[leaves.Entry]) -> dict[str, np.ndarray]:
+    """Return the arrays by the number of their entry."""
+    files = sorted(path.glob(_ARRAYS.format("*")), key=lambda file: int(file.stem.split("-")[1]))
     try:
-        with np.load(path / _ARRAYS, allow_pickle=False) as archive:
-            for number, entry in enumerate(entries):
-                if "value" not in entry:
-                    # NumPy reads the dtypes of `ml_dtypes` as void.
-                    array = archive[str(number)].view(entry["dtype"]).reshape(entry["shape"])
-                    yield str(number), array
+        return leaves.whole(entries, [_read_archive(file) for file in files])
+    except (KeyError, IndexError, ValueError) as error:
+        raise Damaged(f"{_ARRAYS.format(0)}: {_reason(error)}") from None
+
+
+def _read_archive(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return dict(archive)
     except MemoryError:
         raise
     except Exception as error:  # damaged archives raise errors of all kinds
-        raise Damaged(f"{_ARRAYS}: {_reason(error)}") from None
+        raise Damaged(f"{path.name}: {_reason(error)}") from None
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from simplex_jax.models.lda.kernel import Learner, _evidence
 from simplex_jax.runtime import driver
 
 rng = np.random.default_rng(0)
-corpus = device.to_device(sp.csr_array(rng.poisson(0.4, (37, 11)).astype(np.int32)))
+corpus = device.on_host(sp.csr_array(rng.poisson(0.4, (37, 11)).astype(np.int32)))
 found = {}
 for name, count, chains, learn in (
     ("one", None, 1, None), ("four", 4, 1, None),
@@ -41,7 +41,7 @@ for name, count, chains, learn in (
     }
 
 # Topics large enough that compiled code would round them otherwise.
-wide = device.to_device(sp.csr_array(np.ones((8, 3000), np.int32)))
+wide = device.on_host(sp.csr_array(np.ones((8, 3000), np.int32)))
 topics, starts = jax.random.exponential(jax.random.key(5), (20, 3000)), []
 for devices in (None, jax.devices()):
     spread_out, _ = lda.build(wide, (20, 3000), batch_size=8, devices=devices)
@@ -49,7 +49,7 @@ for devices in (None, jax.devices()):
 found["same start"] = bool((starts[0] == starts[1]).all())
 
 # Blocked sweeps, whose randomness goes by the place of a token and not by its document.
-same = device.to_device(sp.csr_array(np.full((40, 2), 3, np.int32)))
+same = device.on_host(sp.csr_array(np.full((40, 2), 3, np.int32)))
 options = {"batch_size": 40, "devices": jax.devices(), "local_step": counts.Local("blocked")}
 kernel, stream = lda.build(same, (2, 2), **options)
 state = kernel.init(jax.random.key(1), jnp.ones((2, 2)))
@@ -57,7 +57,7 @@ state, _ = kernel.update(jax.random.key(2), state, stream(jax.random.key(3), sta
 found["blocked"] = np.asarray(state.sampler.memory.labels).tolist()
 
 # Documents of one word: their tables are their tokens, whatever is drawn.
-ones = device.to_device(sp.csr_array(np.ones((37, 1), np.int32)))
+ones = device.on_host(sp.csr_array(np.ones((37, 1), np.int32)))
 mesh = Mesh(np.asarray(jax.devices()), ("documents",))
 labels = jnp.zeros((4, 10), jnp.uint8)
 def evidence(dealt, labels):
@@ -67,7 +67,7 @@ def evidence(dealt, labels):
         batch_size=3, shard=shard)
     return _evidence(jax.random.key(0), jnp.ones(2), labels[0], learner)
 spread = jax.shard_map(evidence, mesh=mesh, in_specs=P("documents"), out_specs=P(), check_vma=False)
-found["tables"] = np.asarray(spread(device.deal(ones, 4), labels).tables).tolist()
+found["tables"] = np.asarray(spread(device.deal(ones, mesh), labels).tables).tolist()
 print(json.dumps(found))
 """
 

@@ -1,6 +1,7 @@
 """A run that was interrupted goes on to the very numbers of one that was not."""
 
 import signal
+from typing import NamedTuple
 
 import chex
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from simplex_jax.base import Kernel
 from simplex_jax.models import lda as topics
 from simplex_jax.models.lda import feed as model
 from simplex_jax.models.lda import model as lda
+from simplex_jax.models.lda.counts import Memory
 from simplex_jax.runtime import driver, gathering
 from simplex_jax.runtime.checkpoint import CheckpointError
 
@@ -103,13 +105,19 @@ def test_resuming_without_a_checkpoint_starts_anew_and_another_run_is_refused(tm
         fit("memoised", checkpoint=tmp_path, resume=True, seed=8)
 
 
+class Sampler(NamedTuple):
+    memory: Memory
+
+
 def test_a_topic_that_is_nan_stops_the_run_and_names_the_step_and_the_checkpoint(
     tmp_path, monkeypatch
 ):
     """A kernel that goes wrong at step 8 of 40, with a checkpoint after every chunk of 3."""
 
     def init(key, position):
-        return lda.State(jnp.log(position), jnp.int32(0), jnp.ones(2), jnp.ones(6), ())
+        memory = Memory(jnp.zeros(1, jnp.uint8), jnp.zeros((2, 6), jnp.int32))
+        start = jnp.log(position), jnp.int32(0), jnp.ones(2), jnp.ones(6)
+        return lda.State(*start, Sampler(memory))
 
     def update(key, state, batch):
         bad = jnp.where(state.step + 1 >= 8, jnp.nan, 1.0)

@@ -73,9 +73,13 @@ def test_documents_held_out_are_not_learned_from(tmp_path):
     assert fitted.metrics[-1]["passes"] == 15
 
 
-def test_counts_that_remember_every_token_are_not_for_a_corpus_on_disk(stored):
-    with pytest.raises(ValueError, match="is sampled with counts='subsampled'"):
-        lda.fit(stored, 2, counts="memoised")
+def test_tokens_of_a_corpus_on_disk_are_remembered_as_those_of_one_in_memory(stored):
+    options = {"passes": 20, "seed": 3, "counts": "memoised"}
+    on_disk = lda.fit(stored, 2, **options)
+    in_memory = lda.fit(data.in_memory(stored), 2, **options)
+    np.testing.assert_array_equal(on_disk.mean, in_memory.mean)
+    with pytest.raises(ValueError, match="not 'control-variate'"):
+        lda.fit(stored, 2, counts="control-variate")
 
 
 def test_memory_does_not_grow_with_the_corpus(stored, monkeypatch):

@@ -1,0 +1,137 @@
+"""The processes of one run, on one machine or on many, by JAX's own distributed runtime.
+
+All processes run the same program on the same data, and every computation on arrays that they
+share is one that all of them begin. What a clock, a signal or a disk tells one process alone is
+therefore agreed upon before the run depends on it.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.typing import ArrayLike
+
+# A process that does not answer for so long is lost, and the others end.
+_SECONDS = 30
+
+
+def join(
+    coordinator: str | None = None, processes: int | None = None, process: int | None = None
+) -> None:
+    """Join the processes of a run; call it before anything starts JAX.
+
+    Under SLURM, Open MPI, Kubernetes and whatever else `jax.distributed.initialize` detects no
+    argument is needed; anywhere else all three are.
+
+    Args:
+        coordinator: `HOST:PORT` at which process 0 listens, an address that all of them reach.
+        processes: Number of processes.
+        process: Number of this one, from 0.
+
+    Raises:
+        ValueError: Some arguments are given and others missing, they are out of range, or nothing
+            was detected.
+        RuntimeError: The others were not reached.
+    """
+    given = (coordinator, processes, process)
+    if any(value is None for value in given) and any(value is not None for value in given):
+        raise ValueError("coordinator, processes and process go together: give all three, or none")
+    if processes is not None and process is not None and not 0 <= process < processes:
+        raise ValueError(f"process must be from 0 to {processes - 1}; it is {process}")
+    # Its handler of SIGTERM would take the place of ours.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        coordinator,
+        processes,
+        process,
+        heartbeat_timeout_seconds=_SECONDS,
+        shutdown_timeout_seconds=_SECONDS,
+    )
+
+
+def joined() -> bool:
+    """Return whether this is one of several processes; starts nothing."""
+    return jax.distributed.is_initialized() and jax.process_count() > 1
+
+
+def count() -> int:
+    """Return the number of processes."""
+    return jax.process_count() if joined() else 1
+
+
+def number() -> int:
+    """Return the number of this process."""
+    return jax.process_index() if joined() else 0
+
+
+def is_first() -> bool:
+    """Return whether this is process 0, which writes what there is once."""
+    return number() == 0
+
+
+def agreed(value: float) -> float:
+    """Return the number that process 0 has."""
+    if not joined():
+        return value
+    return float(_gathered(value)[0])
+
+
+def highest(value: float) -> float:
+    """Return the largest of the numbers that the processes have."""
+    if not joined():
+        return value
+    return float(_gathered(value).max())
+
+
+def any_of(flags: Sequence[object]) -> bool:
+    """Return whether one of the flags of any process is true."""
+    return bool(highest(float(any(flags))))
+
+
+@contextmanager
+def in_step(*errors: type[Exception]) -> Iterator[None]:
+    """Raise an error of the block on all processes if one of them does: its own, or an OSError."""
+    failed = None
+    try:
+        yield
+    except errors as error:
+        failed = error
+    if any_of([failed]):
+        raise failed or OSError("another process could not")
+
+
+def agreed_text(text: str) -> str:
+    """Return the text that process 0 has."""
+    if not joined():
+        return text
+    data = np.frombuffer(text.encode(), np.uint8)
+    room = int(agreed(data.size))
+    padded = np.zeros(room, np.uint8)
+    padded[: data.size] = data[:room]
+    shared = multihost_utils.broadcast_one_to_all(padded)
+    return np.asarray(shared, np.uint8).tobytes().decode()
+
+
+def _gathered(value: ArrayLike) -> np.ndarray:
+    # As words: without x64, JAX would round a number to 32 bits.
+    words = np.asarray([value], np.float64).view(np.uint32)
+    every = np.ascontiguousarray(multihost_utils.process_allgather(words), np.uint32)
+    return every.reshape(-1, words.size).view(np.float64)[:, 0]
+
+
+def share(total: int) -> range:
+    """Return the part of 0..total-1 that is this process's."""
+    size = -(-total // count())
+    first = min(total, number() * size)
+    return range(first, min(total, first + size))
+
+
+def leave(status: int) -> None:
+    """End this process after an error, at once: the others would wait for it, and it for them."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,155 @@
+"""LDA in several processes on this machine, with gloo between them, as on many machines."""
+
+import random
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from click.testing import CliRunner
+from support import several
+
+from simplex_jax.cli import main
+from simplex_jax.corpus import from_counts, store
+from simplex_jax.models import lda
+
+# The concentrations are learned, and documents do not share out evenly.
+RUN = ["--topics", 5, "--passes", 30, "--batch-size", 64, "--alpha", "learn", "--beta", "learn"]
+DOCUMENTS = 1003
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    topics, shares = rng.dirichlet(np.full(60, 0.1), 5), rng.dirichlet(np.full(5, 0.2), DOCUMENTS)
+    counts = sp.csr_array(rng.poisson(30 * shares @ topics).astype(np.int32))
+    path = tmp_path_factory.mktemp("corpora") / "store"
+    store.write(path, from_counts(counts))
+    return path
+
+
+def run(count, *arguments, devices=1):
+    ends = several.finish(several.start(count, "lda", *arguments, devices=devices))
+    assert all(status == 0 for status, _ in ends), ends
+    return ends
+
+
+@pytest.fixture(scope="module")
+def alone(stored, tmp_path_factory):
+    """The run of one process."""
+    out = tmp_path_factory.mktemp("runs") / "alone"
+    run(1, stored, "--out", out, *RUN)
+    return out
+
+
+def assert_same(out, alone):
+    assert (out / "topics.npz").read_bytes() == (alone / "topics.npz").read_bytes()
+    assert (out / "topics.csv").read_bytes() == (alone / "topics.csv").read_bytes()
+    parts = [np.load(path, allow_pickle=False) for path in several.shares(out)]
+    with np.load(alone / "doc_topics.npz", allow_pickle=False) as whole:
+        for name in whole:
+            together = np.concatenate([part[name] for part in parts])
+            np.testing.assert_array_equal(together, whole[name])
+
+
+def test_two_processes_give_the_bits_of_one(stored, alone, tmp_path):
+    (_, first), (_, second) = run(2, stored, "--out", tmp_path / "two", *RUN)
+    assert_same(tmp_path / "two", alone)
+    assert "written to" in first
+    assert "simplex-jax" not in second, "process 0 speaks for all"
+    assert lda.load(tmp_path / "two").proportions.shape == (0, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "devices"), [(4, 1), (8, 1), (1, 4), (2, 4), (4, 2)])
+def test_processes_and_devices_change_no_bit(count, devices, stored, alone, tmp_path):
+    out = tmp_path / "several"
+    run(count, stored, "--out", out, "--devices", devices, *RUN, devices=devices)
+    assert (out / "topics.npz").read_bytes() == (alone / "topics.npz").read_bytes()
+
+
+def checkpoints(out):
+    folder = out / "checkpoint"
+    return [path.name for path in folder.glob("[0-9]*")] if folder.exists() else []
+
+
+def killed(processes, out, number, victim, wait=0.0):
+    """Kill one of the processes when there is one checkpoint more; return how all ended."""
+    before, limit = checkpoints(out), time.monotonic() + 200
+    while checkpoints(out) == before:
+        assert time.monotonic() < limit
+        assert all(process.poll() is None for process in processes)
+        time.sleep(0.02)
+    time.sleep(wait)
+    processes[victim].send_signal(number)
+    return several.finish(processes, timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_lost_process_ends_the_others_and_another_number_goes_on(victim, stored, alone, tmp_path):
+    out = tmp_path / "run"
+    options = ["--checkpoint-every", 0, "--eval-every", 16]
+    begun = several.start(4, "lda", stored, "--out", out, *RUN, *options)
+    ends = killed(begun, out, signal.SIGKILL, victim)
+    assert ends[victim][0] == -signal.SIGKILL
+    for number, (status, errors) in enumerate(ends):
+        if number != victim:
+            assert status != 0
+            assert "another process of the run has ended" in errors or "task died" in errors
+    shutil.copytree(out, tmp_path / "alone")
+    run(2, "--resume", out)
+    whole = tmp_path / "whole"
+    run(1, stored, "--out", whole, *RUN, "--eval-every", 16)
+    assert_same(out, whole)
+    run(1, "--resume", tmp_path / "alone")
+    assert (out / "topics.npz").read_bytes() == (tmp_path / "alone/topics.npz").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_one_process_ends_all_in_good_order(number, stored, tmp_path):
+    out = tmp_path / "run"
+    options = [*RUN[:2], "--passes", 100_000, "--batch-size", 64, "--checkpoint-every", 0]
+    begun = several.start(2, "lda", stored, "--out", out, *options, "--eval-every", 16)
+    ends = killed(begun, out, number, 1)
+    assert [status for status, _ in ends] == [128 + number] * 2
+    assert "go on with: simplex-jax lda --resume" in ends[0][1]
+    assert lda.load(out).mean.shape == (5, 60)
+
+
+@pytest.mark.slow
+def test_twenty_kills_lose_nothing(stored, tmp_path):
+    """Killed at random times after a checkpoint, on 1 to 3 processes, and resumed each time."""
+    rng, out = random.Random(0), tmp_path / "run"
+    options = ["--topics", 5, "--passes", 3000, "--batch-size", 48, "--eval-every", 10]
+    arguments = [stored, "--out", out, *options, "--checkpoint-every", 0]
+    steps = []
+    for _ in range(20):
+        count = rng.choice([1, 2, 3])
+        begun = several.start(count, "lda", *arguments)
+        killed(begun, out, signal.SIGKILL, rng.randrange(count), wait=rng.random())
+        steps.append(max(int(name.rpartition("-")[2]) for name in checkpoints(out)))
+        arguments = ["--resume", out, "--checkpoint-every", 0]
+    assert steps == sorted(steps)
+    end = ["--steps", steps[-1] + 20]
+    run(2, "--resume", out, *end)
+    whole = tmp_path / "whole"
+    run(1, stored, "--out", whole, *options[:2], *end, *options[4:])
+    assert (out / "topics.npz").read_bytes() == (whole / "topics.npz").read_bytes()
+
+
+def test_errors_name_the_option_or_the_process(stored, tmp_path):
+    alone = CliRunner().invoke(main, ["lda", str(stored), "--process", "3"])
+    assert (alone.exit_code, alone.stderr) == (
+        1,
+        "simplex-jax: error: coordinator, processes and process go together: give all three, "
+        "or none\n",
+    )
+    out = tmp_path / "run"
+    ends = several.finish(several.start(2, "lda", stored, "--out", out, "--batch-size", 33))
+    assert [status for status, _ in ends] == [1, 1]
+    assert "simplex-jax: process 1: error: batch_size must be a multiple of 2" in ends[1][1]
+    assert not out.exists()

@@ -1,0 +1,40 @@
+"""What processes agree upon; with several of them in tests/models/lda/test_lda_processes.py."""
+
+import pytest
+
+from simplex_jax.runtime import processes
+
+
+def test_one_process_agrees_with_itself():
+    assert not processes.joined()
+    assert (processes.count(), processes.number(), processes.is_first()) == (1, 0, True)
+    assert processes.agreed(0.1) == processes.highest(0.1) == 0.1
+    assert processes.any_of([None, 1])
+    assert not processes.any_of([None, 0])
+    assert processes.agreed_text("héllo") == "héllo"
+    assert processes.share(7) == range(7)
+    with pytest.raises(OSError, match="full"), processes.in_step(OSError):
+        raise OSError("full")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 11])
+def test_shares_are_all_of_it(count, monkeypatch):
+    monkeypatch.setattr(processes, "count", lambda: count)
+    parts = []
+    for number in range(count):
+        monkeypatch.setattr(processes, "number", lambda number=number: number)
+        parts += processes.share(10)
+    assert parts == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("localhost:1", None, None), "go together"),
+        ((None, 2, None), "go together"),
+        (("localhost:1", 2, 2), "process must be from 0 to 1; it is 2"),
+    ],
+)
+def test_arguments_that_do_not_go_together(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        processes.join(*arguments)
