@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 from support.paths import ROOT
 
-from simplex_jax import cli
+from simplex_jax import cli, samplers
 
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -40,6 +40,11 @@ def test_kernel_example():
     posterior = (jnp.array([800, 100, 100, *[0] * 7]) + 0.1) / 1001
     assert mean.shape == (10,)
     assert jnp.abs(mean - posterior).max() < 0.02
+
+
+@pytest.mark.parametrize("name", samplers.__all__)
+def test_every_sampler_is_named(name):
+    assert f"`{name}`" in README, "give it a place in the table of kernels, or below it"
 
 
 def test_lda_example(tmp_path, monkeypatch, capsys):
