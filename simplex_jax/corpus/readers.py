@@ -1,5 +1,6 @@
 """Reading files, their format recognised or named: counts, unit vectors and tables."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from simplex_jax.corpus.corpus import Corpus, error_at, printable
 from simplex_jax.corpus.files import ascii_compatible
 from simplex_jax.corpus.formats import categories, registry
 from simplex_jax.corpus.formats.format import Format, Kind, source_of
-from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.reading import Metadata, Reading
 from simplex_jax.corpus.text import TextOptions
 from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.corpus.vocabulary import read_names
@@ -229,6 +230,50 @@ def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Readin
     place = _place(path)
     chosen = _chosen(place, reading, kind)
     return replace(chosen.resolve(place, reading), format=chosen.name)
+
+
+def read_columns(
+    path: str | Path,
+    names: Sequence[str],
+    format: str | None = None,
+    encoding: str = "utf-8",
+    **options: Any,
+) -> Metadata:
+    r"""Read what is known of documents besides their words: columns of a table, or fields.
+
+    Args:
+        path: where it is: CSV, TSV, JSON lines or AnnData, whose `obs` has the columns. It may be
+            the file of a corpus, or have no texts at all.
+        names: of the columns.
+        format: as for `read`.
+        encoding: of the text.
+        **options: others of `read` that say which column has the names of the documents, which
+            are those that `read` gives them.
+
+    Returns:
+        The names of the documents and the columns, by name.
+
+    Raises:
+        CorpusError: the file cannot be read, or has no such column.
+        ValueError: as `read`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     file = pathlib.Path(place, "fruit.csv")
+        ...     _ = file.write_text("id,year,text\na,1999,apple\nb,2001,pear\n")
+        ...     found = read_columns(file, ["year"])
+        >>> found.names, found.columns
+        (('a', 'b'), {'year': ['1999', '2001']})
+    """
+    options |= {"format": format, "encoding": encoding}
+    place, chosen, reading = _opened(path, "counts", options)
+    if chosen.columns is None:
+        able = [entry.name for entry in registry.formats_of("counts") if entry.columns]
+        raise error_at(
+            path, f"{chosen.name} has no columns", f"give them in one of {', '.join(able)}"
+        )
+    return chosen.columns(place, reading, names)
 
 
 def _place(path: str | Path) -> Path:
