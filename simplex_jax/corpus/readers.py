@@ -235,6 +235,7 @@ def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Readin
 def read_columns(
     path: str | Path,
     names: Sequence[str],
+    documents: Sequence[str] | None = None,
     format: str | None = None,
     encoding: str = "utf-8",
     **options: Any,
@@ -245,6 +246,8 @@ def read_columns(
         path: where it is: CSV, TSV, JSON lines or AnnData, whose `obs` has the columns. It may be
             the file of a corpus, or have no texts at all.
         names: of the columns.
+        documents: names of the documents of a corpus, to which the records are put in order, and
+            of which each must have one; left out, they are those of the file, in its order.
         format: as for `read`.
         encoding: of the text.
         **options: others of `read` that say which column has the names of the documents, which
@@ -254,7 +257,8 @@ def read_columns(
         The names of the documents and the columns, by name.
 
     Raises:
-        CorpusError: the file cannot be read, or has no such column.
+        CorpusError: the file cannot be read, has no such column, lacks a document, or has two
+            records of one name where these are to be put in order.
         ValueError: as `read`.
 
     Example:
@@ -273,7 +277,28 @@ def read_columns(
         raise error_at(
             path, f"{chosen.name} has no columns", f"give them in one of {', '.join(able)}"
         )
-    return chosen.columns(place, reading, names)
+    found = chosen.columns(place, reading, names)
+    return found if documents is None else _in_order(found, documents, place)
+
+
+def _in_order(found: Metadata, documents: Sequence[str], path: Path) -> Metadata:
+    rows = {name: row for row, name in enumerate(found.names)}
+    if len(rows) < len(found.names):
+        twice = next(name for row, name in enumerate(found.names) if rows[name] != row)
+        problem = f"two records are called {printable(twice)!r}"
+        raise error_at(path, problem, "give --id-column (id_column) with the documents' names")
+    if missing := [name for name in documents if name not in rows]:
+        raise error_at(
+            path,
+            f"{len(missing):,} of {len(documents):,} documents are missing, the first is "
+            f"{printable(missing[0])!r}",
+            "add them, or give --id-column (id_column) with the documents' names",
+        )
+    order = [rows[name] for name in documents]
+    ordered: dict[str, Sequence[Any]] = {
+        name: [values[row] for row in order] for name, values in found.columns.items()
+    }
+    return Metadata(tuple(documents), ordered)
 
 
 def _place(path: str | Path) -> Path:

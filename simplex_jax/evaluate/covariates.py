@@ -32,6 +32,10 @@ class Column(NamedTuple):
     values: np.ndarray  # float64 [D], NaN where missing; of groups int64 [D], -1 where missing
     groups: tuple[str, ...]  # names of the groups, sorted; of numbers none
 
+    def taken(self, rows: np.ndarray) -> "Column":
+        """Return the covariate of some of the documents."""
+        return self._replace(values=self.values[rows])
+
 
 class Term(NamedTuple):
     """Something to say about a covariate: a linear function of the coefficients."""
@@ -41,6 +45,8 @@ class Term(NamedTuple):
     kind: str  # "mean", in a group or at a number; "difference" of two of them; "slope"
     place: float  # the number, or the position of the group; NaN of differences and slopes
     row: np.ndarray  # by which the coefficients are multiplied, float64 [P]
+    size: int = 0  # documents in the group; 0 of other terms
+    grouped: bool = False  # whether the column has groups
 
 
 class Design(NamedTuple):
@@ -70,7 +76,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
         >>> column("party", ["D", "R", None]).groups
         ('D', 'R')
     """
-    array = values if isinstance(values, np.ndarray) else np.asarray(values, object)
+    array = np.asarray(values, None if hasattr(values, "dtype") else object)
     if array.dtype.kind in "iuf":
         return Column(name, "number", np.where(np.isfinite(array), array, np.nan) * 1.0, ())
     if array.dtype.kind == "M":
@@ -153,11 +159,12 @@ def _label(low: float, every: float, whole: bool) -> str:
 
 
 def design(
-    columns: Mapping[str, Sequence[Any] | ArrayLike],
+    columns: Mapping[str, Column | Sequence[Any] | ArrayLike],
     by: Sequence[str] | None = None,
     *,
     every: float | None = None,
     smooth: int = 1,
+    available: Sequence[str] | None = None,
 ) -> Design:
     """Return the regression on some columns, and the terms that answer what is asked of them.
 
@@ -173,6 +180,7 @@ def design(
         every: Width by which numbers and dates are cut into groups, see `cut`.
         smooth: Degrees of freedom of a number: 1 for a line, else a natural cubic spline with a
             knot more at evenly spaced quantiles.
+        available: Names for the message about an unknown column, if there are more.
 
     Returns:
         The design over the documents that have all these columns.
@@ -193,8 +201,10 @@ def design(
         raise ValueError("by must name at least one column")
     for name in names:
         if name not in known:
-            raise ValueError(f"no column {name!r}: give one of {', '.join(known) or 'none'}")
-    covariates = [column(name, columns[name]) for name in names]
+            raise ValueError(
+                f"no column {name!r}: give one of {', '.join(available or known) or 'none'}"
+            )
+    covariates = [_column(name, columns[name]) for name in names]
     lengths = {len(covariate.values) for covariate in covariates}
     if len(lengths) != 1:
         raise ValueError(f"the columns must be of one length; they are of {sorted(lengths)}")
@@ -229,6 +239,10 @@ def design(
     return Design(rows, basis, tuple(terms))
 
 
+def _column(name: str, values: Any) -> Column:
+    return values if isinstance(values, Column) else column(name, values)
+
+
 class _Block(NamedTuple):
     """Columns of a design, without that of ones, and terms with rows over these alone."""
 
@@ -253,7 +267,11 @@ def _groups(covariate: Column, values: np.ndarray, distinct: np.ndarray, _: int)
     """Return an indicator of each group but the first."""
     name, labels = covariate.name, [covariate.groups[code] for code in distinct]
     units = np.eye(len(distinct))[:, 1:]
-    means = [Term(name, labels[i], "mean", i, units[i]) for i in range(len(labels))]
+    sizes = [int((values == code).sum()) for code in distinct]
+    means = [
+        Term(name, labels[i], "mean", i, units[i], sizes[i], grouped=True)
+        for i in range(len(labels))
+    ]
     differences = [
         Term(name, f"{labels[i]} - {labels[0]}", "difference", np.nan, units[i])
         for i in range(1, len(labels))
