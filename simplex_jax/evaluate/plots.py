@@ -274,7 +274,7 @@ def shares_by(
         axes.set_xticks(x[::step], labels[::step])
         if sum(map(len, labels[::step])) > _ROOM:
             axes.tick_params(axis="x", rotation=60)
-    axes.set_ylim(bottom=min(0.0, low.min()))
+    axes.set_ylim(min(0.0, low.min()), 1.05 * high.max())
     axes.set_xlabel(name)
     axes.set_ylabel("share")
     axes.grid(axis="y", lw=0.5, alpha=0.5)
