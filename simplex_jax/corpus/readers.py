@@ -234,7 +234,7 @@ def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Readin
 
 def read_columns(
     path: str | Path,
-    names: Sequence[str],
+    columns: Sequence[str],
     documents: Sequence[str] | None = None,
     format: str | None = None,
     encoding: str = "utf-8",
@@ -245,7 +245,7 @@ def read_columns(
     Args:
         path: where it is: CSV, TSV, JSON lines or AnnData, whose `obs` has the columns. It may be
             the file of a corpus, or have no texts at all.
-        names: of the columns.
+        columns: their names.
         documents: names of the documents of a corpus, to which the records are put in order, and
             of which each must have one; left out, they are those of the file, in its order.
         format: as for `read`.
@@ -277,7 +277,7 @@ def read_columns(
         raise error_at(
             path, f"{chosen.name} has no columns", f"give them in one of {', '.join(able)}"
         )
-    found = chosen.columns(place, reading, names)
+    found = chosen.columns(place, reading, columns)
     return found if documents is None else _in_order(found, documents, place)
 
 
