@@ -275,7 +275,9 @@ def read_columns(
     if chosen.columns is None:
         able = [entry.name for entry in registry.formats_of("counts") if entry.columns]
         raise error_at(
-            path, f"{chosen.name} has no columns", f"give them in one of {', '.join(able)}"
+            path,
+            f"{chosen.name} has no columns",
+            f"give a file that has (--metadata), in one of {', '.join(able)}",
         )
     found = chosen.columns(place, reading, columns)
     return found if documents is None else _in_order(found, documents, place)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+_NUMBERS = 2**22  # that are regressed at once
 _ALONE = 1e-9  # below which a document has nobody beside it to tell its variance
 
 
@@ -26,38 +27,54 @@ class Pooled(NamedTuple):
     upper: np.ndarray
 
 
-def regress(matrix: ArrayLike, terms: ArrayLike, values: ArrayLike) -> Estimate:
-    """Regress K quantities of n documents, and tell terms of the coefficients and their errors.
+class Regression:
+    """Least squares of many quantities on one design, with errors that fit shares.
 
-    Coefficients are by least squares. Shares vary more where they are larger, so errors are those
-    of White's sandwich with every residual squared over 1 - its leverage (HC2, MacKinnon and White
-    1985, equation 9): for groups, the deviation of each over the root of its size. A document that
-    is alone in its group has the variance of all.
+    Shares vary more where they are larger, so errors are those of White's sandwich with every
+    residual squared over 1 - its leverage (HC2, MacKinnon and White 1985, equation 9): for groups,
+    the deviation of each over the root of its size. A document that is alone in its group has the
+    variance of all.
 
     Args:
         matrix: The design, orthonormal columns [n, P]; see `covariates.design`.
         terms: What is asked, rows over the coefficients [L, P].
-        values: The quantities, [n, K].
 
     Example:
         >>> import numpy as np
         >>> groups = np.array([[1, 0], [1, 0], [0, 1], [0, 1]]) / np.sqrt(2)
-        >>> found = regress(groups, [[np.sqrt(0.5), 0.0]], np.array([[0.1], [0.3], [0.5], [0.9]]))
+        >>> regression = Regression(groups, [[np.sqrt(0.5), 0.0]])
+        >>> found = regression.of(np.array([[0.1], [0.3], [0.5], [0.9]]))
         >>> found.mean.round(3).tolist(), found.error.round(3).tolist(), found.freedom
         ([[0.2]], [[0.1]], 2)
     """
-    basis, asked = np.asarray(matrix, np.float64), np.asarray(terms, np.float64)
-    responses = np.asarray(values, np.float64)
-    freedom = basis.shape[0] - basis.shape[1]
-    coefficients = basis.T @ responses
-    squares = (responses - basis @ coefficients) ** 2
-    room = 1 - (basis**2).sum(axis=1)
-    alone = room < _ALONE
-    variances = squares / np.where(alone, 1, room)[:, None]
-    variances[alone] = squares.sum(axis=0) / freedom
-    # Of each term, the weights with which it sums the responses.
-    weights = basis @ asked.T
-    return Estimate((asked @ coefficients).T, np.sqrt(variances.T @ weights**2), freedom)
+
+    def __init__(self, matrix: ArrayLike, terms: ArrayLike) -> None:
+        self._basis, self._asked = np.asarray(matrix, np.float64), np.asarray(terms, np.float64)
+        room = 1 - (self._basis**2).sum(axis=1)
+        self._alone = room < _ALONE
+        self._room = np.where(self._alone, 1, room)
+        # Of each term, the squared weights with which it sums the quantities.
+        self._squares = (self._basis @ self._asked.T) ** 2
+
+    def of(self, values: ArrayLike) -> Estimate:
+        """Return terms of the coefficients and their errors, of quantities [n, K]."""
+        responses = np.asarray(values)
+        documents, number = responses.shape
+        means = np.empty((number, len(self._asked)))
+        errors = np.empty_like(means)
+        freedom = documents - self._basis.shape[1]
+        step = max(1, _NUMBERS // documents)
+        for first in range(0, number, step):
+            part = slice(first, first + step)
+            some = responses[:, part].astype(np.float64)
+            coefficients = self._basis.T @ some
+            squares = (some - self._basis @ coefficients) ** 2
+            common = squares.sum(axis=0) / freedom
+            squares /= self._room[:, None]
+            squares[self._alone] = common
+            means[part] = (self._asked @ coefficients).T
+            errors[part] = np.sqrt(squares.T @ self._squares)
+        return Estimate(means, errors, freedom)
 
 
 def pool(means: ArrayLike, errors: ArrayLike, freedom: int, *, level: float = 0.95) -> Pooled:

@@ -219,7 +219,8 @@ def design(
     if len(rows) < matrix.shape[1] + 3:
         raise ValueError(
             f"{len(rows)} documents are too few for {matrix.shape[1]} coefficients of "
-            f"{', '.join(names)}: cut numbers or dates by a larger every, or join groups"
+            f"{', '.join(names)}: join groups, or cut numbers and dates, as in 2020-03-01, by a "
+            "larger every"
         )
     # Orthonormal columns make the regression exact for numbers of any size.
     basis, triangle = np.linalg.qr(matrix)

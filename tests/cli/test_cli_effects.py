@@ -161,6 +161,33 @@ def test_a_run_without_samples_is_refused(place, tmp_path):
     assert "fit again with, say, --keep-samples 50" in said
 
 
+def test_a_fit_that_python_has_saved_is_refused(place, tmp_path):
+    lda.load(place / "run").save(tmp_path / "saved")
+    said = refused("--model", tmp_path / "saved", "--by", "party", "--out", tmp_path / "e.csv")
+    assert "Python has saved this fit" in said
+    assert "ask lda.effects there" in said
+
+
+def test_texts_without_columns_need_metadata(tmp_path):
+    (tmp_path / "x.txt").write_text("river water stream\ngoal match team\n" * 20)
+    made = ["--topics", 2, "--steps", 9, "--min-df", 1, "--max-df", 1.0, "--keep-samples", 2]
+    result = invoke("lda", tmp_path / "x.txt", *made, "--quiet", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    asked = ["--model", tmp_path / "run", "--by", "sport", "--out", tmp_path / "e.csv"]
+    assert "x.txt: lines has no columns; give a file that has (--metadata)" in refused(*asked)
+    (tmp_path / "sports.csv").write_text("sport\n" + "no\nyes\n" * 20)
+    told(*asked, "--metadata", tmp_path / "sports.csv")
+    assert [row["term"] for row in table(tmp_path / "e.csv")][:2] == ["sport=no", "sport=yes"]
+    # A stored corpus has no columns of its own either.
+    assert invoke("lda", "store", tmp_path / "x.txt", tmp_path / "store", *made[4:8]).exit_code == 0
+    streamed = ["--topics", 2, "--steps", 9, "--keep-samples", 2, "--stream", "--quiet"]
+    result = invoke("lda", tmp_path / "store", *streamed, "--out", tmp_path / "streamed")
+    assert result.exit_code == 0, result.stderr
+    asked[1] = tmp_path / "streamed"
+    assert "store is a stored corpus, which has no columns" in refused(*asked, "--overwrite")
+    told(*asked, "--overwrite", "--metadata", tmp_path / "sports.csv")
+
+
 def test_samples_of_another_run_are_refused(place, tmp_path):
     shutil.copytree(place / "run", tmp_path / "run")
     (sample,) = (tmp_path / "run" / "samples").glob("*-00003.npz")

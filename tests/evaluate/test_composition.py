@@ -15,7 +15,7 @@ SHARES = RNG.random((43, 2)) * np.repeat([0.1, 1.0, 0.4], [4, 9, 30])[:, None]
 
 def regressed(columns, shares):
     made = design(columns)
-    return composition.regress(made.matrix, np.stack([t.row for t in made.terms]), shares)
+    return composition.Regression(made.matrix, np.stack([t.row for t in made.terms])).of(shares)
 
 
 def test_errors_of_groups_are_those_of_their_own_means():
@@ -46,6 +46,14 @@ def test_one_alone_in_its_group_has_the_variance_of_all():
     found = regressed({"g": group}, shares)
     assert found.error[0, 1] == pytest.approx(np.sqrt(shares[:10].var(ddof=1)), rel=1e-9)
     assert found.mean[0, 1] == pytest.approx(shares[10, 0])
+
+
+def test_few_shares_at_once_are_all_of_them(monkeypatch):
+    whole = regressed({"g": GROUP}, np.tile(SHARES, 4))
+    monkeypatch.setattr(composition, "_NUMBERS", 3 * len(SHARES))
+    parts = regressed({"g": GROUP}, np.tile(SHARES, 4))
+    np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-12)
+    np.testing.assert_allclose(parts.error, whole.error, rtol=1e-12)
 
 
 def test_one_draw_has_the_law_of_student():

@@ -63,7 +63,7 @@ def told(columns, shares=SHARES, **options):
     """Values of the terms by column and label, of each share."""
     made = design(columns, **options)
     asked = np.stack([term.row for term in made.terms])
-    found = composition.regress(made.matrix, asked, np.asarray(shares)[made.rows])
+    found = composition.Regression(made.matrix, asked).of(np.asarray(shares)[made.rows])
     return {
         (term.column, term.label): found.mean[:, place] for place, term in enumerate(made.terms)
     }

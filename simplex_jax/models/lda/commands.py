@@ -292,6 +292,11 @@ def effects(
     if id_column is not None and metadata is None:
         raise click.UsageError("--id-column is about --metadata, and there is none")
     fitted, reading = load(COMMANDS, model)
+    if not reading:
+        raise ValueError(
+            f"{model}: Python has saved this fit, which does not say how its documents are read: "
+            "ask lda.effects there"
+        )
     question = Question(by=by, samples=model / directories.SAMPLES, **asked)
     kept(fitted, question.samples)
     place, documents = _documents(model, input, reading)

@@ -180,13 +180,12 @@ def effects(
     drawn = shares.Shares(counts[worded][made.rows], sweeps=given.sweeps)
     means, errors, number = [], [], 0
     asked = np.stack([term.row for term in made.terms])
+    regression = composition.Regression(made.matrix, asked)
     chains = len(fitted.order)
     for sample in samples:
         for one in shares.of_chains(fitted, sample):
             key = shares.stream(given.seed, number)
-            estimate = composition.regress(
-                made.matrix, asked, drawn.draw(key, one.topics, one.alpha)
-            )
+            estimate = regression.of(drawn.draw(key, one.topics, one.alpha))
             # As all that is told of a topic, it is of the chains that have it.
             lacks = ~fitted.shared[one.chain][:, None]
             means.append(np.where(lacks, np.nan, estimate.mean))

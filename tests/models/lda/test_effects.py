@@ -14,7 +14,6 @@ from scipy import stats
 from simplex_jax import lda
 from simplex_jax.corpus import from_counts
 from simplex_jax.evaluate import composition, matching
-from simplex_jax.models.lda import regression
 
 EFFECT, WORDS = 0.2, 30
 
@@ -39,7 +38,7 @@ def of_means(fitted, counts, group, level):
     del counts
     matrix = np.linalg.qr(np.column_stack([np.ones(len(group)), group]))
     asked = np.linalg.solve(matrix.R.T, [0.0, 1.0])[None]
-    found = composition.regress(matrix.Q, asked, fitted.proportions)
+    found = composition.Regression(matrix.Q, asked).of(fitted.proportions)
     pooled = composition.pool(found.mean[None], found.error[None], found.freedom, level=level)
     return pooled.lower[:, 0], pooled.upper[:, 0]
 
@@ -53,12 +52,13 @@ def of_effects(fitted, counts, group, level):
 def without_errors(fitted, counts, group, level):
     """The interval over draws of the shares alone, as if these were all documents there are."""
     with pytest.MonkeyPatch.context() as patch:
-        whole = composition.regress
-        patch.setattr(
-            regression.composition,
-            "regress",
-            lambda *given: whole(*given)._replace(error=0 * whole(*given).error),
-        )
+        whole = composition.Regression.of
+
+        def certain(self, values):
+            found = whole(self, values)
+            return found._replace(error=0 * found.error)
+
+        patch.setattr(composition.Regression, "of", certain)
         return of_effects(fitted, counts, group, level)
 
 
@@ -80,9 +80,9 @@ def held(intervals, seed, repeats=200, documents=20, tokens=10, level=0.9):
 def test_intervals_hold_a_known_effect(seed):
     """At 90%, in 200 corpora of 20 documents of 10 words; false alarm 1e-3 where 90% hold it.
 
-    Some 183 of the 200 hold it: the intervals are wider than they would be for known shares, and
-    about a mean that is drawn towards 0, 0.12 for 0.2. Mutants that ignore the uncertainty of the
-    shares (146), or that of the documents, are rejected by the same check.
+    183 of the 200 hold it (178 with another seed): the intervals are wider than they would be for
+    known shares, and about a mean that is drawn towards 0, 0.12 for 0.2. Mutants that ignore the
+    uncertainty of the shares (147, 157), or that of the documents (101), are rejected.
     """
     number = held((of_effects, of_means, without_errors), seed)
     least = stats.binom.ppf(1e-3, 200, 0.9)
