@@ -289,6 +289,8 @@ def effects(
         options.target(path, path, "", overwrite)
     if picture.suffix not in _PICTURES:
         raise click.UsageError(f"--plot {picture}: give a name in {', '.join(_PICTURES)}")
+    if picture == out:
+        raise click.UsageError(f"--out {out} is the name of the picture: give a name in .csv")
     if id_column is not None and metadata is None:
         raise click.UsageError("--id-column is about --metadata, and there is none")
     fitted, reading = load(COMMANDS, model)
