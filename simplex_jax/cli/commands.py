@@ -342,7 +342,7 @@ def _transform_command(commands: Commands) -> click.Command:
         target = options.target(out, input, transform.ending, overwrite)
         if every:
             options.target(target.with_suffix(".npz"), input, "", overwrite)
-        fitted, earlier = load(commands, model)
+        fitted, earlier = load(commands.model, model)
         other = commands.other(fitted, input, reading, earlier)
         say(other.coverage)
         written = transform.write(fitted, other, target, seed, every, console.Stages(quiet))
@@ -351,10 +351,10 @@ def _transform_command(commands: Commands) -> click.Command:
     return run
 
 
-def load(commands: Commands, directory: Path) -> tuple[Any, dict[str, Any]]:
+def load(model: Model, directory: Path) -> tuple[Any, dict[str, Any]]:
     """Return the fit of a run, and the options by which its data were read."""
-    fitted = files.load(commands.model, directory)
-    source = saved.load_config(directory, commands.model.name).get("source")
+    fitted = files.load(model, directory)
+    source = saved.load_config(directory, model.name).get("source")
     reading = source.get("reading") if isinstance(source, dict) else None
     return fitted, reading if isinstance(reading, dict) else {}
 

@@ -1,11 +1,19 @@
 """Corpora: word counts of documents, from arrays, text, files, and the embedded one."""
 
 from simplex_jax.corpus.corpus import MAX_COUNT, Corpus, CorpusError, digest, from_counts
-from simplex_jax.corpus.embedded import EMBEDDED_OPTIONS, embedded_corpus
+from simplex_jax.corpus.embedded import EMBEDDED_OPTIONS, embedded_corpus, embedded_years
 from simplex_jax.corpus.formats import FORMATS
 from simplex_jax.corpus.mapping import Mapped, same_words, to_vocabulary
-from simplex_jax.corpus.readers import convert, kind_of, read, read_table, read_vectors, resolve
-from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.readers import (
+    convert,
+    kind_of,
+    read,
+    read_columns,
+    read_table,
+    read_vectors,
+    resolve,
+)
+from simplex_jax.corpus.reading import Metadata, Reading
 from simplex_jax.corpus.split import holdout, split_tokens
 from simplex_jax.corpus.stopwords import drop_words
 from simplex_jax.corpus.text import TextOptions, from_texts
@@ -18,17 +26,20 @@ __all__ = [
     "Corpus",
     "CorpusError",
     "Mapped",
+    "Metadata",
     "Reading",
     "TextOptions",
     "convert",
     "digest",
     "drop_words",
     "embedded_corpus",
+    "embedded_years",
     "from_counts",
     "from_texts",
     "holdout",
     "kind_of",
     "read",
+    "read_columns",
     "read_table",
     "read_vectors",
     "read_vocabulary",

@@ -32,7 +32,23 @@ def embedded_corpus(options: TextOptions = EMBEDDED_OPTIONS) -> Corpus:
         >>> texts.counts.shape[0], texts.names[0]
         (9743, '1914-1')
     """
+    names, texts = zip(*_lines(), strict=True)
+    return from_texts(texts, names, options=options, source="the embedded corpus")
+
+
+def embedded_years() -> list[int]:
+    """Return the year of the address that each document of the embedded corpus is of.
+
+    Example:
+        >>> years = embedded_years()
+        >>> len(years), years[0], years[-1]
+        (9743, 1914, 2009)
+    """
+    return [int(name.split("-")[0]) for name, _ in _lines()]
+
+
+def _lines() -> list[tuple[str, str]]:
+    """Names and texts."""
     packed = resources.files("simplex_jax.corpus").joinpath("data", _FILE).read_bytes()
     lines = lzma.decompress(packed).decode("utf-8").splitlines()
-    names, texts = zip(*(line.split("\t", 1) for line in lines), strict=True)
-    return from_texts(texts, names, options=options, source="the embedded corpus")
+    return [(name, text) for name, text in (line.split("\t", 1) for line in lines)]

@@ -1,5 +1,6 @@
 """Reading files, their format recognised or named: counts, unit vectors and tables."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from simplex_jax.corpus.corpus import Corpus, error_at, printable
 from simplex_jax.corpus.files import ascii_compatible
 from simplex_jax.corpus.formats import categories, registry
 from simplex_jax.corpus.formats.format import Format, Kind, source_of
-from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.reading import Metadata, Reading
 from simplex_jax.corpus.text import TextOptions
 from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.corpus.vocabulary import read_names
@@ -229,6 +230,77 @@ def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Readin
     place = _place(path)
     chosen = _chosen(place, reading, kind)
     return replace(chosen.resolve(place, reading), format=chosen.name)
+
+
+def read_columns(
+    path: str | Path,
+    columns: Sequence[str],
+    documents: Sequence[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    **options: Any,
+) -> Metadata:
+    r"""Read what is known of documents besides their words: columns of a table, or fields.
+
+    Args:
+        path: where it is: CSV, TSV, JSON lines or AnnData, whose `obs` has the columns. It may be
+            the file of a corpus, or have no texts at all.
+        columns: their names.
+        documents: names of the documents of a corpus, to which the records are put in order, and
+            of which each must have one; left out, they are those of the file, in its order.
+        format: as for `read`.
+        encoding: of the text.
+        **options: others of `read` that say which column has the names of the documents, which
+            are those that `read` gives them.
+
+    Returns:
+        The names of the documents and the columns, by name.
+
+    Raises:
+        CorpusError: the file cannot be read, has no such column, lacks a document, or has two
+            records of one name where these are to be put in order.
+        ValueError: as `read`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     file = pathlib.Path(place, "fruit.csv")
+        ...     _ = file.write_text("id,year,text\na,1999,apple\nb,2001,pear\n")
+        ...     found = read_columns(file, ["year"])
+        >>> found.names, found.columns
+        (('a', 'b'), {'year': ['1999', '2001']})
+    """
+    options |= {"format": format, "encoding": encoding}
+    place, chosen, reading = _opened(path, "counts", options)
+    if chosen.columns is None:
+        able = [entry.name for entry in registry.formats_of("counts") if entry.columns]
+        raise error_at(
+            path,
+            f"{chosen.name} has no columns",
+            f"give a file that has (--metadata), in one of {', '.join(able)}",
+        )
+    found = chosen.columns(place, reading, columns)
+    return found if documents is None else _in_order(found, documents, place)
+
+
+def _in_order(found: Metadata, documents: Sequence[str], path: Path) -> Metadata:
+    rows = {name: row for row, name in enumerate(found.names)}
+    if len(rows) < len(found.names):
+        twice = next(name for row, name in enumerate(found.names) if rows[name] != row)
+        problem = f"two records are called {printable(twice)!r}"
+        raise error_at(path, problem, "give --id-column (id_column) with the documents' names")
+    if missing := [name for name in documents if name not in rows]:
+        raise error_at(
+            path,
+            f"{len(missing):,} of {len(documents):,} documents are missing, the first is "
+            f"{printable(missing[0])!r}",
+            "add them, or give --id-column (id_column) with the documents' names",
+        )
+    order = [rows[name] for name in documents]
+    ordered: dict[str, Sequence[Any]] = {
+        name: [values[row] for row in order] for name, values in found.columns.items()
+    }
+    return Metadata(tuple(documents), ordered)
 
 
 def _place(path: str | Path) -> Path:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import scipy.sparse as sp
 
@@ -54,6 +54,14 @@ class Blocks(NamedTuple):
     vocabulary: Sequence[str]  # V words
     # Of successive documents, [n, V] each; to be read while the file is open
     counts: Iterator[sp.csr_array]
+
+
+class Metadata(NamedTuple):
+    """What is known of documents besides their words."""
+
+    names: tuple[str, ...]  # D names
+    # By name, D values each: texts, numbers, or None where missing
+    columns: dict[str, Sequence[Any]]
 
 
 def corpus_of_texts(documents: Iterable[tuple[str, str]], path: Path, reading: Reading) -> Corpus:

@@ -20,6 +20,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 """Told apart by colour-blind readers (Okabe and Ito)."""
 
 _SOFT = "#666666"
+_LABELS, _ROOM = 12, 40  # labels along an axis, and letters that fit side by side
 
 
 def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
@@ -221,6 +222,62 @@ def topic_intervals(
         axes.set_xlim(left=0)
     axes.set_xlabel(f"{'loading' if signed else 'probability'}, with {100 * level:g}% interval")
     axes.grid(axis="x", lw=0.5, alpha=0.5)
+    return axes
+
+
+def shares_by(
+    places: ArrayLike,
+    mean: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *,
+    labels: Sequence[str] | None = None,
+    name: str = "",
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw the mean share of a topic by a covariate: a line with a band, or points with bars.
+
+    Args:
+        places: Numbers at which the share is told, or positions of groups, [n].
+        mean: Mean shares, [n].
+        lower: Lower ends of their intervals, [n].
+        upper: Upper ends, [n].
+        labels: Names of the groups, of which all or, where they are many, some are written; None
+            for numbers.
+        name: Of the covariate.
+        axes: Where to draw.
+
+    Raises:
+        ValueError: The lengths differ.
+
+    Example:
+        >>> from simplex_jax.evaluate import plots
+        >>> axes = plots.shares_by(
+        ...     [0, 1], [0.2, 0.3], [0.1, 0.25], [0.3, 0.35], labels=["D", "R"], name="party")
+        >>> [tick.get_text() for tick in axes.get_xticklabels()]
+        ['D', 'R']
+    """
+    x, y, low, high = (np.asarray(a, np.float64) for a in (places, mean, lower, upper))
+    if not (x.shape == y.shape == low.shape == high.shape and x.ndim == 1) or (
+        labels is not None and len(labels) != len(x)
+    ):
+        raise ValueError("places, mean, lower, upper and labels must be of one length")
+    axes = _axes(axes)
+    if labels is None:
+        axes.fill_between(x, low, high, color=COLOURS[0], alpha=0.25, lw=0)
+        axes.plot(x, y, color=COLOURS[0], lw=1.6)
+        axes.margins(x=0)
+    else:
+        axes.vlines(x, low, high, color=COLOURS[0], lw=2.5, alpha=0.5)
+        axes.plot(x, y, "o", color=COLOURS[0], ms=4)
+        step = -(-len(x) // _LABELS)
+        axes.set_xticks(x[::step], labels[::step])
+        if sum(map(len, labels[::step])) > _ROOM:
+            axes.tick_params(axis="x", rotation=60)
+    axes.set_ylim(min(0.0, low.min()), 1.05 * high.max())
+    axes.set_xlabel(name)
+    axes.set_ylabel("share")
+    axes.grid(axis="y", lw=0.5, alpha=0.5)
     return axes
 
 

@@ -15,6 +15,7 @@ from typing import (
     Any,
     Concatenate,
     ParamSpec,
+    Protocol,
     TypeVar,
     Union,
     cast,
@@ -22,6 +23,7 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
+    overload,
 )
 
 import numpy as np
@@ -29,8 +31,11 @@ import numpy as np
 from simplex_jax import arguments
 
 D = TypeVar("D")
+D2 = TypeVar("D2")
+D3 = TypeVar("D3")
 R = TypeVar("R")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 
 
@@ -178,26 +183,38 @@ def flag_of(name: str, declared: Option) -> str:
     return declared.flag or f"--{name.replace('_', '-')}"
 
 
-def takes(
-    made: Callable[P, T],
-) -> Callable[[Callable[[D, T], R]], Callable[Concatenate[D, P], R]]:
+class _Taking(Protocol[P, T_co]):
+    """What `takes` returns: a decorator of functions of data, one thing or three, and options."""
+
+    @overload
+    def __call__(self, function: Callable[[D, T_co], R]) -> Callable[Concatenate[D, P], R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[D, D2, D3, T_co], R]
+    ) -> Callable[Concatenate[D, D2, D3, P], R]: ...
+
+
+def takes(made: Callable[P, T]) -> _Taking[P, T]:
     """Give a function of data and options an explicit signature: the options, one by one.
 
     In its docstring `{options}`, on a line of its own, becomes their entries.
     """
 
-    def decorate(function: Callable[[D, T], R]) -> Callable[Concatenate[D, P], R]:
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
         own = inspect.signature(made)
-        first = next(iter(inspect.signature(function).parameters.values()))
-        parameters = [first, *own.parameters.values()]
+        *data, _ = inspect.signature(function).parameters.values()
+        parameters = [*data, *own.parameters.values()]
 
         @functools.wraps(function)
-        def explicit(data: D, *args: P.args, **kwargs: P.kwargs) -> R:
+        def explicit(*args: Any, **kwargs: Any) -> R:
+            given = args[len(data) :]
             try:
-                own.bind(*args, **kwargs)
+                inspect.Signature(data).bind(*args[: len(data)])
+                own.bind(*given, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
-            return function(data, made(*args, **kwargs))
+            return function(*args[: len(data)], cast(Any, made)(*given, **kwargs))
 
         explicit.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             parameters, return_annotation=inspect.signature(function).return_annotation
@@ -207,7 +224,7 @@ def takes(
             explicit.__doc__ = explicit.__doc__.replace("{options}", entries)
         return explicit
 
-    return decorate
+    return cast(_Taking[P, T], decorate)
 
 
 def _seed(name: str, value: Any) -> int:

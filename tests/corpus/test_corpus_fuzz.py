@@ -17,6 +17,7 @@ from simplex_jax.corpus import (
     digest,
     from_counts,
     read,
+    read_columns,
     store,
 )
 
@@ -178,6 +179,26 @@ def test_tables(format, content):
 @given(st.one_of(damaged(JSONL), st.text('{}[]",:\n\\u0ad', max_size=32).map(str.encode)))
 def test_jsonl(content):
     accept_or_refuse(content, "x", format="jsonl", text=EVERY_WORD)
+
+
+@pytest.mark.parametrize(("name", "originals"), [("x.csv", TABLES), ("x.jsonl", JSONL)])
+@fuzz
+@given(data=st.data())
+def test_columns(name, originals, data):
+    content = data.draw(st.one_of(damaged(originals), st.binary(max_size=32)))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_bytes(content)
+        for column in ("id", "text", ""):
+            try:
+                found = read_columns(path, [column])
+            except CorpusError as error:
+                message = str(error)
+            else:
+                assert len(found.names) == len(found.columns[column])
+                continue
+            assert message.isprintable()
+            assert message.startswith(folder)
 
 
 # The bytes of HDF5 are not damaged at random: its library is known to loop for ever on some.

@@ -35,6 +35,7 @@ LONG = {
     "simplex_jax.samplers.gsgnht",
     "simplex_jax.samplers.recipe",
     "simplex_jax.models.dpm.estimator",
+    "simplex_jax.models.lda",
     "simplex_jax.models.lda.estimator",
     "simplex_jax.models.sam.estimator",
     "simplex_jax.models.sam.fitting",

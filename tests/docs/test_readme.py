@@ -7,6 +7,7 @@ import subprocess
 import click
 import jax.numpy as jnp
 import pytest
+from support.pages import parse
 from support.paths import ROOT
 
 from simplex_jax import cli, samplers
@@ -95,15 +96,6 @@ def test_ci_runs_the_test_command_of_the_readme():
     assert command in commands()
     assert command.count(" && ") == 2
     subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
-
-
-def parse(command: click.Command, arguments: list[str]) -> None:
-    """Parse a command line to its end, through groups."""
-    context = command.make_context(command.name, arguments)
-    while isinstance(command, click.Group):
-        rest = [*context._protected_args, *context.args]
-        _, command, rest = command.resolve_command(context, rest)
-        context = command.make_context(command.name, rest, parent=context)
 
 
 @pytest.mark.parametrize("command", own_commands())

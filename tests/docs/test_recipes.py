@@ -1,7 +1,10 @@
 """Every block of Python in docs/recipes.md runs, and does what its text says."""
 
+import re
+import shlex
 from functools import partial
 
+import click
 import jax
 import jax.numpy as jnp
 import matplotlib as mpl
@@ -9,6 +12,8 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from support import pages
+
+from simplex_jax import cli
 
 PAGE = "recipes.md"
 executed = partial(pages.executed, PAGE)
@@ -103,6 +108,29 @@ def test_pictures():
 def test_how_many_topics():
     one, two = executed("How many topics?")["entries"]
     assert two.heldout.mean() < 0.7 * one.heldout.mean()
+
+
+@pytest.mark.slow
+def test_topics_by_covariates():
+    """Shares sum to one or, where chains have different topics, near; some rise, some fall."""
+    scope = executed("Topics by covariates, and over time")
+    found, change = scope["found"], scope["change"]
+    assert (abs(found.mean.sum(axis=0)[:-1] - 1) < 0.25).all()
+    assert (found.lower[:, change] > 0.02).any()
+    assert (found.upper[:, change] < -0.02).any()
+    assert len(scope["figure"].axes) == 10
+    assert {"year=1910-1919", "year=2000-2009", "year: 2000-2009 - 1910-1919"} <= {
+        record["term"] for record in scope["records"]
+    }
+
+
+def test_commands_are_understood():
+    """Options and values only; test_cli_effects runs the command."""
+    lines = re.findall(r"^simplex-jax (.*)$", pages.text(PAGE), flags=re.MULTILINE)
+    assert lines
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        pages.parse(cli.main.get_command(click.Context(cli.main), name), arguments)
 
 
 def test_every_recipe_is_run():

@@ -84,6 +84,23 @@ def test_intervals_of_probabilities_and_of_loadings():
     assert signed.get_xlabel().startswith("loading")
 
 
+def test_shares_by_groups_and_by_numbers():
+    ends = [0.1, 0.2, 0.3], [0.05, 0.1, 0.2], [0.2, 0.3, 0.4]
+    points = plots.shares_by(range(3), *ends, labels=["a", "b", "c"], name="party")
+    assert [tick.get_text() for tick in points.get_xticklabels()] == ["a", "b", "c"]
+    assert points.get_ylim() == pytest.approx((0, 0.42))
+    line = plots.shares_by([1914, 1950, 2009], *ends, name="year")
+    assert line.get_xlim() == (1914, 2009)
+    assert len(line.collections) == 1, "the band"
+    many = plots.shares_by(
+        range(30),
+        *(np.full(30, x) for x in (0.2, -0.1, 0.3)),
+        labels=[f"group {i}" for i in range(30)],
+    )
+    assert len(many.get_xticklabels()) == 10
+    assert many.get_ylim()[0] == pytest.approx(-0.1)
+
+
 def test_comparison_has_points_and_bars_on_both_axes():
     entries = [
         compare.Entry(k, np.array([10.0, 12.0]) + k, np.array([0.1, np.nan])) for k in (5, 20)
@@ -126,6 +143,8 @@ def test_near_and_far_sides_of_the_sphere():
         (lambda: plots.sparse_boxplots(np.zeros((2, 3)), names=["a"]), "names"),
         (lambda: plots.perplexity([{"passes": 1.0}]), "held-out"),
         (lambda: plots.topic_intervals([0.5, 0.5], [0.1], ["a", "b"]), "one length"),
+        (lambda: plots.shares_by([1, 2], [1, 2], [0, 1], [2, 3], labels=["a"]), "one length"),
+        (lambda: plots.shares_by([1, 2], [1], [0], [2]), "one length"),
         (lambda: plots.comparison([]), "at least one"),
         (lambda: shapes.triangle(np.ones((2, 3))), "sum to 1"),
         (lambda: shapes.triangle(np.eye(3), names=["a"]), "three"),

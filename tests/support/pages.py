@@ -1,20 +1,26 @@
-"""The Python in pages of docs/, by the title of its section, to be run."""
+"""Pages of docs/: their Python by the title of its section, to be run, and their commands."""
 
 import re
 from pathlib import Path
 from typing import Any
+
+import click
 
 from support.paths import ROOT
 
 DOCS = ROOT / "docs"
 
 
+def text(page: str) -> str:
+    """What a page says."""
+    return (DOCS / page).read_text("utf-8")
+
+
 def blocks(page: str) -> dict[str, str]:
     """The block of Python of each section that has one; no section has two."""
-    text = (DOCS / page).read_text("utf-8")
     found = {}
     for title, section in re.findall(
-        r"^## (.*?)\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE
+        r"^## (.*?)\n(.*?)(?=^## |\Z)", text(page), re.DOTALL | re.MULTILINE
     ):
         code = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
         assert len(code) <= 1, f"{page}, {title}: {len(code)} blocks"
@@ -34,3 +40,12 @@ def all_run(page: str, test: str) -> bool:
     """Whether the file of a test runs every block of a page, by `executed("<title>")`."""
     source = Path(test).read_text("utf-8")
     return all(f'executed("{title}")' in source for title in blocks(page))
+
+
+def parse(command: click.Command, arguments: list[str]) -> None:
+    """Parse a command line to its end, through groups."""
+    context = command.make_context(command.name, arguments)
+    while isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        _, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(command.name, rest, parent=context)

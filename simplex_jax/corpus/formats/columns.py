@@ -40,6 +40,17 @@ def id_column(columns: Sequence[str], name: str | None, path: Path, line: int) -
     return _column(columns, name, IDENTITY, "id_column", path, line)
 
 
+def wanted(columns: Sequence[str], names: Sequence[str], path: Path, line: int | None) -> list[str]:
+    """Columns of these names, or a CorpusError where one is missing or there twice."""
+    found = []
+    for name in names:
+        if name not in columns:
+            problem = f"no column {printable(name)!r} among {_listed(columns)}"
+            raise error_at(path, problem, "give one of these", line=line)
+        found.append(_column(columns, name, (), "by", path, line or 0) or name)
+    return found
+
+
 def _column(
     columns: Sequence[str],
     name: str | None,

@@ -2,13 +2,13 @@
 
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from simplex_jax.corpus import files, packed
-from simplex_jax.corpus.reading import Blocks, Reading
+from simplex_jax.corpus.reading import Blocks, Metadata, Reading
 
 Kind = Literal["counts", "vectors", "table"]
 """Contents of a file: a `Corpus`, `UnitVectors` or `Categories`."""
@@ -37,6 +37,9 @@ class Format(NamedTuple):
     resolve: Callable[[Path, Reading], Reading] = lambda path, reading: reading
     # `(path, reading)`, a corpus a few documents at a time; None if it is read as a whole
     blocks: Callable[[Path, Reading], AbstractContextManager[Blocks]] | None = None
+    # `(path, reading, wanted)`, names of the documents and columns of theirs besides their words;
+    # None if it has no such columns
+    columns: Callable[[Path, Reading, Sequence[str]], Metadata] | None = None
 
 
 def source_of(path: Path) -> Source:

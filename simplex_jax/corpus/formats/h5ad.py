@@ -6,6 +6,8 @@ not made for hostile files: on some it loops for ever. Give it files from places
 """
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,12 @@ import scipy.sparse as sp
 
 from simplex_jax.corpus.corpus import Corpus, CorpusError, error_at, printable
 from simplex_jax.corpus.files import location, open_regular
+from simplex_jax.corpus.formats import columns
 from simplex_jax.corpus.formats.format import Format, Source
 from simplex_jax.corpus.formats.matrix import assembled, corpus_of
 from simplex_jax.corpus.packed import unpacked_limit
-from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.reading import Metadata, Reading
+from simplex_jax.corpus.vocabulary import read_names
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _REMEDY = "write the file with anndata 0.7 or later: adata.write_h5ad(file)"
@@ -36,6 +40,26 @@ def read(path: Path, reading: Reading) -> Corpus:
     Names come from `obs`, words from `var`, with `reading.transpose` the other way round. Needs
     h5py: `pip install 'simplex_jax[h5ad]'`.
     """
+    with _opened(path) as contents:
+        table = contents.matrix(reading.layer)
+        words, names = contents.labels("var"), contents.labels("obs")
+    return corpus_of(table, path, reading, words, names)
+
+
+def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
+    """Read columns of `obs`, or of `var` with `reading.transpose`."""
+    axis = "var" if reading.transpose else "obs"
+    with _opened(path) as contents:
+        names = contents.labels(axis)
+        found = {name: contents.column(axis, name) for name in contents.wanted(axis, wanted)}
+    if reading.names is not None:
+        names = list(read_names(reading.names))
+    return Metadata(tuple(names), found)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["_Contents"]:
+    """Open a file; what goes wrong in it is a CorpusError."""
     try:
         import h5py
     except ImportError:
@@ -48,19 +72,22 @@ def read(path: Path, reading: Reading) -> Corpus:
             raise error_at(path, "not an HDF5 file", remedy)
     try:
         with h5py.File(location(path), "r", locking=False) as file:
-            contents = _Contents(file, path, limit, h5py)
-            table = contents.matrix(reading.layer)
-            words, names = contents.labels("var"), contents.labels("obs")
+            yield _Contents(file, path, limit, h5py)
     except CorpusError:
         raise
     except (OSError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         problem = f"not an intact HDF5 file ({printable(error)})"
         raise error_at(path, problem, "copy the file again") from None
-    return corpus_of(table, path, reading, words, names)
 
 
 FORMAT = Format(
-    "h5ad", "counts", "AnnData, .h5ad", recognises, read, ("names", "transpose", "layer")
+    "h5ad",
+    "counts",
+    "AnnData, .h5ad",
+    recognises,
+    read,
+    ("names", "transpose", "layer"),
+    columns=metadata,
 )
 
 
@@ -98,10 +125,35 @@ class _Contents:
         if not isinstance(table, self._h5py.Group):
             raise self._error(f"{axis} is in an old format", _REMEDY)
         index = self._item(table, str(table.attrs["_index"]))
+        return self._strings(index, f"the index of {axis}")
+
+    def wanted(self, axis: str, names: Sequence[str]) -> list[str]:
+        """The names of columns of `obs` or `var`, all of which it must have."""
+        return columns.wanted(list(self._item(self._file, axis)), names, self._path, None)
+
+    def column(self, axis: str, name: str) -> Sequence[Any]:
+        """A column of `obs` or `var`: numbers, truths, strings, or categories."""
+        member = self._item(self._item(self._file, axis), name)
+        what = f"column {printable(name)} of {axis}"
+        if isinstance(member, self._h5py.Group):
+            if member.attrs.get("encoding-type") != "categorical":
+                raise self._error(f"{what} is not of numbers, strings or categories", _REMEDY)
+            groups = self._column(self._item(member, "categories"), what)
+            codes = self._numbers(self._item(member, "codes"), 1)
+            return [None if code < 0 else groups[code] for code in codes.tolist()]
+        return self._column(member, what)
+
+    def _column(self, array: Any, what: str) -> list[Any]:
+        if self._h5py.check_string_dtype(getattr(array, "dtype", None)) is not None:
+            return self._strings(array, what)
+        return self._numbers(array, 1).tolist()
+
+    def _strings(self, index: Any, what: str) -> list[str]:
+        """A list of strings."""
         if not isinstance(index, self._h5py.Dataset) or index.ndim != 1:
-            raise self._error(f"{axis} has no index of strings", _REMEDY)
+            raise self._error(f"{what} is not a list of strings", _REMEDY)
         if self._h5py.check_string_dtype(index.dtype) is None:
-            raise self._error(f"the index of {axis} is not of strings", _REMEDY)
+            raise self._error(f"{what} is not of strings", _REMEDY)
         self._take(index)
         labels: list[str] = []
         # A few at a time: any number of entries may share one long string of the file.

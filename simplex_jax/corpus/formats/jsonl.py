@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from simplex_jax.corpus.corpus import Corpus, error_at, printable
 from simplex_jax.corpus.files import text_lines
 from simplex_jax.corpus.formats import columns
 from simplex_jax.corpus.formats.format import Format, Source
-from simplex_jax.corpus.reading import Reading, corpus_of_texts
+from simplex_jax.corpus.reading import Metadata, Reading, corpus_of_texts
 
 _START = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
 _ONE_A_LINE = "write one object a line, as `jq -c '.[]'` does of an array"
@@ -39,8 +39,29 @@ def resolve(path: Path, reading: Reading) -> Reading:
     return reading
 
 
+def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
+    """Read fields of the objects, which are named as `read` names them.
+
+    A field may be missing or null; what is not a string, a number or a truth is refused.
+    """
+    names, values = [], dict[str, list[Any]]((name, []) for name in wanted)
+    seen, name = dict[str, None](), None
+    for number, (line, entry) in enumerate(_objects(path, reading.encoding), start=1):
+        if number == 1:
+            name = columns.id_column(list(entry), reading.id_column, path, line)
+        names.append(str(number) if name is None else _name(entry, name, path, line))
+        seen |= dict.fromkeys(entry)
+        for field, found in values.items():
+            value = entry.get(field)
+            if not isinstance(value, str | int | float | None):
+                raise _wrong(path, line, field, value, "give a string or a number")
+            found.append(value)
+    columns.wanted(list(seen), wanted, path, None)
+    return Metadata(tuple(names), dict(values))
+
+
 _NOUN, _OPTIONS = "JSON lines with a field of texts", ("text_column", "id_column")
-FORMAT = Format("jsonl", "counts", _NOUN, recognises, read, _OPTIONS, resolve)
+FORMAT = Format("jsonl", "counts", _NOUN, recognises, read, _OPTIONS, resolve, columns=metadata)
 
 
 def _documents(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:

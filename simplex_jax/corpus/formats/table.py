@@ -1,7 +1,7 @@
 """Tables of text, `.csv` and `.tsv`: a document a record, with columns for its name and text."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -12,7 +12,8 @@ from simplex_jax.corpus.corpus import Corpus, error_at
 from simplex_jax.corpus.files import MAX_DOCUMENT, text_lines
 from simplex_jax.corpus.formats import columns
 from simplex_jax.corpus.formats.format import Format, Source
-from simplex_jax.corpus.reading import Reading, corpus_of_texts
+from simplex_jax.corpus.reading import Metadata, Reading, corpus_of_texts
+from simplex_jax.corpus.vocabulary import numbered
 
 COMMAS, TABS = (".csv",), (".tsv", ".tab")
 """Endings of the names of tables."""
@@ -61,6 +62,24 @@ def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
     with long_fields():
         first = first_record(records(path, reading.encoding, tabs=tabs), path)
     return columns.resolved(_titles(first, reading), reading, path, first.line)
+
+
+def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:
+    """Read columns of the records, which are named as `read` names them."""
+    with long_fields():
+        table = records(path, reading.encoding, tabs=tabs)
+        first = first_record(table, path)
+        titles = _titles(first, reading)
+        name = columns.id_column(titles, reading.id_column, path, first.line)
+        chosen = columns.wanted(titles, wanted, path, first.line)
+        places = [titles.index(column) for column in (*chosen, *([name] if name else []))]
+        rows = []
+        for line, fields in table if titles is first.fields else chain([first], table):
+            check_length(fields, len(titles), path, line)
+            rows.append([fields[place] for place in places])
+    values = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in places]
+    names = values[-1] if name else numbered(len(rows), 1)
+    return Metadata(tuple(names), dict(zip(chosen, values, strict=False)))
 
 
 def _titles(first: Record, reading: Reading) -> list[str]:
@@ -126,6 +145,7 @@ def _text_table(name: str, endings: tuple[str, ...], *, tabs: bool) -> Format:
         partial(read, tabs=tabs),
         options=("text_column", "id_column"),
         resolve=partial(resolve, tabs=tabs),
+        columns=partial(metadata, tabs=tabs),
     )
 
 

@@ -173,7 +173,7 @@ def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:
     the least and largest value of single samples. Of counts the multinomial coefficient is left
     out. `new` is the mean probability that a row is the first of a new cluster.
     """
-    fitted, earlier = load(COMMANDS, model)
+    fitted, earlier = load(MODEL, model)
     other = _other(fitted, input, reading, earlier)
     console.speaker(quiet)(other.coverage)
     assigned = assign(fitted.clusters.samples, fitted.family, other.data)

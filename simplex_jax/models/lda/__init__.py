@@ -3,11 +3,21 @@
 from typing import Any
 
 from simplex_jax.models import pipeline
-from simplex_jax.models.lda import checks, data, fitting, memory, options, proportions, tables
+from simplex_jax.models.lda import (
+    checks,
+    data,
+    fitting,
+    memory,
+    options,
+    proportions,
+    regression,
+    tables,
+)
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.lda.model import build, build_streaming
 from simplex_jax.models.lda.options import Arguments, Options
 from simplex_jax.models.lda.proportions import shards, transform
+from simplex_jax.models.lda.regression import Effects, Question
 from simplex_jax.models.options import takes
 
 MODEL = Fit.MODEL = pipeline.Model(
@@ -81,14 +91,59 @@ def resolve(corpus: Any, given: Options) -> Options:
     return options.settle(data.as_data(corpus), None, given)
 
 
+@takes(Question)
+def effects(fitted: Any, corpus: Any, columns: Any, given: Question) -> Effects:
+    """Tell how the topic shares of documents depend on what else is known of them.
+
+    By the method of composition (Treier and Jackman 2008; `estimateEffect` of stm): for each kept
+    draw of topics and alpha, of all chains, the shares of the documents are drawn from their
+    posterior, the share of each topic is regressed on the covariates by least squares, and the
+    coefficients have their posterior given these shares. What is told is the mixture over the
+    draws, so it is as uncertain as topics, shares and a sample of so many documents make it.
+
+    The topics know nothing of the covariates. Differences of the shares of short documents are
+    therefore drawn towards 0: where topics share no word, by the factor N / (N + sum of alpha) for
+    N words a document. Documents are taken to be independent given the covariates.
+
+    Args:
+        fitted: A fit with kept samples (`keep_samples`), or a loaded one with `samples`.
+        corpus: The documents, as for `fit`: those of the fit, or others.
+        columns: Values for the D documents by name: a mapping of lists or arrays, or a data frame.
+            Numbers and dates (`datetime64`, or 2020-03-01) make lines or curves, the rest groups; a
+            document without a value is left out. See `evaluate.covariates`.
+        {options}
+
+    Returns:
+        Means, differences and slopes of the shares with their intervals.
+
+    Raises:
+        ValueError: The fit has kept no samples; a column is unknown, of another length or says the
+            same of all documents; there are too few documents; or an option is out of range.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax import lda
+        >>> counts = sp.csr_array([[9, 8, 0, 1], [7, 9, 1, 0], [0, 1, 9, 8], [1, 0, 8, 9]] * 5)
+        >>> fitted = lda.fit(counts, 2, passes=60, seed=1, keep_samples=10)
+        >>> found = lda.effects(fitted, counts, {"kind": ["a", "a", "b", "b"] * 5})
+        >>> [term.label for term in found.terms]
+        ['a', 'b', 'b - a']
+        >>> bool((abs(found.mean[:, 2]) > 0.7).all()), found.documents
+        (True, 20)
+    """
+    return regression.effects(fitted, corpus, columns, given)
+
+
 load = Fit.load
 
 __all__ = [
     "MODEL",
+    "Effects",
     "Fit",
     "Options",
     "build",
     "build_streaming",
+    "effects",
     "fit",
     "load",
     "memory",

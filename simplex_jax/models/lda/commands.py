@@ -15,10 +15,11 @@ from simplex_jax import corpus as corpora
 from simplex_jax.cli import console, counts, options
 from simplex_jax.cli.commands import Commands, Other, Transform, load
 from simplex_jax.cli.errors import one_line_errors
-from simplex_jax.corpus import Corpus, stopwords, store
+from simplex_jax.corpus import stopwords
 from simplex_jax.corpus.store import Stored
 from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity, top_words
-from simplex_jax.models.lda import MODEL, Fit, data, memory, perplexity
+from simplex_jax.models.lda import MODEL, Fit, data, inputs, memory, perplexity
+from simplex_jax.models.lda.effects_command import effects
 from simplex_jax.models.lda.options import prior
 from simplex_jax.models.lda.proportions import shards
 from simplex_jax.models.pipeline import Plan, Progress
@@ -33,34 +34,6 @@ named like one of the commands below is given as ./NAME.
 
 Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
 """
-STREAM = click.option(
-    "--stream",
-    is_flag=True,
-    help="Read batches of INPUT, made by `store`, from the disk: for corpora larger than memory.",
-)
-
-
-def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
-    if input is None and typed:
-        flag = next(iter(typed.values()))
-        raise click.UsageError(f"{flag} is about reading an INPUT, and there is none")
-    others = [flag for name, flag in typed.items() if name != "stream"]
-    if reading["stream"] and others:
-        raise click.UsageError(f"{others[0]} does not go with --stream, which takes INPUT as it is")
-
-
-def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Stored:
-    if input is None:
-        return corpora.embedded_corpus()
-    # Several processes each read their part of a stored corpus.
-    stored = reading["stream"] or (processes.joined() and store.is_stored(input))
-    corpus = store.open(input) if stored else counts.read(input, reading)
-    directories.check_words(corpus.vocabulary)
-    return corpus
-
-
-def _resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
-    return reading if reading["stream"] else counts.resolved(input, reading)
 
 
 def _check(plan: Plan) -> None:
@@ -165,7 +138,7 @@ def evaluate(
     if [path is not None for path in (input, observed, target)] not in _GIVEN:
         raise click.UsageError("give either INPUT, or both --observed and --target")
     say = console.speaker(quiet)
-    fitted, earlier = load(COMMANDS, model)
+    fitted, earlier = load(MODEL, model)
     if input is not None:
         mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
         say(counts.described(mapped))
@@ -259,11 +232,11 @@ def _memory(plan: Plan) -> dict[str, int]:
 COMMANDS = Commands(
     model=MODEL,
     help=HELP,
-    reading={"stream": STREAM, **counts.READING},
+    reading={"stream": inputs.STREAM, **counts.READING},
     file_reading=counts.FILE_OPTIONS,
-    check_reading=_check_reading,
-    read=_read,
-    resolve_reading=_resolve,
+    check_reading=inputs.check_reading,
+    read=inputs.read,
+    resolve_reading=inputs.resolve,
     other=_other,
     shown=("perplexity", "tokens_per_second"),
     target=lambda settings: settings.target_ess,
@@ -283,7 +256,7 @@ COMMANDS = Commands(
         write=_transform,
     ),
     evaluate=evaluate,
-    more=(store_command,),
+    more=(effects, store_command),
     check=_check,
     memory=_memory,
     share=_share,

@@ -168,7 +168,7 @@ def shards(
 
     def work() -> Iterator[Shares]:
         width = min(shard, size.documents)
-        for first, last in _cuts(_ends(counts), shard):
+        for first, last in cuts(token_ends(counts), shard):
             part = counts.rows(first, last) if isinstance(counts, Stored) else counts[first:last]
             documents, order = side_by_side(part, width)
             numbers = np.pad(_identities(part)[order], (0, width - len(order)))
@@ -299,14 +299,14 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def _ends(counts: sp.csr_array | Stored) -> np.ndarray:
+def token_ends(counts: sp.csr_array | Stored) -> np.ndarray:
     """Tokens before every document, and all of them, int64 [D + 1]."""
     if isinstance(counts, Stored):
         return counts.starts
     return np.concatenate([[0], np.cumsum(counts.sum(axis=1, dtype=np.int64))])
 
 
-def _cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
+def cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
     """Cut documents in shards: at most so many and, unless one has more, so many tokens."""
     first = 0
     while first < len(ends) - 1:

@@ -198,7 +198,7 @@ def evaluate(
     evaluate: where its effective samples are near 1, it is not an estimate of the same number.
     """
     say = console.speaker(quiet)
-    fitted, earlier = load(COMMANDS, model)
+    fitted, earlier = load(MODEL, model)
     other = _other(fitted, input, reading, earlier)
     say(other.coverage)
     documents: Data = other.data

@@ -1,0 +1,130 @@
+"""Regression of quantities that are themselves uncertain, by the method of composition."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+_NUMBERS = 2**22  # that are regressed at once
+_ALONE = 1e-9  # below which a document has nobody beside it to tell its variance
+
+
+class Estimate(NamedTuple):
+    """Terms of the regressions of K quantities, given these quantities."""
+
+    mean: np.ndarray  # float64 [K, L]
+    error: np.ndarray  # standard errors, float64 [K, L]
+    freedom: int  # degrees of freedom of the law, Student's, of each about its mean
+
+
+class Pooled(NamedTuple):
+    """The same over draws of the quantities."""
+
+    mean: np.ndarray  # posterior means, float64 [K, L]
+    sd: np.ndarray  # posterior standard deviations
+    lower: np.ndarray  # ends of the central interval
+    upper: np.ndarray
+
+
+class Regression:
+    """Least squares of many quantities on one design, with errors that fit shares.
+
+    Shares vary more where they are larger, so errors are those of White's sandwich with every
+    residual squared over 1 - its leverage (HC2, MacKinnon and White 1985, equation 9): for groups,
+    the deviation of each over the root of its size. A document that is alone in its group has the
+    variance of all.
+
+    Args:
+        matrix: The design, orthonormal columns [n, P]; see `covariates.design`.
+        terms: What is asked, rows over the coefficients [L, P].
+
+    Example:
+        >>> import numpy as np
+        >>> groups = np.array([[1, 0], [1, 0], [0, 1], [0, 1]]) / np.sqrt(2)
+        >>> regression = Regression(groups, [[np.sqrt(0.5), 0.0]])
+        >>> found = regression.of(np.array([[0.1], [0.3], [0.5], [0.9]]))
+        >>> found.mean.round(3).tolist(), found.error.round(3).tolist(), found.freedom
+        ([[0.2]], [[0.1]], 2)
+    """
+
+    def __init__(self, matrix: ArrayLike, terms: ArrayLike) -> None:
+        self._basis, self._asked = np.asarray(matrix, np.float64), np.asarray(terms, np.float64)
+        room = 1 - (self._basis**2).sum(axis=1)
+        self._alone = room < _ALONE
+        self._room = np.where(self._alone, 1, room)
+        # Of each term, the squared weights with which it sums the quantities.
+        self._squares = (self._basis @ self._asked.T) ** 2
+
+    def of(self, values: ArrayLike) -> Estimate:
+        """Return terms of the coefficients and their errors, of quantities [n, K]."""
+        responses = np.asarray(values)
+        documents, number = responses.shape
+        means = np.empty((number, len(self._asked)))
+        errors = np.empty_like(means)
+        freedom = documents - self._basis.shape[1]
+        step = max(1, _NUMBERS // documents)
+        for first in range(0, number, step):
+            part = slice(first, first + step)
+            some = responses[:, part].astype(np.float64)
+            coefficients = self._basis.T @ some
+            squares = (some - self._basis @ coefficients) ** 2
+            common = squares.sum(axis=0) / freedom
+            squares /= self._room[:, None]
+            squares[self._alone] = common
+            means[part] = (self._asked @ coefficients).T
+            errors[part] = np.sqrt(squares.T @ self._squares)
+        return Estimate(means, errors, freedom)
+
+
+def pool(means: ArrayLike, errors: ArrayLike, freedom: int, *, level: float = 0.95) -> Pooled:
+    """Put regressions together whose quantities were drawn again and again.
+
+    Each draw has a law of its terms, Student's of location, scale and `freedom`; the posterior is
+    their mixture (Tanner 1993, section 3.4; Treier and Jackman 2008). It is what coefficients drawn
+    once or often for each draw tend to, and has no noise of such draws: its mean, deviation and
+    quantiles are those of the mixture itself, the quantiles by bisection.
+
+    Args:
+        means: Of every draw, [S, ...]; NaN where a draw does not count.
+        errors: Their standard errors, likewise.
+        freedom: Degrees of freedom, at least 3.
+        level: Probability of the intervals.
+
+    Raises:
+        ValueError: The level is not between 0 and 1, or the degrees of freedom are below 3.
+
+    Example:
+        >>> found = pool([[0.0], [2.0]], [[1.0], [1.0]], 1000)
+        >>> found.mean.tolist(), found.sd.round(2).tolist(), found.upper.round(2).tolist()
+        ([1.0], [1.41], [3.65])
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, both excluded; it is {level}")
+    if freedom < 3:
+        raise ValueError(f"freedom must be at least 3; it is {freedom}")
+    centres, scales = np.asarray(means, np.float64), np.asarray(errors, np.float64)
+    counted = np.isfinite(centres)
+    number = np.maximum(counted.sum(axis=0), 1)
+
+    def average(x: np.ndarray) -> np.ndarray:
+        return np.where(counted, x, 0.0).sum(axis=0) / number
+
+    mean = average(centres)
+    within = average(scales**2) * freedom / (freedom - 2)
+    sd = np.sqrt(within + average((centres - mean) ** 2))
+
+    def quantile(p: float) -> np.ndarray:
+        # Every member has its quantile between these two, and so has the mixture.
+        reach = special.stdtrit(freedom, p) * scales
+        low = np.where(counted, centres + reach, np.inf).min(axis=0)
+        high = np.where(counted, centres + reach, -np.inf).max(axis=0)
+        for _ in range(50):
+            middle = (low + high) / 2
+            steps = (middle - centres) / np.maximum(scales, 1e-300)
+            below = average(special.stdtr(freedom, steps)) < p
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return (low + high) / 2
+
+    tail = (1 - level) / 2
+    return Pooled(mean, sd, quantile(tail), quantile(1 - tail))

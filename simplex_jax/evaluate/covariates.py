@@ -1,0 +1,316 @@
+"""Covariates of documents: columns read as groups, numbers or dates, and the design they make.
+
+A column may have missing values; what is asked of it is said in contrasts, rows that turn
+coefficients into a mean share in a group or at a number, a difference or a slope.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.interpolate import CubicSpline
+
+from simplex_jax import arguments
+
+MISSING = frozenset(("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "NaT", "<NA>"))
+"""Values that are taken for a missing one."""
+
+POINTS = 41
+"""Places along a number at which its curve is told."""
+
+_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?)?Z?")
+_COLLINEAR = 1e-7  # of a column of unit length, what is left of it beside those before it
+
+
+class Column(NamedTuple):
+    """A covariate of D documents."""
+
+    name: str
+    kind: str  # "number", "date" (in years) or "group"
+    values: np.ndarray  # float64 [D], NaN where missing; of groups int64 [D], -1 where missing
+    groups: tuple[str, ...]  # names of the groups, sorted; of numbers none
+
+    def taken(self, rows: np.ndarray) -> "Column":
+        """Return the covariate of some of the documents."""
+        return self._replace(values=self.values[rows])
+
+
+class Term(NamedTuple):
+    """Something to say about a covariate: a linear function of the coefficients."""
+
+    column: str
+    label: str
+    kind: str  # "mean", in a group or at a number; "difference" of two of them; "slope"
+    place: float  # the number, or the position of the group; NaN of differences and slopes
+    row: np.ndarray  # by which the coefficients are multiplied, float64 [P]
+    size: int = 0  # documents in the group; 0 of other terms
+    grouped: bool = False  # whether the column has groups
+
+
+class Design(NamedTuple):
+    """A regression on covariates."""
+
+    rows: np.ndarray  # documents that have all covariates, int64 [n]
+    matrix: np.ndarray  # orthonormal columns, float64 [n, P]
+    terms: tuple[Term, ...]  # what is asked
+
+
+def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
+    """Return a covariate: numbers, dates or groups, by what all its values are.
+
+    Numbers are finite, or texts that all read as such; dates are of `datetime64`, or texts such as
+    2020-03 or 2020-03-01, which become years with a fraction (a bare 2020 is a number, and means
+    the same). What is anything else, or of type bool, makes groups by its text.
+
+    Args:
+        name: Its name.
+        values: D of them: None, NaN or one of `MISSING` where unknown.
+
+    Example:
+        >>> column("year", ["1914", "", "2009"]).values.tolist()
+        [1914.0, nan, 2009.0]
+        >>> column("when", ["2020-01-01", "2020-07-02"]).values.round(2).tolist()
+        [2020.0, 2020.5]
+        >>> column("party", ["D", "R", None]).groups
+        ('D', 'R')
+    """
+    array = np.asarray(values, None if hasattr(values, "dtype") else object)
+    if array.dtype.kind in "iuf":
+        return Column(name, "number", np.where(np.isfinite(array), array, np.nan) * 1.0, ())
+    if array.dtype.kind == "M":
+        return Column(name, "date", _years(array), ())
+    texts = ["" if value is None else str(value).strip() for value in array.tolist()]
+    known = np.array([text not in MISSING for text in texts], bool)
+    found = [text for text, there in zip(texts, known, strict=True) if there]
+    if not any(isinstance(value, bool) for value in array.tolist()):
+        for kind, read in (("number", _numbers), ("date", _dates)):
+            if (numbers := read(found)) is not None:
+                whole = np.full(len(texts), np.nan)
+                whole[known] = numbers
+                return Column(name, kind, whole, ())
+    groups = tuple(sorted(set(found)))
+    places = {group: place for place, group in enumerate(groups)}
+    return Column(name, "group", np.array([places.get(text, -1) for text in texts]), groups)
+
+
+def _numbers(texts: Sequence[str]) -> np.ndarray | None:
+    try:
+        numbers = np.array([float(text) for text in texts])
+    except ValueError:
+        return None
+    return numbers if np.isfinite(numbers).all() else None
+
+
+def _dates(texts: Sequence[str]) -> np.ndarray | None:
+    if not all(_DATE.fullmatch(text) for text in texts):
+        return None
+    try:
+        return _years(np.array([text.removesuffix("Z") for text in texts], "datetime64[s]"))
+    except ValueError:  # the 30th of February
+        return None
+
+
+def _years(dates: np.ndarray) -> np.ndarray:
+    """Return dates as years with the fraction that has gone by, NaN for no date."""
+    there = ~np.isnat(dates)
+    seconds = dates[there].astype("datetime64[s]")
+    years = seconds.astype("datetime64[Y]")
+    first, last = (y.astype("datetime64[s]").astype(np.int64) for y in (years, years + 1))
+    numbers = np.full(dates.shape, np.nan)
+    numbers[there] = 1970 + years.astype(np.int64)
+    numbers[there] += (seconds.astype(np.int64) - first) / (last - first)
+    return numbers
+
+
+def cut(covariate: Column, every: float) -> Column:
+    """Return numbers, or years of dates, as groups of a width: 10 makes decades of years.
+
+    The groups begin at multiples of the width, and are in order.
+
+    Raises:
+        ValueError: The width is not positive, or the column has groups already.
+
+    Example:
+        >>> cut(column("year", [1914, 1919, 1920]), 10).groups
+        ('1910-1919', '1920-1929')
+    """
+    if not (np.isfinite(every) and every > 0):
+        raise ValueError(f"every must be finite and positive; it is {every}")
+    if covariate.kind == "group":
+        raise ValueError(f"every: {covariate.name!r} has groups, not numbers: leave it out")
+    known = np.isfinite(covariate.values)
+    bins, places = np.unique(np.floor(covariate.values[known] / every), return_inverse=True)
+    whole = every == int(every) and (
+        covariate.kind == "date" or (covariate.values[known] % 1 == 0).all()
+    )
+    codes = np.full(len(known), -1)
+    codes[known] = places
+    return Column(
+        covariate.name, "group", codes, tuple(_label(n * every, every, whole) for n in bins)
+    )
+
+
+def _label(low: float, every: float, whole: bool) -> str:
+    if whole:
+        return f"{low:.0f}" if every == 1 else f"{low:.0f}-{low + every - 1:.0f}"
+    return f"[{low:g}, {low + every:g})"
+
+
+def design(
+    columns: Mapping[str, Column | Sequence[Any] | ArrayLike],
+    by: Sequence[str] | None = None,
+    *,
+    every: float | None = None,
+    smooth: int = 1,
+    available: Sequence[str] | None = None,
+) -> Design:
+    """Return the regression on some columns, and the terms that answer what is asked of them.
+
+    Of a column of groups the terms are the mean in each and its difference from the first; of
+    numbers the means at `POINTS` places from the smallest to the largest and, of a straight line,
+    the slope, for one unit or year; of a curve the difference between its ends. With several
+    columns, means and differences are those of documents that are alike in the others: the others
+    stand at their mean.
+
+    Args:
+        columns: Values of D documents by name: a mapping or a data frame.
+        by: Names of those to take; all where left out.
+        every: Width by which numbers and dates are cut into groups, see `cut`.
+        smooth: Degrees of freedom of a number: 1 for a line, else a natural cubic spline with a
+            knot more at evenly spaced quantiles.
+        available: Names for the message about an unknown column, if there are more.
+
+    Returns:
+        The design over the documents that have all these columns.
+
+    Raises:
+        ValueError: A column is unknown, of another length, or says the same of all documents; there
+            are too few documents for the coefficients; or columns are collinear.
+
+    Example:
+        >>> made = design({"party": ["D", "R", "D", "R", "R"]})
+        >>> [term.label for term in made.terms]
+        ['D', 'R', 'R - D']
+    """
+    smooth = arguments.at_least("smooth", smooth, 1)
+    known = [str(name) for name in columns]
+    names = known if by is None else list(dict.fromkeys(by))
+    if not names:
+        raise ValueError("by must name at least one column")
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"no column {name!r}: give one of {', '.join(available or known) or 'none'}"
+            )
+    covariates = [_column(name, columns[name]) for name in names]
+    lengths = {len(covariate.values) for covariate in covariates}
+    if len(lengths) != 1:
+        raise ValueError(f"the columns must be of one length; they are of {sorted(lengths)}")
+    if every is not None:
+        if all(covariate.kind == "group" for covariate in covariates):
+            raise ValueError("every cuts numbers and dates, and there are none: leave it out")
+        covariates = [c if c.kind == "group" else cut(c, every) for c in covariates]
+    there = [c.values >= 0 if c.kind == "group" else np.isfinite(c.values) for c in covariates]
+    rows = np.flatnonzero(np.logical_and.reduce(there))
+    blocks = [_block(covariate, rows, smooth) for covariate in covariates]
+    matrix = np.concatenate([np.ones((len(rows), 1)), *(block.matrix for block in blocks)], axis=1)
+    if len(rows) < matrix.shape[1] + 3:
+        raise ValueError(
+            f"{len(rows)} documents are too few for {matrix.shape[1]} coefficients of "
+            f"{', '.join(names)}: join groups, or cut numbers and dates, as in 2020-03-01, by a "
+            "larger every"
+        )
+    # Orthonormal columns make the regression exact for numbers of any size.
+    basis, triangle = np.linalg.qr(matrix)
+    left = np.abs(np.diag(triangle)) / np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
+    if (left < _COLLINEAR).any():
+        raise ValueError(
+            f"{', '.join(names)} say the same of the documents (they are collinear): leave one out"
+        )
+    terms, mean, first = [], matrix.mean(axis=0), 1
+    for block in blocks:
+        last = first + block.matrix.shape[1]
+        for term in block.terms:
+            whole = mean.copy() if term.kind == "mean" else np.zeros(len(mean))
+            whole[first:last] = term.row
+            terms.append(term._replace(row=np.linalg.solve(triangle.T, whole)))
+        first = last
+    return Design(rows, basis, tuple(terms))
+
+
+def _column(name: str, values: Any) -> Column:
+    return values if isinstance(values, Column) else column(name, values)
+
+
+class _Block(NamedTuple):
+    """Columns of a design, without that of ones, and terms with rows over these alone."""
+
+    matrix: np.ndarray
+    terms: list[Term]
+
+
+def _block(covariate: Column, rows: np.ndarray, smooth: int) -> _Block:
+    values = covariate.values[rows]
+    distinct = np.unique(values)
+    if len(distinct) < 2:
+        shown = f"the one value {_shown(covariate, distinct[0])}" if len(distinct) else "no value"
+        raise ValueError(f"column {covariate.name!r} has {shown}: there is nothing to compare")
+    return (_groups if covariate.kind == "group" else _numeric)(covariate, values, distinct, smooth)
+
+
+def _shown(covariate: Column, value: float) -> str:
+    return repr(covariate.groups[int(value)]) if covariate.kind == "group" else f"{value:g}"
+
+
+def _groups(covariate: Column, values: np.ndarray, distinct: np.ndarray, _: int) -> _Block:
+    """Return an indicator of each group but the first."""
+    name, labels = covariate.name, [covariate.groups[code] for code in distinct]
+    units = np.eye(len(distinct))[:, 1:]
+    sizes = [int((values == code).sum()) for code in distinct]
+    means = [
+        Term(name, labels[i], "mean", i, units[i], sizes[i], grouped=True)
+        for i in range(len(labels))
+    ]
+    differences = [
+        Term(name, f"{labels[i]} - {labels[0]}", "difference", np.nan, units[i])
+        for i in range(1, len(labels))
+    ]
+    return _Block(units[np.searchsorted(distinct, values)], means + differences)
+
+
+def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth: int) -> _Block:
+    """Return a line, or a spline, of the number put to the range from -1 to 1."""
+    name, low, high = covariate.name, distinct[0], distinct[-1]
+    middle, half = (low + high) / 2, (high - low) / 2
+    if smooth == 1:
+
+        def curve(x: np.ndarray) -> np.ndarray:
+            return x[:, None]
+
+    else:
+        knots = np.unique(np.quantile((values - middle) / half, np.linspace(0, 1, smooth + 1)))
+        if len(knots) < smooth + 1:
+            raise ValueError(
+                f"column {name!r} has {len(distinct)} values, too few for smooth={smooth}: "
+                "give a smaller one"
+            )
+        # Splines that are 1 at one knot and 0 at the others: with a constant, all but the first.
+        cardinal = CubicSpline(knots, np.eye(len(knots))[:, 1:], bc_type="natural")
+
+        def curve(x: np.ndarray) -> np.ndarray:
+            return cardinal(x)
+
+    places = np.linspace(low, high, POINTS)
+    drawn = curve((places - middle) / half)
+    terms = [
+        Term(name, f"{place:.10g}", "mean", float(place), row)
+        for place, row in zip(places, drawn, strict=True)
+    ]
+    if smooth == 1:
+        terms.append(Term(name, "slope", "slope", np.nan, np.array([1 / half])))
+    else:
+        label = f"{high:.10g} - {low:.10g}"
+        terms.append(Term(name, label, "difference", np.nan, drawn[-1] - drawn[0]))
+    return _Block(curve((values - middle) / half), terms)

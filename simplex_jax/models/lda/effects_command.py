@@ -1,0 +1,141 @@
+"""The command `effects`: how the topic shares of documents depend on what else is known of them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simplex_jax import corpus as corpora
+from simplex_jax.cli import console, counts, options
+from simplex_jax.cli.commands import load
+from simplex_jax.cli.declared import declared_options
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.corpus import Corpus
+from simplex_jax.corpus.files import STANDARD_INPUT
+from simplex_jax.models.lda import MODEL, data, regression
+from simplex_jax.models.lda.inputs import read
+from simplex_jax.models.lda.regression import Question
+from simplex_jax.models.lda.shares import kept
+from simplex_jax.runtime import directory as directories
+from simplex_jax.runtime import output, saved
+
+_BY = click.option(
+    "--by",
+    required=True,
+    multiple=True,
+    metavar="COLUMN",
+    help="Column to regress on; given again, another, together with it.",
+)
+
+
+@click.command()
+@click.argument("input", required=False, type=options.PATH)
+@options.model_option
+@_BY
+@click.option(
+    "--metadata",
+    type=options.PATH,
+    help="File with the columns, a record for each document by its name: CSV, TSV or JSON lines.  "
+    "[default: INPUT itself]",
+)
+@click.option("--id-column", help="Its column of names.  [default: recognised, such as id or name]")
+@options.together(*declared_options(Question))
+@click.option("--out", type=options.PATH, default=Path("effects.csv"), show_default=True)
+@click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
+@click.option("--overwrite", is_flag=True, help="Replace the files.")
+@options.common_options
+@one_line_errors
+def effects(
+    input: Path | None,
+    model: Path,
+    by: tuple[str, ...],
+    metadata: Path | None,
+    id_column: str | None,
+    out: Path,
+    plot: Path | None,
+    overwrite: bool,
+    quiet: bool,
+    **asked: Any,
+) -> None:
+    """Tell how the topic shares of the documents of a run depend on what else is known of them.
+
+    Groups, such as a party, have a mean share each and their differences from the first; numbers
+    and dates a line, a curve (--smooth) or groups (--every 10: decades). Each share is regressed on
+    all columns together, over the draws of the topics that the run has kept (--keep-samples) and
+    draws of the shares given these. OUT has topic, term, mean, sd and the interval.
+
+    Columns are those of the documents' own file, CSV, TSV, JSON lines or AnnData, or of --metadata;
+    the embedded corpus has a column year. INPUT is given only if the documents of the run have
+    moved.
+    """
+    say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
+    for path in (out, picture):
+        options.target(path, path, "", overwrite)
+    if picture.suffix not in _PICTURES:
+        raise click.UsageError(f"--plot {picture}: give a name in {', '.join(_PICTURES)}")
+    if picture == out:
+        raise click.UsageError(f"--out {out} is the name of the picture: give a name in .csv")
+    if id_column is not None and metadata is None:
+        raise click.UsageError("--id-column is about --metadata, and there is none")
+    fitted, reading = load(MODEL, model)
+    if not reading:
+        raise ValueError(
+            f"{model}: Python has saved this fit, which does not say how its documents are read: "
+            "ask lda.effects there"
+        )
+    question = Question(by=by, samples=model / directories.SAMPLES, **asked)
+    kept(fitted, question.samples)
+    place, documents = _documents(model, input, reading)
+    columns = _columns(place, documents.names, by, metadata, id_column, reading)
+    found = regression.effects(fitted, documents, columns, question, progress=console.Stages(quiet))
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    rows = (
+        (f"{x:.6g}" if isinstance(x, float) else x for x in row.values()) for row in found.rows()
+    )
+    output.write_csv(out, ["topic", "term", "mean", "sd", "lower", "upper"], map(tuple, rows))
+    with output.replacing(picture) as file:
+        found.plot().savefig(file, format=picture.suffix[1:])
+    say(f"{found.documents:,} documents, {found.draws:,} draws of their shares")
+    say(f"written to {out} and {picture}")
+
+
+_PICTURES = (".svg", ".png", ".pdf")
+
+
+def _documents(
+    model: Path, input: Path | None, reading: dict[str, Any]
+) -> tuple[Path | None, Corpus]:
+    """Return the place of the documents of a run, None for the embedded ones, and read them."""
+    config = saved.load_config(model, MODEL.name)
+    place = input or (config["source"]["input"] and Path(config["source"]["input"]))
+    if place == STANDARD_INPUT:
+        raise ValueError("the run has read standard input: give a file of its documents as INPUT")
+    found = read(place, reading)
+    if data.digest(found) != config["corpus"].get("digest"):
+        raise ValueError(
+            f"{place}: these are not the data of the run in {model} (different digests): put them "
+            "back, or name them as INPUT if they have moved"
+        )
+    return place, data.in_memory(found)
+
+
+def _columns(
+    place: Path | None,
+    names: Sequence[str],
+    by: tuple[str, ...],
+    metadata: Path | None,
+    id_column: str | None,
+    reading: dict[str, Any],
+) -> Mapping[str, Sequence[Any]]:
+    """Return columns in the order of the documents."""
+    if metadata is not None:
+        return corpora.read_columns(metadata, by, names, id_column=id_column).columns
+    if place is None:
+        return {"year": corpora.embedded_years()}
+    if reading["stream"]:
+        raise ValueError(f"{place} is a stored corpus, which has no columns: give --metadata")
+    given = {name: reading[name] for name in counts.FILE_OPTIONS if name != "vocab"}
+    # In its own file a document is where it is, whatever its name.
+    return corpora.read_columns(place, by, **given).columns

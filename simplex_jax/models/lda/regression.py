@@ -1,0 +1,237 @@
+"""How the topic shares of documents depend on what else is known of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from simplex_jax.corpus import to_vocabulary
+from simplex_jax.evaluate import composition, covariates, diagnostics, plots
+from simplex_jax.evaluate.coherence import top_words
+from simplex_jax.evaluate.covariates import Design, Term
+from simplex_jax.models.lda import shares
+from simplex_jax.models.lda.data import as_data, in_memory
+from simplex_jax.models.options import option, options
+
+_FEW_DRAWS, _FEW_DOCUMENTS = 10, 5
+_SHOWN = 12  # topics of a picture
+
+
+def _level(name: str, value: Any) -> float:
+    if not 0 < float(value) < 1:
+        raise ValueError(f"{name} must be between 0 and 1, both excluded; it is {value}")
+    return float(value)
+
+
+def _columns(name: str, value: Any) -> tuple[str, ...] | None:
+    return (value,) if isinstance(value, str) else None if value is None else tuple(value)
+
+
+def _place(name: str, value: Any) -> Any:
+    return value
+
+
+@options
+class Question:
+    """What is asked about covariates."""
+
+    by: Any = option(
+        "Names of the columns to regress on, together.",
+        default=None,
+        check=_columns,
+        unset="all",
+        command=False,
+    )
+    every: float | None = option(
+        "Cut numbers, or dates by their years, into groups of this width: 10 for decades.",
+        default=None,
+        unset="a line or curve",
+    )
+    smooth: int = option(
+        "Degrees of freedom of a number or date: 1 for a line, more for a natural cubic spline.",
+        default=1,
+        least=1,
+    )
+    level: float = option("Probability of the intervals.", default=0.95, check=_level)
+    sweeps: int = option(
+        "Gibbs sweeps over the documents before each draw of their shares.", default=25, least=1
+    )
+    seed: int = option("Of all randomness.", default=0, least=0)
+    samples: Any = option(
+        "Directory with the kept samples of a fit that was loaded, say run/samples.",
+        default=None,
+        check=_place,
+        unset="those that the fit holds",
+        command=False,
+    )
+
+
+class Effects(NamedTuple):
+    """Topic shares by covariates, over the posterior.
+
+    Attributes:
+        terms: What is told: for each column its means in groups or at numbers, differences, slope.
+        mean: Posterior means, float64 [K, L], in the order of the terms.
+        sd: Posterior standard deviations.
+        lower: Lower ends of the central intervals.
+        upper: Upper ends.
+        level: Their probability.
+        documents: Number of documents behind them.
+        draws: Number of draws of topics and shares behind them, of all chains.
+        titles: Number and leading words of each topic.
+        prevalence: Share of the training tokens in each topic, [K].
+        warnings: Sentences, each a reason for care.
+    """
+
+    terms: tuple[Term, ...]
+    mean: np.ndarray
+    sd: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    level: float
+    documents: int
+    draws: int
+    titles: tuple[str, ...]
+    prevalence: np.ndarray
+    warnings: tuple[str, ...]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a record for each topic and term: topic, term, mean, sd, lower, upper.
+
+        A term is `party=R`, a mean, `party: R - D`, a difference, or `year: slope`. Lists of them
+        are data frames: `pandas.DataFrame(found.rows())`.
+        """
+        for topic in range(len(self.mean)):
+            for place, term in enumerate(self.terms):
+                joint = "=" if term.kind == "mean" else ": "
+                numbers = {name: getattr(self, name)[topic, place] for name in _NUMBERS}
+                yield {"topic": topic, "term": f"{term.column}{joint}{term.label}", **numbers}
+
+    def plot(self, topics: Sequence[int] | None = None) -> Figure:
+        """Draw the mean shares by each covariate: points for groups, a band for numbers.
+
+        Args:
+            topics: Which to draw; the 12 of largest prevalence where left out.
+
+        Returns:
+            A figure, to be shown or saved: `found.plot().savefig("shares.svg")`.
+        """
+        if topics is None:
+            topics = np.argsort(-self.prevalence, kind="stable")[:_SHOWN].tolist()
+        names = list(dict.fromkeys(term.column for term in self.terms))
+        across = len(names) if len(names) > 1 else min(3, len(topics))
+        panels = [(topic, name) for topic in topics for name in names]
+        down = -(-len(panels) // across)
+        figure = Figure(figsize=(4.2 * across, 2.7 * down), layout="constrained")
+        grid = figure.subplots(down, across, squeeze=False).ravel()
+        for axes in grid[len(panels) :]:
+            axes.remove()
+        for axes, (topic, name) in zip(grid, panels, strict=False):
+            chosen = [
+                (place, term)
+                for place, term in enumerate(self.terms)
+                if term.column == name and term.kind == "mean"
+            ]
+            places = [place for place, _ in chosen]
+            plots.shares_by(
+                np.array([term.place for _, term in chosen]),
+                *(values[topic, places] for values in (self.mean, self.lower, self.upper)),
+                labels=[term.label for _, term in chosen] if chosen[0][1].grouped else None,
+                name=name,
+                axes=axes,
+            )
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.set_title(self.titles[topic], fontsize="small", loc="left")
+        return figure
+
+
+_NUMBERS = ("mean", "sd", "lower", "upper")
+
+
+def effects(
+    fitted: Any,
+    corpus: Any,
+    columns: Any,
+    given: Question,
+    *,
+    progress: Callable[[str, int, int], None] = lambda task, done, total: None,
+) -> Effects:
+    """Regress the topic shares of documents on covariates; see `lda.effects`."""
+    documents = in_memory(as_data(corpus))
+    counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
+    total = counts.shape[0]
+    worded = np.flatnonzero(np.diff(counts.indptr))
+    known = {str(name): columns[name] for name in columns if _asked(str(name), given.by)}
+    for name, values in known.items():
+        if len(values) != total:
+            raise ValueError(
+                f"column {name!r} has {len(values)} values for {total} documents: give one each"
+            )
+    read = {name: covariates.column(name, values) for name, values in known.items()}
+    made = covariates.design(
+        {name: column.taken(worded) for name, column in read.items()},
+        given.by,
+        every=given.every,
+        smooth=given.smooth,
+        available=[str(name) for name in columns],
+    )
+    samples = shares.kept(fitted, given.samples)
+    drawn = shares.Shares(counts[worded][made.rows], sweeps=given.sweeps)
+    means, errors, number = [], [], 0
+    asked = np.stack([term.row for term in made.terms])
+    regression = composition.Regression(made.matrix, asked)
+    chains = len(fitted.order)
+    for sample in samples:
+        for one in shares.of_chains(fitted, sample):
+            key = shares.stream(given.seed, number)
+            estimate = regression.of(drawn.draw(key, one.topics, one.alpha))
+            # As all that is told of a topic, it is of the chains that have it.
+            lacks = ~fitted.shared[one.chain][:, None]
+            means.append(np.where(lacks, np.nan, estimate.mean))
+            errors.append(estimate.error)
+            number += 1
+            progress("draws of shares", number, chains * len(samples))
+    pooled = composition.pool(
+        np.stack(means), np.stack(errors), estimate.freedom, level=given.level
+    )
+    words = top_words(fitted.mean, 3)
+    return Effects(
+        terms=made.terms,
+        **pooled._asdict(),
+        level=given.level,
+        documents=len(made.rows),
+        draws=number,
+        titles=tuple(
+            f"{topic}: " + " ".join(fitted.vocabulary[word] for word in row)
+            for topic, row in enumerate(words)
+        ),
+        prevalence=fitted.prevalence,
+        warnings=tuple(_warnings(fitted, made, total, len(worded), number)),
+    )
+
+
+def _asked(name: str, by: Sequence[str] | None) -> bool:
+    return by is None or name in by
+
+
+def _warnings(fitted: Any, made: Design, total: int, worded: int, number: int) -> Iterator[str]:
+    if empty := total - worded:
+        yield f"{empty:,} documents without a word of the model are left out"
+    if missing := worded - len(made.rows):
+        yield f"{missing:,} documents for which a covariate is missing are left out"
+    if number < _FEW_DRAWS:
+        yield (
+            f"{number} draws of the topics tell little of their uncertainty: keep more "
+            "(--keep-samples)"
+        )
+    small = [f"{term.column}={term.label}" for term in made.terms if 0 < term.size < _FEW_DOCUMENTS]
+    if small:
+        shown = ", ".join(small[:5]) + (", ..." if len(small) > 5 else "")
+        yield f"fewer than {_FEW_DOCUMENTS} documents are in {shown}: their intervals are rough"
+    rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, len(fitted.mean)))
+    if rough.size:
+        shown = ", ".join(map(str, rough[:10])) + (", ..." if rough.size > 10 else "")
+        yield (
+            f"topics {shown} mix so slowly that their intervals are too narrow; a longer run helps"
+        )

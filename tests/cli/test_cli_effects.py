@@ -1,0 +1,215 @@
+"""`simplex-jax lda effects`: what it writes, and what it refuses in one line."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from simplex_jax import corpus, lda
+from simplex_jax.cli import main
+
+PAIRS = [("river water stream boat", "goal match team ball"), ("team goal ball", "boat water")]
+COLUMNS = "name,party,year,empty,constant,text"
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def told(*arguments):
+    result = invoke("lda", "effects", *arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.stderr
+
+
+def refused(*arguments, status=1):
+    result = invoke("lda", "effects", *arguments)
+    assert result.exit_code == status, result.output
+    lines = result.stderr.strip().splitlines()
+    assert status == 2 or len(lines) == 1, result.stderr
+    return lines[-1]
+
+
+def rows():
+    """Of the party R, documents of boats become rarer with the years; of D they do not."""
+    rng = np.random.default_rng(0)
+    for i in range(80):
+        party, year = "DR"[i % 2], 1900 + i
+        boats = rng.random() < (0.8 if party == "D" else 0.8 - i / 120)
+        text = f"{PAIRS[0][not boats]} {PAIRS[1][boats]}" if i else ""
+        yield f"doc {i},{party},{year if i != 7 else ''},,same,{text}"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("effects")
+    (place / "texts.csv").write_text("\n".join([COLUMNS, *rows()]) + "\n")
+    common = ["--topics", 2, "--passes", 60, "--seed", 1, "--min-df", 1, "--max-df", 1.0, "--quiet"]
+    for name, more in {"run": ["--chains", 2, "--keep-samples", 6], "bare": []}.items():
+        result = invoke("lda", place / "texts.csv", *common, *more, "--out", place / name)
+        assert result.exit_code == 0, result.stderr
+    return place
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_groups_of_a_column_of_the_corpus(place, tmp_path):
+    out = tmp_path / "party.csv"
+    said = told("--model", place / "run", "--by", "party", "--out", out, "--level", 0.9)
+    assert "warning: 1 documents without a word of the model are left out" in said
+    assert "79 documents, 12 draws of their shares" in said
+    found = table(out)
+    assert list(found[0]) == ["topic", "term", "mean", "sd", "lower", "upper"]
+    assert [row["term"] for row in found[:3]] == ["party=D", "party=R", "party: R - D"]
+    assert {row["topic"] for row in found} == {"0", "1"}
+    for row in found:
+        assert float(row["lower"]) < float(row["mean"]) < float(row["upper"])
+    # The same from Python, with the same seed.
+    data = corpus.read(place / "texts.csv", text=corpus.TextOptions(min_df=1, max_df=1.0))
+    same = lda.effects(
+        lda.load(place / "run"),
+        data,
+        {"party": ["D", "R"] * 40},
+        samples=place / "run" / "samples",
+        level=0.9,
+    )
+    assert float(found[2]["mean"]) == pytest.approx(same.mean[0, 2], rel=1e-5)
+    assert out.with_suffix(".svg").read_text().startswith("<?xml")
+
+
+def test_numbers_from_another_file_in_another_order(place, tmp_path):
+    lines = [line.split(",") for line in rows()]
+    metadata = tmp_path / "years.jsonl"
+    metadata.write_text(
+        "\n".join(
+            json.dumps({"key": row[0], "when": int(row[2] or 0) or None}) for row in lines[::-1]
+        )
+    )
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    said = told("--model", place / "run", "--by", "year", "--out", one, "--every", 40)
+    assert "1 documents for which a covariate is missing are left out" in said
+    picture = tmp_path / "other.png"
+    told(
+        *("--model", place / "run", "--by", "when", "--out", other, "--every", 40, "--quiet"),
+        *("--metadata", metadata, "--plot", picture),
+    )
+    assert one.read_text().replace("year", "when") == other.read_text()
+    assert [row["term"] for row in table(one)[:2]] == ["year=1880-1919", "year=1920-1959"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_several_columns_together_and_a_curve(place, tmp_path):
+    out = tmp_path / "both.csv"
+    told("--model", place / "run", "--by", "party", "--by", "year", "--smooth", 3, "--out", out)
+    terms = [row["term"] for row in table(out) if row["topic"] == "0"]
+    assert terms[:3] == ["party=D", "party=R", "party: R - D"]
+    assert terms[-1] == "year: 1979 - 1901"
+
+
+def test_documents_that_have_moved_are_given(place, tmp_path):
+    shutil.copytree(place / "run", tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["source"]["input"] = str(tmp_path / "gone.csv")
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    arguments = ["--model", tmp_path / "run", "--by", "party", "--out", tmp_path / "e.csv"]
+    assert "gone.csv" in refused(*arguments)
+    told(place / "texts.csv", *arguments)
+    other = tmp_path / "other.csv"
+    other.write_text("\n".join([COLUMNS, *list(rows())[1:]]))
+    said = refused(other, *arguments, "--overwrite")
+    assert f"{other}: these are not the data of the run" in said
+    config["source"]["input"] = "-"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert "give a file of its documents as INPUT" in refused(*arguments, "--overwrite")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--by", "age"], "no column 'age' among name, party, year, empty, constant, text"),
+        (["--by", "constant"], "'constant' has the one value 'same': there is nothing to compare"),
+        (["--by", "empty"], "column 'empty' has no value"),
+        (["--by", "name"], "79 documents are too few for 79 coefficients of name"),
+        (["--by", "party", "--every", 10], "every cuts numbers and dates, and there are none"),
+        (["--by", "year", "--smooth", 99], "too few for 100 coefficients"),
+        (["--by", "party", "--level", 1.5], "level must be between 0 and 1"),
+        (["--by", "party", "--metadata", "few.csv"], "78 of 80 documents are missing, the first"),
+        (["--by", "party", "--metadata", "twice.csv"], "two records are called 'doc 1'"),
+        (["--by", "x", "--metadata", "few.csv"], "no column 'x' among id, party"),
+        (["--by", "party", "--metadata", "none.csv"], "none.csv"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(place, tmp_path, given, says):
+    (tmp_path / "few.csv").write_text("id,party\ndoc 0,D\ndoc 1,R\n")
+    (tmp_path / "twice.csv").write_text("id,party\ndoc 1,D\ndoc 1,R\n")
+    given = [tmp_path / word if str(word).endswith(".csv") else word for word in given]
+    out = tmp_path / "effects.csv"
+    assert says in refused("--model", place / "run", "--out", out, *given)
+    assert not out.exists()
+
+
+def test_a_run_without_samples_is_refused(place, tmp_path):
+    out = tmp_path / "effects.csv"
+    said = refused("--model", place / "bare", "--by", "party", "--out", out)
+    assert f"{place / 'bare'} has kept no samples of its topics" in said
+    assert "fit again with, say, --keep-samples 50" in said
+
+
+def test_a_fit_that_python_has_saved_is_refused(place, tmp_path):
+    lda.load(place / "run").save(tmp_path / "saved")
+    said = refused("--model", tmp_path / "saved", "--by", "party", "--out", tmp_path / "e.csv")
+    assert "Python has saved this fit" in said
+    assert "ask lda.effects there" in said
+
+
+def test_texts_without_columns_need_metadata(tmp_path):
+    (tmp_path / "x.txt").write_text("river water stream\ngoal match team\n" * 20)
+    made = ["--topics", 2, "--steps", 9, "--min-df", 1, "--max-df", 1.0, "--keep-samples", 2]
+    result = invoke("lda", tmp_path / "x.txt", *made, "--quiet", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    asked = ["--model", tmp_path / "run", "--by", "sport", "--out", tmp_path / "e.csv"]
+    assert "x.txt: lines has no columns; give a file that has (--metadata)" in refused(*asked)
+    (tmp_path / "sports.csv").write_text("sport\n" + "no\nyes\n" * 20)
+    told(*asked, "--metadata", tmp_path / "sports.csv")
+    assert [row["term"] for row in table(tmp_path / "e.csv")][:2] == ["sport=no", "sport=yes"]
+    # A stored corpus has no columns of its own either.
+    assert invoke("lda", "store", tmp_path / "x.txt", tmp_path / "store", *made[4:8]).exit_code == 0
+    streamed = ["--topics", 2, "--steps", 9, "--keep-samples", 2, "--stream", "--quiet"]
+    result = invoke("lda", tmp_path / "store", *streamed, "--out", tmp_path / "streamed")
+    assert result.exit_code == 0, result.stderr
+    asked[1] = tmp_path / "streamed"
+    assert "store is a stored corpus, which has no columns" in refused(*asked, "--overwrite")
+    told(*asked, "--overwrite", "--metadata", tmp_path / "sports.csv")
+
+
+def test_samples_of_another_run_are_refused(place, tmp_path):
+    shutil.copytree(place / "run", tmp_path / "run")
+    (sample,) = (tmp_path / "run" / "samples").glob("*-00003.npz")
+    np.savez(sample, topics=np.ones((1, 2, 3)), alpha=np.ones((1, 2)))
+    said = refused("--model", tmp_path / "run", "--by", "party", "--out", tmp_path / "e.csv")
+    assert "sample-00003.npz: topics (1, 2, 3), not (2, 2, " in said
+    sample.write_bytes(b"PK")
+    said = refused("--model", tmp_path / "run", "--by", "party", "--out", tmp_path / "e.csv")
+    assert "sample-00003.npz: the file is damaged" in said
+
+
+def test_nothing_is_written_over_and_usage_is_checked(place, tmp_path):
+    out = tmp_path / "effects.csv"
+    out.write_text("mine")
+    arguments = ["--model", place / "run", "--by", "party", "--out", out]
+    assert "exists: choose another --out, or pass --overwrite" in refused(*arguments)
+    assert out.read_text() == "mine"
+    told(*arguments, "--overwrite")
+    assert out.read_text().startswith("topic,")
+    other = [*arguments[:-1], tmp_path / "other.csv"]
+    assert "give a name in .svg" in refused(*other, "--plot", "x.gif", status=2)
+    svg = refused(*arguments[:-1], tmp_path / "other.svg", status=2)
+    assert "is the name of the picture: give a name in .csv" in svg
+    assert "--id-column is about --metadata" in refused(*other, "--id-column", "a", status=2)
+    assert "--by" in refused("--model", place / "run", "--out", out, status=2)

@@ -1,0 +1,111 @@
+"""What files say of documents besides their words."""
+
+import json
+
+import numpy as np
+import pytest
+
+from simplex_jax.corpus import CorpusError, Reading, TextOptions, read, read_columns, resolve
+
+CSV = 'id,year,text,party\na,1999,"apple, pear",D\nb,,plum,R\n'
+JSONL = (
+    '{"id": "a", "year": 1999, "text": "apple", "party": "D"}\n'
+    '{"id": "b", "year": null, "text": "plum", "party": "R"}\n{"id": "c", "text": "", "new": true}'
+)
+EVERY_WORD = TextOptions(min_df=1, max_df=1.0)
+
+
+def saved(place, name, content):
+    (place / name).write_text(content)
+    return place / name
+
+
+@pytest.mark.parametrize("tabs", [False, True])
+def test_columns_of_tables(tmp_path, tabs):
+    content = CSV.replace('"apple, pear"', "apple").replace(",", "\t") if tabs else CSV
+    path = saved(tmp_path, "x.tsv" if tabs else "x.csv", content)
+    found = read_columns(path, ["party", "year"])
+    assert found.names == read(path, text=EVERY_WORD).names == ("a", "b")
+    assert found.columns == {"party": ["D", "R"], "year": ["1999", ""]}
+    assert read_columns(path, ["year"], id_column="party").names == ("D", "R")
+    unnamed = saved(tmp_path, "y.csv", "year,text\n1,apple\n2,pear\n")
+    assert read_columns(unnamed, ["year"]).names == ("1", "2")
+    headless = saved(tmp_path, "z.tsv", "1914\tapple\n1915\tpear\n")
+    resolved = resolve(headless, Reading(text_column="2"))
+    assert read_columns(headless, ["1"], text_column=resolved.text_column).columns == {
+        "1": ["1914", "1915"]
+    }
+
+
+def test_a_table_needs_no_texts(tmp_path):
+    path = saved(tmp_path, "x.csv", "name,year\nb,2\na,1\n")
+    assert read_columns(path, ["year"], ["a", "b"]).columns == {"year": ["1", "2"]}
+
+
+def test_fields_of_objects(tmp_path):
+    found = read_columns(saved(tmp_path, "x.jsonl", JSONL), ["year", "party", "new"])
+    assert found.names == ("a", "b", "c")
+    assert found.columns == {
+        "year": [1999, None, None],
+        "party": ["D", "R", None],
+        "new": [None, None, True],
+    }
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_columns_of_anndata(tmp_path, transpose):
+    h5py = pytest.importorskip("h5py")
+    path, axis = tmp_path / "x.h5ad", "var" if transpose else "obs"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.array([[1, 0], [0, 2]])
+        for name in ("obs", "var"):
+            file.create_group(name).attrs["_index"] = "name"
+            file[name]["name"] = [f"{name}0", f"{name}1"]
+        table = file[axis]
+        table["age"], table["well"], table["kind"] = [1.5, 2.0], [True, False], ["x", "y"]
+        table.create_group("odd").attrs["encoding-type"] = "nullable-integer"
+        group = table.create_group("cell")
+        group.attrs["encoding-type"] = "categorical"
+        group["categories"], group["codes"] = ["B", "T"], np.array([1, -1], np.int8)
+    found = read_columns(path, ["age", "well", "kind", "cell"], transpose=transpose)
+    assert found.names == read(path, transpose=transpose).names
+    assert found.columns == {
+        "age": [1.5, 2.0],
+        "well": [True, False],
+        "kind": ["x", "y"],
+        "cell": ["T", None],
+    }
+    with pytest.raises(CorpusError, match=r"x.h5ad: column odd of .* is not of numbers, strings"):
+        read_columns(path, ["odd"], transpose=transpose)
+    with pytest.raises(CorpusError, match=r"x.h5ad: no column 'size' among .*cell"):
+        read_columns(path, ["size"], transpose=transpose)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "names", "documents", "says"),
+    [
+        ("x.csv", CSV, ["age"], None, "x.csv:1: no column 'age' among id, year, text, party; give"),
+        ("x.csv", "id,a,a\n1,2,3\n", ["a"], None, "x.csv:1: two columns are called 'a'"),
+        ("x.csv", CSV, ["year"], ["a", "c", "d"], "2 of 3 documents are missing, the first is 'c'"),
+        ("x.csv", CSV + "a,1,x,D\n", ["year"], ["a"], "two records are called 'a'; give"),
+        ("x.csv", CSV + "c,1\n", ["year"], None, "x.csv:4: 2 fields instead of 4"),
+        ("x.csv", "", ["year"], None, "x.csv: the file is empty"),
+        ("x.jsonl", JSONL, ["age"], None, "x.jsonl: no column 'age' among id, year, text, party"),
+        ("x.jsonl", '{"a": [1]}\n', ["a"], None, r"x.jsonl:1: field 'a' is \[1\]; give a string"),
+        (
+            "x.txt",
+            "apple\n",
+            ["a"],
+            None,
+            "lines has no columns; give a file .* in one of h5ad, csv",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, name, content, names, documents, says):
+    with pytest.raises(CorpusError, match=says):
+        read_columns(saved(tmp_path, name, content), names, documents)
+
+
+def test_fields_are_those_that_json_has(tmp_path):
+    path = saved(tmp_path, "x.jsonl", json.dumps({"a": 1.5, "b": False, "c": "é"}))
+    assert read_columns(path, list("abc")).columns == {"a": [1.5], "b": [False], "c": ["é"]}

@@ -1,0 +1,110 @@
+"""Regressions agree with closed forms, and pools of them with the mixture that is drawn from."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from support import statistics_checks as checks
+
+from simplex_jax.evaluate import composition
+from simplex_jax.evaluate.covariates import design
+
+RNG = np.random.default_rng(5)
+GROUP = np.repeat(["a", "b", "c"], [4, 9, 30])
+SHARES = RNG.random((43, 2)) * np.repeat([0.1, 1.0, 0.4], [4, 9, 30])[:, None]
+
+
+def regressed(columns, shares):
+    made = design(columns)
+    return composition.Regression(made.matrix, np.stack([t.row for t in made.terms])).of(shares)
+
+
+def test_errors_of_groups_are_those_of_their_own_means():
+    found = regressed({"g": GROUP}, SHARES)
+    parts = [SHARES[group == GROUP] for group in "abc"]
+    squares = np.array([part.var(axis=0, ddof=1) / len(part) for part in parts])
+    np.testing.assert_allclose(found.error[:, :3].T, np.sqrt(squares), rtol=1e-9)
+    np.testing.assert_allclose(found.error[:, 3], np.sqrt(squares[0] + squares[1]), rtol=1e-9)
+    assert found.freedom == 40
+
+
+def test_errors_of_a_line_are_those_of_the_sandwich():
+    x = RNG.normal(size=43)
+    found = regressed({"x": x}, SHARES)
+    matrix = np.column_stack([np.ones(43), x])
+    bread = np.linalg.inv(matrix.T @ matrix)
+    leverage = np.einsum("ij,jk,ik->i", matrix, bread, matrix)
+    rest = SHARES[:, 0] - matrix @ bread @ matrix.T @ SHARES[:, 0]
+    meat = (matrix * (rest**2 / (1 - leverage))[:, None]).T @ matrix
+    assert found.error[0, -1] == pytest.approx(np.sqrt((bread @ meat @ bread)[1, 1]), rel=1e-8)
+    line = stats.linregress(x, SHARES[:, 0])
+    assert found.mean[0, -1] == pytest.approx(line.slope, rel=1e-9)
+
+
+def test_one_alone_in_its_group_has_the_variance_of_all():
+    group = np.array(["a"] * 10 + ["b"])
+    shares = RNG.random((11, 1))
+    found = regressed({"g": group}, shares)
+    assert found.error[0, 1] == pytest.approx(np.sqrt(shares[:10].var(ddof=1)), rel=1e-9)
+    assert found.mean[0, 1] == pytest.approx(shares[10, 0])
+
+
+def test_few_shares_at_once_are_all_of_them(monkeypatch):
+    whole = regressed({"g": GROUP}, np.tile(SHARES, 4))
+    monkeypatch.setattr(composition, "_NUMBERS", 3 * len(SHARES))
+    parts = regressed({"g": GROUP}, np.tile(SHARES, 4))
+    np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-12)
+    np.testing.assert_allclose(parts.error, whole.error, rtol=1e-12)
+
+
+def test_one_draw_has_the_law_of_student():
+    found = composition.pool([[0.3]], [[0.1]], 5, level=0.9)
+    lower, upper = stats.t.interval(0.9, 5, 0.3, 0.1)
+    assert (found.lower[0], found.upper[0]) == pytest.approx((lower, upper), rel=1e-10)
+    assert found.sd[0] == pytest.approx(stats.t.std(5, 0, 0.1), rel=1e-10)
+
+
+def pooled_p_values(seed, means, errors, freedom, found):
+    """A coefficient is drawn for each of 200,000 draws of the shares, and judged by the pool."""
+    rng = np.random.default_rng(seed)
+    number = 200_000
+    chosen = rng.integers(0, len(means), number)
+    drawn = means[chosen] + errors[chosen] * rng.standard_t(freedom, number)
+    inside = ((drawn > found.lower) & (drawn < found.upper)).mean()
+    below = (drawn < found.lower).mean()
+    z = (drawn.mean() - found.mean[0]) / found.sd[0] * np.sqrt(number)
+    return {
+        "mean": 2 * stats.norm.sf(abs(z)),
+        "inside": stats.binomtest(round(inside * number), number, 0.8).pvalue,
+        "below": stats.binomtest(round(below * number), number, 0.1).pvalue,
+    }
+
+
+def test_a_pool_is_the_mixture_that_coefficients_are_drawn_from(seed):
+    """False alarm 1e-3 for the family; a pool of normal laws of the same moments is seen."""
+    means = np.array([0.0, 0.0, 0.1, 3.0])
+    errors = np.array([0.1, 0.5, 0.2, 1.0])
+    found = composition.pool(means[:, None], errors[:, None], 7, level=0.8)
+    assert not checks.family(pooled_p_values(seed, means, errors, 7, found))
+    reach = stats.norm.ppf(0.9) * found.sd
+    normal = found._replace(lower=found.mean - reach, upper=found.mean + reach)
+    assert checks.family(pooled_p_values(seed, means, errors, 7, normal))
+
+
+def test_draws_that_do_not_count_are_left_out():
+    found = composition.pool([[0.1], [np.nan], [0.4]], [[0.1], [0.1], [0.2]], 9)
+    alone = composition.pool([[0.1], [0.4]], [[0.1], [0.2]], 9)
+    for one, other in zip(found, alone, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_shares_that_never_vary_have_intervals_of_no_width():
+    found = composition.pool(np.ones((3, 1)), np.zeros((3, 1)), 9)
+    assert [value[0] for value in found] == [1, 0, 1, 1]
+
+
+def test_bad_levels_and_freedoms_are_refused():
+    for level in (0.0, 1.0, np.nan):
+        with pytest.raises(ValueError, match="level"):
+            composition.pool([[0.0]], [[1.0]], 9, level=level)
+    with pytest.raises(ValueError, match="freedom"):
+        composition.pool([[0.0]], [[1.0]], 2)

@@ -1,0 +1,143 @@
+"""Columns are read as what they are, and the terms of a design answer what is asked."""
+
+import datetime
+
+import numpy as np
+import pytest
+
+from simplex_jax.evaluate import composition, covariates
+from simplex_jax.evaluate.covariates import column, cut, design
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([1, 2.5, 3], "number", [1, 2.5, 3]),
+        (np.array([1, np.inf, np.nan]), "number", [1, np.nan, np.nan]),
+        (["1", " 2e3 ", "", None, "NA"], "number", [1, 2000, np.nan, np.nan, np.nan]),
+        (["2019-01-01", "2020-07-02", ""], "date", [2019, 2020.5, np.nan]),
+        (["2020-07", "2020-07-02T00:00:00Z"], "date", [2020 + 182 / 366, 2020.5]),
+        (np.array(["2020-01-01", "NaT"], "datetime64[D]"), "date", [2020, np.nan]),
+        ([datetime.date(2021, 1, 1), None], "date", [2021, np.nan]),
+        (["b", "a", "", "b"], "group", [1, 0, -1, 1]),
+        (["2020-02-30", "2020-01-01"], "group", [1, 0]),
+        (["1", "x"], "group", [0, 1]),
+        ([True, False, None], "group", [1, 0, -1]),
+        (np.array([True, False]), "group", [1, 0]),
+    ],
+)
+def test_a_column_is_what_all_its_values_are(values, kind, expected):
+    found = column("c", values)
+    assert found.kind == kind
+    np.testing.assert_allclose(found.values, expected, rtol=1e-9)
+
+
+def test_columns_of_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"n": [1.0, None], "g": pandas.Categorical(["x", None])})
+    frame["w"] = pandas.to_datetime(["2020-01-01", None])
+    frame["i"] = pandas.array([3, None], dtype="Int64")
+    assert [column(name, frame[name]).kind for name in "ngwi"] == [
+        *("number", "group", "date", "number"),
+    ]
+    assert column("i", frame["i"]).values.tolist()[0] == 3
+
+
+def test_numbers_are_cut_at_multiples_of_the_width():
+    years = column("y", [1914, 1920, 1919, None, 2009])
+    assert cut(years, 10).groups == ("1910-1919", "1920-1929", "2000-2009")
+    assert cut(years, 10).values.tolist() == [0, 1, 0, -1, 2]
+    assert cut(years, 1).groups == ("1914", "1919", "1920", "2009")
+    assert cut(column("x", [0.2, -0.1]), 0.25).groups == ("[-0.25, 0)", "[0, 0.25)")
+    assert cut(column("d", ["2019-12-31", "2020-01-01"]), 1).groups == ("2019", "2020")
+
+
+RNG = np.random.default_rng(3)
+N = 60
+PARTY = np.array(["D", "R", "I"])[RNG.integers(0, 3, N)]
+YEAR = RNG.integers(1900, 2000, N)
+SHARES = RNG.random((N, 2))
+
+
+def told(columns, shares=SHARES, **options):
+    """Values of the terms by column and label, of each share."""
+    made = design(columns, **options)
+    asked = np.stack([term.row for term in made.terms])
+    found = composition.Regression(made.matrix, asked).of(np.asarray(shares)[made.rows])
+    return {
+        (term.column, term.label): found.mean[:, place] for place, term in enumerate(made.terms)
+    }
+
+
+def test_of_groups_the_terms_are_means_and_differences_from_the_first():
+    found = told({"party": PARTY})
+    means = {party: SHARES[party == PARTY].mean(axis=0) for party in "DIR"}
+    assert [label for _, label in found] == ["D", "I", "R", "I - D", "R - D"]
+    for party, mean in means.items():
+        np.testing.assert_allclose(found["party", party], mean, rtol=1e-10)
+    np.testing.assert_allclose(found["party", "R - D"], means["R"] - means["D"], rtol=1e-8)
+
+
+def test_of_numbers_the_terms_are_a_line_and_its_slope():
+    found = told({"year": YEAR})
+    slope, offset = np.polyfit(YEAR, SHARES[:, 0], 1)
+    assert found["year", "slope"][0] == pytest.approx(slope, rel=1e-8)
+    low = YEAR.min()
+    assert found["year", f"{low}"][0] == pytest.approx(offset + slope * low, rel=1e-8)
+    assert len(found) == covariates.POINTS + 1
+
+
+def test_a_spline_passes_through_what_is_one_and_ends_in_its_difference():
+    """A straight line is a natural spline, and so is found again."""
+    line = 0.2 + 0.003 * (YEAR - 1900)
+    found = told({"year": YEAR}, line[:, None], smooth=4)
+    assert len(found) == covariates.POINTS + 1
+    low, high = YEAR.min(), YEAR.max()
+    assert found["year", f"{low}"][0] == pytest.approx(0.2 + 0.003 * (low - 1900))
+    assert found["year", f"{high} - {low}"][0] == pytest.approx(0.003 * (high - low))
+    curve = np.sin((YEAR - 1900) / 16)[:, None]
+    near = told({"year": YEAR}, curve, smooth=9)
+    at = [float(label) for _, label in near if " - " not in label]
+    values = [value[0] for (_, label), value in near.items() if " - " not in label]
+    np.testing.assert_allclose(values, np.sin((np.array(at) - 1900) / 16), atol=0.05)
+
+
+def test_with_several_columns_the_others_stand_at_their_mean():
+    found = told({"party": PARTY, "year": YEAR}, by=["year", "party"])
+    matrix = np.column_stack([np.ones(N), PARTY == "I", PARTY == "R", YEAR]).astype(float)
+    b = np.linalg.lstsq(matrix, SHARES[:, 0])[0]
+    assert found["party", "R - D"][0] == pytest.approx(b[2], rel=1e-6)
+    assert found["year", "slope"][0] == pytest.approx(b[3], rel=1e-6)
+    assert found["party", "R"][0] == pytest.approx(b[0] + b[2] + b[3] * YEAR.mean(), rel=1e-6)
+
+
+def test_documents_that_lack_a_covariate_are_left_out():
+    party = [None, *PARTY[1:]]
+    assert design({"party": party, "year": YEAR}).rows.tolist() == list(range(1, N))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "says"),
+    [
+        ({"party": PARTY}, {"by": ["year"]}, "no column 'year': give one of party"),
+        ({}, {}, "at least one column"),
+        ({"party": ["D"] * 9}, {}, "'party' has the one value 'D': there is nothing to compare"),
+        ({"year": [3] * 9}, {}, "'year' has the one value 3"),
+        ({"year": [None] * 9}, {}, "'year' has no value"),
+        ({"a": PARTY, "b": PARTY[1:]}, {}, "of one length"),
+        ({"name": [f"n{i}" for i in range(9)]}, {}, "9 documents are too few for 9 coefficients"),
+        ({"a": YEAR, "b": YEAR * 2.0 + 1}, {}, "a, b say the same .* leave one out"),
+        ({"party": PARTY}, {"every": 10}, "every cuts numbers and dates, and there are none"),
+        ({"year": YEAR}, {"every": 0}, "every must be finite and positive"),
+        ({"x": [0, 1] * 30}, {"smooth": 4}, "'x' has 2 values, too few for smooth=4"),
+        ({"year": YEAR}, {"smooth": 0}, "smooth"),
+    ],
+)
+def test_what_makes_no_design_is_refused(columns, options, says):
+    with pytest.raises(ValueError, match=says):
+        design(columns, **options)
+
+
+def test_groups_are_not_cut():
+    with pytest.raises(ValueError, match="'party' has groups, not numbers"):
+        cut(column("party", PARTY), 10)
