@@ -1,6 +1,7 @@
 """Runs of several processes on this machine, as their users start them."""
 
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -19,6 +20,26 @@ def start(count, *arguments, devices=1):
         subprocess.Popen(
             [*command, *together, "--process", str(number)],
             env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(count)
+    ]
+
+
+def start_by_slurm(count, *arguments):
+    """Start the same with the variables that SLURM sets, by which the processes find each other."""
+    job = 1 + random.randrange(4000)
+    common = {"SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_NODES": 1}
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "SLURM_NTASKS": str(count)}
+    command = [sys.executable, "-m", "simplex_jax", *map(str, arguments), "--distributed"]
+    return [
+        subprocess.Popen(
+            command,
+            env=environment
+            | {name: str(value) for name, value in common.items()}
+            | {"SLURM_PROCID": str(number), "SLURM_LOCALID": str(number)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -70,6 +70,14 @@ def test_processes_and_devices_change_no_bit(count, devices, stored, alone, tmp_
     assert (out / "topics.npz").read_bytes() == (alone / "topics.npz").read_bytes()
 
 
+@pytest.mark.slow
+def test_slurm_tells_processes_of_each_other(stored, alone, tmp_path):
+    begun = several.start_by_slurm(2, "lda", stored, "--out", tmp_path / "run", *RUN)
+    ends = several.finish(begun)
+    assert [status for status, _ in ends] == [0, 0], ends
+    assert_same(tmp_path / "run", alone)
+
+
 def checkpoints(out):
     folder = out / "checkpoint"
     return [path.name for path in folder.glob("[0-9]*")] if folder.exists() else []
