@@ -142,6 +142,20 @@ def test_evaluate(run, texts, tmp_path):
     assert "two parts of the same documents" in result.stderr
 
 
+def test_evaluate_from_left_to_right(run, texts):
+    result = invoke("lda", "evaluate", "--model", run, texts, "--method", "left-to-right")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert 3.5 < found["perplexity"] < 6, "a word of each document, of eight, tells its side"
+    assert 0 < found["perplexity_error"] < 0.5
+    assert (found["documents"], found["tokens"]) == (40, 160)
+    for given in (["--target", texts, "--observed", texts], [texts, "--particles", 9]):
+        method = [] if "--particles" in given else ["--method", "left-to-right"]
+        result = invoke("lda", "evaluate", "--model", run, *given, *method)
+        assert result.exit_code == 2
+        assert "left-to-right" in result.stderr
+
+
 def test_evaluate_wants_one_kind_of_input(run, texts):
     for given in ([], [texts, "--observed", texts], ["--target", texts]):
         result = invoke("lda", "evaluate", "--model", run, *given)

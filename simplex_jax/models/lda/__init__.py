@@ -16,6 +16,7 @@ from simplex_jax.models.lda import (
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.lda.model import build, build_streaming
 from simplex_jax.models.lda.options import Arguments, Options
+from simplex_jax.models.lda.probability import left_to_right
 from simplex_jax.models.lda.proportions import shards, transform
 from simplex_jax.models.lda.regression import Effects, Question
 from simplex_jax.models.options import takes
@@ -145,6 +146,7 @@ __all__ = [
     "build_streaming",
     "effects",
     "fit",
+    "left_to_right",
     "load",
     "memory",
     "resolve",

@@ -40,8 +40,8 @@ def local_step(counts, method):
 def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
     """At beta = 1e-3, where most log-probabilities are below the least float32."""
     arguments = {"sampler": sampler, "counts": counts, "local_step": local_step(counts, method)}
-    arguments |= {"alpha": 0.01, "beta": 1e-3, "step_size": 0.01, "batch_size": 2}
-    kernel, stream = lda.build(SMALL, (4, 3), **arguments)
+    arguments["batch_size"] = 2
+    kernel, stream = lda.build(SMALL, (4, 3), alpha=0.01, beta=1e-3, step_size=0.01, **arguments)
     state = kernel.init(getkey(), jnp.ones((4, 3)))
     shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
     compiled = driver._advance._cache_size()
