@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from simplex_jax.cli import console, options
+from simplex_jax.cli import console, options, several
 from simplex_jax.cli.declared import declared_options
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.cli.groups import DefaultGroup
@@ -87,6 +87,8 @@ class Commands(NamedTuple):
     more: Sequence[click.Command] = ()  # further commands
     # `settings -> effective samples` at which a run ends; None where it has a length
     target: Callable[[Any], float | None] = lambda settings: None
+    # Similarity of topics, see `matching.align`, of models with a number of them
+    similarity: Callable | None = None
     # `Plan -> None`, a ValueError for runs that are likely a slip on a command line
     check: Callable[[Plan], None] = lambda plan: None
     # `Plan -> bytes by name`, "total" the last, of the device's memory that a run needs; None where
@@ -108,14 +110,21 @@ def _fit_command(commands: Commands) -> click.Command:
     model = commands.model
     names = [name for name, declared, _ in declarations(model.options) if declared.command]
 
+    numbered: list[Callable] = []
+    repeats: list[Callable] = []
+    if commands.similarity is not None:
+        numbered.append(several.each_number(model, commands.shown[0], commands.similarity))
+        repeats.append(several.REPEATS)
+
     @click.command("fit", help=commands.help)
     @click.argument("input", required=False, type=options.PATH)
-    @options.together(*declared_options(model.options))
+    @options.together(*declared_options(model.options), *repeats)
     @options.run_options(f"simplex-jax-{model.name}", dry_run=commands.memory is not None)
     @options.together(*(options.PROCESSES if commands.share else ()))
     @options.together(*commands.reading.values())
     @options.common_options
     @one_line_errors
+    @options.together(*numbered)
     def fit(
         input: Path | None,
         resume: Path | None,

@@ -32,6 +32,9 @@ def declared_option(of: type, name: str, default: Any) -> Callable:
     elif declared.choices is not None:
         attributes["type"] = click.Choice(declared.offered or declared.choices)
         attributes["multiple"] = kind is not str
+    elif declared.several:
+        attributes["type"] = _Several(int(declared.least or 0))
+        help = f"{help} Several, as 10,20,50, are fitted one by one and compared."
     elif kind is int:
         most = 2**63 - 1 if name.endswith("seed") else None
         attributes["type"] = click.IntRange(int(declared.least or 0), most)
@@ -41,6 +44,25 @@ def declared_option(of: type, name: str, default: Any) -> Callable:
     if declared.metavar is not None:
         attributes["metavar"] = declared.metavar
     return click.option(flag_of(name, declared), name, help=help, **attributes)
+
+
+class _Several(click.ParamType):
+    """A number, or several of them separated by commas, as a tuple."""
+
+    name = "NUMBER[,...]"
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | tuple[int, ...]:
+        """Return the number or numbers."""
+        if not isinstance(value, str):
+            return value
+        kind: click.ParamType = click.IntRange(self._least)
+        numbers = tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
+        if len(set(numbers)) < len(numbers):
+            self.fail(f"{value!r} has a number twice.", param, ctx)
+        return numbers[0] if len(numbers) == 1 else numbers
 
 
 class _Number(click.FloatRange):

@@ -57,6 +57,7 @@ class Option:
     parse: Callable[[str], Any] | None = None
     # `(name, value) -> value`, in place of the range
     check: Callable[[str, Any], Any] | None = None
+    several: bool = False  # whether the command takes several whole numbers, and runs with each
     metavar: str | None = None  # name of the value in the command's help
 
 

@@ -17,6 +17,7 @@ from simplex_jax.cli.commands import Commands, Other, Transform, load
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import stopwords
 from simplex_jax.corpus.store import Stored
+from simplex_jax.evaluate import matching
 from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity, top_words
 from simplex_jax.models.lda import MODEL, Fit, data, inputs, memory, perplexity
 from simplex_jax.models.lda.effects_command import effects
@@ -290,6 +291,7 @@ COMMANDS = Commands(
     other=_other,
     shown=("perplexity", "tokens_per_second"),
     target=lambda settings: settings.target_ess,
+    similarity=matching.affinity,
     announce=_announce,
     outcome=_outcome,
     transform=Transform(

@@ -86,6 +86,7 @@ class Options(RunOptions):
         default=30,
         kw_only=False,
         least=1,
+        several=True,
         flag="--topics",
         parameter="n_components",
     )

@@ -17,6 +17,7 @@ from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import tfidf
 from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.vectors import UnitVectors
+from simplex_jax.evaluate import matching
 from simplex_jax.models.pipeline import Plan, Progress
 from simplex_jax.models.sam import MODEL, Data, Fit, checks, density, weigh
 from simplex_jax.models.sam.data import alike, check_weighting
@@ -241,6 +242,7 @@ COMMANDS = Commands(
     resolve_reading=_resolve,
     other=_other,
     shown=("log_perplexity", "kinetic", "documents_per_second"),
+    similarity=matching.cosine,
     announce=_announce,
     outcome=_outcome,
     transform=Transform(

@@ -38,6 +38,7 @@ class Options(RunOptions):
         default=20,
         kw_only=False,
         least=1,
+        several=True,
         flag="--topics",
         parameter="n_components",
     )
