@@ -14,7 +14,7 @@ from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.files import STANDARD_INPUT
 from simplex_jax.models.lda import MODEL, data, regression
-from simplex_jax.models.lda.inputs import read
+from simplex_jax.models.lda.commands.inputs import read
 from simplex_jax.models.lda.regression import Question
 from simplex_jax.models.lda.shares import kept
 from simplex_jax.runtime import directory as directories

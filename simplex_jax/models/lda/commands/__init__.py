@@ -19,8 +19,9 @@ from simplex_jax.corpus import stopwords
 from simplex_jax.corpus.store import Stored
 from simplex_jax.evaluate import matching
 from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity, top_words
-from simplex_jax.models.lda import MODEL, Fit, data, inputs, memory, perplexity
-from simplex_jax.models.lda.effects_command import effects
+from simplex_jax.models.lda import MODEL, Fit, data, memory, perplexity
+from simplex_jax.models.lda.commands import inputs
+from simplex_jax.models.lda.commands.effects import effects
 from simplex_jax.models.lda.options import prior
 from simplex_jax.models.lda.probability import left_to_right
 from simplex_jax.models.lda.proportions import shards
