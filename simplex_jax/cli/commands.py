@@ -288,7 +288,8 @@ def _earlier(
     config = saved.load_config(directory, commands.model.name)
     if not _sound(config.get("source"), commands.reading):
         raise RunError(f"{directory / files.CONFIG}: it does not say how to go on")
-    lock.check(directory)
+    if joined.is_first():  # for the others, process 0 may be in it already
+        lock.check(directory)
     given = {name: value for name, value in changed.items() if value is not None}
     if given:
         # A length takes the place of a goal, and the other way round.

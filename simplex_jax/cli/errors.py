@@ -36,7 +36,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             if not processes.joined():
                 click.echo(f"simplex-jax: error: {message}", err=True)
                 sys.exit(1)
-            if isinstance(error, JaxRuntimeError):
+            if isinstance(error, JaxRuntimeError) and not message.startswith("out of memory"):
                 message = (
                     "another process of the run has ended: see its messages, and go on with "
                     f"--resume ({message[:200]})"

@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 
 from simplex_jax import arguments
+from simplex_jax.runtime import processes
 
 _MOST_CORES = 16
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -37,7 +38,7 @@ def use(count: int | None = None) -> int:
 def of_all_processes(each: int) -> list[jax.Device]:
     """Return so many devices of each process, in the order of the processes."""
     devices: dict[int, list[jax.Device]] = {}
-    for device in jax.devices():
+    for device in jax.devices() if processes.joined() else jax.local_devices():
         devices.setdefault(device.process_index, []).append(device)
     return [device for number in sorted(devices) for device in devices[number][:each]]
 

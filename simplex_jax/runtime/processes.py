@@ -3,6 +3,9 @@
 All processes run the same program on the same data, and every computation on arrays that they
 share is one that all of them begin. What a clock, a signal or a disk tells one process alone is
 therefore agreed upon before the run depends on it.
+
+Only processes that `join` has brought together share runs: those of a program that has called
+`jax.distributed.initialize` itself may each have runs of their own.
 """
 
 import os
@@ -17,6 +20,8 @@ from jax.typing import ArrayLike
 
 # A process that does not answer for so long is lost, and the others end.
 _SECONDS = 30
+
+_joined = False
 
 
 def join(
@@ -42,6 +47,7 @@ def join(
         raise ValueError("coordinator, processes and process go together: give all three, or none")
     if processes is not None and process is not None and not 0 <= process < processes:
         raise ValueError(f"process must be from 0 to {processes - 1}; it is {process}")
+    global _joined
     # Its handler of SIGTERM would take the place of ours.
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
@@ -51,11 +57,12 @@ def join(
         heartbeat_timeout_seconds=_SECONDS,
         shutdown_timeout_seconds=_SECONDS,
     )
+    _joined = True
 
 
 def joined() -> bool:
-    """Return whether this is one of several processes; starts nothing."""
-    return jax.distributed.is_initialized() and jax.process_count() > 1
+    """Return whether this is one of several processes that share runs; starts nothing."""
+    return _joined and jax.process_count() > 1
 
 
 def count() -> int:
