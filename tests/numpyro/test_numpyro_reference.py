@@ -89,8 +89,8 @@ def test_chains_have_the_law_of_the_model(request):
     assert not rejected, rejected
 
 
-factor, on_simplex = numpyro.factor, reference._on_simplex
-log_prior = reference._log_prior_of_positive
+factor, log_prior = numpyro.factor, reference._log_prior_of_positive
+log_prior_on_simplex = reference._log_prior_on_simplex
 MUTANTS = {
     "no Jacobian": (
         reference.numpyro,
@@ -104,11 +104,19 @@ MUTANTS = {
         lambda fn, kind, r, centre: log_prior(fn, kind, r, centre) - r,
         ("poisson",),
     ),
-    # The reference of the gamma variates in place of that of their shares.
-    "no total": (
+    # The law of the total alone would change nothing: it is independent of the shares.
+    "the density of x for that of its log ratios": (
         reference,
-        "_on_simplex",
-        lambda r, shape, centre: (on_simplex(r, shape, centre)[0], (shape * r).sum(axis=-1)),
+        "_log_prior_on_simplex",
+        lambda fn, kind, rho, centre: (
+            log_prior_on_simplex(fn, kind, rho, centre) - 0.3 * (centre + rho).sum(axis=-1)
+        ),
+        ("multinomial", "sparse"),
+    ),
+    "shares that are not normalised": (
+        reference,
+        "_log_mean",
+        lambda r, share, log_share: 0 * r[..., :1],
         ("multinomial", "sparse"),
     ),
 }
@@ -210,7 +218,7 @@ LINKS = jnp.kron(jnp.eye(2), jnp.ones((3, 3)))
 
 @pytest.mark.slow
 def test_learned_references_with_nuts_and_gibbs():
-    """Means agree with those of plain NUTS, to five standard errors of independent chains."""
+    """Means agree with those of plain NUTS, to seven standard errors of six chains."""
     from numpyro.infer import Gibbs
 
     config = learn_reference(jax.random.key(0), network, model_args=(LINKS,), num_samples=500)
@@ -221,7 +229,6 @@ def test_learned_references_with_nuts_and_gibbs():
     kernels = {
         "plain": (NUTS(network), "vectorized"),
         "scores": (NUTS(model), "vectorized"),
-        "sequential": (NUTS(model), "sequential"),
         "block": (
             Gibbs([(NUTS(model), ["pi_normal", "rate_normal"]), (NUTS(model), None)]),
             "sequential",
@@ -230,9 +237,9 @@ def test_learned_references_with_nuts_and_gibbs():
     for name, (kernel, method) in kernels.items():
         mcmc = MCMC(
             kernel,
-            num_warmup=300,
-            num_samples=500,
-            num_chains=8,
+            num_warmup=200,
+            num_samples=300,
+            num_chains=6,
             chain_method=method,
             progress_bar=False,
         )
@@ -241,12 +248,12 @@ def test_learned_references_with_nuts_and_gibbs():
         pi = samples["pi"]
         together = (pi[:, :, :1] * pi).sum(axis=-1).mean(axis=1)
         found[name] = np.concatenate([together, samples["rate"].mean(axis=1)[:, None]], axis=1)
-    mean, error = found["plain"].mean(axis=0), found["plain"].std(axis=0) / 7**0.5
+    mean, error = found["plain"].mean(axis=0), found["plain"].std(axis=0) / 5**0.5
     for name, values in found.items():
-        errors = np.hypot(error, values.std(axis=0) / 7**0.5)
+        errors = np.hypot(error, values.std(axis=0) / 5**0.5)
         assert (np.abs(values.mean(axis=0) - mean) < 7 * errors).all(), name
     predicted = Predictive(model, mcmc.get_samples())(jax.random.key(2), LINKS)
-    assert predicted["pi"].shape == (4000, 6, 2)
+    assert predicted["pi"].shape == (1800, 6, 2)
 
 
 def test_the_fitted_law_is_that_of_the_samples():
