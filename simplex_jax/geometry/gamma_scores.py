@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln, log_ndtr
 
 # Temme's functions of z / sqrt(s) in [-3, 3], in that over 3, highest degree first; made by
@@ -80,6 +81,8 @@ _LOG_GAMMA = (
 )
 _LARGE = 8.0  # shapes from which on Temme's expansion is used
 _MIDDLE = 0.5  # and those from which on it is close enough to start a step from
+TABLE_REACH = 13.0  # a normal number is farther out with probability 1e-38
+_CELL = 0.25
 # Terms of the series for log P, and of the continued fraction for log Q.
 _TERMS = {jnp.dtype("float32"): (30, 16), jnp.dtype("float64"): (44, 40)}
 
@@ -136,6 +139,62 @@ def constant(shape: jax.Array) -> jax.Array:
     y = 1 / (big * big)
     stirling = (1 / 12 - y * (1 / 360 - y / 1260)) / big + 0.5 * jnp.log(2 * math.pi / big)
     return jnp.where(is_large, stirling, gammaln(small) - small * jnp.log(small) + small)
+
+
+def table(shape: np.ndarray) -> np.ndarray:
+    """Return coefficients of `log_ratio` in cells of z, [cells, n, 6], for shapes [n].
+
+    Between the ends of a cell it is the polynomial of fifth degree that has the value and two
+    derivatives of `log_ratio` at both; see `interpolated`. They take 2.5 kB a shape.
+    """
+    width = 128
+    padded = np.ones(-(-len(shape) // width) * width)
+    padded[: len(shape)] = shape
+    chunks = []
+    # Concrete numbers also where a model is being traced. In float32 the derivatives at the ends
+    # would differ from those of the values by more than the cells are wrong.
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        for chunk in padded.reshape(-1, width):
+            chunks.append(np.asarray(_cells(jnp.asarray(chunk))))
+    return np.concatenate(chunks, axis=1)[:, : len(shape)]
+
+
+@jax.jit
+def _cells(shape: jax.Array) -> jax.Array:
+    number = round(TABLE_REACH / _CELL)
+    z, s = jnp.meshgrid(jnp.arange(-number, number + 1) * _CELL, shape, indexing="ij")
+    r = log_ratio(z, s)
+    slope = jnp.exp(log_slope(z, r, s))
+    bend = slope * (s * jnp.expm1(r) * slope - z)
+    slope, bend = slope * _CELL, bend * (_CELL * _CELL)
+    first, second = slope[:-1], bend[:-1] / 2
+    rise = r[1:] - r[:-1] - first - second
+    turn = slope[1:] - first - 2 * second
+    twist = (bend[1:] - 2 * second) / 2
+    last = (
+        10 * rise - 4 * turn + twist,
+        -15 * rise + 7 * turn - 2 * twist,
+        6 * rise - 3 * turn + twist,
+    )
+    return jnp.stack((r[:-1], first, second, *last), axis=-1)
+
+
+def interpolated(z: jax.Array, cells: jax.Array, column: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return r and log dr/dz by columns of a `table`, for scores up to `TABLE_REACH` in size.
+
+    r has the score z to 2e-5, and two continuous derivatives; the slope is that of this r. Scores
+    that are farther out are taken to be at the end of the table.
+    """
+    place = (jnp.clip(z, -TABLE_REACH, TABLE_REACH) + TABLE_REACH) / _CELL
+    cell = jnp.clip(jnp.floor(jax.lax.stop_gradient(place)), 0, cells.shape[0] - 1)
+    t = place - cell
+    c = cells[cell.astype(jnp.int32), column]
+    r = jnp.zeros_like(z)
+    slope = jnp.zeros_like(z)
+    for k in range(5, -1, -1):
+        slope = slope * t + r
+        r = r * t + c[..., k]
+    return r, jnp.log(slope / _CELL)
 
 
 def _expanded(z: jax.Array, s: jax.Array) -> jax.Array:

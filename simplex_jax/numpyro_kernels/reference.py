@@ -11,12 +11,18 @@ underflows. Any other law p of the site has in z the density
 
 with q the reference law: both the log-Jacobian, :math:`\log \phi(z) - \log f(x)`, and the law of
 the total are in it. It is exact for every reference; one that is near the posterior makes it nearly
-normal, which is what NUTS moves best in. In logs, with :math:`x = (s / t) e^r` and the E and kappa
-of `geometry.gamma_scores`, the log density of log x is -s E(r) - kappa(s); and that of the log
-ratios of a simplex, with :math:`\rho = r - \log \sum_j (s_j / S) e^{r_j}` and S the sum of the
-shapes, :math:`\sum_k (s_k \rho_k - \kappa(s_k)) + \kappa(S)`.
+normal, which is what NUTS moves best in.
+
+In logs, with :math:`x = m e^r`, m the mean under the reference, and the E and kappa of
+`geometry.gamma_scores`, a gamma law of shape s has the log density -s E(r) - kappa(s) of log x. For
+a simplex site the variables are the log ratios, and the logarithm of the total, which has the law
+Gamma(S) whatever the prior, S being the sum of the s_k: :math:`\rho_k = r_k - \ell`, :math:`\ell =
+\log \sum_j (s_j / S) e^{r_j}`, a change of variables of determinant 1. Up to 2,000 shapes r comes
+from a table, a spline of the normal scores; its own derivative is the Jacobian, so that the model
+is the same to rounding. Scores beyond 13 are worked out.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +47,8 @@ from simplex_jax.numpyro_kernels.sites import Model, Values
 _POSITIVE = (constraints.positive, constraints.softplus_positive)
 _SIMPLEX = (sites.SIMPLEX, sites.LOG_SIMPLEX)
 _KINDS = (sites.GAMMA, *_SIMPLEX)
+# A table of the normal scores of more shapes would be larger than 5 MB.
+_MOST_CELLS = 2000
 # Shapes of fitted references; the normal scores are right in float32 between these.
 _LEAST, _MOST = 1e-6, 1e6
 
@@ -86,6 +94,8 @@ class GammaReference(Reparam):
             raise ValueError(f"shape must be between {_LEAST:g} and {_MOST:g}; it is {shape!r}")
         if self.rate is not None and not ((self.rate > 0) & np.isfinite(self.rate)).all():
             raise ValueError(f"rate must be finite and positive; it is {rate!r}")
+        small = self.shape.size <= _MOST_CELLS
+        self._cells = gamma_scores.table(self.shape.ravel()) if small else None
 
     def __call__(self, name: str, fn: dist.Distribution, obs: Any) -> tuple[None, jax.Array]:
         """Return the value of the site in terms of normal scores."""
@@ -99,21 +109,41 @@ class GammaReference(Reparam):
             raise ValueError(f"a reference on the simplex has no rate, and that of {name!r} does")
         z = _scores(name, fn)
         shape = self._full("shape", self.shape, name, z)
-        r = gamma_scores.log_ratio(z, shape)
+        r, log_slope = self._moved(z, shape)
+        # Next to the density of the scores, that of log x: dz / dr is on their side.
+        log_weight = log_slope + (z * z + math.log(2 * math.pi)) / 2
         if kind in _SIMPLEX:
-            centre = jnp.log(shape) - jnp.log(shape.sum(axis=-1, keepdims=True))
-            r, log_reference = _on_simplex(r, shape, centre)
-            log_prior = _log_prior_on_simplex(fn, kind, r, centre)
-            rows = fn.event_dim - 1
+            total = shape.sum(axis=-1, keepdims=True)
+            centre = jnp.log(shape) - jnp.log(total)
+            log_mean = _log_mean(r, shape / total, centre)
+            r = r - log_mean
+            log_total = -total * gamma_scores.excess(log_mean) - gamma_scores.constant(total)
+            log_prior = _log_prior_on_simplex(fn, kind, r, centre) + log_total[..., 0]
+            ratio = sum_rightmost(log_prior, fn.event_dim - 1)
         else:
             rate = self._full("rate", np.asarray(1.0 if self.rate is None else self.rate), name, z)
             centre = jnp.log(shape / rate)
-            log_reference = -shape * gamma_scores.excess(r) - gamma_scores.constant(shape)
-            log_prior = _log_prior_of_positive(fn, kind, r, centre)
-            rows = fn.event_dim
-        ratio = sum_rightmost(log_prior, rows) - sum_rightmost(log_reference, rows)
-        numpyro.factor(f"{name}_factor", ratio)
+            ratio = sum_rightmost(_log_prior_of_positive(fn, kind, r, centre), fn.event_dim)
+        numpyro.factor(f"{name}_factor", ratio + sum_rightmost(log_weight, fn.event_dim))
         return None, sites.constrain(kind, centre + r)
+
+    def _moved(self, z: jax.Array, shape: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the r of scores and its log derivative, by a table where all z are in it."""
+
+        def exact(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+            r = gamma_scores.log_ratio(z, shape)
+            return r, gamma_scores.log_slope(z, r, shape)
+
+        if self._cells is None:
+            return exact(z)
+        cells = jnp.asarray(self._cells, z.dtype)
+        column = np.arange(self.shape.size).reshape(self.shape.shape)
+        column = jnp.asarray(np.broadcast_to(column, z.shape))
+
+        def by_table(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return gamma_scores.interpolated(z, cells, column)
+
+        return jax.lax.cond((jnp.abs(z) <= gamma_scores.TABLE_REACH).all(), by_table, exact, z)
 
     def _full(self, what: str, given: np.ndarray, name: str, z: jax.Array) -> jax.Array:
         try:
@@ -145,12 +175,6 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
             "another model; move handlers.scale and handlers.mask to the observed sites"
         )
     return z
-
-
-def _on_simplex(r: jax.Array, shape: jax.Array, centre: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the logarithms of x / E x under the reference law, and the log density by it."""
-    rho = r - _log_mean(r, jnp.exp(centre), centre)
-    return rho, _log_dirichlet(rho, shape)
 
 
 def _log_dirichlet(rho: jax.Array, shape: jax.Array) -> jax.Array:

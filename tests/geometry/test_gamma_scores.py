@@ -95,3 +95,29 @@ def test_parts_of_the_log_density(shape):
 def test_a_shape_is_a_constant():
     gradient = jax.grad(gamma_scores.log_ratio, argnums=1)(jnp.float32(0.3), jnp.float32(2.0))
     assert gradient == 0
+
+
+def test_a_table_is_close_and_has_its_own_slope():
+    shape = np.concatenate([SHAPES, np.geomspace(0.05, 20.0, 140)])
+    cells = gamma_scores.table(shape)
+    assert cells.shape[1:] == (len(shape), 6)
+    with jax.enable_x64(True):
+        key = jax.random.key(0)
+        z = jax.random.uniform(key, (200, len(shape)), minval=-13.0, maxval=13.0)
+        column = jnp.broadcast_to(jnp.arange(len(shape)), z.shape)
+
+        def by_table(z):
+            return gamma_scores.interpolated(z, jnp.asarray(cells), column)
+
+        (r, log_slope), (derivative, _) = jax.jvp(by_table, (z,), (jnp.ones_like(z),))
+        s = jnp.broadcast_to(jnp.asarray(shape), z.shape)
+        exact = gamma_scores.log_ratio(z, s)
+        exact_slope = gamma_scores.log_slope(z, exact, s)
+        assert (jnp.abs(r - exact) < 2e-5 * jnp.exp(exact_slope)).all()
+        assert (jnp.abs(log_slope - exact_slope) < 1e-3).all()
+        np.testing.assert_allclose(jnp.exp(log_slope), derivative, rtol=1e-12)
+    with jax.enable_x64(False):
+        z32, cells32 = z.astype(jnp.float32), jnp.asarray(cells, jnp.float32)
+        r32, slope32 = gamma_scores.interpolated(z32, cells32, column.astype(jnp.int32))
+        np.testing.assert_allclose(slope32, log_slope, atol=1e-3)
+        assert jnp.isfinite(r32).all()
