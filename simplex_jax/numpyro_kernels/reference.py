@@ -137,8 +137,8 @@ class GammaReference(Reparam):
         if self._cells is None:
             return exact(z)
         cells = jnp.asarray(self._cells, z.dtype)
-        column = np.arange(self.shape.size).reshape(self.shape.shape)
-        column = jnp.asarray(np.broadcast_to(column, z.shape))
+        columns = np.arange(self.shape.size).reshape(self.shape.shape)
+        column = jnp.asarray(np.broadcast_to(columns, z.shape))
 
         def by_table(z: jax.Array) -> tuple[jax.Array, jax.Array]:
             return gamma_scores.interpolated(z, cells, column)
