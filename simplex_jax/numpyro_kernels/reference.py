@@ -169,7 +169,10 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
         z = numpyro.sample(f"{name}_normal", normal)
     site = trace[f"{name}_normal"]
     # A power of the prior is not the same power of its normal scores' law: that has the Jacobian.
-    if site["scale"] is not None or density.masked(site["fn"]) or density.masked(fn):
+    # Outside the reparametrised model a mask may turn all densities off, as `Predictive` does.
+    off = getattr(site["fn"], "_mask", None) is False
+    masked = density.masked(fn) or (density.masked(site["fn"]) and not off)
+    if site["scale"] is not None or masked:
         raise ValueError(
             f"the prior of site {name!r} is scaled or masked, and its normal scores would be "
             "another model; move handlers.scale and handlers.mask to the observed sites"

@@ -234,8 +234,8 @@ def test_learned_references_with_nuts_and_gibbs():
     for name, (kernel, method) in kernels.items():
         mcmc = MCMC(
             kernel,
-            num_warmup=200,
-            num_samples=300,
+            num_warmup=150,
+            num_samples=200,
             num_chains=6,
             chain_method=method,
             progress_bar=False,
@@ -250,7 +250,7 @@ def test_learned_references_with_nuts_and_gibbs():
         errors = np.hypot(error, values.std(axis=0) / 5**0.5)
         assert (np.abs(values.mean(axis=0) - mean) < 7 * errors).all(), name
     predicted = Predictive(shares, mcmc.get_samples())(jax.random.key(2), LINKS)
-    assert predicted["pi"].shape == (1800, 6, 2)
+    assert predicted["pi"].shape == (1200, 6, 2)
 
 
 def test_the_fitted_law_is_that_of_the_samples():
@@ -299,6 +299,12 @@ def test_mistakes_are_errors():
         traced(simplex, GammaReference(1.0), scale=2.0)
     with pytest.raises(ValueError, match="scaled or masked"):
         traced(positive.mask(False), GammaReference(1.0))
+    half = handlers.mask(
+        handlers.reparam(lambda: numpyro.sample("x", positive), config={"x": GammaReference(1.0)}),
+        mask=jnp.array(True),
+    )
+    with pytest.raises(ValueError, match="scaled or masked"):
+        handlers.seed(half, jax.random.key(0))()
     key = jax.random.key(0)
     with pytest.raises(ValueError, match="at least 100"):
         learn_reference(key, poisson, model_args=(COUNTS,), num_samples=10)
