@@ -1,6 +1,11 @@
 """Effective samples a second of SCIR and of NUTS on the same numpyro models, in one run.
 
     python benchmarks/numpyro_ess.py [--data ../shared/data] [--seconds 20] [--only NAME | cost]
+    python benchmarks/numpyro_ess.py --scores
+
+With --scores it is NUTS in normal scores of learned references (`learn_reference`) in place of
+SCIR;
+its pilot is not counted either.
 
 Each kernel is compiled, warmed up, and then sampled for about the given time; compiling and warming
 up are not counted, but NUTS is given up where its warm-up takes longer than `--patience`. Times are
@@ -20,10 +25,12 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import numpyro
 from numpyro.diagnostics import effective_sample_size
+from numpyro.infer import NUTS
 from numpyro_models import Example, examples, mixture
 
-from simplex_jax.numpyro_kernels import SGMCMC
+from simplex_jax.numpyro_kernels import SGMCMC, learn_reference
 from simplex_jax.samplers import sgrld
 
 
@@ -111,6 +118,13 @@ def row(ours: Chain, theirs: Chain | None) -> str:
     return f"{text} {their_low:.3g}, {their_middle:.3g} | {ratios} | {apart(ours, theirs):.1f} |"
 
 
+def in_scores(example: Example) -> Example:
+    """Return the example with NUTS in normal scores of learned references as our kernel."""
+    config = learn_reference(jax.random.key(1), example.model, model_args=example.args)
+    kernel = NUTS(numpyro.handlers.reparam(example.model, config=config))
+    return example._replace(kernel=kernel, warmup=1)
+
+
 STEPS = 200
 KERNELS = ("SCIR", "SGMCMC with SGRLD")
 
@@ -156,18 +170,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--warmup", type=int, default=1000)
     parser.add_argument("--only", default="")
+    parser.add_argument("--scores", action="store_true", help="NUTS in normal scores for SCIR")
     parser.add_argument("--patience", type=float, default=600.0, help="for the warm-up, in seconds")
     given = parser.parse_args()
-    print("| model | SCIR min, median ESS/s | NUTS min, median ESS/s | ratio | apart |")
+    ours = "NUTS in scores" if given.scores else "SCIR"
+    print(f"| model | {ours} min, median ESS/s | NUTS min, median ESS/s | ratio | apart |")
     print("|---|---|---|---|---|")
     for name, make in examples(given.data).items():
         if given.only not in name:
             continue
         warmup = given.warmup // 5 if "100,000" in name else given.warmup
         chunk = 20 if "100,000" in name else 100
-        chains = compare(make(), warmup, given.seconds, chunk, given.patience)
+        shown = in_scores(make()) if given.scores else make()
+        chains = compare(shown, warmup, given.seconds, chunk, given.patience)
         print(f"| {name} | {row(*chains)}", flush=True)
-    if given.only in ("", "cost"):
+    if given.only in ("", "cost") and not given.scores:
         rows = (10_000, 100_000, 1_000_000)
         print("\n| us a step on 100 of so many rows |", *(f"{n:,} |" for n in rows))
         print("|---" * (1 + len(rows)) + "|")

@@ -2,7 +2,16 @@
 
 from simplex_jax.numpyro_kernels.charts import Sampler
 from simplex_jax.numpyro_kernels.moves import State
+from simplex_jax.numpyro_kernels.reference import GammaReference, learn_reference
 from simplex_jax.numpyro_kernels.scir import SCIR
 from simplex_jax.numpyro_kernels.sgmcmc import SGMCMC, SGMCMCState
 
-__all__ = ["SCIR", "SGMCMC", "SGMCMCState", "Sampler", "State"]
+__all__ = [
+    "SCIR",
+    "SGMCMC",
+    "GammaReference",
+    "SGMCMCState",
+    "Sampler",
+    "State",
+    "learn_reference",
+]

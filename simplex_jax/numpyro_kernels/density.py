@@ -65,7 +65,7 @@ class _Detach(Messenger):
     def process_message(self, message: dict[str, Any]) -> None:
         name = message["name"]
         if message["type"] == "sample" and name in self.names:
-            if message["scale"] is not None or _masked(message["fn"]):
+            if message["scale"] is not None or masked(message["fn"]):
                 raise ValueError(
                     f"the prior of site {name!r} is scaled or masked, which is for likelihoods "
                     "here; move handlers.scale and handlers.mask to the observed sites, or use NUTS"
@@ -74,7 +74,8 @@ class _Detach(Messenger):
             message["fn"] = message["fn"].mask(False)
 
 
-def _masked(law: dist.Distribution) -> bool:
+def masked(law: dist.Distribution) -> bool:
+    """Return whether a law is masked, or made of one that is."""
     while isinstance(law, dist.ExpandedDistribution | dist.Independent):
         law = law.base_dist
     return isinstance(law, dist.MaskedDistribution)

@@ -30,6 +30,7 @@ LONG = {
     "simplex_jax.models.dpm",
     "simplex_jax.geometry.manifolds.stiefel",
     "simplex_jax.numpyro_distributions",
+    "simplex_jax.numpyro_kernels.reference",
     "simplex_jax.numpyro_kernels.scir",
     "simplex_jax.numpyro_kernels.sgmcmc",
     "simplex_jax.samplers.gsgnht",

@@ -27,6 +27,14 @@ def test_beside_nuts():
     np.testing.assert_allclose(samples["centres"].mean(axis=0)[::2], [-3, 3], atol=0.3)
 
 
+def test_nuts_in_normal_scores():
+    """Two groups, each of which shares a block: nodes are with their own, and not with others."""
+    pi = executed("NUTS in normal scores")["pi"]
+    together = (pi @ pi.transpose(0, 2, 1)).mean(axis=0)
+    assert together[0, 1:4].min() > 0.6
+    assert together[0, 4:].max() < 0.4
+
+
 def test_minibatches():
     """The mean, and the deviation with the noise of the minibatch."""
     p = np.asarray(executed("Minibatches")["p"], np.float64)

@@ -1,0 +1,336 @@
+r"""Coordinates for NUTS and HMC in which a gamma or Dirichlet law is standard normal.
+
+Each number of a site has a normal score z. For a positive site :math:`x = F^{-1}(\Phi(z))`, F
+being the distribution function of the reference law Gamma(s, t); for a simplex site :math:`x = g /
+\sum_j g_j` of gamma variates :math:`g_k = F_k^{-1}(\Phi(z_k))` with the shapes s_k, whose total is
+independent of x. So if the site has the law Dirichlet(s), all z are independent and standard
+normal, however small the shapes are: no corner of the simplex is far away, and no number
+underflows. Any other law p of the site has in z the density
+
+.. math:: \prod_k \phi(z_k) \; \frac{p(x)}{q(x)}
+
+with q the reference law: both the log-Jacobian, :math:`\log \phi(z) - \log f(x)`, and the law of
+the total are in it. It is exact for every reference; one that is near the posterior makes it nearly
+normal, which is what NUTS moves best in.
+
+In logs, with :math:`x = m e^r`, m the mean under the reference, and the E and kappa of
+`geometry.gamma_scores`, a gamma law of shape s has the log density -s E(r) - kappa(s) of log x. For
+a simplex site the variables are the log ratios, and the logarithm of the total, which has the law
+Gamma(S) whatever the prior, S being the sum of the s_k: :math:`\rho_k = r_k - \ell`, :math:`\ell =
+\log \sum_j (s_j / S) e^{r_j}`, a change of variables of determinant 1. Up to 2,000 shapes r comes
+from a table, a spline of the normal scores; its own derivative is the Jacobian, so that the model
+is the same to rounding. Scores beyond 13 are worked out.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax.typing import ArrayLike
+from numpyro import handlers
+from numpyro.distributions import constraints
+from numpyro.distributions.util import sum_rightmost
+from numpyro.infer import MCMC, NUTS, init_to_sample
+from numpyro.infer.reparam import Reparam
+
+from simplex_jax.geometry import gamma_scores
+from simplex_jax.numpyro_distributions import LogDirichlet
+from simplex_jax.numpyro_kernels import density, sites
+from simplex_jax.numpyro_kernels.scir import SCIR
+from simplex_jax.numpyro_kernels.sites import Model, Values
+
+_POSITIVE = (constraints.positive, constraints.softplus_positive)
+_SIMPLEX = (sites.SIMPLEX, sites.LOG_SIMPLEX)
+_KINDS = (sites.GAMMA, *_SIMPLEX)
+# A table of the normal scores of more shapes would be larger than 5 MB.
+_MOST_CELLS = 2000
+# Shapes of fitted references; the normal scores are right in float32 between these.
+_LEAST, _MOST = 1e-6, 1e6
+
+
+class GammaReference(Reparam):
+    """Write a latent positive or simplex site in normal scores of a gamma or Dirichlet law.
+
+    What is sampled is ``<site>_normal``, standard normal where the site has the law
+    Gamma(shape, rate), or Dirichlet(shape); the site becomes deterministic, and ``<site>_factor``
+    brings in the density of its prior relative to that law. The model is the same for every shape
+    and rate. They decide how well HMC and NUTS move: best where the reference is near the
+    posterior, which `learn_reference` sees to.
+
+    Sites may be ``Dirichlet``, `LogDirichlet` or of any other law on the simplex, and ``Gamma``,
+    ``Exponential`` or of any other law of positive numbers, in plates or not. Where a site
+    underflows its value is raised to the smallest normal number, and its density is that of the
+    true value for the laws named.
+
+    Args:
+        shape: Shapes s, from 1e-6 to 1e6, that broadcast against the site.
+        rate: Rates t of a positive site, positive, that broadcast likewise. Not for simplex sites.
+
+    Raises:
+        ValueError: Shapes or rates are out of range. When the model runs: the site is observed, of
+            another kind or of another shape, or its prior is scaled or masked.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from numpyro.handlers import reparam, seed, trace
+        >>> from simplex_jax.numpyro_kernels import GammaReference
+        >>> def model():
+        ...     numpyro.sample("p", dist.Dirichlet(jnp.full(3, 0.01)))
+        >>> model = reparam(model, config={"p": GammaReference(jnp.array([9.0, 0.1, 0.01]))})
+        >>> sites = trace(seed(model, jax.random.key(0))).get_trace()
+        >>> sorted(sites), sites["p"]["value"].shape
+        (['p', 'p_factor', 'p_normal'], (3,))
+    """
+
+    def __init__(self, shape: ArrayLike, rate: ArrayLike | None = None) -> None:
+        self.shape = np.asarray(shape, np.float64)
+        self.rate = None if rate is None else np.asarray(rate, np.float64)
+        if not ((self.shape >= _LEAST) & (self.shape <= _MOST)).all():
+            raise ValueError(f"shape must be between {_LEAST:g} and {_MOST:g}; it is {shape!r}")
+        if self.rate is not None and not ((self.rate > 0) & np.isfinite(self.rate)).all():
+            raise ValueError(f"rate must be finite and positive; it is {rate!r}")
+        small = self.shape.size <= _MOST_CELLS
+        self._cells = gamma_scores.table(self.shape.ravel()) if small else None
+
+    def __call__(self, name: str, fn: dist.Distribution, obs: Any) -> tuple[None, jax.Array]:
+        """Return the value of the site in terms of normal scores."""
+        kind = _kind(fn)
+        if obs is not None or kind not in _KINDS:
+            raise ValueError(
+                "GammaReference is for latent sites of positive numbers or on the simplex; "
+                f"{name!r} is " + ("observed" if obs is not None else type(sites.base(fn)).__name__)
+            )
+        if self.rate is not None and kind in _SIMPLEX:
+            raise ValueError(f"a reference on the simplex has no rate, and that of {name!r} does")
+        z = _scores(name, fn)
+        shape = self._full("shape", self.shape, name, z)
+        r, log_slope = self._moved(z, shape)
+        # Next to the density of the scores, that of log x: dz / dr is on their side.
+        log_weight = log_slope + (z * z + math.log(2 * math.pi)) / 2
+        if kind in _SIMPLEX:
+            total = shape.sum(axis=-1, keepdims=True)
+            centre = jnp.log(shape) - jnp.log(total)
+            log_mean = _log_mean(r, shape / total, centre)
+            r = r - log_mean
+            log_total = -total * gamma_scores.excess(log_mean) - gamma_scores.constant(total)
+            log_prior = _log_prior_on_simplex(fn, kind, r, centre) + log_total[..., 0]
+            ratio = sum_rightmost(log_prior, fn.event_dim - 1)
+        else:
+            rate = self._full("rate", np.asarray(1.0 if self.rate is None else self.rate), name, z)
+            centre = jnp.log(shape / rate)
+            ratio = sum_rightmost(_log_prior_of_positive(fn, kind, r, centre), fn.event_dim)
+        numpyro.factor(f"{name}_factor", ratio + sum_rightmost(log_weight, fn.event_dim))
+        return None, sites.constrain(kind, centre + r)
+
+    def _moved(self, z: jax.Array, shape: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the r of scores and its log derivative, by a table where all z are in it."""
+
+        def exact(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+            r = gamma_scores.log_ratio(z, shape)
+            return r, gamma_scores.log_slope(z, r, shape)
+
+        if self._cells is None:
+            return exact(z)
+        cells = jnp.asarray(self._cells, z.dtype)
+        columns = np.arange(self.shape.size).reshape(self.shape.shape)
+        column = jnp.asarray(np.broadcast_to(columns, z.shape))
+
+        def by_table(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return gamma_scores.interpolated(z, cells, column)
+
+        return jax.lax.cond((jnp.abs(z) <= gamma_scores.TABLE_REACH).all(), by_table, exact, z)
+
+    def _full(self, what: str, given: np.ndarray, name: str, z: jax.Array) -> jax.Array:
+        try:
+            return jnp.asarray(np.broadcast_to(given, z.shape), z.dtype)
+        except ValueError:
+            raise ValueError(
+                f"the {what} of the reference has shape {given.shape}, which does not broadcast to "
+                f"that of the site {name!r}, {z.shape}"
+            ) from None
+
+
+def _kind(fn: dist.Distribution) -> str:
+    """Return the kind of a site as `sites.kind`, positive ones of all laws being gamma sites."""
+    kind = sites.kind({"fn": fn})
+    support = sites.base(fn).support
+    return sites.GAMMA if any(support is positive for positive in _POSITIVE) else kind
+
+
+def _scores(name: str, fn: dist.Distribution) -> jax.Array:
+    """Sample the normal scores of a site."""
+    normal = dist.Normal(jnp.zeros(fn.shape()), 1).to_event(fn.event_dim)
+    with handlers.trace() as trace:
+        z = numpyro.sample(f"{name}_normal", normal)
+    site = trace[f"{name}_normal"]
+    # A power of the prior is not the same power of its normal scores' law: that has the Jacobian.
+    # Outside the reparametrised model a mask may turn all densities off, as `Predictive` does.
+    off = getattr(site["fn"], "_mask", None) is False
+    masked = density.masked(fn) or (density.masked(site["fn"]) and not off)
+    if site["scale"] is not None or masked:
+        raise ValueError(
+            f"the prior of site {name!r} is scaled or masked, and its normal scores would be "
+            "another model; move handlers.scale and handlers.mask to the observed sites"
+        )
+    return z
+
+
+def _log_dirichlet(rho: jax.Array, shape: jax.Array) -> jax.Array:
+    """Return the log density of a Dirichlet law by log ratios, of the logarithms of x / E x."""
+    terms = shape * rho - gamma_scores.constant(shape)
+    return terms.sum(axis=-1) + gamma_scores.constant(shape.sum(axis=-1))
+
+
+def _log_mean(r: jax.Array, share: jax.Array, log_share: jax.Array) -> jax.Array:
+    """Return log of the mean of exp(r), [..., 1], to rounding of itself where that is small."""
+    close = (jnp.abs(r) < 0.5).all(axis=-1, keepdims=True)
+    near, far = jnp.where(close, r, 0), jnp.where(close, 0, r)
+    mean = (share * jnp.expm1(near)).sum(axis=-1, keepdims=True)
+    return jnp.where(
+        close, jnp.log1p(mean), jax.nn.logsumexp(far + log_share, axis=-1, keepdims=True)
+    )
+
+
+def _log_prior_on_simplex(
+    fn: dist.Distribution, kind: str, rho: jax.Array, centre: jax.Array
+) -> jax.Array:
+    """Return the log prior density of log-probabilities centre + rho, by their log ratios."""
+    law = sites.base(fn)
+    if isinstance(law, dist.Dirichlet | LogDirichlet):
+        alpha = jnp.broadcast_to(law.concentration, rho.shape)
+        mean = jnp.log(alpha) - jnp.log(alpha.sum(axis=-1, keepdims=True))
+        return _log_dirichlet(rho + (centre - mean), alpha)
+    y = centre + rho
+    log_prob = law.expand(y.shape[:-1]).log_prob(sites.constrain(kind, y))
+    return log_prob + y.sum(axis=-1)
+
+
+def _log_prior_of_positive(
+    fn: dist.Distribution, kind: str, r: jax.Array, centre: jax.Array
+) -> jax.Array:
+    """Return the log prior density of the logarithm of a site, centre + r."""
+    law = sites.base(fn)
+    if isinstance(law, dist.Gamma | dist.Exponential):
+        a = jnp.asarray(law.concentration if isinstance(law, dist.Gamma) else 1, r.dtype)
+        about_mean = r + (centre - jnp.log(a / law.rate))
+        return -a * gamma_scores.excess(about_mean) - gamma_scores.constant(a)
+    y = centre + r
+    return law.expand(y.shape).log_prob(sites.constrain(kind, y)) + y
+
+
+def learn_reference(
+    rng_key: jax.Array,
+    model: Model,
+    *,
+    model_args: tuple = (),
+    model_kwargs: Mapping[str, Any] | None = None,
+    num_warmup: int = 1000,
+    num_samples: int = 2000,
+) -> dict[str, GammaReference]:
+    r"""Learn reference laws for the positive and simplex sites of a model from a short pilot run.
+
+    The pilot is by `SCIR`, next to NUTS for sites that it does not move (numpyro 0.22), or by NUTS
+    alone where it moves none. The references are the gamma and Dirichlet laws with the means m of
+    the pilot's samples and their covariances with their logarithms, which are as good as the
+    likelihood equations and need no iteration: 1 / t = Cov(x, log x) (Ye and Chen 2017,
+    *Closed-form estimators for the gamma distribution derived from likelihood equations*), and in
+    the same way :math:`S = (K - 1) / \sum_k \mathrm{Cov}(x_k, \log x_k)`. A pilot that was too
+    short makes a reference that is less near the posterior, and NUTS slower; its samples are right
+    all the same.
+
+    Args:
+        rng_key: A PRNG key.
+        model: A numpyro model without minibatches.
+        model_args: Arguments of the model.
+        model_kwargs: Keyword arguments of the model.
+        num_warmup: Number of steps of the pilot that are thrown away.
+        num_samples: Number of steps of the pilot that count, at least 100.
+
+    Returns:
+        A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``.
+
+    Raises:
+        ValueError: The model has minibatches, no positive or simplex site, or sites that the
+            pilot cannot move.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from numpyro.handlers import reparam
+        >>> from numpyro.infer import MCMC, NUTS, init_to_sample
+        >>> from simplex_jax.numpyro_kernels import learn_reference
+        >>> def model(y):
+        ...     rate = numpyro.sample("rate", dist.Gamma(0.1, 0.1))
+        ...     numpyro.sample("y", dist.Poisson(rate), obs=y)
+        >>> key, y = jax.random.key(0), jnp.array(20)
+        >>> config = learn_reference(key, model, model_args=(y,))
+        >>> print(config["rate"].shape.round(-1), config["rate"].rate.round(1))  # 20.1, 1.1
+        20.0 1.1
+        >>> kernel = NUTS(reparam(model, config=config))
+        >>> mcmc = MCMC(kernel, num_warmup=200, num_samples=1000, progress_bar=False)
+        >>> mcmc.run(key, y)
+        >>> print(mcmc.get_samples()["rate"].mean().round(0))
+        18.0
+    """
+    if num_samples < 100:
+        raise ValueError(f"num_samples must be at least 100; it is {num_samples}")
+    kwargs = dict(model_kwargs or {})
+    layout, _ = sites.inspect(model, sites.typed(rng_key), model_args, kwargs, None)
+    if layout.subsampled:
+        raise ValueError(
+            f"the plates {sites.listed(layout.subsampled)} show minibatches, which NUTS cannot "
+            "sample; give them all their rows, or use SCIR or SGMCMC"
+        )
+    laws = _laws(model, sites.typed(rng_key), model_args, kwargs)
+    kinds = {name: _kind(laws[name]) for name in layout.kinds}
+    fitted = {name: kind for name, kind in kinds.items() if kind in _KINDS}
+    if not fitted:
+        raise ValueError("the model has no latent site of positive numbers or on the simplex")
+    pilot = MCMC(
+        _pilot(model, layout.kinds),
+        num_warmup=num_warmup,
+        num_samples=num_samples,
+        progress_bar=False,
+    )
+    pilot.run(rng_key, *model_args, **kwargs)
+    samples = pilot.get_samples()
+    return {name: _fitted(kind, samples[name]) for name, kind in fitted.items()}
+
+
+def _laws(model: Model, key: jax.Array, args: tuple, kwargs: Values) -> dict[str, Any]:
+    drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
+    trace = handlers.trace(drawn).get_trace(*args, **kwargs)
+    return {name: site["fn"] for name, site in trace.items() if site["type"] == "sample"}
+
+
+def _pilot(model: Model, kinds: Mapping[str, str]) -> Any:
+    own = [name for name, kind in kinds.items() if kind in _KINDS]
+    if not own:
+        return NUTS(model)
+    if len(own) == len(kinds):
+        return SCIR(model)
+    from numpyro.infer import Gibbs  # new in numpyro 0.22
+
+    return Gibbs([(SCIR(model), own), (NUTS(model), None)])
+
+
+def _fitted(kind: str, samples: jax.Array) -> GammaReference:
+    """Return the reference of samples of a site, [n, ...]."""
+    x = np.asarray(samples, np.float64)
+    least = np.finfo(np.float32).tiny
+    logs = x if kind == sites.LOG_SIMPLEX else np.log(np.maximum(x, least))
+    x = np.exp(x) if kind == sites.LOG_SIMPLEX else x
+    mean = x.mean(axis=0)
+    spread = ((x - mean) * (logs - logs.mean(axis=0))).mean(axis=0)
+    # A pilot that stood still has no spread, and no law is that narrow.
+    if kind in _SIMPLEX:
+        spread = spread.sum(axis=-1, keepdims=True)
+        total = (mean.shape[-1] - 1) / np.maximum(spread, 1 / _MOST)
+        return GammaReference(np.clip(mean * total, _LEAST, _MOST))
+    rate = 1 / np.maximum(spread, mean / _MOST)
+    shape = np.clip(mean * rate, _LEAST, _MOST)
+    return GammaReference(shape, shape / mean)
