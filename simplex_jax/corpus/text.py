@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from simplex_jax.corpus.corpus import (
     Corpus,
@@ -105,6 +104,9 @@ def from_texts(
     """
     options = options or TextOptions()
     vocabulary = None if vocabulary is None else distinct_words(vocabulary, source)
+    # Here, for it is slow to import, and corpora of counts do without.
+    from sklearn.feature_extraction.text import CountVectorizer
+
     terms = _analyzer(options, keep_stop_words=vocabulary is not None)
     documents = tokens = 0
 
@@ -159,6 +161,8 @@ def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[st
 
 def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str], list[str]]:
     """Return the function that makes the terms of a text: words, or runs of words."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+
     words = CountVectorizer(
         lowercase=options.lowercase, token_pattern=options.token_pattern
     ).build_analyzer()

@@ -1,9 +1,12 @@
 """Imports go one way: a room imports rooms of lower layers only, and no model another model."""
 
 import ast
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from support.paths import ROOT
 
 from simplex_jax.models import NAMES
@@ -124,3 +127,21 @@ def test_a_planted_import_is_seen():
     assert upward({("simplex_jax.draws.cir", "simplex_jax.samplers.scir")})
     assert upward({("simplex_jax.models.lda.fitting", "simplex_jax.models.sam.fitting")})
     assert circles({("a", "b"), ("b", "c"), ("c", "a")}) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "left"),
+    [
+        (
+            "import simplex_jax.samplers",
+            ["sklearn", "matplotlib", "click", "orbax", "numpyro", "scipy.stats"],
+        ),
+        ("from simplex_jax import lda", ["sklearn", "pandas", "click", "orbax", "numpyro"]),
+    ],
+)
+def test_what_is_slow_to_import_waits_until_it_is_used(statement, left):
+    program = f"import sys; {statement}; print([name for name in {left} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

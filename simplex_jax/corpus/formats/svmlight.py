@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import load_svmlight_file
 
 from simplex_jax.corpus import files
 from simplex_jax.corpus.corpus import Corpus, error_at, printable
@@ -81,6 +80,8 @@ def _parts(block: tuple[int, bytes], path: Path, reading: Reading) -> Iterator[s
 
 
 def _load(content: bytes, reading: Reading) -> sp.csr_array:
+    from sklearn.datasets import load_svmlight_file  # slow to import, and other formats do without
+
     table, _ = load_svmlight_file(
         io.BytesIO(content), dtype=np.float64, zero_based=reading.zero_based, multilabel=True
     )

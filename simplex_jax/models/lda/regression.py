@@ -1,18 +1,20 @@
 """How the topic shares of documents depend on what else is known of them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from simplex_jax.corpus import to_vocabulary
-from simplex_jax.evaluate import composition, covariates, diagnostics, plots
+from simplex_jax.evaluate import composition, covariates, diagnostics
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.evaluate.covariates import Design, Term
 from simplex_jax.models.lda import shares
 from simplex_jax.models.lda.data import as_data, in_memory
 from simplex_jax.models.options import option, options
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FEW_DRAWS, _FEW_DOCUMENTS = 10, 5
 _SHOWN = 12  # topics of a picture
@@ -108,7 +110,7 @@ class Effects(NamedTuple):
                 numbers = {name: getattr(self, name)[topic, place] for name in _NUMBERS}
                 yield {"topic": topic, "term": f"{term.column}{joint}{term.label}", **numbers}
 
-    def plot(self, topics: Sequence[int] | None = None) -> Figure:
+    def plot(self, topics: Sequence[int] | None = None) -> "Figure":
         """Draw the mean shares by each covariate: points for groups, a band for numbers.
 
         Args:
@@ -117,6 +119,11 @@ class Effects(NamedTuple):
         Returns:
             A figure, to be shown or saved: `found.plot().savefig("shares.svg")`.
         """
+        # Here, for matplotlib is slow to import.
+        from matplotlib.figure import Figure
+
+        from simplex_jax.evaluate import plots
+
         if topics is None:
             topics = np.argsort(-self.prevalence, kind="stable")[:_SHOWN].tolist()
         names = list(dict.fromkeys(term.column for term in self.terms))
