@@ -91,8 +91,8 @@ def main(
     documents = device.to_device(train)
     shape = (num_topics, train.shape[1])
     own = own_settings(num_topics)
-    # 50 documents side by side keep collapsed sweeps waiting for the longest; blocked ones do not.
-    local_step = Local("blocked", sweeps=sweeps, burn_in=sweeps // 2)
+    # As the papers do it. Blocked sweeps from no labels do not arrive at their small alpha.
+    local_step = Local("collapsed", sweeps=sweeps, burn_in=sweeps // 2)
     options = {"local_step": local_step, "batch_size": batch_size}
 
     scored_with = {

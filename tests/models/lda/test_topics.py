@@ -57,6 +57,20 @@ def test_time_ends_a_run():
     assert fitted.metrics[-1]["seconds"] >= 0.05
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({"counts": "subsampled", "local": "blocked", "alpha": 0.01}, True),
+        ({"counts": "subsampled", "local": "blocked", "alpha": 0.1}, False),
+        ({"counts": "subsampled", "local": "collapsed", "alpha": 0.01}, False),
+        ({"counts": "memoised", "local": "blocked", "alpha": 0.01}, False),
+    ],
+)
+def test_blocked_sweeps_that_do_not_arrive_are_warned_of(options, warned):
+    fitted = topics.fit(COUNTS, 2, steps=2, batch_size=9, **options)
+    assert any("blocked sweeps from no labels" in text for text in fitted.warnings) == warned
+
+
 def test_prevalence_is_the_share_of_tokens():
     """Three documents of theme a for one of theme b, and empty ones."""
     rows = [[9, 8, 0, 0], [7, 9, 0, 0], [8, 9, 0, 0], [0, 0, 8, 9], [0, 0, 0, 0]]
