@@ -17,8 +17,8 @@ _RISE = 0.02
 _MOST_SLOW = 0.01
 """Fraction of the documents whose shares may be less precise than they should be."""
 
-# Measured: at alpha = 0.1 thirty blocked sweeps arrive; at 0.01, where the first shares of a document
-# are all but one topic, 38% of the tokens are at their true topic after 30, 74% after 200.
+# Measured: at alpha = 0.1 thirty blocked sweeps arrive; at 0.01, where the first shares of a
+# document are all but one topic, 38% of the tokens are at their true topic after 30, 74% after 200.
 _SMALL_ALPHA, _MANY_SWEEPS = 0.05, 200
 
 _LARGEST_COMPARISON = 5_000  # topics, of which all pairs are compared
