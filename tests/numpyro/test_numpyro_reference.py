@@ -12,6 +12,7 @@ from numpyro.infer.util import log_density
 from scipy import special, stats
 from support import numpyro_cases as cases
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax.numpyro_distributions import LogDirichlet, VonMisesFisher
 from simplex_jax.numpyro_kernels import SCIR, GammaReference, learn_reference, reference
@@ -137,7 +138,7 @@ PRIORS = {
 }
 
 
-@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("prior", slow_but(PRIORS, "LogDirichlet", "Gamma"))
 def test_the_density_is_that_of_the_prior_and_the_jacobian(prior):
     """In double precision, by the determinant of the map that automatic differentiation sees."""
     with jax.enable_x64(True):
@@ -179,6 +180,7 @@ def test_the_density_is_that_of_the_prior_and_the_jacobian(prior):
             assert abs(found - expected) < 1e-6 * max(1, abs(expected)), seed
 
 
+@pytest.mark.slow
 def test_it_is_finite_in_float32_at_the_ends_of_its_range():
     for shape in (1e-6, 1e-3, 1.0, 1e3, 1e6):
         for law in (dist.Dirichlet(jnp.full(4, shape)), dist.Gamma(shape, 1.0).expand([4])):

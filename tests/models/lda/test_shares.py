@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from support import statistics_checks as checks
+from support.marks import slow_but
 from support.native_sweeps import needs
 
 from simplex_jax.models.lda.shares import Shares, stream
@@ -59,7 +60,7 @@ def counts_of(copies):
     return sp.csr_array(np.tile(row, (copies, 1)).astype(np.int32))
 
 
-@pytest.mark.parametrize("engine", ["native", "xla"])
+@pytest.mark.parametrize("engine", slow_but(["native", "xla"], "native"))
 def test_the_law_is_that_of_enumeration(engine, seed):
     """False alarm 1e-3 for the family; means in place of draws, and one number for all, fail."""
     needs(engine)

@@ -48,7 +48,7 @@ def _transform(
 @one_line_errors
 def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:
     """Print how sure the labels of documents are."""
-    fitted, earlier = load(COMMANDS, model)
+    fitted, earlier = load(MODEL, model)
     other = _other(fitted, input, reading, earlier)
     click.echo(f"{np.max(fitted.transform(other.data), axis=1).mean():.4f}")
 
