@@ -138,7 +138,7 @@ PRIORS = {
 }
 
 
-@pytest.mark.parametrize("prior", slow_but(PRIORS, "LogDirichlet", "Gamma"))
+@pytest.mark.parametrize("prior", slow_but(PRIORS, "Gamma"))
 def test_the_density_is_that_of_the_prior_and_the_jacobian(prior):
     """In double precision, by the determinant of the map that automatic differentiation sees."""
     with jax.enable_x64(True):
