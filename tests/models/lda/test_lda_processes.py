@@ -1,5 +1,6 @@
 """LDA in several processes on this machine, with gloo between them, as on many machines."""
 
+import json
 import random
 import shutil
 import signal
@@ -146,7 +147,15 @@ def test_twenty_kills_lose_nothing(stored, tmp_path):
     run(2, "--resume", out, *end)
     whole = tmp_path / "whole"
     run(1, stored, "--out", whole, *options[:2], *end, *options[4:])
-    assert (out / "topics.npz").read_bytes() == (whole / "topics.npz").read_bytes()
+    # The perplexity of single samples: averages begin where the length, which has changed, says.
+    traces = [perplexities(out), perplexities(whole)]
+    assert len(traces[0]) >= 20
+    assert traces[0] == traces[1]
+
+
+def perplexities(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return {record["step"]: record["perplexity"] for record in map(json.loads, lines)}
 
 
 def test_errors_name_the_option_or_the_process(stored, tmp_path):
