@@ -8,7 +8,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 _ROOT = Path(__file__).parent
-_FOLDERS = ("simplex_jax/draws/native", "simplex_jax/models/lda/native")
+_FOLDERS = ("simplex_jax/draws/native", "simplex_jax/models/topics/native")
 _HEADERS = [
     str(path.relative_to(_ROOT))
     for folder in ("simplex_jax/native", *_FOLDERS)

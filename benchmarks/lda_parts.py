@@ -21,7 +21,8 @@ from lda_recorder import SHARED
 
 from simplex_jax import draws
 from simplex_jax.corpus import device
-from simplex_jax.models.lda import counts, engine, local, model
+from simplex_jax.models.lda import counts, model
+from simplex_jax.models.topics import engine, local
 
 
 def main() -> None:

@@ -246,7 +246,7 @@ def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = Non
     from simplex_jax.models import lda as topics
     from simplex_jax.models.lda import feed as model
     from simplex_jax.models.lda import model as lda
-    from simplex_jax.models.lda.data import size_of
+    from simplex_jax.models.topics.data import size_of
     from simplex_jax.runtime import devices
 
     devices.use()

@@ -16,10 +16,10 @@ from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words
 from simplex_jax.geometry import simplex
 from simplex_jax.models.lda import kernel as lda_kernel
-from simplex_jax.models.lda import local
 from simplex_jax.models.lda import model as lda
 from simplex_jax.models.lda.counts import Memory
 from simplex_jax.models.lda.kernel import Info, Means, State
+from simplex_jax.models.topics import local
 
 __all__ = ["Info", "State", "build"]
 

@@ -16,9 +16,9 @@ from simplex_jax.batches import Stream
 from simplex_jax.corpus import split_tokens
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda import perplexity
 from simplex_jax.models.lda.counts import Local
-from simplex_jax.models.lda.perplexity import Completion
+from simplex_jax.models.topics import perplexity
+from simplex_jax.models.topics.perplexity import Completion
 from simplex_jax.runtime.hooks import Event
 
 TUNING_SEED = 1_000_000

@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from lda_common import METHODS, Problem, Step
 
 from simplex_jax.corpus import device, embedded_corpus, split_tokens
-from simplex_jax.models.lda import perplexity
 from simplex_jax.models.lda.counts import Local
+from simplex_jax.models.topics import perplexity
 
 sys.path.append(str(Path(__file__).parents[1]))
 from lda_corpora import nips

@@ -10,8 +10,8 @@ from baselines import collapsed_gibbs, hybrid, online_vb, scvb0
 from simplex_jax import base
 from simplex_jax.corpus import device
 from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda import perplexity
 from simplex_jax.models.lda.counts import Local
+from simplex_jax.models.topics import perplexity
 from simplex_jax.runtime import driver
 
 TINY = device.to_device(sp.csr_array([[3, 2, 0, 0], [2, 3, 0, 0], [0, 0, 2, 3], [0, 0, 0, 0]]))

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from simplex_jax.models.lda.native import calls
-from simplex_jax.models.lda.native.library import LIBRARY
+from simplex_jax.models.topics.native import calls
+from simplex_jax.models.topics.native.library import LIBRARY
 from support import native_code
 
 

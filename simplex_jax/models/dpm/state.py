@@ -10,6 +10,7 @@ from jax import lax
 
 from simplex_jax import arguments
 from simplex_jax.base import PyTree
+from simplex_jax.models import growth
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.schedules import StepSize
 
@@ -130,15 +131,12 @@ def where(condition: jax.Array, yes: PyTree, no: PyTree) -> PyTree:
 def grown(state: State) -> State | None:
     """Return a state with room for what its last update asked for; None where it has that.
 
-    The capacity is doubled until it suffices, so that a run compiles few programs. For `run(...,
-    grow=grown)`; chains grow together.
+    For `run(..., grow=grown)`; chains grow together.
     """
     capacity, needed = state.occupancy.shape[-1], int(jnp.max(state.needed))
     if needed <= capacity:
         return None
-    while capacity < needed:
-        capacity *= 2
-    return grow(state, capacity)
+    return grow(state, growth.doubled(capacity, needed))
 
 
 def grow(state: State, capacity: int) -> State:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from simplex_jax.models import growth
 from simplex_jax.models.dpm import labels as dp_labels
 from simplex_jax.models.dpm import order as dp_order
 from simplex_jax.models.dpm import split_merge
@@ -67,14 +68,7 @@ def update(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple[
         moved, info = jax.vmap(one)(keys, state)
     else:
         moved, info = lax.map(lambda chain: one(*chain), (keys, state))
-    most = jnp.max(moved.needed)
-    short = most > capacity
-    moved = moved._replace(needed=jnp.full_like(state.needed, most))
-    state = state._replace(needed=moved.needed)
-    return (
-        jax.tree.map(lambda old, new: jnp.where(short, old, new), state, moved),
-        jax.tree.map(lambda number: jnp.where(short, jnp.zeros_like(number), number), info),
-    )
+    return growth.together(state, moved, info, capacity)
 
 
 def _update(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple[State, Info]:

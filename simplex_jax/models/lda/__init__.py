@@ -3,23 +3,15 @@
 from typing import Any
 
 from simplex_jax.models import pipeline
-from simplex_jax.models.lda import (
-    checks,
-    data,
-    fitting,
-    memory,
-    options,
-    proportions,
-    regression,
-    tables,
-)
+from simplex_jax.models.lda import checks, fitting, memory, options, regression, tables
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.lda.model import build, build_streaming
 from simplex_jax.models.lda.options import Arguments, Options
 from simplex_jax.models.lda.probability import left_to_right
-from simplex_jax.models.lda.proportions import shards, transform
 from simplex_jax.models.lda.regression import Effects, Question
 from simplex_jax.models.options import takes
+from simplex_jax.models.topics import data, proportions
+from simplex_jax.models.topics.proportions import shards, transform
 
 MODEL = Fit.MODEL = pipeline.Model(
     name="lda",

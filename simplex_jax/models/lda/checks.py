@@ -9,13 +9,7 @@ from jax.typing import ArrayLike
 from simplex_jax.evaluate.diagnostics import chain_warnings, listed
 from simplex_jax.models.goal import SHARE
 from simplex_jax.models.lda.fitting import Fit
-from simplex_jax.models.lda.proportions import TOLERANCE
-
-_RISE = 0.02
-"""Relative change of the perplexity that is more than its noise."""
-
-_MOST_SLOW = 0.01
-"""Fraction of the documents whose shares may be less precise than they should be."""
+from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
 
 # Measured: at alpha = 0.1 thirty blocked sweeps arrive; at 0.01, where the first shares of a
 # document are all but one topic, 38% of the tokens are at their true topic after 30, 74% after 200.
@@ -43,7 +37,7 @@ def topic_warnings(
         >>> topic_warnings([{"perplexity": 900.0}, {"perplexity": 950.0}], [[1.0, 0.0]], [1.0])
         ['The held-out perplexity did not fall: 900 at first, 950 at the end.']
     """
-    sentences = _perplexity_warnings([record.get("perplexity") for record in metrics], exact)
+    sentences = perplexity_warnings(metrics, exact=exact)
     topics = np.asarray(mean)
     shares = np.asarray(prevalence)
     unused = np.flatnonzero(shares < 1e-4)
@@ -59,33 +53,6 @@ def topic_warnings(
             f"(cosine {cosine[first, second]:.2f}): fewer topics may do."
         )
     return sentences
-
-
-def _perplexity_warnings(values: Sequence[float | None], exact: bool) -> list[str]:
-    measured = np.array([value for value in values if value is not None], dtype=float)
-    if not measured.size:
-        return []
-    if not np.isfinite(measured).all():
-        return ["A held-out perplexity is not finite: the run has failed."]
-    first, last, lowest = measured[0], measured[-1], measured.min()
-    if measured.size > 1 and last >= first:
-        return [
-            f"The held-out perplexity did not fall: {first:,.4g} at first, {last:,.4g} at the end."
-        ]
-    if last > (1 + _RISE) * lowest:
-        remedy = "run it longer" if exact else "a smaller step size or a larger batch may help"
-        return [f"The held-out perplexity rose again, from {lowest:,.4g} to {last:,.4g}: {remedy}."]
-    quarter = max(2, measured.size // 4)
-    if measured.size < 2 * quarter:
-        return []
-    # Halves of the last quarter: the perplexity of single samples is noisy.
-    before, after = np.array_split(measured[-quarter:], 2)
-    if after.mean() < (1 - _RISE / 2) * before.mean():
-        return [
-            f"The held-out perplexity was still falling, to {last:,.4g}: the chain has not "
-            "settled, run it longer."
-        ]
-    return []
 
 
 def _shortfall(
@@ -136,12 +103,4 @@ def warn(fitted: Fit) -> list[str]:
             "most 2): the topics are not posterior samples. Steps short enough mix slowly; scir "
             "has no limit."
         )
-    slow = fitted.proportions_error > TOLERANCE
-    if slow.sum() > _MOST_SLOW * slow.size:
-        sentences.append(
-            f"The shares of {100 * slow.mean():.1f}% of the documents have a Monte-Carlo error "
-            f"above {TOLERANCE}, the largest one {fitted.proportions_error.max():.2f}."
-        )
-    if fitted.empty:
-        sentences.append(f"Without a word of the vocabulary: {fitted.empty:,} documents.")
-    return sentences
+    return sentences + share_warnings(fitted)

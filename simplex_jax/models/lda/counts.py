@@ -9,13 +9,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax import arguments
 from simplex_jax.base import PyTree, bind
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
 from simplex_jax.estimators import Estimator
-from simplex_jax.models.lda import blocked, concentrations, engine, local
-from simplex_jax.models.lda.concentrations import Evidence
+from simplex_jax.models.topics import blocked, concentrations, engine, local
+from simplex_jax.models.topics.concentrations import Evidence
 
 _STATIC = {"static": True}
 
@@ -157,15 +156,6 @@ def streamed(
     check(shape, local_step)
     source = Source(None, shape, local_step, documents, learn=learn)
     return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
-
-
-def positive(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
-    """Return positive concentrations in full shape, or raise a ValueError that names them."""
-    value = arguments.as_float(name, value)
-    arguments.require(name, value, arguments.positive(value), "finite and positive")
-    if value.shape not in ((), shape[-1:], shape):
-        raise ValueError(f"{name} of shape {value.shape} is not a scalar and does not fit {shape}")
-    return jnp.broadcast_to(value, shape)
 
 
 def check(shape: tuple[int, int], local_step: Local) -> None:

@@ -11,12 +11,13 @@ import scipy.sparse as sp
 
 from simplex_jax import arguments
 from simplex_jax.base import Batch, State, Update, as_pytree
-from simplex_jax.corpus import from_counts, split_tokens
+from simplex_jax.corpus import from_counts
 from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.models import estimator as common
 from simplex_jax.models import lda
-from simplex_jax.models.lda import model, perplexity, proportions
+from simplex_jax.models.lda import model
 from simplex_jax.models.lda.options import Options, prior
+from simplex_jax.models.topics import measures, proportions
 
 _FRACTIONS = ("error", "draw")
 _OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_")
@@ -202,12 +203,7 @@ class LDA(common.TopicEstimator):
             ValueError: No document has two words.
         """
         counts = self._data(X, reset=False)
-        data = perplexity.completion(*split_tokens(counts, self.seed_))
-        table = jnp.maximum(jnp.asarray(self.components_), jnp.finfo(jnp.float32).tiny)
-        log_p = perplexity.log_predictive(
-            jax.random.key(self.seed_), jnp.log(table), jnp.asarray(self.alpha_, jnp.float32), data
-        )
-        return -float(np.log(perplexity.perplexity(log_p, data.counts)))
+        return measures.score(self.components_, self.alpha_, counts, seed=self.seed_)
 
     def perplexity(self, X: Any) -> float:
         """Return exp(-score(X)), the perplexity of the halves of documents."""

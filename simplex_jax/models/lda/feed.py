@@ -14,8 +14,8 @@ from simplex_jax.corpus import Corpus, device, store
 from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.corpus.store import Stored
 from simplex_jax.models.lda import model
-from simplex_jax.models.lda.data import Selection, Size, Training, on_host
 from simplex_jax.models.lda.options import Options, local_step, prior, step_size
+from simplex_jax.models.topics.data import Selection, Size, Training, on_host
 from simplex_jax.runtime import devices, processes
 
 Feed: TypeAlias = Callable[[jax.Array, int], Stream | Iterable[Batch]]

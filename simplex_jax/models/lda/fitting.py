@@ -13,10 +13,11 @@ from simplex_jax.corpus import Corpus
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.models import pipeline
-from simplex_jax.models.lda import feed, memory, perplexity, posterior, proportions, sharding
-from simplex_jax.models.lda.data import in_memory, is_stored, on_host, size_of
+from simplex_jax.models.lda import feed, memory, posterior, sharding
 from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.models.topics import perplexity, proportions
+from simplex_jax.models.topics.data import in_memory, is_stored, on_host, size_of
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import session
 from simplex_jax.runtime.checkpoint import ANY

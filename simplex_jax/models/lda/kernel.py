@@ -15,9 +15,10 @@ from simplex_jax import draws, schedules
 from simplex_jax.base import Batch, Kernel, bind, static
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda import concentrations, counts, local
-from simplex_jax.models.lda.concentrations import Evidence, Prior
+from simplex_jax.models.lda import counts
 from simplex_jax.models.lda.counts import Counts, Local, Shard
+from simplex_jax.models.topics import concentrations, local
+from simplex_jax.models.topics.concentrations import Evidence, Prior
 from simplex_jax.samplers import reflected_cir, scir, sgrhmc, sgrld, smld
 from simplex_jax.schedules import StepSize
 
@@ -106,7 +107,10 @@ class Learner:
 def means_of(alpha: ArrayLike, beta: ArrayLike, shape: tuple[int, int]) -> Means:
     """Return concentrations in full, or raise a ValueError that names them."""
     full = shape if np.ndim(beta) == 2 else shape[1:]
-    return Means(counts.positive("alpha", alpha, shape[:1]), counts.positive("beta", beta, full))
+    return Means(
+        concentrations.positive("alpha", alpha, shape[:1]),
+        concentrations.positive("beta", beta, full),
+    )
 
 
 def kernel(

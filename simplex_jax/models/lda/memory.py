@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from simplex_jax.base import Batch, Kernel, PyTree, State
 from simplex_jax.corpus import Corpus, store
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda import feed, local, posterior
-from simplex_jax.models.lda.data import Selection, Training, is_stored, on_host, size_of
+from simplex_jax.models.lda import feed, posterior
 from simplex_jax.models.lda.options import Options
+from simplex_jax.models.topics import local
+from simplex_jax.models.topics.data import Selection, Training, is_stored, on_host, size_of
 from simplex_jax.runtime import devices, processes
 
 

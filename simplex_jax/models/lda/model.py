@@ -20,9 +20,9 @@ from simplex_jax.batches import Stream
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.models.lda import control, kernel, sharding
-from simplex_jax.models.lda.concentrations import LEARN
 from simplex_jax.models.lda.counts import Local, Memory, streamed, subsampled
 from simplex_jax.models.lda.kernel import Info, Means, State
+from simplex_jax.models.topics.concentrations import LEARN
 from simplex_jax.schedules import StepSize, polynomial_decay
 
 __all__ = [

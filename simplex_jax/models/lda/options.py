@@ -12,12 +12,12 @@ from simplex_jax import arguments, schedules
 from simplex_jax.corpus.device import MOST_TOKENS
 from simplex_jax.models.lda import model
 from simplex_jax.models.lda.counts import Local, check, check_memoised
-from simplex_jax.models.lda.data import Size, Training, is_stored, size_of
-from simplex_jax.models.lda.engine import ENGINES, METHODS, resolve
 from simplex_jax.models.lda.kernel import SAMPLERS
-from simplex_jax.models.lda.perplexity import SWEEPS
 from simplex_jax.models.options import RunOptions, number, option, options
 from simplex_jax.models.pipeline import Session
+from simplex_jax.models.topics.data import Size, Training, is_stored, size_of
+from simplex_jax.models.topics.engine import ENGINES, METHODS, resolve
+from simplex_jax.models.topics.perplexity import SWEEPS
 from simplex_jax.runtime import processes, session
 
 Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]

@@ -13,8 +13,8 @@ from simplex_jax.evaluate import matching
 from simplex_jax.models.goal import Goal
 from simplex_jax.models.heldout import measured
 from simplex_jax.models.lda import model
-from simplex_jax.models.lda.data import Size
 from simplex_jax.models.lda.options import Options
+from simplex_jax.models.topics.data import Size
 from simplex_jax.runtime import gathering, replicas
 from simplex_jax.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax.runtime.hooks import Event

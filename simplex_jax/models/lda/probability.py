@@ -23,7 +23,7 @@ from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.draws.categorical import choose
 from simplex_jax.evaluate import matching
-from simplex_jax.models.lda import local
+from simplex_jax.models.topics import local
 
 _GROUPS = 4  # of particles, whose estimates are independent: their spread is the error
 _ROOM = 2**23  # counts of topics in particles that are at work together

@@ -10,8 +10,8 @@ from simplex_jax.evaluate import composition, covariates, diagnostics
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.evaluate.covariates import Design, Term
 from simplex_jax.models.lda import shares
-from simplex_jax.models.lda.data import as_data, in_memory
 from simplex_jax.models.options import option, options
+from simplex_jax.models.topics.data import as_data, in_memory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,14 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
 
-from simplex_jax.evaluate import coherence as coherences
-from simplex_jax.evaluate import diagnostics
-from simplex_jax.evaluate.intervals import beta_interval
 from simplex_jax.models.lda.fitting import Fit
+from simplex_jax.models.topics.cards import interval, rows_of
 from simplex_jax.report import charts, display, page
-from simplex_jax.report.page import bars, measured
 from simplex_jax.report.topic_map import positions
 
 _LARGEST = 5
@@ -26,7 +22,7 @@ _SECTIONS = (
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return what the template of the report shows, with so many words of each topic."""
-    rows = _rows(fitted, top_words)
+    rows = rows_of(fitted, top_words)
     shares, settings, corpus = fitted.prevalence, fitted.settings, fitted.corpus
     last = fitted.metrics[-1] if fitted.metrics else {}
     average = last.get("perplexity_average")
@@ -69,63 +65,14 @@ def _goal(fitted: Fit) -> list[tuple[str, str]]:
     return [(f"topics with {target:g} effective samples", f"{reached} of {len(topics)}")]
 
 
-def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
-    """Return what is shown of each topic, in their own order."""
-    mean, prevalence = fitted.mean, fitted.prevalence
-    rough = diagnostics.rough(fitted.diagnostics, prevalence.size)
-    share_sd = np.where(rough, np.nan, fitted.prevalence_sd)
-    order = coherences.top_words(mean, top_words)
-    shown, deviation = (np.take_along_axis(array, order, axis=1) for array in (mean, fitted.sd))
-    deviation = np.where(rough[:, None], np.nan, deviation)
-    lower, upper = beta_interval(np.clip(shown, 0, 1), deviation)
-    scale = float(np.where(np.isnan(deviation), shown, upper).max())
-    share_lower, share_upper = beta_interval(np.clip(prevalence, 0, 1), share_sd)
-    share_scale = float(np.where(np.isnan(share_sd), prevalence, share_upper).max()) or 1.0
-    share_bars = bars(prevalence, share_lower, share_upper, share_sd, share_scale)
-    varied = np.ptp(fitted.alpha) > 0 and np.any(fitted.alpha_sd > 0)
-    learned = _interval(fitted.alpha, fitted.alpha_sd) if varied else {}
-    rows = []
-    for k in range(prevalence.size):
-        words = [
-            {"word": fitted.vocabulary[w]} | bar
-            for w, bar in zip(
-                order[k], bars(shown[k], lower[k], upper[k], deviation[k], scale), strict=True
-            )
-        ]
-        rows.append(
-            {
-                "number": k,
-                "share": share_bars[k],
-                "leading": [word["word"] for word in words[:3]],
-                "words": words,
-                "coherence": measured(float(fitted.coherence[k])),
-                "stability": measured(float(fitted.stability[k])),
-                "chains": page.chains(fitted.shared[:, k]),
-                "alpha": {end: float(part[k]) for end, part in learned.items()},
-                "documents": fitted.examples[k] if fitted.examples else (),
-            }
-        )
-    return rows
-
-
-def _interval(mean: np.ndarray, sd: np.ndarray) -> dict[str, np.ndarray]:
-    """Return means and the central 95% of the gamma laws with these moments."""
-    learned = sd > 0
-    shape = np.where(learned, mean / np.where(learned, sd, 1), 1) ** 2
-    ends = [special.gammaincinv(shape, p) * mean / shape for p in (0.025, 0.975)]
-    lower, upper = (np.where(learned, end, mean) for end in ends)
-    return {"mean": mean, "lower": lower, "upper": upper}
-
-
 def _concentration(
     name: str, unit: str, labels: Sequence[object], mean: np.ndarray, sd: np.ndarray
 ) -> dict[str, Any]:
     """Return the common value, or the extremes and the largest ones."""
-    interval = _interval(mean, sd)
+    found = interval(mean, sd)
     order = np.argsort(-mean, kind="stable")[:_LARGEST]
     entries: list[dict[str, object]] = [
-        {"label": labels[k]} | {end: float(part[k]) for end, part in interval.items()}
-        for k in order
+        {"label": labels[k]} | {end: float(part[k]) for end, part in found.items()} for k in order
     ]
     return {
         "name": name,

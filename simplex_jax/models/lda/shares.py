@@ -12,9 +12,9 @@ import scipy.sparse as sp
 
 from simplex_jax import draws
 from simplex_jax.corpus.device import Documents
-from simplex_jax.models.lda import engine as engines
-from simplex_jax.models.lda import local
-from simplex_jax.models.lda.proportions import SHARD, cuts, side_by_side, token_ends
+from simplex_jax.models.topics import engine as engines
+from simplex_jax.models.topics import local
+from simplex_jax.models.topics.proportions import SHARD, cuts, side_by_side, token_ends
 from simplex_jax.runtime import saved
 from simplex_jax.runtime.saved import RunError
 

@@ -19,7 +19,7 @@ from support import native_sweeps, tiny_lda
 from support import statistics_checks as checks
 
 from simplex_jax.corpus import device
-from simplex_jax.models.lda import blocked, collapsed, engine, local
+from simplex_jax.models.topics import blocked, collapsed, engine, local
 
 METHODS = ("blocked", "collapsed")
 SWEEPS = {

@@ -15,8 +15,9 @@ from support.marks import slow_but
 from test_lda_local import conditional_checks
 
 from simplex_jax.corpus.device import Documents
-from simplex_jax.models.lda import counts, engine, local
-from simplex_jax.models.lda.native import calls, library
+from simplex_jax.models.lda import counts
+from simplex_jax.models.topics import engine, local
+from simplex_jax.models.topics.native import calls, library
 
 pytestmark = pytest.mark.skipif(library.prefix() is None, reason="no native library")
 

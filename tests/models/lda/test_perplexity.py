@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.models.lda import perplexity
+from simplex_jax.models.topics import perplexity
 from simplex_jax.runtime.hooks import Event
 
 TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])

@@ -9,7 +9,7 @@ from simplex_jax.corpus import from_counts
 from simplex_jax.models import lda as topics
 from simplex_jax.models.lda import model as lda
 from simplex_jax.models.lda import posterior
-from simplex_jax.models.lda.data import size_of
+from simplex_jax.models.topics.data import size_of
 from simplex_jax.runtime.hooks import Event
 
 COUNTS = sp.csr_array(

@@ -15,7 +15,7 @@ from simplex_jax.models.lda import counts as lda_counts
 from simplex_jax.models.lda import feed as model
 from simplex_jax.models.lda import model as lda
 from simplex_jax.models.lda import posterior
-from simplex_jax.models.lda.data import size_of
+from simplex_jax.models.topics.data import size_of
 from simplex_jax.samplers import scir
 
 COUNTS = sp.csr_array(

@@ -9,8 +9,9 @@ from support.fits import assert_same
 
 from simplex_jax.corpus import from_counts, store
 from simplex_jax.models import lda, pipeline
-from simplex_jax.models.lda import data, memory, options
 from simplex_jax.models.lda import feed as model
+from simplex_jax.models.lda import memory, options
+from simplex_jax.models.topics import data
 
 # Documents of one length, so that they are in the same order on the device and on the disk.
 COUNTS = sp.csr_array(np.random.default_rng(0).multinomial(8, np.ones(6) / 6, 20).astype(np.int32))

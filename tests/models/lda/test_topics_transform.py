@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from support.native_sweeps import needs
 
 from simplex_jax.models import lda
-from simplex_jax.models.lda import proportions
+from simplex_jax.models.topics import proportions
 
 TOPICS = np.array([[0.7, 0.2, 0.1, 0.0], [0.1, 0.3, 0.6, 0.0]])
 ALPHA = np.array([0.5, 0.8])

@@ -6,26 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import click
-import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import corpus as corpora
-from simplex_jax.cli import console, counts, options
-from simplex_jax.cli.commands import Commands, Other, Transform, load
+from simplex_jax.cli import console, counts, options, topics
+from simplex_jax.cli.commands import Commands, Transform, load
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import stopwords
 from simplex_jax.corpus.store import Stored
 from simplex_jax.evaluate import matching
-from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity, top_words
-from simplex_jax.models.lda import MODEL, Fit, data, memory, perplexity
+from simplex_jax.evaluate.coherence import top_words
+from simplex_jax.models.lda import MODEL, Fit, memory
 from simplex_jax.models.lda.commands import inputs
 from simplex_jax.models.lda.commands.effects import effects
 from simplex_jax.models.lda.options import prior
 from simplex_jax.models.lda.probability import left_to_right
-from simplex_jax.models.lda.proportions import shards
 from simplex_jax.models.pipeline import Plan, Progress
+from simplex_jax.models.topics import data
+from simplex_jax.models.topics.measures import completed, quality
+from simplex_jax.models.topics.proportions import shards
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output, processes
 
@@ -41,10 +41,10 @@ Ctrl-C or a termination signal ends a run early: what it has found is written, a
 
 def _check(plan: Plan) -> None:
     """Raise a ValueError where there are more topics than tokens: most would be empty."""
-    topics, tokens = plan.settings.num_topics, data.size_of(plan.train).tokens
-    if topics > tokens:
+    number, tokens = plan.settings.num_topics, data.size_of(plan.train).tokens
+    if number > tokens:
         raise ValueError(
-            f"num_topics must be at most {tokens:,}, the number of tokens; it is {topics:,}: "
+            f"num_topics must be at most {tokens:,}, the number of tokens; it is {number:,}: "
             "give fewer topics"
         )
 
@@ -88,24 +88,6 @@ def _outcome(fitted: Fit) -> str:
     if not len(fitted.proportions):
         lines.append("topic shares of documents: simplex-jax lda transform --model RUN INPUT")
     return "\n".join(lines)
-
-
-def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
-    mapped = counts.read_as(fitted.vocabulary, earlier, path, reading)
-    return Other(mapped.corpus, mapped.corpus.names, counts.described(mapped))
-
-
-def _transform(
-    fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
-) -> list[Path]:
-    def parts() -> Iterator[directories.Part]:
-        for part in shards(fitted.mean, fitted.alpha, other.data, seed=seed):
-            yield part.proportions, part.error
-            done = part.first + len(part.error)
-            progress("shares of documents", done, len(other.names))
-
-    directories.write_proportions(out, other.names, len(fitted.alpha), parts())
-    return [out]
 
 
 # INPUT, --observed, --target
@@ -188,7 +170,7 @@ def evaluate(
             say(f"{name}: {counts.described(side)}")
         parts = sides[0].corpus.counts, sides[1].corpus.counts
         unknown = {"unknown_tokens": sides[0].unknown, "unknown_target_tokens": sides[1].unknown}
-    click.echo(json.dumps(output.plain(_measures(fitted, parts, seed) | unknown), indent=2))
+    click.echo(json.dumps(output.plain(completed(fitted, *parts, seed=seed) | unknown), indent=2))
 
 
 def _probability(fitted: Fit, documents: sp.csr_array, particles: int, seed: int) -> dict[str, Any]:
@@ -200,43 +182,8 @@ def _probability(fitted: Fit, documents: sp.csr_array, particles: int, seed: int
         "perplexity_error": error,
         "documents": documents.shape[0],
         "tokens": int(lengths.sum()),
-        **_quality(fitted, documents),
+        **quality(fitted, documents),
     }
-
-
-def _measures(fitted: Fit, parts: tuple[sp.csr_array, sp.csr_array], seed: int) -> dict[str, Any]:
-    observed, target = parts
-    if observed.shape != target.shape:
-        raise ValueError(
-            f"--observed has {observed.shape[0]} documents and --target {target.shape[0]}: "
-            "give two parts of the same documents, in the same order"
-        )
-    completion = perplexity.completion(observed, target)
-    mean = np.maximum(fitted.mean, np.finfo(np.float32).tiny)
-    log_p = perplexity.log_predictive(
-        jax.random.key(seed), jnp.log(mean), jnp.asarray(fitted.alpha, jnp.float32), completion
-    )
-    return {
-        "perplexity": perplexity.perplexity(log_p, completion.counts),
-        "documents": observed.shape[0],
-        "target_tokens": int(target.sum()),
-        **_quality(fitted, observed + target),
-    }
-
-
-def _quality(fitted: Fit, documents: sp.csr_array) -> dict[str, Any]:
-    return {
-        "coherence": {
-            name: _mean(coherence(fitted.mean, documents, measure=name)) for name in MEASURES
-        },
-        "diversity": diversity(fitted.mean),
-    }
-
-
-def _mean(values: np.ndarray) -> float | None:
-    """Mean over the topics whose top words occur in the documents; None if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if finite.size else None
 
 
 @click.command("store")
@@ -289,7 +236,7 @@ COMMANDS = Commands(
     check_reading=inputs.check_reading,
     read=inputs.read,
     resolve_reading=inputs.resolve,
-    other=_other,
+    other=topics.other,
     shown=("perplexity", "tokens_per_second"),
     target=lambda settings: settings.target_ess,
     similarity=matching.affinity,
@@ -306,7 +253,7 @@ COMMANDS = Commands(
         table of these, a document a line. Memory is bounded by the corpus itself.
         """,
         ending="doc_topics.npz",
-        write=_transform,
+        write=topics.write_shares,
     ),
     evaluate=evaluate,
     more=(effects, store_command),

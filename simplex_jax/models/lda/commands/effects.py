@@ -13,10 +13,11 @@ from simplex_jax.cli.declared import declared_options
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.files import STANDARD_INPUT
-from simplex_jax.models.lda import MODEL, data, regression
+from simplex_jax.models.lda import MODEL, regression
 from simplex_jax.models.lda.commands.inputs import read
 from simplex_jax.models.lda.regression import Question
 from simplex_jax.models.lda.shares import kept
+from simplex_jax.models.topics import data
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output, saved
 

@@ -13,7 +13,7 @@ from jax import lax
 from simplex_jax.corpus.device import Documents
 from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words
-from simplex_jax.models.lda import local
+from simplex_jax.models.topics import local
 
 # Topics lie in rows of 16, and a topic is drawn in two steps: its place in the row by the sums over
 # the rows, then its row.

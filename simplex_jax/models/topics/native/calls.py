@@ -6,7 +6,7 @@ import numpy as np
 
 from simplex_jax.corpus.device import Documents
 from simplex_jax.draws import bits
-from simplex_jax.models.lda.native import library
+from simplex_jax.models.topics.native import library
 
 _LANES = 16
 COUNT = {"nothing": 0, "changes": 1, "labels": 2}

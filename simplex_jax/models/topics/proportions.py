@@ -21,10 +21,10 @@ from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.corpus.device import Documents
 from simplex_jax.corpus.store import Stored
 from simplex_jax.evaluate import matching
-from simplex_jax.models.lda import engine as engines
-from simplex_jax.models.lda import local
-from simplex_jax.models.lda.counts import positive
-from simplex_jax.models.lda.data import as_data, in_memory, size_of
+from simplex_jax.models.topics import engine as engines
+from simplex_jax.models.topics import local
+from simplex_jax.models.topics.concentrations import positive
+from simplex_jax.models.topics.data import as_data, in_memory, size_of
 
 SHARD = 16_384
 TOLERANCE = 0.02

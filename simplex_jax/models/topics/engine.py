@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax.corpus.device import Documents
-from simplex_jax.models.lda import local
-from simplex_jax.models.lda.blocked import blocked
-from simplex_jax.models.lda.collapsed import collapsed
-from simplex_jax.models.lda.native import calls, library
+from simplex_jax.models.topics import local
+from simplex_jax.models.topics.blocked import blocked
+from simplex_jax.models.topics.collapsed import collapsed
+from simplex_jax.models.topics.native import calls, library
 
 METHODS: dict[str, local.Sweep] = {"blocked": blocked, "collapsed": collapsed}
 ENGINES = ("native", "xla")

@@ -11,7 +11,7 @@ from simplex_jax.corpus.device import CHUNK, Documents, token_slots
 from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words
 from simplex_jax.draws.categorical import choose
-from simplex_jax.models.lda import local
+from simplex_jax.models.topics import local
 
 # Of proportions relative to the largest: tokens do not go to topics of less than this anyway, and
 # its product with the least likelihood is still a float32.

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
-from simplex_jax import draws
+from simplex_jax import arguments, draws
 
 LEARN = ("symmetric", "vector")
 _LEAST = 1e-12
@@ -30,6 +31,15 @@ class Prior(NamedTuple):
 
     mean: jax.Array  # its mean; of a common concentration all entries are alike
     shape: float = 1.0  # its shape
+
+
+def positive(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
+    """Return positive concentrations in full shape, or raise a ValueError that names them."""
+    value = arguments.as_float(name, value)
+    arguments.require(name, value, arguments.positive(value), "finite and positive")
+    if value.shape not in ((), shape[-1:], shape):
+        raise ValueError(f"{name} of shape {value.shape} is not a scalar and does not fit {shape}")
+    return jnp.broadcast_to(value, shape)
 
 
 def no_evidence(categories: int, dtype: jnp.dtype) -> Evidence:

@@ -6,6 +6,7 @@ exp(-mean log p(w | d)) over target tokens, p(w | d) = sum_k theta_dk phi_kw. Av
 mean over the samples of a chain: that is the posterior predictive, and lower than for one sample.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -16,11 +17,12 @@ import scipy.sparse as sp
 from jax import lax
 from jax.typing import ArrayLike
 
+from simplex_jax.base import State
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
 from simplex_jax.models.heldout import HeldOut
-from simplex_jax.models.lda import engine as engines
-from simplex_jax.models.lda import local
+from simplex_jax.models.topics import engine as engines
+from simplex_jax.models.topics import local
 from simplex_jax.runtime import replicas
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.windows import Window, second_half
@@ -156,11 +158,16 @@ def _exp(x: float) -> float:
         return float(np.exp(x))
 
 
+def _as_they_are(state: State) -> tuple[jax.Array, jax.Array]:
+    return state.position, state.alpha
+
+
 class Evaluation(HeldOut):
     """The hook that writes perplexities of the topics at hand, see `HeldOut`.
 
-    With several chains, along the first axis of the state's `position` (log topics [K, V]) and
-    `alpha` [K], `perplexity` is that of a single sample, its logarithm averaged over the chains.
+    `read` returns the log topics [K, V] of a state and the concentrations [K], by default its
+    `position` and `alpha`. With several chains, along their first axis, `perplexity` is that of a
+    single sample, its logarithm averaged over the chains.
     """
 
     def __init__(
@@ -170,10 +177,11 @@ class Evaluation(HeldOut):
         chains: int = 1,
         window: Window = second_half(),  # noqa: B008, a pure function
         engine: str | None = None,
+        read: Callable[[State], tuple[jax.Array, jax.Array]] = _as_they_are,
     ) -> None:
         def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
             key_event = jax.random.fold_in(key, event.step)
-            first = replicas.first((event.state.position, event.state.alpha))
+            first = replicas.first(read(event.state))
             # One at a time, and that of a single chain as it is: topics may be large.
             parts = [first] if chains == 1 else zip(*first, strict=True)
             keys = [jax.random.fold_in(key_event, chain) for chain in range(chains)]

@@ -1,0 +1,32 @@
+"""What the commands of models of the topics of tokens share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from simplex_jax.cli import counts
+from simplex_jax.cli.commands import Other
+from simplex_jax.models.pipeline import Progress
+from simplex_jax.models.topics.proportions import shards
+from simplex_jax.runtime import directory
+
+
+def other(fitted: Any, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
+    """Return other documents in the words of a fit; see `Commands`."""
+    mapped = counts.read_as(fitted.vocabulary, earlier, path, reading)
+    return Other(mapped.corpus, mapped.corpus.names, counts.described(mapped))
+
+
+def write_shares(
+    fitted: Any, other: Other, out: Path, seed: int, every: bool, progress: Progress
+) -> list[Path]:
+    """Write the topic shares of other documents; see `Transform`."""
+
+    def parts() -> Iterator[directory.Part]:
+        for part in shards(fitted.mean, fitted.alpha, other.data, seed=seed):
+            yield part.proportions, part.error
+            done = part.first + len(part.error)
+            progress("shares of documents", done, len(other.names))
+
+    directory.write_proportions(out, other.names, len(fitted.alpha), parts())
+    return [out]

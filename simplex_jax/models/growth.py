@@ -1,0 +1,34 @@
+"""States that have room for so many components, and grow where an update asks for more.
+
+Such a state has a number `needed`. An update for which there is no room changes nothing but that,
+`driver.run(..., grow=...)` makes the state larger, and the same update follows with the same key.
+"""
+
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+Info = TypeVar("Info")
+
+
+def together(old: Any, moved: Any, info: Info, capacity: int) -> tuple[Any, Info]:
+    """Return chains as they were where one of them has no room, else as they have moved.
+
+    All of them grow together, and do the same update again. Leaves have an axis of chains.
+    """
+    most = jnp.max(moved.needed)
+    short = most > capacity
+    moved = moved._replace(needed=jnp.full_like(old.needed, most))
+    old = old._replace(needed=moved.needed)
+    return (
+        jax.tree.map(lambda before, after: jnp.where(short, before, after), old, moved),
+        jax.tree.map(lambda number: jnp.where(short, jnp.zeros_like(number), number), info),
+    )
+
+
+def doubled(capacity: int, needed: int) -> int:
+    """Return a capacity for what is needed, doubled as often as it takes: few sizes to compile."""
+    while capacity < needed:
+        capacity *= 2
+    return capacity

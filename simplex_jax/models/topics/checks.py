@@ -1,0 +1,59 @@
+"""Signs that topics, or their shares in documents, should not be trusted yet, in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from simplex_jax.models.topics.proportions import TOLERANCE
+
+_RISE = 0.02
+"""Relative change of the perplexity that is more than its noise."""
+
+_MOST_SLOW = 0.01
+"""Fraction of the documents whose shares may be less precise than they should be."""
+
+
+def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact: bool) -> list[str]:
+    """Return a sentence where the held-out perplexity failed, did not fall, rose or still falls.
+
+    The sampler is `exact` if it has neither discretisation nor subsampling error.
+    """
+    values = [record.get("perplexity") for record in metrics]
+    measured = np.array([value for value in values if value is not None], dtype=float)
+    if not measured.size:
+        return []
+    if not np.isfinite(measured).all():
+        return ["A held-out perplexity is not finite: the run has failed."]
+    first, last, lowest = measured[0], measured[-1], measured.min()
+    if measured.size > 1 and last >= first:
+        return [
+            f"The held-out perplexity did not fall: {first:,.4g} at first, {last:,.4g} at the end."
+        ]
+    if last > (1 + _RISE) * lowest:
+        remedy = "run it longer" if exact else "a smaller step size or a larger batch may help"
+        return [f"The held-out perplexity rose again, from {lowest:,.4g} to {last:,.4g}: {remedy}."]
+    quarter = max(2, measured.size // 4)
+    if measured.size < 2 * quarter:
+        return []
+    # Halves of the last quarter: the perplexity of single samples is noisy.
+    before, after = np.array_split(measured[-quarter:], 2)
+    if after.mean() < (1 - _RISE / 2) * before.mean():
+        return [
+            f"The held-out perplexity was still falling, to {last:,.4g}: the chain has not "
+            "settled, run it longer."
+        ]
+    return []
+
+
+def share_warnings(fitted: Any) -> list[str]:
+    """Return a sentence where shares of documents are imprecise, and on documents without words."""
+    sentences, slow = [], fitted.proportions_error > TOLERANCE
+    if slow.sum() > _MOST_SLOW * slow.size:
+        sentences.append(
+            f"The shares of {100 * slow.mean():.1f}% of the documents have a Monte-Carlo error "
+            f"above {TOLERANCE}, the largest one {fitted.proportions_error.max():.2f}."
+        )
+    if fitted.empty:
+        sentences.append(f"Without a word of the vocabulary: {fitted.empty:,} documents.")
+    return sentences

@@ -1,0 +1,66 @@
+"""Measures of fitted topics in other documents, as the commands print them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax.typing import ArrayLike
+
+from simplex_jax.corpus import split_tokens
+from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity
+from simplex_jax.models.topics import perplexity
+
+
+def completed(
+    fitted: Any, observed: sp.csr_array, target: sp.csr_array, *, seed: int
+) -> dict[str, Any]:
+    """Measure how well topics predict the target part of documents from the observed part."""
+    if observed.shape != target.shape:
+        raise ValueError(
+            f"--observed has {observed.shape[0]} documents and --target {target.shape[0]}: "
+            "give two parts of the same documents, in the same order"
+        )
+    return {
+        "perplexity": _perplexity(fitted.mean, fitted.alpha, observed, target, seed),
+        "documents": observed.shape[0],
+        "target_tokens": int(target.sum()),
+        **quality(fitted, observed + target),
+    }
+
+
+def score(topics: ArrayLike, alpha: ArrayLike, counts: sp.csr_array, *, seed: int) -> float:
+    """Return the mean log predictive probability of a word in one half of each document [D, V].
+
+    Proportions are inferred from the other half, given topics [K, V] and concentrations [K]. That
+    no document has two words is a ValueError.
+    """
+    return -float(np.log(_perplexity(topics, alpha, *split_tokens(counts, seed), seed)))
+
+
+def _perplexity(
+    topics: ArrayLike, alpha: ArrayLike, observed: sp.csr_array, target: sp.csr_array, seed: int
+) -> float:
+    data = perplexity.completion(observed, target)
+    table = jnp.maximum(jnp.asarray(topics), jnp.finfo(jnp.float32).tiny)
+    log_p = perplexity.log_predictive(
+        jax.random.key(seed), jnp.log(table), jnp.asarray(alpha, jnp.float32), data
+    )
+    return perplexity.perplexity(log_p, data.counts)
+
+
+def quality(fitted: Any, documents: sp.csr_array) -> dict[str, Any]:
+    """Measure the coherence of topics in documents, and how far apart their words are."""
+    return {
+        "coherence": {
+            name: _mean(coherence(fitted.mean, documents, measure=name)) for name in MEASURES
+        },
+        "diversity": diversity(fitted.mean),
+    }
+
+
+def _mean(values: np.ndarray) -> float | None:
+    """Mean over the topics whose top words occur in the documents; None if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else None
