@@ -11,7 +11,7 @@ from simplex_jax.models import NAMES as _MODELS
 
 if TYPE_CHECKING:
     from simplex_jax.base import Kernel, chains, product
-    from simplex_jax.models import dpm, lda, sam
+    from simplex_jax.models import dpm, hdp, lda, sam
     from simplex_jax.runtime.driver import run
 
 __version__ = "0.1.0"
@@ -42,7 +42,7 @@ _ROOMS = (
     "step_sizes",
 )
 
-__all__ = ["Kernel", "chains", "dpm", "lda", "product", "run", "sam"]
+__all__ = ["Kernel", "chains", "dpm", "hdp", "lda", "product", "run", "sam"]
 
 
 def __getattr__(name: str) -> Any:

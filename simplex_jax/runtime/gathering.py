@@ -170,11 +170,14 @@ class Kept:
         self._count += 1
 
     def samples(self) -> dict[str, np.ndarray]:
-        """Return the samples in memory by name, stacked by step; empty if there are none."""
+        """Return the samples in memory by name, stacked by step; empty if there are none.
+
+        Arrays of a state that has grown are filled up with zeros.
+        """
         if not self._samples:
             return {}
         ordered = sorted(self._samples, key=lambda sample: int(sample["step"]))
-        return {name: np.stack([sample[name] for sample in ordered]) for name in ordered[0]}
+        return {name: _stacked([sample[name] for sample in ordered]) for name in ordered[0]}
 
     def save(self) -> dict[str, Any]:
         """Return the samples in memory, and how many there are in which segment."""
@@ -184,3 +187,12 @@ class Kept:
         """Restore both."""
         self._segment, self._count = saved["segment"], saved["count"]
         self._samples = saved["samples"]
+
+
+def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
+    """Stack arrays along a new first axis, smaller ones filled up with zeros."""
+    shape = np.max([array.shape for array in arrays], axis=0)
+    stack = np.zeros((len(arrays), *shape), np.result_type(*arrays))
+    for i, array in enumerate(arrays):
+        stack[(i, *map(slice, array.shape))] = array
+    return stack

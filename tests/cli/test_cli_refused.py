@@ -15,6 +15,7 @@ COMMANDS = {
     "lda": ["--topics", 2],
     "sam": ["--topics", 2, "--idf", "smooth"],
     "dpm": [],
+    "hdp": [],
 }
 
 

@@ -36,13 +36,16 @@ LONG = {
     "simplex_jax.samplers.gsgnht",
     "simplex_jax.samplers.recipe",
     "simplex_jax.models.dpm.estimator",
+    "simplex_jax.models.hdp",
+    "simplex_jax.models.hdp.estimator",
+    "simplex_jax.models.hdp.kernel",
     "simplex_jax.models.lda",
     "simplex_jax.models.lda.estimator",
     "simplex_jax.models.sam.estimator",
     "simplex_jax.models.sam.fitting",
     "simplex_jax.models.sam.proportions",
     "simplex_jax.models.lda.fitting",
-    "simplex_jax.models.lda.proportions",
+    "simplex_jax.models.topics.proportions",
 }
 
 

@@ -9,12 +9,18 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from support import programs
 
 from simplex_jax import scikit
-from simplex_jax.scikit import LDA, DirichletProcessMixture, SphericalAdmixture
+from simplex_jax.scikit import (
+    LDA,
+    DirichletProcessMixture,
+    HierarchicalDirichletProcess,
+    SphericalAdmixture,
+)
 
 ESTIMATORS = [
     LDA(2, passes=4, fractions="draw", random_state=0),
     SphericalAdmixture(2, passes=4, normalize=True, random_state=0),
     DirichletProcessMixture(passes=40, keep_samples=5, random_state=0),
+    HierarchicalDirichletProcess(passes=20, keep_samples=5, random_state=0),
 ]
 
 

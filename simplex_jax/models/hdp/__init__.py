@@ -1,0 +1,89 @@
+"""Topics whose number is not given: the hierarchical Dirichlet process, from counts to topics."""
+
+from typing import Any
+
+from simplex_jax.corpus import digest
+from simplex_jax.models import pipeline
+from simplex_jax.models.hdp import checks, fitting, options, tables
+from simplex_jax.models.hdp.fitting import Fit
+from simplex_jax.models.hdp.kernel import build
+from simplex_jax.models.hdp.options import Arguments, Options
+from simplex_jax.models.options import takes
+from simplex_jax.models.topics import data, proportions
+
+MODEL = Fit.MODEL = pipeline.Model(
+    name="hdp",
+    options=Options,
+    fit=Fit,
+    as_data=fitting.as_data,
+    digest=digest,
+    hold_out=data.hold_out,
+    settle=options.settle,
+    prepare=fitting.prepare,
+    summarise=fitting.summarise,
+    warn=checks.warn,
+    describe=fitting.describe,
+    files=tables.FILES,
+    infer=proportions.infer,
+)
+
+
+@takes(Arguments)
+def fit(corpus: Any, given: Arguments) -> Fit:
+    """Sample the topics of a corpus, and how many there are.
+
+    It ends early, and is summarised, on SIGTERM or SIGINT (Ctrl-C), see `pipeline.train`.
+
+    Args:
+        corpus: A `corpus.Corpus`, or a table of its counts [D, V].
+        {options}
+
+    Returns:
+        The fit. The same corpus, options, versions and device give the same numbers, except that
+        `seconds` ends a run by the clock.
+
+    Raises:
+        ValueError: An option is out of range, the counts are not counts, or the held-out documents
+            have another vocabulary; a `CheckpointError` if `resume` finds only checkpoints that
+            are damaged or of another run.
+        FloatingPointError: The state became NaN; the message names the step.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax import hdp
+        >>> counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
+        >>> fitted = hdp.fit(counts, passes=100, seed=1)
+        >>> len(fitted.mean), bool(abs(sum(fitted.number.values()) - 1) < 1e-6)
+        (2, True)
+    """
+    if given.samples_dir is not None:
+        raise ValueError(
+            "samples_dir: the samples stay in memory, as the topics are made of them; leave it out"
+        )
+    return pipeline.fit(MODEL, corpus, given)
+
+
+@takes(Options)
+def resolve(corpus: Any, given: Options) -> Options:
+    """Return the options of a run with everything that was left out filled in.
+
+    Args:
+        corpus: As for `fit`; only its size matters.
+        {options}
+
+    Raises:
+        ValueError: An option is out of range; the message names it.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax import hdp
+        >>> settings = hdp.resolve(sp.csr_array([[30, 0], [0, 70]]), passes=50)
+        >>> settings.initial_topics, settings.steps, settings.gamma_rate
+        (2, 50, 0.1)
+    """
+    return options.settle(fitting.as_data(corpus), None, given)
+
+
+load = Fit.load
+
+__all__ = ["MODEL", "Fit", "Options", "build", "fit", "load", "resolve"]

@@ -1,0 +1,21 @@
+"""Signs that a fitted hierarchical Dirichlet process should not be trusted yet, in words."""
+
+from simplex_jax.evaluate.diagnostics import chain_warnings
+from simplex_jax.models.hdp.fitting import Fit
+from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
+
+_MOST_OTHERS = 0.1
+"""Share of the tokens at topics that are not told of above which there is a warning."""
+
+
+def warn(fitted: Fit) -> list[str]:
+    """Return the reasons for doubt in a fit, a sentence each."""
+    sentences = perplexity_warnings(fitted.metrics, exact=True)
+    others = 1 - fitted.prevalence.sum()
+    if others > _MOST_OTHERS:
+        sentences.append(
+            f"{100 * others:.0f}% of the tokens are at topics that fewer than half of the samples "
+            "have, which are not shown: run it longer, or in several chains to compare."
+        )
+    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
+    return sentences + share_warnings(fitted)

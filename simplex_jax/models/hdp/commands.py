@@ -1,0 +1,119 @@
+"""The commands of the hierarchical Dirichlet process."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simplex_jax import corpus as corpora
+from simplex_jax.cli import console, counts, options, topics
+from simplex_jax.cli.commands import Commands, Transform, load
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.corpus import Corpus
+from simplex_jax.evaluate.coherence import top_words
+from simplex_jax.models.hdp import MODEL, Fit
+from simplex_jax.models.pipeline import Plan
+from simplex_jax.models.topics import data, measures
+from simplex_jax.runtime import output
+
+HELP = """Find topics in INPUT, and how many there are, and write them to a directory.
+
+INPUT is text or counts in one of the formats listed at --format, packed (.gz, .xz, .bz2, .zip) or
+not; - is standard input. Without it, topics of the embedded corpus are found. An INPUT that is
+named like one of the commands below is given as ./NAME.
+
+Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
+"""
+
+
+def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
+    if input is None and typed:
+        flag = next(iter(typed.values()))
+        raise click.UsageError(f"{flag} is about reading an INPUT, and there is none")
+
+
+def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
+    return corpora.embedded_corpus() if input is None else counts.read(input, reading)
+
+
+def _announce(plan: Plan) -> str:
+    size, settings = data.size_of(plan.data), plan.settings
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    given = [
+        f"{name} {'learned' if value is None else f'{value:g}'}"
+        for name, value in (("alpha", settings.alpha), ("gamma", settings.gamma))
+    ]
+    return (
+        f"{size.documents:,} documents ({plan.held:,} held out), {size.tokens:,} tokens, "
+        f"{size.words:,} words\n"
+        f"hierarchical Dirichlet process{chains}, from {settings.initial_topics} topics, "
+        f"{', '.join(given)}, beta {settings.beta:g}, seed {settings.seed}, {console.machine()}, "
+        f"{settings.engine} engine"
+    )
+
+
+def _outcome(fitted: Fit) -> str:
+    """Describe the topics, a line each, the most prevalent first."""
+    lines = [
+        f"{topic:4d} {100 * fitted.prevalence[topic]:5.1f}%  "
+        + " ".join(fitted.vocabulary[word] for word in words)
+        for topic, words in enumerate(top_words(fitted.mean, 10))
+    ]
+    told = ", ".join(
+        f"{name} {found['mean']:.3g}" + (f" (sd {found['sd']:.2g})" if found["sd"] else "")
+        for name, found in fitted.concentrations.items()
+    )
+    lines.append(f"topics in a sample: {min(fitted.number)} to {max(fitted.number)}; {told}")
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("input", type=options.PATH)
+@options.model_option
+@options.seed_option
+@options.together(*counts.FILE_OPTIONS.values())
+@options.common_options
+@one_line_errors
+def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -> None:
+    """Print how well the topics of a run predict the documents of INPUT, as JSON.
+
+    Their tokens are split at random in two halves. The topic shares of a document are inferred
+    from one given the mean topics; `perplexity` is exp of the mean negative log-probability of the
+    tokens of the other. Tokens of words that the model does not know are left out. Coherences are
+    those of the ten top words in these documents.
+    """
+    fitted, earlier = load(MODEL, model)
+    mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
+    console.speaker(quiet)(counts.described(mapped))
+    halves = corpora.split_tokens(mapped.corpus.counts, seed)
+    found = measures.completed(fitted, *halves, seed=seed) | {"unknown_tokens": mapped.unknown}
+    click.echo(json.dumps(output.plain(found), indent=2))
+
+
+COMMANDS = Commands(
+    model=MODEL,
+    help=HELP,
+    reading=counts.READING,
+    file_reading=counts.FILE_OPTIONS,
+    check_reading=_check_reading,
+    read=_read,
+    resolve_reading=counts.resolved,
+    other=topics.other,
+    shown=("perplexity", "topics", "tokens_per_second"),
+    announce=_announce,
+    outcome=_outcome,
+    transform=Transform(
+        help="""Write the topic shares of the documents of INPUT, given the topics of a run.
+
+        INPUT is in any format that `simplex-jax hdp` reads. Its words are put to those of the
+        model; tokens of other words are left out. The file has the arrays `proportions` [D, K],
+        `documents` (their names) and `error` (Monte-Carlo error of the most uncertain share of
+        each), as the doc_topics.npz of a run. The shares of a document depend on its words and the
+        seed alone. With --out NAME.csv it is a table of these, a document a line.
+        """,
+        ending="doc_topics.npz",
+        write=topics.write_shares,
+    ),
+    evaluate=evaluate,
+)

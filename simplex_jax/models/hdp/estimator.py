@@ -1,0 +1,90 @@
+"""The hierarchical Dirichlet process as a scikit-learn estimator."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax.corpus import from_counts
+from simplex_jax.models import estimator as common
+from simplex_jax.models import hdp
+from simplex_jax.models.hdp.options import Options
+from simplex_jax.models.topics import measures, proportions
+
+
+@common.parameters_of(Options)
+class HierarchicalDirichletProcess(common.TopicEstimator):
+    """Topics whose number is not given: `simplex_jax.hdp.fit` with scikit-learn's manners.
+
+    Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. The topics are those
+    that at least half of the kept posterior samples have. There is no `partial_fit`: a sample is a
+    topic for every token, so all documents have to be there.
+
+    Args:
+        {options}
+        callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
+        random_state: A seed, a `RandomState`, a `Generator` or None.
+
+    Attributes:
+        components_: Posterior mean of the topics, float32 [K, V]; rows sum to 1.
+        components_sd_: Their posterior standard deviation, [K, V].
+        prevalence_: Share of the tokens in each topic, [K].
+        alpha_: Concentrations of topic proportions, [K].
+        number_: Posterior probability of each number of topics with tokens, by number; after `fit`.
+        diagnostics_: R-hat and effective sample sizes by name; after `fit`.
+        metrics_: One record an evaluation; after `fit`.
+        seed_: The seed that was used.
+        n_features_in_: V.
+        feature_names_in_: The words, where X names its columns.
+
+    Example:
+        >>> from sklearn.feature_extraction.text import CountVectorizer
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from simplex_jax.scikit import HierarchicalDirichletProcess
+        >>> texts = ["cat dog cat dog cat", "sun moon sun moon sun"] * 6
+        >>> topics = HierarchicalDirichletProcess(passes=100, random_state=0)
+        >>> shares = make_pipeline(CountVectorizer(), topics).fit_transform(texts)
+        >>> bool(shares[0].argmax() != shares[1].argmax())
+        True
+    """
+
+    _FITTED: ClassVar = ("components_", "components_sd_", "prevalence_", "alpha_", "seed_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _fit(self, data: sp.csr_array) -> np.ndarray:
+        fitted = hdp.fit(data, **self._arguments())
+        self.components_, self.components_sd_ = fitted.mean, fitted.sd
+        self.prevalence_, self.alpha_ = fitted.prevalence, fitted.alpha
+        self.number_, self.diagnostics_ = fitted.number, fitted.diagnostics
+        self.metrics_ = fitted.metrics
+        common.end(fitted.interrupted)
+        return fitted.proportions
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the posterior mean of the topic proportions of documents, float32 [D, K].
+
+        Monte Carlo with the seed of the fit: the same X gives the same proportions.
+        """
+        counts = self._data(X, reset=False)
+        return proportions.transform(self.components_, self.alpha_, counts, seed=self.seed_)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log predictive probability of a word in one half of each document.
+
+        Proportions are inferred from the other half (document completion).
+
+        Raises:
+            ValueError: No document has two words.
+        """
+        counts = self._data(X, reset=False)
+        return measures.score(self.components_, self.alpha_, counts, seed=self.seed_)
+
+    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
+        table = self._table(X, reset=reset, words=2)
+        if table.nnz and table.data.min() < 0:
+            raise ValueError(f"Negative values in data passed to {type(self).__name__}")
+        return from_counts(table).counts

@@ -1,0 +1,230 @@
+"""From a corpus to the topics of its hierarchical Dirichlet process."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.corpus import Corpus, device
+from simplex_jax.evaluate import diagnostics
+from simplex_jax.evaluate.coherence import coherence
+from simplex_jax.evaluate.partitions import number_posterior
+from simplex_jax.models import pipeline
+from simplex_jax.models.hdp import kernel, posterior, summary
+from simplex_jax.models.hdp.options import Options, concentration
+from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.models.topics import data, perplexity, proportions
+from simplex_jax.report.examples import representative
+from simplex_jax.runtime import session
+
+_HALF = 0.5  # of the samples of a chain, which has the topics that they have
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Fit(pipeline.Fit):
+    """A fitted hierarchical Dirichlet process; with several chains, of all of them together.
+
+    The K topics are those of the last sample of the first chain that at least half of the kept
+    samples have, see `summary`, the most prevalent first. Attributes of all fits are those of
+    `pipeline.Fit`.
+
+    Attributes:
+        mean: Posterior mean of the topics, float32 [K, V].
+        sd: Posterior standard deviation, float32 [K, V].
+        prevalence: Posterior mean share of the training tokens in each topic, float64 [K]; they sum
+            to less than 1, as other topics come and go.
+        prevalence_sd: Its standard deviation.
+        alpha: Concentration of the shares of a document, per topic: posterior mean of alpha b_k,
+            float64 [K].
+        alpha_sd: Its standard deviation.
+        number: Posterior probability of each number of topics with tokens, by number.
+        concentrations: "mean", "sd", "lower" and "upper", the ends of the interval that holds 95%,
+            of "alpha" and "gamma".
+        present: Share of the kept samples that have each topic, [K].
+        stability: Mean similarity of a topic in these with that of the reference, [K].
+        shared: Whether most samples of a chain have a topic, bool [chains, K].
+        vocabulary: The V words.
+        names: Names of all documents, D.
+        proportions: Topic proportions of the documents given the mean topics, float32 [D, K].
+        proportions_error: Monte-Carlo standard error of the most uncertain proportion of each
+            document, float32 [D].
+        coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
+        examples: Documents that stand for each topic.
+        empty: Number of documents without a word of the vocabulary.
+        traces: Of the second half of the run: "alpha", "gamma", "topics" (their number) and, with
+            held-out documents, "log_predictive", [S, chains] each; empty for a fit that was loaded.
+        partitions: The kept samples: "labels", the topic of each training token, shortest document
+            first [S, chains, T], "concentrations", alpha b_k of each label, [S, chains, C],
+            and "step" [S]; empty for a fit that was loaded.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    prevalence: np.ndarray
+    prevalence_sd: np.ndarray
+    alpha: np.ndarray
+    alpha_sd: np.ndarray
+    number: dict[int, float]
+    concentrations: dict[str, dict[str, float]]
+    present: np.ndarray
+    stability: np.ndarray
+    shared: np.ndarray
+    vocabulary: tuple[str, ...]
+    names: tuple[str, ...]
+    proportions: np.ndarray
+    proportions_error: np.ndarray
+    coherence: np.ndarray
+    examples: list[list[dict[str, Any]]]
+    empty: int = 0
+    traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+
+def as_data(corpus: Any) -> Corpus:
+    """Return a corpus; a table of counts [D, V] gets names, and one on disk is read."""
+    return data.in_memory(data.as_data(corpus))
+
+
+def starts(settings: Options) -> list[int]:
+    """Return the number of topics that each chain starts with.
+
+    Several chains start from numbers between half and twice `initial_topics`, or the capacity, in
+    proportion, so that R-hat of the number of topics means something.
+    """
+    middle = settings.initial_topics or 1
+    if settings.chains == 1:
+        return [middle]
+    spread = np.geomspace(middle / 2, min(2 * middle, settings.capacity), settings.chains)
+    return np.maximum(spread.round(), 1).astype(int).tolist()
+
+
+def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+    """Return the run of a plan, ready to be trained.
+
+    Samples stay in memory, as the topics are made of them.
+    """
+    del samples_dir
+    settings: Options = plan.settings
+    size = data.size_of(plan.train)
+    if plan.heldout is not None and plan.heldout[0].shape[1] != size.words:
+        raise ValueError(
+            f"heldout has {plan.heldout[0].shape[1]} words and the corpus {size.words}: "
+            "take both from one corpus"
+        )
+    key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
+    built, stream = kernel.build(
+        device.to_device(plan.train.counts),
+        alpha=concentration(settings, "alpha"),
+        gamma=concentration(settings, "gamma"),
+        beta=settings.beta,
+        capacity=settings.capacity,
+        chains=settings.chains if settings.chains > 1 else None,
+        engine=settings.engine,
+    )
+    measures: dict[str, Any] = {}
+    if plan.heldout is not None:
+        completion = perplexity.completion(*plan.heldout)
+        measures["evaluation"] = posterior.held_out(completion, key_evaluate, settings)
+    measures["posterior"] = posterior.gather(settings, plan.heldout is not None)
+    measures["kept"] = posterior.keep(settings)
+    measures["records"] = posterior.records(settings, size)
+    key_topics, key_state = jax.random.split(key_init)
+    return Run(
+        key=key_run,
+        kernel=built,
+        state=session.start(
+            built.init,
+            key_state,
+            _topics(key_topics, starts(settings), size.words),
+            remedy="give a smaller capacity (--capacity), or fewer chains",
+        ),
+        feed=lambda first_step: stream,
+        measures=measures,
+        grow=kernel.grown,
+    )
+
+
+def _topics(key: jax.Array, numbers: list[int], words: int) -> jax.Array:
+    """Draw topics to start from, [K, V] or [chains, K, V]; rows of zeros are none."""
+    most = max(numbers)
+    drawn = jax.random.exponential(key, (len(numbers), most, words)) + 1e-6
+    topics = jnp.where(jnp.arange(most)[:, None] < jnp.array(numbers)[:, None, None], drawn, 0)
+    return topics if len(numbers) > 1 else topics[0]
+
+
+def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
+    """Put the samples together and infer the documents."""
+    settings: Options = plan.settings
+    gathered = run.measures["posterior"].gathered(trained.event)
+    partitions = run.measures["kept"].samples()
+    if not partitions and trained.event:
+        last = posterior.read(trained.event, settings.chains)
+        partitions = {name: array[None] for name, array in last.items()}
+    documents: Corpus = plan.data
+    found = summary.summarise(
+        partitions["labels"],
+        partitions["concentrations"],
+        np.asarray(device.to_device(plan.train.counts).tokens),
+        len(documents.vocabulary),
+        settings.beta,
+    )
+    samples, chains, topics = found.prevalence.shape
+    axes = (0, 1)
+    alpha = found.concentrations.mean(axis=axes)
+    shares = np.empty((len(documents.names), topics), np.float32)
+    errors = np.empty(len(documents.names), np.float32)
+    for part in proportions.shards(
+        found.mean, alpha, documents, seed=settings.seed, engine=settings.engine
+    ):
+        end = part.first + len(part.proportions)
+        shares[part.first : end], errors[part.first : end] = part.proportions, part.error
+        run.progress("shares of documents", end, len(shares))
+    traces = gathered.traces()
+    moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
+    own = {f"prevalence {k}": found.prevalence[:, :, k].T for k in range(topics)}
+    return Fit(
+        samples=samples * chains,
+        diagnostics=diagnostics.summary(moving | own),
+        metrics=run.measures["records"].records,
+        settings=settings,
+        interrupted=trained.interrupted,
+        state=trained.state,
+        mean=found.mean,
+        sd=found.sd,
+        prevalence=found.prevalence.mean(axis=axes),
+        prevalence_sd=found.prevalence.std(axis=axes),
+        alpha=alpha,
+        alpha_sd=found.concentrations.std(axis=axes),
+        number=number_posterior(traces["topics"].astype(int).ravel()),
+        concentrations={name: _told(traces[name]) for name in ("alpha", "gamma")},
+        present=found.present.mean(axis=axes),
+        stability=found.similarity,
+        shared=found.present.mean(axis=0) >= _HALF,
+        vocabulary=documents.vocabulary,
+        names=documents.names,
+        proportions=shares,
+        proportions_error=errors,
+        coherence=coherence(found.mean, documents.counts),
+        examples=representative(
+            documents.counts, documents.names, documents.vocabulary, shares, found.mean
+        ),
+        empty=int((np.diff(documents.counts.indptr) == 0).sum()),
+        traces=traces,
+        partitions=partitions,
+    )
+
+
+def _told(trace: np.ndarray) -> dict[str, float]:
+    """Return mean, deviation and the interval that holds 95% of a trace."""
+    lower, upper = np.quantile(trace, [0.025, 0.975])
+    values = {"mean": trace.mean(), "sd": trace.std(), "lower": lower, "upper": upper}
+    return {name: float(value) for name, value in values.items()}
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """Return facts about the documents of a run."""
+    size = data.size_of(plan.data)
+    return {"documents": size.documents, "tokens": size.tokens, "vocabulary": size.words}

@@ -1,0 +1,179 @@
+"""The options of the hierarchical Dirichlet process, and how those left out are settled."""
+
+import dataclasses
+from typing import Any
+
+from simplex_jax.corpus import Corpus
+from simplex_jax.models.hdp.state import check_capacity
+from simplex_jax.models.options import RunOptions, option, options
+from simplex_jax.models.pipeline import Session
+from simplex_jax.models.topics.concentrations import Prior
+from simplex_jax.models.topics.data import size_of
+from simplex_jax.models.topics.engine import ENGINES, resolve
+from simplex_jax.models.topics.perplexity import SWEEPS
+from simplex_jax.runtime import session
+
+_PASSES = 500.0
+
+# Topics that tokens start from: more than most corpora need, as a chain gives topics up sooner than
+# it finds new ones, but many tokens each.
+_TOPICS, _TOKENS_EACH = 100, 50
+
+# Shape and rate of the priors, as in the experiments of Teh et al. (2006, section 6.1)
+_PRIORS = {"alpha": (1.0, 1.0), "gamma": (1.0, 0.1)}
+
+
+@options
+class Options(RunOptions):
+    """Options of the hierarchical Dirichlet process."""
+
+    batch_size: int | None = option(
+        "Documents in an update, which are all of them.",
+        default=None,
+        least=1,
+        unset="all",
+        command=False,
+        parameter=None,
+    )
+    passes: float | None = option(
+        "Length of the run in passes over the documents.",
+        default=None,
+        unset="500, unless steps or seconds say",
+    )
+    eval_every: int | None = option(
+        "Updates between evaluations.",
+        default=None,
+        least=1,
+        unset="a 50th of the run, or what takes a 20th of the time",
+        parameter=None,
+    )
+    sample_every: int | None = option(
+        "Updates between the samples of the number of topics and the concentrations.",
+        default=None,
+        least=1,
+        unset="1",
+        parameter=None,
+    )
+    keep_samples: int = option(
+        "Samples of each chain to keep in memory, evenly spaced over the second half of the run: "
+        "the topics are summarised by them.",
+        default=50,
+        least=1,
+        metavar="NUMBER",
+    )
+    beta: float = option(
+        "Concentration of words, per word (not the sum); smaller ones make more topics.",
+        default=0.05,
+    )
+    alpha: float | None = option(
+        "Concentration of the topic shares of a document.", default=None, unset="learned"
+    )
+    alpha_shape: float | None = option(
+        "Shape of its Gamma prior, where it is learned.", default=None, unset="1"
+    )
+    alpha_rate: float | None = option("Rate of that prior.", default=None, unset="1")
+    gamma: float | None = option(
+        "Concentration of the weights of the topics; larger ones make more topics.",
+        default=None,
+        unset="learned",
+    )
+    gamma_shape: float | None = option(
+        "Shape of its Gamma prior, where it is learned.", default=None, unset="1"
+    )
+    gamma_rate: float | None = option("Rate of that prior.", default=None, unset="0.1")
+    initial_topics: int | None = option(
+        "Topics that tokens start in; several chains take from half to twice as many.",
+        default=None,
+        least=1,
+        unset="100, or one for 50 tokens",
+    )
+    capacity: int = option(
+        "Topics that there is room for at first; it grows when it has to.",
+        default=256,
+        least=1,
+        parameter=None,
+    )
+    engine: str | None = option(
+        "Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere.",
+        default=None,
+        choices=ENGINES,
+        unset="native where it works",
+        parameter=None,
+    )
+
+    def __post_init__(self) -> None:
+        check_capacity(self.capacity)
+        for name in _PRIORS:
+            for part in (f"{name}_shape", f"{name}_rate"):
+                if getattr(self, name) is not None and getattr(self, part) is not None:
+                    raise ValueError(f"{part} is about learning {name}, and {name} is given")
+
+
+@options
+class Arguments(Options, Session):
+    """Arguments of `hdp.fit`."""
+
+
+def settle(data: Corpus, heldout: Any, given: Options) -> Options:
+    """Return options with all that was left out filled in; only the sizes of the data matter.
+
+    Options that do not go together, or with the data, are a ValueError that names them.
+    """
+    size = size_of(data)
+    if size.words < 2:
+        raise ValueError(
+            "topics need a vocabulary of at least two words; it has one: keep more words"
+        )
+    if not size.tokens:
+        raise ValueError("the documents have no tokens: keep more words")
+    if given.batch_size not in (None, size.documents):
+        raise ValueError(
+            f"batch_size must be {size.documents}, all documents; it is {given.batch_size}"
+        )
+    topics = given.initial_topics
+    if topics is None:
+        topics = min(_TOPICS, max(1, size.tokens // _TOKENS_EACH), given.capacity)
+    if topics > given.capacity:
+        raise ValueError(
+            f"initial_topics must be at most the capacity, {given.capacity}; it is {topics}"
+        )
+    # Concentrations, number of topics and thinned samples cost next to nothing.
+    evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
+    length = session.length(
+        1,
+        passes=given.passes,
+        steps=given.steps,
+        seconds=given.seconds,
+        eval_every=given.eval_every,
+        sample_every=given.sample_every,
+        cost=session.Cost(evaluation, 0.0),
+        default_passes=_PASSES,
+    )
+    return dataclasses.replace(
+        given,
+        **_settled_priors(given),
+        initial_topics=topics,
+        engine=resolve(given.engine),
+        batch_size=size.documents,
+        passes=None,
+        **length._asdict(),
+    )
+
+
+def _settled_priors(given: Options) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for name, default in _PRIORS.items():
+        for part, value in zip(("shape", "rate"), default, strict=True):
+            chosen = getattr(given, f"{name}_{part}")
+            value = value if chosen is None else chosen
+            found[f"{name}_{part}"] = value if getattr(given, name) is None else None
+    return found
+
+
+def concentration(settings: Options, name: str) -> float | Prior:
+    """Return a concentration, "alpha" or "gamma", or its prior, of settled options."""
+    value = getattr(settings, name)
+    if value is not None:
+        return value
+    shape, rate = getattr(settings, f"{name}_shape"), getattr(settings, f"{name}_rate")
+    return Prior(shape / rate, shape)

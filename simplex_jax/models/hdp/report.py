@@ -1,0 +1,71 @@
+"""The report of a fitted hierarchical Dirichlet process: one HTML file without scripts."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simplex_jax.models.hdp.fitting import Fit
+from simplex_jax.models.topics.cards import rows_of
+from simplex_jax.report import charts, display, page
+from simplex_jax.report.topic_map import positions
+
+ENDS = ("mean", "sd", "lower", "upper")
+"""What is told of a concentration."""
+
+_SECTIONS = (
+    ("map", "Map"),
+    ("number", "Number of topics"),
+    ("perplexity", "Perplexity"),
+    ("topics", "Topics"),
+    ("sampling", "Sampling"),
+)
+_CONCENTRATIONS = {
+    "alpha": "of the topic shares of a document",
+    "gamma": "of the weights of the topics",
+}
+
+
+def context(fitted: Fit, top_words: int) -> dict[str, Any]:
+    """Return what the template of the report shows, with so many words of each topic."""
+    rows = rows_of(fitted, top_words)
+    settings, corpus = fitted.settings, fitted.corpus
+    last = fitted.metrics[-1] if fitted.metrics else {}
+    average = last.get("perplexity_average")
+    perplexity = last.get("perplexity") if average is None else average
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    return {
+        "title": f"{len(rows)} topics of {corpus['documents']:,} documents",
+        "lead": f"Hierarchical Dirichlet process, sampled without truncation{chains}, "
+        f"seed {settings.seed}.",
+        "sections": _SECTIONS,
+        "tiles": [
+            ("documents", display.count(corpus["documents"])),
+            ("tokens", display.count(corpus["tokens"])),
+            ("vocabulary", display.count(corpus["vocabulary"])),
+            ("topics in a sample", f"{min(fitted.number)}–{max(fitted.number)}"),
+            ("held-out perplexity", display.count(perplexity)),
+            ("time of training", display.duration(last.get("seconds"))),
+            ("tokens a second", display.count(last.get("tokens_per_second"))),
+        ],
+        "charts": page.curves(fitted.metrics, "perplexity", "held-out perplexity"),
+        "map": charts.topic_map(
+            positions(fitted.mean), fitted.prevalence, [row["leading"][0] for row in rows]
+        ),
+        "share_of": "Share of the tokens",
+        "by_number": rows,
+        "topics": [rows[k] for k in np.argsort(-fitted.prevalence, kind="stable")],
+        "told": float(fitted.prevalence.sum()),
+        "number": [
+            {"number": number, "share": share, "bar": 100 * share / max(fitted.number.values())}
+            for number, share in sorted(fitted.number.items())
+        ],
+        "trace": page.curves(fitted.metrics, "topics", "topics with tokens")[:1],
+        "concentrations": [
+            {"name": name, "of": of, **fitted.concentrations[name]}
+            for name, of in _CONCENTRATIONS.items()
+        ],
+    }
+
+
+REPORT = page.Report(Path(__file__).with_suffix(".html"), context, items="words", most=10)

@@ -1,0 +1,97 @@
+"""The state of the hierarchical Dirichlet process, how it grows, and its model."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import arguments
+from simplex_jax.models import growth
+from simplex_jax.models.topics.concentrations import Prior
+
+_STATIC = {"static": True}
+
+MOST_TOPICS = 2**16 - 1
+"""The most topics that labels can number, which is also the label of no topic."""
+
+
+class State(NamedTuple):
+    """State of the process, of capacity C, for T tokens of V words."""
+
+    position: jax.Array  # logarithm of the topics, with tokens or not, [C, V]
+    step: jax.Array  # number of updates done, int32
+    log_weights: jax.Array  # logarithm of the weight b of each topic, [C]
+    log_rest: jax.Array  # that of all topics beyond these together
+    alpha: jax.Array  # concentration of the shares of a document, a scalar
+    gamma: jax.Array  # concentration of the weights, a scalar
+    labels: jax.Array  # topic of every token, uint16 [T]
+    counts: jax.Array  # tokens of each topic and word, int32 [C, V]
+    # Topics that the last update asked for, int32. Above C it was not done, and no other is until
+    # the state has grown.
+    needed: jax.Array
+
+
+class Info(NamedTuple):
+    """Diagnostics of an update, scalars; zeros where it was not done."""
+
+    topics: jax.Array  # number of topics with tokens after it, int32
+    tables: jax.Array  # number of tables of all documents
+    waited: jax.Array  # share of the documents that waited for a lower level
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """The process and how it is sampled, see `build`: arrays, and options that are static."""
+
+    beta: jax.Array  # concentration of the topics, a scalar or [V]
+    alpha: jax.Array  # where it starts
+    gamma: jax.Array
+    alpha_prior: Prior | None  # None where it is given
+    gamma_prior: Prior | None
+    capacity: int = dataclasses.field(metadata=_STATIC)  # of a first state
+    chains: int | None = dataclasses.field(metadata=_STATIC)
+    engine: str = dataclasses.field(metadata=_STATIC)
+
+
+def check_capacity(capacity: int) -> int:
+    """Return a capacity, or raise a ValueError where labels cannot number so many topics."""
+    if capacity > MOST_TOPICS:
+        raise ValueError(
+            f"capacity must be at most {MOST_TOPICS:,} topics; it is {capacity:,}: a larger beta "
+            "makes fewer topics"
+        )
+    return capacity
+
+
+def grown(state: State) -> State | None:
+    """Return a state with room for what its last update asked for; None where it has that.
+
+    For `run(..., grow=grown)`; chains grow together.
+    """
+    capacity, needed = state.counts.shape[-2], int(jnp.max(state.needed))
+    if needed <= capacity:
+        return None
+    return grow(state, check_capacity(growth.doubled(capacity, needed)))
+
+
+def grow(state: State, capacity: int) -> State:
+    """Return a state with room for so many topics, and otherwise the same; less is a ValueError.
+
+    New topics have no weight until the next update draws them. The state may be that of several
+    chains.
+    """
+    more = arguments.at_least("capacity", capacity, state.counts.shape[-2]) - state.counts.shape[-2]
+    lead = [(0, 0)] * (state.counts.ndim - 2)
+
+    def pad(rows: jax.Array, value: float, trailing: int) -> jax.Array:
+        widths = [*lead, (0, more), *[(0, 0)] * trailing]
+        return jnp.pad(rows, widths, constant_values=value)
+
+    return state._replace(
+        position=pad(state.position, -jnp.inf, 1),
+        log_weights=pad(state.log_weights, -jnp.inf, 0),
+        counts=pad(state.counts, 0, 1),
+        needed=jnp.zeros_like(state.needed),
+    )

@@ -1,0 +1,71 @@
+"""A state that has grown goes on as if it had always been large: equality is exact."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from simplex_jax import run
+from simplex_jax.corpus import device
+from simplex_jax.models.hdp import kernel as hdp
+
+COUNTS = np.random.default_rng(3).multinomial(12, np.full(20, 0.05), 30).astype(np.int32)
+
+
+def chain(capacity, chains):
+    kernel, stream = hdp.build(
+        device.to_device(sp.csr_array(COUNTS)),
+        gamma=3.0,
+        capacity=capacity,
+        chains=chains,
+        engine="xla",  # the native one may take another way where there are more topics
+    )
+    shape = (2, 20) if chains is None else (chains, 2, 20)
+    start = jax.random.exponential(jax.random.key(2), shape)
+    return run(
+        jax.random.key(4),
+        kernel,
+        kernel.init(jax.random.key(1), start),
+        stream,
+        12,
+        collect=lambda state, info: (state.labels, state.alpha),
+        grow=hdp.grown,
+        chunk=5,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chains", [None, 2])
+def test_a_small_capacity_grows_to_the_chain_of_a_large_one(chains):
+    small, (labels, alpha) = chain(4, chains)
+    large, (expected, other) = chain(128, chains)
+    assert 4 < small.counts.shape[-2] < large.counts.shape[-2] == 128
+    np.testing.assert_array_equal(labels, expected)
+    np.testing.assert_allclose(alpha, other, rtol=1e-5)
+    np.testing.assert_array_equal(small.counts.sum(axis=(-1, -2)), 360)
+
+
+def test_growing_changes_nothing_but_room():
+    kernel, _ = hdp.build(device.to_device(sp.csr_array(COUNTS)), capacity=4)
+    state = kernel.init(jax.random.key(0), jnp.ones((3, 20)))
+    larger = hdp.grow(state, 9)
+    assert larger.position.shape == (9, 20)
+    assert hdp.grown(larger) is None
+    np.testing.assert_array_equal(larger.labels, state.labels)
+    np.testing.assert_array_equal(larger.counts[:4], state.counts)
+    with pytest.raises(ValueError, match="capacity must be an integer of at least 4"):
+        hdp.grow(state, 3)
+
+
+def test_what_cannot_be_sampled_is_refused():
+    corpus = device.to_device(sp.csr_array(COUNTS))
+    with pytest.raises(ValueError, match="gamma must be finite and positive"):
+        hdp.build(corpus, gamma=0.0)
+    with pytest.raises(ValueError, match="capacity must be at most 65,535 topics"):
+        hdp.build(corpus, capacity=10**6)
+    with pytest.raises(ValueError, match="at least one token"):
+        hdp.build(device.to_device(sp.csr_array((2, 3), dtype=np.int32)))
+    kernel, _ = hdp.build(corpus, capacity=2)
+    with pytest.raises(ValueError, match="topics must be at most the capacity, 2; there are 3"):
+        kernel.init(jax.random.key(0), jnp.ones((3, 20)))
