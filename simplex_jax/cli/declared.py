@@ -33,7 +33,7 @@ def declared_option(of: type, name: str, default: Any) -> Callable:
         attributes["type"] = click.Choice(declared.offered or declared.choices)
         attributes["multiple"] = kind is not str
     elif declared.several:
-        attributes["type"] = _Several(int(declared.least or 0))
+        attributes["type"] = _Several(int(declared.least or 0), declared.hint)
         help = f"{help} Several, as 10,20,50, are fitted one by one and compared."
     elif kind is int:
         most = 2**63 - 1 if name.endswith("seed") else None
@@ -51,15 +51,20 @@ class _Several(click.ParamType):
 
     name = "NUMBER[,...]"
 
-    def __init__(self, least: int) -> None:
-        self._least = least
+    def __init__(self, least: int, hint: str | None) -> None:
+        self._least, self._hint = least, hint
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int | tuple[int, ...]:
         """Return the number or numbers."""
         if not isinstance(value, str):
             return value
         kind: click.ParamType = click.IntRange(self._least)
-        numbers = tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
+        try:
+            numbers = tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
+        except click.BadParameter as error:
+            if self._hint:
+                self.fail(f"{error.message} {self._hint}", param, ctx)
+            raise
         if len(set(numbers)) < len(numbers):
             self.fail(f"{value!r} has a number twice.", param, ctx)
         return numbers[0] if len(numbers) == 1 else numbers

@@ -59,6 +59,7 @@ class Option:
     check: Callable[[str, Any], Any] | None = None
     several: bool = False  # whether the command takes several whole numbers, and runs with each
     metavar: str | None = None  # name of the value in the command's help
+    hint: str | None = None  # a sentence that ends the error of several numbers that are none
 
 
 def option(help: str, *, default: T, kw_only: bool = True, **declared: Any) -> T:

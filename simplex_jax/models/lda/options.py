@@ -87,6 +87,7 @@ class Options(RunOptions):
         kw_only=False,
         least=1,
         several=True,
+        hint="The number of topics is found by simplex-jax hdp.",
         flag="--topics",
         parameter="n_components",
     )

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import native_sweeps, tiny_lda
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax.corpus import device
 from simplex_jax.models.topics import blocked, collapsed, engine, local
@@ -107,6 +108,21 @@ def conditional_checks(sweep, getkey, seed, phi=PHI, alpha=ALPHA):
 @pytest.mark.parametrize("method", SWEEPS)
 def test_conditional_is_left_invariant_and_reached(method, getkey, seed):
     assert not checks.family(conditional_checks(SWEEPS[method], getkey, seed))
+
+
+LEFT_OUT = ("collapsed", "native dense", "native sparse")
+
+
+@pytest.mark.parametrize("method", slow_but(LEFT_OUT, "native sparse"))
+def test_topics_without_concentration_are_left_out(method, getkey, seed):
+    """As topics below the level of an update of the hierarchical Dirichlet process are."""
+    places = np.array([1, 7, 17])
+    likelihood, alpha = np.zeros((20, 3), np.float32), np.zeros(20, np.float32)
+    likelihood[places], alpha[places] = PHI / PHI.max(axis=0), ALPHA
+    start = as_labels(places[exact_labels(np.random.default_rng(seed))], 20)
+    drawn = SWEEPS[method](getkey(), likelihood, alpha, whole(replicas(COPIES)), start)
+    assert set(np.unique(drawn)) == set(places)
+    assert not checks.family(label_checks(np.searchsorted(places, drawn)))
 
 
 @pytest.mark.parametrize("method", METHODS)

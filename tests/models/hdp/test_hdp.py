@@ -1,0 +1,156 @@
+"""Fits of the hierarchical Dirichlet process: topics of a corpus, files, resuming, the commands."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from click.testing import CliRunner
+from sklearn.base import clone
+from support.cut_runs import Cut
+from support.fits import assert_same
+
+from simplex_jax import hdp
+from simplex_jax.cli import commands, main
+from simplex_jax.corpus import from_counts
+from simplex_jax.evaluate import to_arviz
+from simplex_jax.models.hdp import summary
+from simplex_jax.runtime import driver
+from simplex_jax.runtime.checkpoint import CheckpointError
+from simplex_jax.scikit import HierarchicalDirichletProcess
+
+# Three topics of four words each; a document has one of them, the last has no word.
+COUNTS = np.kron(np.eye(3, dtype=np.int32), [6, 4, 3, 2])[np.repeat(np.arange(3), [14, 10, 6])]
+COUNTS[-1] = 0
+WORDS = tuple("abcdefghijkl")
+OPTIONS = {"passes": 60, "eval_every": 6, "seed": 1, "keep_samples": 10, "capacity": 32}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return hdp.fit(from_counts(COUNTS, WORDS), holdout=4, chains=2, **OPTIONS)
+
+
+def test_a_fit_finds_topics_and_their_number(fitted, tmp_path):
+    assert [sorted(row.argsort()[-4:]) for row in fitted.mean] == np.arange(12).reshape(
+        3, 4
+    ).tolist()
+    assert fitted.prevalence.sum() > 0.97
+    assert sum(p for number, p in fitted.number.items() if number <= 5) > 0.9
+    assert min(fitted.number) == 3
+    assert fitted.proportions[[0, 14, 24]].argmax(axis=1).tolist() == [0, 1, 2]
+    assert fitted.metrics[-1]["perplexity_average"] < 6
+    assert fitted.corpus["held_out"] == 4
+    assert fitted.empty == 1
+    assert fitted.partitions["labels"].shape[:2] == (10, 2)
+    assert "alpha" in to_arviz.from_fit(fitted)["posterior"]
+    shares = fitted.transform(from_counts([[5, 0], [0, 7]], ["l", "a"]))
+    assert shares.argmax(axis=1).tolist() == [2, 0]
+    # And it is read again as it was written.
+    loaded = hdp.load(fitted.save(tmp_path / "run"))
+    assert_same(loaded, fitted, "state", "traces", "partitions", "diagnostics")
+    assert loaded.settings == fitted.settings
+    assert (
+        loaded.report(tmp_path / "page.html").read_text()
+        == (tmp_path / "run" / "report.html").read_text()
+    )
+
+
+def test_samples_are_put_together():
+    """The second sample has its topics in another order, and one more; a third has only one."""
+    tokens = np.repeat([0, 1, 2, 3], 10)
+    first, second = np.repeat([4, 4, 7, 7], 10), np.repeat([9, 9, 2, 2], 10)
+    second[-1] = 5
+    labels = np.stack([second, np.repeat([1, 1, 3, 3], 10), first])[:, None]
+    labels[1, 0, 20:] = 1
+    weights = np.tile(np.arange(10.0), (3, 1, 1))
+    found = summary.summarise(labels, weights, tokens, 5, 0.5)
+    assert found.present[:, 0].tolist() == [[True, True], [True, False], [True, True]]
+    np.testing.assert_allclose(found.concentrations[:, 0], [[9, 2], [1, 0], [4, 7]])
+    np.testing.assert_allclose(found.prevalence[:, 0], [[0.5, 19 / 40], [1, 0], [0.5, 0.5]])
+    assert found.mean[1, 3] == pytest.approx((9.5 / 21.5 + 10.5 / 22.5) / 2, rel=1e-6)
+    single = (9.5 / 21.5, 10.5 / 22.5)
+    inside = np.mean([p * (1 - p) / (n + 1) for p, n in zip(single, (21.5, 22.5), strict=True)])
+    assert found.sd[1, 3] == pytest.approx(np.sqrt(np.var(single) + inside), rel=1e-5)
+
+
+def test_options_are_settled():
+    settled = hdp.resolve(COUNTS, passes=7)
+    assert (settled.batch_size, settled.steps, settled.initial_topics) == (30, 7, 8)
+    assert hdp.resolve(COUNTS, **vars(settled)) == settled
+    assert hdp.resolve(COUNTS, gamma=2.0).gamma_rate is None
+    for options, message in (
+        ({"batch_size": 5}, "batch_size must be 30"),
+        ({"initial_topics": 9, "capacity": 8}, "initial_topics must be at most the capacity, 8"),
+        ({"alpha": 1.0, "alpha_rate": 2.0}, "alpha_rate is about learning alpha"),
+        ({"capacity": 10**6}, "capacity must be at most 65,535"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hdp.resolve(COUNTS, **options)
+    with pytest.raises(ValueError, match="no tokens"):
+        hdp.resolve(0 * COUNTS)
+    with pytest.raises(ValueError, match="samples_dir"):
+        hdp.fit(COUNTS, samples_dir="anywhere")
+
+
+@pytest.mark.slow
+def test_a_run_that_was_cut_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    corpus = from_counts(COUNTS, WORDS)
+    options = OPTIONS | {"holdout": 4, "capacity": 4, "initial_topics": 3}  # and it has to grow
+    whole = hdp.fit(corpus, **options)
+    assert whole.state.counts.shape[0] > 4
+    options |= {"checkpoint": tmp_path}
+    cut = hdp.fit(corpus, hooks=[Cut(37, signal.SIGTERM)], **options)
+    assert cut.interrupted is signal.SIGTERM
+    assert_same(hdp.fit(corpus, resume=True, **options), whole)
+    with pytest.raises(CheckpointError, match="gamma"):
+        hdp.fit(corpus, resume=True, gamma=2.0, **options)
+
+
+@pytest.mark.slow
+def test_the_commands(tmp_path, monkeypatch):
+    def invoke(*arguments):
+        return CliRunner().invoke(main, ["hdp", *map(str, arguments)])
+
+    texts, out = tmp_path / "texts.txt", tmp_path / "run"
+    texts.write_text("oak elm oak fir oak elm\nsun moon sun star sun moon\n" * 20)
+    given = ["--passes", 60, "--eval-every", 3, "--min-df", 1, "--max-df", 1.0]
+    with monkeypatch.context() as patch:
+        patch.setattr(commands, "MetricsLog", Cut(6, signal.SIGINT).log)
+        assert invoke(texts, *given, "--holdout", 4, "--out", out).exit_code == 130
+    result = invoke("--resume", out)
+    assert result.exit_code == 0, result.output
+    assert "from 4 topics, alpha learned, gamma learned" in result.stderr
+    assert "topics in a sample: " in result.stderr
+    assert json.loads((out / "config.json").read_text())["settings"]["steps"] == 60
+    names = {path.name for path in out.iterdir()}
+    assert {
+        "report.html",
+        "topics.csv",
+        "topic_keys.txt",
+        "doc_topics.npz",
+        "metrics.jsonl",
+    } < names
+    shares = tmp_path / "x.npz"
+    assert invoke("transform", texts, "--model", out, "--out", shares).exit_code == 0
+    with np.load(shares) as arrays:
+        assert arrays["proportions"].shape == (40, len(hdp.load(out).mean))
+    measures = json.loads(invoke("evaluate", texts, "--model", out, "--quiet").output)
+    assert 1 < measures["perplexity"] < 4
+    (out / "report.html").unlink()
+    assert invoke("report", out, "--quiet").exit_code == 0
+    assert "topics with tokens" in (out / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_the_estimator(tmp_path):
+    model = HierarchicalDirichletProcess(passes=60, keep_samples=10, n_chains=2, random_state=1)
+    shares = clone(model).fit_transform(COUNTS)
+    core = hdp.fit(COUNTS, passes=60, keep_samples=10, chains=2, seed=1)
+    np.testing.assert_array_equal(shares, core.proportions)
+    model.fit(sp.csr_array(COUNTS)).save(tmp_path / "model.npz")
+    loaded = HierarchicalDirichletProcess.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.transform(COUNTS), model.transform(COUNTS))
+    assert -2 < loaded.score(COUNTS) < 0
