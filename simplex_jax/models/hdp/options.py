@@ -124,8 +124,6 @@ def settle(data: Corpus, heldout: Any, given: Options) -> Options:
         raise ValueError(
             "topics need a vocabulary of at least two words; it has one: keep more words"
         )
-    if not size.tokens:
-        raise ValueError("the documents have no tokens: keep more words")
     if given.batch_size not in (None, size.documents):
         raise ValueError(
             f"batch_size must be {size.documents}, all documents; it is {given.batch_size}"
