@@ -3,9 +3,8 @@
     python benchmarks/numpyro_ess.py [--data ../shared/data] [--seconds 20] [--only NAME | cost]
     python benchmarks/numpyro_ess.py --scores
 
-With --scores it is NUTS in normal scores of learned references (`learn_reference`) in place of
-SCIR;
-its pilot is not counted either.
+With --scores, NUTS in normal scores of learned references (`learn_reference`) takes the place of
+SCIR; its pilot is not counted either.
 
 Each kernel is compiled, warmed up, and then sampled for about the given time; compiling and warming
 up are not counted, but NUTS is given up where its warm-up takes longer than `--patience`. Times are

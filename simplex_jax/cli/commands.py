@@ -17,14 +17,14 @@ from simplex_jax.models.options import declarations
 from simplex_jax.models.pipeline import Model, Plan
 from simplex_jax.runtime import devices, lock, output, saved
 from simplex_jax.runtime import directory as directories
-from simplex_jax.runtime import processes as joined
 from simplex_jax.runtime.hooks import MetricsLog, Progress
+from simplex_jax.runtime.processes import agreed_text, is_first, join
 from simplex_jax.runtime.saved import RunError
 
 _LENGTHS = ("passes", "steps", "seconds")
 _GOAL = ("target_ess", "time_limit")
-# What --resume can be given with: the rest is decided by the run that goes on.
 _TOGETHER = {"distributed", "coordinator", "processes", "process"}
+# What --resume can be given with: the rest is decided by the run that goes on.
 _WITH_RESUME = {
     "resume",
     "input",
@@ -143,8 +143,8 @@ def _fit_command(commands: Commands) -> click.Command:
     ) -> None:
         if distributed or any(value is not None for value in (coordinator, processes, process)):
             # Before anything starts JAX.
-            joined.join(coordinator, processes, process)
-        quiet = quiet or not joined.is_first()
+            join(coordinator, processes, process)
+        quiet = quiet or not is_first()
         say = console.speaker(quiet)
         reading = {name: parameters[name] for name in commands.reading}
         settings = {name: parameters[name] for name in names}
@@ -173,7 +173,7 @@ def _fit_command(commands: Commands) -> click.Command:
                 "holdout": holdout,
                 "holdout_seed": holdout_seed,
             }
-            if out is not None and not dry_run and joined.is_first():
+            if out is not None and not dry_run and is_first():
                 directories.check(out, model.name, files.names_of(model), overwrite=overwrite)
             try:
                 chosen = model.options(**settings)
@@ -200,14 +200,14 @@ def _fit_command(commands: Commands) -> click.Command:
         claimed: Any = contextlib.nullcontext(Path())
         if earlier is not None and resume is not None:
             _check_same(earlier, config, resume)
-        if joined.is_first() and resume is not None:
+        if is_first() and resume is not None:
             claimed = _reopened(commands, resume, config)
-        elif joined.is_first():
+        elif is_first():
             claimed = directories.claim(
                 out, config, files.names_of(model), overwrite=overwrite, say=say
             )
         with claimed as place:
-            directory = Path(joined.agreed_text(str(place.absolute())))
+            directory = Path(agreed_text(str(place.absolute())))
             _train(commands, planned, directory, checkpoint_every, resume is not None, quiet)
 
     return fit
@@ -242,7 +242,7 @@ def _train(
 ) -> None:
     """Train a run in its directory and write its results."""
     model, say = commands.model, console.speaker(quiet)
-    hooks: list[Any] = [MetricsLog(directory / files.METRICS)] if joined.is_first() else []
+    hooks: list[Any] = [MetricsLog(directory / files.METRICS)] if is_first() else []
     if not quiet:
         say("compiling ...")
         settings = planned.settings
@@ -259,14 +259,14 @@ def _train(
     fitted = pipeline.train(model, planned, session)
     if commands.share is not None:
         commands.share(fitted, planned, directory, console.Stages(quiet))
-    if joined.is_first():
+    if is_first():
         files.write(model, fitted, directory)
     say(commands.outcome(fitted))
     for warning in fitted.warnings:
         say(f"warning: {warning}")
     say(f"written to {directory}; open {directory / files.REPORT}")
     if fitted.interrupted is not None:
-        if joined.is_first():
+        if is_first():
             click.echo(
                 f"{fitted.interrupted.name} has ended the run early; go on with: "
                 f"simplex-jax {model.name} --resume {directory}",
@@ -288,7 +288,7 @@ def _earlier(
     config = saved.load_config(directory, commands.model.name)
     if not _sound(config.get("source"), commands.reading):
         raise RunError(f"{directory / files.CONFIG}: it does not say how to go on")
-    if joined.is_first():  # for the others, process 0 may be in it already
+    if is_first():  # for the others, process 0 may be in it already
         lock.check(directory)
     given = {name: value for name, value in changed.items() if value is not None}
     if given:

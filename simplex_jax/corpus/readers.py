@@ -78,8 +78,8 @@ def convert(
 ) -> store.Stored:
     r"""Store a corpus as arrays that are mapped into memory, for one that does not fit into it.
 
-    `uci` (its lines sorted by document) and `ldac` (with a vocabulary) are read a few documents at
-    a time; the others as a whole first.
+    `uci` (its lines sorted by document), `ldac` (with a vocabulary) and `h5ad` (dense, or `csr` of
+    cells by features) are read a few documents at a time; the others as a whole first.
 
     Args:
         path: where it is.
@@ -112,7 +112,7 @@ def convert(
     if chosen.blocks is None:
         return store.write(directory, _whole(place, chosen, reading))
     with chosen.blocks(place, reading) as blocks:
-        names = read_names(reading.names) if reading.names else None
+        names = read_names(reading.names) if reading.names else blocks.names
         return store.write_blocks(directory, blocks.counts, blocks.vocabulary, names)
 
 

@@ -54,6 +54,7 @@ class Blocks(NamedTuple):
     vocabulary: Sequence[str]  # V words
     # Of successive documents, [n, V] each; to be read while the file is open
     counts: Iterator[sp.csr_array]
+    names: Sequence[str] | None = None  # D names, if they have some
 
 
 class Metadata(NamedTuple):

@@ -57,7 +57,7 @@ def crt(
     arguments.require("concentration", c, arguments.positive(c), "finite and positive")
     arguments.require("customers", n, _whole(n), "whole numbers from 0 on")
     if columns is not None:
-        columns = jnp.broadcast_to(jnp.asarray(columns), shape).ravel()
+        columns = jnp.broadcast_to(jnp.asarray(columns), shape)
     return _crt(key, jnp.broadcast_to(c, shape), jnp.broadcast_to(n, shape), columns)
 
 
@@ -67,6 +67,8 @@ def _crt(key: jax.Array, c: jax.Array, n: jax.Array, columns: jax.Array | None) 
     valid = arguments.positive(c) & _whole(n)
     c, n = arguments.flatten(shape, jnp.where(valid, c, 1), jnp.where(valid, n, 0))
     size = c.shape[0]
+    if columns is not None:
+        (columns,) = arguments.flatten(shape, columns)
     use_up(key)
 
     def jump(state):

@@ -47,16 +47,26 @@ def join(
         raise ValueError("coordinator, processes and process go together: give all three, or none")
     if processes is not None and process is not None and not 0 <= process < processes:
         raise ValueError(f"process must be from 0 to {processes - 1}; it is {process}")
+    if coordinator is not None and not coordinator.rpartition(":")[2].isdigit():
+        raise ValueError(f"coordinator must be HOST:PORT; it is {coordinator!r}")
     global _joined
     # Its handler of SIGTERM would take the place of ours.
     jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(
-        coordinator,
-        processes,
-        process,
-        heartbeat_timeout_seconds=_SECONDS,
-        shutdown_timeout_seconds=_SECONDS,
-    )
+    try:
+        jax.distributed.initialize(
+            coordinator,
+            processes,
+            process,
+            heartbeat_timeout_seconds=_SECONDS,
+            shutdown_timeout_seconds=_SECONDS,
+        )
+    except ValueError as error:
+        if coordinator is not None:
+            raise
+        raise ValueError(
+            "JAX detects no cluster here (SLURM, Open MPI, Kubernetes, ...): give the coordinator, "
+            "the number of processes and that of this process"
+        ) from error
     _joined = True
 
 

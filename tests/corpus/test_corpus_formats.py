@@ -1,6 +1,7 @@
 """Readers of matrices, pairs, tables and objects on small files that they must read exactly."""
 
 import gzip
+import importlib
 import io
 import json
 import sys
@@ -11,7 +12,7 @@ import scipy.io
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
-from simplex_jax.corpus import CorpusError, Reading, TextOptions, read, resolve
+from simplex_jax.corpus import CorpusError, Reading, TextOptions, convert, read, resolve
 
 COUNTS = np.array([[2, 0, 1], [0, 0, 0], [0, 5, 1]])
 WORDS = ("apple", "pear", "plum")
@@ -247,6 +248,39 @@ def test_h5ad(place, layout, dtype):
     np.testing.assert_array_equal(read(path, layer="twice").counts.toarray(), 2 * COUNTS)
     with pytest.raises(CorpusError, match=r"no layer 'raw'; give one of its layers: twice"):
         read(path, layer="raw")
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("layout", ["csr", "csc", "dense"])
+def test_h5ad_is_stored_in_pieces(place, layout, transpose, monkeypatch):
+    """The same corpus as if read at once; in pieces where those of a document are together."""
+    h5ad = importlib.import_module("simplex_jax.corpus.formats.h5ad")
+    monkeypatch.setattr(h5ad, "_ENTRIES", 2)
+    pieces = []
+    assembled = h5ad.assembled
+    monkeypatch.setattr(
+        h5ad, "assembled", lambda *parts: pieces.append(parts[1][0]) or assembled(*parts)
+    )
+    labels = {"obs": WORDS, "var": NAMES} if transpose else {"obs": NAMES, "var": WORDS}
+    write_h5ad(place / "x.h5ad", COUNTS.T if transpose else COUNTS, layout, **labels)
+    stored = convert(place / "x.h5ad", place / "store", transpose=transpose)
+    whole = read(place / "x.h5ad", transpose=transpose)
+    assert (stored.names, stored.vocabulary) == (whole.names, whole.vocabulary)
+    np.testing.assert_array_equal(stored.rows().toarray(), whole.counts.toarray())
+    if layout == ("csc" if transpose else "csr"):
+        assert pieces[:2] == [2, 1]
+
+
+def test_h5ad_in_pieces_names_what_is_wrong(place):
+    write_h5ad(place / "x.h5ad", np.log1p(COUNTS), "csr")
+    with pytest.raises(CorpusError, match="X has values that are not whole numbers"):
+        convert(place / "x.h5ad", place / "store")
+    assert not (place / "store").exists()
+    (place / "store").mkdir()
+    (place / "store" / "mine").touch()
+    write_h5ad(place / "y.h5ad", COUNTS, "csr")
+    with pytest.raises(FileExistsError, match="already there"):
+        convert(place / "y.h5ad", place / "store")
 
 
 def test_h5ad_of_normalised_values_says_which_layers_there_are(place):

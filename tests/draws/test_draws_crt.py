@@ -73,6 +73,13 @@ def test_broadcasts_and_counts_from_none(getkey):
     np.testing.assert_array_equal(tables[:, :2], [[0, 1], [0, 1]])
 
 
+def test_a_draw_goes_with_its_number(getkey):
+    key, order = getkey(), np.random.default_rng(0).permutation(300)
+    c, n = np.geomspace(0.01, 50, 300, dtype=np.float32), np.arange(300)
+    permuted = draws.crt(key, c[order], n[order], columns=order)
+    np.testing.assert_array_equal(permuted, draws.crt(key, c, n)[order])
+
+
 @pytest.mark.slow
 def test_mutant_is_seen(getkey):
     mutant = tiny_lda.mutated(

@@ -33,6 +33,8 @@ def test_shares_are_all_of_it(count, monkeypatch):
         (("localhost:1", None, None), "go together"),
         ((None, 2, None), "go together"),
         (("localhost:1", 2, 2), "process must be from 0 to 1; it is 2"),
+        (("localhost", 2, 1), "coordinator must be HOST:PORT; it is 'localhost'"),
+        ((None, None, None), "detects no cluster here"),
     ],
 )
 def test_arguments_that_do_not_go_together(arguments, message):

@@ -6,10 +6,10 @@ not made for hostile files: on some it loops for ever. Give it files from places
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,14 +18,15 @@ from simplex_jax.corpus.corpus import Corpus, CorpusError, error_at, printable
 from simplex_jax.corpus.files import location, open_regular
 from simplex_jax.corpus.formats import columns
 from simplex_jax.corpus.formats.format import Format, Source
-from simplex_jax.corpus.formats.matrix import assembled, corpus_of
+from simplex_jax.corpus.formats.matrix import assembled, check_length, corpus_of
 from simplex_jax.corpus.packed import unpacked_limit
-from simplex_jax.corpus.reading import Metadata, Reading
-from simplex_jax.corpus.vocabulary import read_names
+from simplex_jax.corpus.reading import Blocks, Metadata, Reading
+from simplex_jax.corpus.vocabulary import read_names, read_vocabulary
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _REMEDY = "write the file with anndata 0.7 or later: adata.write_h5ad(file)"
 _STRINGS = 256  # read at once
+_ENTRIES = 2**22  # likewise, of a matrix in blocks
 
 
 def recognises(source: Source) -> bool:
@@ -40,16 +41,45 @@ def read(path: Path, reading: Reading) -> Corpus:
     Names come from `obs`, words from `var`, with `reading.transpose` the other way round. Needs
     h5py: `pip install 'simplex_jax[h5ad]'`.
     """
-    with _opened(path) as contents:
+    with _intact(path), _opened(path) as contents:
         table = contents.matrix(reading.layer)
         words, names = contents.labels("var"), contents.labels("obs")
     return corpus_of(table, path, reading, words, names)
 
 
+@contextmanager
+def blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
+    """Read some documents at a time if each is in one piece: a dense or `csr` array of cells.
+
+    With `reading.transpose` it is a `csc` array. Any other is read as a whole.
+    """
+    with _opened(path) as contents:
+        with _intact(path):
+            pieces = contents.pieces(reading.layer, transpose=reading.transpose)
+        if pieces is None:
+            corpus = read(path, reading)
+            yield Blocks(corpus.vocabulary, iter([corpus.counts]), corpus.names)
+            return
+        with _intact(path):
+            axes = ("obs", "var") if reading.transpose else ("var", "obs")
+            words, names = map(contents.labels, axes)
+        if reading.vocabulary is not None:
+            words = list(read_vocabulary(reading.vocabulary))
+        check_length(path, reading, "words in the vocabulary", words, "columns", pieces.shape[1])
+        yield Blocks(words, _counts(path, pieces), names)
+
+
+def _counts(path: Path, pieces: "_Pieces") -> Iterator[sp.csr_array]:
+    for first, last in pieces.cuts:
+        with _intact(path):
+            block = pieces.read(first, last)
+        yield block
+
+
 def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     """Read columns of `obs`, or of `var` with `reading.transpose`."""
     axis = "var" if reading.transpose else "obs"
-    with _opened(path) as contents:
+    with _intact(path), _opened(path) as contents:
         names = contents.labels(axis)
         found = {name: contents.column(axis, name) for name in contents.wanted(axis, wanted)}
     if reading.names is not None:
@@ -58,8 +88,19 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
 
 
 @contextmanager
+def _intact(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into a CorpusError."""
+    try:
+        yield
+    except CorpusError:
+        raise
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
+        problem = f"not an intact HDF5 file ({printable(error)})"
+        raise error_at(path, problem, "copy the file again") from None
+
+
+@contextmanager
 def _opened(path: Path) -> Iterator["_Contents"]:
-    """Open a file; what goes wrong in it is a CorpusError."""
     try:
         import h5py
     except ImportError:
@@ -70,14 +111,10 @@ def _opened(path: Path) -> Iterator["_Contents"]:
         if opened.read(len(_SIGNATURE)) != _SIGNATURE:
             remedy = "give a file that anndata wrote, unpacked, or name its --format (format)"
             raise error_at(path, "not an HDF5 file", remedy)
-    try:
-        with h5py.File(location(path), "r", locking=False) as file:
-            yield _Contents(file, path, limit, h5py)
-    except CorpusError:
-        raise
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
-        problem = f"not an intact HDF5 file ({printable(error)})"
-        raise error_at(path, problem, "copy the file again") from None
+    with _intact(path):
+        file = h5py.File(location(path), "r", locking=False)
+    with file:
+        yield _Contents(file, path, limit, h5py)
 
 
 FORMAT = Format(
@@ -87,8 +124,17 @@ FORMAT = Format(
     recognises,
     read,
     ("names", "transpose", "layer"),
+    blocks=blocks,
     columns=metadata,
 )
+
+
+class _Pieces(NamedTuple):
+    """A matrix whose documents are read some at a time."""
+
+    shape: tuple[int, int]  # documents and words
+    cuts: Iterator[tuple[int, int]]  # the first and last document of each piece
+    read: Callable[[int, int], sp.csr_array]  # `(first, last) -> counts` of documents
 
 
 class _Contents:
@@ -99,25 +145,87 @@ class _Contents:
 
     def matrix(self, layer: str | None) -> sp.sparray:
         """The matrix `X`, or a layer."""
-        layers = self._item(self._file, "layers") if "layers" in self._file else {}
-        available = ", ".join(map(printable, layers)) or "none"
-        if layer is None:
-            name, member = "X", self._item(self._file, "X")
-        elif layer in layers:
-            name, member = f"layers/{layer}", self._item(layers, layer)
-        else:
-            remedy = f"give one of its layers: {available}"
-            raise self._error(f"no layer {printable(layer)!r}", remedy)
+        member, name = self._matrix(layer)
         if isinstance(member, self._h5py.Dataset):
             table: sp.sparray = sp.coo_array(self._numbers(member, 2))
         else:
             table = self._sparse(member, name)
-        if table.data.dtype.kind == "f" and (table.data != np.floor(table.data)).any():
+        self._check_whole(table.data, name)
+        return table
+
+    def pieces(self, layer: str | None, *, transpose: bool) -> _Pieces | None:
+        """The matrix in pieces; None if the numbers of a document are not side by side."""
+        member, name = self._matrix(layer)
+        if isinstance(member, self._h5py.Dataset):
+            return None if transpose else self._rows(member, name)
+        if member.attrs.get("encoding-type") != ("csc_matrix" if transpose else "csr_matrix"):
+            return None
+        return self._compressed(member, name, transpose=transpose)
+
+    def _rows(self, array: Any, name: str) -> _Pieces:
+        self._check_numbers(array, 2)
+
+        def read(first: int, last: int) -> sp.csr_array:
+            rows = sp.csr_array(array[first:last])
+            self._check_whole(rows.data, name)
+            return rows
+
+        step = max(1, _ENTRIES // max(array.shape[1], 1))
+        firsts = range(0, array.shape[0], step)
+        cuts = ((first, min(first + step, array.shape[0])) for first in firsts)
+        return _Pieces(array.shape, cuts, read)
+
+    def _compressed(self, group: Any, name: str, *, transpose: bool) -> _Pieces:
+        data, indices = (self._item(group, part) for part in ("data", "indices"))
+        for array in (data, indices):
+            self._check_numbers(array, 1)
+        starts = self._numbers(self._item(group, "indptr"), 1)
+        documents, words = np.asarray(group.attrs["shape"])[:: -1 if transpose else 1].tolist()
+        layout = np.array([documents, words])
+        if starts.size != documents + 1 or starts[0] != 0 or starts[-1] != data.size:
+            raise self._error("inconsistent arrays (indptr)", _REMEDY)
+        if (np.diff(starts) < 0).any():
+            raise self._error("inconsistent arrays (indptr decreases)", _REMEDY)
+
+        def read(first: int, last: int) -> sp.csr_array:
+            inside = slice(int(starts[first]), int(starts[last]))
+            parts = (data[inside], indices[inside], starts[first : last + 1] - starts[first])
+            layout[0] = last - first
+            rows: Any = assembled("csr", layout, parts, self._path, _REMEDY)
+            self._check_whole(rows.data, name)
+            return rows
+
+        def cuts() -> Iterator[tuple[int, int]]:
+            first = 0
+            while first < documents:
+                fits = int(np.searchsorted(starts, starts[first] + _ENTRIES, side="right")) - 1
+                last = min(max(fits, first + 1), documents)
+                yield first, last
+                first = last
+
+        return _Pieces((documents, words), cuts(), read)
+
+    def _matrix(self, layer: str | None) -> tuple[Any, str]:
+        """The dataset or group of the matrix `X`, or of a layer, and its name."""
+        if layer is None:
+            return self._item(self._file, "X"), "X"
+        if layer in self._layers():
+            return self._item(self._file["layers"], layer), f"layers/{layer}"
+        remedy = f"give one of its layers: {self._available()}"
+        raise self._error(f"no layer {printable(layer)!r}", remedy)
+
+    def _layers(self) -> list[str]:
+        return list(self._item(self._file, "layers")) if "layers" in self._file else []
+
+    def _available(self) -> str:
+        return ", ".join(map(printable, self._layers())) or "none"
+
+    def _check_whole(self, values: np.ndarray, name: str) -> None:
+        if values.dtype.kind == "f" and (values != np.floor(values)).any():
             raise self._error(
                 f"{printable(name)} has values that are not whole numbers",
-                f"give --layer (layer) with the raw counts; there are: {available}",
+                f"give --layer (layer) with the raw counts; there are: {self._available()}",
             )
-        return table
 
     def labels(self, axis: str) -> list[str]:
         """The index of `obs` or `var`."""
@@ -176,12 +284,15 @@ class _Contents:
         return assembled(encoding[:3], shape, (data, indices, indptr), self._path, _REMEDY)
 
     def _numbers(self, array: Any, dimensions: int) -> np.ndarray:
+        self._check_numbers(array, dimensions)
+        return array[()]
+
+    def _check_numbers(self, array: Any, dimensions: int) -> None:
         if not isinstance(array, self._h5py.Dataset) or array.ndim != dimensions:
             raise self._error(f"not an array of {dimensions} dimensions", _REMEDY)
         if array.dtype.kind not in "biuf":
             raise self._error(f"values of type {printable(array.dtype)}", _REMEDY)
         self._take(array)
-        return array[()]
 
     def _take(self, array: Any) -> None:
         """Count what an array takes, before it is read."""

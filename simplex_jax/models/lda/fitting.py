@@ -125,11 +125,10 @@ def _portable(plan: Plan, state: State) -> session.Portable:
     """Return how the labels of a checkpoint come to the devices of this run."""
     labels = sharding.labels_of(state)
     like = jax.ShapeDtypeStruct(labels.shape, labels.dtype, sharding=labels.sharding)
-    lengths = on_host(plan.train).lengths
     chains = plan.settings.chains > 1
 
     def place(restored: State) -> State:
-        saved = sharding.labels_of(restored)
+        saved, lengths = sharding.labels_of(restored), on_host(plan.train).lengths
         return sharding.with_labels(
             restored, sharding.resharded(saved, lengths, like, chains=chains)
         )

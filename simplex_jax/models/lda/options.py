@@ -252,7 +252,7 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
     threads = chosen == "native" and method == "collapsed"
     devices = given.devices
     if threads and devices is None:  # unless the tokens are more than a device can number
-        devices = -(-size.tokens // (MOST_TOKENS * together)) if memoised else 1
+        devices = max(1, -(-size.tokens // (MOST_TOKENS * together))) if memoised else 1
     settings = dataclasses.replace(
         given,
         counts=counts,

@@ -26,7 +26,7 @@ from simplex_jax.evaluate import matching
 from simplex_jax.models.topics import local
 
 _GROUPS = 4  # of particles, whose estimates are independent: their spread is the error
-_ROOM = 2**23  # counts of topics in particles that are at work together
+_ROOM = 2**23  # numbers that the documents at work together have: counts of particles, and tokens
 
 
 class LogProbability(NamedTuple):
@@ -92,29 +92,31 @@ def left_to_right(
     weights = jnp.asarray((table / peak).T, jnp.float32)
     rng = np.random.default_rng(seed)
     each = -(-number // _GROUPS)
-    together = max(1, min(len(lengths), _ROOM // (_GROUPS * each * table.shape[0])))
     estimates = np.empty((len(lengths), _GROUPS))
-    order = np.argsort(lengths, kind="stable")
-    for first in range(0, len(order), together):
-        chosen = order[first : first + together]
-        # Lengths are padded to a power of two, for few programs.
-        room = 1 << max(0, int(lengths[chosen[-1]]) - 1).bit_length()
-        words = np.zeros((together, room), np.int32)
-        here = np.zeros(together, np.int32)
-        for place, document in enumerate(chosen):
-            row = documents[[document]]
-            tokens = rng.permutation(np.repeat(row.indices, row.data))
-            words[place, : tokens.size], here[place] = tokens, tokens.size
-        drawn = _groups(
-            jax.random.fold_in(jax.random.key(seed), first),
-            weights,
-            concentration,
-            jnp.asarray(words),
-            jnp.asarray(here),
-            particles=each,
-            sweeps=sweeps,
-        )
-        estimates[chosen] = np.asarray(drawn, np.float64)[: len(chosen)]
+    # Lengths are padded to powers of two, for few programs.
+    rooms = 2 ** np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
+    for room in np.unique(rooms):
+        alike = np.flatnonzero(rooms == room)
+        numbers = room + _GROUPS * each * (table.shape[0] + (room if sweeps else 0))
+        together = max(1, min(alike.size, _ROOM // numbers))
+        for first in range(0, alike.size, together):
+            chosen = alike[first : first + together]
+            words = np.zeros((together, room), np.int32)
+            here = np.zeros(together, np.int32)
+            for place, document in enumerate(chosen):
+                row = documents[[document]]
+                tokens = rng.permutation(np.repeat(row.indices, row.data))
+                words[place, : tokens.size], here[place] = tokens, tokens.size
+            drawn = _groups(
+                jax.random.fold_in(jax.random.key(seed), chosen[0]),
+                weights,
+                concentration,
+                jnp.asarray(words),
+                jnp.asarray(here),
+                particles=each,
+                sweeps=sweeps,
+            )
+            estimates[chosen] = np.asarray(drawn, np.float64)[: chosen.size]
     shift = documents @ np.log(peak.astype(np.float64))
     top = estimates.max(axis=1, keepdims=True)
     ratios = np.exp(estimates - np.where(np.isneginf(top), 0, top))

@@ -136,10 +136,8 @@ def resharded(
     lengths, lead = np.sort(lengths), like.shape[:1] if chains else (1,)
     old = labels.reshape(*lead, -1, labels.shape[-1])
     shards = math.prod(like.shape[int(chains) : -1])
-    if (
-        labels.dtype != like.dtype
-        or old.shape[-1] < lengths[old.shape[1] - 1 :: old.shape[1]].sum()
-    ):
+    fullest = max(int(lengths[first :: old.shape[1]].sum()) for first in range(old.shape[1]))
+    if labels.dtype != like.dtype or old.shape[-1] < fullest:
         raise ValueError("the checkpoint's labels are not those of these documents")
     if old.shape[1] != shards:
         flat = np.empty((*lead, int(lengths.sum())), like.dtype)

@@ -4,10 +4,12 @@ import signal
 from typing import NamedTuple
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from jax.sharding import SingleDeviceSharding
 from support.cut_runs import Cut
 from support.fits import assert_same
 
@@ -15,6 +17,7 @@ from simplex_jax.base import Kernel
 from simplex_jax.models import lda as topics
 from simplex_jax.models.lda import feed as model
 from simplex_jax.models.lda import model as lda
+from simplex_jax.models.lda import sharding
 from simplex_jax.models.lda.counts import Memory
 from simplex_jax.runtime import driver, gathering
 from simplex_jax.runtime.checkpoint import CheckpointError
@@ -132,3 +135,14 @@ def test_a_topic_that_is_nan_stops_the_run_and_names_the_step_and_the_checkpoint
     with pytest.raises(FloatingPointError, match=r"position became NaN in update 8: .*-step-6'"):
         topics.fit(COUNTS, 2, **options)
     assert max(int(path.name.split("-")[-1]) for path in tmp_path.iterdir()) == 6
+
+
+def test_labels_come_from_any_number_of_devices_and_not_from_other_documents():
+    """Three documents of 1, 1 and 5 tokens on two devices: the first has six tokens."""
+    like = jax.ShapeDtypeStruct((7,), np.uint8, sharding=SingleDeviceSharding(jax.devices()[0]))
+    lengths, labels = np.array([1, 5, 1]), np.arange(1, 8, dtype=np.uint8)
+    dealt = np.array([[1, 3, 4, 5, 6, 7], [2, 0, 0, 0, 0, 0]], np.uint8)
+    placed = sharding.resharded(dealt, lengths, like, chains=False)
+    np.testing.assert_array_equal(placed, labels)
+    with pytest.raises(ValueError, match="not those of these documents"):
+        sharding.resharded(dealt[:, :5], lengths, like, chains=False)
