@@ -38,10 +38,14 @@ start = time.perf_counter()
 model.train(passes, workers=2)
 seconds = time.perf_counter() - start
 live = [k for k in range(model.k) if model.is_live_topic(k)]
-topics = np.zeros((len(live), int(arrays["words"])))
+# Its laws are over the words that it has seen; all others have eta as well.
+sizes = np.asarray(model.get_count_by_topics(), float)
+topics = np.full((len(live), int(arrays["words"])), 0.05)
 places = [int(word[1:]) for word in model.used_vocabs]
-topics[:, places] = [model.get_topic_word_dist(k) for k in live]
-shares = np.asarray(model.get_count_by_topics(), float)[live]
+totals = sizes + 0.05 * len(places)
+topics[:, places] = [totals[k] * np.asarray(model.get_topic_word_dist(k)) for k in live]
+topics /= topics.sum(axis=1, keepdims=True)
+shares = sizes[live]
 np.savez(sys.argv[2], topics=topics, alpha=model.alpha * shares / shares.sum(), seconds=seconds)
 """
 
@@ -101,7 +105,7 @@ def main() -> None:
     corpus = corpora.embedded_corpus()
     options: Any = {"holdout": HELD_OUT, "holdout_seed": 0, "seed": given.seed}
     options |= {"passes": given.passes, "beta": 0.05}
-    found = []
+    found: list[dict[str, Any]] = []
 
     def keep(entry: dict[str, Any]) -> None:
         found.append(entry)

@@ -278,7 +278,8 @@ def _tables(
     words, _ = random_words(key, size, c.dtype)
     sits = begins | (uniform.uniform(words, c.dtype) * (c + earlier) < c)
     inside = number < corpus.starts[-1]
-    return jnp.zeros_like(concentration).at[topic].add(sits & inside)
+    tables = jnp.zeros(capacity, jnp.int32).at[topic].add(sits & inside)
+    return tables.astype(concentration.dtype)
 
 
 def _log_beta(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from support import statistics_checks as checks
 from support import tiny_hdp, tiny_lda
 
@@ -167,3 +168,22 @@ MUTANTS = {
 def test_planted_bugs_are_seen(mutant, seed, getkey):
     module = tiny_lda.mutated(kernel, *MUTANTS[mutant])
     assert rejected(seed, getkey(), 40_000, module=module, turns=3)
+
+
+@pytest.mark.slow
+def test_tables_of_many_cells_are_counted_alike(seed, getkey):
+    """Whether documents and topics fit into one number or not; and a document without words."""
+    other = tiny_lda.mutated(kernel, "device.size(corpus) * capacity < 2**31", "False")
+    rng = np.random.default_rng(seed)
+    counts = sp.csr_array(rng.poisson(2.0, (40, 6)) * (rng.random((40, 1)) < 0.8))
+    corpus = device.to_device(counts)
+    labels = jnp.asarray(rng.integers(0, 5, corpus.tokens.size), jnp.uint16)
+    key, concentration = getkey(), jnp.array([0.1, 0.5, 1.0, 3.0, 30.0, 1.0])
+    tables = kernel._tables(key, concentration, labels, corpus)
+    np.testing.assert_array_equal(tables, other._tables(key, concentration, labels, corpus))
+    # As many as tokens at most, as documents at least, and none where there are no tokens.
+    documents = np.repeat(np.arange(40), np.diff(corpus.starts))
+    least = [len(set(documents[np.asarray(labels) == k])) for k in range(5)]
+    assert (tables[:5] >= np.array(least)).all()
+    assert (tables[:5] <= np.bincount(labels, minlength=5)).all()
+    assert tables[5] == 0
