@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax.evaluate.diagnostics import chain_warnings, listed
 from simplex_jax.models.goal import SHARE
+from simplex_jax.models.lda import seeds
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.lda.proportions import TOLERANCE
 
@@ -142,6 +143,8 @@ def warn(fitted: Fit) -> list[str]:
             f"The shares of {100 * slow.mean():.1f}% of the documents have a Monte-Carlo error "
             f"above {TOLERANCE}, the largest one {fitted.proportions_error.max():.2f}."
         )
+    if missing := seeds.unknown(settings.seed_words, fitted.vocabulary):
+        sentences.append(f"Seed words that are not in the vocabulary: {listed(missing)}.")
     if fitted.empty:
         sentences.append(f"Without a word of the vocabulary: {fitted.empty:,} documents.")
     return sentences

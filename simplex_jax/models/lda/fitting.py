@@ -13,8 +13,16 @@ from simplex_jax.corpus import Corpus
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.models import pipeline
-from simplex_jax.models.lda import feed, memory, perplexity, posterior, proportions, sharding
-from simplex_jax.models.lda.data import in_memory, is_stored, on_host, size_of
+from simplex_jax.models.lda import (
+    feed,
+    memory,
+    perplexity,
+    posterior,
+    proportions,
+    seeds,
+    sharding,
+)
+from simplex_jax.models.lda.data import in_memory, is_stored, on_host, size_of, vocabulary_of
 from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.pipeline import Plan, Run
 from simplex_jax.report.examples import representative
@@ -37,7 +45,7 @@ class Fit(pipeline.Fit):
         alpha: Concentration of topic proportions, per topic; the posterior mean where it is
             learned, float64 [K].
         alpha_sd: Its standard deviation, 0 where it is given.
-        beta: Concentration of topics, per word, likewise, float64 [V].
+        beta: Concentration of topics, per word, likewise, without seeds, float64 [V].
         beta_sd: Its standard deviation.
         stability: How well each topic was found again by the other chains: mean similarity of the
             matched topics, 1 where they are the same, float64 [K]; NaN for one chain.
@@ -92,7 +100,8 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         )
     memory.check(plan.train, settings)
     key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
-    kernel, source = feed.build(feed.to_device(plan.train, settings), size, settings)
+    seeded = seeds.placed(settings, vocabulary_of(plan.train))
+    kernel, source = feed.build(feed.to_device(plan.train, settings), size, settings, seeded)
     window = posterior.window_of(settings)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
@@ -104,11 +113,11 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
             settings.engine,
         )
     heldout = plan.heldout is not None
-    measures["posterior"] = posterior.gather(settings, window, size.words, heldout)
+    measures["posterior"] = posterior.gather(settings, window, size.words, heldout, seeded)
     goal = measures["goal"] = posterior.goal(settings, measures["posterior"], size)
     measures["kept"] = posterior.keep(settings, window, samples_dir)
     measures["records"] = posterior.records(settings, size)
-    state = feed.start(key_init, kernel, size.words, settings)
+    state = feed.start(key_init, kernel, size.words, settings, seeded)
     return Run(
         key=key_run,
         kernel=kernel,

@@ -18,6 +18,7 @@ from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.models.lda import concentrations, counts, local
 from simplex_jax.models.lda.concentrations import Evidence, Prior
 from simplex_jax.models.lda.counts import Counts, Local, Shard
+from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.samplers import reflected_cir, scir, sgrhmc, sgrld, smld
 from simplex_jax.schedules import StepSize
 
@@ -75,6 +76,7 @@ class Means(NamedTuple):
 
     alpha: jax.Array  # of topic proportions, [K]
     beta: jax.Array  # of topics, [V] or [K, V]
+    seeds: Seeds | None = None  # what is added to beta for seed words
 
 
 @jax.tree_util.register_dataclass
@@ -103,10 +105,14 @@ class Learner:
     shard: Shard | None = dataclasses.field(metadata=_STATIC)
 
 
-def means_of(alpha: ArrayLike, beta: ArrayLike, shape: tuple[int, int]) -> Means:
+def means_of(
+    alpha: ArrayLike, beta: ArrayLike, shape: tuple[int, int], seeds: Seeds | None = None
+) -> Means:
     """Return concentrations in full, or raise a ValueError that names them."""
     full = shape if np.ndim(beta) == 2 else shape[1:]
-    return Means(counts.positive("alpha", alpha, shape[:1]), counts.positive("beta", beta, full))
+    return Means(
+        counts.positive("alpha", alpha, shape[:1]), counts.positive("beta", beta, full), seeds
+    )
 
 
 def kernel(
@@ -165,7 +171,7 @@ def memoised(
 
 
 def _init(model: Model, key: jax.Array, position: jax.Array) -> State:
-    alpha, beta = model.means
+    alpha, beta, _ = model.means
     estimator = model.counts.given(alpha)
     state = SAMPLERS[model.sampler].init(key, position, estimator=estimator)
     # A state may be donated to jitted code, and must not share arrays with the kernel.
@@ -190,7 +196,7 @@ def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[S
         key,
         state.sampler._replace(position=state.position, step=state.step),
         batch,
-        estimator=model.counts.given(state.alpha),
+        estimator=model.counts.given(state.alpha, model.means.seeds),
         alpha=state.beta,
         step_size=model.step_size,
     )
