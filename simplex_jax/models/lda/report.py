@@ -1,4 +1,4 @@
-"""The report of a fitted topic model: one HTML file that needs no network and runs no script."""
+"""The report of a fitted topic model: one HTML file that needs neither network nor scripts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from scipy import special
 from simplex_jax.evaluate import coherence as coherences
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.models.lda import explorer, seeds
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.report import charts, display, page
 from simplex_jax.report.page import bars, measured
@@ -49,7 +50,10 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         ],
         "charts": page.curves(fitted.metrics, "perplexity", "held-out perplexity"),
         "map": charts.topic_map(positions(fitted.mean), shares, leading),
+        "seeded": settings.seed_weight,
+        "script": page.script("explorer.js", explorer.contents(fitted)),
         "share_of": "Share of the tokens",
+        "disagreements": _disagreements(fitted, rows),
         "by_number": rows,
         "topics": [rows[k] for k in np.argsort(-shares, kind="stable")],
         "concentrations": [
@@ -69,6 +73,16 @@ def _goal(fitted: Fit) -> list[tuple[str, str]]:
     return [(f"topics with {target:g} effective samples", f"{reached} of {len(topics)}")]
 
 
+def _disagreements(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the topics that some chains lack, or whose share they disagree on, the worst first."""
+    found = []
+    for k, row in enumerate(rows):
+        rhat = measured(fitted.diagnostics.get(f"prevalence {k}", {}).get("rhat"))
+        if not fitted.shared[:, k].all() or (rhat is not None and rhat > diagnostics.LARGE_RHAT):
+            found.append(row | {"rhat": rhat})
+    return sorted(found, key=lambda row: (fitted.shared[:, row["number"]].sum(), row["stability"]))
+
+
 def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
     """Return what is shown of each topic, in their own order."""
     mean, prevalence = fitted.mean, fitted.prevalence
@@ -82,6 +96,7 @@ def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
     share_lower, share_upper = beta_interval(np.clip(prevalence, 0, 1), share_sd)
     share_scale = float(np.where(np.isnan(share_sd), prevalence, share_upper).max()) or 1.0
     share_bars = bars(prevalence, share_lower, share_upper, share_sd, share_scale)
+    named = seeds.names(fitted.settings.seed_words, len(mean))
     varied = np.ptp(fitted.alpha) > 0 and np.any(fitted.alpha_sd > 0)
     learned = _interval(fitted.alpha, fitted.alpha_sd) if varied else {}
     rows = []
@@ -95,6 +110,7 @@ def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
         rows.append(
             {
                 "number": k,
+                "name": named[k],
                 "share": share_bars[k],
                 "leading": [word["word"] for word in words[:3]],
                 "words": words,
