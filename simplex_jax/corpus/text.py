@@ -1,8 +1,8 @@
 """Text to counts: tokens and vocabulary limits by scikit-learn's `CountVectorizer`."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +141,21 @@ def from_texts(
     if counts.nnz == 0:
         raise error_at(source, *_nothing_left(options, documents, tokens))
     return from_counts(counts, vectorizer.get_feature_names_out(), names, source=source)
+
+
+def tokens(texts: Iterable[str], options: TextOptions | None = None) -> Iterator[list[str]]:
+    """Yield the words of each text in order, stop words too.
+
+    Args:
+        texts: one string a document.
+        options: case and pattern of the words; the rest does not matter.
+
+    Example:
+        >>> list(tokens(["The apple and the pear", ""]))
+        [['the', 'apple', 'and', 'the', 'pear'], []]
+    """
+    options = replace(options or TextOptions(), ngrams=(1, 1))
+    return map(_analyzer(options, keep_stop_words=True), texts)
 
 
 def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[str, str]:
