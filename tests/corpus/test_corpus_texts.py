@@ -48,3 +48,13 @@ def test_words_are_in_order_with_stop_words():
     assert list(corpus.tokens(TEXTS)) == [["the", "river", "the", "stream"], ["goal", "match"]]
     options = TextOptions(lowercase=False, token_pattern=r"\w+", ngrams=(2, 2))
     assert list(corpus.tokens(TEXTS[:1], options)) == [["The", "river", "the", "Stream"]]
+
+
+def test_excerpts_are_the_beginnings_of_the_texts():
+    texts = ["a river\n\n  and a stream", "", "x" * 199 + " river", "river " * 1000]
+    found = corpus.from_texts(texts, options=TextOptions(min_df=1, max_df=1.0))
+    short, empty, *cut = found.excerpts
+    assert (short, empty) == ("a river and a stream", "")
+    assert all(len(text) <= 200 and text.endswith("…") for text in cut)
+    assert corpus.drop_words(found, ["river"]).excerpts == found.excerpts
+    assert corpus.from_counts([[1, 2]]).excerpts == ()

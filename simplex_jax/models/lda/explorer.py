@@ -4,7 +4,6 @@ Numbers are whole, to keep the page small: logarithms in units of 1 / 200 (half 
 in per mille. What is left out of a large fit is said in the page.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ STOPS = 10
 
 _UNIT = 200
 _LEAST = 1e-15  # of a probability, whose logarithm is told
-_DOCUMENTS = 20  # of a topic
 _MOST_DOCUMENTS = 10_000
 _MIXTURE = 5  # topics of a document
 _RELATED = 5
@@ -36,8 +34,7 @@ def contents(fitted: Fit) -> dict[str, Any]:
     words = np.unique(np.concatenate(leading))
     rough = diagnostics.rough(fitted.diagnostics, len(mean))
     names, related = seeds.names(fitted.settings.seed_words, len(mean)), _related(mean)
-    documents = list(_documents(fitted.proportions))
-    shown = _shown(fitted.proportions, documents)
+    shown = _shown(fitted.proportions)
     topics = []
     for k, chosen in enumerate(leading):
         lower, upper = beta_interval(np.clip(mean[k, chosen], 0, 1), fitted.sd[k, chosen])
@@ -51,11 +48,9 @@ def contents(fitted: Fit) -> dict[str, Any]:
                 "interval": [_logs(lower), _logs(upper)] if known else None,
                 "related": related[k],
                 "documents": [
-                    [int(np.searchsorted(shown, d)), round(1000 * float(fitted.proportions[d, k]))]
-                    for d in documents[k]
-                ]
-                if documents
-                else [],
+                    [entry["name"], round(1000 * entry["share"]), _excerpt(entry)]
+                    for entry in (fitted.examples[k] if fitted.examples else ())
+                ],
             }
         )
     return {
@@ -67,10 +62,6 @@ def contents(fitted: Fit) -> dict[str, Any]:
         "overall": _logs(overall[words]),
         "documents": [fitted.names[d] for d in shown],
         "mixtures": [_mixture(fitted.proportions[d]) for d in shown],
-        "excerpts": [
-            {example["name"]: " ".join(example["words"]) for example in examples}
-            for examples in fitted.examples
-        ],
         "all": {"words": len(fitted.vocabulary), "documents": fitted.corpus["documents"]},
     }
 
@@ -104,18 +95,17 @@ def _related(mean: np.ndarray) -> list[list[list[int]]]:
     ]
 
 
-def _documents(proportions: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the documents that are most about each topic, if there are documents."""
-    most = min(_DOCUMENTS, len(proportions))
-    for shares in proportions.T if most else ():
-        best = np.argpartition(-shares, most - 1)[:most]
-        yield best[np.argsort(-shares[best], kind="stable")]
+def _excerpt(entry: dict[str, Any]) -> str:
+    return entry["text"] or " ".join(entry["words"])
 
 
-def _shown(proportions: np.ndarray, leading: list[np.ndarray]) -> np.ndarray:
-    """Return the documents in the page: all of them, or those that are most about a topic."""
-    if len(proportions) <= _MOST_DOCUMENTS:
-        return np.arange(len(proportions))
+def _shown(proportions: np.ndarray) -> np.ndarray:
+    """Return the documents in the page: all of them, or those that are most about some topic."""
+    documents, topics = proportions.shape
+    if documents <= _MOST_DOCUMENTS:
+        return np.arange(documents)
+    most = -(-_MOST_DOCUMENTS // topics)
+    leading = [np.argpartition(-shares, most - 1)[:most] for shares in proportions.T]
     return np.unique(np.concatenate(leading))
 
 

@@ -196,7 +196,12 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         proportions_error=errors,
         coherence=coherence(mean, documents.counts),
         examples=representative(
-            documents.counts, documents.names, documents.vocabulary, shares, mean
+            documents.counts,
+            documents.names,
+            documents.vocabulary,
+            shares,
+            mean,
+            documents.excerpts,
         ),
         order=order,
         shared=shared,

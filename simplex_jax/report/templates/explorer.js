@@ -75,12 +75,9 @@
     part("title").replaceChildren(...title);
     part("related").replaceChildren(...topic.related.map(([k, similarity]) =>
       element("li", [element("span", percent(similarity / 1000), "share"), toTopic(k)])));
-    const excerpts = data.excerpts[current] || {};
-    part("documents").replaceChildren(...topic.documents.map(([document, share]) => {
-      const text = [element("bdi", data.documents[document]), " "];
-      const excerpt = Object.hasOwn(excerpts, data.documents[document]) && excerpts[data.documents[document]];
-      if (excerpt) text.push(element("bdi", excerpt, "excerpt"));
-      return element("li", [element("span", percent(share / 1000), "share"), element("span", text)]);
+    part("documents").replaceChildren(...topic.documents.map(([name, share, excerpt]) => {
+      const text = element("span", [element("bdi", name), " ", element("bdi", excerpt, "excerpt")]);
+      return element("li", [element("span", percent(share / 1000), "share"), text]);
     }));
     showWords();
   }

@@ -41,7 +41,10 @@ def fit(num_topics=3, words=40, documents=30, seed=0, **changes):
         "proportions": shares,
         "proportions_error": np.zeros(documents, np.float32),
         "examples": [
-            [{"name": names[d], "share": float(shares[d, k]), "words": list(ATTACKS)}]
+            [
+                {"name": names[d], "share": float(shares[d, k]), "words": ["a", "b"], "text": text}
+                for text in (*ATTACKS, "")
+            ]
             for k, d in enumerate(shares.argmax(axis=0))
         ],
         "settings": lda.Options(num_topics, seed_words=[f"{ATTACKS[0]}: {ATTACKS[1]}"]),
@@ -122,11 +125,11 @@ def test_documents_and_relatives_of_a_topic():
     fitted = fit()
     held = explorer.contents(fitted)
     for k, topic in enumerate(held["topics"]):
-        shares = [share for _, share in topic["documents"]]
-        assert shares == sorted(shares, reverse=True)
-        first = topic["documents"][0][0]
-        assert first == fitted.proportions[:, k].argmax()
-        assert dict(held["mixtures"][first])[k] == shares[0]
+        name, share, text = topic["documents"][0]
+        first = fitted.proportions[:, k].argmax()
+        assert (name, text) == (fitted.names[first], ATTACKS[0])
+        assert dict(held["mixtures"][first])[k] == share
+        assert topic["documents"][-1][2] == "a b"
         assert k not in dict(topic["related"])
     assert held["all"] == {"words": 40, "documents": 30}
 
