@@ -4,6 +4,7 @@ Numbers are whole, to keep the page small: logarithms in units of 1 / 200 (half 
 in per mille. What is left out of a large fit is said in the page.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ def contents(fitted: Fit) -> dict[str, Any]:
                 "p": _logs(mean[k, chosen]),
                 "interval": [_logs(lower), _logs(upper)] if known else None,
                 "related": related[k],
+                "effects": _effects(fitted.effects, k),
                 "documents": [
                     [entry["name"], round(1000 * entry["share"]), _excerpt(entry)]
                     for entry in (fitted.examples[k] if fitted.examples else ())
@@ -92,6 +94,15 @@ def _related(mean: np.ndarray) -> list[list[list[int]]]:
     return [
         [[int(other), round(1000 * float(table[k, other]))] for other in row]
         for k, row in enumerate(order)
+    ]
+
+
+def _effects(records: Sequence[dict[str, Any]], topic: int) -> list[list[Any]]:
+    """Return the mean shares of a topic by what is known of the documents, with their ends."""
+    return [
+        [record["term"], *(round(1000 * float(record[n])) for n in ("mean", "lower", "upper"))]
+        for record in records
+        if record["topic"] == topic and record["term"].partition("=")[1]
     ]
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ class Fit(pipeline.Fit):
             topics numbered as in each chain; empty where there are none.
         stiffness: That of SMLD at the end, unstable above 2; 0 for other samplers.
         empty: Number of documents without a word of the vocabulary.
+        effects: Records of `lda.effects` that the report is to show; no file of the fit holds them.
     """
 
     mean: np.ndarray
@@ -87,6 +89,7 @@ class Fit(pipeline.Fit):
     kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     stiffness: float = 0.0
     empty: int = 0
+    effects: Sequence[dict[str, Any]] = ()
 
 
 def prepare(plan: Plan, samples_dir: Path | None) -> Run:

@@ -118,7 +118,7 @@ def placed(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:
         if word in number
     ]
     topics, words = np.array(pairs, np.int32).T
-    return Seeds(topics, words, np.float32(settings.seed_weight))
+    return Seeds(topics, words, np.asarray(settings.seed_weight, np.float32))
 
 
 def names(lines: Sequence[str] | None, num_topics: int) -> list[str]:

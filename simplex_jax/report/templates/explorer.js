@@ -79,6 +79,15 @@
       const text = element("span", [element("bdi", name), " ", element("bdi", excerpt, "excerpt")]);
       return element("li", [element("span", percent(share / 1000), "share"), text]);
     }));
+    const scale = Math.max(...topic.effects.map(([, , , upper]) => upper));
+    part("known").hidden = !topic.effects.length;
+    part("effects").replaceChildren(...topic.effects.map(([term, mean, ...ends]) => {
+      const interval = ends.map((end) => Math.max(end, 0));
+      const item = element("li", [element("span", percent(mean / 1000), "share"),
+        element("span", [element("bdi", term), track(Math.max(mean, 0), interval, scale)])]);
+      item.title = ends.map((end) => percent(end / 1000)).join(" to ");
+      return item;
+    }));
     showWords();
   }
 

@@ -47,6 +47,11 @@ def fit(num_topics=3, words=40, documents=30, seed=0, **changes):
             ]
             for k, d in enumerate(shares.argmax(axis=0))
         ],
+        "effects": [
+            {"topic": k, "term": term, "mean": 0.2 + k / 10, "lower": -0.01, "upper": 0.5}
+            for k in range(num_topics)
+            for term in (f"{ATTACKS[1]}=R", "party: R - D")
+        ],
         "settings": lda.Options(num_topics, seed_words=[f"{ATTACKS[0]}: {ATTACKS[1]}"]),
         "corpus": {"documents": documents, "tokens": 1000, "vocabulary": words},
     }
@@ -131,6 +136,7 @@ def test_documents_and_relatives_of_a_topic():
         assert dict(held["mixtures"][first])[k] == share
         assert topic["documents"][-1][2] == "a b"
         assert k not in dict(topic["related"])
+        assert topic["effects"] == [[f"{ATTACKS[1]}=R", 200 + 100 * k, -10, 500]]
     assert held["all"] == {"words": 40, "documents": 30}
 
 
@@ -197,6 +203,7 @@ def test_in_chromium(tmp_path, width, dark):
         "linked": "location.hash = '#topic-1'",
         "followed": of("topic", ".value"),
         "documents": of("documents", ".textContent"),
+        "known": of("effects", ".textContent"),
         "related": of("related", ".querySelector('button').click()"),
         "moved": of("topic", ".value"),
         "wide": "document.documentElement.scrollWidth <= innerWidth",
@@ -225,6 +232,7 @@ def test_in_chromium(tmp_path, width, dark):
     assert seen["none"].startswith("Nothing of that name")
     assert seen["followed"] == "1"
     assert ATTACKS[1] in seen["documents"]
+    assert seen["known"] == f"30.0%{ATTACKS[1]}=R"
     assert seen["moved"] == str(explorer.contents(fitted)["topics"][1]["related"][0][0])
     assert seen["wide"]
     assert seen["dark"] == dark
