@@ -389,7 +389,7 @@ def _report_command(commands: Commands) -> click.Command:
     def report(directory: Path, top: int, out: Path | None, quiet: bool) -> None:
         """Write the report of the run in DIRECTORY again.
 
-        It is one HTML file that needs no network and runs no script.
+        It is one HTML file that needs neither network nor scripts.
         """
         fitted = files.load(commands.model, directory)
         path = files.report(commands.model, fitted, out or directory / files.REPORT, top)

@@ -158,6 +158,16 @@ def read_as(
     return to_vocabulary(corpus, vocabulary, source=str(path))
 
 
+def words(earlier: dict[str, Any], path: Path, reading: dict[str, Any]) -> list[list[str]]:
+    """Read the words of texts in order, as the corpus of a model was read, stop words too."""
+    tokens = {name: earlier[name] for name in TOKEN_OPTIONS if name in earlier}
+    if tuple(tokens.get("ngrams", (1, 1))) != (1, 1):
+        raise ValueError("--windows are of single words, and the model has runs of them (--ngrams)")
+    keywords = _keywords(reading | tokens)
+    texts = corpora.read_texts(path, **keywords)
+    return list(corpora.tokens((text for _, text in texts), keywords["text"]))
+
+
 def described(mapped: Mapped) -> str:
     """Return a sentence on the share of the documents that is in the model's vocabulary."""
     counts = mapped.corpus.counts

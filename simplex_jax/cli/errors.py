@@ -25,7 +25,14 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
                 if not debug:
                     warnings.showwarning = _show_warning
                 command(*args, **options)
-        except (ValueError, OSError, ArithmeticError, MemoryError, JaxRuntimeError) as error:
+        except (
+            ValueError,
+            OSError,
+            ImportError,
+            ArithmeticError,
+            MemoryError,
+            JaxRuntimeError,
+        ) as error:
             if debug:
                 raise
             message = " ".join(str(error).split()) or type(error).__name__

@@ -10,13 +10,14 @@ from simplex_jax.corpus.readers import (
     read,
     read_columns,
     read_table,
+    read_texts,
     read_vectors,
     resolve,
 )
 from simplex_jax.corpus.reading import Metadata, Reading
 from simplex_jax.corpus.split import holdout, split_tokens
 from simplex_jax.corpus.stopwords import drop_words
-from simplex_jax.corpus.text import TextOptions, from_texts
+from simplex_jax.corpus.text import TextOptions, from_texts, tokens
 from simplex_jax.corpus.vocabulary import read_vocabulary
 
 __all__ = [
@@ -41,10 +42,12 @@ __all__ = [
     "read",
     "read_columns",
     "read_table",
+    "read_texts",
     "read_vectors",
     "read_vocabulary",
     "resolve",
     "same_words",
     "split_tokens",
     "to_vocabulary",
+    "tokens",
 ]

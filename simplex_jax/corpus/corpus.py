@@ -28,11 +28,13 @@ class Corpus(NamedTuple):
             duplicates summed, no stored zeros. Rows without entries are empty documents.
         vocabulary: V distinct non-empty words, one a column.
         names: D document names, one a row (not necessarily distinct).
+        excerpts: how the D texts begin, for people; empty where there are no texts.
     """
 
     counts: sp.csr_array
     vocabulary: tuple[str, ...]
     names: tuple[str, ...]
+    excerpts: tuple[str, ...] = ()
 
 
 def printable(value: object) -> str:

@@ -1,6 +1,6 @@
 """Reading files, their format recognised or named: counts, unit vectors and tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,42 @@ def read(
     """
     options |= {"format": format, "vocabulary": vocabulary, "text": text, "encoding": encoding}
     return _whole(*_opened(path, "counts", options))
+
+
+def read_texts(
+    path: str | Path, format: str | None = None, encoding: str = "utf-8", **options: Any
+) -> Iterator[tuple[str, str]]:
+    r"""Read the names and texts of documents, one after the other.
+
+    Args:
+        path: where it is.
+        format: as for `read`, like all that follows.
+        encoding: of the texts.
+        **options: options of only some formats.
+
+    Returns:
+        An iterator of (name, text).
+
+    Raises:
+        CorpusError: the file cannot be read, or its format has counts and no texts.
+        ValueError: as `read`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     file = pathlib.Path(place, "fruit.txt")
+        ...     _ = file.write_text("apple pear\npear plum\n")
+        ...     list(read_texts(file))
+        [('1', 'apple pear'), ('2', 'pear plum')]
+    """
+    options |= {"format": format, "encoding": encoding}
+    place, chosen, reading = _opened(path, "counts", options)
+    if chosen.texts is None:
+        able = [entry.name for entry in registry.formats_of("counts") if entry.texts]
+        raise error_at(
+            path, f"{chosen.name} has no texts", f"give the texts themselves: {', '.join(able)}"
+        )
+    return chosen.texts(place, reading)
 
 
 def convert(

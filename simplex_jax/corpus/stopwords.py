@@ -100,4 +100,5 @@ def drop_words(corpus: Corpus, words: Collection[str]) -> Corpus:
     counts = corpus.counts[:, columns]
     if counts.nnz == 0:
         raise error_at("words to leave out", "no word is left in any document", "leave out fewer")
-    return Corpus(counts, tuple(corpus.vocabulary[column] for column in columns), corpus.names)
+    vocabulary = tuple(corpus.vocabulary[column] for column in columns)
+    return corpus._replace(counts=counts, vocabulary=vocabulary)

@@ -1,8 +1,8 @@
 """Text to counts: tokens and vocabulary limits by scikit-learn's `CountVectorizer`."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,9 @@ from simplex_jax.corpus.corpus import (
     printable,
 )
 from simplex_jax.corpus.files import text_lines
+
+_EXCERPT = 200
+"""Characters of an excerpt, about as much memory as the counts of 25 words."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,13 @@ def from_texts(
     from sklearn.feature_extraction.text import CountVectorizer
 
     terms = _analyzer(options, keep_stop_words=vocabulary is not None)
-    documents = tokens = 0
+    tokens, excerpts = 0, list[str]()
 
     def counted(text: str) -> list[str]:
-        nonlocal documents, tokens
+        nonlocal tokens
         listed = terms(text)
-        documents, tokens = documents + 1, tokens + len(listed)
+        tokens += len(listed)
+        excerpts.append(excerpt(text))
         return listed
 
     vectorizer = CountVectorizer(
@@ -131,16 +135,39 @@ def from_texts(
     except CorpusError:
         raise
     except ValueError:
-        raise error_at(source, *_nothing_left(options, documents, tokens)) from None
+        raise error_at(source, *_nothing_left(options, len(excerpts), tokens)) from None
     if counts.nnz == 0 and vocabulary is not None and tokens:
         raise error_at(
             source,
-            f"none of the {documents} documents has a word of the vocabulary",
+            f"none of the {len(excerpts)} documents has a word of the vocabulary",
             "check that the vocabulary belongs to these texts, and its upper and lower case",
         )
     if counts.nnz == 0:
-        raise error_at(source, *_nothing_left(options, documents, tokens))
-    return from_counts(counts, vectorizer.get_feature_names_out(), names, source=source)
+        raise error_at(source, *_nothing_left(options, len(excerpts), tokens))
+    corpus = from_counts(counts, vectorizer.get_feature_names_out(), names, source=source)
+    return corpus._replace(excerpts=tuple(excerpts))
+
+
+def excerpt(text: str) -> str:
+    """Return how a text begins, on one line."""
+    start = " ".join(text[: 2 * _EXCERPT].split())
+    cut = len(start) > _EXCERPT or len(text) > 2 * _EXCERPT
+    return start[: _EXCERPT - 1].rstrip() + "…" if cut else start
+
+
+def tokens(texts: Iterable[str], options: TextOptions | None = None) -> Iterator[list[str]]:
+    """Yield the words of each text in order, stop words too.
+
+    Args:
+        texts: one string a document.
+        options: case and pattern of the words; the rest does not matter.
+
+    Example:
+        >>> list(tokens(["The apple and the pear", ""]))
+        [['the', 'apple', 'and', 'the', 'pear'], []]
+    """
+    options = replace(options or TextOptions(), ngrams=(1, 1))
+    return map(_analyzer(options, keep_stop_words=True), texts)
 
 
 def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[str, str]:

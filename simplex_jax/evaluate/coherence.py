@@ -4,8 +4,8 @@ Coherence looks at pairs of a topic's most probable words: do they occur in the 
 a reference corpus? Only the columns of those words are read, and documents are counted for the
 pairs of one topic at a time, so that the cost is one pass over the corpus and then depends neither
 on the vocabulary nor on K^2. A word counts once a document; there is no sliding window, which
-counts without the order of words cannot give: figures of "C_v" and "C_NPMI" made with a window are
-on another scale, and only values from one corpus and one number of words compare.
+counts without the order of words cannot give: figures of "C_v" and "C_NPMI" made with a window, see
+`windows`, are on another scale, and only values from one corpus and one number of words compare.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def coherence(
     """
     if measure not in MEASURES:
         raise ValueError(f"measure must be one of {', '.join(MEASURES)}; it is {measure!r}")
-    words = _words_of(topics, counts.shape[1], top)
+    words = words_of(topics, counts.shape[1], top)
     scores = np.full(len(words), np.nan)
     for topic, together in enumerate(_documents_together(words, counts)):
         occurring = np.flatnonzero(np.diagonal(together))
@@ -104,7 +104,8 @@ def _strongest(loadings: np.ndarray, top: int) -> np.ndarray:
     return np.array(ids)
 
 
-def _words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
+def words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
+    """Return the ids of the words to look at, [K, n], of topics [K, V] or as they are given."""
     array = np.asarray(topics)
     if array.dtype.kind not in "iu":
         top = arguments.at_least("top", top, 2)

@@ -165,7 +165,8 @@ def _check_range(path: Path, name: str, values: np.ndarray, declared: Array) -> 
 def example(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document that stands for a topic, as `summary.json` has it."""
     words = [str(word) for word in entry["words"]]
-    return {"name": str(entry["name"]), "share": float(entry["share"]), "words": words}
+    name, share, text = str(entry["name"]), float(entry["share"]), str(entry["text"])
+    return {"name": name, "share": share, "words": words, "text": text}
 
 
 def report(model: Model, fitted: Fit, path: Path, most: int | None = None) -> Path:

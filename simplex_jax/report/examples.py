@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-_DOCUMENTS, _WORDS = 3, 12
+_DOCUMENTS, _WORDS = 10, 12
 
 
 def representative(
@@ -14,8 +14,11 @@ def representative(
     vocabulary: Sequence[str],
     proportions: np.ndarray,
     topics: np.ndarray,
+    excerpts: Sequence[str] = (),
 ) -> list[list[dict[str, object]]]:
-    """Return the documents with the largest share of each topic, and their most typical words.
+    """Return the documents with the largest share of each topic, and what is in them.
+
+    That is how their text begins, where there are excerpts, and their most typical words.
 
     The table [D, V] has counts or weights, the proportions are [D, K] (with any other number of
     rows there is no example), and the topics are probabilities or loadings [K, V].
@@ -32,10 +35,16 @@ def representative(
             words = row.indices[np.argsort(-weight, kind="stable")[:_WORDS]]
             entries.append(
                 {
-                    "name": names[document].encode("utf-8", "replace").decode(),
+                    "name": _sound(names[document]),
                     "share": float(shares[document]),
                     "words": [vocabulary[word] for word in words],
+                    "text": _sound(excerpts[document]) if excerpts else "",
                 }
             )
         examples.append(entries)
     return examples
+
+
+def _sound(text: str) -> str:
+    """Return a text without halves of characters, which no file could hold."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,19 +1,33 @@
 """The page that all models share: a base template, bars with intervals, tables of mixing."""
 
+import base64
 import functools
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
+from markupsafe import Markup
 
 from simplex_jax.evaluate.diagnostics import FEW_DRAWS, LARGE_RHAT, finite
 from simplex_jax.report import charts, display
 
+_TEMPLATES = Path(__file__).parent / "templates"
+
 MOST_DIAGNOSTICS = 12
 AXES = (("passes", "passes over the corpus"), ("seconds", "seconds of training"))
 """Columns of the metrics that curves are drawn against, and their names."""
+
+
+class Script(NamedTuple):
+    """The script of a page, which works without it, and its data."""
+
+    code: Markup  # the code
+    digest: str  # its SHA-256 in base64, by which the content policy of the page allows it
+    data: Markup  # JSON in which nothing can end the element around it
 
 
 class Report(NamedTuple):
@@ -21,7 +35,8 @@ class Report(NamedTuple):
 
     template: Path  # its template, which extends `base.html`
     # `(fit, most) -> variables of the template`, with "title", "lead" (a sentence), "sections" (id
-    # and name of each) and "tiles" (label and text of each).
+    # and name of each) and "tiles" (label and text of each) and, where it has one,
+    # "script" (a `Script`).
     context: Callable[[Any, int], dict[str, Any]]
     items: str  # noun for the descriptors of a topic or cluster, in the plural: "words" or "values"
     most: int  # their number by default
@@ -30,7 +45,7 @@ class Report(NamedTuple):
 def render(
     report: Report, fitted: Any, settings: Mapping[str, Any], most: int | None = None
 ) -> str:
-    """Return the page of a fit: one HTML file that needs no network and runs no script.
+    """Return the page of a fit: one HTML file that needs no network.
 
     The settings without a value are left out; `most` words, or values, describe each topic.
     """
@@ -42,6 +57,7 @@ def render(
         "corpus": fitted.corpus,
         "versions": fitted.versions,
         "warnings": fitted.warnings,
+        "script": None,
         **mixing(fitted.diagnostics),
         **report.context(fitted, most),
     }
@@ -52,7 +68,7 @@ def render(
 def _environment(folder: Path) -> jinja2.Environment:
     """Return templates in which every value is escaped: words and file names may hold markup."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder, Path(__file__).parent / "templates"]),
+        loader=jinja2.FileSystemLoader([folder, _TEMPLATES]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -60,6 +76,16 @@ def _environment(folder: Path) -> jinja2.Environment:
     )
     environment.filters |= display.FILTERS
     return environment
+
+
+def script(name: str, data: Any) -> Script:
+    """Return a script of the templates with its data, which may be any texts."""
+    code = (_TEMPLATES / name).read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII, also U+2028
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Script(Markup(code), digest, Markup(text))
 
 
 def curves(

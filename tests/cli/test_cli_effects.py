@@ -61,7 +61,9 @@ def table(path):
 
 def test_groups_of_a_column_of_the_corpus(place, tmp_path):
     out = tmp_path / "party.csv"
-    said = told("--model", place / "run", "--by", "party", "--out", out, "--level", 0.9)
+    page = tmp_path / "report.html"
+    asked = ["--by", "party", "--out", out, "--level", 0.9, "--report", page]
+    said = told("--model", place / "run", *asked)
     assert "warning: 1 documents without a word of the model are left out" in said
     assert "79 documents, 12 draws of their shares" in said
     found = table(out)
@@ -70,6 +72,7 @@ def test_groups_of_a_column_of_the_corpus(place, tmp_path):
     assert {row["topic"] for row in found} == {"0", "1"}
     for row in found:
         assert float(row["lower"]) < float(row["mean"]) < float(row["upper"])
+    assert "party=R" in page.read_text("utf-8")
     # The same from Python, with the same seed.
     data = corpus.read(place / "texts.csv", text=corpus.TextOptions(min_df=1, max_df=1.0))
     same = lda.effects(

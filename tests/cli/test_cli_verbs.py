@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -228,3 +229,24 @@ def test_help_names_the_units_and_the_verbs():
     for verb in ("fit", "transform", "evaluate", "report", "store"):
         assert f" {verb} " in shown
         assert invoke("lda", verb, "--help").exit_code == 0
+
+
+def test_windows_want_gensim_and_texts(run, texts, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gensim.corpora", None)
+    result = invoke("lda", "evaluate", "--model", run, texts, "--windows")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("by gensim: pip install 'simplex-jax[coherence]'\n")
+    result = invoke("lda", "evaluate", "--model", run, "--windows", "--observed", texts)
+    assert result.exit_code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["completion", "left-to-right"])
+def test_coherence_in_windows(run, texts, method):
+    """Of words that are always, or never, in the same text."""
+    pytest.importorskip("gensim")
+    result = invoke("lda", "evaluate", "--model", run, texts, "--windows", "--method", method)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)["coherence_in_windows"]
+    assert found.keys() == {"c_v", "c_npmi"}
+    assert -1 < found["c_npmi"] < 0.5

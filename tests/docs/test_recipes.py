@@ -111,6 +111,17 @@ def test_how_many_topics():
 
 
 @pytest.mark.slow
+def test_topics_with_given_words():
+    assert executed("Topics that are to have given words")["held"] == [0, 0, 1, 1]
+
+
+@pytest.mark.slow
+def test_coherence_in_windows():
+    pytest.importorskip("gensim")
+    assert (executed("Coherence over sliding windows")["scores"] > 0.5).all()
+
+
+@pytest.mark.slow
 def test_topics_by_covariates():
     """Shares sum to one or, where chains have different topics, near; some rise, some fall."""
     scope = executed("Topics by covariates, and over time")

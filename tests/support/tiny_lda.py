@@ -61,12 +61,12 @@ class Posterior(NamedTuple):
 
 
 def posterior(corpus, alpha, beta):
-    """Enumerate the posterior of a device corpus."""
+    """Enumerate the posterior of a device corpus, with beta [V] or [K, V]."""
     words, starts = np.asarray(corpus.tokens), np.asarray(corpus.starts)
     alpha, beta = np.asarray(alpha), np.asarray(beta)
     z = assignments(len(words), len(alpha))
     hot = one_hot(z, len(alpha))
-    a = beta + np.einsum("snk,nw->skw", hot, one_hot(words, len(beta)))
+    a = beta + np.einsum("snk,nw->skw", hot, one_hot(words, beta.shape[-1]))
     log_p = _log_polya(a, 0).sum(axis=1)
     for first, last in itertools.pairwise(starts):
         log_p += _log_polya(hot[:, first:last].sum(axis=1), alpha)

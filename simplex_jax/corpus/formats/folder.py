@@ -24,15 +24,22 @@ def read(path: Path, reading: Reading) -> Corpus:
     Hidden files and folders (a leading dot) and links to folders are left out; an empty file is
     an empty document; a file of a folder may be packed.
     """
+    return corpus_of_texts(texts(path, reading), path, reading)
+
+
+def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+    """Yield paths and texts of the files."""
     documents = _below if os.path.isdir(path) else _unpacked
-    return corpus_of_texts(documents(path, reading.encoding), path, reading)
+    return documents(path, reading.encoding)
 
 
-FORMAT = Format("folder", "counts", "a folder, or a zip archive, of text files", recognises, read)
+FORMAT = Format(
+    "folder", "counts", "a folder, or a zip archive, of text files", recognises, read, texts=texts
+)
 
 
 def _below(root: Path, encoding: str) -> Iterator[tuple[str, str]]:
-    """Names and texts of a folder."""
+    """Yield names and texts of a folder."""
 
     def stop(error: OSError) -> None:
         raise files.unreadable(Path(error.filename or root), error)

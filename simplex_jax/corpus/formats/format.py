@@ -2,7 +2,7 @@
 
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -40,6 +40,8 @@ class Format(NamedTuple):
     # `(path, reading, wanted)`, names of the documents and columns of theirs besides their words;
     # None if it has no such columns
     columns: Callable[[Path, Reading, Sequence[str]], Metadata] | None = None
+    # `(path, reading)`, names and texts of the documents; None if it has no texts
+    texts: Callable[[Path, Reading], Iterator[tuple[str, str]]] | None = None
 
 
 def source_of(path: Path) -> Source:

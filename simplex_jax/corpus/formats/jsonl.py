@@ -29,7 +29,7 @@ def read(path: Path, reading: Reading) -> Corpus:
     null for an empty document; a name is a string or a number. Without a field of names, documents
     are numbered from 1. Blank lines are skipped.
     """
-    return corpus_of_texts(_documents(path, reading), path, reading)
+    return corpus_of_texts(texts(path, reading), path, reading)
 
 
 def resolve(path: Path, reading: Reading) -> Reading:
@@ -60,11 +60,8 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     return Metadata(tuple(names), dict(values))
 
 
-_NOUN, _OPTIONS = "JSON lines with a field of texts", ("text_column", "id_column")
-FORMAT = Format("jsonl", "counts", _NOUN, recognises, read, _OPTIONS, resolve, columns=metadata)
-
-
-def _documents(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the objects."""
     text = name = None
     for number, (line, entry) in enumerate(_objects(path, reading.encoding), start=1):
         if text is None:
@@ -74,6 +71,12 @@ def _documents(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
         if value is not None and not isinstance(value, str):
             raise _wrong(path, line, text, value, "give a string")
         yield str(number) if name is None else _name(entry, name, path, line), value or ""
+
+
+_NOUN, _OPTIONS = "JSON lines with a field of texts", ("text_column", "id_column")
+FORMAT = Format(
+    "jsonl", "counts", _NOUN, recognises, read, _OPTIONS, resolve, columns=metadata, texts=texts
+)
 
 
 def _objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:

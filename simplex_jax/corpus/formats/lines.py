@@ -1,5 +1,6 @@
 """Plain text with one document a line."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from simplex_jax.corpus.corpus import Corpus
@@ -18,8 +19,13 @@ def read(path: Path, reading: Reading) -> Corpus:
 
     A blank line is an empty document, so that document i is always line i.
     """
-    lines = text_lines(path, reading.encoding)
-    return corpus_of_texts(((str(number), line) for number, line in lines), path, reading)
+    return corpus_of_texts(texts(path, reading), path, reading)
 
 
-FORMAT = Format("lines", "counts", "a file with one document a line", recognises, read)
+def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+    """Yield numbers and texts of the lines."""
+    for number, line in text_lines(path, reading.encoding):
+        yield str(number), line
+
+
+FORMAT = Format("lines", "counts", "a file with one document a line", recognises, read, texts=texts)

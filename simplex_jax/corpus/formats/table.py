@@ -40,8 +40,12 @@ def read(path: Path, reading: Reading, *, tabs: bool) -> Corpus:
     a column of names, documents are numbered from 1. Blank lines are skipped; a blank text is an
     empty document.
     """
+    return corpus_of_texts(texts(path, reading, tabs=tabs), path, reading)
 
-    def documents() -> Iterator[tuple[str, str]]:
+
+def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the records."""
+    with long_fields():
         table = records(path, reading.encoding, tabs=tabs)
         first = first_record(table, path)
         titles = _titles(first, reading)
@@ -52,9 +56,6 @@ def read(path: Path, reading: Reading, *, tabs: bool) -> Corpus:
         for number, (line, fields) in enumerate(body, start=1):
             check_length(fields, len(titles), path, line)
             yield str(number) if name is None else fields[name], fields[text]
-
-    with long_fields():
-        return corpus_of_texts(documents(), path, reading)
 
 
 def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
@@ -146,6 +147,7 @@ def _text_table(name: str, endings: tuple[str, ...], *, tabs: bool) -> Format:
         options=("text_column", "id_column"),
         resolve=partial(resolve, tabs=tabs),
         columns=partial(metadata, tabs=tabs),
+        texts=partial(texts, tabs=tabs),
     )
 
 

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax.evaluate.diagnostics import chain_warnings, listed
 from simplex_jax.models.goal import SHARE
+from simplex_jax.models.lda import seeds
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
 
@@ -103,4 +104,6 @@ def warn(fitted: Fit) -> list[str]:
             "most 2): the topics are not posterior samples. Steps short enough mix slowly; scir "
             "has no limit."
         )
+    if missing := seeds.unknown(settings.seed_words, fitted.vocabulary):
+        sentences.append(f"Seed words that are not in the vocabulary: {listed(missing)}.")
     return sentences + share_warnings(fitted)

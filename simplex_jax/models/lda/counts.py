@@ -13,6 +13,7 @@ from simplex_jax.base import PyTree, bind
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
 from simplex_jax.estimators import Estimator
+from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics import blocked, concentrations, engine, local
 from simplex_jax.models.topics.concentrations import Evidence
 
@@ -46,9 +47,18 @@ class Counts(NamedTuple):
     # `(alpha, key, memory, log_topics, batch) -> (counts [K, V], memory)`
     estimate: Callable[..., tuple[jax.Array, Any]]
 
-    def given(self, alpha: ArrayLike) -> Estimator:
-        """Return the estimator for known concentrations of topic proportions, [K]."""
-        return Estimator(self.init, bind(self.estimate, jnp.asarray(alpha)))
+    def given(self, alpha: ArrayLike, seeds: Seeds | None = None) -> Estimator:
+        """Return the estimator for known concentrations of topic proportions, [K].
+
+        The pseudo-counts of seeds are added to its counts, not to its memory.
+        """
+        estimate = bind(self.estimate, jnp.asarray(alpha))
+        return Estimator(self.init, estimate if seeds is None else bind(_seeded, seeds, estimate))
+
+
+def _seeded(seeds: Seeds, estimate: Callable, *arguments: Any) -> tuple[jax.Array, Any]:
+    counts, memory = estimate(*arguments)
+    return seeds.added(counts), memory
 
 
 class Memory(NamedTuple):

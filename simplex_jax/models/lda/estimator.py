@@ -15,7 +15,7 @@ from simplex_jax.corpus import from_counts
 from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.models import estimator as common
 from simplex_jax.models import lda
-from simplex_jax.models.lda import model
+from simplex_jax.models.lda import model, seeds
 from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.topics import measures, proportions
 
@@ -30,6 +30,8 @@ class LDA(common.TopicEstimator):
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. Topics are posterior
     means, probabilities of words: rows sum to 1, where those of scikit-learn's
     `LatentDirichletAllocation` are counts.
+
+    The words of `seed_words` are the names of the columns of X, or `w0, w1, ...` where it has none.
 
     Proportions are drawn, with random numbers that depend on the words of a document and the seed
     alone. Only the rounding of `fractions="draw"` goes by the place of a document among others.
@@ -88,7 +90,7 @@ class LDA(common.TopicEstimator):
         return tags
 
     def _fit(self, counts: sp.csr_array) -> np.ndarray:
-        fitted = lda.fit(counts, **self._arguments())
+        fitted = lda.fit(from_counts(counts, self._words()), **self._arguments())
         self.components_, self.components_sd_ = fitted.mean, fitted.sd
         self.prevalence_ = fitted.prevalence
         self.alpha_, self.beta_ = fitted.alpha, fitted.beta
@@ -131,12 +133,14 @@ class LDA(common.TopicEstimator):
         beta, learn_beta = prior("beta", self.beta, shape[1])
         if learn_beta:
             raise ValueError("beta is learned by fit only: give partial_fit a number, or V of them")
+        seeded = self._seeds(shape)
         kernel = model.build_streaming(
             max(1, round(self.total_samples)),
             shape,
             alpha=np.asarray(alpha, np.float32),
             beta=np.asarray(beta, np.float32),
             learn_alpha=learn_alpha,
+            seeds=seeded,
             sampler=self.sampler,
             step_size=self.step_size,
         )
@@ -145,12 +149,15 @@ class LDA(common.TopicEstimator):
             "sampler": self.sampler,
             "alpha": self.alpha if learn_alpha else alpha,
             "beta": beta,
+            "seed_words": self.seed_words,
+            "seed_weight": self.seed_weight,
         }
         if not first:
             self._compare(began)
         keys = jax.random.split(jax.random.fold_in(jax.random.key(self.seed_), self.n_updates_), 3)
         if first:
-            state = kernel.init(keys[1], jax.random.exponential(keys[0], shape) + 1e-6)
+            topics = jax.random.exponential(keys[0], shape) + 1e-6
+            state = kernel.init(keys[1], topics if seeded is None else seeded.added(topics))
         elif self._stream:
             like = jax.eval_shape(kernel.init, keys[1], jnp.ones(shape))
             state = jax.tree.unflatten(jax.tree.structure(like), self._stream)
@@ -167,6 +174,24 @@ class LDA(common.TopicEstimator):
         for name in _OF_FIT:
             self.__dict__.pop(name, None)
         return self
+
+    def _words(self) -> list[str] | None:
+        """Return the names of the columns of X, where seed words ask for them."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None or self.seed_words is None else names.tolist()
+
+    def _seeds(self, shape: tuple[int, int]) -> seeds.Seeds | None:
+        """Return the seeds of a stream, whose number of tokens is not known."""
+        given = Options(shape[0], seed_words=self.seed_words, seed_weight=self.seed_weight)
+        if given.seed_words is None:
+            return None
+        if given.seed_weight is None:
+            raise ValueError(
+                "seed_weight is set by the corpus in fit only: give partial_fit a number"
+            )
+        words = self._words() or [f"w{column}" for column in range(shape[1])]
+        seeds.check(given.seed_words, shape[0], words)
+        return seeds.placed(given, words)
 
     def _compare(self, now: dict[str, Any]) -> None:
         """Raise a ValueError where a parameter is not what the topics so far are of."""

@@ -15,6 +15,7 @@ from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.corpus.store import Stored
 from simplex_jax.models.lda import model
 from simplex_jax.models.lda.options import Options, local_step, prior, step_size
+from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.data import Selection, Size, Training, on_host
 from simplex_jax.runtime import devices, processes
 
@@ -23,7 +24,10 @@ Feed: TypeAlias = Callable[[jax.Array, int], Stream | Iterable[Batch]]
 
 
 def build(
-    data: DeviceCorpus | HostCorpus | Stored | Selection, size: Size, settings: Any
+    data: DeviceCorpus | HostCorpus | Stored | Selection,
+    size: Size,
+    settings: Any,
+    seeds: Seeds | None,
 ) -> tuple[Kernel, Feed]:
     """Return the kernel of all chains, and where its batches come from.
 
@@ -37,6 +41,7 @@ def build(
         "alpha": np.asarray(alpha, np.float32),
         "beta": np.asarray(beta, np.float32),
         "learn_alpha": learn_alpha,
+        "seeds": seeds,
         "sampler": settings.sampler,
         "local_step": local_step(settings),
         "step_size": step_size(settings),
@@ -75,13 +80,16 @@ def _same(stream: Stream, key: jax.Array, first_step: int) -> Stream:
     return stream
 
 
-def start(key: jax.Array, kernel: Kernel, words: int, settings: Options) -> State:
-    """Return the first state, every chain at random topics of its own."""
+def start(
+    key: jax.Array, kernel: Kernel, words: int, settings: Options, seeds: Seeds | None
+) -> State:
+    """Return the first state, every chain at random topics of its own, with their seed words."""
     shape: tuple[int, ...] = (settings.num_topics, words)
     if settings.chains > 1:
         shape = (settings.chains, *shape)
     key_topics, key_memory = jax.random.split(key)
-    return kernel.init(key_memory, jax.random.exponential(key_topics, shape) + 1e-6)
+    topics = jax.random.exponential(key_topics, shape) + 1e-6
+    return kernel.init(key_memory, topics if seeds is None else seeds.added(topics))
 
 
 def to_device(data: Training, settings: Any) -> DeviceCorpus | HostCorpus | Stored | Selection:

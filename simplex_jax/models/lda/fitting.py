@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from simplex_jax.corpus import Corpus
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.models import pipeline
-from simplex_jax.models.lda import feed, memory, posterior, sharding
+from simplex_jax.models.lda import feed, memory, posterior, seeds, sharding
 from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.pipeline import Plan, Run
 from simplex_jax.models.topics import perplexity, proportions
-from simplex_jax.models.topics.data import in_memory, is_stored, on_host, size_of
+from simplex_jax.models.topics.data import in_memory, is_stored, on_host, size_of, vocabulary_of
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import session
 from simplex_jax.runtime.checkpoint import ANY
@@ -38,7 +39,7 @@ class Fit(pipeline.Fit):
         alpha: Concentration of topic proportions, per topic; the posterior mean where it is
             learned, float64 [K].
         alpha_sd: Its standard deviation, 0 where it is given.
-        beta: Concentration of topics, per word, likewise, float64 [V].
+        beta: Concentration of topics, per word, likewise, without seeds, float64 [V].
         beta_sd: Its standard deviation.
         stability: How well each topic was found again by the other chains: mean similarity of the
             matched topics, 1 where they are the same, float64 [K]; NaN for one chain.
@@ -58,6 +59,7 @@ class Fit(pipeline.Fit):
             topics numbered as in each chain; empty where there are none.
         stiffness: That of SMLD at the end, unstable above 2; 0 for other samplers.
         empty: Number of documents without a word of the vocabulary.
+        effects: Records of `lda.effects` that the report is to show; no file of the fit holds them.
     """
 
     mean: np.ndarray
@@ -80,6 +82,7 @@ class Fit(pipeline.Fit):
     kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     stiffness: float = 0.0
     empty: int = 0
+    effects: Sequence[dict[str, Any]] = ()
 
 
 def prepare(plan: Plan, samples_dir: Path | None) -> Run:
@@ -93,7 +96,8 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         )
     memory.check(plan.train, settings)
     key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
-    kernel, source = feed.build(feed.to_device(plan.train, settings), size, settings)
+    seeded = seeds.placed(settings, vocabulary_of(plan.train))
+    kernel, source = feed.build(feed.to_device(plan.train, settings), size, settings, seeded)
     window = posterior.window_of(settings)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
@@ -105,11 +109,11 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
             settings.engine,
         )
     heldout = plan.heldout is not None
-    measures["posterior"] = posterior.gather(settings, window, size.words, heldout)
+    measures["posterior"] = posterior.gather(settings, window, size.words, heldout, seeded)
     goal = measures["goal"] = posterior.goal(settings, measures["posterior"], size)
     measures["kept"] = posterior.keep(settings, window, samples_dir)
     measures["records"] = posterior.records(settings, size)
-    state = feed.start(key_init, kernel, size.words, settings)
+    state = feed.start(key_init, kernel, size.words, settings, seeded)
     return Run(
         key=key_run,
         kernel=kernel,
@@ -187,7 +191,12 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         proportions_error=errors,
         coherence=coherence(mean, documents.counts),
         examples=representative(
-            documents.counts, documents.names, documents.vocabulary, shares, mean
+            documents.counts,
+            documents.names,
+            documents.vocabulary,
+            shares,
+            mean,
+            documents.excerpts,
         ),
         order=order,
         shared=shared,

@@ -17,6 +17,7 @@ from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.models.lda import counts
 from simplex_jax.models.lda.counts import Counts, Local, Shard
+from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics import concentrations, local
 from simplex_jax.models.topics.concentrations import Evidence, Prior
 from simplex_jax.samplers import reflected_cir, scir, sgrhmc, sgrld, smld
@@ -76,6 +77,7 @@ class Means(NamedTuple):
 
     alpha: jax.Array  # of topic proportions, [K]
     beta: jax.Array  # of topics, [V] or [K, V]
+    seeds: Seeds | None = None  # what is added to beta for seed words
 
 
 @jax.tree_util.register_dataclass
@@ -104,12 +106,15 @@ class Learner:
     shard: Shard | None = dataclasses.field(metadata=_STATIC)
 
 
-def means_of(alpha: ArrayLike, beta: ArrayLike, shape: tuple[int, int]) -> Means:
+def means_of(
+    alpha: ArrayLike, beta: ArrayLike, shape: tuple[int, int], seeds: Seeds | None = None
+) -> Means:
     """Return concentrations in full, or raise a ValueError that names them."""
     full = shape if np.ndim(beta) == 2 else shape[1:]
     return Means(
         concentrations.positive("alpha", alpha, shape[:1]),
         concentrations.positive("beta", beta, full),
+        seeds,
     )
 
 
@@ -169,7 +174,7 @@ def memoised(
 
 
 def _init(model: Model, key: jax.Array, position: jax.Array) -> State:
-    alpha, beta = model.means
+    alpha, beta, _ = model.means
     estimator = model.counts.given(alpha)
     state = SAMPLERS[model.sampler].init(key, position, estimator=estimator)
     # A state may be donated to jitted code, and must not share arrays with the kernel.
@@ -194,7 +199,7 @@ def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[S
         key,
         state.sampler._replace(position=state.position, step=state.step),
         batch,
-        estimator=model.counts.given(state.alpha),
+        estimator=model.counts.given(state.alpha, model.means.seeds),
         alpha=state.beta,
         step_size=model.step_size,
     )

@@ -11,10 +11,17 @@ import scipy.sparse as sp
 from simplex_jax.base import Batch, Kernel, PyTree, State
 from simplex_jax.corpus import Corpus, store
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda import feed, posterior
+from simplex_jax.models.lda import feed, posterior, seeds
 from simplex_jax.models.lda.options import Options
 from simplex_jax.models.topics import local
-from simplex_jax.models.topics.data import Selection, Training, is_stored, on_host, size_of
+from simplex_jax.models.topics.data import (
+    Selection,
+    Training,
+    is_stored,
+    on_host,
+    size_of,
+    vocabulary_of,
+)
 from simplex_jax.runtime import devices, processes
 
 
@@ -86,17 +93,19 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
 
     def trace(key: jax.Array, tokens: jax.Array) -> tuple[list, Kernel, State, Batch]:
         data: Any = DeviceCorpus(tokens, starts, order) if on_device else corpus
-        kernel, source = feed.build(data, size, settings)
+        kernel, source = feed.build(data, size, settings, seeded)
         batch = read
         if batch is None:
             stream: Any = source(key, 0)
             batch = stream(key, jnp.int32(0))
         # The parts of a kernel share the arrays of the corpus.
         shared = {id(leaf): leaf for leaf in jax.tree.leaves(kernel)}
-        return list(shared.values()), kernel, feed.start(key, kernel, size.words, settings), batch
+        state = feed.start(key, kernel, size.words, settings, seeded)
+        return list(shared.values()), kernel, state, batch
 
     on_device = settings.counts == "memoised" or isinstance(corpus, Corpus)
     size, number, read = size_of(corpus), 0, None
+    seeded = seeds.placed(settings, vocabulary_of(corpus))
     starts: Any = np.zeros(1, np.int32)
     order: Any = np.zeros(0, np.int32)
     if not on_device:

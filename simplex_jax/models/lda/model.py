@@ -22,6 +22,7 @@ from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.models.lda import control, kernel, sharding
 from simplex_jax.models.lda.counts import Local, Memory, streamed, subsampled
 from simplex_jax.models.lda.kernel import Info, Means, State
+from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.concentrations import LEARN
 from simplex_jax.schedules import StepSize, polynomial_decay
 
@@ -85,6 +86,7 @@ def build(
     beta: ArrayLike = 0.05,
     learn_alpha: str | None = None,
     learn_beta: str | None = None,
+    seeds: Seeds | None = None,
     sampler: str = "scir",
     counts: str = "memoised",
     local_step: Local | None = None,
@@ -108,6 +110,7 @@ def build(
         beta: Concentration of a topic, per word, a scalar, [V] or [K, V].
         learn_alpha: "vector" learns one for each topic, "symmetric" a common one, None neither.
         learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
+        seeds: What the prior adds to beta for some words of some topics, not where beta is learned.
         sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are there to compare
             with.
         counts: "memoised", "subsampled" or "control-variate".
@@ -139,13 +142,13 @@ def build(
         >>> trace.shape
         (50, 2, 4)
     """
-    check_names(sampler, counts, learn_alpha, learn_beta)
+    check_names(sampler, counts, learn_alpha, learn_beta, seeded=seeds is not None)
     shards = _shards(devices, counts)
     documents, tokens = _size(corpus, devices)
     if batch_size is None:
         batch_size = default_batch_size(documents, tokens, shape)
     batch_size = check_batch_size(batch_size, documents)
-    means = _means(alpha, beta, shape, learn_alpha, learn_beta)
+    means = _means(alpha, beta, shape, learn_alpha, learn_beta, seeds)
     local_step = _local(local_step, counts)
     if step_size is None:
         step_size = _schedule(sampler, counts)
@@ -181,6 +184,7 @@ def build_streaming(
     alpha: ArrayLike = 0.1,
     beta: ArrayLike = 0.05,
     learn_alpha: str | None = None,
+    seeds: Seeds | None = None,
     sampler: str = "scir",
     local_step: Local | None = None,
     step_size: StepSize | None = None,
@@ -195,16 +199,17 @@ def build_streaming(
         step_size = _schedule(sampler, "subsampled")
     local_step = _local(local_step, "subsampled")
     estimate = streamed(documents, shape, local_step, learn=learn_alpha is not None)
-    means = _means(alpha, beta, shape, learn_alpha, None)
+    means = _means(alpha, beta, shape, learn_alpha, None, seeds)
     return kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha)
 
 
-def mean_topics(state: State) -> jax.Array:
+def mean_topics(state: State, seeds: Seeds | None = None) -> jax.Array:
     """Return the posterior mean of the topics given the labels, [K, V].
 
-    With memoised counts n that is (beta + n) / sum(beta + n), which averages to the posterior mean
-    with less noise than the topics themselves (Rao-Blackwell). Estimated counts are not labels, and
-    the topics themselves are returned. Leading axes, as of chains, are kept.
+    With memoised counts n that is (beta + n) / sum(beta + n), seeds being part of beta, which
+    averages to the posterior mean with less noise than the topics themselves (Rao-Blackwell).
+    Estimated counts are not labels, and the topics themselves are returned. Leading axes, as of
+    chains, are kept.
     """
     memory = state.sampler.memory
     if not isinstance(memory, Memory):
@@ -213,11 +218,18 @@ def mean_topics(state: State) -> jax.Array:
     if beta.ndim < state.position.ndim:
         beta = beta[..., None, :]
     total = beta + memory.counts
+    if seeds is not None:
+        total = seeds.added(total)
     return total / total.sum(axis=-1, keepdims=True)
 
 
 def check_names(
-    sampler: str, counts: str, learn_alpha: str | None = None, learn_beta: str | None = None
+    sampler: str,
+    counts: str,
+    learn_alpha: str | None = None,
+    learn_beta: str | None = None,
+    *,
+    seeded: bool = False,
 ) -> None:
     """Raise a ValueError unless these are names, as for `build`, that go together."""
     if sampler not in SAMPLERS:
@@ -229,6 +241,8 @@ def check_names(
             raise ValueError(f"{name} must be one of {', '.join(LEARN)} or None; it is {value!r}")
     if learn_beta and counts != "memoised":
         raise ValueError("beta can be learned with memoised counts only; give a number")
+    if learn_beta and seeded:
+        raise ValueError("beta cannot be learned beside seed words: give a number, or one a word")
     if learn_alpha and counts == "control-variate":
         raise ValueError("alpha can be learned with memoised or subsampled counts; give a number")
 
@@ -261,13 +275,14 @@ def _means(
     shape: tuple[int, int],
     learn_alpha: str | None,
     learn_beta: str | None,
+    seeds: Seeds | None,
 ) -> Means:
     if learn_beta and np.ndim(beta) == 2:
         raise ValueError("beta must be a scalar or [V] where it is learned")
     for name, value, learn in (("alpha", alpha, learn_alpha), ("beta", beta, learn_beta)):
         if learn == "symmetric" and np.ndim(value) and len(set(np.ravel(value).tolist())) > 1:
             raise ValueError(f"{name} must be one number where a common one is learned")
-    return kernel.means_of(alpha, beta, shape)
+    return kernel.means_of(alpha, beta, shape, seeds)
 
 
 def _local(local_step: Local | None, counts: str) -> Local:

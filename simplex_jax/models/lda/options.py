@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
@@ -10,12 +11,12 @@ import scipy.sparse as sp
 
 from simplex_jax import arguments, schedules
 from simplex_jax.corpus.device import MOST_TOKENS
-from simplex_jax.models.lda import model
+from simplex_jax.models.lda import model, seeds
 from simplex_jax.models.lda.counts import Local, check, check_memoised
 from simplex_jax.models.lda.kernel import SAMPLERS
 from simplex_jax.models.options import RunOptions, number, option, options
 from simplex_jax.models.pipeline import Session
-from simplex_jax.models.topics.data import Size, Training, is_stored, size_of
+from simplex_jax.models.topics.data import Size, Training, is_stored, size_of, vocabulary_of
 from simplex_jax.models.topics.engine import ENGINES, METHODS, resolve
 from simplex_jax.models.topics.perplexity import SWEEPS
 from simplex_jax.runtime import processes, session
@@ -24,6 +25,7 @@ Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
 """Counts of the observed and of the target halves of held-out documents."""
 
 _SAMPLE = 100_000
+_SEED_SHARE = 0.01  # of the tokens of an average topic, for a seed word
 
 TARGET_ESS = 100.0
 PASSES = 200.0
@@ -108,6 +110,22 @@ class Options(RunOptions):
         parse=_typed_concentration,
         metavar="NUMBER|learn|learn-vector",
     )
+    seed_words: Any = option(
+        "Words that topics are to have: a file, or in Python a list, with a line for each topic, "
+        "'word word ...' or 'name: word word ...'; topics beyond the lines have none. Not with a "
+        "beta that is learned.",
+        default=None,
+        check=seeds.lines_of,
+        parse=Path,
+        unset="none",
+        metavar="FILE",
+    )
+    seed_weight: float | None = option(
+        "What is added to beta for each seed word: the tokens of it, in pseudo-counts, that the "
+        "topic is taken to have had already.",
+        default=None,
+        unset="a hundredth of the tokens of an average topic",
+    )
     sampler: str = option(
         "How the topics move, given the counts.",
         default="scir",
@@ -188,6 +206,10 @@ class Options(RunOptions):
         unset="60, or 200 passes if they take longer",
     )
 
+    def __post_init__(self) -> None:
+        if self.seed_weight is not None and self.seed_words is None:
+            raise ValueError("seed_weight is about seed words: give seed_words too")
+
 
 @options
 class Arguments(Options, Session):
@@ -216,7 +238,10 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
         raise ValueError(f"several processes share memoised counts only, not {counts!r}")
     _, learn_alpha = prior("alpha", given.alpha, given.num_topics)
     _, learn_beta = prior("beta", given.beta, size.words)
-    model.check_names(given.sampler, counts, learn_alpha, learn_beta)
+    seeded = given.seed_words is not None
+    model.check_names(given.sampler, counts, learn_alpha, learn_beta, seeded=seeded)
+    if seeded:
+        seeds.check(given.seed_words, given.num_topics, vocabulary_of(data))
     memoised = counts == "memoised"
     batch_size = given.batch_size
     shape = (given.num_topics, size.words)
@@ -261,6 +286,7 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
         sweeps=sweeps,
         burn_in=default_burn_in if given.burn_in is None else given.burn_in,
         step_size=_settled_step(given.step_size, given.sampler, counts),
+        seed_weight=_settled_weight(given, size),
         batch_size=batch_size,
         passes=None,
         target_ess=target_ess,
@@ -298,6 +324,12 @@ def _settled_step(given: Any, sampler: str, counts: str) -> Any:
         return given
     default = model.default_step(sampler, counts)
     return tuple(map(float, default)) if default.tau else default.initial
+
+
+def _settled_weight(given: Options, size: Size) -> float | None:
+    if given.seed_words is None or given.seed_weight is not None:
+        return given.seed_weight
+    return max(1.0, round(_SEED_SHARE * size.tokens / given.num_topics))
 
 
 def _sharing(devices: int | None, batch_size: int, size: Size, memoised: bool) -> int:

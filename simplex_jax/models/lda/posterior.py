@@ -14,6 +14,7 @@ from simplex_jax.models.goal import Goal
 from simplex_jax.models.heldout import measured
 from simplex_jax.models.lda import model
 from simplex_jax.models.lda.options import Options
+from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.data import Size
 from simplex_jax.runtime import gathering, replicas
 from simplex_jax.runtime.gathering import Gathered, Kept, Posterior
@@ -39,19 +40,29 @@ class Sample(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnames=("chains", "memoised"))
-def read(state: model.State, topic_tokens: jax.Array, *, chains: int, memoised: bool) -> Sample:
+def read(
+    state: model.State,
+    topic_tokens: jax.Array,
+    seeds: Seeds | None = None,
+    *,
+    chains: int,
+    memoised: bool,
+) -> Sample:
     """Read a sample off the state after an update.
 
-    With memoised counts n the topics given the labels are Dirichlet(beta + n): of these the mean
-    and the variance m (1 - m) / (sum(beta + n) + 1) are read, which is less noise than the topics
-    themselves (Rao-Blackwell). With estimated counts the topics are read as drawn.
+    With memoised counts n the topics given the labels are Dirichlet(beta + n), with the
+    pseudo-counts of seeds in beta: of these the mean and the variance
+    m (1 - m) / (sum(beta + n) + 1) are read, which is less noise than the topics themselves
+    (Rao-Blackwell). With estimated counts the topics are read as drawn.
     """
 
     def one(state: model.State, topic_tokens: jax.Array) -> Sample:
-        mean = model.mean_topics(state)
+        mean = model.mean_topics(state, seeds)
         variance = None
         if memoised:
             total = jnp.sum(state.beta) + topic_tokens
+            if seeds is not None:
+                total = total + seeds.totals(len(topic_tokens))
             variance = mean * (1 - mean) / (total[:, None] + 1)
         share = topic_tokens / jnp.maximum(jnp.sum(topic_tokens), 1)
         return Sample(mean, variance, share, state.alpha, state.beta)
@@ -86,7 +97,9 @@ def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
     return Goal(traces, "log_predictive", settings.target_ess, limit, least)
 
 
-def gather(settings: Options, window: Window, words: int, heldout: bool) -> Posterior:
+def gather(
+    settings: Options, window: Window, words: int, heldout: bool, seeds: Seeds | None
+) -> Posterior:
     """Return the hook that gathers moments and traces, of perplexities where they are measured.
 
     Moments are those of "topics" [C, K, V], "prevalence" and "alpha" [C, K] and "beta" [C, V].
@@ -109,6 +122,7 @@ def gather(settings: Options, window: Window, words: int, heldout: bool) -> Post
     def sample(event: Event) -> gathering.Sample:
         now = read(
             *replicas.first((event.state, event.info.topic_tokens)),
+            seeds,
             chains=chains,
             memoised=memoised,
         )

@@ -1,4 +1,4 @@
-"""The report of a fitted topic model: one HTML file that needs no network and runs no script."""
+"""The report of a fitted topic model: one HTML file that needs neither network nor scripts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from simplex_jax.evaluate import diagnostics
+from simplex_jax.models.lda import explorer, seeds
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.topics.cards import interval, rows_of
 from simplex_jax.report import charts, display, page
+from simplex_jax.report.page import measured
 from simplex_jax.report.topic_map import positions
 
 _LARGEST = 5
@@ -22,7 +25,8 @@ _SECTIONS = (
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return what the template of the report shows, with so many words of each topic."""
-    rows = rows_of(fitted, top_words)
+    names = seeds.names(fitted.settings.seed_words, fitted.settings.num_topics)
+    rows = rows_of(fitted, top_words, names)
     shares, settings, corpus = fitted.prevalence, fitted.settings, fitted.corpus
     last = fitted.metrics[-1] if fitted.metrics else {}
     average = last.get("perplexity_average")
@@ -45,7 +49,10 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         ],
         "charts": page.curves(fitted.metrics, "perplexity", "held-out perplexity"),
         "map": charts.topic_map(positions(fitted.mean), shares, leading),
+        "seeded": settings.seed_weight,
+        "script": page.script("explorer.js", explorer.contents(fitted)),
         "share_of": "Share of the tokens",
+        "disagreements": _disagreements(fitted, rows),
         "by_number": rows,
         "topics": [rows[k] for k in np.argsort(-shares, kind="stable")],
         "concentrations": [
@@ -63,6 +70,16 @@ def _goal(fitted: Fit) -> list[tuple[str, str]]:
     sizes = [fitted.diagnostics.get(f"prevalence {k}", {}).get("ess") or 0.0 for k in topics]
     reached = sum(size >= target for size in sizes)
     return [(f"topics with {target:g} effective samples", f"{reached} of {len(topics)}")]
+
+
+def _disagreements(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the topics that some chains lack, or whose share they disagree on, the worst first."""
+    found = []
+    for k, row in enumerate(rows):
+        rhat = measured(fitted.diagnostics.get(f"prevalence {k}", {}).get("rhat"))
+        if not fitted.shared[:, k].all() or (rhat is not None and rhat > diagnostics.LARGE_RHAT):
+            found.append(row | {"rhat": rhat})
+    return sorted(found, key=lambda row: (fitted.shared[:, row["number"]].sum(), row["stability"]))
 
 
 def _concentration(

@@ -1,5 +1,6 @@
 """What a report shows of each topic: words and shares with their intervals, and judgements."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from simplex_jax.report import page
 from simplex_jax.report.page import bars, measured
 
 
-def rows_of(fitted: Any, top_words: int) -> list[dict[str, Any]]:
-    """Return what is shown of each topic, in their own order."""
+def rows_of(
+    fitted: Any, top_words: int, names: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return what is shown of each topic, in their own order; some may have names."""
     mean, prevalence = fitted.mean, fitted.prevalence
     rough = diagnostics.rough(fitted.diagnostics, prevalence.size)
     share_sd = np.where(rough, np.nan, fitted.prevalence_sd)
@@ -38,6 +41,7 @@ def rows_of(fitted: Any, top_words: int) -> list[dict[str, Any]]:
         rows.append(
             {
                 "number": k,
+                "name": None if names is None else names[k],
                 "share": share_bars[k],
                 "leading": [word["word"] for word in words[:3]],
                 "words": words,

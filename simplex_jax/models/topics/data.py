@@ -45,6 +45,11 @@ def is_stored(data: Training) -> bool:
     return not isinstance(data, Corpus)
 
 
+def vocabulary_of(data: Training) -> tuple[str, ...]:
+    """Return the V words."""
+    return data.stored.vocabulary if isinstance(data, Selection) else data.vocabulary
+
+
 def in_memory(data: Corpus | Stored) -> Corpus:
     """Return a corpus whose counts are, if it is on disk, mapped into memory."""
     if isinstance(data, Corpus):

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from jax.typing import ArrayLike
 
 from simplex_jax.corpus import split_tokens
+from simplex_jax.evaluate import windows
 from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity
 from simplex_jax.models.topics import perplexity
 
@@ -58,6 +59,17 @@ def quality(fitted: Any, documents: sp.csr_array) -> dict[str, Any]:
         },
         "diversity": diversity(fitted.mean),
     }
+
+
+def windowed(fitted: Any, texts: list[list[str]]) -> dict[str, Any]:
+    """Measure the coherence of topics over sliding windows of texts."""
+    found = {
+        name: _mean(
+            windows.coherence_in_windows(fitted.mean, texts, fitted.vocabulary, measure=name)
+        )
+        for name in windows.MEASURES
+    }
+    return {"coherence_in_windows": found}
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -29,7 +29,8 @@ def test_shares_end_above_the_chart_and_closed_lists_are_not_printed(tmp_path):
         prevalence=np.arange(count, 0, -1) / (count * (count + 1) / 2),
         prevalence_sd=np.full(count, 1e-3),
         examples=[
-            [{"name": f"document{i}", "share": 0.9, "words": ["river"]}] for i in range(count)
+            [{"name": f"document{i}", "share": 0.9, "words": ["river"], "text": ""}]
+            for i in range(count)
         ],
     )
     files.report(lda.MODEL, whole, tmp_path / "report.html")

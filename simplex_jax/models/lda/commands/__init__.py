@@ -17,14 +17,14 @@ from simplex_jax.corpus import stopwords
 from simplex_jax.corpus.store import Stored
 from simplex_jax.evaluate import matching
 from simplex_jax.evaluate.coherence import top_words
-from simplex_jax.models.lda import MODEL, Fit, memory
+from simplex_jax.models.lda import MODEL, Fit, memory, seeds
 from simplex_jax.models.lda.commands import inputs
 from simplex_jax.models.lda.commands.effects import effects
 from simplex_jax.models.lda.options import prior
 from simplex_jax.models.lda.probability import left_to_right
 from simplex_jax.models.pipeline import Plan, Progress
 from simplex_jax.models.topics import data
-from simplex_jax.models.topics.measures import completed, quality
+from simplex_jax.models.topics.measures import completed, quality, windowed
 from simplex_jax.models.topics.proportions import shards
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output, processes
@@ -61,6 +61,10 @@ def _announce(plan: Plan) -> str:
         f" alpha {alpha}, beta {beta}, {settings.batch_size:,} documents a batch, "
         f"seed {settings.seed}, {console.machine(settings.devices)}, {settings.engine} engine",
     ]
+    if settings.seed_words is not None:
+        names = seeds.names(settings.seed_words, settings.num_topics)
+        named = ", ".join(f"{k} {name}" for k, name in enumerate(names) if name)
+        lines.append(f"{settings.seed_weight:g} pseudo-counts for each seed word of topics {named}")
     if words := stopwords.suggest(data.in_memory(plan.data), 10):
         shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in words)
         lines.append(f"least informative words: {shown}; leave them out with --drop-words FILE")
@@ -80,8 +84,10 @@ def _prior(name: str, value: Any, count: int, unit: str) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe the topics, a line each, the most prevalent first."""
     words = top_words(fitted.mean, 10)
+    names = seeds.names(fitted.settings.seed_words, len(words))
     lines = [
         f"{topic:4d} {100 * fitted.prevalence[topic]:5.1f}%  "
+        + (f"[{names[topic]}] " if names[topic] else "")
         + " ".join(fitted.vocabulary[word] for word in words[topic])
         for topic in np.argsort(-fitted.prevalence, kind="stable")
     ]
@@ -113,6 +119,12 @@ _GIVEN = ([True, False, False], [False, True, True])
     help="Of a document, from left to right; more make the error smaller.",
     show_default=True,
 )
+@click.option(
+    "--windows",
+    is_flag=True,
+    help="Also coherences over sliding windows of the texts of INPUT, by gensim (pip install "
+    "'simplex-jax[coherence]').",
+)
 @options.seed_option
 @options.together(*counts.FILE_OPTIONS.values())
 @options.common_options
@@ -124,6 +136,7 @@ def evaluate(
     target: Path | None,
     method: str,
     particles: int,
+    windows: bool,
     seed: int,
     quiet: bool,
     **reading: Any,
@@ -136,6 +149,9 @@ def evaluate(
     log-probability of the tokens of the target. Tokens of words that the model does not know are
     left out. Coherences are those of the ten top words in these documents.
 
+    With --windows `coherence_in_windows` has C_V and C_NPMI, for which words occur together where
+    they stand within 110 or 10 successive words of a text, stop words counted.
+
     With --method left-to-right the perplexity is that of whole documents, each of their tokens
     given those before it, with its Monte-Carlo standard error (Wallach et al. 2009; particles that
     fit badly are drawn again, which makes the probability unbiased).
@@ -147,19 +163,22 @@ def evaluate(
         raise click.UsageError("--method left-to-right takes whole documents: give INPUT")
     if typed and not whole:
         raise click.UsageError("--particles is about --method left-to-right")
+    if windows and input is None:
+        raise click.UsageError("--windows are of the texts of INPUT: give it")
     say = console.speaker(quiet)
     fitted, earlier = load(MODEL, model)
+    more = windowed(fitted, counts.words(earlier, input, reading)) if windows and input else {}
     if input is not None:
         mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
         say(counts.described(mapped))
         if whole:
             documents = mapped.corpus.counts
             measures = _probability(fitted, documents, particles, seed)
-            measures |= {"unknown_tokens": mapped.unknown}
+            measures |= more | {"unknown_tokens": mapped.unknown}
             click.echo(json.dumps(output.plain(measures), indent=2))
             return
         parts = corpora.split_tokens(mapped.corpus.counts, seed)
-        unknown = {"unknown_tokens": mapped.unknown}
+        more |= {"unknown_tokens": mapped.unknown}
     else:
         sides = [
             counts.read_as(fitted.vocabulary, earlier, path, reading)
@@ -169,8 +188,8 @@ def evaluate(
         for name, side in zip(("observed", "target"), sides, strict=True):
             say(f"{name}: {counts.described(side)}")
         parts = sides[0].corpus.counts, sides[1].corpus.counts
-        unknown = {"unknown_tokens": sides[0].unknown, "unknown_target_tokens": sides[1].unknown}
-    click.echo(json.dumps(output.plain(completed(fitted, *parts, seed=seed) | unknown), indent=2))
+        more = {"unknown_tokens": sides[0].unknown, "unknown_target_tokens": sides[1].unknown}
+    click.echo(json.dumps(output.plain(completed(fitted, *parts, seed=seed) | more), indent=2))
 
 
 def _probability(fitted: Fit, documents: sp.csr_array, particles: int, seed: int) -> dict[str, Any]:

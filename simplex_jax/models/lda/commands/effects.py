@@ -1,5 +1,6 @@
 """The command `effects`: how the topic shares of documents depend on what else is known of them."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from simplex_jax.cli.declared import declared_options
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.files import STANDARD_INPUT
+from simplex_jax.models import files
 from simplex_jax.models.lda import MODEL, regression
 from simplex_jax.models.lda.commands.inputs import read
 from simplex_jax.models.lda.regression import Question
@@ -44,6 +46,9 @@ _BY = click.option(
 @options.together(*declared_options(Question))
 @click.option("--out", type=options.PATH, default=Path("effects.csv"), show_default=True)
 @click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
+@click.option(
+    "--report", type=options.PATH, help="Also a report of the run that shows the mean shares."
+)
 @click.option("--overwrite", is_flag=True, help="Replace the files.")
 @options.common_options
 @one_line_errors
@@ -55,6 +60,7 @@ def effects(
     id_column: str | None,
     out: Path,
     plot: Path | None,
+    report: Path | None,
     overwrite: bool,
     quiet: bool,
     **asked: Any,
@@ -71,7 +77,7 @@ def effects(
     moved.
     """
     say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
-    for path in (out, picture):
+    for path in (out, picture, *([report] if report else [])):
         options.target(path, path, "", overwrite)
     if picture.suffix not in _PICTURES:
         raise click.UsageError(f"--plot {picture}: give a name in {', '.join(_PICTURES)}")
@@ -98,8 +104,10 @@ def effects(
     output.write_csv(out, ["topic", "term", "mean", "sd", "lower", "upper"], map(tuple, rows))
     with output.replacing(picture) as file:
         found.plot().savefig(file, format=picture.suffix[1:])
+    if report is not None:
+        files.report(MODEL, dataclasses.replace(fitted, effects=list(found.rows())), report)
     say(f"{found.documents:,} documents, {found.draws:,} draws of their shares")
-    say(f"written to {out} and {picture}")
+    say(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
 
 
 _PICTURES = (".svg", ".png", ".pdf")

@@ -1,0 +1,85 @@
+"""Coherence of topics over sliding windows of texts, by gensim."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from simplex_jax import arguments
+from simplex_jax.evaluate.coherence import words_of
+
+MEASURES = ("c_v", "c_npmi")
+
+
+def coherence_in_windows(
+    topics: ArrayLike,
+    texts: Iterable[Sequence[str]],
+    vocabulary: Sequence[str],
+    *,
+    measure: str = "c_v",
+    window: int | None = None,
+    top: int = 10,
+) -> np.ndarray:
+    """Return the coherence of every topic over windows of its reference texts.
+
+    Words occur together where they stand in the same run of `window` successive words. These are
+    the C_V and C_NPMI of Röder et al. (2015) as gensim's `CoherenceModel` computes them; figures
+    compare only over the same texts, cut into the same words, with the same window and `top`.
+    `coherence.coherence` needs counts alone, and looks at whole documents.
+
+    Args:
+        topics: Topics [K, V] as floating-point numbers, or word ids [K, n] as integers, the most
+            probable first.
+        texts: The words of each reference document in order, see `corpus.tokens`.
+        vocabulary: The V words.
+        measure: "c_v", the mean cosine of the words' vectors of NPMI, or "c_npmi", their mean NPMI.
+        window: Words in a window, from 2; by default gensim's, 110 for "c_v" and 10 for "c_npmi".
+        top: Number of words of a topic that are looked at, from 2; not used for word ids.
+
+    Returns:
+        float64 [K]. Words that no text has are left out; NaN where fewer than two are left.
+
+    Raises:
+        ImportError: gensim is not installed.
+        ValueError: As `coherence.coherence`, or there is no text.
+
+    Example:
+        >>> texts = [["sun", "moon", "star"], ["moon", "sun"], ["bread", "salt"], ["salt", "bread"]]
+        >>> words = ["bread", "moon", "salt", "sun"]
+        >>> coherence_in_windows([[1, 3], [0, 1]], texts, words, measure="c_npmi").round(2).tolist()
+        [1.0, -1.0]
+    """
+    try:
+        from gensim.corpora import Dictionary
+        from gensim.models.coherencemodel import CoherenceModel
+    except ImportError:
+        raise ImportError(
+            "coherence in windows is computed by gensim: pip install 'simplex-jax[coherence]'"
+        ) from None
+    if measure not in MEASURES:
+        raise ValueError(f"measure must be one of {', '.join(MEASURES)}; it is {measure!r}")
+    if window is not None:
+        window = arguments.at_least("window", window, 2)
+    documents = [list(text) for text in texts if text]  # gensim counts empty ones as windows
+    if not documents:
+        raise ValueError("texts: there is no word in them; give the reference documents")
+    known = Dictionary(documents)
+    chosen = [
+        [word for word in (vocabulary[i] for i in row) if word in known.token2id]
+        for row in words_of(topics, len(vocabulary), top)
+    ]
+    scores = np.full(len(chosen), np.nan)
+    scored = [k for k, words in enumerate(chosen) if len(words) >= 2]
+    if scored:
+        model: Any = CoherenceModel(
+            topics=[chosen[k] for k in scored],
+            texts=documents,
+            dictionary=known,
+            coherence=measure,
+            window_size=window,
+            topn=max(len(chosen[k]) for k in scored),
+            processes=1,
+        )
+        scores[scored] = model.get_coherence_per_topic()
+    return scores

@@ -1,0 +1,125 @@
+"""What the report of a topic model has at hand to explore: leading words, documents, relatives.
+
+Numbers are whole, to keep the page small: logarithms in units of 1 / 200 (half a per cent), shares
+in per mille. What is left out of a large fit is said in the page.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from simplex_jax.evaluate import diagnostics, matching
+from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.models.lda import seeds
+from simplex_jax.models.lda.fitting import Fit
+
+WORDS = 30
+"""Words of a topic that are shown at a time."""
+
+STOPS = 10
+"""Stops of the slider from lift to probability, besides the first."""
+
+_UNIT = 200
+_LEAST = 1e-15  # of a probability, whose logarithm is told
+_MOST_DOCUMENTS = 10_000
+_MIXTURE = 5  # topics of a document
+_RELATED = 5
+
+
+def contents(fitted: Fit) -> dict[str, Any]:
+    """Return the data of the explorer, as JSON can hold them; `explorer.js` says what is what."""
+    mean, shares = fitted.mean, fitted.prevalence
+    overall = np.maximum(shares @ mean, _LEAST)
+    leading = [_leading(topic, overall) for topic in mean]
+    words = np.unique(np.concatenate(leading))
+    rough = diagnostics.rough(fitted.diagnostics, len(mean))
+    names, related = seeds.names(fitted.settings.seed_words, len(mean)), _related(mean)
+    shown = _shown(fitted.proportions)
+    topics = []
+    for k, chosen in enumerate(leading):
+        lower, upper = beta_interval(np.clip(mean[k, chosen], 0, 1), fitted.sd[k, chosen])
+        known = not rough[k] and bool(np.isfinite(fitted.sd[k, chosen]).all())
+        topics.append(
+            {
+                "name": names[k],
+                "share": float(f"{shares[k]:.4g}"),
+                "words": np.searchsorted(words, chosen).tolist(),
+                "p": _logs(mean[k, chosen]),
+                "interval": [_logs(lower), _logs(upper)] if known else None,
+                "related": related[k],
+                "effects": _effects(fitted.effects, k),
+                "documents": [
+                    [entry["name"], round(1000 * entry["share"]), _excerpt(entry)]
+                    for entry in (fitted.examples[k] if fitted.examples else ())
+                ],
+            }
+        )
+    return {
+        "unit": _UNIT,
+        "show": WORDS,
+        "topics": topics,
+        "order": np.argsort(-shares, kind="stable").tolist(),
+        "words": [fitted.vocabulary[word] for word in words],
+        "overall": _logs(overall[words]),
+        "documents": [fitted.names[d] for d in shown],
+        "mixtures": [_mixture(fitted.proportions[d]) for d in shown],
+        "all": {"words": len(fitted.vocabulary), "documents": fitted.corpus["documents"]},
+    }
+
+
+def _logs(values: np.ndarray) -> list[int]:
+    return np.rint(_UNIT * np.log(np.maximum(values, _LEAST))).astype(int).tolist()
+
+
+def _leading(topic: np.ndarray, overall: np.ndarray) -> np.ndarray:
+    """Return the words that lead at any stop, by the relevance of Sievert and Shirley (2014).
+
+    It is lambda log p + (1 - lambda) log(p / overall).
+    """
+    log_p, log_overall = np.log(np.maximum(topic, _LEAST)), np.log(overall)
+    most = min(WORDS, topic.size)
+    lists = []
+    for stop in range(STOPS + 1):
+        relevance = log_p - (1 - stop / STOPS) * log_overall
+        lists.append(np.argpartition(-relevance, most - 1)[:most])
+    return np.unique(np.concatenate(lists))
+
+
+def _related(mean: np.ndarray) -> list[list[list[int]]]:
+    """Return the topics most like each, with their similarity."""
+    table = matching.affinity(mean, mean)
+    np.fill_diagonal(table, -1)
+    order = np.argsort(-table, axis=1, kind="stable")[:, : min(_RELATED, len(mean) - 1)]
+    return [
+        [[int(other), round(1000 * float(table[k, other]))] for other in row]
+        for k, row in enumerate(order)
+    ]
+
+
+def _effects(records: Sequence[dict[str, Any]], topic: int) -> list[list[Any]]:
+    """Return the mean shares of a topic by what is known of the documents, with their ends."""
+    return [
+        [record["term"], *(round(1000 * float(record[n])) for n in ("mean", "lower", "upper"))]
+        for record in records
+        if record["topic"] == topic and record["term"].partition("=")[1]
+    ]
+
+
+def _excerpt(entry: dict[str, Any]) -> str:
+    return entry["text"] or " ".join(entry["words"])
+
+
+def _shown(proportions: np.ndarray) -> np.ndarray:
+    """Return the documents in the page: all of them, or those that are most about some topic."""
+    documents, topics = proportions.shape
+    if documents <= _MOST_DOCUMENTS:
+        return np.arange(documents)
+    most = -(-_MOST_DOCUMENTS // topics)
+    leading = [np.argpartition(-shares, most - 1)[:most] for shares in proportions.T]
+    return np.unique(np.concatenate(leading))
+
+
+def _mixture(shares: np.ndarray) -> list[list[int]]:
+    order = np.argsort(-shares, kind="stable")[:_MIXTURE]
+    return [[int(k), share] for k in order if (share := round(1000 * float(shares[k])))]

@@ -1,0 +1,128 @@
+"""Seed words: a prior that expects some words in some topics.
+
+The prior of a topic k with seed words is Dirichlet(beta + w s_k), where s_k is 1 at its seed words
+and 0 elsewhere. Beside counts n its posterior is Dirichlet(beta + n + w s_k): that of w tokens of
+each word seen before. They are added to the counts that a sampler takes, at their few places.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.corpus.corpus import printable
+from simplex_jax.corpus.files import text_lines
+
+
+class Seeds(NamedTuple):
+    """Pseudo-counts of the prior, at n pairs of a topic and a word."""
+
+    topics: jax.Array | np.ndarray  # int32 [n]
+    words: jax.Array | np.ndarray  # int32 [n]
+    weight: jax.Array | np.ndarray  # of each pair, a float
+
+    def added(self, table: jax.Array) -> jax.Array:
+        """Return a table [..., K, V] with the pseudo-counts added to it."""
+        weight = jnp.asarray(self.weight, table.dtype)
+        return table.at[..., self.topics, self.words].add(weight)
+
+    def totals(self, num_topics: int) -> jax.Array:
+        """Return the pseudo-counts of each topic, [K]."""
+        return jnp.zeros(num_topics).at[self.topics].add(self.weight)
+
+
+class Line(NamedTuple):
+    """The seed words of a topic."""
+
+    name: str  # "" for none
+    words: tuple[str, ...]  # none for a topic without seeds
+
+
+def lines_of(name: str, value: Any) -> tuple[str, ...] | None:
+    """Return the lines of seed words, which may be those of a file, or raise a ValueError."""
+    if value is None:
+        return None
+    if isinstance(value, str | os.PathLike):
+        given, lines = str(value), [line for _, line in text_lines(Path(value))]
+    else:
+        given, lines = name, list(value) if isinstance(value, Sequence) else [value]
+    if not all(isinstance(line, str) for line in lines):
+        raise ValueError(
+            f"{name} must be a file, or a list with a line for each topic, such as "
+            f"'economy: tax budget'; it is {printable(repr(value))}"
+        )
+    lines = [line.strip() for line in lines]
+    while lines and not lines[-1]:
+        lines.pop()
+    if not any(line.words for line in parsed(lines)):
+        raise ValueError(f"{given}: no seed word; give a line of words for each topic")
+    return tuple(lines)
+
+
+def parsed(lines: Sequence[str] | None) -> list[Line]:
+    """Return names and words of lines such as `economy: tax budget`.
+
+    The name ends with a colon and a blank. Words are parted by blanks or, in a line with commas, by
+    these, so that they may be runs of words.
+
+    Example:
+        >>> parsed(["economy: tax budget", "", "new york, war"])[::2]
+        [Line(name='economy', words=('tax', 'budget')), Line(name='', words=('new york', 'war'))]
+    """
+    found = []
+    for line in lines or ():
+        name, colon, rest = f"{line} ".partition(": ")
+        if not colon:
+            name, rest = "", line
+        words = [word.strip() for word in rest.split(",")] if "," in rest else rest.split()
+        found.append(Line(name.strip(), tuple(dict.fromkeys(filter(None, words)))))
+    return found
+
+
+def check(lines: Sequence[str], num_topics: int, vocabulary: Sequence[str]) -> None:
+    """Raise a ValueError for more lines than topics, or where no seed word is known."""
+    if len(lines) > num_topics:
+        raise ValueError(
+            f"seed_words has {len(lines)} lines, one for each topic, and there are {num_topics} "
+            "topics: give more topics, or fewer lines"
+        )
+    given = {word for line in parsed(lines) for word in line.words}
+    if len(missing := unknown(lines, vocabulary)) == len(given):
+        raise ValueError(
+            f"none of the {len(given)} seed words is in the vocabulary, the first is "
+            f"{printable(missing[0])!r}: give words as the corpus has them, in lower case unless "
+            "--keep-case was given"
+        )
+
+
+def unknown(lines: Sequence[str] | None, vocabulary: Sequence[str]) -> list[str]:
+    """Return the seed words that are not in the vocabulary, in order."""
+    known = set(vocabulary) if lines else set()
+    words = dict.fromkeys(word for line in parsed(lines) for word in line.words)
+    return [word for word in words if word not in known]
+
+
+def placed(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:
+    """Return the seeds of settled options at their places; None where there are none."""
+    if settings.seed_words is None:
+        return None
+    number = {word: column for column, word in enumerate(vocabulary)}
+    pairs = [
+        (topic, number[word])
+        for topic, line in enumerate(parsed(settings.seed_words))
+        for word in line.words
+        if word in number
+    ]
+    topics, words = np.array(pairs, np.int32).T
+    return Seeds(topics, words, np.asarray(settings.seed_weight, np.float32))
+
+
+def names(lines: Sequence[str] | None, num_topics: int) -> list[str]:
+    """Return what each topic is called by its seeds: their name, else the first three; or ""."""
+    found = parsed(lines)
+    found += [Line("", ())] * (num_topics - len(found))
+    return [line.name or " ".join(line.words[:3]) for line in found]

@@ -1,0 +1,188 @@
+"use strict";
+// The explorer of topics. The data are those of `models/lda/explorer.py`: probabilities are logarithms in
+// units of 1 / data.unit, other shares are per mille, and words, topics and documents go by their number.
+// Everything that is shown goes through textContent, never through markup.
+(() => {
+  const data = JSON.parse(document.getElementById("explorer-data").textContent);
+  const part = (name) => document.getElementById(`explore-${name}`);
+  const exp = (log) => Math.exp(log / data.unit);
+  const percent = (share) => `${(100 * share).toPrecision(share < 0.1 ? 2 : 3)}%`;
+  let current = data.order[0];
+
+  function element(tag, content, name) {
+    const made = document.createElement(tag);
+    made.append(...[content].flat());
+    if (name) made.className = name;
+    return made;
+  }
+
+  function button(text, action) {
+    const made = element("button", text, "link");
+    made.type = "button";
+    made.addEventListener("click", action);
+    return made;
+  }
+
+  const toTopic = (k) => button(label(k), () => choose(k, true));
+
+  function label(k) {
+    const { name, words, p } = data.topics[k];
+    const leading = words.map((word, i) => [p[i], data.words[word]]).sort((a, b) => b[0] - a[0]);
+    return `${k} ${name || leading.slice(0, 3).map((pair) => pair[1]).join(", ")}`;
+  }
+
+  // Words by the relevance lambda log p + (1 - lambda) log(p / overall) of Sievert and Shirley (2014).
+  function byRelevance(topic, lambda) {
+    const relevance = topic.words.map((word, i) => topic.p[i] - (1 - lambda) * data.overall[word]);
+    return [...relevance.keys()].sort((a, b) => relevance[b] - relevance[a]).slice(0, data.show);
+  }
+
+  function track(mean, interval, scale) {
+    const bar = element("i", []), made = element("span", bar, "track");
+    bar.style.width = percent(mean / scale);
+    if (interval) {
+      const line = element("b", []);
+      line.style.left = percent(interval[0] / scale);
+      line.style.width = percent((interval[1] - interval[0]) / scale);
+      made.append(line);
+    }
+    return made;
+  }
+
+  function showWords() {
+    const topic = data.topics[current], lambda = Number(part("lambda").value);
+    part("value").textContent = `λ = ${lambda}`;
+    const shown = byRelevance(topic, lambda).map((i) => ({
+      word: data.words[topic.words[i]],
+      mean: exp(topic.p[i]),
+      interval: topic.interval && topic.interval.map((ends) => exp(ends[i])),
+    }));
+    const scale = Math.max(...shown.map(({ mean, interval }) => (interval ? interval[1] : mean)));
+    part("words").replaceChildren(...shown.map(({ word, mean, interval }) => {
+      const line = element("span", [element("bdi", word), element("small", percent(mean))]);
+      const item = element("li", [line, track(mean, interval, scale)]);
+      if (interval) item.title = `${percent(interval[0])} to ${percent(interval[1])}`;
+      return item;
+    }));
+  }
+
+  function showTopic() {
+    const topic = data.topics[current];
+    part("topic").value = current;
+    const all = element("a", "all about it");
+    all.href = `#topic-${current}`;
+    const title = [`Topic ${current}${topic.name ? `, ${topic.name}` : ""}: ${percent(topic.share)} of the tokens. `, all];
+    part("title").replaceChildren(...title);
+    part("related").replaceChildren(...topic.related.map(([k, similarity]) =>
+      element("li", [element("span", percent(similarity / 1000), "share"), toTopic(k)])));
+    part("documents").replaceChildren(...topic.documents.map(([name, share, excerpt]) => {
+      const text = element("span", [element("bdi", name), " ", element("bdi", excerpt, "excerpt")]);
+      return element("li", [element("span", percent(share / 1000), "share"), text]);
+    }));
+    const scale = Math.max(...topic.effects.map(([, , , upper]) => upper));
+    part("known").hidden = !topic.effects.length;
+    part("effects").replaceChildren(...topic.effects.map(([term, mean, ...ends]) => {
+      const interval = ends.map((end) => Math.max(end, 0));
+      const item = element("li", [element("span", percent(mean / 1000), "share"),
+        element("span", [element("bdi", term), track(Math.max(mean, 0), interval, scale)])]);
+      item.title = ends.map((end) => percent(end / 1000)).join(" to ");
+      return item;
+    }));
+    showWords();
+  }
+
+  function choose(k, focus) {
+    current = k;
+    history.replaceState(null, "", `#explore-${k}`);
+    showTopic();
+    if (focus) part("title").focus();
+  }
+
+  const move = (by) => {
+    const { order } = data;
+    choose(order[(order.indexOf(current) + by + order.length) % order.length]);
+  };
+
+  // The topics of a word, by the share of its tokens that are theirs.
+  function topicsOf(word) {
+    const found = [];
+    data.topics.forEach((topic, k) => {
+      const i = topic.words.indexOf(word);
+      if (i >= 0) found.push([k, Math.min(1, topic.share * exp(topic.p[i] - data.overall[word]))]);
+    });
+    return found.sort((a, b) => b[1] - a[1]).slice(0, 5);
+  }
+
+  function matches(names, query, most) {
+    const ranked = [];
+    names.forEach((name, i) => {
+      const place = name.toLowerCase().indexOf(query);
+      if (place >= 0) ranked.push([place > 0, name.length, i]);
+    });
+    return ranked.sort((a, b) => a[0] - b[0] || a[1] - b[1]).slice(0, most).map((entry) => entry[2]);
+  }
+
+  function search() {
+    const query = part("search").value.trim().toLowerCase();
+    const line = (kind, name, mixture) => element("li", [`${kind} `, element("bdi", name), ": ",
+      ...mixture.flatMap(([k, share]) => [toTopic(k), ` ${percent(share)}  `])]);
+    const found = !query ? [] : [
+      ...matches(data.words, query, 8).map((i) => line("word", data.words[i], topicsOf(i))),
+      ...matches(data.documents, query, 8).map((i) =>
+        line("document", data.documents[i], data.mixtures[i].map(([k, share]) => [k, share / 1000]))),
+    ];
+    const none = query && !found.length ? [element("li", "Nothing of that name among what the page holds.", "none")] : [];
+    part("found").replaceChildren(...found, ...none);
+  }
+
+  function key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target === part("search") && event.key === "Escape") {
+      part("search").value = "";
+      search();
+    }
+    if (event.target.matches("input, select, textarea")) return;
+    if (event.key === "/") {
+      event.preventDefault();
+      part("search").focus();
+    } else if (event.key === "n") move(1);
+    else if (event.key === "p") move(-1);
+  }
+
+  function follow() {
+    const found = /^#(?:explore|topic)-(\d+)$/.exec(location.hash);
+    if (found && found[1] in data.topics) {
+      current = Number(found[1]);
+      showTopic();
+    }
+  }
+
+  function begin() {
+    const count = (number) => number.toLocaleString("en");
+    part("shown").textContent = `The page holds ${count(data.words.length)} of ${count(data.all.words)} words, those that `
+      + `lead a topic at a stop of the slider, and ${count(data.documents.length)} of ${count(data.all.documents)} documents`
+      + `${data.documents.length && data.documents.length < data.all.documents ? ", those that are most about a topic" : ""}. `
+      + "Keys: n and p for the next and the previous topic, / to search.";
+    part("topic").append(...data.order.map((k) => {
+      const option = element("option", `${label(k)} (${percent(data.topics[k].share)})`);
+      option.value = k;
+      return option;
+    }));
+    part("topic").addEventListener("change", (event) => choose(Number(event.target.value)));
+    part("previous").addEventListener("click", () => move(-1));
+    part("next").addEventListener("click", () => move(1));
+    part("lambda").addEventListener("input", showWords);
+    part("search").addEventListener("input", search);
+    document.addEventListener("keydown", key);
+    addEventListener("hashchange", follow);
+    const link = element("a", "Explore");
+    link.href = "#explore";
+    document.querySelector("nav").prepend(link);
+    document.getElementById("explore").hidden = false;
+    if (location.hash.startsWith("#explore")) document.getElementById("explore").scrollIntoView();
+    showTopic();
+    follow();
+  }
+
+  begin();
+})();

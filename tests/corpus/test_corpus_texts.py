@@ -1,0 +1,60 @@
+"""Texts as they are in a file, and their words in order."""
+
+import json
+import zipfile
+
+import pytest
+
+from simplex_jax import corpus
+from simplex_jax.corpus import CorpusError, TextOptions
+
+NAMES, TEXTS = ["b", "a"], ["The river, the Stream", "goal match"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, text in zip(NAMES, TEXTS, strict=True):
+        (folder / name).write_text(text)
+    with zipfile.ZipFile(tmp_path / "texts.zip", "w") as archive:
+        for name in sorted(NAMES):
+            archive.write(folder / name, name)
+    rows = list(zip(NAMES, TEXTS, strict=True))
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS) + "\n")
+    (tmp_path / "t.csv").write_text("id,text\n" + "".join(f'{n},"{t}"\n' for n, t in rows))
+    (tmp_path / "t.tsv").write_text("id\ttext\n" + "".join(f"{n}\t{t}\n" for n, t in rows))
+    (tmp_path / "t.jsonl").write_text(
+        "".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in rows)
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["folder", "texts.zip", "t.txt", "t.csv", "t.tsv", "t.jsonl"])
+def test_names_are_those_of_the_corpus(place, name):
+    found = dict(corpus.read_texts(place / name))
+    whole = corpus.read(place / name, text=TextOptions(min_df=1, max_df=1.0))
+    assert tuple(found) == whole.names
+    assert sorted(found.values()) == sorted(TEXTS)
+
+
+def test_counts_have_no_texts(place):
+    (place / "x.dat").write_text("1 0:1\n")
+    with pytest.raises(CorpusError, match=r"ldac has no texts; give the texts themselves: .*csv"):
+        corpus.read_texts(place / "x.dat", format="ldac")
+
+
+def test_words_are_in_order_with_stop_words():
+    assert list(corpus.tokens(TEXTS)) == [["the", "river", "the", "stream"], ["goal", "match"]]
+    options = TextOptions(lowercase=False, token_pattern=r"\w+", ngrams=(2, 2))
+    assert list(corpus.tokens(TEXTS[:1], options)) == [["The", "river", "the", "Stream"]]
+
+
+def test_excerpts_are_the_beginnings_of_the_texts():
+    texts = ["a river\n\n  and a stream", "", "x" * 199 + " river", "river " * 1000]
+    found = corpus.from_texts(texts, options=TextOptions(min_df=1, max_df=1.0))
+    short, empty, *cut = found.excerpts
+    assert (short, empty) == ("a river and a stream", "")
+    assert all(len(text) <= 200 and text.endswith("…") for text in cut)
+    assert corpus.drop_words(found, ["river"]).excerpts == found.excerpts
+    assert corpus.from_counts([[1, 2]]).excerpts == ()

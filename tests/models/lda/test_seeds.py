@@ -1,0 +1,282 @@
+"""Seed words: the law of the topics under their prior, the file, and runs that have them."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import test_lda
+from support import statistics_checks as checks
+from support import tiny_lda
+from support.fits import assert_same, topic_fit
+from test_lda import ALPHA, BETA, CHAINS, CORPUS, MANY, SHAPE, flat
+
+from simplex_jax import base, estimators, lda, run
+from simplex_jax.corpus import device, embedded_corpus, from_counts
+from simplex_jax.models.lda import kernel, model, options, posterior, seeds
+from simplex_jax.models.lda.counts import Local, Memory, memoised
+from simplex_jax.models.lda.seeds import Line, Seeds
+from simplex_jax.samplers import scir
+from simplex_jax.scikit import LDA
+
+# Topic 0 expects word 2, topic 1 words 0 and 2.
+TOPICS, WORDS, WEIGHT = np.array([0, 1, 1]), np.array([2, 0, 2]), 1.5
+SEEDED = np.tile(BETA, (2, 1))
+SEEDED[TOPICS, WORDS] += WEIGHT
+POSTERIOR = tiny_lda.posterior(CORPUS, ALPHA, SEEDED)
+
+TEXT = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]] * 5)
+
+
+def p_values(topics, getkey, seed):
+    """As `test_lda.posterior_checks`, of memoised SCIR with seeds in these topics."""
+    z, log_phi = tiny_lda.draw(POSTERIOR, np.random.default_rng(seed), CHAINS)
+    wide = 3 * np.arange(CHAINS)[:, None] + WORDS
+    given = Seeds(np.tile(topics, CHAINS), wide.ravel(), np.float32(WEIGHT))
+    inner = memoised(MANY, (2, 3 * CHAINS), Local("collapsed")).given(ALPHA, given)
+    estimate = base.bind(test_lda.estimate_side_by_side, inner.estimate)
+    estimator = estimators.Estimator(inner.init, estimate)
+    chains = scir.build(estimator, jnp.asarray(BETA, jnp.float32), 0.5, total="refreshed")
+    labels = flat(z).astype(jnp.uint8)
+    state = chains.init(getkey(), jnp.ones((CHAINS, *SHAPE)))._replace(
+        position=jnp.asarray(log_phi, jnp.float32),
+        memory=Memory(labels, test_lda.count(labels, MANY.tokens)),
+    )
+    stream = device.block_stream(device.size(MANY), CHAINS)
+    state, _ = run(getkey(), chains, state, stream, 20, collect=test_lda.nothing)
+    seen = tiny_lda.observed(
+        POSTERIOR, test_lda.by_chain(state.memory.labels), state.position, SEEDED
+    )
+    expected = tiny_lda.exact(POSTERIOR, SEEDED)
+    return {name: checks.mean_z(value, expected[name], value.var()) for name, value in seen.items()}
+
+
+def test_the_enumerated_posterior_is_left_invariant(getkey, seed):
+    """At 1e-3; the same seeds in the wrong topics are seen."""
+    assert not checks.family(p_values(TOPICS, getkey, seed))
+    assert checks.family(p_values(1 - TOPICS, getkey, seed))
+
+
+# Steps at which the Euler schemes have no bias that shows here.
+STEPS = {"scir": 1.0, "sgrhmc": 0.2, "sgrld": 2e-3, "smld": 2e-3, "reflected-cir": 2e-3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", STEPS)
+@pytest.mark.parametrize("wrong", [False, True], ids=["right", "no seeds"])
+def test_every_sampler_has_the_posterior_mean(sampler, wrong, getkey):
+    """Of one topic, whose counts are known: Dirichlet(beta + n + seeds), to 3% or to 5 errors.
+
+    Started at the mean; without the seeds no sampler passes.
+    """
+    counts, chains, steps = sp.csr_array([[6, 3, 1]]), 500, 400
+    a = np.array([6.5, 3.5, 7.5])
+    given = Seeds(np.array([0]), np.array([2]), np.float32(6))
+    built, stream = lda.build(
+        device.to_device(counts),
+        (1, 3),
+        beta=0.5,
+        seeds=None if wrong else given,
+        sampler=sampler,
+        step_size=STEPS[sampler],
+    )
+    start = np.random.default_rng(0).dirichlet(a, chains)[:, None]
+    many = base.chains(built, chains, position_axis=0)
+    state = many.init(getkey(), jnp.asarray(start, jnp.float32))
+    _, mean = run(
+        *(getkey(), many, state, stream, steps),
+        collect=lambda state, info: jnp.exp(state.position[:, 0]).mean(axis=0),
+    )
+    expected, found = a / a.sum(), np.asarray(mean[-100:]).mean(axis=0)
+    error = 5 * np.sqrt(expected * (1 - expected) / (a.sum() + 1) / chains)
+    close = (np.abs(found - expected) < np.maximum(error, 0.03 * expected)).all()
+    assert close == (not wrong)
+
+
+@pytest.mark.slow
+def test_weights_of_zero_change_no_bit(getkey):
+    """And none is there without seeds: what they do is an addition."""
+    key_init, key_run = getkey(), getkey()
+    positions = []
+    for given in (None, Seeds(np.array([0]), np.array([1]), np.float32(0))):
+        built, stream = lda.build(device.to_device(TEXT), (2, 4), seeds=given)
+        state = built.init(key_init, jnp.ones((2, 4)))
+        positions.append(run(key_run, built, state, stream, 5)[0].position)
+    np.testing.assert_array_equal(*positions)
+
+
+def test_means_and_variances_are_those_of_the_prior():
+    """Of topics given labels: Dirichlet(beta + n + seeds), in closed form."""
+    counts = np.array([[3, 0, 1], [0, 5, 2]])
+    a = SEEDED + counts
+    total = a.sum(axis=1, keepdims=True)
+    memory = Memory(jnp.zeros(0, jnp.uint8), jnp.asarray(counts, jnp.int32))
+    inner = scir.State(jnp.zeros(SHAPE), jnp.int32(0), memory, None)
+    state = kernel._outer(inner, jnp.asarray(ALPHA), jnp.asarray(BETA))
+    given = Seeds(TOPICS, WORDS, np.float32(WEIGHT))
+    tokens = jnp.asarray(counts.sum(axis=1), jnp.float32)
+    sample = posterior.read(state, tokens, given, chains=1, memoised=True)
+    mean = a / total
+    np.testing.assert_allclose(sample.mean[0], mean, rtol=1e-5)
+    np.testing.assert_allclose(sample.variance[0], mean * (1 - mean) / (total + 1), rtol=1e-5)
+    np.testing.assert_allclose(model.mean_topics(state, given), mean, rtol=1e-5)
+
+
+def test_a_file_has_a_line_for_each_topic(tmp_path):
+    path = tmp_path / "seeds.txt"
+    path.write_text("economy:  tax budget tax\n\nnew york, war\n  chr1:17 x\n\n\n")
+    given = lda.Options(4, seed_words=path)
+    assert given.seed_words == ("economy:  tax budget tax", "", "new york, war", "chr1:17 x")
+    assert lda.Options(4, seed_words=list(given.seed_words)) == given
+    economy, empty, *others = seeds.parsed(given.seed_words)
+    assert (economy, empty) == (Line("economy", ("tax", "budget")), Line("", ()))
+    assert [line.words for line in others] == [("new york", "war"), ("chr1:17", "x")]
+    assert seeds.names(given.seed_words, 4) == ["economy", "", "new york war", "chr1:17 x"]
+    assert seeds.names(None, 2) == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"seed_words": ["x y"]},
+            "none of the 2 seed words is in the vocabulary, the first is 'x'",
+        ),
+        ({"seed_words": ["w0"] * 3}, "3 lines, one for each topic, and there are 2 topics"),
+        ({"seed_words": ["", "name: "]}, "no seed word; give a line"),
+        ({"seed_words": 3}, "a line for each topic"),
+        ({"seed_words": [["w0"]]}, "a line for each topic"),
+        ({"seed_words": "no/such/file"}, "no such file"),
+        ({"seed_weight": 3}, "give seed_words too"),
+        ({"seed_words": ["w0"], "seed_weight": 0}, "finite and positive"),
+        ({"seed_words": ["w0"], "beta": "learn"}, "beta cannot be learned beside seed words"),
+    ],
+)
+def test_what_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        lda.resolve(TEXT, 2, **given)
+
+
+def test_the_weight_is_settled_by_the_corpus():
+    settled = lda.resolve(from_counts(1000 * TEXT), 2, seed_words=["w0"])
+    assert settled.seed_weight == round(0.01 * 1000 * TEXT.sum() / 2)
+    assert options.settle(from_counts(TEXT), None, settled).seed_weight == settled.seed_weight
+
+
+def test_words_that_are_not_in_the_vocabulary_are_named():
+    named = topic_fit(
+        np.full((2, 2), 0.5),
+        ("war", "tax"),
+        settings=lda.Options(2, seed_words=["economy: tax dollar", "war, new york"]),
+    )
+    (sentence,) = (x for x in lda.MODEL.warn(named) if "Seed" in x)
+    assert sentence == "Seed words that are not in the vocabulary: dollar, new york."
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"chains": 2},
+        {"counts": "subsampled", "batch_size": 10},
+        {"counts": "control-variate", "batch_size": 10},
+        {"sampler": "sgrhmc"},
+        {"alpha": "learn"},
+        {"local": "blocked"},
+    ],
+    ids=str,
+)
+def test_seeds_decide_which_topic_is_which(how):
+    """In 8 runs; without seeds, or with them in the other topic, half of the runs would differ."""
+    for seed in range(8):
+        fitted = lda.fit(
+            TEXT, 2, passes=30, seed=seed, seed_words=["a: w2", "w0"], seed_weight=20, **how
+        )
+        assert fitted.mean[0, 2:].sum() > 0.8 > 0.2 > fitted.mean[1, 2:].sum()
+
+
+@pytest.mark.slow
+def test_devices_that_share_the_documents_have_the_same_seeds():
+    """The samples of two devices are those of one, to the bit."""
+    script = """
+import numpy as np, scipy.sparse as sp
+from simplex_jax import lda
+counts = sp.csr_array(np.random.default_rng(0).poisson(1.0, (20, 7)).astype(np.int32))
+given = {"seed_words": ["w0", "w3 w5"], "batch_size": 4, "steps": 12, "engine": "xla"}
+one, two = (lda.fit(counts, 2, devices=n, **given).mean for n in (1, 2))
+np.testing.assert_array_equal(one, two)
+"""
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+
+@pytest.mark.slow
+def test_resumed_saved_and_loaded(tmp_path):
+    given = {"seed_words": ["economy: w2 w9", "w0"], "chains": 2, "eval_every": 5, "holdout": 4}
+    whole = lda.fit(TEXT, 2, steps=20, **given)
+    lda.fit(TEXT, 2, steps=10, checkpoint=tmp_path / "kept", **given)
+    resumed = lda.fit(TEXT, 2, steps=20, checkpoint=tmp_path / "kept", resume=True, **given)
+    np.testing.assert_array_equal(whole.state.position, resumed.state.position)
+    changed = given | {"seed_words": ["w3"]}
+    with pytest.raises(ValueError, match="seed_words"):
+        lda.fit(TEXT, 2, steps=20, checkpoint=tmp_path / "kept", resume=True, **changed)
+    whole.save(tmp_path / "run")
+    loaded = lda.load(tmp_path / "run")
+    assert loaded.settings == whole.settings
+    assert_same(loaded, whole, "state", "kept")
+    html = (tmp_path / "run" / "report.html").read_text()
+    assert "<bdi>economy</bdi>" in html
+
+
+@pytest.mark.slow
+def test_an_estimator_takes_the_names_of_its_columns(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(TEXT.toarray(), columns=["a", "b", "c", "d"])
+    seeded = LDA(2, passes=30, seed_words=["c d", "a"], seed_weight=20, random_state=0)
+    assert (seeded.fit(table).components_[0, 2:] > 0.3).all()
+    seeded.save(tmp_path / "lda.npz")
+    for _ in range(30):
+        seeded.partial_fit(table)
+    stream = LDA(2, seed_words=["c d", "a"], seed_weight=2000, total_samples=20, random_state=0)
+    for _ in range(20):
+        stream.partial_fit(table)
+    assert (stream.components_[0, 2:] > 0.3).all()
+    with pytest.raises(ValueError, match="give partial_fit a number"):
+        LDA(2, seed_words=["c d"]).partial_fit(table)
+
+
+@pytest.mark.slow
+def test_seeded_topics_of_real_texts_hold_their_words():
+    """Each seed word is likelier in its topic than in any other; without seeds hardly any is."""
+    corpus = embedded_corpus()
+    lines = [
+        *("economy: inflation unemployment wages prices", "war: soviet nuclear weapons missiles"),
+        *("health: doctors medicare patients insurance", "farming: farmers crops farm agriculture"),
+    ]
+    number = {word: column for column, word in enumerate(corpus.vocabulary)}
+
+    def held(mean):
+        return [
+            mean[:, number[word]].argmax() == topic
+            for topic, line in enumerate(seeds.parsed(lines))
+            for word in line.words
+        ]
+
+    seeded = lda.fit(corpus, 20, passes=40, seed_words=lines)
+    assert all(held(seeded.mean))
+    assert sum(held(lda.fit(corpus, 20, passes=40).mean)) < 6
+
+
+@pytest.mark.slow
+def test_counts_in_the_memory_are_those_of_the_corpus(getkey):
+    """Seeds are no tokens: shares of topics, and the evidence of alpha, do not see them."""
+    given = Seeds(np.array([0]), np.array([2]), np.float32(1000))
+    built, stream = lda.build(device.to_device(TEXT), (2, 4), seeds=given)
+    state = built.init(getkey(), jnp.ones((2, 4)))
+    state, info = built.update(getkey(), state, stream(getkey(), jnp.int32(0)))
+    assert int(state.sampler.memory.counts.sum()) == TEXT.sum()
+    assert float(jax.tree.leaves(info)[0].sum()) == TEXT.sum()
