@@ -38,6 +38,7 @@ def build(
         "beta": np.asarray(beta, np.float32),
         "learn_alpha": learn_alpha,
         "sampler": settings.sampler,
+        "total": settings.total,
         "local_step": local_step(settings),
         "step_size": step_size(settings),
     }

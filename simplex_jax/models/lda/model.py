@@ -22,12 +22,13 @@ from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.models.lda import control, kernel, sharding
 from simplex_jax.models.lda.concentrations import LEARN
 from simplex_jax.models.lda.counts import Local, Memory, streamed, subsampled
-from simplex_jax.models.lda.kernel import Info, Means, State
+from simplex_jax.models.lda.kernel import TOTALS, Info, Means, State
 from simplex_jax.schedules import StepSize, polynomial_decay
 
 __all__ = [
     "COUNTS",
     "SAMPLERS",
+    "TOTALS",
     "Info",
     "State",
     "build",
@@ -86,6 +87,7 @@ def build(
     learn_alpha: str | None = None,
     learn_beta: str | None = None,
     sampler: str = "scir",
+    total: str | None = None,
     counts: str = "memoised",
     local_step: Local | None = None,
     step_size: StepSize | None = None,
@@ -110,6 +112,12 @@ def build(
         learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
         sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are there to compare
             with.
+        total: Of a sampler that moves unnormalised weights, what becomes of the total of a topic's:
+            "refreshed" from its law before every step, by default, or "carried" from step to step,
+            as Patterson and Teh (2013) and Baker et al. (2018, algorithm 1) do. Carried, the law of
+            the topics is biased even where that of the sampler is not. Their weights are
+            independent Gamma(1, 1) at first: give `init` such weights, whose sum is the first
+            total.
         counts: "memoised", "subsampled" or "control-variate".
         local_step: How labels are drawn; by default one sweep with memoised counts, else ten, of
             which the last five count. Estimated counts start from no labels and need the burn-in.
@@ -120,9 +128,9 @@ def build(
             sample.
 
     Returns:
-        A kernel whose `init` takes topics [K, V] and whose position is their logarithm, and a
-        stream of what its `update` takes: document ids, int32 [batch_size], or a `batches.Visit` of
-        them.
+        A kernel whose `init` takes topics [K, V], or weights that it normalises, and whose position
+        is the logarithm of the topics, and a stream of what its `update` takes: document ids, int32
+        [batch_size], or a `batches.Visit` of them.
 
     Raises:
         ValueError: An argument is out of range or not one of the names.
@@ -152,6 +160,7 @@ def build(
     if counts == "memoised":
         share, here = -(-batch_size // shards), -(-documents // shards)
         options: dict[str, Any] = {"shape": shape, "sampler": sampler, "local_step": local_step}
+        options["total"] = total
         options |= {"learn_alpha": learn_alpha, "learn_beta": learn_beta, "batch_size": share}
         if isinstance(corpus, HostCorpus) and devices:
             schedules.check(step_size)
@@ -168,10 +177,11 @@ def build(
     if counts == "control-variate":
         estimate = control.control_variate(corpus, shape, local_step, batch_size)
         stream = batches.visits(stream, -(-documents // batch_size))
-        return kernel.kernel(estimate, means, sampler, step_size), stream
+        return kernel.kernel(estimate, means, sampler, step_size, total=total), stream
     learn = learn_alpha is not None
     estimate = subsampled(corpus, shape, local_step, batch_size, learn=learn)
-    return kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha), stream
+    built = kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
+    return built, stream
 
 
 def build_streaming(
@@ -182,6 +192,7 @@ def build_streaming(
     beta: ArrayLike = 0.05,
     learn_alpha: str | None = None,
     sampler: str = "scir",
+    total: str | None = None,
     local_step: Local | None = None,
     step_size: StepSize | None = None,
 ) -> Kernel:
@@ -196,7 +207,7 @@ def build_streaming(
     local_step = _local(local_step, "subsampled")
     estimate = streamed(documents, shape, local_step, learn=learn_alpha is not None)
     means = _means(alpha, beta, shape, learn_alpha, None)
-    return kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha)
+    return kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
 
 
 def mean_topics(state: State) -> jax.Array:
