@@ -5,12 +5,15 @@ import json
 import math
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
+PLACES = ("--data", "--keep", "--out")
+"""Options that name a file or a folder."""
 
 
 def about() -> dict[str, Any]:
@@ -22,8 +25,20 @@ def about() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": f"{_processor()}, {platform.system()}",
         "cores": os.cpu_count(),
-        "command": " ".join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]]),
+        "command": shlex.join(["python", os.path.relpath(sys.argv[0]), *_without_places(sys.argv)]),
     }
+
+
+def _without_places(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a command that say what it did, and not with which files."""
+    told = iter(arguments[1:])
+    kept = []
+    for argument in told:
+        if argument in PLACES:
+            next(told, None)
+        else:
+            kept.append(argument)
+    return kept
 
 
 def _processor() -> str:
@@ -41,11 +56,12 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], **facts: Any) -> None:
 
     NaN becomes null.
     """
-    head = json.dumps({"about": about(), **facts}, indent=1, default=str)
+    told = {"about": about(), **facts}
+    head = [f' "{name}": {json.dumps(value, default=str)}' for name, value in told.items()]
     lines = [json.dumps({name: _short(value) for name, value in row.items()}) for row in rows]
-    text = head.removesuffix("\n}") + ',\n "rows": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
+    table = ' "rows": [\n  ' + ",\n  ".join(lines) + "\n ]"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_text("{\n" + ",\n".join([*head, table]) + "\n}\n", encoding="utf-8")
 
 
 def _short(value: Any) -> Any:

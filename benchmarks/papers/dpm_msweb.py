@@ -12,19 +12,16 @@ the multinomial coefficient and with the mass of the sticks that are not instant
 paper drops; "averaged" is the log of the mean density over the second half of the run.
 """
 
-import sys
 from pathlib import Path
 
 import click
 import common
 import dpm_common
+import msweb
 import scipy.sparse as sp
 from dpm_common import METHODS, Problem
 
 from simplex_jax.corpus import to_vocabulary
-
-sys.path.append(str(Path(__file__).parents[1]))
-import msweb
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "msweb"
 

@@ -169,7 +169,7 @@ def _write(out: Path, scored_with: dict, started: float) -> None:
     ]
     found.sort(key=lambda one: (one["row"]["settings"], COMPARED.index(one["row"]["method"])))
     figure, axes = common.figure(2, width=4.4, height=3.6, sharey=True)
-    colours = dict(zip(COMPARED, [*common.COLOURS, "#882255", "#44aa99"], strict=False))
+    colours = dict(zip(COMPARED, common.COLOURS, strict=False))
     for axis, setting in zip(axes, SETTINGS, strict=True):
         for one in found:
             name = one["row"]["method"]

@@ -335,7 +335,7 @@ def _write(out: Path, about: dict[str, Any], started: float) -> None:
     names = list(METHODS)
     found.sort(key=lambda one: (one["row"]["settings"], names.index(one["row"]["method"])))
     figure, axes = common.figure(2, 2, width=4.6, height=3.2, sharex=True, sharey="row")
-    colours = dict(zip(names, [*common.COLOURS, "#882255", "#44aa99"], strict=True))
+    colours = dict(zip(names, common.COLOURS, strict=False))
     for row, score in enumerate(("importance", "prior")):
         for axis, setting in zip(axes[2 * row :], SETTINGS, strict=False):
             for one in found:
