@@ -13,13 +13,13 @@ import argparse
 import json
 from pathlib import Path
 
+import kept
 import numpy as np
 
 from simplex_jax import lda
 from simplex_jax.evaluate import matching
 from simplex_jax.evaluate.diagnostics import rough
 from simplex_jax.evaluate.intervals import beta_interval
-from simplex_jax.models.pipeline import versions
 
 ALPHA, BETA = 0.1, 0.05
 DOCUMENTS, LENGTH, WORDS = 400, 60, 300
@@ -42,7 +42,7 @@ def main() -> None:
     }
     print(json.dumps(held))
     if options.out:
-        result = {"versions": versions(), "level": LEVEL, "held": held, "corpora": rows}
+        result = {**kept.about(), "level": LEVEL, "held": held, "corpora": rows}
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -30,6 +30,7 @@ import numpy as np
 from bias_cases import TARGETS, Case
 from bias_targets import omega_and_square
 from matplotlib.figure import Figure
+from tables import markdown
 
 from simplex_jax import base
 from simplex_jax.base import Kernel, PyTree, State
@@ -70,7 +71,7 @@ def main(quick: bool, out: Path, seed: int, chains: int | None, only: str | None
             ]
             found.setdefault(target, {})[name] = points
             rows.append({"target": target, "kernel": name, **summary(points)})
-            click.echo(common.markdown(rows[-1:]).splitlines()[-1])
+            click.echo(markdown(rows[-1:]).splitlines()[-1])
 
     figure = drawn(found)
     settings = {

@@ -1,13 +1,15 @@
 """What the experiments share: options, output, chains side by side, exact draws, distances.
 
 A run of a script writes `table.csv`, `table.md`, `figure.png` and `settings.json` into its folder,
-over those of an earlier run.
+over those of an earlier run. With `--keep` it also writes the rows of the table, with what they
+depend on, to a small file of which `tables.py` makes the tables of `docs/experiments.md`.
 """
 
 import csv
 import json
 import os
 import platform
+import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,21 +24,29 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 from scipy import special
+from tables import markdown
 
 from simplex_jax.base import Info, Kernel, PyTree, State
 from simplex_jax.batches import Stream
 from simplex_jax.runtime.driver import position_of
 
+sys.path.append(str(Path(__file__).parents[1]))
+import kept as kept_results
+
 BUILD = Path(__file__).resolve().parents[2] / "build" / "papers"
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
-"""Told apart by colour-blind readers (Okabe and Ito)."""
+COLOURS = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f"),
+    *("#882255", "#44aa99", "#999933", "#332288", "#ddcc77", "#aa4499"),
+)
+"""As many as an experiment has methods; the first are told apart by colour-blind readers (Okabe and
+Ito)."""
 
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
 
 def options(name: str) -> Callable:
-    """Add `--quick`, `--out` and `--seed` to a command; `--out` is `build/papers/<name>`."""
+    """Add `--quick`, `--out`, `--keep` and `--seed`; `--out` is `build/papers/<name>`."""
 
     def decorate(command: Callable) -> Callable:
         for option in (
@@ -48,12 +58,23 @@ def options(name: str) -> Callable:
                 show_default=True,
                 help="Folder of the table, the figure and the settings, which are written over.",
             ),
+            click.option(
+                "--keep",
+                type=click.Path(path_type=Path, dir_okay=False),
+                expose_value=False,  # for `write` alone, which asks for it
+                callback=_remember,
+                help="File to keep the rows in, benchmarks/results/papers/NAME.json.",
+            ),
             click.option("--quick", is_flag=True, help="A run of seconds, to see that it works."),
         ):
             command = option(command)
         return command
 
     return decorate
+
+
+def _remember(context: click.Context, option: click.Parameter, value: Path | None) -> None:
+    context.meta["keep"] = value
 
 
 def write(
@@ -64,7 +85,7 @@ def write(
     started: float,
     shown: Sequence[Mapping[str, Any]] | None = None,
 ) -> None:
-    """Print the table, and write it with the figure and the settings.
+    """Print the table, and write it with the figure and the settings; keep it, if asked to.
 
     Args:
         out: The folder.
@@ -95,6 +116,9 @@ def write(
     (out / "settings.json").write_text(
         json.dumps({**settings, **about}, indent=1, default=str), encoding="utf-8"
     )
+    if file := click.get_current_context().meta["keep"]:
+        facts = {"settings": settings, "seconds": about["seconds"], "device": about["device"]}
+        kept_results.write(file, rows, **facts)
     click.echo(text)
     click.echo(f"{about['seconds']} s; table, figure and settings are in {out}")
 
@@ -106,20 +130,6 @@ def figure(
     with matplotlib.rc_context(STYLE):
         drawn = Figure(figsize=(width * columns, height * rows), layout="constrained")
         return drawn, drawn.subplots(rows, columns, squeeze=False, **options).ravel()
-
-
-def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows as a Markdown table; three digits of a number, or all before the point."""
-    columns = list(rows[0])
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[_cell(row.get(column, "")) for column in columns] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float | np.floating):
-        return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
-    return str(value)
 
 
 def key_of(seed: int, name: str) -> jax.Array:

@@ -32,6 +32,7 @@ class Method(NamedTuple):
         base: Concentration of the base measure.
         clusters: Labels that rows start with at random.
         steps: Step sizes of atoms and sticks; None to tune them.
+        total: As `dp_mixture.build` has it; the papers carry it.
     """
 
     sampler: str
@@ -40,11 +41,15 @@ class Method(NamedTuple):
     base: float = 0.5
     clusters: int = 20
     steps: tuple[float, float] | None = (0.1, 0.1)
+    total: str = "refreshed"
 
 
+_SGRLD = Method("sgrld", "subsampled", base=1e-3, clusters=30, steps=(1e-3, 5e-3))
 METHODS = {
-    "SCIR, published": Method("scir", "subsampled"),
-    "SGRLD, published": Method("sgrld", "subsampled", base=1e-3, clusters=30, steps=(1e-3, 5e-3)),
+    "SCIR, published": Method("scir", "subsampled", total="carried"),
+    "SCIR, total refreshed": Method("scir", "subsampled"),
+    "SGRLD, published": _SGRLD._replace(total="carried"),
+    "SGRLD, total refreshed": _SGRLD,
     "SCIR, tuned": Method("scir", "subsampled", steps=None),
     "SGRLD, tuned": Method("sgrld", "subsampled", steps=None),
     "memoised SCIR": Method("scir", "memoised", steps=(5.0, 5.0)),
@@ -58,6 +63,23 @@ class Problem(NamedTuple):
 
     train: sp.csr_array
     test: sp.csr_array
+
+
+class Synthetic(NamedTuple):
+    """Users of six groups over sixty pages: their counts, and the law that they are drawn from."""
+
+    counts: np.ndarray  # [users, 60]
+    weights: np.ndarray  # of the groups, [6]
+    atoms: np.ndarray  # probabilities of the pages, [6, 60]
+
+
+def synthetic(users: int) -> Synthetic:
+    """Draw users, the same every time."""
+    rng = np.random.default_rng(0)
+    atoms = rng.dirichlet(np.full(60, 0.1), size=6)
+    weights = np.array([0.3, 0.25, 0.2, 0.15, 0.07, 0.03])
+    groups = rng.choice(6, size=users, p=weights)
+    return Synthetic(rng.multinomial(1 + rng.poisson(4, users), atoms[groups]), weights, atoms)
 
 
 class Recorder:
@@ -110,6 +132,7 @@ def scores(
         rows,
         family,
         sampler=method.sampler,
+        total=method.total,
         counts=method.counts,
         batch_size=size if method.whole else min(BATCH, size),
         alpha=dp_mixture.Gamma(1.0, 1.0),

@@ -28,12 +28,7 @@ def main(
     """Run the experiment."""
     if quick:
         updates, seeds, methods = 25, 1, ("memoised SCIR", "exact slice sampler")
-    rng = np.random.default_rng(0)
-    atoms = rng.dirichlet(np.full(60, 0.1), size=6)
-    weights = np.array([0.3, 0.25, 0.2, 0.15, 0.07, 0.03])
-    users = 6_000
-    groups = rng.choice(6, size=users, p=weights)
-    counts = rng.multinomial(1 + rng.poisson(4, users), atoms[groups])
+    counts, weights, atoms = dpm_common.synthetic(6_000)
     problem = Problem(*(sp.csr_array(part) for part in (counts[:5_000], counts[5_000:])))
     log_atoms = np.log(np.maximum(atoms, 1e-300))
     truth = -logsumexp(np.log(weights) + problem.test @ log_atoms.T, axis=1).mean()

@@ -7,7 +7,6 @@ by a run of a quarter of the length with another seed and another split. (Their 
 to be had: these are the 1,740 of volumes 0-12.)
 """
 
-import sys
 import time
 from pathlib import Path
 
@@ -17,13 +16,11 @@ import lda_common
 import numpy as np
 import scipy.sparse as sp
 from lda_common import METHODS, Problem, Step
+from lda_corpora import nips
 
 from simplex_jax.corpus import device, embedded_corpus, split_tokens
 from simplex_jax.models.lda.counts import Local
 from simplex_jax.models.topics import perplexity
-
-sys.path.append(str(Path(__file__).parents[1]))
-from lda_corpora import nips
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SPLIT_SEED, TUNING_SPLIT_SEED = 0, 1
@@ -99,7 +96,7 @@ def main(
                 curves[name] = (sweeps, runs[0])
 
     figure, (axis,) = common.figure(1, width=5.5, height=3.6)
-    for colour, (name, (_, records)) in zip(_colours(), curves.items(), strict=False):
+    for colour, (name, (_, records)) in zip(common.COLOURS, curves.items(), strict=False):
         # Evaluations are at equal distances, and the last is at the end.
         done = np.linspace(0, passes, len(records) + 1)[1:]
         axis.plot(done, [record["sample"] for record in records], color=colour, label=name)
@@ -114,10 +111,6 @@ def main(
         "seeds": [seed, seeds],
     }
     common.write(out, rows, figure, settings, started)
-
-
-def _colours() -> list[str]:
-    return [*common.COLOURS, "#882255", "#44aa99", "#999933"]
 
 
 if __name__ == "__main__":

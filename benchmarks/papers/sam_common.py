@@ -101,7 +101,9 @@ def _langevin(sampler: str, full: bool) -> Build:
             step = math.sqrt(told.gamma / size)
             steps = told.steps[(1 if sampler == "sggmc" else 2) if full else 0]
             options |= {"step_size": step, "friction": told.rho / step, "inner_steps": steps}
-            options["local_step"] = _published_local(40, 20)
+            options |= {"noise_estimate": False, "local_step": _published_local(40, 20)}
+            if sampler == "gsgnht":
+                options["inertia"] = 1.0
         return model.build(
             problem.train, problem.shape, hyper=problem.hyper, sampler=sampler, **options
         )
@@ -128,7 +130,8 @@ def _metropolis(sampler: str) -> Build:
 
 
 def _published_local(burn_in: int, samples: int) -> Local:
-    return Local("gmc", samples, burn_in, num_steps=10, step_size=1e-6, floor=1e-6)
+    steps = {"num_steps": 10, "step_size": 1e-6, "fixed": True}
+    return Local("gmc", samples, burn_in, **steps, start="least-squares", floor=1e-6)
 
 
 def _variational(full: bool, learn: bool) -> Build:
@@ -332,7 +335,7 @@ def _write(out: Path, about: dict[str, Any], started: float) -> None:
     names = list(METHODS)
     found.sort(key=lambda one: (one["row"]["settings"], names.index(one["row"]["method"])))
     figure, axes = common.figure(2, 2, width=4.6, height=3.2, sharex=True, sharey="row")
-    colours = dict(zip(names, [*common.COLOURS, "#882255", "#44aa99"], strict=True))
+    colours = dict(zip(names, common.COLOURS, strict=False))
     for row, score in enumerate(("importance", "prior")):
         for axis, setting in zip(axes[2 * row :], SETTINGS, strict=False):
             for one in found:

@@ -30,6 +30,7 @@ import numpy as np
 from bias_cases import Case
 from bias_targets import Statistics
 from scipy import special
+from tables import markdown
 
 from simplex_jax import base, batches, gradients, schedules
 from simplex_jax.base import Batch, Kernel
@@ -69,7 +70,7 @@ def main(quick: bool, out: Path, seed: int, chains: int | None) -> None:
         ]
         found[name] = points
         rows.append({"kernel": name, **bias.summary(points)})
-        click.echo(common.markdown(rows[-1:]).splitlines()[-1])
+        click.echo(markdown(rows[-1:]).splitlines()[-1])
     settings = {
         "seed": seed,
         "chains": chains,

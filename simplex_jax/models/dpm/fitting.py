@@ -26,7 +26,7 @@ _EXAMPLES, _VALUES = 3, 12
 
 # Options that the kernel has by the same name.
 _OF_KERNEL = (
-    *("sampler", "counts", "batch_size", "variant", "alpha_update"),
+    *("sampler", "total", "counts", "batch_size", "variant", "alpha_update"),
     *("atom_step_size", "stick_step_size", "split_merge", "capacity"),
 )
 
@@ -102,6 +102,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         family,
         alpha=concentration(settings),
         chains=settings.chains if settings.chains > 1 else None,
+        label_moves=settings.total == "refreshed",
         **{name: getattr(settings, name) for name in _OF_KERNEL},
     )
     key_labels, key_state = jax.random.split(key_init)

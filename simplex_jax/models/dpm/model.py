@@ -46,12 +46,14 @@ from simplex_jax.models.dpm import labels as dp_labels
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.state import BLOCK, Gamma, Info, Mixture, Model, State, grow, grown
 from simplex_jax.models.dpm.sticks import SAMPLERS as SIMPLEX_SAMPLERS
+from simplex_jax.models.dpm.sticks import WEIGHTED
 from simplex_jax.schedules import StepSize
 
 __all__ = [
     "ALPHA_UPDATES",
     "COUNTS",
     "SAMPLERS",
+    "TOTALS",
     "VARIANTS",
     "Gamma",
     "Info",
@@ -68,6 +70,7 @@ __all__ = [
 
 SAMPLERS = ("exact", *SIMPLEX_SAMPLERS)
 COUNTS = ("memoised", "subsampled")
+TOTALS = ("refreshed", "carried")
 VARIANTS = ("dependent", "independent")
 ALPHA_UPDATES = ("sticks", "escobar-west")
 
@@ -82,6 +85,7 @@ def build(
     family: Family,
     *,
     sampler: str = "exact",
+    total: str = "refreshed",
     counts: str = "memoised",
     batch_size: int | None = None,
     variant: str = "dependent",
@@ -103,6 +107,10 @@ def build(
         sampler: How sticks and atoms in use move given the labels: "exact" redraws them; "scir",
             "sgrld" and "smld" need a family whose atoms are on simplexes, and with memoised counts
             leave the chain exact ("scir") or nearly so (the others, as the step sizes go to 0).
+        total: Of "scir" and "sgrld", which move unnormalised weights, what becomes of the total of
+            an atom's or a stick's: "refreshed" from its law before every step, or "carried" from
+            step to step, as Baker et al. (2018) do, which is biased. Totals of new sticks and atoms
+            come from their law. Carried with subsampled counts and without label moves only.
         counts: "memoised" or "subsampled", see above.
         batch_size: Rows in a batch; None for all of them. With memoised counts batches are
             neighbouring rows, all of them once an epoch, in random order; else uniform subsets.
@@ -150,6 +158,7 @@ def build(
     """
     for name, value, names in (
         ("sampler", sampler, SAMPLERS),
+        ("total", total, TOTALS),
         ("counts", counts, COUNTS),
         ("variant", variant, VARIANTS),
         ("alpha_update", alpha_update, ALPHA_UPDATES),
@@ -167,10 +176,13 @@ def build(
         counts,
         alpha_update,
         split_merge,
+        total=total,
         learned=prior is not None,
         atom_step_size=atom_step_size,
         stick_step_size=stick_step_size,
     )
+    if total == "carried" and label_moves:
+        raise ValueError('label_moves would part sticks from a "carried" total: give False')
     size = families.size(rows)
     family.check(rows)
     if sampler != "exact" and family.simplex is None:
@@ -195,6 +207,7 @@ def build(
         stick_step_size=sticks,
         decay=decay,
         sampler=sampler,
+        carried=total == "carried",
         counts=counts,
         variant=variant,
         alpha_update=alpha_update,
@@ -231,10 +244,15 @@ def check(
     alpha_update: str,
     split_merge: int,
     *,
+    total: str,
     learned: bool,
     **step_sizes: StepSize | None,
 ) -> None:
     """Raise a ValueError unless options of `build` go together; `learned`: alpha has a prior."""
+    if total == "carried" and (sampler not in WEIGHTED or counts != "subsampled"):
+        raise ValueError(
+            f'total "carried" is for {" and ".join(WEIGHTED)} with subsampled counts: leave it out'
+        )
     if alpha_update == "escobar-west" and counts != "memoised":
         raise ValueError('alpha_update "escobar-west" needs memoised counts: give "sticks"')
     if not learned and alpha_update != "sticks":

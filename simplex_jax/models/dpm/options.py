@@ -83,6 +83,14 @@ class Options(RunOptions):
         choices=model.SAMPLERS,
         offered=("exact", "scir"),
     )
+    total: str = option(
+        "Of scir and sgrld with subsampled counts, what becomes of the total of weights: refreshed "
+        "before every step, or carried along, as in the papers: biased, and without label moves.",
+        default="refreshed",
+        choices=model.TOTALS,
+        command=False,
+        parameter=None,
+    )
     counts: str = option(
         "memoised: exact Gibbs steps, whatever the batch. subsampled: the batch stands for all "
         "rows, an approximation.",
@@ -130,6 +138,7 @@ class Options(RunOptions):
             self.counts,
             self.alpha_update,
             self.split_merge,
+            total=self.total,
             learned=self.alpha is None,
             atom_step_size=self.atom_step_size,
             stick_step_size=self.stick_step_size,

@@ -35,6 +35,13 @@ class Totals(NamedTuple):
     lost: PyTree  # rounding errors of those that are floats, of the same shapes
 
 
+class LogTotals(NamedTuple):
+    """Logs of the totals of the weights behind sticks and atoms, +inf until a step draws them."""
+
+    sticks: PyTree  # [C, 1]
+    atoms: PyTree  # leaves [C, 1]
+
+
 class State(NamedTuple):
     """State of the mixture, of capacity C, for N rows."""
 
@@ -48,6 +55,7 @@ class State(NamedTuple):
     # Sticks that the last update asked for, int32. Above C it was not done, and no other is until
     # the state has grown.
     needed: jax.Array
+    log_totals: LogTotals | None = None  # of weights that are carried; None where refreshed
 
 
 class Info(NamedTuple):
@@ -84,6 +92,7 @@ class Model:
     stick_step_size: StepSize
     decay: float | jax.Array
     sampler: str = dataclasses.field(metadata=_STATIC)
+    carried: bool = dataclasses.field(metadata=_STATIC)  # whether totals of weights are
     counts: str = dataclasses.field(metadata=_STATIC)
     variant: str = dataclasses.field(metadata=_STATIC)
     alpha_update: str = dataclasses.field(metadata=_STATIC)
@@ -171,5 +180,6 @@ def grow(state: State, capacity: int) -> State:
         occupancy=pad(state.occupancy),
         sticks=pad(state.sticks),
         totals=pad(state.totals),
+        log_totals=pad(state.log_totals, jnp.inf),
         needed=jnp.zeros_like(state.needed),
     )

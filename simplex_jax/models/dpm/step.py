@@ -12,7 +12,16 @@ from simplex_jax.models.dpm import order as dp_order
 from simplex_jax.models.dpm import split_merge
 from simplex_jax.models.dpm import sticks as dp_sticks
 from simplex_jax.models.dpm.order import Ordered
-from simplex_jax.models.dpm.state import Info, Mixture, Model, State, Totals, mixture, where
+from simplex_jax.models.dpm.state import (
+    Info,
+    LogTotals,
+    Mixture,
+    Model,
+    State,
+    Totals,
+    mixture,
+    where,
+)
 
 # Rows times sticks of a chain from which on chains take turns within an update.
 _LARGE = 2**14
@@ -41,7 +50,10 @@ def _init(model: Model, key: jax.Array, labels: jax.Array) -> State:
         totals=dp_labels.no_loss(statistics),
         needed=jnp.zeros((), jnp.int32),
     )
-    state = _move(dataclasses.replace(model, sampler="exact"), key, state, ids)
+    exact = dataclasses.replace(model, sampler="exact", carried=False)
+    state = _move(exact, key, state, ids)
+    if model.carried:
+        state = state._replace(log_totals=dp_sticks.not_drawn(state))
     return state if model.counts == "memoised" else state._replace(totals=None)
 
 
@@ -174,9 +186,10 @@ def _move(model: Model, key: jax.Array, state: State, ids: jax.Array) -> State:
         counts = scale * jnp.zeros_like(counts).at[own].add(1, mode="drop")
         batch = dp_labels.statistics_of(model, state.labels, ids, capacity)
         statistics = jax.tree.map(lambda leaf: scale * leaf, batch)
-    sticks = dp_sticks.move_sticks(key_sticks, model, state, counts)
-    atoms = dp_sticks.move_atoms(key_atoms, model, state, statistics)
-    return state._replace(sticks=sticks, position=mixture(sticks, atoms))
+    sticks, of_sticks = dp_sticks.move_sticks(key_sticks, model, state, counts)
+    atoms, of_atoms = dp_sticks.move_atoms(key_atoms, model, state, statistics)
+    log_totals = LogTotals(of_sticks, of_atoms) if model.carried else None
+    return state._replace(sticks=sticks, position=mixture(sticks, atoms), log_totals=log_totals)
 
 
 def _reorder(state: State, ordered: Ordered) -> State:

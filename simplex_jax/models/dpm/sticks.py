@@ -14,11 +14,21 @@ import jax.numpy as jnp
 from simplex_jax import draws
 from simplex_jax.base import PyTree
 from simplex_jax.estimators import Estimator
-from simplex_jax.models.dpm.state import Gamma, Model, State, by_blocks, last_occupied, where
+from simplex_jax.models.dpm.state import (
+    Gamma,
+    LogTotals,
+    Model,
+    State,
+    by_blocks,
+    last_occupied,
+    where,
+)
 from simplex_jax.samplers import scir, sgrld, smld
 from simplex_jax.schedules import StepSize
 
 SAMPLERS: dict[str, ModuleType] = {"scir": scir, "sgrld": sgrld, "smld": smld}
+WEIGHTED = ("scir", "sgrld")
+"""Those of them that move weights, which have a total."""
 
 # The batch is the counts themselves.
 _COUNTED = Estimator(lambda key: (), lambda key, memory, position, counts: (counts, memory))
@@ -28,27 +38,38 @@ def _move_simplexes(
     key: jax.Array,
     sampler: str,
     log_p: PyTree,
+    log_total: PyTree,
     counts: PyTree,
     alpha: PyTree,
     step_size: StepSize,
     step: jax.Array,
-) -> PyTree:
+) -> tuple[PyTree, PyTree]:
     """Move log-probabilities, leaves [C, K], by one step of a kernel of the simplex.
 
-    The total of the weights behind a point is redrawn: counts change from step to step.
+    The total of the weights behind a point is redrawn, as counts change from step to step, where
+    `log_total` is None; else that is what was carried. Return both.
     """
     module = SAMPLERS[sampler]
 
-    def move(key: jax.Array, log_p: PyTree, counts: PyTree) -> PyTree:
-        state = module.State(log_p, step, (), None)
+    def move(key: jax.Array, log_p: PyTree, log_total: PyTree, counts: PyTree) -> tuple:
+        state = module.State(log_p, step, (), log_total)
         options = {"estimator": _COUNTED, "alpha": alpha, "step_size": step_size}
-        return module.update(key, state, counts, **options)[0].position
+        log_p, _, _, log_total = module.update(key, state, counts, **options)[0]
+        return log_p, log_total
 
-    return by_blocks(move, key, log_p, counts)
+    return by_blocks(move, key, log_p, log_total, counts)
 
 
-def move_sticks(key: jax.Array, model: Model, state: State, counts: jax.Array) -> jax.Array:
-    """Return new sticks given the rows of each, counted or estimated, [C].
+def not_drawn(state: State) -> LogTotals:
+    """Return totals that the first step is to draw from their law."""
+    inf = jax.tree.map(lambda leaf: jnp.full_like(leaf[..., :1], jnp.inf), state.position.atoms)
+    return LogTotals(jnp.full_like(state.sticks[..., :1], jnp.inf), inf)
+
+
+def move_sticks(
+    key: jax.Array, model: Model, state: State, counts: jax.Array
+) -> tuple[jax.Array, jax.Array | None]:
+    """Return new sticks, and totals, given the rows of each, counted or estimated, [C].
 
     Sticks beyond the last one in use are always drawn from their prior.
     """
@@ -59,35 +80,57 @@ def move_sticks(key: jax.Array, model: Model, state: State, counts: jax.Array) -
     prior = jnp.stack([jnp.ones_like(alpha), alpha])
     drawn = by_blocks(lambda key, pairs: draws.log_dirichlet(key, prior + pairs), key_draw, pairs)
     if model.sampler == "exact":
-        return drawn
-    moved = _move_simplexes(
-        key_move, model.sampler, sticks, pairs, prior, model.stick_step_size, state.step
+        return drawn, None
+    log_totals = state.log_totals
+    moved, log_total = _move_simplexes(
+        key_move,
+        model.sampler,
+        sticks,
+        None if log_totals is None else log_totals.sticks,
+        pairs,
+        prior,
+        model.stick_step_size,
+        state.step,
     )
     in_use = jnp.arange(sticks.shape[0]) < last_occupied(state.occupancy)
-    return where(in_use, moved, drawn)
+    return where(in_use, moved, drawn), _in_use(in_use, log_total)
 
 
-def move_atoms(key: jax.Array, model: Model, state: State, statistics: PyTree) -> PyTree:
-    """Return new atoms given the statistics of their rows; those without rows are drawn from G0."""
+def _in_use(in_use: jax.Array, log_total: PyTree) -> PyTree:
+    """Forget the totals of what was drawn from the prior: the next step in use draws them."""
+    return where(
+        in_use, log_total, jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.inf), log_total)
+    )
+
+
+def move_atoms(
+    key: jax.Array, model: Model, state: State, statistics: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Return new atoms, and totals, given the statistics of their rows.
+
+    Those without rows are drawn from G0.
+    """
     key_draw, key_move = jax.random.split(key)
     family, in_use = model.family, state.occupancy > 0
     # Sums of floats that come and go leave rounding errors behind.
     none = jax.tree.map(jnp.zeros_like, statistics)
     statistics = where(in_use, statistics, none)
     if model.sampler == "exact":
-        return by_blocks(family.draw, key_draw, statistics)
+        return by_blocks(family.draw, key_draw, statistics), None
     assert family.simplex is not None
     drawn = by_blocks(family.draw, key_draw, none)
-    moved = _move_simplexes(
+    log_totals = state.log_totals
+    moved, log_total = _move_simplexes(
         key_move,
         model.sampler,
         state.position.atoms,
+        None if log_totals is None else log_totals.atoms,
         family.simplex.counts(statistics),
         family.simplex.alpha,
         model.atom_step_size,
         state.step,
     )
-    return where(in_use, moved, drawn)
+    return where(in_use, moved, drawn), _in_use(in_use, log_total)
 
 
 def draw_alpha(key: jax.Array, prior: Gamma, state: State) -> jax.Array:

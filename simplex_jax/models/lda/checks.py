@@ -85,7 +85,8 @@ def _shortfall(
 def warn(fitted: Fit) -> list[str]:
     """Return the reasons for doubt in a fit, a sentence each."""
     settings = fitted.settings
-    exact = settings.sampler == "scir" and settings.counts == "memoised"
+    how = settings.sampler, settings.total, settings.counts
+    exact = how == ("scir", "refreshed", "memoised")
     sentences = topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence, exact=exact)
     if settings.target_ess is not None and fitted.interrupted is None:
         sentences += _shortfall(fitted.metrics, settings.target_ess, settings.num_topics)

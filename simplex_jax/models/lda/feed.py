@@ -43,6 +43,7 @@ def build(
         "learn_alpha": learn_alpha,
         "seeds": seeds,
         "sampler": settings.sampler,
+        "total": settings.total,
         "local_step": local_step(settings),
         "step_size": step_size(settings),
     }

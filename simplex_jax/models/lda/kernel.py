@@ -31,28 +31,30 @@ _CLASSES = 1024
 
 
 class Sampler(NamedTuple):
-    """The two functions of a simplex kernel, with the options that suit latent assignments."""
+    """The two functions of a simplex kernel, and what LDA has to know of it."""
 
     init: Callable  # as in the kernel's module
     update: Callable  # likewise
     limit: float = math.inf  # step size from which on the sampler diverges, whatever the data
+    weighted: bool = True  # whether it moves weights, which have a total
 
 
 SAMPLERS = {
-    "scir": Sampler(static(scir.init, total="refreshed"), scir.update),
-    "sgrld": Sampler(static(sgrld.init, total="refreshed"), sgrld.update, limit=2.0),
-    "sgrhmc": Sampler(
-        static(sgrhmc.init, total="refreshed"), sgrhmc.update, limit=math.pi * math.sqrt(2)
-    ),
-    "smld": Sampler(smld.init, smld.update),
+    "scir": Sampler(scir.init, scir.update),
+    "sgrld": Sampler(sgrld.init, sgrld.update, limit=2.0),
+    "sgrhmc": Sampler(sgrhmc.init, sgrhmc.update, limit=math.pi * math.sqrt(2)),
+    "smld": Sampler(smld.init, smld.update, weighted=False),
     # Of the last word, for want of a better one: a reference must be the same for all topics.
     "smld-approximate": Sampler(
-        static(smld.init, reference=-1, linearised=True), static(smld.update, reference=-1)
+        static(smld.init, reference=-1, linearised=True),
+        static(smld.update, reference=-1),
+        weighted=False,
     ),
-    "reflected-cir": Sampler(
-        static(reflected_cir.init, total="refreshed"), reflected_cir.update, limit=2.0
-    ),
+    "reflected-cir": Sampler(reflected_cir.init, reflected_cir.update, limit=2.0),
 }
+
+TOTALS = ("refreshed", "carried")
+"""What becomes of the total of the weights, see `samplers.expanded`; the first is the default."""
 
 
 class State(NamedTuple):
@@ -90,6 +92,7 @@ class Model:
     step_size: StepSize
     learner: Callable | None
     sampler: str = dataclasses.field(metadata=_STATIC)
+    total: str | None = dataclasses.field(metadata=_STATIC)  # None if it moves no weights
     follow: str | None = dataclasses.field(metadata=_STATIC)
 
 
@@ -124,14 +127,19 @@ def kernel(
     sampler: str,
     step_size: StepSize,
     *,
+    total: str | None = None,
     learner: Callable | None = None,
     follow: str | None = None,
 ) -> Kernel:
     """Return the kernel of LDA with a named sampler of the topics.
 
-    `learner`, `(key, state) -> state`, is called where a `Visit` says so; without one, batches are
-    not visits. `follow` is how alpha follows the evidence in the memory of the counts, see
-    `concentrations.move`; None leaves it alone.
+    `total` is one of `TOTALS`, or None for the default of the sampler. `learner`, `(key, state) ->
+    state`, is called where a `Visit` says so; without one, batches are not visits. `follow` is how
+    alpha follows the evidence in the memory of the counts, see `concentrations.move`; None leaves
+    it alone.
+
+    Raises:
+        ValueError: `step_size` or `total` is out of range, or the sampler has no total.
     """
     schedules.check(step_size)
     model = Model(
@@ -140,6 +148,7 @@ def kernel(
         step_size=step_size,
         learner=learner,
         sampler=sampler,
+        total=total_of(sampler, total),
         follow=follow,
     )
     return Kernel(init=bind(_init, model), update=bind(_update, model))
@@ -152,6 +161,7 @@ def memoised(
     *,
     shape: tuple[int, int],
     sampler: str,
+    total: str | None,
     local_step: Local,
     learn_alpha: str | None,
     learn_beta: str | None,
@@ -161,7 +171,7 @@ def memoised(
     """Return the kernel of LDA with memoised counts, whose documents may be a shard of all."""
     estimate = counts.memoised(corpus, shape, local_step, shard)
     if not (learn_alpha or learn_beta):
-        return kernel(estimate, means, sampler, step_size)
+        return kernel(estimate, means, sampler, step_size, total=total)
     learner = Learner(
         corpus=corpus,
         means=means,
@@ -170,13 +180,35 @@ def memoised(
         batch_size=batch_size,
         shard=shard,
     )
-    return kernel(estimate, means, sampler, step_size, learner=bind(_learn, learner))
+    learn = bind(_learn, learner)
+    return kernel(estimate, means, sampler, step_size, total=total, learner=learn)
+
+
+def total_of(sampler: str, total: str | None) -> str | None:
+    """Return what becomes of the total of a sampler's weights; None where it moves no weights.
+
+    Raises:
+        ValueError: `total` is not one of `TOTALS`, or the sampler has none.
+    """
+    if total is not None and total not in TOTALS:
+        raise ValueError(f"total must be one of {', '.join(TOTALS)}; it is {total!r}")
+    if SAMPLERS[sampler].weighted:
+        return TOTALS[0] if total is None else total
+    if total is not None:
+        raise ValueError(f"total is that of weights, and {sampler} moves none: leave it out")
+    return None
 
 
 def _init(model: Model, key: jax.Array, position: jax.Array) -> State:
     alpha, beta, _ = model.means
-    estimator = model.counts.given(alpha)
-    state = SAMPLERS[model.sampler].init(key, position, estimator=estimator)
+    options: dict[str, Any] = {"estimator": model.counts.given(alpha)}
+    if model.total is not None:
+        options["total"] = model.total
+    state = SAMPLERS[model.sampler].init(key, position, **options)
+    if model.total == "carried":
+        # Not drawn from its law: what the papers carry is the sum of the weights they start from.
+        weights = jnp.asarray(position, state.position.dtype)
+        state = state._replace(log_total=jnp.log(weights.sum(axis=-1, keepdims=True)))
     # A state may be donated to jitted code, and must not share arrays with the kernel.
     return _outer(state, jnp.copy(alpha), jnp.copy(beta))
 

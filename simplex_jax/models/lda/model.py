@@ -21,7 +21,7 @@ from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.models.lda import control, kernel, sharding
 from simplex_jax.models.lda.counts import Local, Memory, streamed, subsampled
-from simplex_jax.models.lda.kernel import Info, Means, State
+from simplex_jax.models.lda.kernel import TOTALS, Info, Means, State
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.concentrations import LEARN
 from simplex_jax.schedules import StepSize, polynomial_decay
@@ -29,6 +29,7 @@ from simplex_jax.schedules import StepSize, polynomial_decay
 __all__ = [
     "COUNTS",
     "SAMPLERS",
+    "TOTALS",
     "Info",
     "State",
     "build",
@@ -88,6 +89,7 @@ def build(
     learn_beta: str | None = None,
     seeds: Seeds | None = None,
     sampler: str = "scir",
+    total: str | None = None,
     counts: str = "memoised",
     local_step: Local | None = None,
     step_size: StepSize | None = None,
@@ -113,6 +115,12 @@ def build(
         seeds: What the prior adds to beta for some words of some topics, not where beta is learned.
         sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are there to compare
             with.
+        total: Of a sampler that moves unnormalised weights, what becomes of the total of a topic's:
+            "refreshed" from its law before every step, by default, or "carried" from step to step,
+            as Patterson and Teh (2013) and Baker et al. (2018, algorithm 1) do. Carried, the law of
+            the topics is biased even where that of the sampler is not. Their weights are
+            independent Gamma(1, 1) at first: give `init` such weights, whose sum is the first
+            total.
         counts: "memoised", "subsampled" or "control-variate".
         local_step: How labels are drawn; by default one sweep with memoised counts, else ten, of
             which the last five count. Estimated counts start from no labels and need the burn-in.
@@ -123,9 +131,9 @@ def build(
             sample.
 
     Returns:
-        A kernel whose `init` takes topics [K, V] and whose position is their logarithm, and a
-        stream of what its `update` takes: document ids, int32 [batch_size], or a `batches.Visit` of
-        them.
+        A kernel whose `init` takes topics [K, V], or weights that it normalises, and whose position
+        is the logarithm of the topics, and a stream of what its `update` takes: document ids, int32
+        [batch_size], or a `batches.Visit` of them.
 
     Raises:
         ValueError: An argument is out of range or not one of the names.
@@ -155,6 +163,7 @@ def build(
     if counts == "memoised":
         share, here = -(-batch_size // shards), -(-documents // shards)
         options: dict[str, Any] = {"shape": shape, "sampler": sampler, "local_step": local_step}
+        options["total"] = total
         options |= {"learn_alpha": learn_alpha, "learn_beta": learn_beta, "batch_size": share}
         if isinstance(corpus, HostCorpus) and devices:
             schedules.check(step_size)
@@ -171,10 +180,11 @@ def build(
     if counts == "control-variate":
         estimate = control.control_variate(corpus, shape, local_step, batch_size)
         stream = batches.visits(stream, -(-documents // batch_size))
-        return kernel.kernel(estimate, means, sampler, step_size), stream
+        return kernel.kernel(estimate, means, sampler, step_size, total=total), stream
     learn = learn_alpha is not None
     estimate = subsampled(corpus, shape, local_step, batch_size, learn=learn)
-    return kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha), stream
+    built = kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
+    return built, stream
 
 
 def build_streaming(
@@ -186,6 +196,7 @@ def build_streaming(
     learn_alpha: str | None = None,
     seeds: Seeds | None = None,
     sampler: str = "scir",
+    total: str | None = None,
     local_step: Local | None = None,
     step_size: StepSize | None = None,
 ) -> Kernel:
@@ -200,7 +211,7 @@ def build_streaming(
     local_step = _local(local_step, "subsampled")
     estimate = streamed(documents, shape, local_step, learn=learn_alpha is not None)
     means = _means(alpha, beta, shape, learn_alpha, None, seeds)
-    return kernel.kernel(estimate, means, sampler, step_size, follow=learn_alpha)
+    return kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
 
 
 def mean_topics(state: State, seeds: Seeds | None = None) -> jax.Array:

@@ -13,7 +13,7 @@ from simplex_jax import arguments, schedules
 from simplex_jax.corpus.device import MOST_TOKENS
 from simplex_jax.models.lda import model, seeds
 from simplex_jax.models.lda.counts import Local, check, check_memoised
-from simplex_jax.models.lda.kernel import SAMPLERS
+from simplex_jax.models.lda.kernel import SAMPLERS, total_of
 from simplex_jax.models.options import RunOptions, number, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.topics.data import Size, Training, is_stored, size_of, vocabulary_of
@@ -131,6 +131,15 @@ class Options(RunOptions):
         default="scir",
         choices=model.SAMPLERS,
         offered=("scir", "sgrld", "sgrhmc"),
+    )
+    total: str | None = option(
+        "Of a sampler that moves weights, what becomes of the total of a topic's: refreshed before "
+        "every step, or carried along from its start, as the papers have it, which is biased.",
+        default=None,
+        choices=model.TOTALS,
+        unset="refreshed, if there is one",
+        command=False,
+        parameter=None,
     )
     counts: str | None = option(
         "memoised keeps the topics of all tokens and is exact with scir; the others estimate.",
@@ -280,6 +289,7 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
         devices = max(1, -(-size.tokens // (MOST_TOKENS * together))) if memoised else 1
     settings = dataclasses.replace(
         given,
+        total=total_of(given.sampler, given.total),
         counts=counts,
         local=method,
         engine=chosen,

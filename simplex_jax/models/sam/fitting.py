@@ -24,7 +24,10 @@ from simplex_jax.report.examples import representative
 from simplex_jax.runtime import devices, session
 
 # Options that the kernel has by the same name.
-_OF_KERNEL = ("learn", "sampler", "batch_size", "inner_steps", "step_size", "friction")
+_OF_KERNEL = (
+    *("learn", "sampler", "batch_size", "inner_steps", "step_size", "friction"),
+    *("inertia", "noise_estimate"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)

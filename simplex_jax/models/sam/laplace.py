@@ -182,6 +182,15 @@ def approximate(law: Target) -> Laplace:
     return Laplace(mode, factor, inverse, jnp.clip(3 * law.alpha, 3, 30))
 
 
+def least_squares(law: Target) -> jax.Array:
+    """Return the coefficients, of any sign, of the sum of topics nearest to each document, [B, K].
+
+    NaN where topics are linearly dependent.
+    """
+    _, inverse = cholesky(law.gram[None])
+    return _einsum("bl,lk->bk", _einsum("bk,lk->bl", law.cosines, inverse[0]), inverse[0])
+
+
 def scales(law: Target) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the modes [B, K], the curvatures of the log-ratios [B, K], and their largest rate.
 

@@ -18,6 +18,7 @@ from simplex_jax.models.sam.laplace import Target
 from simplex_jax.models.sam.sparse import UnitDocuments
 
 METHODS = ("hmc", "laplace", "gmc")
+STARTS = ("mode", "least-squares")
 
 _FLAT = manifolds.simplex_flat()
 
@@ -39,8 +40,14 @@ class Local(NamedTuple):
             by default 0.9; of "gmc" on the simplex, by default half the shortest scale of a
             proportion of each document, theta_k / sqrt(mass_k) at the mode.
         floor: Least proportion where a chain of "gmc" starts, which is near the mode, by default
-            3e-3. Near a face the force of the prior is (alpha - 1) / theta, and from too near every
-            move is refused.
+            3e-3, or 1e-6 of least squares. Near a face the force of the prior is (alpha - 1) /
+            theta, and from too near every move is refused.
+        start: Where chains of "gmc" start: "mode", by default, near which a chain begins that goes
+            on from update to update where all documents are in a batch; or "least-squares", as in
+            the paper: every update begins anew at the proportions whose mixture of topics is
+            nearest to the document, those below `floor` raised to it. What is drawn then depends on
+            the start unless `burn_in` is long enough to forget it.
+        fixed: Take steps of the greatest length only, as in the paper, of "hmc" and "gmc".
     """
 
     method: str = "hmc"
@@ -49,6 +56,8 @@ class Local(NamedTuple):
     num_steps: int | None = None
     step_size: float | None = None
     floor: float | None = None
+    start: str | None = None
+    fixed: bool = False
 
 
 def check(local_step: Local) -> Local:
@@ -63,9 +72,12 @@ def check(local_step: Local) -> Local:
         raise ValueError(f"step_size must be finite and positive; it is {local_step.step_size}")
     if local_step.floor is not None and not 0 < local_step.floor < 1:
         raise ValueError(f"floor must be above 0 and below 1; it is {local_step.floor}")
-    foreign = {"gmc": (), "hmc": ("floor",), "laplace": ("floor", "num_steps", "step_size")}
+    if local_step.start not in (None, *STARTS):
+        raise ValueError(f"start must be one of {', '.join(STARTS)}; it is {local_step.start!r}")
+    foreign: dict[str, tuple[str, ...]] = {"gmc": (), "hmc": ("floor", "start")}
+    foreign["laplace"] = ("floor", "start", "num_steps", "step_size", "fixed")
     for name in foreign[local_step.method]:
-        if getattr(local_step, name) is not None:
+        if getattr(local_step, name):
             raise ValueError(f"{name} does nothing with method {local_step.method!r}: leave it out")
     return local_step
 
@@ -178,9 +190,7 @@ def _hmc(
 
     def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
         key_momentum, key_length, key_accept = jax.random.split(key, 3)
-        # Trajectories of one length are multiples of half a period in some documents.
-        share = jax.random.uniform(key_length, rate.shape, rate.dtype, 0.5, 1)
-        h = longest * share * lax.rsqrt(rate)
+        h = longest * _share(key_length, local_step, rate) * lax.rsqrt(rate)
         momentum = jnp.sqrt(mass) * jax.random.normal(key_momentum, mass.shape, mass.dtype)
         y, p, value, slope = lax.fori_loop(
             0, local_step.num_steps or 6, partial(leap, h=h), (at[0], momentum, *at[1:])
@@ -193,6 +203,16 @@ def _hmc(
     draws = jnp.moveaxis(trace[local_step.burn_in :], 0, 1)
     draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
     return draws, jnp.mean(accepted, axis=0, dtype=ratios.dtype)
+
+
+def _share(key: jax.Array, local_step: Local, like: jax.Array) -> jax.Array:
+    """Return the lengths of a step of each document, relative to the greatest.
+
+    Trajectories of one length are multiples of half a period in some documents.
+    """
+    if local_step.fixed:
+        return jnp.ones_like(like)
+    return jax.random.uniform(key, like.shape, like.dtype, 0.5, 1)
 
 
 def _value_and_slope(
@@ -224,9 +244,10 @@ def _gmc(
     """Move by straight lines that faces of the simplex reflect (Byrne and Girolami 2013)."""
     mode, mass, _ = laplace.scales(law)
     likely = jax.nn.softmax(mode)
-    if start is None:
-        theta = jnp.maximum(likely, 3e-3 if local_step.floor is None else local_step.floor)
-        theta = theta / jnp.sum(theta, axis=-1, keepdims=True)
+    if local_step.start == "least-squares":
+        theta = _raised(laplace.least_squares(law), local_step.floor or 1e-6)
+    elif start is None:
+        theta = _raised(likely, local_step.floor or 3e-3)
     else:
         theta = jax.nn.softmax(start)
     if local_step.step_size is None:
@@ -246,7 +267,7 @@ def _gmc(
 
     def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
         key_velocity, key_length, key_accept = jax.random.split(key, 3)
-        h = longest * jax.random.uniform(key_length, longest.shape, longest.dtype, 0.5, 1)
+        h = longest * _share(key_length, local_step, longest)
         drawn = jax.random.normal(key_velocity, at[0].shape, at[0].dtype)
         velocity = _FLAT.project(at[0], drawn)
         x, v, value, force = lax.fori_loop(
@@ -260,3 +281,9 @@ def _gmc(
     draws = jnp.log(trace[local_step.burn_in :])
     draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
     return jnp.moveaxis(draws, 0, 1), jnp.mean(accepted, axis=0, dtype=theta.dtype)
+
+
+def _raised(theta: jax.Array, floor: float) -> jax.Array:
+    """Return proportions, none of them below a floor (nor not a number) before they are scaled."""
+    theta = jnp.where(theta > floor, theta, floor)
+    return theta / jnp.sum(theta, axis=-1, keepdims=True)

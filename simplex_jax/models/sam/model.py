@@ -71,6 +71,8 @@ def build(
     inner_steps: int | None = None,
     step_size: StepSize | None = None,
     friction: float | None = None,
+    inertia: float | None = None,
+    noise_estimate: bool = True,
 ) -> tuple[Kernel, Stream]:
     r"""Return the kernel of the topics of the model, and the stream of its batches.
 
@@ -107,8 +109,11 @@ def build(
         local_step: How proportions are drawn; see `default_local`.
         inner_steps: Number L of steps of an update, by default 1, or 10 of "gmc" samplers.
         step_size: Step size of the sampler or a schedule of it; see `step.defaults`.
-        friction: C of "sggmc" and "gsgnht"; see there. The thermostat of "gsgnht" has the inertia
-            2 / C^2, by which it is critically damped.
+        friction: C of "sggmc" and "gsgnht"; see there.
+        inertia: That of the thermostat of "gsgnht", by default 2 / C^2, by which it is critically
+            damped; the paper's is 1.
+        noise_estimate: Of "sggmc" and "gsgnht" with batches: take the noise of the gradient out of
+            the injected one, as above. False for none, V = 0, as in the paper.
 
     Returns:
         A kernel whose `init` takes topics [K, V], unit rows (see `start`), and a stream of what its
@@ -148,20 +153,25 @@ def build(
         )
     if friction is not None and step.is_metropolis(sampler):
         raise ValueError(f"friction is for sggmc and gsgnht; {sampler} has none: leave it out")
+    check_noise(sampler, inertia, noise_estimate)
     default = step.defaults(sampler, size, shape, hyper, batch_size)
     step_size = default.step_size if step_size is None else step_size
     schedules.check(step_size)
     inner_steps = default.inner_steps if inner_steps is None else inner_steps
+    drag = arguments.scalar("friction", default.friction if friction is None else friction)
+    mass = step.damped_inertia(drag) if inertia is None else inertia
     model = Model(
         documents=documents,
         hyper=hyper,
         step_size=step_size,
-        friction=arguments.scalar("friction", default.friction if friction is None else friction),
+        friction=drag,
+        inertia=arguments.scalar("inertia", mass),
         sampler=sampler,
         shape=shape,
         batch_size=batch_size,
         local_step=local_step,
         inner_steps=arguments.at_least("inner_steps", inner_steps, 1),
+        noise_estimate=bool(noise_estimate),
         learn=tuple(learn),
     )
     kernel = Kernel(init=bind(_init, model), update=bind(_update, model))
@@ -208,6 +218,14 @@ def check_batch_size(batch_size: int | None, documents: int, sampler: str) -> in
             f"{sampler} has a Metropolis test over all {documents} documents: leave batch_size out"
         )
     return batch_size
+
+
+def check_noise(sampler: str, inertia: float | None, noise_estimate: bool) -> None:
+    """Raise a ValueError unless these are about the sampler."""
+    if inertia is not None and sampler != "gsgnht":
+        raise ValueError(f"inertia is for gsgnht; {sampler} has no thermostat: leave it out")
+    if not noise_estimate and step.is_metropolis(sampler):
+        raise ValueError(f"noise_estimate is for sggmc and gsgnht, not {sampler}: leave it out")
 
 
 def _init(model: Model, key: jax.Array, position: jax.Array) -> State:

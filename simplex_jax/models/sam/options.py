@@ -12,6 +12,7 @@ from simplex_jax.models.pipeline import Session
 from simplex_jax.models.sam import joint, model, step
 from simplex_jax.models.sam.data import Data
 from simplex_jax.models.sam.local import METHODS, Local
+from simplex_jax.models.sam.local import STARTS as LOCAL_STARTS
 from simplex_jax.models.sam.variational import STARTS
 from simplex_jax.runtime import session
 
@@ -75,6 +76,21 @@ class Options(RunOptions):
         offered=("hmc", "laplace"),
         parameter=None,
     )
+    local_start: str | None = option(
+        "Where gmc begins to draw shares: near their mode; or, as in the paper and anew in every "
+        "update, at least squares.",
+        default=None,
+        choices=LOCAL_STARTS,
+        unset="mode, of gmc",
+        command=False,
+        parameter=None,
+    )
+    local_fixed: bool = option(
+        "Steps of hmc and gmc all have the greatest length, as in the paper, not a random share.",
+        default=False,
+        command=False,
+        parameter=None,
+    )
     start: str = option(
         "Where chains begin: at topics of a short variational inference, from different draws of "
         "the prior for different chains; or at those draws.",
@@ -86,6 +102,20 @@ class Options(RunOptions):
     )
     friction: float | None = option(
         "That of sggmc and gsgnht.", default=None, unset="set by the sampler", parameter=None
+    )
+    inertia: float | None = option(
+        "That of the thermostat of gsgnht; the paper has 1.",
+        default=None,
+        unset="2 / friction^2, by which it is critically damped",
+        command=False,
+        parameter=None,
+    )
+    noise_estimate: bool = option(
+        "With batches, sggmc and gsgnht take the noise of the gradient out of the injected one; "
+        "those of the paper do not.",
+        default=True,
+        command=False,
+        parameter=None,
     )
     inner_steps: int | None = option(
         "Steps of the sampler in an update.",
@@ -106,6 +136,11 @@ class Options(RunOptions):
     def __post_init__(self) -> None:
         if self.friction is not None and step.is_metropolis(self.sampler):
             raise ValueError(f"friction is for sggmc and gsgnht; {self.sampler} has none")
+        model.check_noise(self.sampler, self.inertia, self.noise_estimate)
+        if self.local_start is not None and self.local != "gmc":
+            raise ValueError(f"local_start is for local gmc; {self.local} has a start of its own")
+        if self.local_fixed and self.local == "laplace":
+            raise ValueError("local_fixed is for local hmc and gmc; laplace has no steps")
 
 
 @options
@@ -145,10 +180,17 @@ def settle(data: Data, heldout: Data | None, given: Options) -> Options:
         settled,
         step_size=schedules.constant("step_size", given.step_size or default.step_size),
         friction=None if step.is_metropolis(given.sampler) else friction,
+        inertia=_inertia(given, friction),
         inner_steps=given.inner_steps or default.inner_steps,
         passes=None,
         **length._asdict(),
     )
+
+
+def _inertia(given: Options, friction: float) -> float | None:
+    if given.sampler != "gsgnht":
+        return None
+    return step.damped_inertia(friction) if given.inertia is None else given.inertia
 
 
 def hyperparameters(table: sp.csr_array, settings: Options) -> joint.Hyperparameters:
@@ -165,4 +207,6 @@ def hyperparameters(table: sp.csr_array, settings: Options) -> joint.Hyperparame
 
 def local_step(settings: Options) -> Local:
     """Return the local step of a run."""
-    return model.default_local(settings.sampler)._replace(method=settings.local)
+    return model.default_local(settings.sampler)._replace(
+        method=settings.local, start=settings.local_start, fixed=settings.local_fixed
+    )

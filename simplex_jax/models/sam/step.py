@@ -48,17 +48,27 @@ class Model:
     hyper: Hyperparameters
     step_size: StepSize
     friction: float | jax.Array
+    inertia: float | jax.Array  # of the thermostat
     sampler: str = dataclasses.field(metadata=_STATIC)
     shape: tuple[int, int] = dataclasses.field(metadata=_STATIC)
     batch_size: int = dataclasses.field(metadata=_STATIC)
     local_step: Local = dataclasses.field(metadata=_STATIC)
     inner_steps: int = dataclasses.field(metadata=_STATIC)
+    noise_estimate: bool = dataclasses.field(metadata=_STATIC)
     learn: tuple[str, ...] = dataclasses.field(metadata=_STATIC)
 
     @property
     def full(self) -> bool:
         """True if a batch has all documents."""
         return self.batch_size == sparse.size(self.documents)
+
+
+def damped_inertia(friction: Any) -> Any:
+    """Return the inertia of a thermostat that is critically damped, 2 / C^2.
+
+    In a run, one as slow as that of the paper would not move.
+    """
+    return 2 / friction**2
 
 
 def is_metropolis(sampler: str) -> bool:
@@ -87,9 +97,8 @@ def update(
         return gmc.update(key, state, seen, log_density=change, needs_batch=True, **options)
     options |= {"estimator": _estimator(model, hyper), "friction": model.friction}
     if model.sampler == "gsgnht":
-        # Critically damped: a thermostat as slow as that of the paper would not move in a run.
-        options["inertia"] = 2 / jnp.square(model.friction)
-    if not model.full:
+        options["inertia"] = model.inertia
+    if model.noise_estimate and not model.full:
         most = 2 * model.friction / schedules.at(model.step_size, state.step)
         options["noise_estimate"] = bind(_variance, model.documents, hyper, _SHARE * most)
     return _module(model).update(key, state, batch, **options)

@@ -78,8 +78,8 @@ def document_proportions(
     """Return the posterior mean proportions of documents by collapsed Gibbs sweeps, float [K, B].
 
     The mean over the sweeps after the burn-in of (alpha + n_d) / (sum alpha + length), given the
-    topics [K, V] (Patterson and Teh 2013, section 6). A document without words has the prior mean.
-    The token array must be that of these documents alone, see `device.compact`.
+    topics [K, V] (Patterson and Teh 2013, section 5.1). A document without words has the prior
+    mean. The token array must be that of these documents alone, see `device.compact`.
     """
     num_topics = log_topics.shape[0]
     likelihood = local.likelihood_of(log_topics)

@@ -127,7 +127,7 @@ def shards(
     """Work through documents, and yield their topic proportions as they are ready.
 
     The posterior mean of (alpha + n_d) / (sum alpha + length) given the topics (Patterson and Teh
-    2013, section 6), by two chains of collapsed Gibbs sweeps for each document. They go on, in
+    2013, section 5.1), by two chains of collapsed Gibbs sweeps for each document. They go on, in
     doubling lengths, until its error is within the tolerance or all sweeps are done. A document
     without words has the prior mean.
 

@@ -35,6 +35,7 @@ COMBINATIONS = [
     ("sgrld", "memoised", "dependent", "sticks", None),
     ("smld", "subsampled", "dependent", "sticks", None),
 ]
+CARRIED = {"total": "carried", "counts": "subsampled", "label_moves": False}
 
 
 @pytest.mark.slow
@@ -86,6 +87,11 @@ BAD = [
     ({"sampler": "scir", "atom_step_size": -1.0}, "step_size must be finite and positive"),
     ({"sampler": "sgrld", "atom_step_size": 2.0}, "step_size must be below 2"),
     ({"counts": "subsampled", "alpha_update": "escobar-west"}, "needs memoised counts"),
+    ({"sampler": "scir", "total": "lost"}, "total must be one of refreshed, carried"),
+    (CARRIED, 'total "carried" is for scir and sgrld with subsampled counts'),
+    (CARRIED | {"sampler": "smld"}, "carried"),
+    (CARRIED | {"sampler": "scir", "counts": "memoised"}, "with subsampled counts: leave it out"),
+    (CARRIED | {"sampler": "scir", "label_moves": True}, "label_moves would part"),
     ({"split_merge": -1}, "split_merge must be an integer of at least 0"),
     ({"split_merge": 1, "sampler": "scir"}, "split_merge needs the exact sampler"),
 ]
@@ -292,6 +298,35 @@ def test_one_row_rows_alike_and_rows_without_data(table):
     assert int(state.occupancy.sum()) == len(table)
     if len(table) == 40:  # the largest cluster has most rows
         assert np.mean([np.bincount(row).max() for row in labels[20:]]) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["scir", "sgrld"])
+def test_totals_are_carried_where_sticks_are_in_use(sampler):
+    """Short steps leave them nearly where they were.
+
+    Sticks beyond the last one in use, and atoms without rows, have none.
+    """
+    options = CARRIED | {"sampler": sampler, "batch_size": 3, "capacity": 16}
+    sizes = {"atom_step_size": 1e-6, "stick_step_size": 1e-6}
+    kernel, stream = dp_mixture.build(ROWS, FAMILY, alpha=1.0, **options, **sizes)
+    state = kernel.init(KEY, jnp.array([0, 0, 2, 2]))
+    assert all(np.isinf(leaf).all() for leaf in jax.tree.leaves(state.log_totals))
+    seen = []
+    for step in range(6):
+        key = jax.random.fold_in(KEY, step)
+        before, (state, _) = state, kernel.update(key, state, stream(key, step))
+        for old, new in zip(*map(jax.tree.leaves, (before, state)), strict=True):
+            assert old.shape == new.shape
+        finite = np.isfinite(state.log_totals.atoms[:, 0])
+        np.testing.assert_array_equal(finite, np.asarray(before.occupancy) > 0)
+        both = finite & np.isfinite(before.log_totals.atoms[:, 0])
+        change = np.exp(state.log_totals.atoms - before.log_totals.atoms)[both] - 1
+        seen += np.abs(change).ravel().tolist()
+    assert seen
+    assert max(seen) < 0.05
+    grown = dp_mixture.grow(state, 32)
+    assert np.isinf(grown.log_totals.sticks[16:]).all()
 
 
 @pytest.mark.slow

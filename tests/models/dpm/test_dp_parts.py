@@ -27,7 +27,7 @@ INDEPENDENT = build(variant="independent", decay=0.6)[0].update.args[0]
 
 
 def sticks(module, key, state):
-    return placed(state, module.move_sticks(key, MODEL, state, state.occupancy))
+    return placed(state, module.move_sticks(key, MODEL, state, state.occupancy)[0])
 
 
 def placed(state, drawn):
@@ -44,7 +44,7 @@ def alpha(module, key, state):
 
 
 def atoms(module, key, state):
-    moved = module.move_atoms(key, MODEL, state, state.totals.values)
+    moved, _ = module.move_atoms(key, MODEL, state, state.totals.values)
     return placed(state._replace(position=state.position._replace(atoms=moved)), state.sticks)
 
 

@@ -18,10 +18,11 @@ from support import statistics_checks as checks
 from support import tiny_lda
 from support.marks import slow_but
 
-from simplex_jax import base, batches, draws, estimators, run
+from simplex_jax import base, batches, draws, run
 from simplex_jax.corpus import device
 from simplex_jax.models.lda import control
 from simplex_jax.models.lda import counts as lda_counts
+from simplex_jax.models.lda import kernel as lda_kernel
 from simplex_jax.samplers import scir
 
 METHODS = ("blocked", "collapsed")
@@ -63,36 +64,47 @@ def count(labels, tokens):
     return jnp.zeros((2, 3 * CHAINS), jnp.int32).at[labels, tokens].add(1)
 
 
-def estimate_side_by_side(estimate, key, memory, position, ids):
+def estimate_side_by_side(estimate, alpha, key, memory, position, ids):
     """Show an estimator of one corpus the topics [CHAINS, K, V] of all chains."""
-    counts, memory = estimate(key, memory, jnp.moveaxis(position, 0, 1).reshape(2, -1), ids)
+    counts, memory = estimate(alpha, key, memory, jnp.moveaxis(position, 0, 1).reshape(2, -1), ids)
     return jnp.moveaxis(counts.reshape(2, CHAINS, 3), 1, 0), memory
 
 
 def build(method, h, alpha=ALPHA, beta=BETA, corpus=MANY, total="refreshed"):
     """Memoised SCIR of all chains; a batch is one document of each."""
-    inner = lda_counts.memoised(corpus, (2, 3 * CHAINS), lda_counts.Local(method)).given(alpha)
-    estimator = estimators.Estimator(inner.init, base.bind(estimate_side_by_side, inner.estimate))
-    return scir.build(estimator, jnp.asarray(beta, jnp.float32), h, total=total)
+    inner = lda_counts.memoised(corpus, (2, 3 * CHAINS), lda_counts.Local(method))
+    counts = lda_counts.Counts(inner.init, base.bind(estimate_side_by_side, inner.estimate))
+    means = lda_kernel.means_of(alpha, beta, SHAPE)
+    return lda_kernel.kernel(counts, means, "scir", h, total=total)
+
+
+def with_memory(state, labels, tokens):
+    memory = lda_counts.Memory(labels, count(labels, tokens))
+    return state._replace(sampler=state.sampler._replace(memory=memory))
 
 
 def posterior_checks(kernel, num_steps, getkey, seed):
-    """P-values of the features of chains that started from exact draws, after some steps."""
-    z, log_phi = tiny_lda.draw(POSTERIOR, np.random.default_rng(seed), CHAINS)
-    labels = flat(z).astype(jnp.uint8)
-    state = kernel.init(getkey(), jnp.ones((CHAINS, *SHAPE)))._replace(
-        position=jnp.asarray(log_phi, jnp.float32),
-        memory=lda_counts.Memory(labels, count(labels, MANY.tokens)),
-    )
+    """P-values of the features of chains that started from exact draws, after some steps.
+
+    A carried total starts from an exact draw, too.
+    """
+    rng = np.random.default_rng(seed)
+    z, log_phi = tiny_lda.draw(POSTERIOR, rng, CHAINS)
+    tokens = np.stack([(z == k).sum(axis=1) for k in range(SHAPE[0])], axis=1)
+    totals = rng.gamma(BETA.sum() + tokens)[:, :, None]
+    start = kernel.init(getkey(), jnp.asarray(totals / 3 * np.ones(SHAPE), jnp.float32))
+    start = start._replace(position=jnp.asarray(log_phi, jnp.float32))
+    state = with_memory(start, flat(z).astype(jnp.uint8), MANY.tokens)
     stream = device.block_stream(device.size(MANY), CHAINS)
     state, _ = run(getkey(), kernel, state, stream, num_steps, collect=nothing)
-    memory = state.memory
+    memory = state.sampler.memory
     np.testing.assert_array_equal(memory.counts, count(memory.labels, MANY.tokens))
     return feature_checks(state)
 
 
 def feature_checks(state):
-    seen = tiny_lda.observed(POSTERIOR, by_chain(state.memory.labels), state.position, BETA)
+    labels = by_chain(state.sampler.memory.labels)
+    seen = tiny_lda.observed(POSTERIOR, labels, state.position, BETA)
     expected = tiny_lda.exact(POSTERIOR, BETA)
     return {name: checks.mean_z(value, expected[name], value.var()) for name, value in seen.items()}
 
@@ -129,7 +141,7 @@ def test_memoised_scir_reaches_the_posterior(getkey):
     """From equal topics and no labels; 75 passes leave no trace of the start above the noise."""
     kernel, stream = build("collapsed", 5.0), device.block_stream(device.size(MANY), CHAINS)
     state = kernel.init(getkey(), jnp.ones((CHAINS, *SHAPE)))
-    assert (np.asarray(state.memory.labels) == SHAPE[0]).all()
+    assert (np.asarray(state.sampler.memory.labels) == SHAPE[0]).all()
     state, _ = run(getkey(), kernel, state, stream, 300, collect=nothing)
     assert not checks.family(feature_checks(state))
 
@@ -154,12 +166,13 @@ def successive(key, log_phi, labels, words, alpha, beta, num_steps, method):
         tokens = 3 * CHAIN + words
         kernel = build(method, 0.7, alpha, beta, MANY._replace(tokens=tokens))
         key_batch, key_move, key_words = jax.random.split(jax.random.fold_in(key, i), 3)
-        memory = lda_counts.Memory(labels, count(labels, tokens))
-        state = scir.State(log_phi, jnp.int32(0), memory, None)
+        inner = lda_counts.Memory(labels, count(labels, tokens))
+        sampler = scir.State(None, None, inner, None)
+        state = lda_kernel.State(log_phi, jnp.int32(0), alpha, beta, sampler)
         document = jax.random.randint(key_batch, (), 0, COUNTS.shape[0])
         batch = document * CHAINS + jnp.arange(CHAINS)
         state, _ = kernel.update(key_move, state, batch)
-        labels = state.memory.labels
+        labels = state.sampler.memory.labels
         words = draws.categorical(key_words, jnp.exp(state.position)[CHAIN, labels])
         return state.position, labels, words
 

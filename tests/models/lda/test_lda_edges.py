@@ -119,6 +119,8 @@ def test_double_precision(getkey):
     ("arguments", "name"),
     [
         ({"sampler": "gibbs"}, "sampler"),
+        ({"total": "forgotten"}, "total must be one of refreshed, carried"),
+        ({"total": "carried", "sampler": "smld"}, "total is that of weights, and smld moves none"),
         ({"counts": "exact"}, "counts"),
         ({"local_step": lda_counts.Local("variational")}, "method"),
         ({"local_step": lda_counts.Local(sweeps=0)}, "sweeps"),
@@ -156,6 +158,15 @@ def test_double_precision(getkey):
 def test_bad_arguments_are_named(arguments, name):
     with pytest.raises(ValueError, match=name):
         lda.build(SMALL, (2, 3), **arguments)
+
+
+def test_a_carried_total_starts_at_the_sum_of_the_weights(getkey):
+    weights = jnp.array([[0.5, 1.0, 2.0], [3.0, 0.1, 0.2]])
+    carried, _ = lda.build(SMALL, (2, 3), sampler="sgrld", total="carried")
+    total = jnp.exp(carried.init(getkey(), weights).sampler.log_total)
+    np.testing.assert_allclose(total, weights.sum(axis=1, keepdims=True), rtol=1e-6)
+    refreshed, _ = lda.build(SMALL, (2, 3), sampler="sgrld")
+    assert refreshed.init(getkey(), weights).sampler.log_total is None
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])

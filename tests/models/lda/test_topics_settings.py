@@ -25,11 +25,14 @@ def test_defaults_depend_on_the_counts():
     assert lda.resolve(COUNTS, 2, expected=True, counts="subsampled").local == "blocked"
     assert lda.resolve(COUNTS, 2, passes=3, batch_size=6).steps == 12
     assert lda.resolve(COUNTS, 2, step_size=0.2).step_size == 0.2
+    assert memoised.total == "refreshed"
+    assert lda.resolve(COUNTS, 2, sampler="smld").total is None
 
 
 def test_settled_options_settle_to_themselves():
     """What `config.json` holds is what a run that goes on resolves to."""
-    for given in ({}, {"counts": "subsampled"}, {"seconds": 3.0}, {"alpha": "learn"}):
+    sgrld = {"sampler": "sgrld", "total": "carried"}
+    for given in ({}, {"counts": "subsampled"}, {"seconds": 3.0}, {"alpha": "learn"}, sgrld):
         settled = lda.resolve(COUNTS, 2, **given)
         assert lda.resolve(COUNTS, **vars(settled)) == settled
 
@@ -75,6 +78,7 @@ def test_settings_go_into_json_and_back():
         ({"num_topics": 2, "alpha": "learn", "counts": "control-variate"}, "alpha can"),
         ({"num_topics": 2, "expected": True}, "expected"),
         ({"num_topics": 2, "sampler": "hmc"}, "sampler"),
+        ({"num_topics": 2, "sampler": "smld", "total": "carried"}, "total is that of weights"),
         ({"num_topics": 2, "counts": "none"}, "counts must be one of"),
         ({"num_topics": 2, "local": "none"}, "^local must be one of"),
         ({"num_topics": 2, "passes": 1, "steps": 2}, "at most one"),

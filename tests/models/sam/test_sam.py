@@ -194,6 +194,9 @@ def test_arguments_out_of_range_are_named() -> None:
         ({"step_size": -1.0}, "step_size"),
         ({"friction": 0.0}, "friction"),
         ({"inner_steps": 0}, "inner_steps"),
+        ({"inertia": 0.0}, "inertia must be finite and positive"),
+        ({"inertia": 1.0, "sampler": "sggmc"}, "inertia is for gsgnht; sggmc has no thermostat"),
+        ({"noise_estimate": False, "sampler": "gmc-bgibbs"}, "noise_estimate is for sggmc"),
         ({"sampler": "gmc-bgibbs", "friction": 5.0}, "friction is for"),
         ({"sampler": "gmc-bgibbs", "local_step": Local(samples=5)}, "local_step.samples must be 1"),
         ({"local_step": Local(method="laplace", num_steps=9)}, "num_steps does nothing"),
@@ -214,6 +217,25 @@ def test_arguments_out_of_range_are_named() -> None:
         kernel.init(jax.random.key(0), topics[:2])
     with pytest.raises(ValueError, match="manifold"):
         kernel.init(jax.random.key(0), 2 * topics)
+
+
+@pytest.mark.slow
+def test_the_thermostat_has_the_inertia_that_it_is_given(getkey: Key) -> None:
+    """The thermostat of twice the inertia moves half as far in a short step; V may be 0."""
+    documents, _, topics, _, hyper = setting()
+    keys, moved = [getkey() for _ in range(2)], {}
+    for inertia in (None, 1.0, 2.0):
+        told = {"inertia": inertia, "friction": 4.0, "step_size": 1e-3, "batch_size": 4}
+        estimate = inertia is None
+        kernel, stream = model.build(
+            documents, (K, V), hyper=hyper, noise_estimate=estimate, **told
+        )
+        state = kernel.init(keys[0], topics)
+        after, info = kernel.update(keys[1], state, stream(keys[1], 0))
+        moved[inertia] = float(after.sampler.thermostat) - 4.0
+        assert (info.sampler.gradient_noise is not None) == estimate
+    assert moved[1.0] == pytest.approx(2 * moved[2.0], rel=0.05)
+    assert abs(moved[None]) > 4 * abs(moved[1.0])  # 2 / C^2 is 1 / 8
 
 
 @pytest.mark.slow

@@ -147,6 +147,27 @@ def test_samplers_draw_what_quadrature_says(method: str, k: int, seed: int) -> N
         assert checks.family(p_values(mutant, theta)), name
 
 
+def test_least_squares_are_those_of_numpy() -> None:
+    law = law_of(3, 5)
+    gram, cosines = (np.asarray(x, np.float64) for x in (law.gram, law.cosines))
+    found = laplace.least_squares(law)
+    np.testing.assert_allclose(found, np.linalg.solve(gram, cosines.T).T, rtol=1e-4)
+    dependent = law._replace(gram=jnp.ones_like(law.gram))
+    np.testing.assert_allclose(local._raised(laplace.least_squares(dependent), 1e-6), 1 / 3)
+
+
+@pytest.mark.slow
+def test_the_published_chain_stays_at_its_start_and_a_longer_one_forgets_it(seed: int) -> None:
+    """Steps of 1e-6, as published, leave least squares where they were. False alarms: 1e-3."""
+    law, key = law_of(3, 20_000), jax.random.key(seed)
+    published = Local("gmc", 20, 40, 10, 1e-6, 1e-6, "least-squares", fixed=True)
+    start = np.asarray(local._raised(laplace.least_squares(law), 1e-6), np.float64)
+    assert np.abs(sample(key, law, published) - start).max() < 0.01
+    moved = published._replace(samples=1, burn_in=60, num_steps=20, step_size=0.01, floor=3e-3)
+    assert not checks.family(p_values(law, sample(key, law, moved)))
+    assert checks.family(p_values(law, sample(key, law, moved._replace(burn_in=0))))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", local.METHODS)
 def test_one_step_leaves_exact_draws_exact(method: str, seed: int) -> None:
@@ -226,6 +247,9 @@ def test_settings_out_of_range_are_named() -> None:
         (Local(step_size=0.0), "step_size"),
         (Local(method="gmc", floor=1.0), "floor"),
         (Local(floor=0.1), "floor does nothing with method 'hmc'"),
+        (Local(start="mode"), "start does nothing with method 'hmc'"),
+        (Local(method="gmc", start="zero"), "start must be one of mode, least-squares"),
+        (Local(method="laplace", fixed=True), "fixed does nothing"),
         (Local(method="laplace", step_size=3.0), "step_size does nothing"),
         (Local(method="laplace", num_steps=9), "num_steps does nothing"),
     ]:

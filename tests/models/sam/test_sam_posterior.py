@@ -108,6 +108,8 @@ def move(key, topics, theta, vectors, hyper):
             hyper=hyper,
             step_size=0.3,
             friction=1.0,
+            inertia=1.0,
+            noise_estimate=True,
             sampler="gmc-bgibbs",
             shape=topics.shape,
             batch_size=FEW,

@@ -167,6 +167,9 @@ def test_chains_are_matched():
         (DATA, {"step_size": lambda step: 0.1}, "step_size .* is a schedule"),
         (DATA, {"sampler": "gmc-bgibbs", "batch_size": 5}, "leave batch_size out"),
         (DATA, {"sampler": "gmc-bgibbs", "friction": 1.0}, "friction is for"),
+        (DATA, {"sampler": "gmc-bgibbs", "inertia": 1.0}, "inertia is for gsgnht"),
+        (DATA, {"local_start": "least-squares"}, "local_start is for local gmc"),
+        (DATA, {"local": "laplace", "local_fixed": True}, "local_fixed is for"),
         (DATA, {"passes": 1, "steps": 2}, "at most one of"),
         (DATA, {"seed": -1}, "seed"),
         (DATA, {"heldout": sp.csr_array(np.eye(2))}, "heldout: its 2 words are not the 6"),
@@ -365,4 +368,6 @@ def test_defaults_are_the_same_everywhere():
 def test_settled_options_stay(sampler):
     """A run that goes on settles them again."""
     settled = sam.resolve(DATA, 3, sampler=sampler, seconds=5.0)
+    if sampler == "gsgnht":
+        assert settled.inertia == pytest.approx(2 / settled.friction**2)
     assert sam.MODEL.settle(sam.MODEL.as_data(DATA), None, settled) == settled

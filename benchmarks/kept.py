@@ -1,0 +1,76 @@
+"""Results that are kept under `results/`: figures of the documentation, and how they were made."""
+
+import datetime
+import json
+import math
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+PLACES = ("--data", "--keep", "--out")
+"""Options that name a file or a folder."""
+
+
+def about() -> dict[str, Any]:
+    """Return versions, date, machine and command of the run that is going on."""
+    from simplex_jax.models.pipeline import versions  # not where results are only read
+
+    return {
+        "versions": versions(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": f"{_processor()}, {platform.system()}",
+        "cores": os.cpu_count(),
+        "command": shlex.join(["python", os.path.relpath(sys.argv[0]), *_without_places(sys.argv)]),
+    }
+
+
+def _without_places(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a command that say what it did, and not with which files."""
+    told = iter(arguments[1:])
+    kept = []
+    for argument in told:
+        if argument in PLACES:
+            next(told, None)
+        else:
+            kept.append(argument)
+    return kept
+
+
+def _processor() -> str:
+    """Return the model of the processor, which `platform` does not know on Linux."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any]], **facts: Any) -> None:
+    """Write the rows of a table, a line each with six digits of a number, and facts about them.
+
+    NaN becomes null.
+    """
+    told = {"about": about(), **facts}
+    head = [f' "{name}": {json.dumps(value, default=str)}' for name, value in told.items()]
+    lines = [json.dumps({name: _short(value) for name, value in row.items()}) for row in rows]
+    table = ' "rows": [\n  ' + ",\n  ".join(lines) + "\n ]"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{\n" + ",\n".join([*head, table]) + "\n}\n", encoding="utf-8")
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str | int) or value is None:  # a bool is an int
+        return value
+    number = float(value)
+    return float(f"{number:.6g}") if math.isfinite(number) else None
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what `write` has written."""
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,306 @@
+"""The tables of `docs/experiments.md`, made from the results that are kept.
+
+    python benchmarks/papers/tables.py [--check]
+
+A table stands there between `<!-- table NAME -->` and `<!-- end -->`, and is made by the function
+NAME of this file from `benchmarks/results/papers/NAME.json`, which the experiment has written
+(`--keep`). Below it stands the command, with when and where it ran. With `--check` nothing is
+written, and the exit status is 1 if the page is not what would be.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import kept
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "experiments.md"
+RESULTS = kept.RESULTS / "papers"
+
+Rows = list[dict[str, Any]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    text = PAGE.read_text(encoding="utf-8")
+    new = filled(text)
+    if options.check and new != text:
+        sys.exit(f"{PAGE.name} is not what the results say: run python benchmarks/papers/tables.py")
+    if new != text:
+        PAGE.write_text(new, encoding="utf-8")
+
+
+def filled(page: str) -> str:
+    """Return a page with its tables made anew."""
+    marked = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+    return marked.sub(lambda found: f"{found[1]}{made(found[2])}{found[3]}", page)
+
+
+def made(name: str) -> str:
+    """Return a table, and how it was made."""
+    result = kept.read(RESULTS / f"{name}.json")
+    about = result["about"]
+    return (
+        f"{markdown(TABLES[name](result))}\n`{about['command']}`, {about['date']}: "
+        f"{result['seconds']:.0f} s, {about['cores']} cores ({about['machine']}), "
+        f"jax {about['versions']['jax']}.\n"
+    )
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows as a Markdown table; three digits of a number, or all before the point."""
+    columns = list(rows[0])
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[shown(row.get(column, "")) for column in columns] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def shown(value: Any) -> str:
+    """Return a value as a cell has it; nothing for NaN."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, str | int):
+        return str(value)
+    return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
+
+
+def chosen(rows: Rows, **columns: str) -> Rows:
+    """Return some columns, by their new names; underscores of which are blanks."""
+    return [{new.replace("_", " "): row[old] for new, old in columns.items()} for row in rows]
+
+
+def least(rows: Rows, by: str, key: Callable[[dict[str, Any]], float]) -> Rows:
+    """Return the row of each value of a column in which something is least, in order."""
+    names = list(dict.fromkeys(row[by] for row in rows))
+    return [min((row for row in rows if row[by] == name), key=key) for name in names]
+
+
+def scir_figure1(result: dict[str, Any]) -> Rows:
+    """Quantiles of the logarithm of a sparse component."""
+    return [
+        {
+            "log10 of component 5": row["method"],
+            **{f"{100 * q:g}%": row[f"log10 quantile {q:g}"] for q in (0.05, 0.25, 0.5, 0.75)},
+            "medians of 5 chains": _between(row.get("least median"), row.get("largest median")),
+        }
+        for row in result["rows"]
+    ]
+
+
+def _between(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:.1f} to {high:.1f}"
+
+
+def scir_figure2(result: dict[str, Any]) -> Rows:
+    """Distances by batch size; the least of each case is bold."""
+    rows = result["rows"]
+    sizes = [row["batch size"] for row in rows if row["batch size"] != ""]
+    table: Rows = []
+    for case in dict.fromkeys(row["case"] for row in rows):
+        here = [row for row in rows if row["case"] == case]
+        best = {n: min(r["KS mean"] for r in here if r["batch size"] == n) for n in sizes}
+        for method in dict.fromkeys(row["method"] for row in here):
+            found = {r["batch size"]: r["KS mean"] for r in here if r["method"] == method}
+            line: dict[str, Any] = {"n": f"{case}: {method}"}
+            for n in dict.fromkeys(sizes):
+                value = found.get(n, found.get(""))
+                line[str(n)] = f"**{value:.3f}**" if value == best[n] else f"{value:.3f}"
+            table.append(line)
+    return table
+
+
+def sgrld_figure1(result: dict[str, Any]) -> Rows:
+    """Of each sampler the steps of the least distance and of the most effective samples."""
+    rows = result["rows"]
+    by_distance = least(rows, "sampler", lambda row: row["KS"])
+    by_size = least(rows, "sampler", lambda row: -row["ESS mean"])
+    return [
+        {
+            "": near["sampler"],
+            "step of least KS": near["step size"],
+            "KS": near["KS"],
+            "ESS, mean": near["ESS mean"],
+            "bulk ESS, median": near["bulk ESS median"],
+            "acceptance": near["acceptance"],
+            "step of most ESS": many["step size"],
+            "ESS there": many["ESS mean"],
+            "KS there": many["KS"],
+        }
+        for near, many in zip(by_distance, by_size, strict=True)
+    ]
+
+
+def mld_figure1(result: dict[str, Any]) -> Rows:
+    """Of each method the best step after 1,000 iterations; of exact CIR also after 10."""
+    components = [name for name in result["rows"][0] if name.startswith("TV")]
+
+    def mean(row: dict[str, Any]) -> float:
+        return sum(1.0 if row[name] is None else row[name] for name in components)
+
+    rows = result["rows"]
+    best = least([row for row in rows if row["iterations"] == 1000], "method", mean)
+    early = [row for row in rows if row["method"] == "exact CIR" and row["iterations"] == 10]
+    best += [*sorted(early, key=mean)[:1], *(row for row in rows if row["method"] == "floor")]
+    return chosen(
+        best,
+        method="method",
+        step="step size",
+        iterations="iterations",
+        **{name.removeprefix("TV, ").replace(" ", "_"): name for name in components},
+    )
+
+
+def sggmc_order(result: dict[str, Any]) -> Rows:
+    """Slopes, and the bias at two of the step sizes."""
+    points = result["settings"]["points"]
+    table: Rows = []
+    for row in result["rows"]:
+        line = {"kernel": row["kernel"], "slope": row["slope"]}
+        for h in (0.4, 0.1):
+            near = min(points[row["kernel"]], key=lambda point: abs(point["step_size"] - h))
+            line[f"bias at h = {h:g}"] = near["bias"]
+        table.append(line)
+    return table
+
+
+def sggmc_circle(result: dict[str, Any]) -> Rows:
+    """Distances of one chain and of all."""
+    return chosen(
+        result["rows"],
+        circle="method",
+        one_chain="distance, one chain",
+        all="all chains",
+        **{"mass_at_the_lesser_mode": "mass at mu_1", "true_mass": "true mass"},
+        kinetic_energy="kinetic energy",
+        effective_samples="effective samples of a chain",
+    )
+
+
+def sggmc_posterior(result: dict[str, Any]) -> Rows:
+    """Distances of one chain and of all."""
+    return chosen(
+        result["rows"],
+        posterior="method",
+        **{"joint,_one_chain": "joint, one chain", "joint,_all": "joint, all"},
+        kinetic_energy="kinetic energy",
+        effective_samples="effective samples of a chain",
+    )
+
+
+def sggmc_applications(result: dict[str, Any]) -> Rows:
+    """What is measured of each application."""
+    return chosen(
+        result["rows"],
+        application="application",
+        method="method",
+        measure="measure",
+        value="value",
+        second="second",
+        truth_of_it="true second",
+        kinetic_energy="kinetic energy",
+    )
+
+
+def bias(result: dict[str, Any]) -> Rows:
+    """Slopes by kernel and target."""
+    rows = result["rows"]
+    targets = list(dict.fromkeys(row["target"] for row in rows))
+    found = {(row["kernel"], row["target"]): row["slope"] for row in rows}
+    return [
+        {"kernel": kernel, **{target: found.get((kernel, target), "") for target in targets}}
+        for kernel in dict.fromkeys(row["kernel"] for row in rows)
+    ]
+
+
+def lda_wikipedia(result: dict[str, Any]) -> Rows:
+    """Perplexities: one sample, the running average of the papers, and of the second half."""
+    return [
+        {
+            "settings": {"own": "published", "common": "common"}[row["settings"]],
+            "method": row["method"],
+            "alpha, beta": f"{row['alpha']:g}, {row['beta']:g}",
+            "sweeps": row["sweeps"],
+            "step": row["step size"],
+            "one sample": row["perplexity"],
+            "average, papers'": row["running"],
+            "average, second half": row["averaged"],
+            "of the seeds": _range(row["least"], row["most"]),
+            "seconds": row["seconds"],
+        }
+        for row in result["rows"]
+    ]
+
+
+def mld_figure1d(result: dict[str, Any]) -> Rows:
+    """Likewise, beside what is printed in appendix H.2 of Hsieh et al. (2018)."""
+    printed = {"SMLD-approximate": "1323", "SGRHMC": "about 1400"}
+    rows = lda_wikipedia(result)
+    return [row | {"printed": printed.get(row["method"], "")} for row in rows]
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.0f} to {high:.0f}" if low < high else "one"
+
+
+def dpm(result: dict[str, Any]) -> Rows:
+    """Scores of mixtures, minus the mean log predictive density."""
+    return [
+        {
+            "": row["method"],
+            "base measure": row["base"],
+            "steps": row["steps"].strip("()"),
+            "updates": row["updates"],
+            "seconds": row["seconds"],
+            "last state": row["current"],
+            "averaged (sd over seeds)": f"{row['averaged']} ({row['sd over seeds']})",
+            "clusters": f"{row['clusters']:.0f}",
+        }
+        for row in result["rows"]
+    ]
+
+
+def sam(result: dict[str, Any]) -> Rows:
+    """Log-perplexities of the spherical admixture model."""
+    return [
+        {
+            "": row["method"] + ", variational start" * (row["start"] != "prior"),
+            "settings": row["settings"],
+            "updates": f"{row['updates']:,}",
+            "kinetic energy": row["kinetic energy"],
+            "importance sampling": row["importance"],
+            "10 pooled": row["importance, 10 pooled"],
+            "200 prior draws": row["prior draws"],
+        }
+        for row in result["rows"]
+    ]
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
+    "scir_figure1": scir_figure1,
+    "scir_figure2": scir_figure2,
+    "sgrld_figure1": sgrld_figure1,
+    "mld_figure1": mld_figure1,
+    "bias": bias,
+    "sggmc_order": sggmc_order,
+    "sggmc_circle": sggmc_circle,
+    "sggmc_posterior": sggmc_posterior,
+    "sggmc_applications": sggmc_applications,
+    "lda_wikipedia_small": lda_wikipedia,
+    "mld_figure1d": mld_figure1d,
+    "dpm_msweb": dpm,
+    "dpm_synthetic": dpm,
+    "sam_20news_small": sam,
+}
+"""By the name of the result; one experiment may have several."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""The page of the papers' experiments says what the kept results say; one command runs them all."""
+
+import importlib
+import itertools
+import re
+
+import kept
+import pytest
+from support.paths import BENCHMARKS, ROOT
+
+PAGE = (ROOT / "docs" / "experiments.md").read_text("utf-8")
+
+
+@pytest.fixture(autouse=True)
+def scripts_can_be_imported(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "papers"))
+
+
+def tables():
+    return importlib.import_module("tables")
+
+
+def test_the_page_has_the_tables_of_the_kept_results():
+    assert tables().filled(PAGE) == PAGE, "run python benchmarks/papers/tables.py"
+    first = re.search(r"<!-- table \w+ -->\n.*?(\d\.\d)", PAGE, re.DOTALL)
+    wrong = PAGE[: first.start(1)] + "9.9" + PAGE[first.end(1) :]
+    assert tables().filled(wrong) != wrong
+    assert tables().filled(wrong) == PAGE
+
+
+def test_every_kept_result_is_shown():
+    names = set(re.findall(r"<!-- table (\w+) -->", PAGE))
+    assert names == {file.stem for file in (kept.RESULTS / "papers").iterdir()}
+    assert names <= set(tables().TABLES)
+
+
+def test_other_tables_say_that_their_run_was_not_kept():
+    """In the paragraph before them, or before another such table that it is about as well."""
+    others = re.sub(r"<!-- table \w+ -->.*?<!-- end -->", "", PAGE, flags=re.DOTALL)
+    paragraphs = [text for text in others.split("\n\n") if text.strip()]
+    for before, table in itertools.pairwise(paragraphs):
+        if table.startswith("|"):
+            assert re.search(r"not\skept", before), table
+
+
+def test_results_are_written_and_read(tmp_path):
+    rows = [{"a": 1, "b": 0.123456789, "c": "x"}, {"a": 2, "b": float("nan"), "c": ""}]
+    kept.write(tmp_path / "new" / "one.json", rows, seconds=3.0)
+    found = kept.read(tmp_path / "new" / "one.json")
+    assert found["rows"] == [{"a": 1, "b": 0.123457, "c": "x"}, {"a": 2, "b": None, "c": ""}]
+    assert found["seconds"] == 3
+    assert {"versions", "date", "machine", "cores", "command"} <= set(found["about"])
+
+
+def test_a_failed_experiment_is_named_and_the_others_run(tmp_path, capfd):
+    texts = {"first": "import sys; print(sys.argv)", "second": "raise SystemExit('out of luck')"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    scripts = [tmp_path / f"{name}.py" for name in ("second", "first")]
+    everything = importlib.import_module("all")
+    assert everything.run(scripts, tmp_path / "out", ["--quick"], {}) == ["second"]
+    printed = capfd.readouterr().out
+    assert re.search(r"second: \d+ s, exit status 1\nout of luck\nfirst: \d+ s, ok\n", printed)
+    assert set(everything.EXPERIMENTS) == {
+        file.stem
+        for file in (BENCHMARKS / "papers").glob("*.py")
+        if "common.options(" in file.read_text("utf-8") and "__main__" in file.read_text("utf-8")
+    }
