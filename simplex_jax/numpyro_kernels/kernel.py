@@ -24,9 +24,9 @@ class ModelKernel(MCMCKernel):
     """A kernel of a numpyro model, for one chain or for a batch of them.
 
     It stores names and flags of the model, so that the kernel can be pickled and traced. A subclass
-    has four methods: `_first` starts a chain, `_is_valid` judges values to start from, `_moved`
-    takes a step, and `_constrained` returns the values that the model sees. Its states have `z`,
-    `i` and `rng_key`.
+    has five methods: `_first` starts a chain, `_is_valid` judges values to start from, `_moved`
+    takes a step, `_constrained` returns the values that the model sees, and `_shown` tells of a
+    run. Its states have `z`, `i` and `rng_key`.
     """
 
     sample_field = "z"
@@ -159,6 +159,19 @@ class ModelKernel(MCMCKernel):
         target = self._target(model_args, model_kwargs, jax.random.key(0))
         return lambda z: density.replay(target, self._constrained(target, z))
 
+    def get_diagnostics_str(self, state: Any) -> str:
+        """Return what the progress bar shows of a state; of several chains, the means.
+
+        Reasons to doubt the samples come as a ``UserWarning`` each.
+        """
+        for doubt in self._doubts(state):
+            warnings.warn(doubt, stacklevel=2)
+        return self._shown(state)
+
+    def _doubts(self, state: Any) -> list[str]:
+        """Return reasons to doubt the samples, and what to do."""
+        return []
+
     def _target(self, args: tuple, kwargs: Mapping[str, Any] | None, key: jax.Array) -> Target:
         return Target(self._model, self._inspected, args, dict(kwargs or {}), key)
 
@@ -181,7 +194,11 @@ class ModelKernel(MCMCKernel):
 
     @abstractmethod
     def _moved(self, key: jax.Array, state: Any, target: Target) -> Any:
-        """Return the state after a step, its counter and key excepted."""
+        """Return the state after a step, but for what is counted, and the key."""
+
+    @abstractmethod
+    def _shown(self, state: Any) -> str:
+        """Return the diagnostics of every site."""
 
     @abstractmethod
     def _constrained(self, target: Target, z: Values) -> Values:

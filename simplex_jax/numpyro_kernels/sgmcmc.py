@@ -177,8 +177,7 @@ class SGMCMC(ModelKernel):
         """Return the state, which keeps nothing of the density."""
         return state
 
-    def get_diagnostics_str(self, state: SGMCMCState) -> str:
-        """Return the numbers that each kernel tells of its last step; of several chains, means."""
+    def _shown(self, state: SGMCMCState) -> str:
         parts = []
         infos = over_chains(state, state.info)
         for group, info in zip(self._groups(self._inspected), infos, strict=True):

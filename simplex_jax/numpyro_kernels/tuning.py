@@ -29,16 +29,26 @@ class Total(NamedTuple):
         return jnp.where(self.counted, counts.sum(axis=-1, keepdims=True), self.value)
 
 
+class Noise(NamedTuple):
+    """The noise of minibatches; see `minibatches`."""
+
+    shape: jax.Array  # a as the last minibatch showed it, of the shape of the site
+    rate: jax.Array  # b likewise; [..., 1] on the simplex
+    ratio: jax.Array  # rho, a scalar
+    inflation: jax.Array  # factor of standard deviations at the step of the last move, a scalar
+
+
 class Tuning(NamedTuple):
     """The state of the adaptation to a site. Scalars, unless stated."""
 
     exact: jax.Array  # whether neither shapes nor log density have said that they depend on it
     bound: jax.Array  # nats by which the log density may be off by rounding, at the last move
-    log_step: jax.Array  # of corrected moves
+    log_step: jax.Array  # of corrected moves, and of those by minibatches
     accepted: jax.Array  # mean acceptance probability in this phase
     clamped: jax.Array  # mean fraction of shapes that were not positive in this phase
     total: Total  # the sums of its counts
     centre: jax.Array  # mean value of the site in the warm-up, of its shape
+    noise: Noise | None = None  # None where all the data are shown
 
 
 Evaluate = Callable[[Values], Density]
@@ -208,12 +218,12 @@ def adapted(
     gain = jnp.where(
         (step < num_warmup) & ~tuning.exact, (step + 1).astype(dtype) ** -0.6, 0
     ).astype(dtype)
-    since = (jnp.where(step < num_warmup, step, step - num_warmup) + 1).astype(dtype)
+    count = since(step, num_warmup).astype(dtype)
     log_step = jnp.clip(tuning.log_step + gain * (probability - target), -14.0, 2.0)
     tuning = tuning._replace(
         log_step=log_step.astype(dtype),
-        accepted=tuning.accepted + (probability - tuning.accepted) / since,
-        clamped=tuning.clamped + (clamped - tuning.clamped) / since,
+        accepted=tuning.accepted + (probability - tuning.accepted) / count,
+        clamped=tuning.clamped + (clamped - tuning.clamped) / count,
     )
     value = jnp.exp(y)
     centre = tuning.centre + gain * (value - tuning.centre)
@@ -221,6 +231,11 @@ def adapted(
     old = tuning.total.value
     fitted = jnp.where((gain > 0) & jnp.isfinite(total), gain * total + (1 - gain) * old, old)
     return tuning._replace(centre=centre, total=tuning.total._replace(value=fitted))
+
+
+def since(step: jax.Array, num_warmup: jax.Array) -> jax.Array:
+    """Return which move of the warm-up, or of what comes after it, follows so many moves."""
+    return jnp.where(step < num_warmup, step, step - num_warmup) + 1
 
 
 def fitted_total(
