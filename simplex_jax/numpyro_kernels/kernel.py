@@ -13,7 +13,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
 from simplex_jax.base import PyTree
-from simplex_jax.numpyro_kernels import density, sites, starts
+from simplex_jax.numpyro_kernels import density, floors, sites, starts
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 
@@ -26,7 +26,7 @@ class ModelKernel(MCMCKernel):
     It stores names and flags of the model, so that the kernel can be pickled and traced. A subclass
     has five methods: `_first` starts a chain, `_is_valid` judges values to start from, `_moved`
     takes a step, `_constrained` returns the values that the model sees, and `_shown` tells of a
-    run. Its states have `z`, `i` and `rng_key`.
+    run. Its states have `z`, `raised` (see `floors`), `i` and `rng_key`.
     """
 
     sample_field = "z"
@@ -138,7 +138,10 @@ class ModelKernel(MCMCKernel):
             return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
         key_next, key_batch, key_moves = jax.random.split(sites.typed(state.rng_key), 3)
         moved = self._moved(key_moves, state, self._target(model_args, model_kwargs, key_batch))
-        return moved._replace(i=state.i + 1, rng_key=sites.like(state.rng_key, key_next))
+        raised = floors.counted(state.raised, moved.z, state.i)
+        return moved._replace(
+            raised=raised, i=state.i + 1, rng_key=sites.like(state.rng_key, key_next)
+        )
 
     def wrap_model(self: Self, wrapper: Callable[[Model], Model]) -> Self:
         """Return a copy with another model."""
@@ -170,7 +173,7 @@ class ModelKernel(MCMCKernel):
 
     def _doubts(self, state: Any) -> list[str]:
         """Return reasons to doubt the samples, and what to do."""
-        return []
+        return floors.doubts(over_chains(state, state.raised))
 
     def _target(self, args: tuple, kwargs: Mapping[str, Any] | None, key: jax.Array) -> Target:
         return Target(self._model, self._inspected, args, dict(kwargs or {}), key)

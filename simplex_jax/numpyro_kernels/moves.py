@@ -21,6 +21,7 @@ class State(NamedTuple):
     z: Values  # native values of the sites, by name: log-probabilities, or logs of gamma variates
     tuning: dict[str, Tuning]  # tuning of each site
     density: Density | None  # the log density and its derivatives at z; None where batches change
+    raised: Values  # mean share of numbers that underflow, of sites where that matters; `floors`
     i: jax.Array  # number of steps done
     num_warmup: jax.Array  # number of steps of the warm-up
     rng_key: jax.Array  # key of the next step

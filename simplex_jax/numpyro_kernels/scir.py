@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from simplex_jax import schedules
 from simplex_jax.numpyro_kernels import density as densities
-from simplex_jax.numpyro_kernels import minibatches, moves, sites, tuning
+from simplex_jax.numpyro_kernels import floors, minibatches, moves, sites, tuning
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.kernel import ModelKernel, over_chains
 from simplex_jax.numpyro_kernels.moves import State
@@ -50,7 +50,8 @@ class SCIR(ModelKernel):
     numpyro 0.22 elsewhere: ``Gibbs([(SCIR(model), ["weights"]), (NUTS(model), None)])``. All
     methods of drawing chains work ("vectorized" alone only, as ``Gibbs`` refuses it). Samples are
     ordinary probabilities, raised to the smallest normal number where they underflow; for a
-    concentration that is learned from a sparse site use `LogDirichlet`, which has no such floor.
+    concentration that another kernel learns from a sparse site use `LogDirichlet`, which has no
+    such floor. `get_diagnostics_str` shows how many were raised there ("raised"), and warns.
     ``init_params`` are constrained values.
 
     Args:
@@ -155,6 +156,7 @@ class SCIR(ModelKernel):
             z=z,
             tuning=learned,
             density=None if target.layout.subsampled else density,
+            raised=floors.first(target, values, tuple(kinds)),
             i=jnp.zeros((), jnp.int32),
             num_warmup=jnp.asarray(num_warmup, jnp.int32),
             rng_key=key,
@@ -236,7 +238,7 @@ class SCIR(ModelKernel):
 
     def _shown(self, state: State) -> str:
         parts = []
-        shown = over_chains(state, state.tuning)
+        shown, raised = over_chains(state, (state.tuning, state.raised))
         for name in self._inspected.kinds:
             site = shown[name]
             clamped = f"clamped {float(site.clamped):.1%}"
@@ -256,6 +258,7 @@ class SCIR(ModelKernel):
                 parts.append(f"{name} h={step:.2g}, accepted {accepted:.2f}, {clamped}")
             else:
                 parts.append(f"{name} uncorrected, {clamped}")
+            parts[-1] += floors.shown(raised, name)
         return "; ".join(parts)
 
 
