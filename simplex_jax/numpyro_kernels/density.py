@@ -43,6 +43,7 @@ class Density(NamedTuple):
     size: jax.Array  # sum of the absolute values of the terms of the log density
     terms: jax.Array  # number of those; 1 where sites are summed out, whose terms are not seen
 
+    @jax.jit
     def is_finite(self) -> jax.Array:
         """Return whether the log density and its gradient are finite."""
         value = self.others + sum(self.priors.values())

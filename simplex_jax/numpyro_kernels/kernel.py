@@ -99,12 +99,18 @@ class ModelKernel(MCMCKernel):
         key_next, key_trace, key_start, key_batch, key_first = jax.random.split(
             sites.typed(rng_key), 5
         )
-        layout, drawn = sites.inspect(
-            self._model, key_trace, model_args, kwargs, self._init_strategy
-        )
-        self._check(layout)
-        self._layout = layout
-        values = sites.start(self._init_strategy, drawn, init_params, layout, key_start)
+
+        def begun(key_trace: jax.Array, key_start: jax.Array, params: Any) -> Values:
+            layout, drawn = sites.inspect(
+                self._model, key_trace, model_args, kwargs, self._init_strategy
+            )
+            self._check(layout)
+            self._layout = layout
+            return sites.start(self._init_strategy, drawn, params, layout, key_start)
+
+        # As one program, which leaves out draws of the prior of which only the shape is needed.
+        values = jax.jit(begun)(key_trace, key_start, init_params)
+        layout = self._inspected
         left_out = density.changing(self._target(model_args, kwargs, key_batch), values)
         if left_out:
             warnings.warn(

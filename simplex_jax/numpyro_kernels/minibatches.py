@@ -16,12 +16,14 @@ numbers of the site, in the proportion of b v.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from simplex_jax import step_sizes
 from simplex_jax.numpyro_kernels import gamma_moves, simplex_moves, sites, tuning
+from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.moves import Site, State
 from simplex_jax.numpyro_kernels.sites import Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Noise, Total
@@ -32,6 +34,8 @@ MOST, _AIM = 1.1, 1.08
 # The longest learned step, also where there is hardly any noise: shapes that depend on the site
 # have a bias of the order of the step.
 _LONGEST = 0.3
+# The number of minibatches that the expected ratio counts for.
+_EXPECTED = 30
 
 
 def ratio_of_rows(plates: Mapping[str, tuple[int, int]]) -> float:
@@ -116,10 +120,15 @@ def _seen(
     if kind == sites.GAMMA:
         law, here = tuning.gamma_law(name, y, evaluate)
         return law, here.parameters[name], jnp.zeros(())
-    here = evaluate(y)
-    counts = here.counts[name]
-    sums = total.of(counts)
-    a = simplex_moves.shapes(here.parameters[name][0], counts, y[name], sums)
+    return _seen_on_simplex(name, y[name], total, evaluate(y))
+
+
+@partial(jax.jit, static_argnames="name")
+def _seen_on_simplex(
+    name: str, y: jax.Array, total: Total, here: Density
+) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
+    sums = total.of(here.counts[name])
+    a = simplex_moves.shapes(here.parameters[name][0], here.counts[name], y, sums)
     law = gamma_moves.Law(a.used, a.raw.sum(axis=-1, keepdims=True), a.raw)
     return law, here.parameters[name], sums
 
@@ -133,8 +142,8 @@ def _looked_at(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) 
     change = (law.raw - old.shape) - x * (law.rate - old.rate)
     spread = law.rate * (x if site.kind == sites.GAMMA else x * (1 - x))
     seen = (change**2).sum() / (2 * spread.sum())
-    # What was expected counts as ten minibatches, and late ones for more than early ones.
-    gain = 2 / (tuning.since(state.i, state.num_warmup) + 10)
+    # A mean of what was expected and of all minibatches, of which the later count for more.
+    gain = 2 / (state.i + _EXPECTED)
     ratio = old.ratio + jnp.where(jnp.isfinite(seen), gain * (seen - old.ratio), 0)
     ratio = ratio.astype(old.ratio.dtype)
     return Noise(law.raw, law.rate, ratio, inflation(ratio, step))

@@ -132,7 +132,7 @@ class SCIR(ModelKernel):
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[State, jax.Array]:
         kinds = target.layout.kinds
-        z = _native(target, values)
+        z = jax.jit(partial(_native, target.layout))(values)
         evaluate = jax.jit(partial(densities.evaluate, target))
         step = self._step(target.layout, jnp.zeros((), jnp.int32))
         ratio = minibatches.ratio_of_rows(target.layout.subsampled)
@@ -164,7 +164,7 @@ class SCIR(ModelKernel):
         return state, density.is_finite()
 
     def _is_valid(self, values: Values, target: Target) -> jax.Array:
-        return densities.evaluate(target, _native(target, values)).is_finite()
+        return densities.evaluate(target, _native(target.layout, values)).is_finite()
 
     def _moved(self, key: jax.Array, state: State, target: Target) -> State:
         """Move every site once."""
@@ -224,7 +224,7 @@ class SCIR(ModelKernel):
 
     def _doubts(self, state: State) -> list[str]:
         doubts = super()._doubts(state)
-        if state.density is not None or (state.i <= state.num_warmup).any():
+        if state.density is not None or (state.i < state.num_warmup).any():
             return doubts
         for name, site in over_chains(state, state.tuning).items():
             if site.noise.inflation > minibatches.MOST:
@@ -262,6 +262,5 @@ class SCIR(ModelKernel):
         return "; ".join(parts)
 
 
-def _native(target: Target, values: Values) -> Values:
-    kinds = target.layout.kinds
-    return {name: sites.native(kinds[name], value) for name, value in values.items()}
+def _native(layout: Layout, values: Values) -> Values:
+    return {name: sites.native(layout.kinds[name], value) for name, value in values.items()}

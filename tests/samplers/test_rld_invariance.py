@@ -131,8 +131,12 @@ def sparse_rejected(posterior, name, riemannian, seed):
     return invariance.rejects(sparse, samples=SAMPLES)
 
 
+# Plain dynamics of probabilities accept nothing there, at any step that moves anything.
+MOVING = [combination for combination in COMBINATIONS if combination != ("reduced mean", False)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "riemannian"), COMBINATIONS)
+@pytest.mark.parametrize(("name", "riemannian"), MOVING)
 def test_corrected_kernels_leave_a_sparser_posterior_invariant(name, riemannian, seed):
     assert not sparse_rejected(SPARSER, name, riemannian, seed)
 
