@@ -81,8 +81,7 @@ def mixture(
             seen = x if subsample is None else x[i]
             numpyro.sample("x", dist.MixtureSameFamily(dist.Categorical(w), parts_of), obs=seen)
 
-    step = 0.3 if subsample is None else 0.01
-    return example(model, (x,), lambda samples: samples["w"], SCIR(model, step))
+    return example(model, (x,), lambda samples: samples["w"])
 
 
 def hidden_markov(length: int = 300, states: int = 6) -> Example:

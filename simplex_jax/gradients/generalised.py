@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from simplex_jax import arguments
 from simplex_jax.base import Batch, Position, PyTree, bind
@@ -71,6 +72,20 @@ def _counts_of(
 ) -> Position:
     del key
     return gradient_of("log_likelihood", log_likelihood)(position, batch)
+
+
+def are_derivatives(estimator: Estimator) -> bool:
+    """Return whether counts are the derivatives of a log likelihood, as those of `counts`.
+
+    They do not say how it changes where it jumps.
+    """
+
+    def holds(function: Any) -> bool:
+        if not isinstance(function, Partial):
+            return False
+        return function.func is _counts_of or any(holds(argument) for argument in function.args)
+
+    return holds(estimator.estimate)
 
 
 def with_total(estimator: Estimator, total: PyTree) -> Estimator:

@@ -144,18 +144,7 @@ def check_support(group: Group, target: Target, values: Values) -> None:
     """
     if group.chart != REAL:
         return
-    others = {name: value for name, value in values.items() if name not in group.names}
-    # Siblings in a Gibbs kernel of numpyro come as this argument.
-    siblings = target.kwargs.get("_gibbs_sites", {})
-
-    def supports(others: Values, siblings: Values) -> list[jax.Array]:
-        """Return a number for each site, whose program shows what its support is made of."""
-        kwargs = {**target.kwargs, "_gibbs_sites": siblings} if siblings else target.kwargs
-        trace = density.traced(target._replace(kwargs=kwargs), {**values, **others})
-        return [density.summed(trace[name]["fn"].support) for name in group.names]
-
-    depends = density.depending(supports, others, siblings)
-    dependent = [name for name, does in zip(group.names, depends, strict=True) if does]
+    dependent = density.dependent(target, values, group.names, lambda law: law.support)
     if dependent:
         raise ValueError(
             f"the support of {sites.listed(dependent)} depends on sites that another kernel moves: "

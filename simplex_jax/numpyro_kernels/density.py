@@ -1,6 +1,6 @@
 """The log density of a model and its derivatives by the native values of some of its sites."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -43,6 +43,7 @@ class Density(NamedTuple):
     size: jax.Array  # sum of the absolute values of the terms of the log density
     terms: jax.Array  # number of those; 1 where sites are summed out, whose terms are not seen
 
+    @jax.jit
     def is_finite(self) -> jax.Array:
         """Return whether the log density and its gradient are finite."""
         value = self.others + sum(self.priors.values())
@@ -174,6 +175,30 @@ def depending(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list
         return any(used)
 
     return [depends(i) for i in range(count)]
+
+
+def dependent(
+    target: Target,
+    values: Values,
+    names: Sequence[str],
+    part: Callable[[dist.Distribution], PyTree],
+) -> list[str]:
+    """Return those of some sites of whose law a part depends on sites that other kernels move.
+
+    `values` are constrained values of all sites that this kernel sees.
+    """
+    others = {name: value for name, value in values.items() if name not in names}
+    # Siblings in a Gibbs kernel of numpyro come as this argument.
+    siblings = target.kwargs.get("_gibbs_sites", {})
+
+    def numbers(others: Values, siblings: Values) -> list[jax.Array]:
+        """Return a number for each site, whose program shows what the part is made of."""
+        kwargs = {**target.kwargs, "_gibbs_sites": siblings} if siblings else target.kwargs
+        trace = traced(target._replace(kwargs=kwargs), {**values, **others})
+        return [summed(part(trace[name]["fn"])) for name in names]
+
+    depends = depending(numbers, others, siblings)
+    return [name for name, does in zip(names, depends, strict=True) if does]
 
 
 def evaluate(

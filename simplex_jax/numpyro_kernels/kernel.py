@@ -13,7 +13,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
 from simplex_jax.base import PyTree
-from simplex_jax.numpyro_kernels import density, sites, starts
+from simplex_jax.numpyro_kernels import density, floors, sites, starts
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 
@@ -24,9 +24,9 @@ class ModelKernel(MCMCKernel):
     """A kernel of a numpyro model, for one chain or for a batch of them.
 
     It stores names and flags of the model, so that the kernel can be pickled and traced. A subclass
-    has four methods: `_first` starts a chain, `_is_valid` judges values to start from, `_moved`
-    takes a step, and `_constrained` returns the values that the model sees. Its states have `z`,
-    `i` and `rng_key`.
+    has five methods: `_first` starts a chain, `_is_valid` judges values to start from, `_moved`
+    takes a step, `_constrained` returns the values that the model sees, and `_shown` tells of a
+    run. Its states have `z`, `raised` (see `floors`), `i` and `rng_key`.
     """
 
     sample_field = "z"
@@ -99,12 +99,18 @@ class ModelKernel(MCMCKernel):
         key_next, key_trace, key_start, key_batch, key_first = jax.random.split(
             sites.typed(rng_key), 5
         )
-        layout, drawn = sites.inspect(
-            self._model, key_trace, model_args, kwargs, self._init_strategy
-        )
-        self._check(layout)
-        self._layout = layout
-        values = sites.start(self._init_strategy, drawn, init_params, layout, key_start)
+
+        def begun(key_trace: jax.Array, key_start: jax.Array, params: Any) -> Values:
+            layout, drawn = sites.inspect(
+                self._model, key_trace, model_args, kwargs, self._init_strategy
+            )
+            self._check(layout)
+            self._layout = layout
+            return sites.start(self._init_strategy, drawn, params, layout, key_start)
+
+        # As one program, which leaves out draws of the prior of which only the shape is needed.
+        values = jax.jit(begun)(key_trace, key_start, init_params)
+        layout = self._inspected
         left_out = density.changing(self._target(model_args, kwargs, key_batch), values)
         if left_out:
             warnings.warn(
@@ -138,7 +144,10 @@ class ModelKernel(MCMCKernel):
             return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
         key_next, key_batch, key_moves = jax.random.split(sites.typed(state.rng_key), 3)
         moved = self._moved(key_moves, state, self._target(model_args, model_kwargs, key_batch))
-        return moved._replace(i=state.i + 1, rng_key=sites.like(state.rng_key, key_next))
+        raised = floors.counted(state.raised, moved.z, state.i)
+        return moved._replace(
+            raised=raised, i=state.i + 1, rng_key=sites.like(state.rng_key, key_next)
+        )
 
     def wrap_model(self: Self, wrapper: Callable[[Model], Model]) -> Self:
         """Return a copy with another model."""
@@ -158,6 +167,19 @@ class ModelKernel(MCMCKernel):
         """Return the map from what moves to samples, deterministic sites included."""
         target = self._target(model_args, model_kwargs, jax.random.key(0))
         return lambda z: density.replay(target, self._constrained(target, z))
+
+    def get_diagnostics_str(self, state: Any) -> str:
+        """Return what the progress bar shows of a state; of several chains, the means.
+
+        Reasons to doubt the samples come as a ``UserWarning`` each.
+        """
+        for doubt in self._doubts(state):
+            warnings.warn(doubt, stacklevel=2)
+        return self._shown(state)
+
+    def _doubts(self, state: Any) -> list[str]:
+        """Return reasons to doubt the samples, and what to do."""
+        return floors.doubts(over_chains(state, state.raised))
 
     def _target(self, args: tuple, kwargs: Mapping[str, Any] | None, key: jax.Array) -> Target:
         return Target(self._model, self._inspected, args, dict(kwargs or {}), key)
@@ -181,7 +203,11 @@ class ModelKernel(MCMCKernel):
 
     @abstractmethod
     def _moved(self, key: jax.Array, state: Any, target: Target) -> Any:
-        """Return the state after a step, its counter and key excepted."""
+        """Return the state after a step, but for what is counted, and the key."""
+
+    @abstractmethod
+    def _shown(self, state: Any) -> str:
+        """Return the diagnostics of every site."""
 
     @abstractmethod
     def _constrained(self, target: Target, z: Values) -> Values:

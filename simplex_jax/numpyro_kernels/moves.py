@@ -21,6 +21,7 @@ class State(NamedTuple):
     z: Values  # native values of the sites, by name: log-probabilities, or logs of gamma variates
     tuning: dict[str, Tuning]  # tuning of each site
     density: Density | None  # the log density and its derivatives at z; None where batches change
+    raised: Values  # mean share of numbers that underflow, of sites where that matters; `floors`
     i: jax.Array  # number of steps done
     num_warmup: jax.Array  # number of steps of the warm-up
     rng_key: jax.Array  # key of the next step
@@ -31,7 +32,7 @@ class Site(NamedTuple):
 
     name: str
     kind: str
-    step_size: jax.Array  # of uncorrected moves
+    step_size: jax.Array | None  # of uncorrected moves; None where minibatches decide
     metropolis: bool  # whether moves are corrected
     target_accept: float
     curved: bool  # whether corrected moves of a simplex site have rates
@@ -47,36 +48,6 @@ class _Proposal(NamedTuple):
     bound: jax.Array  # the part of the log ratio that may be rounding, if the move is exact
     clamped: jax.Array  # fraction of shapes that are not positive
     total: jax.Array  # the total that fits both ends
-
-
-def drift(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
-    """Move a site with the gradient of a minibatch."""
-    y, old = state.z[site.name], state.tuning[site.name]
-    step = site.step_size.astype(y.dtype)
-    if site.kind == sites.GAMMA:
-        law, here = tuning.gamma_law(site.name, state.z, evaluate)
-        raw = law.raw
-        moved = gamma_moves.transition(key, y, here.parameters[site.name], law, step)
-    else:
-        here = evaluate(state.z)
-        total = old.total.of(here.counts[site.name])
-        (alpha,) = here.parameters[site.name]
-        raw = simplex_moves.shapes(alpha, here.counts[site.name], y, total).raw
-        moved = simplex_moves.transition(key, y, alpha, raw, total, step)
-    clamped = (raw <= 0).mean(dtype=y.dtype)
-    learned = tuning.adapted(
-        old,
-        state.i,
-        state.num_warmup,
-        jnp.ones_like(clamped),
-        clamped,
-        old.total.value,
-        0.0,
-        moved,
-    )
-    return state._replace(
-        z={**state.z, site.name: moved}, tuning={**state.tuning, site.name: learned}
-    )
 
 
 def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:

@@ -1,5 +1,6 @@
 """SCIR for the simplex and gamma sites of any numpyro model."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -9,12 +10,15 @@ import jax.numpy as jnp
 
 from simplex_jax import schedules
 from simplex_jax.numpyro_kernels import density as densities
-from simplex_jax.numpyro_kernels import moves, sites, tuning
+from simplex_jax.numpyro_kernels import floors, minibatches, moves, sites, tuning
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.kernel import ModelKernel, over_chains
 from simplex_jax.numpyro_kernels.moves import State
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 from simplex_jax.schedules import StepSize
+
+# Of uncorrected moves with all the data, and where the adaptation of corrected ones starts.
+_STEP_SIZE = 0.3
 
 
 class SCIR(ModelKernel):
@@ -34,9 +38,10 @@ class SCIR(ModelKernel):
       the warm-up, in whose first quarter every finite move is taken: a start may be far away.
       With ``metropolis=False`` it is not corrected: its bias is of the order of ``step_size``.
     - In a model with ``plate(..., subsample_size=n)`` every step sees a fresh minibatch, and
-      nothing is corrected; where a likelihood jumps is not seen. The noise of the minibatch adds
-      to the variance of the samples (Corollary 3.2 of the paper), in proportion to ``step_size``:
-      halve it to see.
+      nothing is corrected; where a likelihood jumps is not seen. The noise of the minibatches adds
+      to the deviations of the samples, in proportion to the step: they are multiplied by some
+      sqrt(1 + (N / n) tanh(h / 2)). That *inflation* is measured and shown, and warned about above
+      1.1; by default the step is learned in the warm-up so that it is below.
     - Uncorrected rows with a shape that is not positive, which happens where a likelihood is
       steep or a minibatch noisy, take a reflected Euler step of SGRLD instead. The progress bar
       and `get_diagnostics_str` show how many ("clamped").
@@ -45,13 +50,15 @@ class SCIR(ModelKernel):
     numpyro 0.22 elsewhere: ``Gibbs([(SCIR(model), ["weights"]), (NUTS(model), None)])``. All
     methods of drawing chains work ("vectorized" alone only, as ``Gibbs`` refuses it). Samples are
     ordinary probabilities, raised to the smallest normal number where they underflow; for a
-    concentration that is learned from a sparse site use `LogDirichlet`, which has no such floor.
+    concentration that another kernel learns from a sparse site use `LogDirichlet`, which has no
+    such floor. `get_diagnostics_str` shows how many were raised there ("raised"), and warns.
     ``init_params`` are constrained values.
 
     Args:
         model: A numpyro model.
         step_size: The h of steps that are not exact, or a schedule of the number of steps. Where
-            steps are corrected it is where the adaptation starts from.
+            steps are corrected it is where the adaptation starts from. By default 0.3, and with
+            minibatches the longest, up to 0.3, at which their noise does little.
         metropolis: Whether moves are corrected, if the model has no minibatches.
         target_accept: The acceptance probability that the step size is adapted to.
         init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat laws.
@@ -81,13 +88,14 @@ class SCIR(ModelKernel):
     def __init__(
         self,
         model: Model,
-        step_size: StepSize = 0.3,
+        step_size: StepSize | None = None,
         *,
         metropolis: bool = True,
         target_accept: float = 0.6,
         init_strategy: Callable | None = None,
     ) -> None:
-        schedules.check(step_size)
+        if step_size is not None:
+            schedules.check(step_size)
         if not 0 < target_accept < 1:
             raise ValueError(f"target_accept must be between 0 and 1; it is {target_accept!r}")
         super().__init__(model, init_strategy)
@@ -124,20 +132,31 @@ class SCIR(ModelKernel):
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[State, jax.Array]:
         kinds = target.layout.kinds
-        z = _native(target, values)
+        z = jax.jit(partial(_native, target.layout))(values)
         evaluate = jax.jit(partial(densities.evaluate, target))
-        step = jnp.asarray(schedules.at(self._step_size, jnp.zeros((), jnp.int32)))
-        if not target.layout.subsampled:
+        step = self._step(target.layout, jnp.zeros((), jnp.int32))
+        ratio = minibatches.ratio_of_rows(target.layout.subsampled)
+        if step is None:
+            step = minibatches.longest(jnp.asarray(ratio))
+        if target.layout.subsampled:
+            self._check_step(target.layout, ratio, num_warmup)
+        else:
             self._curved = frozenset(
                 name for name in kinds if tuning.is_curved(name, kinds, z, evaluate)
             )
         density = evaluate(z)
+        learned = {}
+        for name, kind in kinds.items():
+            site = tuning.first(name, kind, z, step, evaluate)
+            if target.layout.subsampled:
+                noise = minibatches.first(name, kind, z, site.total, evaluate, ratio)
+                site = site._replace(noise=noise)
+            learned[name] = site
         state = State(
             z=z,
-            tuning={
-                name: tuning.first(name, kind, z, step, evaluate) for name, kind in kinds.items()
-            },
+            tuning=learned,
             density=None if target.layout.subsampled else density,
+            raised=floors.first(target, values, tuple(kinds)),
             i=jnp.zeros((), jnp.int32),
             num_warmup=jnp.asarray(num_warmup, jnp.int32),
             rng_key=key,
@@ -145,13 +164,13 @@ class SCIR(ModelKernel):
         return state, density.is_finite()
 
     def _is_valid(self, values: Values, target: Target) -> jax.Array:
-        return densities.evaluate(target, _native(target, values)).is_finite()
+        return densities.evaluate(target, _native(target.layout, values)).is_finite()
 
     def _moved(self, key: jax.Array, state: State, target: Target) -> State:
         """Move every site once."""
-        step = jnp.asarray(schedules.at(self._step_size, state.i))
+        step = self._step(target.layout, state.i)
         kinds = target.layout.kinds
-        move = moves.drift if target.layout.subsampled else moves.jump
+        move = minibatches.drift if target.layout.subsampled else moves.jump
         for (name, kind), key_site in zip(
             kinds.items(), jax.random.split(key, len(kinds)), strict=True
         ):
@@ -160,6 +179,30 @@ class SCIR(ModelKernel):
             )
             state = move(key_site, site, state, partial(densities.evaluate, target))
         return state
+
+    def _step(self, layout: Layout, i: jax.Array) -> jax.Array | None:
+        """Return the step of uncorrected moves; None where minibatches decide."""
+        if self._step_size is None:
+            return None if layout.subsampled else jnp.asarray(_STEP_SIZE)
+        return jnp.asarray(schedules.at(self._step_size, i))
+
+    def _check_step(self, layout: Layout, ratio: float, num_warmup: int) -> None:
+        """Warn of a given step that is too long for minibatches of rows that are alike."""
+        if self._step_size is None:
+            return
+        with jax.ensure_compile_time_eval():
+            step = schedules.at(self._step_size, jnp.asarray(num_warmup, jnp.int32))
+            inflation = minibatches.inflation(jnp.asarray(ratio), step)
+            if isinstance(inflation, jax.core.Tracer) or inflation <= minibatches.MOST:
+                return
+            longest = float(minibatches.longest(jnp.asarray(ratio), minibatches.MOST))
+        sizes = ", ".join(f"{shown} of {size} rows" for size, shown in layout.subsampled.values())
+        warnings.warn(
+            f"with minibatches of {sizes} a step_size of {float(step):.2g} makes standard "
+            f"deviations about {float(inflation):.2g} times what they are: leave step_size out, or "
+            f"give at most {longest:.2g}; larger minibatches allow longer steps",
+            stacklevel=2,
+        )
 
     def refresh(
         self, state: State, model_args: tuple, model_kwargs: Mapping[str, Any] | None
@@ -179,16 +222,32 @@ class SCIR(ModelKernel):
         kinds = target.layout.kinds
         return {name: sites.constrain(kinds[name], y) for name, y in z.items()}
 
-    def get_diagnostics_str(self, state: State) -> str:
-        """Return what the progress bar shows of every site; of several chains, the means."""
+    def _doubts(self, state: State) -> list[str]:
+        doubts = super()._doubts(state)
+        if state.density is not None or (state.i < state.num_warmup).any():
+            return doubts
+        for name, site in over_chains(state, state.tuning).items():
+            if site.noise.inflation > minibatches.MOST:
+                longest = minibatches.longest(site.noise.ratio, minibatches.MOST)
+                doubts.append(
+                    f"the noise of the minibatches makes the standard deviations of {name!r} about "
+                    f"{float(site.noise.inflation):.2g} times what they are: give a step_size of "
+                    f"at most {float(longest):.2g}, or larger minibatches"
+                )
+        return doubts
+
+    def _shown(self, state: State) -> str:
         parts = []
-        shown = over_chains(state, state.tuning)
+        shown, raised = over_chains(state, (state.tuning, state.raised))
         for name in self._inspected.kinds:
             site = shown[name]
             clamped = f"clamped {float(site.clamped):.1%}"
             if state.density is None:
                 about = "conjugate" if site.exact == 1 else "shapes by gradient"
-                parts.append(f"{name} minibatch, {about}, {clamped}")
+                step, inflation = float(jnp.exp(site.log_step)), float(site.noise.inflation)
+                parts.append(
+                    f"{name} minibatch, {about}, h={step:.2g}, inflation {inflation:.2f}, {clamped}"
+                )
             elif site.exact == 1:
                 # A bound that no run could tell from 0 is not worth a word.
                 bound = float(site.bound)
@@ -199,9 +258,9 @@ class SCIR(ModelKernel):
                 parts.append(f"{name} h={step:.2g}, accepted {accepted:.2f}, {clamped}")
             else:
                 parts.append(f"{name} uncorrected, {clamped}")
+            parts[-1] += floors.shown(raised, name)
         return "; ".join(parts)
 
 
-def _native(target: Target, values: Values) -> Values:
-    kinds = target.layout.kinds
-    return {name: sites.native(kinds[name], value) for name, value in values.items()}
+def _native(layout: Layout, values: Values) -> Values:
+    return {name: sites.native(layout.kinds[name], value) for name, value in values.items()}

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax.base import PyTree
-from simplex_jax.numpyro_kernels import charts, sites
+from simplex_jax.numpyro_kernels import charts, floors, sites
 from simplex_jax.numpyro_kernels.charts import Build, Group, Sampler
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.kernel import ModelKernel, over_chains
@@ -24,6 +24,7 @@ class SGMCMCState(NamedTuple):
     info: tuple[PyTree, ...]  # diagnostics of each kernel in the last step
     # Sums that the counts of simplex sites are given, by name; see `charts.totals`
     totals: dict[str, Total]
+    raised: Values  # mean share of numbers that underflow, of sites where that matters; `floors`
     i: jax.Array  # number of steps done
     rng_key: jax.Array  # key of the next step
 
@@ -102,7 +103,7 @@ class SGMCMC(ModelKernel):
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[SGMCMCState, jax.Array]:
         groups = self._groups(target.layout)
-        kernels, z, info, totals = [], {}, [], {}
+        kernels, z, info, totals, raised = [], {}, [], {}, {}
         for group, key_group in zip(groups, jax.random.split(key, len(groups)), strict=True):
             charts.check_support(group, target, values)
             fixed = {name: value for name, value in values.items() if name not in group.names}
@@ -112,13 +113,15 @@ class SGMCMC(ModelKernel):
             kernel = charts.kernel(group, target, position, fixed, totals)
             # Simplex kernels start from probabilities and hold their logarithms.
             logs = group.chart == charts.COUNTS
+            if logs:
+                raised.update(floors.first(target, values, group.names))
             state = kernel.init(key_group, jax.tree.map(jnp.exp, position) if logs else position)
             kernels.append(state)
             z.update(state.position)
             shapes = jax.eval_shape(kernel.update, key_group, state, None)[1]
             info.append(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
         count = jnp.zeros((), jnp.int32)
-        state = SGMCMCState(z, tuple(kernels), tuple(info), totals, count, key)
+        state = SGMCMCState(z, tuple(kernels), tuple(info), totals, raised, count, key)
         return state, jax.jit(partial(self._is_valid, target=target))(values)
 
     def _is_valid(self, values: Values, target: Target) -> jax.Array:
@@ -177,15 +180,15 @@ class SGMCMC(ModelKernel):
         """Return the state, which keeps nothing of the density."""
         return state
 
-    def get_diagnostics_str(self, state: SGMCMCState) -> str:
-        """Return the numbers that each kernel tells of its last step; of several chains, means."""
+    def _shown(self, state: SGMCMCState) -> str:
         parts = []
-        infos = over_chains(state, state.info)
+        infos, raised = over_chains(state, (state.info, state.raised))
         for group, info in zip(self._groups(self._inspected), infos, strict=True):
             numbers = [
                 f"{name} {float(value):.3g}"
                 for name, value in info._asdict().items()
                 if isinstance(value, jax.Array) and not value.ndim
             ]
-            parts.append(f"{', '.join(group.names)}: {', '.join(numbers)}")
+            ends = [f"{name}{floors.shown(raised, name)}" for name in group.names]
+            parts.append(f"{', '.join(ends)}: {', '.join(numbers)}")
         return "; ".join(parts)

@@ -142,6 +142,11 @@ def constrain(kind: str, y: jax.Array) -> jax.Array:
     return jnp.exp(y + jax.lax.stop_gradient(jnp.maximum(y, floor) - y))
 
 
+def underflows(y: jax.Array) -> jax.Array:
+    """Return where `constrain` raises the value of a native one."""
+    return y < jnp.log(_tiny(y))
+
+
 def _tiny(value: jax.Array) -> float:
     # A little more than the smallest normal number, so that log and exp may round.
     return 1.001 * float(jnp.finfo(value.dtype).tiny)

@@ -1,6 +1,7 @@
 """Adaptation of SCIR to each site: whether its likelihood is conjugate, totals, step sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -29,41 +30,69 @@ class Total(NamedTuple):
         return jnp.where(self.counted, counts.sum(axis=-1, keepdims=True), self.value)
 
 
+class Noise(NamedTuple):
+    """The noise of minibatches; see `minibatches`."""
+
+    shape: jax.Array  # a as the last minibatch showed it, of the shape of the site
+    rate: jax.Array  # b likewise; [..., 1] on the simplex
+    ratio: jax.Array  # rho, a scalar
+    inflation: jax.Array  # factor of standard deviations at the step of the last move, a scalar
+
+
 class Tuning(NamedTuple):
     """The state of the adaptation to a site. Scalars, unless stated."""
 
     exact: jax.Array  # whether neither shapes nor log density have said that they depend on it
     bound: jax.Array  # nats by which the log density may be off by rounding, at the last move
-    log_step: jax.Array  # of corrected moves
+    log_step: jax.Array  # of corrected moves, and of those by minibatches
     accepted: jax.Array  # mean acceptance probability in this phase
     clamped: jax.Array  # mean fraction of shapes that were not positive in this phase
     total: Total  # the sums of its counts
     centre: jax.Array  # mean value of the site in the warm-up, of its shape
+    noise: Noise | None = None  # None where all the data are shown
 
 
 Evaluate = Callable[[Values], Density]
 
 
 def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) -> Tuning:
-    """Probe the likelihood at two values of a site, given native values of all sites."""
+    """Probe the likelihood at two values of a site, given native values of all sites.
+
+    What is not the model is one program: a start is far from any loop, and would else compile each
+    operation by itself, in more time than the model takes.
+    """
     value = y[name]
-    zero = jnp.zeros((), value.dtype)
-    yes = jnp.ones((), bool)
-    log_step = jnp.log(step).astype(value.dtype)
-    tuning = Tuning(yes, zero, log_step, zero, zero, Total(zero, yes), jnp.exp(value))
     if kind == sites.GAMMA:
-        (law, here), (other, there) = (
-            gamma_law(name, {**y, name: place}, evaluate) for place in (value, value + 1)
-        )
-        exact = same_law(law, other) & _agrees(
-            name,
-            (value, value + 1),
-            (here, there),
-            (law.shape, other.shape),
-            law.rate - here.parameters[name][1],
-        )
-        return tuning._replace(exact=exact)
+        places = [value, value + 1]
+        laws = [gamma_law(name, {**y, name: place}, evaluate) for place in places]
+        return _first_gamma(name, places, laws, step)
     places, densities = _probed(name, y, evaluate)
+    return _first_simplex(name, value, places, densities, step)
+
+
+@partial(jax.jit, static_argnames="name")
+def _first_gamma(
+    name: str,
+    places: Sequence[jax.Array],
+    laws: Sequence[tuple[gamma_moves.Law, Density]],
+    step: jax.Array,
+) -> Tuning:
+    (law, here), (other, there) = laws
+    falls = law.rate - here.parameters[name][1]
+    exact = same_law(law, other)
+    exact &= _agrees(name, places, (here, there), (law.shape, other.shape), falls)
+    yes = jnp.ones((), bool)
+    return _unmoved(places[0], exact, Total(jnp.zeros((), places[0].dtype), yes), step)
+
+
+@partial(jax.jit, static_argnames="name")
+def _first_simplex(
+    name: str,
+    value: jax.Array,
+    places: Sequence[jax.Array],
+    densities: Sequence[Density],
+    step: jax.Array,
+) -> Tuning:
     counts = _counts(name, densities)
     total = _total(places, counts)
     (alpha,) = densities[0].parameters[name]
@@ -73,7 +102,13 @@ def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) 
     )
     exact = simplex_moves.same(one, two, jnp.abs(counts[0]) + jnp.exp(places[0]) * total.value)
     exact &= _agrees(name, places, densities, (one, two))
-    return tuning._replace(exact=exact, total=total)
+    return _unmoved(value, exact, total, step)
+
+
+def _unmoved(value: jax.Array, exact: jax.Array, total: Total, step: jax.Array) -> Tuning:
+    zero = jnp.zeros((), value.dtype)
+    log_step = jnp.log(step).astype(value.dtype)
+    return Tuning(exact, zero, log_step, zero, zero, total, jnp.exp(value))
 
 
 def _agrees(
@@ -123,19 +158,28 @@ def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate
     """
     if kinds[name] == sites.GAMMA or y[name].size > y[name].shape[-1]:
         return False
-    key = jax.random.key(1)
-    probe = {other: jax.random.normal(key, x.shape, x.dtype) for other, x in y.items()}
-    probe |= {
-        other: jax.nn.log_softmax(x, axis=-1)
-        for other, x in probe.items()
-        if kinds[other] != sites.GAMMA
-    }
+    gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
+    probe = _probe(y, gammas)
     counts = evaluate(probe).counts[name], _scaled(name, probe, evaluate).counts[name]
-    falls = counts[0] - counts[1] > 1e-3 * jnp.abs(counts[0]).max()
     try:
-        return bool(falls.any())
+        return bool(_falls(*counts))
     except jax.errors.TracerBoolConversionError:
         return True
+
+
+@partial(jax.jit, static_argnames="gammas")
+def _probe(y: Values, gammas: tuple[str, ...]) -> Values:
+    """Return native values of all sites, always the same ones."""
+    key = jax.random.key(1)
+    probe = {name: jax.random.normal(key, x.shape, x.dtype) for name, x in y.items()}
+    return {
+        name: x if name in gammas else jax.nn.log_softmax(x, axis=-1) for name, x in probe.items()
+    }
+
+
+@jax.jit
+def _falls(counts: jax.Array, scaled: jax.Array) -> jax.Array:
+    return (counts - scaled > 1e-3 * jnp.abs(counts).max()).any()
 
 
 def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
@@ -160,13 +204,13 @@ def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluat
 def gamma_law(name: str, y: Values, evaluate: Evaluate) -> tuple[gamma_moves.Law, Density]:
     """Return the law of a gamma site given all others, and the density at y."""
     here = evaluate(y)
-    law = gamma_moves.law(
-        here.parameters[name],
-        y[name],
-        here.counts[name],
-        gamma_moves.exposure(y[name], here.counts[name], _scaled(name, y, evaluate).counts[name]),
-    )
-    return law, here
+    return _gamma_law(name, y[name], here, _scaled(name, y, evaluate)), here
+
+
+@partial(jax.jit, static_argnames="name")
+def _gamma_law(name: str, y: jax.Array, here: Density, scaled: Density) -> gamma_moves.Law:
+    exposure = gamma_moves.exposure(y, here.counts[name], scaled.counts[name])
+    return gamma_moves.law(here.parameters[name], y, here.counts[name], exposure)
 
 
 def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.Array:
@@ -238,12 +282,16 @@ def _probed(
     name: str, y: Values, evaluate: Evaluate, scale: float = 1.0
 ) -> tuple[list[jax.Array], list[Density]]:
     """Return two points of the simplex, always the same ones, and the density there."""
-    keys = jax.random.split(jax.random.key(0))
-    shape, dtype = y[name].shape, y[name].dtype
-    places = [
-        jax.nn.log_softmax(scale * jax.random.normal(key, shape, dtype), axis=-1) for key in keys
-    ]
+    places = _places(y[name], scale)
     return places, [evaluate({**y, name: place}) for place in places]
+
+
+@jax.jit
+def _places(y: jax.Array, scale: float) -> list[jax.Array]:
+    return [
+        jax.nn.log_softmax(scale * jax.random.normal(key, y.shape, y.dtype), axis=-1)
+        for key in jax.random.split(jax.random.key(0))
+    ]
 
 
 def _counts(name: str, densities: Sequence[Density]) -> list[jax.Array]:

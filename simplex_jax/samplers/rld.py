@@ -14,6 +14,7 @@ from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 from simplex_jax.geometry.parameterisations import EXPANDED_MEAN, Parameterisation
 from simplex_jax.gradients import LogLikelihood
+from simplex_jax.gradients.generalised import are_derivatives
 from simplex_jax.samplers import expanded, proposals
 from simplex_jax.samplers.expanded import State
 from simplex_jax.schedules import StepSize
@@ -152,7 +153,11 @@ def _choose(accept: jax.Array, end: jax.Array, start: jax.Array) -> jax.Array:
 
 
 def _equal(counts: jax.Array, others: jax.Array) -> jax.Array:
-    """Return the rows whose counts agree up to rounding."""
+    """Return the rows whose counts agree up to rounding.
+
+    Counts of data do, and their likelihood follows from them. Those that change by less in a step
+    have an error of at most that much times the change of log omega in the log ratio.
+    """
     return (jnp.abs(counts - others) <= 1e-4 * (1 + jnp.abs(counts))).all(axis=-1)
 
 
@@ -185,7 +190,11 @@ def build(
     With `metropolis` the step is a proposal (with |theta| for the mirrored `EXPANDED_MEAN`) that is
     accepted with the probability that leaves the posterior invariant exactly. Rows are accepted
     each by itself, unless a `log_likelihood` ties them together. Without it there is a bias of
-    O(h), and a row whose proposal leaves the simplex, in `REDUCED_MEAN`, stays where it is.
+    O(h), and a row whose proposal leaves the simplex, in `REDUCED_MEAN`, stays where it is. Exact
+    is not fast: at alpha = 0.04 with half of four categories empty, chains from equal
+    probabilities had the exact marginals, in log space too, after 40,000 steps of h = 0.5 in the
+    natural coordinates with their Euclidean metric, not yet after 6,000 of h = 0.2, and those of
+    `EXPANDED_MEAN`, which accepted 0.9% of their steps, after neither.
 
     Args:
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`, or
@@ -199,15 +208,17 @@ def build(
         metropolis: None for no correction, or the number N of data. It needs exact counts: every
             batch must be all N data, which is checked, and the estimator must not be random.
         log_likelihood: `(log_probabilities, batch) -> scalar`, for a Metropolis correction with
-            counts that depend on the position (the one given to `gradients.counts`). If it is
-            missing they must not: the chain becomes NaN if they do.
+            counts that are its derivatives (the one given to `gradients.counts`). Without it counts
+            are taken for those of data, n_j in sum_j n_j log omega_j: the chain becomes NaN where
+            they depend on the position.
 
     Returns:
         A kernel over log-probabilities.
 
     Raises:
-        ValueError: An argument is out of range, or `log_likelihood` is given without `metropolis`;
-            when used, a batch is not all the data.
+        ValueError: An argument is out of range, `log_likelihood` is given without `metropolis`, or
+            not given with it and the counts of `gradients.counts`; when used, a batch is not all
+            the data.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -223,6 +234,12 @@ def build(
     """
     if metropolis is not None:
         metropolis = arguments.at_least("metropolis", metropolis, 1)
+        if log_likelihood is None and are_derivatives(estimator):
+            # Equal counts at both ends would be no proof: derivatives do not see jumps.
+            raise ValueError(
+                "the Metropolis correction of counts that are derivatives of a log likelihood "
+                "needs it: give the function of gradients.counts as log_likelihood too"
+            )
     elif log_likelihood is not None:
         raise ValueError("log_likelihood is for the Metropolis correction: give metropolis too")
     diverges = metropolis is None and riemannian and parameterisation is EXPANDED_MEAN

@@ -104,3 +104,11 @@ def test_sum_of_weights_may_overflow(getkey: Callable[[], jax.Array]) -> None:
     weights = jnp.array([1.0, 2.0, 1.0]) * 1.6e38
     index = np.asarray(draws.categorical(getkey(), weights, (100_000,)))
     assert checks.chi_square(np.bincount(index, minlength=3), np.array([0.25, 0.5, 0.25])) > 1e-6
+
+
+def test_subnormal_weights_count_as_zero(getkey: Callable[[], jax.Array]) -> None:
+    """As documented: the smallest normal weight is chosen, and all subnormal ones are refused."""
+    tiny = np.finfo(np.float32).tiny
+    assert (draws.categorical(getkey(), np.array([0.99 * tiny, tiny]), (1000,)) == 1).all()
+    with pytest.raises(ValueError, match="positive somewhere"):
+        draws.categorical(getkey(), np.array([1e-40, 1e-39], np.float32))

@@ -209,7 +209,7 @@ def classes(x, y):
 def test_rows_that_the_first_minibatch_does_not_show(getkey) -> None:
     """They are taken to be conjugate as well: nothing is ever clamped."""
     x, y = jnp.arange(100) % 2, jnp.where(jnp.arange(100) < 98, jnp.arange(100) // 2 % 2, 2)
-    last, mcmc = cases.ends(SCIR(classes, 0.05), getkey(), x, y, num_chains=500)
+    last, mcmc = cases.ends(SCIR(classes, 0.02), getkey(), x, y, num_chains=500)
     known = mcmc.last_state.tuning["p"]
     assert known.exact.all()
     assert known.clamped.max() == 0

@@ -274,15 +274,19 @@ def test_what_metropolis_cannot_correct_is_refused(getkey):
         rld.build(estimators.categorical(4), 0.5, 0.1, metropolis=True)
     with pytest.raises(ValueError, match="log_likelihood is for the Metropolis correction"):
         rld.build(estimators.categorical(4), 0.5, 0.1, log_likelihood=mixture.log_likelihood)
+    # Where a likelihood jumps its derivatives, here 0, are the same on either side.
+    for likelihood in (mixture.log_likelihood, lambda y, batch: jnp.where(y[0] < y[1], 0.0, -9.0)):
+        for estimator in (gradients.counts(likelihood, 4), gradients.counts(likelihood, 4, 2.0)):
+            with pytest.raises(ValueError, match="derivatives of a log likelihood needs it"):
+                corrected(estimator)
     kernel = corrected(estimators.categorical(4))
     state = kernel.init(getkey(), np.ones(3))
     with pytest.raises(ValueError, match=r"must be all 4 data; this one has 2: use batches\.full"):
         kernel.update(getkey(), state, labels[:2])
     # Counts that depend on the position, without their likelihood; and counts that are NaN.
-    for estimator, batch in (
-        (gradients.counts(mixture.log_likelihood, 4), labels),
-        (GIVEN, jnp.full((4, 3), jnp.nan)),
-    ):
+    derivatives = gradients.counts_of(mixture.log_likelihood)
+    own = estimators.subsampled(lambda *given: derivatives(*given), 4)
+    for estimator, batch in ((own, labels), (GIVEN, jnp.full((4, 3), jnp.nan))):
         kernel = corrected(estimator)
         moved, info = one_step(kernel, getkey(), state, batch)
         assert np.isnan(moved.position).all()

@@ -1,0 +1,149 @@
+r"""Moves of a site by the gradient of a minibatch, and what its noise adds to the samples.
+
+A site x has the law Gamma(a, b), or is on the simplex, and b is the sum of its shapes a. A CIR
+transition over the time h draws it towards a / b with a variance of :math:`(1 - e^{-2h})\, v / b`,
+v = x, or x (1 - x) on the simplex. Minibatches estimate a and b, and their noise adds :math:`(1 -
+e^{-h})^2\, \mathrm{Var}[\hat a - \hat b x] / b^2`: :math:`\rho \tanh(h / 2)` times as much, with
+
+.. math:: \rho = \mathrm{Var}[\hat a - \hat b x] \,/\, (b\, v).
+
+What is left of either after some steps is the same share, so that standard deviations are
+:math:`\sqrt{1 + \rho \tanh(h / 2)}` times what they should be: the inflation (Baker et al. 2018,
+Corollary 3.2, for estimates of any kind). Rows that are alike, n of N of them without replacement,
+have :math:`\rho = (N / n) (N - n) / (N - 1)`; others have more, and counts that a prior outweighs
+less. It is measured, by what minibatches that follow each other say at one x, as a mean over the
+numbers of the site, in the proportion of b v.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax import step_sizes
+from simplex_jax.numpyro_kernels import gamma_moves, simplex_moves, sites, tuning
+from simplex_jax.numpyro_kernels.density import Density
+from simplex_jax.numpyro_kernels.moves import Site, State
+from simplex_jax.numpyro_kernels.sites import Values
+from simplex_jax.numpyro_kernels.tuning import Evaluate, Noise, Total
+
+# The inflation that is warned about, and the one that learned steps aim at: the ratio is known to
+# some percent only.
+MOST, _AIM = 1.1, 1.08
+# The longest learned step, also where there is hardly any noise: shapes that depend on the site
+# have a bias of the order of the step.
+_LONGEST = 0.3
+# The number of minibatches that the expected ratio counts for.
+_EXPECTED = 30
+
+
+def ratio_of_rows(plates: Mapping[str, tuple[int, int]]) -> float:
+    """Return the ratio of rows that are alike, by the sizes of plates and of their minibatches.
+
+    That of the plate with the largest, where a model has several.
+    """
+    return max(
+        (size / shown * (size - shown) / max(size - 1, 1) for size, shown in plates.values()),
+        default=0.0,
+    )
+
+
+@jax.jit
+def inflation(ratio: jax.Array, step: jax.Array) -> jax.Array:
+    """Return by which factor standard deviations are too large."""
+    return jnp.sqrt(1 + ratio * jnp.tanh(step / 2))
+
+
+@jax.jit
+def longest(ratio: jax.Array, most: float = _AIM) -> jax.Array:
+    """Return the longest step with at most this inflation."""
+    return step_sizes.for_inflation(1.0, ratio, most**2 - 1, largest=_LONGEST)
+
+
+def first(name: str, kind: str, y: Values, total: Total, evaluate: Evaluate, ratio: float) -> Noise:
+    """Return the noise before the first step, for the ratio that is expected."""
+    law = _seen(name, kind, y, total, evaluate)[0]
+    one = jnp.ones((), law.raw.dtype)
+    return Noise(law.raw, law.rate, ratio * one, one)
+
+
+def drift(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
+    """Move a site with the gradient of a minibatch."""
+    name = site.name
+    y, old = state.z[name], state.tuning[name]
+    law, parameters, total = _seen(name, site.kind, state.z, old.total, evaluate)
+    step = _step(site, state).astype(y.dtype)
+    if site.kind == sites.GAMMA:
+        moved = gamma_moves.transition(key, y, parameters, law, step)
+    else:
+        moved = simplex_moves.transition(key, y, parameters[0], law.raw, total, step)
+    clamped = (law.raw <= 0).mean(dtype=y.dtype)
+    learned = tuning.adapted(
+        old,
+        state.i,
+        state.num_warmup,
+        jnp.ones_like(clamped),
+        clamped,
+        old.total.value,
+        0.0,
+        moved,
+    )
+    noise = _looked_at(site, state, law, step)
+    if site.step_size is None:
+        next_step = jnp.where(state.i < state.num_warmup, longest(noise.ratio), step)
+    else:
+        next_step = step
+    learned = learned._replace(noise=noise, log_step=jnp.log(next_step).astype(y.dtype))
+    return state._replace(z={**state.z, name: moved}, tuning={**state.tuning, name: learned})
+
+
+def _step(site: Site, state: State) -> jax.Array:
+    """Return the step: the one given, else the one learned, which is approached from long ones.
+
+    A step of c / t forgets the start as t^-c, and leaves the noise of t minibatches, as an average.
+    """
+    if site.step_size is not None:
+        return site.step_size
+    learned = jnp.exp(state.tuning[site.name].log_step)
+    approaching = jnp.maximum(learned, 2 / (state.i + 2 / _LONGEST))
+    return jnp.where(state.i < state.num_warmup, approaching, learned)
+
+
+def _seen(
+    name: str, kind: str, y: Values, total: Total, evaluate: Evaluate
+) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
+    """Return the law of a site as a minibatch shows it, its prior, and the total of its counts.
+
+    The law of a simplex site is that of its weights, and the rate the sum of their shapes.
+    """
+    if kind == sites.GAMMA:
+        law, here = tuning.gamma_law(name, y, evaluate)
+        return law, here.parameters[name], jnp.zeros(())
+    return _seen_on_simplex(name, y[name], total, evaluate(y))
+
+
+@partial(jax.jit, static_argnames="name")
+def _seen_on_simplex(
+    name: str, y: jax.Array, total: Total, here: Density
+) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
+    sums = total.of(here.counts[name])
+    a = simplex_moves.shapes(here.parameters[name][0], here.counts[name], y, sums)
+    law = gamma_moves.Law(a.used, a.raw.sum(axis=-1, keepdims=True), a.raw)
+    return law, here.parameters[name], sums
+
+
+def _looked_at(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
+    """Return the noise with what this minibatch says at the value that the site has."""
+    old = state.tuning[site.name].noise
+    assert old is not None
+    x = jnp.exp(state.z[site.name])
+    # Half a squared difference has the mean of the variance, of minibatches that are independent.
+    change = (law.raw - old.shape) - x * (law.rate - old.rate)
+    spread = law.rate * (x if site.kind == sites.GAMMA else x * (1 - x))
+    seen = (change**2).sum() / (2 * spread.sum())
+    # A mean of what was expected and of all minibatches, of which the later count for more.
+    gain = 2 / (state.i + _EXPECTED)
+    ratio = old.ratio + jnp.where(jnp.isfinite(seen), gain * (seen - old.ratio), 0)
+    ratio = ratio.astype(old.ratio.dtype)
+    return Noise(law.raw, law.rate, ratio, inflation(ratio, step))
