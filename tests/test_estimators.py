@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import slow_but
 
 from simplex_jax import base, batches, draws, estimators
 from simplex_jax.runtime import driver
@@ -155,7 +156,9 @@ def test_estimators_carry_their_arrays_as_arguments():
     assert len(jax.jit(start).lower(kernel, jax.random.key(0)).as_text()) < 20_000
 
 
-@pytest.mark.parametrize("build", [scir.build, sgrld.build, sgrhmc.build, smld.build])
+@pytest.mark.parametrize(
+    "build", slow_but([scir.build, sgrld.build, sgrhmc.build, smld.build], scir.build)
+)
 def test_counts_below_zero_end_a_run_with_an_error(build, getkey):
     rows = jnp.array([[3.0, 1.0, 0.0], [2.0, -1.0, 4.0]])
     kernel = build(estimators.multinomial(size=2), 0.5, 0.01)

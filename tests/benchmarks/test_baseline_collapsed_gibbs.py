@@ -117,6 +117,7 @@ def test_chunks_of_tokens_change_nothing(getkey):
     np.testing.assert_array_equal(*labels)
 
 
+@pytest.mark.slow
 def test_posterior_is_left_invariant(getkey, seed):
     rng = np.random.default_rng(seed)
 

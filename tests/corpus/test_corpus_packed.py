@@ -13,6 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.marks import slow_but
 
 from simplex_jax.corpus import CorpusError, Reading, TextOptions, read, read_table, resolve
 
@@ -59,7 +60,7 @@ def test_every_packing_is_seen_by_its_first_bytes(tmp_path, packing):
     assert read(bag, "uci").vocabulary == ("apple", "pear")
 
 
-@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("packing", slow_but(PACKINGS, "gz", "zip"))
 def test_damaged_files_and_bombs_are_refused(tmp_path, packing):
     packed = PACKINGS[packing](os.urandom(3000).hex().encode())
     for content in (packed[:-30], packed[:100], packed[:50] + b"\xff" * 20 + packed[70:]):
@@ -136,7 +137,7 @@ def from_standard_input(content, code):
     )
 
 
-@pytest.mark.parametrize("pack", [bytes, lzma.compress])
+@pytest.mark.parametrize("pack", slow_but([bytes, lzma.compress], lzma.compress))
 def test_standard_input(pack):
     code = "print(read('-', text=every).counts.toarray().tolist(), read('-', text=every).names)"
     result = from_standard_input(pack(LINES), code)

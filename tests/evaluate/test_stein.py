@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import draws, estimators, gradients
 from simplex_jax.evaluate import pairs, stein
@@ -138,7 +139,9 @@ def test_sums_over_blocks_are_those_of_the_whole_table(seed):
     np.testing.assert_allclose(own, np.diag(table), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.5, 0.25], [1.0, *[0.1] * 30]])
+@pytest.mark.parametrize(
+    "weights", slow_but([[1.0], [1.0, 0.5, 0.25], [1.0, *[0.1] * 30]], [1.0, 0.5, 0.25])
+)
 def test_null_law_of_known_eigenvalues(weights, seed):
     """A kernel of some features of normal variates: both tails of its null law, by simulation."""
     rng = np.random.default_rng(seed)
@@ -267,7 +270,7 @@ def fisher(rng, mean, k, n):
 MEAN = np.array([0.36, 0.48, 0.8])
 
 
-@pytest.mark.parametrize("k", [1e-3, 2.0, 50.0, 1e4])
+@pytest.mark.parametrize("k", slow_but([1e-3, 2.0, 50.0, 1e4], 2.0))
 def test_directions(k, seed):
     """Exact draws pass; a concentration half as large again, and a mean off by a fifth, do not."""
     rng = np.random.default_rng(seed)

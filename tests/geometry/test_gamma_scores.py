@@ -98,6 +98,7 @@ def test_a_shape_is_a_constant():
     assert gradient == 0
 
 
+@pytest.mark.slow
 def test_a_table_is_close_and_has_its_own_slope():
     shape = np.concatenate([SHAPES, np.geomspace(0.05, 20.0, 140)])
     cells = gamma_scores.table(shape)

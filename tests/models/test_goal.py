@@ -161,6 +161,7 @@ def test_a_goal_and_a_length_take_each_others_place(tmp_path):
     assert best.metrics[-1]["ess_prevalence"] >= 200
 
 
+@pytest.mark.slow
 def test_a_single_topic_is_good():
     fitted = lda.fit(COUNTS, 1, target_ess=20, holdout=8, time_limit=30.0)
     assert not any("time was over" in warning for warning in fitted.warnings)

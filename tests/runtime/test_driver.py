@@ -335,7 +335,10 @@ def test_polynomial_decay():
             schedules.polynomial_decay(**{"initial": 0.5, "tau": 10.0, "kappa": 0.3, **bad})
 
 
-@pytest.mark.parametrize(("first_bad", "chunk"), [(1, 10), (2, 10), (17, 10), (20, 10), (9, 1)])
+NAN = [(1, 10), (2, 10), (17, 10), (20, 10), (9, 1)]
+
+
+@pytest.mark.parametrize(("first_bad", "chunk"), slow_but(NAN, (1, 10), (17, 10)))
 def test_nan_ends_the_run_and_the_update_is_named(first_bad, chunk, getkey):
     def update(key, state, batch):
         bad = jnp.where(state.step + 1 >= first_bad, jnp.nan, 0.0)

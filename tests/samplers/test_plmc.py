@@ -139,6 +139,7 @@ def stationary_checks(normal, exponential, h):
     return found
 
 
+@pytest.mark.slow
 def test_the_stationary_law_is_the_biased_one_computed(getkey):
     """Time 10 is 30 relaxation times of the one and 10 of the other: what is left is below 1e-4."""
     h = 0.04

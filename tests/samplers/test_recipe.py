@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import special
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import base, batches, estimators, gradients
 from simplex_jax.runtime import driver
@@ -77,7 +78,7 @@ FORMULAS = {
 }
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("name", slow_but(FORMULAS, *list(FORMULAS)[:3]))
 def test_correction_is_that_of_the_formula(name, getkey):
     diffusion, curl, z, expected, coordinatewise = FORMULAS[name]
     here = model(diffusion, curl)

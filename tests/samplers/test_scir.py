@@ -15,6 +15,7 @@ import pytest
 from scipy import special, stats
 from support import invariance
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import batches, draws, estimators
 from simplex_jax.runtime import driver
@@ -109,7 +110,7 @@ def test_mutants_are_seen(mutant, getkey, seed, monkeypatch):
     assert checks.family(posterior_checks(*run_from_posterior(kernel, 8, getkey, seed)))
 
 
-@pytest.mark.parametrize(("h", "m"), [(0.3, 5), (0.1, 30)])
+@pytest.mark.parametrize(("h", "m"), slow_but([(0.3, 5), (0.1, 30)], (0.3, 5)))
 def test_minibatch_mean_and_variance_follow_corollary_3_2(h, m, getkey):
     """Independent minibatches: no bias, and a variance inflated by (1 - e^-2Mh) tanh(h/2) Var a."""
     size, n, chains = 100, 10, 40_000

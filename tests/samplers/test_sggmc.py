@@ -183,7 +183,7 @@ def run_chains(getkey, seed, kernel):
 
 
 @pytest.mark.parametrize(
-    "how", slow_but(["exact", "estimated", "not estimated", "concentration"], "exact", "estimated")
+    "how", slow_but(["exact", "estimated", "not estimated", "concentration"], "estimated")
 )
 def test_small_steps_leave_an_asymmetric_law(how, getkey, seed):
     """Noise in the gradient heats the chain, and an estimate of it takes that back."""

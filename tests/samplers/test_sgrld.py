@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support import statistics_checks as checks
 from support.euler_laws import folded_normal_checks
+from support.marks import slow_but
 
 from simplex_jax import batches, estimators
 from simplex_jax.runtime import driver
@@ -58,7 +59,7 @@ def test_the_check_of_one_step_sees_mutants(name, proposal, seed):
     assert bool(rejected) == (name != "correct")
 
 
-@pytest.mark.parametrize("total", ["carried", "refreshed"])
+@pytest.mark.parametrize("total", slow_but(["carried", "refreshed"], "refreshed"))
 def test_small_steps_reach_a_dense_posterior(total, getkey, seed):
     """Bias of a few per cent at h = 0.005, far larger at h = 0.1; standard errors are 0.2%."""
     alpha, counts = np.array([1.5, 2.0, 3.0]), np.array([2.0, 5.0, 3.0])

@@ -25,7 +25,7 @@ _SECTIONS = (
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return what the template of the report shows, with so many words of each topic."""
-    names = seeds.names(fitted.settings.seed_words, fitted.settings.num_topics)
+    names = seeds.names(fitted.settings.seed_words, len(fitted.mean))
     rows = rows_of(fitted, top_words, names)
     shares, settings, corpus = fitted.prevalence, fitted.settings, fitted.corpus
     last = fitted.metrics[-1] if fitted.metrics else {}

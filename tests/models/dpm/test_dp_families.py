@@ -125,7 +125,7 @@ def test_rows_are_additive_and_empty_ones_say_nothing(name, seed) -> None:
     np.testing.assert_array_equal(last[2][0], log_m[3])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES, "gaussian", "categorical"))
 def test_evidence_is_the_chain_of_predictives(name, seed) -> None:
     """log f(x_1..x_n) = sum_i log f(x_i | x_1..x_{i-1}), and f(x | nothing) is the predictive."""
     family, rows = make(name), data(name, np.random.default_rng(seed))
@@ -179,7 +179,7 @@ def nodes_of(name):
     return family, jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), atoms), log_prior.ravel()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES, "gaussian", "categorical"))
 def test_predictive_and_evidence_are_integrals_of_the_likelihood(name) -> None:
     family, atoms, log_prior = nodes_of(name)
     np.testing.assert_allclose(special.logsumexp(log_prior), 0, atol=2e-5)

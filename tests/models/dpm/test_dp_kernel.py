@@ -59,6 +59,7 @@ def test_states_keep_their_structure(sampler, counts, variant, alpha_update, cha
     assert (state.totals is None) == (counts == "subsampled")
 
 
+@pytest.mark.slow
 def test_the_dtype_follows_the_family():
     with jax.enable_x64(True):
         rows = jnp.zeros((4, 1))

@@ -17,7 +17,7 @@ from simplex_jax.corpus import from_counts, store
 from simplex_jax.models import lda
 
 # The concentrations are learned, and documents do not share out evenly.
-RUN = ["--topics", 5, "--passes", 30, "--batch-size", 64, "--alpha", "learn", "--beta", "learn"]
+RUN = ["--topics", 5, "--passes", 12, "--batch-size", 64, "--alpha", "learn", "--beta", "learn"]
 DOCUMENTS = 1003
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.marks import slow_but
 
 from simplex_jax import lda
 from simplex_jax.models.lda import probability as module
@@ -61,7 +62,10 @@ def test_estimates_are_unbiased(sweeps, particles):
 
 
 @pytest.mark.parametrize(
-    ("mutant", "sweeps"), [("as printed", False), ("as printed", True), ("own token", False)]
+    ("mutant", "sweeps"),
+    slow_but(
+        [("as printed", False), ("as printed", True), ("own token", False)], ("own token", False)
+    ),
 )
 def test_mutants_are_biased(mutant, sweeps, monkeypatch):
     """Particles that fit badly and count like others, and a token that counts before its turn."""
