@@ -64,9 +64,10 @@ def count(labels, tokens):
     return jnp.zeros((2, 3 * CHAINS), jnp.int32).at[labels, tokens].add(1)
 
 
-def estimate_side_by_side(estimate, alpha, key, memory, position, ids):
+def estimate_side_by_side(estimate, *arguments):
     """Show an estimator of one corpus the topics [CHAINS, K, V] of all chains."""
-    counts, memory = estimate(alpha, key, memory, jnp.moveaxis(position, 0, 1).reshape(2, -1), ids)
+    *others, position, ids = arguments
+    counts, memory = estimate(*others, jnp.moveaxis(position, 0, 1).reshape(2, -1), ids)
     return jnp.moveaxis(counts.reshape(2, CHAINS, 3), 1, 0), memory
 
 
