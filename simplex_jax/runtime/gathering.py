@@ -194,5 +194,6 @@ def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
     shape = np.max([array.shape for array in arrays], axis=0)
     stack = np.zeros((len(arrays), *shape), np.result_type(*arrays))
     for i, array in enumerate(arrays):
-        stack[(i, *map(slice, array.shape))] = array
+        place: tuple[Any, ...] = (i, *map(slice, array.shape))
+        stack[place] = array
     return stack

@@ -12,14 +12,14 @@ from support import pages
 import simplex_jax
 from simplex_jax import cli
 from simplex_jax.models import dpm, lda
-from simplex_jax.scikit import LDA, DirichletProcessMixture
+from simplex_jax.scikit import LDA, DirichletProcessMixture, HierarchicalDirichletProcess
 
 PAGE = "coming_from.md"
 executed = partial(pages.executed, PAGE)
 TEXT = (pages.DOCS / PAGE).read_text("utf-8")
-LDA_TABLE, MIXTURE_TABLE = (
+LDA_TABLE, PROCESS_TABLE, MIXTURE_TABLE = (
     re.findall(r"^\| (.*?) \|", section, re.MULTILINE)
-    for section in TEXT.split("\n## ")[1:3]  # the first column of each
+    for section in TEXT.split("\n## ")[1:4]  # the first column of each
 )
 
 
@@ -53,7 +53,11 @@ def test_defaults_are_those_of_the_code():
 
 
 def test_names_of_the_first_columns_are_those_of_the_estimators():
-    for estimator, table in ((LDA, LDA_TABLE), (DirichletProcessMixture, MIXTURE_TABLE)):
+    for estimator, table in (
+        (LDA, LDA_TABLE),
+        (HierarchicalDirichletProcess, PROCESS_TABLE),
+        (DirichletProcessMixture, MIXTURE_TABLE),
+    ):
         named = re.findall(r"`([a-z]\w*)(?:=[^`]*)?`", "\n".join(table))
         attributes = re.findall(r"^ {4}(\w+_): ", estimator.__doc__, flags=re.MULTILINE)
         options = re.findall(r'"(\w+)"', estimator.__doc__)

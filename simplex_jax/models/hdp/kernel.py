@@ -197,7 +197,7 @@ def _update_chains(
     if model.chains is None:
         return _update(model, key, state, corpus)
     keys = jax.random.split(key, model.chains)
-    moved, info = lax.map(lambda chain: _update(model, *chain, corpus), (keys, state))
+    moved, info = lax.map(lambda chain: _update(model, chain[0], chain[1], corpus), (keys, state))
     return growth.together(state, moved, info, state.counts.shape[1])
 
 

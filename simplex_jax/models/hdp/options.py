@@ -158,8 +158,8 @@ def settle(data: Corpus, heldout: Any, given: Options) -> Options:
     )
 
 
-def _settled_priors(given: Options) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+def _settled_priors(given: Options) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for name, default in _PRIORS.items():
         for part, value in zip(("shape", "rate"), default, strict=True):
             chosen = getattr(given, f"{name}_{part}")

@@ -29,7 +29,7 @@ class Evidence(NamedTuple):
 class Prior(NamedTuple):
     """A Gamma prior of every concentration; the default is exponential."""
 
-    mean: jax.Array  # its mean; of a common concentration all entries are alike
+    mean: ArrayLike  # its mean; of a common concentration all entries are alike
     shape: float = 1.0  # its shape
 
 
