@@ -26,6 +26,7 @@ def coherence_in_windows(
     Words occur together where they stand in the same run of `window` successive words. These are
     the C_V and C_NPMI of Röder et al. (2015) as gensim's `CoherenceModel` computes them; figures
     compare only over the same texts, cut into the same words, with the same window and `top`.
+    Words that never come together have about -0.95 there, since gensim adds 1e-12 to probabilities.
     `coherence.coherence` needs counts alone, and looks at whole documents.
 
     Args:
@@ -48,7 +49,7 @@ def coherence_in_windows(
         >>> texts = [["sun", "moon", "star"], ["moon", "sun"], ["bread", "salt"], ["salt", "bread"]]
         >>> words = ["bread", "moon", "salt", "sun"]
         >>> coherence_in_windows([[1, 3], [0, 1]], texts, words, measure="c_npmi").round(2).tolist()
-        [1.0, -1.0]
+        [1.0, -0.95]
     """
     try:
         from gensim.corpora import Dictionary

@@ -27,7 +27,7 @@ def build(
     data: DeviceCorpus | HostCorpus | Stored | Selection,
     size: Size,
     settings: Any,
-    seeds: Seeds | None,
+    seeds: Seeds | None = None,
 ) -> tuple[Kernel, Feed]:
     """Return the kernel of all chains, and where its batches come from.
 
@@ -82,7 +82,11 @@ def _same(stream: Stream, key: jax.Array, first_step: int) -> Stream:
 
 
 def start(
-    key: jax.Array, kernel: Kernel, words: int, settings: Options, seeds: Seeds | None
+    key: jax.Array,
+    kernel: Kernel,
+    words: int,
+    settings: Options,
+    seeds: Seeds | None = None,
 ) -> State:
     """Return the first state, every chain at random topics of its own, with their seed words."""
     shape: tuple[int, ...] = (settings.num_topics, words)
