@@ -111,6 +111,7 @@ def _propose_simplex(
     a = simplex_moves.shapes(alpha, counts, y, total, excess * jnp.exp(before))
     move = simplex_moves.propose(key_move, before, a.used, 1 + excess, step)
     if not site.metropolis:
+        assert site.step_size is not None
         h = site.step_size.astype(y.dtype)
         moved = simplex_moves.transition(key_move, y, alpha, a.raw, total, h)
         move = move._replace(y=jnp.where(old.exact, move.y, moved))
@@ -148,6 +149,7 @@ def _propose_gamma(
     law = gamma_moves.law(prior, y, here.counts[name], exposure)
     move = gamma_moves.propose(key, y, law, step)
     if not site.metropolis:
+        assert site.step_size is not None
         h = site.step_size.astype(y.dtype)
         moved = gamma_moves.transition(key, y, prior, law, h)
         move = move._replace(y=jnp.where(old.exact, move.y, moved))
