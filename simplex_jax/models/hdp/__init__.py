@@ -43,9 +43,8 @@ def fit(corpus: Any, given: Arguments) -> Fit:
         `seconds` ends a run by the clock.
 
     Raises:
-        ValueError: An option is out of range, the counts are not counts, or the held-out documents
-            have another vocabulary; a `CheckpointError` if `resume` finds only checkpoints that
-            are damaged or of another run.
+        ValueError: An option is out of range, or the documents are not counts of one vocabulary.
+        CheckpointError: `resume` finds only checkpoints that are damaged or of another run.
         FloatingPointError: The state became NaN; the message names the step.
 
     Example:

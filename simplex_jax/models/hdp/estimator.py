@@ -9,11 +9,11 @@ from simplex_jax.corpus import from_counts
 from simplex_jax.models import estimator as common
 from simplex_jax.models import hdp
 from simplex_jax.models.hdp.options import Options
-from simplex_jax.models.topics import measures, proportions
+from simplex_jax.models.topics.estimator import CountsEstimator
 
 
 @common.parameters_of(Options)
-class HierarchicalDirichletProcess(common.TopicEstimator):
+class HierarchicalDirichletProcess(CountsEstimator):
     """Topics whose number is not given: `simplex_jax.hdp.fit` with scikit-learn's manners.
 
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. The topics are those
@@ -50,11 +50,6 @@ class HierarchicalDirichletProcess(common.TopicEstimator):
 
     _FITTED: ClassVar = ("components_", "components_sd_", "prevalence_", "alpha_", "seed_")
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
-
     def _fit(self, data: sp.csr_array) -> np.ndarray:
         fitted = hdp.fit(data, **self._arguments())
         self.components_, self.components_sd_ = fitted.mean, fitted.sd
@@ -64,27 +59,5 @@ class HierarchicalDirichletProcess(common.TopicEstimator):
         common.end(fitted.interrupted)
         return fitted.proportions
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Return the posterior mean of the topic proportions of documents, float32 [D, K].
-
-        Monte Carlo with the seed of the fit: the same X gives the same proportions.
-        """
-        counts = self._data(X, reset=False)
-        return proportions.transform(self.components_, self.alpha_, counts, seed=self.seed_)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log predictive probability of a word in one half of each document.
-
-        Proportions are inferred from the other half (document completion).
-
-        Raises:
-            ValueError: No document has two words.
-        """
-        counts = self._data(X, reset=False)
-        return measures.score(self.components_, self.alpha_, counts, seed=self.seed_)
-
     def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
-        table = self._table(X, reset=reset, words=2)
-        if table.nnz and table.data.min() < 0:
-            raise ValueError(f"Negative values in data passed to {type(self).__name__}")
-        return from_counts(table).counts
+        return from_counts(self._table(X, reset=reset)).counts

@@ -17,14 +17,15 @@ from simplex_jax.models import estimator as common
 from simplex_jax.models import lda
 from simplex_jax.models.lda import model, seeds
 from simplex_jax.models.lda.options import Options, prior
-from simplex_jax.models.topics import measures, proportions
+from simplex_jax.models.topics import proportions
+from simplex_jax.models.topics.estimator import CountsEstimator
 
 _FRACTIONS = ("error", "draw")
 _OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_")
 
 
 @common.parameters_of(Options)
-class LDA(common.TopicEstimator):
+class LDA(CountsEstimator):
     """Topics of documents, sampled: `simplex_jax.lda.fit` with scikit-learn's manners.
 
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. Topics are posterior
@@ -83,11 +84,6 @@ class LDA(common.TopicEstimator):
     n_components: int = dataclasses.field(default=10, kw_only=False)
     total_samples: float = 1e6
     fractions: str = "error"
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
 
     def _fit(self, counts: sp.csr_array) -> np.ndarray:
         fitted = lda.fit(from_counts(counts, self._words()), **self._arguments())
@@ -211,25 +207,6 @@ class LDA(common.TopicEstimator):
         self.components_ = (old + (now - old) / (since + 1)).astype(np.float32)
         self.components_sd_ = np.full_like(self.components_, np.nan)
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Return the posterior mean of the topic proportions of documents, float32 [D, K].
-
-        Monte Carlo with the seed of the fit: the same X gives the same proportions.
-        """
-        counts = self._data(X, reset=False)
-        return lda.transform(self.components_, self.alpha_, counts, seed=self.seed_)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log predictive probability of a word in one half of each document.
-
-        Proportions are inferred from the other half (document completion).
-
-        Raises:
-            ValueError: No document has two words.
-        """
-        counts = self._data(X, reset=False)
-        return measures.score(self.components_, self.alpha_, counts, seed=self.seed_)
-
     def perplexity(self, X: Any) -> float:
         """Return exp(-score(X)), the perplexity of the halves of documents."""
         return float(np.exp(-self.score(X)))
@@ -244,13 +221,11 @@ class LDA(common.TopicEstimator):
         super()._take(arrays)
 
     def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
-        table = self._table(X, reset=reset, words=2)
+        table = self._table(X, reset=reset)
         if self.fractions not in _FRACTIONS:
             raise ValueError(
                 f"fractions must be one of {', '.join(_FRACTIONS)}; it is {self.fractions!r}"
             )
-        if table.nnz and table.data.min() < 0:
-            raise ValueError(f"Negative values in data passed to {type(self).__name__}")
         if self.fractions == "draw":
             # By a seed of its own, so that the same X is rounded the same way every time.
             floor = np.floor(table.data)

@@ -9,8 +9,11 @@ import numpy as np
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.evaluate.intervals import beta_interval
-from simplex_jax.runtime import directory, output
+from simplex_jax.models.files import Saved, example
+from simplex_jax.runtime import directory, output, saved
+from simplex_jax.runtime.saved import RunError
 
+TOPICS = "topics.npz"
 SHARES = "doc_topics.npz"
 NAMES = ("topics.csv", "topic_keys.txt", SHARES, "vocabulary.txt")
 """The files that `write` makes."""
@@ -43,6 +46,40 @@ def write(fitted: Any, place: Path) -> None:
             for topic, words in enumerate(top)
         ),
     )
+
+
+def summary(fitted: Any) -> dict[str, Any]:
+    """Return what `summary.json` holds of topics and their documents."""
+    return {
+        "coherence_npmi": fitted.coherence,
+        "documents": fitted.examples,
+        "shared": fitted.shared,
+        "empty": fitted.empty,
+    }
+
+
+def restore(run: Saved) -> dict[str, Any]:
+    """Return the attributes of a fit from its arrays, the files of `write` and the summary."""
+    arrays, path = run.arrays, run.directory / TOPICS
+    if not np.allclose(arrays["mean"].sum(axis=1, dtype=np.float64), 1, atol=1e-3):
+        raise RunError(f"{path}: the topics of mean do not sum to 1")
+    topics = len(arrays["mean"])
+    coherence = np.asarray(run.summary["coherence_npmi"], np.float64)
+    examples = run.summary["documents"]
+    if coherence.shape != (topics,) or len(examples) not in (0, topics):
+        raise ValueError("topics of another number")
+    names, shares, errors = saved.load_proportions(run.directory / SHARES, topics)
+    return {
+        **arrays,
+        "vocabulary": saved.load_vocabulary(run.directory),
+        "names": names,
+        "proportions": shares,
+        "proportions_error": errors,
+        "coherence": coherence,
+        "examples": [[example(entry) for entry in entries] for entries in examples],
+        "shared": np.asarray(run.summary["shared"], bool).reshape(-1, topics),
+        "empty": int(run.summary["empty"]),
+    }
 
 
 def _rows_of_words(fitted: Any, top: np.ndarray) -> Iterable[tuple[object, ...]]:
