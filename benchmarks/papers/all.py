@@ -10,6 +10,7 @@ which it prints what the experiment said last.
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -42,7 +43,8 @@ def main() -> None:
     started = time.perf_counter()
     scripts = [HERE / f"{name}.py" for name in EXPERIMENTS]
     failed = run(scripts, out, others, environment)
-    print(f"{len(scripts)} experiments, {time.perf_counter() - started:.0f} s")
+    wall, busy = time.perf_counter() - started, _processor_time()
+    print(f"{len(scripts)} experiments, {wall:.0f} s, {busy:.0f} s of processors")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -53,7 +55,7 @@ def run(
     """Run scripts in turn, each into a folder of its own; return the names of those that fail."""
     failed = []
     for script in scripts:
-        started = time.perf_counter()
+        started, before = time.perf_counter(), _processor_time()
         command = [sys.executable, str(script), *options, "--out", str(out / script.stem)]
         done = subprocess.run(
             command,
@@ -64,11 +66,18 @@ def run(
             errors="replace",
         )
         verdict = "ok" if done.returncode == 0 else f"exit status {done.returncode}"
-        print(f"{script.stem}: {time.perf_counter() - started:.0f} s, {verdict}", flush=True)
+        wall, busy = time.perf_counter() - started, _processor_time() - before
+        print(f"{script.stem}: {wall:.0f} s, {busy:.0f} s of processors, {verdict}", flush=True)
         if done.returncode:
             failed.append(script.stem)
             print("\n".join(done.stdout.splitlines()[-LAST_LINES:]), flush=True)
     return failed
+
+
+def _processor_time() -> float:
+    """Return the processor time of the experiments so far, which others' work does not lengthen."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -293,7 +293,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "sggmc_circle": sggmc_circle,
     "sggmc_posterior": sggmc_posterior,
     "sggmc_applications": sggmc_applications,
-    "lda_wikipedia_small": lda_wikipedia,
+    "lda_wikipedia_published": lda_wikipedia,
     "mld_figure1d": mld_figure1d,
     "dpm_msweb": dpm,
     "dpm_synthetic": dpm,
