@@ -14,6 +14,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from simplex_jax.corpus import from_counts
+from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.evaluate.fits import Topics
 from simplex_jax.models.options import declarations, entry
 from simplex_jax.runtime import output, saved
@@ -21,6 +23,8 @@ from simplex_jax.runtime.hooks import Hook
 
 # Format of the file, raised when its contents change.
 _FORMAT = 3
+
+_FRACTIONS = ("error", "draw")
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 
@@ -253,3 +257,30 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         """
         self.seed_ = self._seed()
         return self._fit(self._data(X, reset=True))
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class CountEstimator(TopicEstimator):
+    """An estimator of topics of counts, with what it does to counts that are not whole numbers."""
+
+    fractions: str = "error"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
+        table = self._table(X, reset=reset, words=2)
+        if self.fractions not in _FRACTIONS:
+            raise ValueError(
+                f"fractions must be one of {', '.join(_FRACTIONS)}; it is {self.fractions!r}"
+            )
+        if table.nnz and table.data.min() < 0:
+            raise ValueError(f"Negative values in data passed to {type(self).__name__}")
+        if self.fractions == "draw":
+            # By a seed of its own, so that the same X is rounded the same way every time.
+            floor = np.floor(table.data)
+            up = np.random.default_rng(self.seed_).random(table.nnz) < table.data - floor
+            table = sp.csr_array((floor + up, table.indices, table.indptr), shape=table.shape)
+        return from_counts(table).counts if reset else checked_counts(table, "X")

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus import from_counts
 from simplex_jax.models import estimator as common
 from simplex_jax.models import hdp
 from simplex_jax.models.hdp.options import Options
@@ -13,7 +12,7 @@ from simplex_jax.models.topics import measures, proportions
 
 
 @common.parameters_of(Options)
-class HierarchicalDirichletProcess(common.TopicEstimator):
+class HierarchicalDirichletProcess(common.CountEstimator):
     """Topics whose number is not given: `simplex_jax.hdp.fit` with scikit-learn's manners.
 
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. The topics are those
@@ -22,6 +21,8 @@ class HierarchicalDirichletProcess(common.TopicEstimator):
 
     Args:
         {options}
+        fractions: What to do with counts that are not whole numbers: "error", or "draw", which
+            rounds each up or down at random such that its mean is right.
         callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
@@ -50,11 +51,6 @@ class HierarchicalDirichletProcess(common.TopicEstimator):
 
     _FITTED: ClassVar = ("components_", "components_sd_", "prevalence_", "alpha_", "seed_")
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
-
     def _fit(self, data: sp.csr_array) -> np.ndarray:
         fitted = hdp.fit(data, **self._arguments())
         self.components_, self.components_sd_ = fitted.mean, fitted.sd
@@ -82,9 +78,3 @@ class HierarchicalDirichletProcess(common.TopicEstimator):
         """
         counts = self._data(X, reset=False)
         return measures.score(self.components_, self.alpha_, counts, seed=self.seed_)
-
-    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
-        table = self._table(X, reset=reset, words=2)
-        if table.nnz and table.data.min() < 0:
-            raise ValueError(f"Negative values in data passed to {type(self).__name__}")
-        return from_counts(table).counts
