@@ -87,7 +87,6 @@ def of_tomotopy(python: str, train: Any, halves: Any, passes: int, seed: int) ->
         "model": "tomotopy HDPModel",
         "topics": str(len(topics)),
         "single": perplexity.perplexity(log_p, completion.counts),
-        "alpha": float(alpha.sum()),
         "passes": passes,
         "training_seconds": float(seconds),
     }

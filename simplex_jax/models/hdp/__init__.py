@@ -52,8 +52,9 @@ def fit(corpus: Any, given: Arguments) -> Fit:
         >>> from simplex_jax import hdp
         >>> counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
         >>> fitted = hdp.fit(counts, passes=100, seed=1)
-        >>> len(fitted.mean), bool(abs(sum(fitted.number.values()) - 1) < 1e-6)
-        (2, True)
+        >>> shares = fitted.transform(counts)
+        >>> bool(shares[0].argmax() != shares[2].argmax()), min(fitted.number) >= 2
+        (True, True)
     """
     if given.samples_dir is not None:
         raise ValueError(

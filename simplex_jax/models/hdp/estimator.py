@@ -1,19 +1,18 @@
 """The hierarchical Dirichlet process as a scikit-learn estimator."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus import from_counts
 from simplex_jax.models import estimator as common
 from simplex_jax.models import hdp
 from simplex_jax.models.hdp.options import Options
-from simplex_jax.models.topics.estimator import CountsEstimator
+from simplex_jax.models.topics.estimator import CountEstimator
 
 
 @common.parameters_of(Options)
-class HierarchicalDirichletProcess(CountsEstimator):
+class HierarchicalDirichletProcess(CountEstimator):
     """Topics whose number is not given: `simplex_jax.hdp.fit` with scikit-learn's manners.
 
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. The topics are those
@@ -22,6 +21,8 @@ class HierarchicalDirichletProcess(CountsEstimator):
 
     Args:
         {options}
+        fractions: What to do with counts that are not whole numbers: "error", or "draw", which
+            rounds each up or down at random such that its mean is right.
         callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
@@ -58,6 +59,3 @@ class HierarchicalDirichletProcess(CountsEstimator):
         self.metrics_ = fitted.metrics
         common.end(fitted.interrupted)
         return fitted.proportions
-
-    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
-        return from_counts(self._table(X, reset=reset)).counts

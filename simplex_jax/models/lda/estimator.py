@@ -12,20 +12,18 @@ import scipy.sparse as sp
 from simplex_jax import arguments
 from simplex_jax.base import Batch, State, Update, as_pytree
 from simplex_jax.corpus import from_counts
-from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.models import estimator as common
 from simplex_jax.models import lda
 from simplex_jax.models.lda import model, seeds
 from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.topics import proportions
-from simplex_jax.models.topics.estimator import CountsEstimator
+from simplex_jax.models.topics.estimator import CountEstimator
 
-_FRACTIONS = ("error", "draw")
 _OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_")
 
 
 @common.parameters_of(Options)
-class LDA(CountsEstimator):
+class LDA(CountEstimator):
     """Topics of documents, sampled: `simplex_jax.lda.fit` with scikit-learn's manners.
 
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. Topics are posterior
@@ -83,7 +81,6 @@ class LDA(CountsEstimator):
 
     n_components: int = dataclasses.field(default=10, kw_only=False)
     total_samples: float = 1e6
-    fractions: str = "error"
 
     def _fit(self, counts: sp.csr_array) -> np.ndarray:
         fitted = lda.fit(from_counts(counts, self._words()), **self._arguments())
@@ -219,19 +216,6 @@ class LDA(CountsEstimator):
         self._stream = list(common.part(arrays, "stream.").values())
         self._began = json.loads(str(arrays.pop("began")))
         super()._take(arrays)
-
-    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
-        table = self._table(X, reset=reset)
-        if self.fractions not in _FRACTIONS:
-            raise ValueError(
-                f"fractions must be one of {', '.join(_FRACTIONS)}; it is {self.fractions!r}"
-            )
-        if self.fractions == "draw":
-            # By a seed of its own, so that the same X is rounded the same way every time.
-            floor = np.floor(table.data)
-            up = np.random.default_rng(self.seed_).random(table.nnz) < table.data - floor
-            table = sp.csr_array((floor + up, table.indices, table.indptr), shape=table.shape)
-        return from_counts(table).counts if reset else checked_counts(table, "X")
 
 
 @jax.jit

@@ -1,16 +1,27 @@
 """What the estimators of topics of counts share."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax.corpus import from_counts
+from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.models import estimator as common
 from simplex_jax.models.topics import measures, proportions
 
+_FRACTIONS = ("error", "draw")
 
-class CountsEstimator(common.TopicEstimator):
-    """An estimator of topics of counts [D, V], with concentrations `alpha_` [K]."""
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class CountEstimator(common.TopicEstimator):
+    """An estimator of topics of counts [D, V], with concentrations `alpha_` [K].
+
+    `fractions` is what it does to counts that are not whole numbers.
+    """
+
+    fractions: str = "error"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -36,8 +47,17 @@ class CountsEstimator(common.TopicEstimator):
         counts = self._data(X, reset=False)
         return measures.score(self.components_, self.alpha_, counts, seed=self.seed_)
 
-    def _table(self, X: Any, *, reset: bool, words: int = 2) -> sp.csr_array:
-        table = super()._table(X, reset=reset, words=words)
+    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
+        table = self._table(X, reset=reset, words=2)
+        if self.fractions not in _FRACTIONS:
+            raise ValueError(
+                f"fractions must be one of {', '.join(_FRACTIONS)}; it is {self.fractions!r}"
+            )
         if table.nnz and table.data.min() < 0:
             raise ValueError(f"Negative values in data passed to {type(self).__name__}")
-        return table
+        if self.fractions == "draw":
+            # By a seed of its own, so that the same X is rounded the same way every time.
+            floor = np.floor(table.data)
+            up = np.random.default_rng(self.seed_).random(table.nnz) < table.data - floor
+            table = sp.csr_array((floor + up, table.indices, table.indptr), shape=table.shape)
+        return from_counts(table).counts if reset else checked_counts(table, "X")
