@@ -1,5 +1,6 @@
 """Fixtures that every test may use, and `--seed`."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -51,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The quick tests compile thousands of small programs, which takes most of their time.
     """
+    # A process of the tests holds millions of objects, all of which a full collection looks at.
+    gc.set_threshold(100_000, 20, 100)
     if config.option.markexpr == "not slow":
         os.environ.setdefault("XLA_FLAGS", QUICK_FLAGS)
 

@@ -186,6 +186,7 @@ def test_counts_are_those_of_the_labels(num_topics, batch_size, getkey, seed):
     assert 0 < moved[-1] <= 1
 
 
+@pytest.mark.slow
 def test_kernel_keeps_its_promises(getkey):
     """No key is used twice, the structure is kept, other data of one shape need no new trace."""
     corpus = CORPUS._replace(tokens=CORPUS.tokens[::-1])

@@ -22,7 +22,7 @@ from simplex_jax.corpus import (
 )
 
 fuzz = settings(
-    max_examples=200,
+    max_examples=100,
     derandomize=True,
     deadline=None,
     database=None,

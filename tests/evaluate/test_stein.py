@@ -191,6 +191,7 @@ def test_wrong_draws_are_seen(name, seed):
     assert p_of(log_p, LAWS[name]) < 1e-3
 
 
+@pytest.mark.slow
 def test_a_shape_two_per_cent_off_is_seen(seed):
     """Twenty categories at 0.1, 10,000 draws; no test of so many could tell one of three."""
     rng, a = np.random.default_rng(seed), np.full(20, 0.1)

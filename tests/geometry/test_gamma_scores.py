@@ -58,7 +58,7 @@ def forty_digits():
 @pytest.mark.parametrize("dtype", slow_but(["float32", "float64"], "float32"))
 def test_scores_against_forty_digits(dtype):
     with jax.enable_x64(dtype == "float64"):
-        z, s = (jnp.asarray(x.ravel(), dtype) for x in np.meshgrid(SCORES, SHAPES))
+        z, s = (jnp.asarray(x.ravel(), dtype) for x in np.meshgrid(SCORES[::2], SHAPES))
         r = gamma_scores.log_ratio(z, s)
         slope = jax.vmap(jax.grad(gamma_scores.log_ratio))(z, s)
     for z_i, s_i, r_i, slope_i in zip(z, s, r, slope, strict=True):
@@ -72,6 +72,7 @@ def test_scores_against_forty_digits(dtype):
         assert abs(mp.log(mp.mpf(float(slope_i))) - exact) < 2e-5 * max(1, z_i * z_i), (z_i, s_i)
 
 
+@pytest.mark.slow
 def test_scores_increase_and_are_finite_far_out():
     z = jnp.linspace(-60.0, 60.0, 6001)
     for shape in SHAPES:
@@ -93,6 +94,7 @@ def test_parts_of_the_log_density(shape):
     assert abs(found - exact) < 3e-6 * max(1, abs(exact))
 
 
+@pytest.mark.slow
 def test_a_shape_is_a_constant():
     gradient = jax.grad(gamma_scores.log_ratio, argnums=1)(jnp.float32(0.3), jnp.float32(2.0))
     assert gradient == 0

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, special
+from support.marks import slow_but
 
 from simplex_jax import draws
 from simplex_jax.geometry import von_mises_fisher as vmf
@@ -20,6 +21,7 @@ def exactly(function, *values):
         return jax.tree.map(lambda x: np.asarray(x, np.float64), result)
 
 
+@pytest.mark.slow
 def test_three_dimensions_in_closed_form() -> None:
     k = np.array([0.01, 0.5, 2, 20, 300, 1e8])
     sinh = k + np.log(-np.expm1(-2 * k)) - np.log(2)
@@ -31,7 +33,7 @@ def test_three_dimensions_in_closed_form() -> None:
     np.testing.assert_allclose(entropy, (-c - k * length)[:-1], rtol=1e-10)
 
 
-@pytest.mark.parametrize("dimension", [2, 5, 40])
+@pytest.mark.parametrize("dimension", slow_but([2, 5, 40], 5))
 @pytest.mark.parametrize("concentration", [0.3, 12.0, 90.0])
 def test_functions_match_quadrature(dimension: int, concentration: float) -> None:
     """Normaliser, moments, entropy and divergence by integrals over the angle, in double."""
@@ -169,6 +171,7 @@ def test_fit_to_draws(concentration: float, seed: int) -> None:
     assert float(found.mean @ mean) > 0.99
 
 
+@pytest.mark.slow
 def test_spread_of_close_vectors_is_right_to_rounding(seed: int) -> None:
     """The order in which a machine adds them up must not show: one made k = 1e8 into 9.6e7."""
     mean = np.array([0.0, 0.6, 0.0, -0.8], np.float32)

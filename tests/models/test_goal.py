@@ -150,6 +150,7 @@ def test_a_run_that_was_good_does_not_go_on(tmp_path):
     assert more.metrics[-1]["step"] > whole.metrics[-1]["step"]
 
 
+@pytest.mark.slow
 def test_a_goal_and_a_length_take_each_others_place(tmp_path):
     options = {"alpha": 0.5, "checkpoint": tmp_path}
     good = lda.fit(COUNTS, 2, target_ess=60, **options)

@@ -255,6 +255,7 @@ def test_every_sampler_has_its_coordinates() -> None:
         assert bool(constrained) == (chart == charts.POINTS), name
 
 
+@pytest.mark.slow
 def test_samplers_of_ones_own_declare_their_coordinates() -> None:
     def build(estimator, alpha):
         return sgrld.build(estimator, alpha, step_size=0.01)

@@ -1,5 +1,6 @@
 """What processes agree upon; with several of them in tests/models/lda/test_lda_processes.py."""
 
+import jax
 import pytest
 
 from simplex_jax.runtime import processes
@@ -34,9 +35,17 @@ def test_shares_are_all_of_it(count, monkeypatch):
         ((None, 2, None), "go together"),
         (("localhost:1", 2, 2), "process must be from 0 to 1; it is 2"),
         (("localhost", 2, 1), "coordinator must be HOST:PORT; it is 'localhost'"),
-        ((None, None, None), "detects no cluster here"),
     ],
 )
 def test_arguments_that_do_not_go_together(arguments, message):
     with pytest.raises(ValueError, match=message):
         processes.join(*arguments)
+
+
+def test_without_a_cluster_it_is_said_what_to_give(monkeypatch):
+    def nothing(*given, **options):
+        raise ValueError("coordinator_address should be defined.")
+
+    monkeypatch.setattr(jax.distributed, "initialize", nothing)
+    with pytest.raises(ValueError, match="detects no cluster here"):
+        processes.join()

@@ -15,6 +15,7 @@ from geometry.test_parameterisations import SPACES
 from scipy import special
 from support import mixture_target as mixture
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import batches, estimators, gradients
 from simplex_jax.runtime import driver
@@ -114,7 +115,7 @@ def moved_rows(getkey, name, riemannian, h):
         return np.asarray(formulas.coordinates(space, log_w)), info
 
 
-@pytest.mark.parametrize(("name", "riemannian"), COMBINATIONS)
+@pytest.mark.parametrize(("name", "riemannian"), slow_but(COMBINATIONS, *COMBINATIONS[1::2]))
 def test_one_step_has_the_mean_and_covariance_of_the_formula(name, riemannian, getkey, seed):
     h = step_size(name, riemannian)
     found, info = moved_rows(getkey, name, riemannian, h)

@@ -16,6 +16,7 @@ from scipy import special
 from support import invariance
 from support import mixture_target as mixture
 from support import statistics_checks as checks
+from support.marks import slow_but
 
 from simplex_jax import base, gradients
 from simplex_jax.samplers import proposals, rld
@@ -114,7 +115,7 @@ def invariance_checks(posterior, name, riemannian, seed, h=None, space=None, acc
     return sample
 
 
-@pytest.mark.parametrize(("name", "riemannian"), COMBINATIONS)
+@pytest.mark.parametrize(("name", "riemannian"), slow_but(COMBINATIONS, *COMBINATIONS[::2]))
 def test_corrected_kernels_leave_a_posterior_invariant(name, riemannian, seed):
     assert not invariance.rejects(invariance_checks(DENSE, name, riemannian, seed), samples=SAMPLES)
     assert not sparse_rejected(SPARSE, name, riemannian, seed)

@@ -389,6 +389,7 @@ def test_draws_of_a_block_do_not_depend_on_the_number_of_blocks(name, seed, getk
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(many))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME_SLOW)
 def test_one_program_for_all_hyperparameters_and_several_chains(name, seed) -> None:
     rng = np.random.default_rng(seed)
@@ -593,6 +594,7 @@ def test_missing_values_are_integrated_out(seed) -> None:
         assert sum(int(leaf.sum()) for leaf in counts) == 2
 
 
+@pytest.mark.slow
 def test_values_out_of_range_are_not_numbers_under_jit() -> None:
     family = make("categorical")
     rows = jnp.array([[3, 0, 0], [-2, 0, 0], [0, 1, 2]])

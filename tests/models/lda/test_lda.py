@@ -114,6 +114,7 @@ def feature_checks(state):
 STEPS = {0.1: 30, 0.5: 20, 5.0: 12}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("h", slow_but(STEPS, 0.5))
 @pytest.mark.parametrize("method", SLOW_IF_BLOCKED)
 def test_memoised_scir_leaves_the_posterior_invariant(method, h, getkey, seed):

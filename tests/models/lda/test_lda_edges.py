@@ -106,6 +106,7 @@ def test_corpus_without_tokens_has_no_counts(getkey):
     )[0].any()
 
 
+@pytest.mark.slow
 def test_double_precision(getkey):
     with jax.enable_x64(True):
         kernel, stream = lda.build(SMALL, (2, 3), sampler="smld", counts="subsampled")

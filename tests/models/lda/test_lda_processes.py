@@ -41,7 +41,8 @@ def run(count, *arguments, devices=1):
 def alone(stored, tmp_path_factory):
     """The run of one process."""
     out = tmp_path_factory.mktemp("runs") / "alone"
-    run(1, stored, "--out", out, *RUN)
+    done = CliRunner().invoke(main, list(map(str, ["lda", stored, "--out", out, *RUN])))
+    assert done.exit_code == 0, done.output
     return out
 
 

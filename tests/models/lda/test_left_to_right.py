@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from support.marks import slow_but
 
 from simplex_jax import lda
 from simplex_jax.models.lda import probability as module
@@ -61,11 +60,10 @@ def test_estimates_are_unbiased(sweeps, particles):
     np.testing.assert_allclose(np.sqrt((errors[:, [0, 3]] ** 2).mean(axis=0)), spread, rtol=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "sweeps"),
-    slow_but(
-        [("as printed", False), ("as printed", True), ("own token", False)], ("own token", False)
-    ),
+    [("as printed", False), ("as printed", True), ("own token", False)],
 )
 def test_mutants_are_biased(mutant, sweeps, monkeypatch):
     """Particles that fit badly and count like others, and a token that counts before its turn."""

@@ -57,6 +57,7 @@ def test_time_ends_a_run():
     assert fitted.metrics[-1]["seconds"] >= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "warned"),
     [

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from jax.sharding import SingleDeviceSharding
 from support.cut_runs import Cut
 from support.fits import assert_same
+from support.marks import slow_but
 
 from simplex_jax.base import Kernel
 from simplex_jax.models import lda as topics
@@ -77,7 +78,7 @@ def test_what_is_learned_is_summarised():
     assert {"alpha", "beta", "log_predictive"} <= set(fitted.diagnostics)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", slow_but([signal.SIGINT, signal.SIGTERM], signal.SIGTERM))
 def test_a_signal_ends_a_run_with_a_summary_and_a_checkpoint(number, tmp_path, capfd):
     samples = tmp_path / "samples"
     options = {"checkpoint": tmp_path / "run", "samples_dir": samples}

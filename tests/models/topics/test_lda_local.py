@@ -299,7 +299,7 @@ def recount(labels, documents):
 @pytest.mark.parametrize(
     ("method", "lowering"), [("blocked", "xla"), ("collapsed", "xla"), ("collapsed", "native")]
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     rows=st.lists(st.lists(st.integers(0, 2), max_size=5), min_size=6, max_size=6),
     ids=st.permutations(range(8)),  # 6 and 7 are no documents

@@ -138,7 +138,7 @@ def problem(num_topics, lengths, num_words=40, seed=0):
     )
 
 
-@pytest.mark.parametrize("num_topics", slow_but([1, 3, 16, 50, 100, 300], 1, 50))
+@pytest.mark.parametrize("num_topics", slow_but([1, 3, 16, 50, 100, 300], 50))
 def test_both_lowerings_draw_the_same_labels(num_topics):
     """Up to rounding, which moves one draw in some 10,000 and by that others of its document."""
     arguments = problem(num_topics, [0, 1, 5, 40, 33, 7] * 200)

@@ -1,0 +1,184 @@
+"""How the time of a pass of LDA grows with tokens, topics and words; and large runs as a whole.
+
+    python benchmarks/lda_growth.py                      # growth, each in a process of its own
+    python benchmarks/lda_growth.py --store 300000000    # the command over so many tokens on disk
+
+Documents are synthetic: lengths log-normal around 100, words by Zipf's law within three of 200
+themes each, so that documents have topics to find. Growth is of memoised SCIR with updates of all
+documents, the median of the passes after the first five. With --store, the corpus is written below
+--out, `simplex-jax lda` runs over it for --passes, and its peak memory stands beside what its
+--dry-run predicts. Results are kept as JSON, and growth as a picture.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+BASE = {"tokens": 3_000_000, "topics": 50, "words": 10_000}
+GROWTH = {
+    "tokens": [1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000, 300_000_000],
+    "topics": [50, 100, 200, 500, 1_000, 2_000, 5_000],
+    "words": [10_000, 30_000, 100_000, 300_000, 1_000_000],
+}
+THEMES, BLOCK = 200, 20_000
+
+
+def blocks(tokens: int, words: int, seed: int = 0) -> Iterator[sp.csr_array]:
+    """Yield documents [n, V] in blocks, until they have so many tokens."""
+    rng = np.random.default_rng(seed)
+    law = np.cumsum(1 / (np.arange(words) + 10.0))
+    law /= law[-1]
+    shift = rng.integers(words, size=THEMES)
+    while tokens > 0:
+        lengths = np.maximum(10, rng.lognormal(4.4, 0.8, BLOCK)).astype(np.int64)
+        lengths = lengths[: int(np.searchsorted(np.cumsum(lengths), tokens)) + 1]
+        tokens -= int(lengths.sum())
+        document = np.repeat(np.arange(lengths.size), lengths)
+        themes = rng.integers(THEMES, size=(lengths.size, 3))
+        theme = themes[document, rng.integers(3, size=document.size)]
+        rank = np.searchsorted(law, rng.random(document.size, np.float32))
+        # A third of the tokens are of words that all themes share.
+        common = rng.random(document.size, np.float32) < 1 / 3
+        word = (rank + np.where(common, 0, shift[theme])) % words
+        ones = np.ones(document.size, np.int32)
+        counts = sp.coo_array((ones, (document, word)), shape=(lengths.size, words)).tocsr()
+        yield sp.csr_array(counts)
+
+
+def measure(tokens: int, topics: int, words: int) -> dict[str, float]:
+    """Return the seconds of a pass, its median, in this process."""
+    import jax
+    import jax.numpy as jnp
+
+    from simplex_jax.corpus import device
+    from simplex_jax.models.lda import model
+
+    corpus = device.to_device(sp.csr_array(sp.vstack(list(blocks(tokens, words)))))
+    shape, documents = (topics, words), device.size(corpus)
+    kernel, stream = model.build(corpus, shape, alpha=0.1, beta=0.05, batch_size=documents)
+    state = kernel.init(jax.random.key(0), jnp.ones(shape))
+    update, seconds = jax.jit(kernel.update, donate_argnums=1), []
+    for step in range(12):
+        batch = stream(jax.random.key(1), state.step)
+        begun = time.perf_counter()
+        state, _ = jax.block_until_ready(update(jax.random.key(step), state, batch))
+        seconds.append(time.perf_counter() - begun)
+    return {
+        "tokens": int(corpus.tokens.shape[0]),
+        "topics": topics,
+        "words": words,
+        "seconds": float(np.median(seconds[5:])),
+    }
+
+
+def grow() -> dict[str, list]:
+    """Measure every setting in a process of its own."""
+    found: dict[str, list] = {}
+    for name, values in GROWTH.items():
+        found[name] = []
+        for value in values:
+            setting = BASE | {name: value}
+            done = subprocess.run(
+                [sys.executable, __file__, "--one", *(str(number) for number in setting.values())],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            row = json.loads(done.stdout)
+            found[name].append(row)
+            print(name, json.dumps(row), flush=True)
+    return found
+
+
+def slope(rows: list, name: str) -> float:
+    """Return d log seconds / d log value over the upper half of the values."""
+    upper = rows[len(rows) // 2 :]
+    x, y = (np.log([row[key] for row in upper]) for key in (name, "seconds"))
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def picture(found: dict[str, list], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(found), figsize=(11, 3.4), sharey=True)
+    for axis, (name, rows) in zip(axes, found.items(), strict=True):
+        axis.loglog([row[name] for row in rows], [row["seconds"] for row in rows], "o-")
+        others = ", ".join(f"{key} {value:,}" for key, value in BASE.items() if key != name)
+        axis.set_title(f"slope {slope(rows, name):.2f} ({others})", fontsize=8)
+        axis.set_xlabel(name)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("seconds a pass")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def command(tokens: int, words: int, topics: int, passes: int, place: Path) -> dict[str, object]:
+    """Write a store, and run the command over it."""
+    from simplex_jax.corpus import store
+
+    path, begun = place / "store", time.perf_counter()
+    if not path.exists():
+        names = [f"w{number}" for number in range(words)]
+        store.write_blocks(path, blocks(tokens, words), names)
+    writing = time.perf_counter() - begun
+    run = [str(Path(sys.executable).with_name("simplex-jax")), "lda", str(path)]
+    run += ["--topics", str(topics), "--passes", str(passes), "--checkpoint-every", "100000"]
+    planned = subprocess.run([*run, "--dry-run"], capture_output=True, text=True, check=True).stdout
+    out, begun = place / "run", time.perf_counter()
+    process = subprocess.Popen([*run, "--out", str(out), "--overwrite"], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    total = re.search(r"in all +([\d.]+ \w+)", planned)
+    return {
+        "tokens": tokens,
+        "words": words,
+        "topics": topics,
+        "passes": passes,
+        "exit": os.waitstatus_to_exitcode(status),
+        "writing the store, s": round(writing, 1),
+        "whole command, s": round(time.perf_counter() - begun, 1),
+        "training, s": round(rows[-1]["seconds"], 1) if rows else None,
+        "predicted": total and total.group(1),
+        "peak GiB": round(usage.ru_maxrss / 2**20, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--one", type=int, nargs=3, metavar=("TOKENS", "TOPICS", "WORDS"))
+    parser.add_argument("--store", type=int, metavar="TOKENS")
+    parser.add_argument("--words", type=int, default=50_000)
+    parser.add_argument("--topics", type=int, default=200)
+    parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("lda-growth"))
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.store:
+        found = command(options.store, options.words, options.topics, options.passes, options.out)
+        (options.out / f"store_{options.store}.json").write_text(json.dumps(found, indent=1))
+        print(json.dumps(found, indent=1))
+        return
+    grown = grow()
+    about = {"base": BASE, "slopes": {name: slope(rows, name) for name, rows in grown.items()}}
+    (options.out / "lda_growth.json").write_text(json.dumps(about | {"rows": grown}, indent=1))
+    picture(grown, options.out / "lda_growth.png")
+    print(json.dumps(about, indent=1))
+
+
+if __name__ == "__main__":
+    main()

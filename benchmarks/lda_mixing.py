@@ -1,0 +1,122 @@
+"""How LDA's chains mix: effective samples of the topics' shares of the tokens, a pass and a second.
+
+    python benchmarks/lda_mixing.py [--corpora sotu ap] [--passes 3000] [--seeds 3] [--out FILE]
+
+Memoised SCIR with one update of the topics a pass, as by default, and with two, four and eight,
+beside a sampler with the topics integrated out as well (tomotopy, `pip install tomotopy`; one
+worker, since two make it approximate). The same corpora, K, alpha and beta; shares are read after
+every pass, the first quarter is left out, and the size is that of `evaluate.diagnostics`.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from lda_corpora import NAMES, load
+from lda_recorder import SHARED
+
+from simplex_jax import run
+from simplex_jax.corpus import device, embedded_corpus
+from simplex_jax.evaluate.diagnostics import effective_size
+from simplex_jax.models.lda import model
+from simplex_jax.models.pipeline import versions
+
+ALPHA, BETA = 0.1, 0.05
+
+
+def ours(train: sp.csr_array, topics: int, passes: int, seed: int, updates: int) -> np.ndarray:
+    """Return the tokens of each topic after every pass, [passes, K]."""
+    corpus, shape = device.to_device(train), (topics, train.shape[1])
+    size = -(-train.shape[0] // updates)
+    kernel, stream = model.build(corpus, shape, alpha=ALPHA, beta=BETA, batch_size=size)
+    key = jax.random.key(seed)
+    state = kernel.init(key, jnp.ones(shape))
+    _, trace = run(
+        jax.random.fold_in(key, 1),
+        kernel,
+        state,
+        stream,
+        passes * updates,
+        collect=lambda state, info: state.sampler.memory.counts.sum(axis=1),
+        thin=updates,
+        chunk=50 * updates,
+    )
+    return np.asarray(trace)
+
+
+def collapsed(train: sp.csr_array, topics: int, passes: int, seed: int) -> np.ndarray:
+    """Return the same of a sampler with the topics integrated out."""
+    import tomotopy
+
+    sampler = tomotopy.LDAModel(k=topics, alpha=ALPHA, eta=BETA, seed=seed)
+    sampler.optim_interval = 0
+    for document in range(train.shape[0]):
+        row = train[[document]]
+        sampler.add_doc([str(word) for word in np.repeat(row.indices, row.data)])
+    trace = []
+    for _ in range(passes):
+        sampler.train(1, workers=1)
+        trace.append(sampler.get_count_by_topics())
+    return np.asarray(trace)
+
+
+def measure(sample: Callable[[int], np.ndarray], seeds: int) -> dict[str, float]:
+    """Return effective samples of 1,000 passes and of a second, the least tenth and the median."""
+    lowest, median, seconds = [], [], []
+    for seed in range(seeds):
+        begun = time.perf_counter()
+        trace = sample(seed).astype(float)
+        seconds.append((time.perf_counter() - begun) / len(trace))
+        kept = trace[len(trace) // 4 :]
+        sizes = np.array([effective_size(kept[:, k]) for k in range(trace.shape[1])])
+        lowest.append(np.quantile(sizes, 0.1) / len(kept))
+        median.append(np.median(sizes) / len(kept))
+    each = float(np.median(seconds))
+    return {
+        "ms a pass": 1e3 * each,
+        "lowest tenth, per 1,000 passes": 1e3 * float(np.median(lowest)),
+        "median, per 1,000 passes": 1e3 * float(np.median(median)),
+        "median, spread": [1e3 * float(min(median)), 1e3 * float(max(median))],
+        "median, a second": float(np.median(median)) / each,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpora", nargs="+", choices=("sotu", *NAMES), default=["sotu", "ap"])
+    parser.add_argument("--topics", type=int, default=30)
+    parser.add_argument("--passes", type=int, default=3_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--peers", type=Path, default=SHARED / "peers")
+    parser.add_argument("--data", type=Path, default=SHARED / "data")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    rows = []
+    for name in options.corpora:
+        if name == "sotu":
+            train = embedded_corpus().counts
+        else:
+            train = load(name, options.peers, options.data, quick=False).train
+        job = train, options.topics, options.passes
+        samplers = {
+            f"ours, {updates} updates a pass": lambda seed, updates=updates, job=job: ours(
+                *job, seed, updates
+            )
+            for updates in (1, 2, 4, 8)
+        } | {"topics integrated out": lambda seed, job=job: collapsed(*job, seed)}
+        for sampler, sample in samplers.items():
+            rows.append({"corpus": name, "sampler": sampler} | measure(sample, options.seeds))
+            print(json.dumps(rows[-1]), flush=True)
+    if options.out:
+        result = {"versions": versions(), "topics": options.topics, "passes": options.passes}
+        options.out.write_text(json.dumps(result | {"rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Tokens a second of LDA in one process, and in as many as there are cores, on the same cores.
+
+    python benchmarks/lda_processes.py [--tokens 10000000] [--topics 50 200] [--out FILE]
+
+Each process has a core of its own, and gloo between them; the one process has them all. Runs take
+turns, over the synthetic store of `lda_growth.py`; the rate is that of the training after its first
+third, by the times in metrics.jsonl, evaluations included.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from lda_growth import blocks
+
+from simplex_jax.corpus import store
+from simplex_jax.models.pipeline import versions
+
+
+def rate(path: Path, topics: int, passes: int, processes: int, place: Path) -> float:
+    """Return the tokens a second of a run."""
+    cores = sorted(os.sched_getaffinity(0))
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        coordinator = f"localhost:{free.getsockname()[1]}"
+    out = place / f"run-{processes}"
+    command = [sys.executable, "-m", "simplex_jax", "lda", str(path), "--out", str(out)]
+    command += ["--topics", str(topics), "--passes", str(passes), "--overwrite", "--quiet"]
+    command += ["--checkpoint-every", "100000", "--holdout", "200"]
+    running = []
+    for number in range(processes):
+        own = [] if processes == 1 else ["--coordinator", coordinator]
+        own += [] if processes == 1 else ["--processes", str(processes), "--process", str(number)]
+        pinned = cores if processes == 1 else [cores[number % len(cores)]]
+        running.append(
+            subprocess.Popen(
+                [*command, *own],
+                env=os.environ | {"JAX_PLATFORMS": "cpu"},
+                stdout=subprocess.DEVNULL,
+                preexec_fn=lambda pinned=pinned: os.sched_setaffinity(0, pinned),
+            )
+        )
+    if any(process.wait() for process in running):
+        raise SystemExit("a run failed")
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    first = rows[len(rows) // 3]
+    tokens = store.open(path).tokens * (rows[-1]["passes"] - first["passes"])
+    return tokens / (rows[-1]["seconds"] - first["seconds"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, default=10_000_000)
+    parser.add_argument("--words", type=int, default=10_000)
+    parser.add_argument("--topics", type=int, nargs="+", default=[50, 200])
+    parser.add_argument("--passes", type=int, default=60)
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "store")
+        words = [f"w{number}" for number in range(options.words)]
+        store.write_blocks(path, blocks(options.tokens, options.words), words)
+        for topics in options.topics:
+            rates: dict[int, list[float]] = {1: [], options.processes: []}
+            for _ in range(options.repeats):
+                for processes, found in rates.items():
+                    found.append(rate(path, topics, options.passes, processes, Path(folder)))
+            medians = {processes: float(np.median(found)) for processes, found in rates.items()}
+            rows.append(
+                {
+                    "topics": topics,
+                    "tokens": options.tokens,
+                    "words": options.words,
+                    "tokens_per_second": medians,
+                    "share": medians[options.processes] / medians[1],
+                }
+            )
+            print(json.dumps(rows[-1]), flush=True)
+    if options.out:
+        options.out.write_text(json.dumps({"versions": versions(), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
