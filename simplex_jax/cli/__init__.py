@@ -17,7 +17,7 @@ from simplex_jax.native import VARIABLE
 
 def _local_step() -> str:
     """Name the lowering of LDA's local step on CPUs, by a look at the files alone."""
-    folder = Path(simplex_jax.__file__).parent / "models" / "lda" / "native"
+    folder = Path(simplex_jax.__file__).parent / "models" / "topics" / "native"
     native = os.environ.get(VARIABLE) != "0" and any(folder.glob("_library*"))
     return f"local step of LDA on CPUs by {'native code' if native else 'XLA'}"
 

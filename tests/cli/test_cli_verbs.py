@@ -1,6 +1,7 @@
 """What is done with a finished run: new documents, perplexity, the report; and dry runs, stores."""
 
 import json
+import os
 import shutil
 import sys
 
@@ -10,6 +11,8 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 
 from simplex_jax.cli import main
+from simplex_jax.models.topics.native.library import LIBRARY
+from simplex_jax.native import VARIABLE
 
 TEXTS = ["river water stream boat", "goal match team ball"] * 20
 NEW = ["water zebra boat stream", "", "zebra", "team match the goal"]
@@ -250,3 +253,10 @@ def test_coherence_in_windows(run, texts, method):
     found = json.loads(result.stdout)["coherence_in_windows"]
     assert found.keys() == {"c_v", "c_npmi"}
     assert -1 < found["c_npmi"] < 0.5
+
+
+def test_the_version_says_where_the_local_step_runs():
+    """Without importing what would know: the library's own folder tells."""
+    shown = CliRunner().invoke(main, ["--version"]).output
+    native = LIBRARY.built() is not None and os.environ.get(VARIABLE) != "0"
+    assert ("by native code" if native else "by XLA") in shown

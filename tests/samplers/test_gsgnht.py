@@ -98,7 +98,7 @@ STEP, STEPS, COPIES, FRICTION = 0.05, 600, 20_000, 1.5
 @pytest.mark.parametrize("wrong", slow_but([False, True], False))
 def test_the_thermostat_has_its_law(wrong, getkey, seed):
     """N(C, 1 / (inertia m)), a thermostat for every chain; that of the squared inertia is wrong."""
-    rows = 20_000
+    rows = 8_000
     start = laws.fisher_draws(np.random.default_rng(seed), rows)
 
     def run():

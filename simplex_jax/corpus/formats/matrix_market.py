@@ -7,6 +7,7 @@ field. So the grammar of the entries is checked before they are read.
 import io
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def read(path: Path, reading: Reading) -> Corpus:
     field = _checked_header(path)
     _check_entries(path, field)
     with files.reading(path) as (stream, _):
-        table = _by_scipy(scipy.io.mmread, stream, path, _CORRECT)
+        table = _by_scipy(partial(scipy.io.mmread, spmatrix=False), stream, path, _CORRECT)
     return corpus_of(sp.coo_array(table), path, reading, first=1)
 
 

@@ -72,7 +72,7 @@ print(json.dumps(found))
 """
 
 
-# `test_topics_devices` is the quicker one.
+# The quick one is `test_two_processes_give_the_bits_of_one`.
 pytestmark = pytest.mark.slow
 
 RUNS = ("one", "four", "chains on one", "chains on two", "learned")

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+# The quick one is `test_two_processes_give_the_bits_of_one`.
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import json, pathlib, sys
 import numpy as np, scipy.sparse as sp
@@ -82,7 +85,6 @@ def found(tmp_path_factory):
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
 def test_as_many_devices_as_change_no_batch(found):
     assert found["sharing"] == {
         "(None, 4)": 2,
@@ -95,13 +97,11 @@ def test_as_many_devices_as_change_no_batch(found):
     assert found["default"] in (["native", 1], ["xla", 2])  # a device has threads on all cores
 
 
-@pytest.mark.slow
 def test_their_number_changes_no_result(found):
     one, two = found["fits"]
     assert one == two
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_with_as_many(found):
     assert found["resumed"] == found["fits"][1]
     assert "devices is 2 in the checkpoint and 1" in found["refused"]
