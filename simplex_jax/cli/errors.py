@@ -43,7 +43,9 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             if not processes.joined():
                 click.echo(f"simplex-jax: error: {message}", err=True)
                 sys.exit(1)
-            if isinstance(error, JaxRuntimeError) and not message.startswith("out of memory"):
+            # Gloo's errors come as JAX's own from a computation, as a ValueError from a transfer.
+            lost = isinstance(error, JaxRuntimeError) or "Gloo" in message
+            if lost and not message.startswith("out of memory"):
                 message = (
                     "another process of the run has ended: see its messages, and go on with "
                     f"--resume ({message[:200]})"

@@ -1,0 +1,35 @@
+"""Errors of one process among several."""
+
+import pytest
+from jax.errors import JaxRuntimeError
+
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.runtime import processes
+
+RESET = "Gloo AllGather failed: Read error [127.0.0.1]:39307: Connection reset by peer"
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (JaxRuntimeError(f"UNKNOWN: {RESET}"), True),
+        (ValueError(f"UNKNOWN: {RESET}"), True),
+        (ValueError("topics must be at least 1"), False),
+        (JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory"), False),
+    ],
+)
+def test_a_lost_process_is_told_from_other_errors(error, lost, monkeypatch, capsys):
+    ended = []
+    monkeypatch.setattr(processes, "joined", lambda: True)
+    monkeypatch.setattr(processes, "number", lambda: 2)
+    monkeypatch.setattr(processes, "leave", ended.append)
+
+    @one_line_errors
+    def command():
+        raise error
+
+    command(debug=False)
+    assert ended == [1]
+    message = capsys.readouterr().err
+    assert message.startswith("simplex-jax: process 2: error: ")
+    assert ("another process of the run has ended" in message) == lost
