@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 import jax
@@ -36,6 +36,12 @@ def at_least(name: str, value: SupportsIndex, least: int) -> int:
     if isinstance(value, bool) or number < least:
         raise ValueError(f"{name} must be an integer of at least {least}; it is {value!r}")
     return number
+
+
+def choice(name: str, value: Any, names: Iterable[str]) -> None:
+    """Raise a ValueError unless ``value`` is one of some names."""
+    if value not in (names := tuple(names)):
+        raise ValueError(f"{name} must be one of {', '.join(names)}; it is {value!r}")
 
 
 def promote(**arguments: ArrayLike) -> list[jax.Array]:

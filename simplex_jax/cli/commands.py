@@ -1,7 +1,7 @@
 """The commands of a model, made from its options: fit, transform, evaluate and report."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,9 +69,6 @@ class Commands(NamedTuple):
     help: str  # the help of `fit`
     reading: Mapping[str, Callable]  # options about reading an input to fit, decorators by name
     file_reading: Mapping[str, Callable]  # those of them that also apply to other files
-    # `(input, reading, typed) -> None`, a UsageError where an option that was typed does nothing;
-    # `typed` has flags by name.
-    check_reading: Callable[[Path | None, dict[str, Any], dict[str, str]], None]
     # `(input, reading) -> data` as for the model's `fit`; the input is None for the embedded corpus
     read: Callable[[Path | None, dict[str, Any]], Any]
     # `(input, reading) -> reading`, with the options that the input decides
@@ -85,6 +82,12 @@ class Commands(NamedTuple):
     transform: Transform  # the command `transform`
     evaluate: click.Command  # the command `evaluate`
     more: Sequence[click.Command] = ()  # further commands
+    of_embedded: Collection[str] = ()  # options of reading that apply to the embedded corpus
+    # `(input, reading, typed) -> None`, a UsageError where an option that was typed does nothing
+    # for this input; `typed` has flags by name.
+    check_reading: Callable[[Path | None, dict[str, Any], dict[str, str]], None] = (
+        lambda input, reading, typed: None
+    )
     # `settings -> effective samples` at which a run ends; None where it has a length
     target: Callable[[Any], float | None] = lambda settings: None
     # Similarity of topics, see `matching.align`, of models with a number of them
@@ -164,7 +167,8 @@ def _fit_command(commands: Commands) -> click.Command:
             chosen = files.settings_of(model, earlier["settings"], resume)
         else:
             typed = options.typed(commands.reading)
-            if input is None and (idle := [typed[n] for n in commands.file_reading if n in typed]):
+            idle = [flag for name, flag in typed.items() if name not in commands.of_embedded]
+            if input is None and idle:
                 raise click.UsageError(f"{idle[0]} is about reading an INPUT, and there is none")
             commands.check_reading(input, reading, typed)
             source = {

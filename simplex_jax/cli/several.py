@@ -116,7 +116,8 @@ def fit_each(
             fit(size, seed, run)
         fits = [files.load(model, run) for run in runs]
         found.append(_compared(size, fits, measure, similarity))
-    output.write_csv(directory / TABLE, HEADER, map(_row, found))
+    rows = ((one.entry.num_topics, *(f"{x:.6g}" for x in _numbers(one))) for one in found)
+    output.write_csv(directory / TABLE, HEADER, rows)
     axes = plots.comparison([one.entry for one in found], heldout=measure.replace("_", " "))
     with output.replacing(directory / PICTURE) as file:
         axes[0].figure.savefig(file, format="svg")
@@ -151,10 +152,6 @@ def _numbers(one: Compared) -> tuple[float, ...]:
         one.stability,
         one.intervals,
     )
-
-
-def _row(one: Compared) -> tuple[object, ...]:
-    return one.entry.num_topics, *(f"{number:.6g}" for number in _numbers(one))
 
 
 def _lines(found: Sequence[Compared], measure: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from simplex_jax.cli import counts
-from simplex_jax.cli.commands import Other
+from simplex_jax.cli.commands import Other, Transform
 from simplex_jax.models.pipeline import Progress
 from simplex_jax.models.topics.proportions import shards
 from simplex_jax.runtime import directory
@@ -30,3 +30,20 @@ def write_shares(
 
     directory.write_proportions(out, other.names, len(fitted.alpha), parts())
     return [out]
+
+
+def transform(model: str) -> Transform:
+    """Return the command `transform` of a model."""
+    return Transform(
+        help=f"""Write the topic shares of the documents of INPUT, given the topics of a run.
+
+        INPUT is in any format that `simplex-jax {model}` reads. Its words are put to those of the
+        model; tokens of other words are left out. The file has the arrays `proportions` [D, K],
+        `documents` (their names) and `error` (Monte-Carlo error of the most uncertain share of
+        each, 0.02 or less but for documents that mix slowly), as the doc_topics.npz of a run. The
+        shares of a document depend on its words and the seed alone. With --out NAME.csv it is a
+        table of these, a document a line. Memory is bounded by the corpus itself.
+        """,
+        ending="doc_topics.npz",
+        write=write_shares,
+    )

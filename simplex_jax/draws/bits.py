@@ -70,7 +70,7 @@ def random_words(
 
 
 def use_up(key: jax.Array) -> None:
-    """Show JAX's check of the reuse of keys that a key is used, which its words do not tell.
+    """Show JAX's check of the reuse of keys that a key is used, which its words do not show.
 
     What comes of it is dropped, and so it is not part of the compiled program.
     """

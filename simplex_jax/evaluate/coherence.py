@@ -59,8 +59,7 @@ def coherence(
         >>> coherence([[0, 1], [2, 3], [0, 2]], counts).round(3).tolist()
         [1.0, 0.5, -1.0]
     """
-    if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(MEASURES)}; it is {measure!r}")
+    arguments.choice("measure", measure, MEASURES)
     words = words_of(topics, counts.shape[1], top)
     scores = np.full(len(words), np.nan)
     for topic, together in enumerate(_documents_together(words, counts)):
@@ -157,10 +156,6 @@ def _npmi_table(together: np.ndarray, documents: int) -> np.ndarray:
     return table
 
 
-def _npmi(together: np.ndarray, documents: int) -> float:
-    return float(_npmi_table(together, documents)[np.triu_indices(len(together), 1)].mean())
-
-
 def _u_mass(together: np.ndarray, documents: int) -> float:
     del documents
     first, second = np.triu_indices(len(together), 1)
@@ -176,7 +171,9 @@ def _c_v(together: np.ndarray, documents: int) -> float:
 
 
 MEASURES: dict[str, Callable[[np.ndarray, int], float]] = {
-    "npmi": _npmi,
+    "npmi": lambda together, documents: float(
+        _npmi_table(together, documents)[np.triu_indices(len(together), 1)].mean()
+    ),
     "u_mass": _u_mass,
     "c_v": _c_v,
 }

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 _NUMBERS = 2**22  # that are regressed at once
-_ALONE = 1e-9  # below which a document has nobody beside it to tell its variance
+_ALONE = 1e-9  # below which no other document says what the variance of a document is
 
 
 class Estimate(NamedTuple):

@@ -18,7 +18,7 @@ MISSING = frozenset(("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None",
 """Values that are taken for a missing one."""
 
 POINTS = 41
-"""Places along a number at which its curve is told."""
+"""Places along a number at which its curve is evaluated."""
 
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?)?Z?")
 _COLLINEAR = 1e-7  # of a column of unit length, what is left of it beside those before it
@@ -205,7 +205,10 @@ def design(
             raise ValueError(
                 f"no column {name!r}: give one of {', '.join(available or known) or 'none'}"
             )
-    covariates = [_column(name, columns[name]) for name in names]
+    covariates = [
+        values if isinstance(values := columns[name], Column) else column(name, values)
+        for name in names
+    ]
     lengths = {len(covariate.values) for covariate in covariates}
     if len(lengths) != 1:
         raise ValueError(f"the columns must be of one length; they are of {sorted(lengths)}")
@@ -239,10 +242,6 @@ def design(
             terms.append(term._replace(row=np.linalg.solve(triangle.T, whole)))
         first = last
     return Design(rows, basis, tuple(terms))
-
-
-def _column(name: str, values: Any) -> Column:
-    return values if isinstance(values, Column) else column(name, values)
 
 
 class _Block(NamedTuple):

@@ -21,7 +21,8 @@ Affinity: TypeAlias = Callable[[ArrayLike, ArrayLike], np.ndarray]
 SAME = 0.7
 """Affinity below which two topics are not the same."""
 
-_WORDS_AT_ONCE = 65_536  # bounds the memory for square roots of topics to some 100 MB at K = 1,000
+WORDS_AT_ONCE = 65_536
+"""Words whose square roots are taken together, which bounds the memory for them."""
 
 
 class Match(NamedTuple):
@@ -68,8 +69,8 @@ def affinity(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     one, two = as_topics("first", first), as_topics("second", second)
     _check_vocabularies(one, two)
     total = np.zeros((len(one), len(two)))
-    for start in range(0, one.shape[1], _WORDS_AT_ONCE):
-        words = slice(start, start + _WORDS_AT_ONCE)
+    for start in range(0, one.shape[1], WORDS_AT_ONCE):
+        words = slice(start, start + WORDS_AT_ONCE)
         total += np.sqrt(one[:, words]) @ np.sqrt(two[:, words]).T
     sums = np.multiply.outer(one.sum(axis=1, dtype=np.float64), two.sum(axis=1, dtype=np.float64))
     return np.minimum(total / np.sqrt(sums), 1.0)

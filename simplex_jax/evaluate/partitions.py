@@ -11,6 +11,8 @@ from jax.typing import ArrayLike
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
+from simplex_jax import arguments
+
 LOSSES = ("vi", "binder")
 
 
@@ -62,13 +64,6 @@ def _compact(draws: np.ndarray) -> np.ndarray:
     return np.stack([np.unique(draw, return_inverse=True)[1] for draw in draws])
 
 
-def _tables(draws: np.ndarray, partition: np.ndarray) -> np.ndarray:
-    """Return how many rows share each pair of labels, [S, L, K]; all labels are compact."""
-    many, few = int(draws.max()) + 1, int(partition.max()) + 1
-    pairs = (np.arange(len(draws))[:, None] * many + draws) * few + partition
-    return np.bincount(pairs.ravel(), minlength=len(draws) * many * few).reshape(-1, many, few)
-
-
 def _entropy_sum(counts: np.ndarray) -> np.ndarray:
     """Return sums of m log m over all axes but the first."""
     values = np.asarray(counts, np.float64)
@@ -79,7 +74,10 @@ def _entropy_sum(counts: np.ndarray) -> np.ndarray:
 def _losses(draws: np.ndarray, partition: np.ndarray, loss: str) -> np.ndarray:
     """Return the loss of a compact partition [n] against each of compact draws, [S]."""
     n = partition.size
-    both = _tables(draws, partition)
+    # Rows that share each pair of labels, [S, L, K]
+    many, few = int(draws.max()) + 1, int(partition.max()) + 1
+    pairs = (np.arange(len(draws))[:, None] * many + draws) * few + partition
+    both = np.bincount(pairs.ravel(), minlength=len(draws) * many * few).reshape(-1, many, few)
     rows, columns = both.sum(axis=2), both.sum(axis=1)
     if loss == "vi":
         parts = _entropy_sum(rows) + _entropy_sum(columns) - 2 * _entropy_sum(both)
@@ -184,8 +182,7 @@ def point_partition(
         ([0, 0, 1, 1], 0.2747, 4)
     """
     draws = _draws(labels)
-    if loss not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)}; it is {loss!r}")
+    arguments.choice("loss", loss, LOSSES)
     if most_rows < 2 or most_draws < 1:
         raise ValueError(f"give most_rows >= 2 and most_draws >= 1, not {most_rows}, {most_draws}")
     n = draws.shape[1]

@@ -238,7 +238,7 @@ def shares_by(
     """Draw the mean share of a topic by a covariate: a line with a band, or points with bars.
 
     Args:
-        places: Numbers at which the share is told, or positions of groups, [n].
+        places: Numbers at which the share is known, or positions of groups, [n].
         mean: Mean shares, [n].
         lower: Lower ends of their intervals, [n].
         upper: Upper ends, [n].

@@ -58,8 +58,7 @@ def coherence_in_windows(
         raise ImportError(
             "coherence in windows is computed by gensim: pip install 'simplex-jax[coherence]'"
         ) from None
-    if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(MEASURES)}; it is {measure!r}")
+    arguments.choice("measure", measure, MEASURES)
     if window is not None:
         window = arguments.at_least("window", window, 2)
     documents = [list(text) for text in texts if text]  # gensim counts empty ones as windows

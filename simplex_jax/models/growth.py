@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Info = TypeVar("Info")
 
@@ -32,3 +33,16 @@ def doubled(capacity: int, needed: int) -> int:
     while capacity < needed:
         capacity *= 2
     return capacity
+
+
+def starts(middle: int | None, capacity: int, chains: int) -> list[int]:
+    """Return the number of components that each chain starts with.
+
+    Several start with from half to twice `middle`, or the capacity, in proportion, so that R-hat of
+    the number means something.
+    """
+    middle = middle or 1
+    if chains == 1:
+        return [middle]
+    spread = np.geomspace(middle / 2, min(2 * middle, capacity), chains)
+    return np.maximum(spread.round(), 1).astype(int).tolist()

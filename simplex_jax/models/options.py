@@ -125,10 +125,7 @@ def checked(name: str, value: Any, declared: Option, kind: Any) -> Any:
     kind = plain_type(kind)
     if declared.choices is not None:
         for member in (value,) if kind is str else tuple(value):
-            if member not in declared.choices:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(declared.choices)}; it is {value!r}"
-                )
+            arguments.choice(name, member, declared.choices)
         return value if kind is str else tuple(value)
     if kind is int:
         return arguments.at_least(name, value, int(declared.least or 0))

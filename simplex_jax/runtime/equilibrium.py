@@ -36,7 +36,8 @@ def energy_warnings(
             return []
         return [f"Only {100 * share:.1f}% of the moves were accepted: a smaller step size moves."]
     thermostat = _numbers(half, "thermostat")
-    sentences = _energy(_numbers(half, "kinetic"), 1.0 if thermostat else _expected(damping))
+    expected = damping / math.sinh(damping) if damping and not thermostat else 1.0
+    sentences = _energy(_numbers(half, "kinetic"), expected)
     if (noise := _numbers(half, "gradient_noise")) and np.mean(noise) > MOST_NOISE:
         sentences.append(
             f"The noise of the gradient is {np.mean(noise):.3g} of the noise to be injected, and "
@@ -59,12 +60,8 @@ def _numbers(records: Sequence[Mapping[str, float | None]], name: str) -> list[f
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
-def _expected(damping: float | None) -> float:
-    return damping / math.sinh(damping) if damping else 1.0
-
-
 def _energy(values: list[float], expected: float) -> list[str]:
-    """Judge a kinetic energy; a single value does not tell how much it varies."""
+    """Judge a kinetic energy; a single value does not show how much it varies."""
     if len(values) < 2:
         return []
     mean = float(np.mean(values))

@@ -1,7 +1,7 @@
 """The processes of one run, on one machine or on many, by JAX's own distributed runtime.
 
 All processes run the same program on the same data, and every computation on arrays that they
-share is one that all of them begin. What a clock, a signal or a disk tells one process alone is
+share is one that all of them begin. What a clock, a signal or a disk says to one process alone is
 therefore agreed upon before the run depends on it.
 
 Only processes that `join` has brought together share runs: those of a program that has called

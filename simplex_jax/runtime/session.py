@@ -82,12 +82,8 @@ class Trained(NamedTuple):
 
 def length(
     per_pass: int,
+    given: Any,
     *,
-    passes: float | None,
-    steps: int | None,
-    seconds: float | None,
-    eval_every: int | None,
-    sample_every: int | None,
     cost: Cost = Cost(),  # noqa: B008, it is immutable
     eval_timed: int | None = None,
     default_passes: float | None = 200.0,
@@ -95,18 +91,21 @@ def length(
 ) -> Length:
     """Return the length of a run with `per_pass` updates in a pass over the data.
 
-    At most one of passes, steps and seconds is given; with none and no `default_passes` the run has
+    The options have passes, steps and seconds, of which at most one is given, `eval_every` and
+    `sample_every`; with none of the three and no `default_passes` the run has
     no length. By default there are as many evaluations as `evaluations`, or, in a run without a
     number of steps, one every `eval_timed` updates, or every pass; but fewer where they would take
     more than a 20th of the time. Samples are as many as evaluations; or, where their cost is known,
     up to one a pass.
     """
-    if sum(value is not None for value in (passes, steps, seconds)) > 1:
+    passes = given.passes
+    lengths = sum(value is not None for value in (passes, given.steps, given.seconds))
+    if lengths > 1:
         raise ValueError("give at most one of passes, steps and seconds")
     rare = math.ceil(min(_RARE * cost.evaluation, MAX_STEPS))
-    if passes is None and steps is None and seconds is None:
+    if not lengths:
         passes = default_passes
-    exact = steps if passes is None else passes * per_pass
+    exact = given.steps if passes is None else passes * per_pass
     if exact is None:
         total, part = None, per_pass if eval_timed is None else eval_timed
     else:
@@ -116,12 +115,12 @@ def length(
             )
         total = max(1, round(exact))
         part = max(1, total // evaluations)
-    every = min(eval_every or max(part, rare), total or MAX_STEPS)
+    every = min(given.eval_every or max(part, rare), total or MAX_STEPS)
     sampled = every
     if cost.sample is not None:
         most = every if total is None else min(every, part)
         sampled = min(most, max(per_pass, math.ceil(_RARE * cost.sample)))
-    return Length(total, seconds, every, sample_every or sampled)
+    return Length(total, given.seconds, every, given.sample_every or sampled)
 
 
 def start(init: Callable[..., State], *values: Any, remedy: str) -> State:

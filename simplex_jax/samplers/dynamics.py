@@ -160,7 +160,7 @@ def check(dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool
     """Raise a ValueError unless D(z) and Q(z) are what the recipe needs. Traced: do nothing.
 
     Its theorem needs D positive semidefinite and Q skew-symmetric, and says nothing otherwise: a
-    wrong sign samples another law. Random vectors tell, but at this z alone.
+    wrong sign samples another law. Random vectors show it, but at this z alone.
     """
     skew, symmetric, smallest, diagonal, separate = _defects(
         as_pytree(dynamics), key, z, coordinatewise

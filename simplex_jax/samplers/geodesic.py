@@ -127,7 +127,7 @@ def damp(manifold: Manifold, x: Position, v: Position, friction: PyTree, t: jax.
     Where the friction C is not one number the exponential is applied as a Taylor series, over parts
     of t that are short enough for it to have full precision: O(1 + t |C|) products with C.
     """
-    if _is_number(friction):
+    if _is_array(friction) and jnp.ndim(friction) == 0:
         return jax.tree.map(lambda leaf: jnp.exp(-t * friction).astype(leaf.dtype) * leaf, v)
     operator = like("friction", friction, x)
     terms = 10 if all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(v)) else 18
@@ -146,10 +146,6 @@ def damp(manifold: Manifold, x: Position, v: Position, friction: PyTree, t: jax.
         return lax.fori_loop(1, terms + 1, add, (along, along))[0]
 
     return lax.fori_loop(0, parts.astype(jnp.int32), part, v)
-
-
-def _is_number(friction: PyTree) -> bool:
-    return all(jnp.ndim(c) == 0 for c in jax.tree.leaves(friction)) and _is_array(friction)
 
 
 def _is_array(tree: PyTree) -> bool:

@@ -144,7 +144,6 @@ def build(
         0.3
     """
     schedules.check(step_size)
-    if form not in _FORMS:
-        raise ValueError(f"form must be one of {', '.join(_FORMS)}; it is {form!r}")
+    arguments.choice("form", form, _FORMS)
     shared = {"estimator": estimator, "mirror": mirror}
     return freeze(static(init, form=form), static(update, form=form), shared, step_size=step_size)

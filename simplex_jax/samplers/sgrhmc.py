@@ -16,7 +16,7 @@ from simplex_jax.schedules import StepSize
 
 _LOG_2 = math.log(2)
 _HALF_PERIOD = math.pi * math.sqrt(2)
-_TURNS = 1e3  # from here on float32 does not tell the phase of an orbit
+_TURNS = 1e3  # from here on float32 cannot hold the phase of an orbit
 _FLAT = 12.0  # a speed in units of s, from where on the normal tail underflows in float32
 
 

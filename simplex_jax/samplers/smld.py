@@ -100,16 +100,12 @@ def update(
     dual = None
     if state.dual is not None:
         dual = jax.tree.unflatten(structure, moved)
-        moved = [_log_linearised(y) for y in moved]
+        # log max(0, 1 + y), with the smallest normal number for 0 to keep it finite
+        moved = [jnp.log(jnp.maximum(1 + y, jnp.finfo(y.dtype).tiny)) for y in moved]
     position = jax.tree.unflatten(structure, [simplex.normalise(y) for y in moved])
     stiffness = h * jnp.concatenate(totals).max() / 2
     info = Info(h, stiffness, expanded.smallest(position))
     return State(position, state.step + 1, memory, dual), info
-
-
-def _log_linearised(y: jax.Array) -> jax.Array:
-    """Return log max(0, 1 + y), with the smallest normal number for 0 to keep it finite."""
-    return jnp.log(jnp.maximum(1 + y, jnp.finfo(y.dtype).tiny))
 
 
 def _check(reference: int | None, linearised: bool) -> None:

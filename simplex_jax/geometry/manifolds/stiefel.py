@@ -67,13 +67,10 @@ def _precise(function: Callable) -> Callable:
     return wrapped
 
 
-def _symmetric(matrix: jax.Array) -> jax.Array:
-    return (matrix + matrix.mT) / 2
-
-
 @_precise
 def _project(x: jax.Array, v: jax.Array) -> jax.Array:
-    return v - x @ _symmetric(x.mT @ v)
+    turned = x.mT @ v
+    return v - x @ ((turned + turned.mT) / 2)
 
 
 @_precise

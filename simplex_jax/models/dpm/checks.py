@@ -6,8 +6,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax.evaluate.diagnostics import chain_warnings
+from simplex_jax.models import growth
 from simplex_jax.models.dpm.fitting import Fit
-from simplex_jax.models.dpm.options import starts
 from simplex_jax.report import display
 
 _MOST_OTHERS = 0.1
@@ -76,13 +76,13 @@ def _stuck(metrics: Sequence[Mapping[str, float | None]], starts: Sequence[int])
 
 def warn(fitted: Fit) -> list[str]:
     """Return the reasons for doubt in a fit, a sentence each."""
-    clusters = fitted.clusters
+    clusters, settings = fitted.clusters, fitted.settings
     sentences = mixture_warnings(
         fitted.metrics,
         clusters.sizes,
         clusters.present,
         len(clusters.labels),
-        starts=starts(fitted.settings),
+        starts=growth.starts(settings.initial_clusters, settings.capacity, settings.chains),
     )
     samples = fitted.traces["alpha"].size
     return sentences + chain_warnings(samples, fitted.diagnostics, np.ones((1, 0), bool))

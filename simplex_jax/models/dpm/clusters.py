@@ -67,7 +67,7 @@ class Clusters(NamedTuple):
     # Posterior mean of the profiles: probabilities, a tree like atoms [C, ...]; of families whose
     # atoms are on no simplex, means of the atoms.
     profiles: PyTree
-    profiles_sd: PyTree  # their standard deviation; NaN where a single sample does not tell it
+    profiles_sd: PyTree  # their standard deviation; NaN where there is a single sample
     overall: PyTree  # the profile of all rows as one cluster, a tree like an atom
     samples: Samples  # what new rows are assigned by
 

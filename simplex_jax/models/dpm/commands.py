@@ -59,8 +59,6 @@ def _holds_categories(path: Path | None, format: str | None) -> bool:
 def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
     table = _holds_categories(input, reading["format"])
     for name, flag in typed.items():
-        if input is None:
-            raise click.UsageError(f"{flag} is about reading an INPUT, and there is none")
         if table and name not in _OF_TABLES:
             raise click.UsageError(
                 f"{flag} is for counts, and INPUT is a table of categories; to count the words "

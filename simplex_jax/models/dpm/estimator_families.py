@@ -57,7 +57,9 @@ def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
     if name == "gaussian":
         parameters = _gaussian(np.asarray(X, np.float64), parameters)
     elif name == "categorical":
-        parameters = {"categories": _categories(np.asarray(X))} | parameters
+        # One where no value of a column is known
+        largest = np.where(np.isnan(X), -1, X).max(axis=0)
+        parameters = {"categories": np.maximum(largest, 0).astype(int) + 1} | parameters
     elif name == "multinomial":
         parameters["categories"] = X.shape[1]
     else:
@@ -75,12 +77,6 @@ def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
         return parameters
     scale = covariance_of(X, "X", f"give scale in family_params (n_samples = {len(X)})")
     return parameters | {"scale": scale}
-
-
-def _categories(X: np.ndarray) -> list[int]:
-    """Return how many categories each column has, one where no value is codes."""
-    codes = np.where(np.isnan(X), -1, X)
-    return [int(largest) + 1 if largest >= 0 else 1 for largest in codes.max(axis=0)]
 
 
 def build(name: str, parameters: Arrays) -> Family:
@@ -108,7 +104,7 @@ def rows(name: str, parameters: Arrays, X: Table) -> PyTree:
     if name == "multinomial":
         return families.multinomial_rows(X)
     if name == "categorical":
-        # As whole numbers, unless there are others: of those the family will tell.
+        # As whole numbers, unless there are others: the family refuses those.
         codes = np.where(np.isnan(X), -1, X)
         whole = codes.astype(np.int32)
         return whole if (whole == codes).all() else X

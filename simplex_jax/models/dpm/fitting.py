@@ -11,13 +11,13 @@ import numpy as np
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate import partitions as point_partitions
 from simplex_jax.evaluate.partitions import PointPartition
-from simplex_jax.models import pipeline
+from simplex_jax.models import growth, pipeline
 from simplex_jax.models.dpm import clusters as clustering
 from simplex_jax.models.dpm import model, posterior
 from simplex_jax.models.dpm.clusters import Clusters, assign
 from simplex_jax.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax.models.dpm.families import Family
-from simplex_jax.models.dpm.options import Options, concentration, starts
+from simplex_jax.models.dpm.options import Options, concentration
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.models.pipeline import Plan, Run
 from simplex_jax.runtime import session
@@ -106,10 +106,11 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         **{name: getattr(settings, name) for name in _OF_KERNEL},
     )
     key_labels, key_state = jax.random.split(key_init)
+    starts = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
     labels = jnp.stack(
         [
             model.random_labels(jax.random.fold_in(key_labels, chain), rows, clusters)
-            for chain, clusters in enumerate(starts(settings))
+            for chain, clusters in enumerate(starts)
         ]
     )
     measures: dict[str, Any] = {}

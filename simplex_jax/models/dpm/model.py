@@ -163,8 +163,7 @@ def build(
         ("variant", variant, VARIANTS),
         ("alpha_update", alpha_update, ALPHA_UPDATES),
     ):
-        if value not in names:
-            raise ValueError(f"{name} must be one of {', '.join(names)}; it is {value!r}")
+        arguments.choice(name, value, names)
     if isinstance(alpha, Gamma):
         shape, rate = _number("alpha.shape", alpha.shape), _number("alpha.rate", alpha.rate)
         prior, start = Gamma(shape, rate), shape / rate

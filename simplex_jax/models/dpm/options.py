@@ -3,8 +3,6 @@
 import dataclasses
 from typing import Any
 
-import numpy as np
-
 from simplex_jax import arguments
 from simplex_jax.base import PyTree
 from simplex_jax.evaluate import partitions
@@ -188,11 +186,7 @@ def of_size(rows: int, given: Options) -> Options:
         )
     length = session.length(
         -(-rows // batch_size),
-        passes=given.passes,
-        steps=given.steps,
-        seconds=given.seconds,
-        eval_every=given.eval_every,
-        sample_every=given.sample_every,
+        given,
         default_passes=_PASSES,
         evaluations=_EVALUATIONS,
     )
@@ -211,19 +205,6 @@ def of_size(rows: int, given: Options) -> Options:
         passes=None,
         **length._asdict(),
     )
-
-
-def starts(settings: Options) -> list[int]:
-    """Return the number of labels that each chain starts with.
-
-    Several chains start from numbers between half and twice `initial_clusters`, or the capacity, in
-    proportion, so that R-hat of the number of clusters means something.
-    """
-    middle = settings.initial_clusters or 1
-    if settings.chains == 1:
-        return [middle]
-    spread = np.geomspace(middle / 2, min(2 * middle, settings.capacity), settings.chains)
-    return np.maximum(spread.round(), 1).astype(int).tolist()
 
 
 def concentration(settings: Options) -> float | Gamma:

@@ -53,7 +53,7 @@ def over_represented(profiles: np.ndarray, overall: np.ndarray, count: int) -> l
 def context(fitted: Fit, top_values: int) -> dict[str, Any]:
     """Return the context of the template, with so many values of each cluster."""
     rows = _rows(fitted, top_values)
-    settings, point = fitted.settings, fitted.point
+    settings, point, traces = fitted.settings, fitted.point, _traces(fitted)
     last = fitted.metrics[-1] if fitted.metrics else {}
     average = last.get("log_predictive_average")
     predictive = last.get("log_predictive") if average is None else average
@@ -75,7 +75,8 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
             ("rows a second", display.count(last.get("rows_per_second"))),
         ],
         "charts": page.curves(fitted.metrics, "log_predictive", "held-out log predictive"),
-        "traces": _traces(fitted),
+        "traces": traces,
+        "trace": traces[1:2],
         "clusters": rows,
         "confusion": fitted.clusters.confusion[:_MOST_CONFUSED, :_MOST_CONFUSED].tolist(),
         "alpha": {
@@ -84,7 +85,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
             "lower": fitted.alpha_interval[0],
             "upper": fitted.alpha_interval[1],
         },
-        "occupied": [
+        "number": [
             {"number": number, "share": share, "bar": 100 * share / max(fitted.occupied.values())}
             for number, share in sorted(fitted.occupied.items())
         ],

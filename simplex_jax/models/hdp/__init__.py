@@ -22,7 +22,7 @@ MODEL = Fit.MODEL = pipeline.Model(
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
-    describe=fitting.describe,
+    describe=data.describe,
     files=tables.FILES,
     infer=proportions.infer,
 )

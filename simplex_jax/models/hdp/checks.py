@@ -5,7 +5,7 @@ from simplex_jax.models.hdp.fitting import Fit
 from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
 
 _MOST_OTHERS = 0.1
-"""Share of the tokens at topics that are not told of above which there is a warning."""
+"""Share of the tokens at topics that are not reported above which there is a warning."""
 
 
 def warn(fitted: Fit) -> list[str]:

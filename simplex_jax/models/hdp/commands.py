@@ -8,7 +8,7 @@ import click
 
 from simplex_jax import corpus as corpora
 from simplex_jax.cli import console, counts, options, topics
-from simplex_jax.cli.commands import Commands, Transform, load
+from simplex_jax.cli.commands import Commands, load
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import Corpus
 from simplex_jax.evaluate.coherence import top_words
@@ -25,12 +25,6 @@ named like one of the commands below is given as ./NAME.
 
 Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
 """
-
-
-def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
-    if input is None and typed:
-        flag = next(iter(typed.values()))
-        raise click.UsageError(f"{flag} is about reading an INPUT, and there is none")
 
 
 def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
@@ -60,11 +54,11 @@ def _outcome(fitted: Fit) -> str:
         + " ".join(fitted.vocabulary[word] for word in words)
         for topic, words in enumerate(top_words(fitted.mean, 10))
     ]
-    told = ", ".join(
+    learned = ", ".join(
         f"{name} {found['mean']:.3g}" + (f" (sd {found['sd']:.2g})" if found["sd"] else "")
         for name, found in fitted.concentrations.items()
     )
-    lines.append(f"topics in a sample: {min(fitted.number)} to {max(fitted.number)}; {told}")
+    lines.append(f"topics in a sample: {min(fitted.number)} to {max(fitted.number)}; {learned}")
     return "\n".join(lines)
 
 
@@ -96,24 +90,12 @@ COMMANDS = Commands(
     help=HELP,
     reading=counts.READING,
     file_reading=counts.FILE_OPTIONS,
-    check_reading=_check_reading,
     read=_read,
     resolve_reading=counts.resolved,
     other=topics.other,
     shown=("perplexity", "topics", "tokens_per_second"),
     announce=_announce,
     outcome=_outcome,
-    transform=Transform(
-        help="""Write the topic shares of the documents of INPUT, given the topics of a run.
-
-        INPUT is in any format that `simplex-jax hdp` reads. Its words are put to those of the
-        model; tokens of other words are left out. The file has the arrays `proportions` [D, K],
-        `documents` (their names) and `error` (Monte-Carlo error of the most uncertain share of
-        each), as the doc_topics.npz of a run. The shares of a document depend on its words and the
-        seed alone. With --out NAME.csv it is a table of these, a document a line.
-        """,
-        ending="doc_topics.npz",
-        write=topics.write_shares,
-    ),
+    transform=topics.transform("hdp"),
     evaluate=evaluate,
 )

@@ -12,15 +12,13 @@ from simplex_jax.corpus import Corpus, device
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.evaluate.partitions import number_posterior
-from simplex_jax.models import pipeline
+from simplex_jax.models import growth, pipeline
 from simplex_jax.models.hdp import kernel, posterior, summary
 from simplex_jax.models.hdp.options import Options, concentration
 from simplex_jax.models.pipeline import Plan, Run
 from simplex_jax.models.topics import data, perplexity, proportions
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import session
-
-_HALF = 0.5  # of the samples of a chain, which has the topics that they have
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -88,19 +86,6 @@ def as_data(corpus: Any) -> Corpus:
     return data.in_memory(data.as_data(corpus))
 
 
-def starts(settings: Options) -> list[int]:
-    """Return the number of topics that each chain starts with.
-
-    Several chains start from numbers between half and twice `initial_topics`, or the capacity, in
-    proportion, so that R-hat of the number of topics means something.
-    """
-    middle = settings.initial_topics or 1
-    if settings.chains == 1:
-        return [middle]
-    spread = np.geomspace(middle / 2, min(2 * middle, settings.capacity), settings.chains)
-    return np.maximum(spread.round(), 1).astype(int).tolist()
-
-
 def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     """Return the run of a plan, ready to be trained.
 
@@ -109,11 +94,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     del samples_dir
     settings: Options = plan.settings
     size = data.size_of(plan.train)
-    if plan.heldout is not None and plan.heldout[0].shape[1] != size.words:
-        raise ValueError(
-            f"heldout has {plan.heldout[0].shape[1]} words and the corpus {size.words}: "
-            "take both from one corpus"
-        )
+    data.check_heldout(plan.heldout, size.words)
     key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
     built, stream = kernel.build(
         device.to_device(plan.train.counts),
@@ -132,13 +113,14 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     measures["kept"] = posterior.keep(settings)
     measures["records"] = posterior.records(settings, size)
     key_topics, key_state = jax.random.split(key_init)
+    starts = growth.starts(settings.initial_topics, settings.capacity, settings.chains)
     return Run(
         key=key_run,
         kernel=built,
         state=session.start(
             built.init,
             key_state,
-            _topics(key_topics, starts(settings), size.words),
+            _topics(key_topics, starts, size.words),
             remedy="give a smaller capacity (--capacity), or fewer chains",
         ),
         feed=lambda first_step: stream,
@@ -164,24 +146,21 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         last = posterior.read(trained.event, settings.chains)
         partitions = {name: array[None] for name, array in last.items()}
     documents: Corpus = plan.data
+    stream: Any = run.feed(0)
     found = summary.summarise(
         partitions["labels"],
         partitions["concentrations"],
-        np.asarray(device.to_device(plan.train.counts).tokens),
+        np.asarray(stream(run.key, 0).tokens),  # in the order of the labels
         len(documents.vocabulary),
         settings.beta,
     )
     samples, chains, topics = found.prevalence.shape
     axes = (0, 1)
     alpha = found.concentrations.mean(axis=axes)
-    shares = np.empty((len(documents.names), topics), np.float32)
-    errors = np.empty(len(documents.names), np.float32)
-    for part in proportions.shards(
+    parts = proportions.shards(
         found.mean, alpha, documents, seed=settings.seed, engine=settings.engine
-    ):
-        end = part.first + len(part.proportions)
-        shares[part.first : end], errors[part.first : end] = part.proportions, part.error
-        run.progress("shares of documents", end, len(shares))
+    )
+    shares, errors = proportions.joined(parts, (len(documents.names), topics), run.progress)
     traces = gathered.traces()
     moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
     own = {f"prevalence {k}": found.prevalence[:, :, k].T for k in range(topics)}
@@ -199,10 +178,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         alpha=alpha,
         alpha_sd=found.concentrations.std(axis=axes),
         number=number_posterior(traces["topics"].astype(int).ravel()),
-        concentrations={name: _told(traces[name]) for name in ("alpha", "gamma")},
+        concentrations={name: _summary(traces[name]) for name in ("alpha", "gamma")},
         present=found.present.mean(axis=axes),
         stability=found.similarity,
-        shared=found.present.mean(axis=0) >= _HALF,
+        shared=found.present.mean(axis=0) >= summary.LEAST_PRESENT,
         vocabulary=documents.vocabulary,
         names=documents.names,
         proportions=shares,
@@ -217,14 +196,8 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     )
 
 
-def _told(trace: np.ndarray) -> dict[str, float]:
+def _summary(trace: np.ndarray) -> dict[str, float]:
     """Return mean, deviation and the interval that holds 95% of a trace."""
     lower, upper = np.quantile(trace, [0.025, 0.975])
     values = {"mean": trace.mean(), "sd": trace.std(), "lower": lower, "upper": upper}
     return {name: float(value) for name, value in values.items()}
-
-
-def describe(plan: Plan) -> dict[str, Any]:
-    """Return facts about the documents of a run."""
-    size = data.size_of(plan.data)
-    return {"documents": size.documents, "tokens": size.tokens, "vocabulary": size.words}

@@ -139,11 +139,7 @@ def settle(data: Corpus, heldout: Any, given: Options) -> Options:
     evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
     length = session.length(
         1,
-        passes=given.passes,
-        steps=given.steps,
-        seconds=given.seconds,
-        eval_every=given.eval_every,
-        sample_every=given.sample_every,
+        given,
         cost=session.Cost(evaluation, 0.0),
         default_passes=_PASSES,
     )

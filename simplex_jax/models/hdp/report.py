@@ -11,7 +11,7 @@ from simplex_jax.report import charts, display, page
 from simplex_jax.report.topic_map import positions
 
 ENDS = ("mean", "sd", "lower", "upper")
-"""What is told of a concentration."""
+"""Entries of the summary of a concentration."""
 
 _SECTIONS = (
     ("map", "Map"),
@@ -55,7 +55,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         "share_of": "Share of the tokens",
         "by_number": rows,
         "topics": [rows[k] for k in np.argsort(-fitted.prevalence, kind="stable")],
-        "told": float(fitted.prevalence.sum()),
+        "reported": float(fitted.prevalence.sum()),
         "number": [
             {"number": number, "share": share, "bar": 100 * share / max(fitted.number.values())}
             for number, share in sorted(fitted.number.items())

@@ -2,7 +2,7 @@
 
 A topic has no number that it would keep from one sample to the next, or in another chain. So the
 topics of each kept sample are matched to those of one of them, the last of the first chain, by the
-words of their tokens; those that at least half of the samples have are told of.
+words of their tokens; those that at least half of the samples have are reported.
 """
 
 from typing import NamedTuple
@@ -12,8 +12,10 @@ import scipy.sparse as sp
 
 from simplex_jax.evaluate import matching
 
-_LEAST_PRESENT = 0.5
-"""Share of the samples that have a topic which is told of."""
+LEAST_PRESENT = 0.5
+"""Share of the samples that have a topic which is reported."""
+
+_AT_ONCE = 2**22  # numbers of topics that are worked on together
 
 
 class Summary(NamedTuple):
@@ -41,40 +43,54 @@ def summarise(
     prevalence, weights = np.zeros(shape), np.zeros(shape)
     similarity = np.zeros(shape)
     mean, square, variance = (np.zeros(reference.shape) for _ in range(3))
+    rows = max(1, _AT_ONCE // words)
     for s, c in np.ndindex(samples, chains):
         counts, own = _counts(labels[s, c], tokens, words)
-        order, alike = matching.match(reference, counts)
+        order, alike = matching.match(reference, counts, _affinity)
         has = np.flatnonzero(alike >= matching.SAME)
-        mine = order[has]
+        partners = order[has]
         similarity[s, c, has] = alike[has]
-        prevalence[s, c, has] = counts[mine].sum(axis=1) / max(len(tokens), 1)
-        weights[s, c, has] = concentrations[s, c, own[mine]]
-        shapes = counts[mine] + beta
-        total = shapes.sum(axis=1, keepdims=True)
-        topic = shapes / total
-        mean[has] += topic
-        square[has] += topic**2
-        variance[has] += topic * (1 - topic) / (total + 1)
+        prevalence[s, c, has] = counts[partners].sum(axis=1) / max(len(tokens), 1)
+        weights[s, c, has] = concentrations[s, c, own[partners]]
+        for first in range(0, len(has), rows):
+            some = has[first : first + rows]
+            shapes = counts[order[some]].toarray() + beta
+            total = shapes.sum(axis=1, keepdims=True)
+            topic = shapes / total
+            mean[some] += topic
+            square[some] += topic**2
+            variance[some] += topic * (1 - topic) / (total + 1)
     present = similarity > 0
     times = present.sum(axis=(0, 1))
     mean, square, variance = (array / times[:, None] for array in (mean, square, variance))
     sd = np.sqrt(np.maximum(square - mean**2, 0) + variance)
-    told = np.flatnonzero(times >= _LEAST_PRESENT * samples * chains)
-    # Where no topic lasts, those of the last sample are all that there is to tell of.
-    told = told if told.size else np.arange(len(number))
-    told = told[np.argsort(-prevalence[..., told].mean(axis=(0, 1)), kind="stable")]
+    lasting = np.flatnonzero(times >= LEAST_PRESENT * samples * chains)
+    # Where no topic lasts, there are those of the last sample alone.
+    lasting = lasting if lasting.size else np.arange(len(number))
+    lasting = lasting[np.argsort(-prevalence[..., lasting].mean(axis=(0, 1)), kind="stable")]
     return Summary(
-        mean[told].astype(np.float32),
-        sd[told].astype(np.float32),
-        prevalence[..., told],
-        weights[..., told],
-        present[..., told],
-        similarity.sum(axis=(0, 1))[told] / times[told],
+        mean[lasting].astype(np.float32),
+        sd[lasting].astype(np.float32),
+        prevalence[..., lasting],
+        weights[..., lasting],
+        present[..., lasting],
+        similarity.sum(axis=(0, 1))[lasting] / times[lasting],
     )
 
 
-def _counts(labels: np.ndarray, tokens: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+def _counts(labels: np.ndarray, tokens: np.ndarray, words: int) -> tuple[sp.csr_array, np.ndarray]:
     """Count the tokens of topics with any, by word, float32 [K, V]; also return their labels."""
     own, rows = np.unique(labels, return_inverse=True)
     ones = np.ones(len(tokens), np.float32)
-    return sp.coo_array((ones, (rows, tokens)), shape=(len(own), words)).toarray(), own
+    return sp.csr_array((ones, (rows, tokens)), shape=(len(own), words)), own
+
+
+def _affinity(first: sp.csr_array, second: sp.csr_array) -> np.ndarray:
+    """Return `matching.affinity` of counts, which are never dense as a whole."""
+    total = np.zeros((first.shape[0], second.shape[0]))
+    for start in range(0, first.shape[1], matching.WORDS_AT_ONCE):
+        some = slice(start, start + matching.WORDS_AT_ONCE)
+        one, two = (np.sqrt(x[:, some].toarray()) for x in (first, second))
+        total += one @ two.T
+    sums = np.multiply.outer(*(x.sum(axis=1).astype(np.float64) for x in (first, second)))
+    return np.minimum(total / np.sqrt(sums), 1.0)

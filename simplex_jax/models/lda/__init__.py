@@ -24,7 +24,7 @@ MODEL = Fit.MODEL = pipeline.Model(
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
-    describe=fitting.describe,
+    describe=data.describe,
     files=tables.FILES,
     infer=proportions.infer,
 )
@@ -86,12 +86,12 @@ def resolve(corpus: Any, given: Options) -> Options:
 
 @takes(Question)
 def effects(fitted: Any, corpus: Any, columns: Any, given: Question) -> Effects:
-    """Tell how the topic shares of documents depend on what else is known of them.
+    """Regress the topic shares of documents on what else is known of them.
 
     By the method of composition (Treier and Jackman 2008; `estimateEffect` of stm): for each kept
     draw of topics and alpha, of all chains, the shares of the documents are drawn from their
     posterior, the share of each topic is regressed on the covariates by least squares, and the
-    coefficients have their posterior given these shares. What is told is the mixture over the
+    coefficients have their posterior given these shares. What is reported is the mixture over the
     draws, so it is as uncertain as topics, shares and a sample of so many documents make it.
 
     The topics know nothing of the covariates. Differences of the shares of short documents are

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
+from simplex_jax import arguments
 from simplex_jax.base import PyTree, bind
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
@@ -172,10 +173,7 @@ def check(shape: tuple[int, int], local_step: Local) -> None:
     """Raise a ValueError unless there are topics and words and the local step makes sense."""
     if shape[0] < 1 or shape[1] < 1:
         raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
-    if local_step.method not in engine.METHODS:
-        raise ValueError(
-            f"method must be one of {', '.join(engine.METHODS)}; it is {local_step.method!r}"
-        )
+    arguments.choice("method", local_step.method, engine.METHODS)
     engine.resolve(local_step.engine)
     whole = isinstance(local_step.sweeps, int) and isinstance(local_step.burn_in, int)
     if not whole or not 0 <= local_step.burn_in < local_step.sweeps:

@@ -21,7 +21,7 @@ STOPS = 10
 """Stops of the slider from lift to probability, besides the first."""
 
 _UNIT = 200
-_LEAST = 1e-15  # of a probability, whose logarithm is told
+_LEAST = 1e-15  # of a probability, whose logarithm is written
 _MOST_DOCUMENTS = 10_000
 _MIXTURE = 5  # topics of a document
 _RELATED = 5
@@ -50,7 +50,11 @@ def contents(fitted: Fit) -> dict[str, Any]:
                 "related": related[k],
                 "effects": _effects(fitted.effects, k),
                 "documents": [
-                    [entry["name"], round(1000 * entry["share"]), _excerpt(entry)]
+                    [
+                        entry["name"],
+                        round(1000 * entry["share"]),
+                        entry["text"] or " ".join(entry["words"]),
+                    ]
                     for entry in (fitted.examples[k] if fitted.examples else ())
                 ],
             }
@@ -104,10 +108,6 @@ def _effects(records: Sequence[dict[str, Any]], topic: int) -> list[list[Any]]:
         for record in records
         if record["topic"] == topic and record["term"].partition("=")[1]
     ]
-
-
-def _excerpt(entry: dict[str, Any]) -> str:
-    return entry["text"] or " ".join(entry["words"])
 
 
 def _shown(proportions: np.ndarray) -> np.ndarray:

@@ -18,7 +18,14 @@ from simplex_jax.models.lda import feed, memory, posterior, seeds, sharding
 from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.pipeline import Plan, Run
 from simplex_jax.models.topics import perplexity, proportions
-from simplex_jax.models.topics.data import in_memory, is_stored, on_host, size_of, vocabulary_of
+from simplex_jax.models.topics.data import (
+    check_heldout,
+    in_memory,
+    is_stored,
+    on_host,
+    size_of,
+    vocabulary_of,
+)
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import session
 from simplex_jax.runtime.checkpoint import ANY
@@ -33,7 +40,7 @@ class Fit(pipeline.Fit):
 
     Attributes:
         mean: Posterior mean of the topics, float32 [K, V].
-        sd: Posterior standard deviation, float32 [K, V]; NaN where one sample does not tell it.
+        sd: Posterior standard deviation, float32 [K, V]; NaN of a single sample.
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K].
         prevalence_sd: Its standard deviation; with estimated counts it includes their noise.
         alpha: Concentration of topic proportions, per topic; the posterior mean where it is
@@ -89,11 +96,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     """Return the run of a plan, ready to be trained."""
     settings: Options = plan.settings
     size = size_of(plan.train)
-    if plan.heldout is not None and plan.heldout[0].shape[1] != size.words:
-        raise ValueError(
-            f"heldout has {plan.heldout[0].shape[1]} words and the corpus {size.words}: "
-            "take both from one corpus"
-        )
+    check_heldout(plan.heldout, size.words)
     memory.check(plan.train, settings)
     key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
     seeded = seeds.placed(settings, vocabulary_of(plan.train))
@@ -159,15 +162,9 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     documents: Corpus = in_memory(plan.data)
     alpha = concentrations["alpha"][0]
     size = 0 if is_stored(plan.data) else len(documents.names)
-    shares = np.empty((size, settings.num_topics), np.float32)
-    errors = np.empty(size, np.float32)
-    if size:
-        for part in proportions.shards(
-            mean, alpha, documents, seed=settings.seed, engine=settings.engine
-        ):
-            end = part.first + len(part.proportions)
-            shares[part.first : end], errors[part.first : end] = part.proportions, part.error
-            run.progress("shares of documents", end, size)
+    parts = proportions.shards(mean, alpha, documents, seed=settings.seed, engine=settings.engine)
+    shape = (size, settings.num_topics)
+    shares, errors = proportions.joined(parts if size else (), shape, run.progress)
     metrics = run.measures["records"].records
     return Fit(
         samples=gathered.samples * settings.chains,
@@ -204,9 +201,3 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         stiffness=float(metrics[-1].get("stiffness", 0.0)) if metrics else 0.0,
         empty=int((np.diff(documents.counts.indptr) == 0).sum()),
     )
-
-
-def describe(plan: Plan) -> dict[str, Any]:
-    """Return facts about the documents of a run."""
-    size = size_of(plan.data)
-    return {"documents": size.documents, "tokens": size.tokens, "vocabulary": size.words}

@@ -243,10 +243,8 @@ def check_names(
     seeded: bool = False,
 ) -> None:
     """Raise a ValueError unless these are names, as for `build`, that go together."""
-    if sampler not in SAMPLERS:
-        raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; it is {sampler!r}")
-    if counts not in COUNTS:
-        raise ValueError(f"counts must be one of {', '.join(COUNTS)}; it is {counts!r}")
+    arguments.choice("sampler", sampler, SAMPLERS)
+    arguments.choice("counts", counts, COUNTS)
     for name, value in {"learn_alpha": learn_alpha, "learn_beta": learn_beta}.items():
         if value not in (None, *LEARN):
             raise ValueError(f"{name} must be one of {', '.join(LEARN)} or None; it is {value!r}")

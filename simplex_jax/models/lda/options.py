@@ -261,13 +261,9 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
     sweeps = given.sweeps or (1 if memoised else 10)
     length = session.length(
         per_pass,
-        passes=given.passes,
-        steps=given.steps,
-        seconds=given.seconds,
-        eval_every=given.eval_every,
-        sample_every=given.sample_every,
+        given,
         cost=_cost(size.tokens * sweeps / per_pass, heldout, math.prod(shape)),
-        # What batches estimate is too noisy a trace to tell how a chain mixes.
+        # What batches estimate is too noisy a trace to show how a chain mixes.
         default_passes=None if memoised else PASSES,
     )
     target_ess = given.target_ess

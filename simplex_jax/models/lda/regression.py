@@ -30,10 +30,6 @@ def _columns(name: str, value: Any) -> tuple[str, ...] | None:
     return (value,) if isinstance(value, str) else None if value is None else tuple(value)
 
 
-def _place(name: str, value: Any) -> Any:
-    return value
-
-
 @options
 class Question:
     """What is asked about covariates."""
@@ -63,7 +59,6 @@ class Question:
     samples: Any = option(
         "Directory with the kept samples of a fit that was loaded, say run/samples.",
         default=None,
-        check=_place,
         unset="those that the fit holds",
         command=False,
     )
@@ -73,7 +68,7 @@ class Effects(NamedTuple):
     """Topic shares by covariates, over the posterior.
 
     Attributes:
-        terms: What is told: for each column its means in groups or at numbers, differences, slope.
+        terms: For each column its means in groups or at numbers, differences and slope.
         mean: Posterior means, float64 [K, L], in the order of the terms.
         sd: Posterior standard deviations.
         lower: Lower ends of the central intervals.
@@ -169,7 +164,7 @@ def effects(
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
     total = counts.shape[0]
     worded = np.flatnonzero(np.diff(counts.indptr))
-    known = {str(name): columns[name] for name in columns if _asked(str(name), given.by)}
+    known = {str(n): columns[n] for n in columns if given.by is None or str(n) in given.by}
     for name, values in known.items():
         if len(values) != total:
             raise ValueError(
@@ -193,7 +188,7 @@ def effects(
         for one in shares.of_chains(fitted, sample):
             key = shares.stream(given.seed, number)
             estimate = regression.of(drawn.draw(key, one.topics, one.alpha))
-            # As all that is told of a topic, it is of the chains that have it.
+            # Like all that is reported of a topic, it is of the chains that have it.
             lacks = ~fitted.shared[one.chain][:, None]
             means.append(np.where(lacks, np.nan, estimate.mean))
             errors.append(estimate.error)
@@ -218,10 +213,6 @@ def effects(
     )
 
 
-def _asked(name: str, by: Sequence[str] | None) -> bool:
-    return by is None or name in by
-
-
 def _warnings(fitted: Any, made: Design, total: int, worded: int, number: int) -> Iterator[str]:
     if empty := total - worded:
         yield f"{empty:,} documents without a word of the model are left out"
@@ -229,7 +220,7 @@ def _warnings(fitted: Any, made: Design, total: int, worded: int, number: int) -
         yield f"{missing:,} documents for which a covariate is missing are left out"
     if number < _FEW_DRAWS:
         yield (
-            f"{number} draws of the topics tell little of their uncertainty: keep more "
+            f"{number} draws of the topics say little about their uncertainty: keep more "
             "(--keep-samples)"
         )
     small = [f"{term.column}={term.label}" for term in made.terms if 0 < term.size < _FEW_DOCUMENTS]

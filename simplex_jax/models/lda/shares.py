@@ -46,7 +46,7 @@ def kept(fitted: Any, directory: str | Path | None = None) -> list[Mapping[str, 
     if not samples:
         place = "the fit" if directory is None else str(Path(directory).parent)
         raise ValueError(
-            f"{place} has kept no samples of its topics, which tell how uncertain they are: fit "
+            f"{place} has kept no samples of its topics, which show how uncertain they are: fit "
             "again with, say, --keep-samples 50 (keep_samples=50)"
         )
     return samples

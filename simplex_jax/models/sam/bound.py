@@ -107,7 +107,7 @@ def resultant(hyper: Hyperparameters, directions: jax.Array, length: jax.Array) 
     It is vMF in the direction of r with the concentration :math:`|r|`, and the terms of the bound
     of the corpus mean and the topics are then :math:`-\log c_V(|r|)`, but for constants. The
     published method has the same direction, but gives the corpus mean the length A_V(kappa0),
-    as if no topic had told anything of it.
+    as if no topic had been seen.
     """
     pull = hyper.sigma * length * jnp.sum(directions, axis=0)
     return jnp.linalg.norm(hyper.kappa0 * hyper.mean + pull)

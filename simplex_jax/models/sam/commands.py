@@ -75,16 +75,14 @@ WEIGHT_OPTIONS = {
         "(counts).",
     ),
 }
-# What the embedded corpus can be given with, whose other options are its own.
-_OF_COUNTS = {"min_df", "max_df", "max_vocabulary", "idf", "drop_words"}
+# Other options of reading the embedded corpus are its own.
+_OF_EMBEDDED = {"min_df", "max_df", "max_vocabulary", "idf", "drop_words"}
 _OF_VECTORS = {"format", "vocab", "names", "normalise"}
 
 
 def _check_reading(input: Path | None, reading: dict[str, Any], typed: Mapping[str, str]) -> None:
     vectors = input is not None and _holds_vectors(input, reading["format"])
     for name, flag in typed.items():
-        if input is None and name not in _OF_COUNTS:
-            raise click.UsageError(f"{flag} is about reading an INPUT, and there is none")
         if vectors and name not in _OF_VECTORS:
             raise click.UsageError(f"{flag} is for counts, and INPUT has unit vectors")
         if not vectors and name == "normalise":
@@ -237,6 +235,7 @@ COMMANDS = Commands(
     help=HELP,
     reading=FILE_OPTIONS | WEIGHT_OPTIONS,
     file_reading=FILE_OPTIONS,
+    of_embedded=_OF_EMBEDDED,
     check_reading=_check_reading,
     read=_read,
     resolve_reading=_resolve,

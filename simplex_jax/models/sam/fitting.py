@@ -41,7 +41,7 @@ class Fit(pipeline.Fit):
         mean: Posterior mean direction of the topics, unit rows, float32 [K, V]; entries are
             negative for words that a topic says are absent.
         sd: Posterior standard deviation of the entries of the topics, float32 [K, V], about their
-            posterior mean `length[:, None] * mean`; NaN where one sample does not tell it.
+            posterior mean `length[:, None] * mean`; NaN of a single sample.
         length: Mean resultant length of each topic, that of the mean of its samples, float64 [K]:
             1 where they all agree.
         prevalence: Posterior mean of the mean share of each topic in the documents, float64 [K]: in

@@ -62,8 +62,7 @@ class Local(NamedTuple):
 
 def check(local_step: Local) -> Local:
     """Raise a ValueError unless all settings are in range and about the method."""
-    if local_step.method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}; it is {local_step.method!r}")
+    arguments.choice("method", local_step.method, METHODS)
     for name, least in (("samples", 1), ("burn_in", 0)):
         arguments.at_least(name, getattr(local_step, name), least)
     if local_step.num_steps is not None:

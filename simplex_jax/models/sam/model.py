@@ -137,8 +137,7 @@ def build(
         >>> trace.shape
         (20, 2, 4)
     """
-    if sampler not in SAMPLERS:
-        raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; it is {sampler!r}")
+    arguments.choice("sampler", sampler, SAMPLERS)
     if unknown := [name for name in learn if name not in LEARN]:
         raise ValueError(f"learn must be among {', '.join(LEARN)}; it has {unknown[0]!r}")
     shape = sparse.check_shape(documents, shape)

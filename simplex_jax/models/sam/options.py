@@ -1,7 +1,6 @@
 """The options of the spherical admixture model, and how those that are left out are settled."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,10 +23,6 @@ PASSES = 300.0
 
 # Documents visited between evaluations of a run that ends by time.
 _EVAL_TIMED = 20_000
-
-
-def _step_size(name: str, value: Any) -> Any:
-    return None if value is None else schedules.constant(name, value)
 
 
 @options
@@ -98,7 +93,10 @@ class Options(RunOptions):
         choices=STARTS,
     )
     step_size: float | None = option(
-        "A constant.", default=None, check=_step_size, unset="set by the sampler"
+        "A constant.",
+        default=None,
+        check=lambda name, value: None if value is None else schedules.constant(name, value),
+        unset="set by the sampler",
     )
     friction: float | None = option(
         "That of sggmc and gsgnht.", default=None, unset="set by the sampler", parameter=None
@@ -167,11 +165,7 @@ def settle(data: Data, heldout: Data | None, given: Options) -> Options:
     default = step.defaults(given.sampler, documents, shape, hyper, batch_size)
     length = session.length(
         -(-documents // batch_size),
-        passes=given.passes,
-        steps=given.steps,
-        seconds=given.seconds,
-        eval_every=given.eval_every,
-        sample_every=given.sample_every,
+        given,
         eval_timed=max(1, _EVAL_TIMED // batch_size),
         default_passes=PASSES,
     )

@@ -84,6 +84,21 @@ def size_of(data: Training | sp.csr_array) -> Size:
     return Size(counts.shape[0], int(counts.sum(dtype=np.int64)), counts.shape[1])
 
 
+def describe(plan: Any) -> dict[str, Any]:
+    """Return facts about the documents of a run."""
+    size = size_of(plan.data)
+    return {"documents": size.documents, "tokens": size.tokens, "vocabulary": size.words}
+
+
+def check_heldout(heldout: Any, words: int) -> None:
+    """Raise a ValueError where held-out documents have another number of words."""
+    if heldout is not None and heldout[0].shape[1] != words:
+        raise ValueError(
+            f"heldout has {heldout[0].shape[1]} words and the corpus {words}: take both from one "
+            "corpus"
+        )
+
+
 def hold_out(data: Corpus | Stored, count: int, seed: int) -> tuple[Training, Any]:
     """Take `count` of D documents out at random, 1 to D - 1, and split the tokens of each in two.
 

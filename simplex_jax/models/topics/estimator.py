@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax import arguments
 from simplex_jax.corpus import from_counts
 from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.models import estimator as common
@@ -49,10 +50,7 @@ class CountEstimator(common.TopicEstimator):
 
     def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
         table = self._table(X, reset=reset, words=2)
-        if self.fractions not in _FRACTIONS:
-            raise ValueError(
-                f"fractions must be one of {', '.join(_FRACTIONS)}; it is {self.fractions!r}"
-            )
+        arguments.choice("fractions", self.fractions, _FRACTIONS)
         if table.nnz and table.data.min() < 0:
             raise ValueError(f"Negative values in data passed to {type(self).__name__}")
         if self.fractions == "draw":

@@ -158,10 +158,6 @@ def _exp(x: float) -> float:
         return float(np.exp(x))
 
 
-def _as_they_are(state: State) -> tuple[jax.Array, jax.Array]:
-    return state.position, state.alpha
-
-
 class Evaluation(HeldOut):
     """The hook that writes perplexities of the topics at hand, see `HeldOut`.
 
@@ -177,7 +173,7 @@ class Evaluation(HeldOut):
         chains: int = 1,
         window: Window = second_half(),  # noqa: B008, a pure function
         engine: str | None = None,
-        read: Callable[[State], tuple[jax.Array, jax.Array]] = _as_they_are,
+        read: Callable[[State], tuple[jax.Array, jax.Array]] = lambda s: (s.position, s.alpha),
     ) -> None:
         def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
             key_event = jax.random.fold_in(key, event.step)

@@ -4,7 +4,7 @@ The proportions of a document depend on its words, the topics and the seed alone
 are keyed by its words, whatever the other documents are and wherever it stands among them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics import local
 from simplex_jax.models.topics.concentrations import positive
 from simplex_jax.models.topics.data import as_data, in_memory, size_of
+from simplex_jax.runtime.session import Progress
 
 SHARD = 16_384
 TOLERANCE = 0.02
@@ -100,10 +101,21 @@ def transform(
         shard=shard,
         engine=engine,
     )
-    shares = np.empty((size_of(counts).documents, len(np.asarray(topics))), np.float32)
-    for first, rows, _ in parts:
-        shares[first : first + len(rows)] = rows
-    return shares
+    return joined(parts, (size_of(counts).documents, len(np.asarray(topics))))[0]
+
+
+def joined(
+    parts: Iterable[Shares],
+    shape: tuple[int, int],
+    progress: Progress = lambda task, done, total: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the proportions of all documents, [D, K], and their errors, [D], as they get ready."""
+    shares, errors = np.empty(shape, np.float32), np.empty(shape[0], np.float32)
+    for part in parts:
+        end = part.first + len(part.error)
+        shares[part.first : end], errors[part.first : end] = part.proportions, part.error
+        progress("shares of documents", end, shape[0])
+    return shares, errors
 
 
 def infer(fitted: Any, data: Any, *, seed: int = 0) -> np.ndarray:

@@ -38,7 +38,7 @@ def test_a_fit_finds_topics_and_their_number(fitted, tmp_path):
     leading = [tuple(sorted(row.argsort()[-4:].tolist())) for row in fitted.mean]
     groups = [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
     assert set(leading) == set(groups)
-    assert 0.8 < fitted.prevalence.sum() <= 1  # topics that few samples have are not told of
+    assert 0.8 < fitted.prevalence.sum() <= 1  # topics that few samples have are not reported
     assert 3 <= min(fitted.number) <= max(fitted.number) < 12
     most = fitted.proportions[[0, 14, 24]].argmax(axis=1)
     assert [leading[topic] for topic in most] == groups

@@ -58,7 +58,6 @@ COMMANDS = Commands(
     help="Find kinds of documents in INPUT.",
     reading=counts.READING,
     file_reading=counts.FILE_OPTIONS,
-    check_reading=lambda input, reading, typed: None,
     read=_read,
     resolve_reading=counts.resolved,
     other=_other,

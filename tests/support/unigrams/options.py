@@ -35,12 +35,5 @@ def settle(data: Corpus, heldout: Corpus | None, given: Options) -> Options:
     size = len(data.names)
     if given.batch_size not in (None, size):
         raise ValueError(f"batch_size must be {size}, all documents; it is {given.batch_size}")
-    length = session.length(
-        1,
-        passes=given.passes,
-        steps=given.steps,
-        seconds=given.seconds,
-        eval_every=given.eval_every,
-        sample_every=given.sample_every,
-    )
+    length = session.length(1, given)
     return dataclasses.replace(given, batch_size=size, passes=None, **length._asdict())

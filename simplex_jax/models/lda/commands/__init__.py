@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from simplex_jax import corpus as corpora
 from simplex_jax.cli import console, counts, options, topics
-from simplex_jax.cli.commands import Commands, Transform, load
+from simplex_jax.cli.commands import Commands, load
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import stopwords
 from simplex_jax.corpus.store import Stored
@@ -243,10 +243,6 @@ def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None
     directories.write_proportions(path, names, len(fitted.alpha), parts())
 
 
-def _memory(plan: Plan) -> dict[str, int]:
-    return memory.estimate(plan.train, plan.settings, heldout=plan.heldout)
-
-
 COMMANDS = Commands(
     model=MODEL,
     help=HELP,
@@ -261,22 +257,10 @@ COMMANDS = Commands(
     similarity=matching.affinity,
     announce=_announce,
     outcome=_outcome,
-    transform=Transform(
-        help="""Write the topic shares of the documents of INPUT, given the topics of a run.
-
-        INPUT is in any format that `simplex-jax lda` reads. Its words are put to those of the
-        model; tokens of other words are left out. The file has the arrays `proportions` [D, K],
-        `documents` (their names) and `error` (Monte-Carlo error of the most uncertain share of
-        each, 0.02 or less but for documents that mix slowly), as the doc_topics.npz of a run. The
-        shares of a document depend on its words and the seed alone. With --out NAME.csv it is a
-        table of these, a document a line. Memory is bounded by the corpus itself.
-        """,
-        ending="doc_topics.npz",
-        write=topics.write_shares,
-    ),
+    transform=topics.transform("lda"),
     evaluate=evaluate,
     more=(effects, store_command),
     check=_check,
-    memory=_memory,
+    memory=lambda plan: memory.estimate(plan.train, plan.settings, heldout=plan.heldout),
     share=_share,
 )

@@ -65,7 +65,7 @@ def effects(
     quiet: bool,
     **asked: Any,
 ) -> None:
-    """Tell how the topic shares of the documents of a run depend on what else is known of them.
+    """Regress the topic shares of the documents of a run on what else is known of them.
 
     Groups, such as a party, have a mean share each and their differences from the first; numbers
     and dates a line, a curve (--smooth) or groups (--every 10: decades). Each share is regressed on

@@ -21,9 +21,6 @@ STREAM = click.option(
 
 def check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
     """Raise a UsageError where an option of reading does nothing; see `Commands`."""
-    if input is None and typed:
-        flag = next(iter(typed.values()))
-        raise click.UsageError(f"{flag} is about reading an INPUT, and there is none")
     others = [flag for name, flag in typed.items() if name != "stream"]
     if reading["stream"] and others:
         raise click.UsageError(f"{others[0]} does not go with --stream, which takes INPUT as it is")
