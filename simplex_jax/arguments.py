@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, SupportsIndex
 
 import jax
@@ -49,6 +49,20 @@ def promote(**arguments: ArrayLike) -> list[jax.Array]:
     arrays = [as_float(name, value) for name, value in arguments.items()]
     dtype = jnp.result_type(*arrays)
     return [array.astype(dtype) for array in arrays]
+
+
+def nonnegatives(**arguments: ArrayLike) -> list[jax.Array]:
+    """Return the named arguments as ``promote`` does, or raise a ValueError for one below 0."""
+    arrays = promote(**arguments)
+    for name, array in zip(arguments, arrays, strict=True):
+        require(name, array, nonnegative(array), "finite and at least 0")
+    return arrays
+
+
+def all_masked(or_zero: Collection[str] = (), **arguments: ArrayLike) -> list[jax.Array]:
+    """Return the named arguments as ``promote`` and ``masked`` do; some may be zero as well."""
+    arrays = zip(arguments, promote(**arguments), strict=True)
+    return [masked(name, array, or_zero=name in or_zero) for name, array in arrays]
 
 
 def common_shape(shape: Sequence[int] | None, **arguments: jax.Array) -> tuple[int, ...]:

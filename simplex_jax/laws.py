@@ -174,7 +174,7 @@ def stationary_inflation(
         rate: Rate, positive.
         sigma: Volatility, positive.
     """
-    variance, h, rate, sigma = _checked(
+    variance, h, rate, sigma = arguments.all_masked(
         ("variance",), variance=variance, step_size=step_size, rate=rate, sigma=sigma
     )
     return variance * jnp.tanh(sigma**2 * rate * h / 4) / rate**2
@@ -204,7 +204,7 @@ def scir_over_batches(
         rate: Rate, positive.
         sigma: Volatility, positive.
     """
-    h, m = _checked((), step_size=step_size, num_steps=num_steps)
+    h, m = arguments.all_masked((), step_size=step_size, num_steps=num_steps)
     exact = cir(theta, shape, m * h, rate=rate, sigma=sigma)
     added = stationary_inflation(variance, h, rate=rate, sigma=sigma)
     spent = jnp.square(sigma) * jnp.asarray(rate) * m * h
@@ -243,7 +243,7 @@ def ornstein_uhlenbeck(
         -1.0 0.25
     """
     h = time if step_size is None else step_size
-    precision, time, sigma, variance, h = _checked(
+    precision, time, sigma, variance, h = arguments.all_masked(
         ("variance",), precision=precision, time=time, sigma=sigma, variance=variance, step_size=h
     )
     log_theta, mean = arguments.promote(log_theta=log_theta, mean=mean)
@@ -269,7 +269,7 @@ def geometric_brownian(
         time: Time, positive.
         sigma: Volatility, positive.
     """
-    theta, time, sigma = _checked((), theta=theta, time=time, sigma=sigma)
+    theta, time, sigma = arguments.all_masked((), theta=theta, time=time, sigma=sigma)
     drift = arguments.as_float("drift", drift)
     mean = jnp.log(theta) + (drift - sigma**2 / 2) * time
     return Moments(mean, jnp.broadcast_to(sigma**2 * time, mean.shape))
@@ -296,7 +296,7 @@ def _unit(
     theta: ArrayLike, shapes: ArrayLike, step_sizes: ArrayLike, rate: ArrayLike, sigma: ArrayLike
 ) -> tuple[jax.Array, ...]:
     """Return theta b, shapes, b, T_0, T_m and w_m of the unit process."""
-    theta, shapes, h, rate, sigma = _checked(
+    theta, shapes, h, rate, sigma = arguments.all_masked(
         ("theta",), theta=theta, shapes=shapes, step_sizes=step_sizes, rate=rate, sigma=sigma
     )
     h = h if h.ndim else h[None]
@@ -313,9 +313,3 @@ def _unit(
     left = jnp.cumsum(steps[::-1], axis=0)[::-1] - steps
     weights = -jnp.exp(-left) * jnp.expm1(-steps)
     return theta * rate, shapes, rate, left[0] + steps[0], left, weights
-
-
-def _checked(or_zero: tuple[str, ...], **values: ArrayLike) -> list[jax.Array]:
-    """Return arguments of a common dtype, NaN where not positive; some may be zero as well."""
-    arrays = zip(values, arguments.promote(**values), strict=True)
-    return [arguments.masked(name, array, or_zero=name in or_zero) for name, array in arrays]

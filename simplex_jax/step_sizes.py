@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from simplex_jax import arguments
 from simplex_jax.base import Kernel, PyTree, State, as_pytree, current_step
@@ -48,7 +47,7 @@ def for_inflation(
         >>> print(step_sizes.for_inflation(800.1, 1000**2 * 0.8 * 0.2 / 10).round(4))
         0.01
     """
-    allowed, most = _positive(inflation=inflation, largest=largest)
+    allowed, most = arguments.all_masked(inflation=inflation, largest=largest)
     bounds = []
     for a, v in zip(_leaves("shape", shape), _like("variance", variance, shape), strict=True):
         ratio = (
@@ -95,7 +94,7 @@ def for_gradient_noise(
         >>> print(step_sizes.for_gradient_noise(jnp.array([4.0, 200.0])))
         0.001
     """
-    (most,) = _positive(fraction=fraction)
+    (most,) = arguments.all_masked(fraction=fraction)
     ratios = []
     scales = _like("preconditioner", preconditioner, variance)
     for v, m in zip(_leaves("variance", variance), scales, strict=True):
@@ -170,7 +169,7 @@ def adapt(
         True
     """
     num_steps = arguments.at_least("num_steps", num_steps, 1)
-    first, delta = _positive(initial=initial, target=target)
+    first, delta = arguments.all_masked(initial=initial, target=target)
     arguments.require("target", delta, delta < 1, "below 1")
     # Weak types would make one update differ from the next.
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
@@ -234,11 +233,6 @@ def _like(name: str, tree: PyTree, model: PyTree) -> list[jax.Array]:
             f"its structure is {jax.tree.structure(tree)}"
         )
     return _leaves(name, tree)
-
-
-def _positive(**values: ArrayLike) -> list[jax.Array]:
-    arrays = zip(values, arguments.promote(**values), strict=True)
-    return [arguments.masked(name, value) for name, value in arrays]
 
 
 def _smallest(arrays: list[jax.Array]) -> jax.Array:

@@ -161,9 +161,7 @@ def _evaluate(function: Callable[..., jax.Array], order: jax.Array, *values: jax
 
 
 def _checked(function: Callable[..., jax.Array], **named: ArrayLike) -> jax.Array:
-    arrays = arguments.promote(**named)
-    for name, array in zip(named, arrays, strict=True):
-        arguments.require(name, array, arguments.nonnegative(array), "finite and at least 0")
+    arrays = arguments.nonnegatives(**named)
     arguments.common_shape(None, **dict(zip(named, arrays, strict=True)))
     return _evaluate(function, *arrays)
 

@@ -36,14 +36,6 @@ def _order(dimension: SupportsIndex) -> float:
     return arguments.at_least("dimension", dimension, 2) / 2 - 1
 
 
-def _checked(**named: ArrayLike) -> list[jax.Array]:
-    """Return arrays of one dtype, finite and at least 0, or raise an error that names them."""
-    arrays = arguments.promote(**named)
-    for name, array in zip(named, arrays, strict=True):
-        arguments.require(name, array, arguments.nonnegative(array), "finite and at least 0")
-    return arrays
-
-
 def log_uniform(dimension: SupportsIndex) -> float:
     """Return log c_p(0) = -log of the area of the sphere, the log density of the uniform law."""
     half = _order(dimension) + 1
@@ -74,7 +66,7 @@ def log_normaliser(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Ar
         -3.12624
     """
     order = _order(dimension)
-    (k,) = _checked(concentration=concentration)
+    (k,) = arguments.nonnegatives(concentration=concentration)
     return log_uniform(dimension) - bessel.log_series(order, k)
 
 
@@ -89,7 +81,7 @@ def log_normaliser_difference(
         -0.98817
     """
     order = _order(dimension)
-    k, reference = _checked(concentration=concentration, reference=reference)
+    k, reference = arguments.nonnegatives(concentration=concentration, reference=reference)
     return -bessel.log_series_difference(order, k, reference)
 
 
@@ -132,20 +124,20 @@ def _common_dimension(**named: jax.Array) -> int:
 
 def mean_length(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
     """Return A(k) = I_{p/2}(k) / I_{p/2-1}(k), the length of E[x], which is A(k) mean."""
-    (k,) = _checked(concentration=concentration)
+    (k,) = arguments.nonnegatives(concentration=concentration)
     return bessel.ratio(_order(dimension), k)
 
 
 def mean_spread(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
     """Return 1 - A(k) to rounding, also where A(k) rounds to 1."""
-    (k,) = _checked(concentration=concentration)
+    (k,) = arguments.nonnegatives(concentration=concentration)
     return bessel.ratio_complement(_order(dimension), k)
 
 
 def variances(dimension: SupportsIndex, concentration: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Return the variance of x along the mean, A'(k), and in each direction across it, A(k) / k."""
     order = _order(dimension)
-    (k,) = _checked(concentration=concentration)
+    (k,) = arguments.nonnegatives(concentration=concentration)
     # A(k) / k is 1 / p to the last digit well before 1e-10, and 0 / 0 after.
     away = jnp.where(k < 1e-10, 1e-10, k)
     return bessel.ratio_slope(order, k), bessel.ratio(order, away) / away
@@ -160,7 +152,7 @@ def entropy(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
         2.531
     """
     order = _order(dimension)
-    (k,) = _checked(concentration=concentration)
+    (k,) = arguments.nonnegatives(concentration=concentration)
     rest = k * bessel.ratio_complement(order, k) - bessel.scaled_log_series(order, k)
     return rest - log_uniform(dimension)
 

@@ -72,7 +72,14 @@ def option(help: str, *, default: T, kw_only: bool = True, **declared: Any) -> T
     )
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
+def again(name: str, *, default: T, **declared: Any) -> T:
+    """Declare an option of `RunOptions` again, with other attributes."""
+    earlier = {name: entry for name, entry, _ in declarations(RunOptions)}[name]
+    own = dataclasses.replace(earlier, **declared)
+    return dataclasses.field(default=default, kw_only=True, metadata={"option": own})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option, again))
 def options(cls: type[T]) -> type[T]:
     """Make a class a frozen dataclass whose values are checked as its fields declare.
 

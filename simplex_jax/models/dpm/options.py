@@ -9,7 +9,7 @@ from simplex_jax.evaluate import partitions
 from simplex_jax.models.dpm import model
 from simplex_jax.models.dpm.data import Data
 from simplex_jax.models.dpm.model import Gamma
-from simplex_jax.models.options import RunOptions, option, options
+from simplex_jax.models.options import RunOptions, again, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.runtime import session
 
@@ -37,18 +37,8 @@ class Options(RunOptions):
         least=1,
         unset="all; up to 1000 with subsampled counts",
     )
-    passes: float | None = option(
-        "Length of the run in passes over the rows.",
-        default=None,
-        unset="500, unless steps or seconds say",
-    )
-    eval_every: int | None = option(
-        "Updates between evaluations.",
-        default=None,
-        least=1,
-        unset="a 100th of the run",
-        parameter=None,
-    )
+    passes: float | None = again("passes", default=None, unset="500, unless steps or seconds say")
+    eval_every: int | None = again("eval_every", default=None, unset="a 100th of the run")
     keep_samples: int = option(
         "Partitions to keep of each chain, evenly spaced over the second half of the run: the "
         "clusters are summarised, and other rows assigned, by them.",

@@ -5,11 +5,12 @@ from typing import Any
 
 from simplex_jax.corpus import Corpus
 from simplex_jax.models.hdp.state import check_capacity
-from simplex_jax.models.options import RunOptions, option, options
+from simplex_jax.models.options import again, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.topics.concentrations import Prior
 from simplex_jax.models.topics.data import size_of
-from simplex_jax.models.topics.engine import ENGINES, resolve
+from simplex_jax.models.topics.engine import resolve
+from simplex_jax.models.topics.options import TopicOptions, check_words
 from simplex_jax.models.topics.perplexity import SWEEPS
 from simplex_jax.runtime import session
 
@@ -24,35 +25,26 @@ _PRIORS = {"alpha": (1.0, 1.0), "gamma": (1.0, 0.1)}
 
 
 @options
-class Options(RunOptions):
+class Options(TopicOptions):
     """Options of the hierarchical Dirichlet process."""
 
-    batch_size: int | None = option(
-        "Documents in an update, which are all of them.",
+    batch_size: int | None = again(
+        "batch_size",
         default=None,
-        least=1,
+        help="Documents in an update, which are all of them.",
         unset="all",
         command=False,
         parameter=None,
     )
-    passes: float | None = option(
-        "Length of the run in passes over the documents.",
-        default=None,
-        unset="500, unless steps or seconds say",
+    passes: float | None = again("passes", default=None, unset="500, unless steps or seconds say")
+    eval_every: int | None = again(
+        "eval_every", default=None, unset="a 50th of the run, or what takes a 20th of the time"
     )
-    eval_every: int | None = option(
-        "Updates between evaluations.",
+    sample_every: int | None = again(
+        "sample_every",
         default=None,
-        least=1,
-        unset="a 50th of the run, or what takes a 20th of the time",
-        parameter=None,
-    )
-    sample_every: int | None = option(
-        "Updates between the samples of the number of topics and the concentrations.",
-        default=None,
-        least=1,
+        help="Updates between the samples of the number of topics and the concentrations.",
         unset="1",
-        parameter=None,
     )
     keep_samples: int = option(
         "Samples of each chain to keep in memory, evenly spaced over the second half of the run: "
@@ -93,13 +85,6 @@ class Options(RunOptions):
         least=1,
         parameter=None,
     )
-    engine: str | None = option(
-        "Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere.",
-        default=None,
-        choices=ENGINES,
-        unset="native where it works",
-        parameter=None,
-    )
 
     def __post_init__(self) -> None:
         check_capacity(self.capacity)
@@ -120,10 +105,7 @@ def settle(data: Corpus, heldout: Any, given: Options) -> Options:
     Options that do not go together, or with the data, are a ValueError that names them.
     """
     size = size_of(data)
-    if size.words < 2:
-        raise ValueError(
-            "topics need a vocabulary of at least two words; it has one: keep more words"
-        )
+    check_words(size)
     if given.batch_size not in (None, size.documents):
         raise ValueError(
             f"batch_size must be {size.documents}, all documents; it is {given.batch_size}"

@@ -14,10 +14,11 @@ from simplex_jax.corpus.device import MOST_TOKENS
 from simplex_jax.models.lda import model, seeds
 from simplex_jax.models.lda.counts import Local, check, check_memoised
 from simplex_jax.models.lda.kernel import SAMPLERS, total_of
-from simplex_jax.models.options import RunOptions, number, option, options
+from simplex_jax.models.options import again, number, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.topics.data import Size, Training, is_stored, size_of, vocabulary_of
-from simplex_jax.models.topics.engine import ENGINES, METHODS, resolve
+from simplex_jax.models.topics.engine import METHODS, resolve
+from simplex_jax.models.topics.options import TopicOptions, check_words
 from simplex_jax.models.topics.perplexity import SWEEPS
 from simplex_jax.runtime import processes, session
 
@@ -80,7 +81,7 @@ def _typed_step_size(text: str) -> Any:
 
 
 @options
-class Options(RunOptions):
+class Options(TopicOptions):
     """Options of LDA."""
 
     num_topics: int = option(
@@ -154,13 +155,6 @@ class Options(RunOptions):
         unset="collapsed",
         parameter=None,
     )
-    engine: str | None = option(
-        "Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere.",
-        default=None,
-        choices=ENGINES,
-        unset="native where it works",
-        parameter=None,
-    )
     sweeps: int | None = option(
         "Gibbs sweeps over a batch.",
         default=None,
@@ -204,10 +198,8 @@ class Options(RunOptions):
         default=None,
         unset="100",
     )
-    passes: float | None = option(
-        "Length of the run in passes over the data.",
-        default=None,
-        unset="until target_ess is reached; 200 with estimated counts",
+    passes: float | None = again(
+        "passes", default=None, unset="until target_ess is reached; 200 with estimated counts"
     )
     time_limit: float | None = option(
         "Seconds of training after which such a run ends in any case.",
@@ -231,10 +223,7 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
     Options that do not go together, or with the data, are a ValueError that names them.
     """
     size = size_of(data)
-    if size.words < 2:
-        raise ValueError(
-            "topics need a vocabulary of at least two words; it has one: keep more words"
-        )
+    check_words(size)
     stored = is_stored(data)
     together = processes.count()
     counts = given.counts or ("subsampled" if stored and together == 1 else "memoised")

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import schedules
-from simplex_jax.models.options import RunOptions, option, options
+from simplex_jax.models.options import RunOptions, again, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.sam import joint, model, step
 from simplex_jax.models.sam.data import Data
@@ -125,11 +125,7 @@ class Options(RunOptions):
     # At equilibrium a batch of B out of D documents wants steps so much shorter for the noise of
     # its gradient that some 5 D / B updates are worth one of all documents, at B / D of its cost.
     batch_size: int | None = option("Documents in a batch.", default=None, least=1, unset="all")
-    passes: float | None = option(
-        "Length of the run in passes over the documents.",
-        default=None,
-        unset="300, unless steps or seconds say",
-    )
+    passes: float | None = again("passes", default=None, unset="300, unless steps or seconds say")
 
     def __post_init__(self) -> None:
         if self.friction is not None and step.is_metropolis(self.sampler):

@@ -1,0 +1,26 @@
+"""Options that models of the topics of tokens have in common."""
+
+from simplex_jax.models.options import RunOptions, option, options
+from simplex_jax.models.topics.data import Size
+from simplex_jax.models.topics.engine import ENGINES
+
+
+@options
+class TopicOptions(RunOptions):
+    """Options of a run of all these models."""
+
+    engine: str | None = option(
+        "Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere.",
+        default=None,
+        choices=ENGINES,
+        unset="native where it works",
+        parameter=None,
+    )
+
+
+def check_words(size: Size) -> None:
+    """Raise a ValueError for a vocabulary of one word, of which there are no topics."""
+    if size.words < 2:
+        raise ValueError(
+            "topics need a vocabulary of at least two words; it has one: keep more words"
+        )
