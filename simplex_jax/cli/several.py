@@ -64,7 +64,7 @@ def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[C
 
             seeds = range(first, first + repeats)
             say = console.speaker(quiet)
-            fit_each(one, model, sizes, seeds, directory, measure, similarity, say)
+            _fit_each(one, model, sizes, seeds, directory, measure, similarity, say)
 
         return each
 
@@ -84,7 +84,7 @@ def place(out: Path | None, command: str, overwrite: bool) -> Path:
     return chosen
 
 
-def fit_each(
+def _fit_each(
     fit: Callable[[int, int, Path], None],
     model: Model,
     sizes: Sequence[int],
@@ -94,18 +94,7 @@ def fit_each(
     similarity: Callable,
     say: Callable[[str], None],
 ) -> None:
-    """Fit every number of topics with every seed, each in a directory of its own; compare them.
-
-    Args:
-        fit: `(K, seed, directory)`, which writes a run.
-        model: The model.
-        sizes: Numbers of topics.
-        seeds: Seeds.
-        directory: Where `topics-K-seed-S` go, and the table and the picture.
-        measure: Name of the held-out measure in the metrics.
-        similarity: Similarity of topics, see `matching.align`.
-        say: Prints a line.
-    """
+    """Call `fit(size, seed, directory)` of all, in directories of their own, and compare them."""
     from simplex_jax.evaluate import plots  # heavy, and most commands do without
 
     found = []

@@ -104,6 +104,15 @@ def curves(
     ]
 
 
+def latest(
+    metrics: Sequence[Mapping[str, Any]], measure: str
+) -> tuple[Mapping[str, Any], float | None]:
+    """Return the last record, and its measure: that of the average, where it has one."""
+    last = metrics[-1] if metrics else {}
+    average = last.get(f"{measure}_average")
+    return last, last.get(measure) if average is None else average
+
+
 def bars(
     mean: np.ndarray, lower: np.ndarray, upper: np.ndarray, sd: np.ndarray, scale: float
 ) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ def test_affinity_over_more_words_than_are_taken_at_once(monkeypatch):
     rng = np.random.default_rng(0)
     one, two = rng.dirichlet(np.full(101, 0.1), 4), rng.dirichlet(np.full(101, 0.1), 3)
     whole = np.sqrt(one) @ np.sqrt(two).T
-    monkeypatch.setattr(matching, "_WORDS_AT_ONCE", 10)
+    monkeypatch.setattr(matching, "WORDS_AT_ONCE", 10)
     np.testing.assert_allclose(matching.affinity(one, two), whole, rtol=1e-12)
     single = matching.affinity(one.astype(np.float32), two.astype(np.float32))
     np.testing.assert_allclose(single, whole, rtol=1e-5, atol=1e-7)

@@ -175,10 +175,7 @@ def of_size(rows: int, given: Options) -> Options:
             f"initial_clusters must be at most the capacity, {given.capacity}; it is {clusters}"
         )
     length = session.length(
-        -(-rows // batch_size),
-        given,
-        default_passes=_PASSES,
-        evaluations=_EVALUATIONS,
+        -(-rows // batch_size), given, default_passes=_PASSES, evaluations=_EVALUATIONS
     )
     sizes: Any = (None, None)
     if given.sampler != "exact":

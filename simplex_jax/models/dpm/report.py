@@ -54,9 +54,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
     """Return the context of the template, with so many values of each cluster."""
     rows = _rows(fitted, top_values)
     settings, point, traces = fitted.settings, fitted.point, _traces(fitted)
-    last = fitted.metrics[-1] if fitted.metrics else {}
-    average = last.get("log_predictive_average")
-    predictive = last.get("log_predictive") if average is None else average
+    last, predictive = page.latest(fitted.metrics, "log_predictive")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return {
         "title": f"{len(rows)} clusters of {len(fitted.names):,} rows",

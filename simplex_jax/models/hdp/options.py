@@ -119,12 +119,7 @@ def settle(data: Corpus, heldout: Any, given: Options) -> Options:
         )
     # Concentrations, number of topics and thinned samples cost next to nothing.
     evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
-    length = session.length(
-        1,
-        given,
-        cost=session.Cost(evaluation, 0.0),
-        default_passes=_PASSES,
-    )
+    length = session.length(1, given, cost=session.Cost(evaluation, 0.0), default_passes=_PASSES)
     return dataclasses.replace(
         given,
         **_settled_priors(given),

@@ -30,9 +30,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return what the template of the report shows, with so many words of each topic."""
     rows = rows_of(fitted, top_words)
     settings, corpus = fitted.settings, fitted.corpus
-    last = fitted.metrics[-1] if fitted.metrics else {}
-    average = last.get("perplexity_average")
-    perplexity = last.get("perplexity") if average is None else average
+    last, perplexity = page.latest(fitted.metrics, "perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return {
         "title": f"{len(rows)} topics of {corpus['documents']:,} documents",

@@ -28,9 +28,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     names = seeds.names(fitted.settings.seed_words, len(fitted.mean))
     rows = rows_of(fitted, top_words, names)
     shares, settings, corpus = fitted.prevalence, fitted.settings, fitted.corpus
-    last = fitted.metrics[-1] if fitted.metrics else {}
-    average = last.get("perplexity_average")
-    perplexity = last.get("perplexity") if average is None else average
+    last, perplexity = page.latest(fitted.metrics, "perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     leading = [row["leading"][0] for row in rows]
     return {

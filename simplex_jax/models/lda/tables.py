@@ -8,18 +8,11 @@ from simplex_jax.models.files import Array, Files, Saved
 from simplex_jax.models.lda import report
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.topics import tables
-from simplex_jax.runtime import saved
 
 
 def summary(fitted: Fit) -> dict[str, Any]:
     """Return what `summary.json` holds of a topic model."""
     return tables.summary(fitted) | {"order": fitted.order, "stiffness": fitted.stiffness}
-
-
-def sizes(run: Saved) -> dict[str, int]:
-    """Return numbers of topics and words."""
-    words = saved.load_vocabulary(run.directory)
-    return {"K": run.settings.num_topics, "V": len(words)}
 
 
 def restore(run: Saved) -> dict[str, Any]:
@@ -46,7 +39,7 @@ FILES = Files(
             "stability": Array("K", unknown=True),
         }
     },
-    sizes=sizes,
+    sizes=tables.sizes,
     write=tables.write,
     summary=summary,
     restore=restore,

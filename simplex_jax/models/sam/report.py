@@ -25,9 +25,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the template: so many words a topic, and half as many negative ones."""
     rows = _rows(fitted, top_words)
     shares, settings, corpus = fitted.prevalence, fitted.settings, fitted.corpus
-    last = fitted.metrics[-1] if fitted.metrics else {}
-    average = last.get("log_perplexity_average")
-    perplexity = last.get("log_perplexity") if average is None else average
+    last, perplexity = page.latest(fitted.metrics, "log_perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     leading = [row["leading"][0] if row["leading"] else "" for row in rows]
     return {

@@ -8,14 +8,12 @@ import numpy as np
 
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import normal_interval
-from simplex_jax.models.files import Array, Files, Saved, example
+from simplex_jax.models.files import Array, Files, Saved
 from simplex_jax.models.sam import report
 from simplex_jax.models.sam.fitting import Fit
 from simplex_jax.models.sam.posterior import CONCENTRATIONS
-from simplex_jax.runtime import directory, output, saved
+from simplex_jax.models.topics import tables
 from simplex_jax.runtime.saved import RunError
-
-TOPICS, SHARES = "topics.npz", "doc_topics.npz"
 
 _TOP_WORDS, _ABSENT_WORDS = 20, 10
 _SCALARS = [name for one in CONCENTRATIONS for name in (one, f"{one}_sd")]
@@ -30,15 +28,9 @@ def write(fitted: Fit, place: Path) -> None:
     and these words, parted by tabs, the negative ones last with a minus before them;
     `doc_topics.npz` the proportions of all documents and their names.
     """
-    shares = [(fitted.proportions, None)]
-    directory.write_proportions(place / SHARES, fitted.names, len(fitted.mean), shares)
-    directory.write_vocabulary(place, fitted.vocabulary)
-    output.write_csv(
-        place / "topics.csv",
-        ["topic", "rank", "word", "loading", "lower", "upper"],
-        rows_of_words(fitted),
-    )
-    output.write_text(place / "topic_keys.txt", "".join(_keys(fitted)))
+    words = map(" ".join, report.strongest(fitted, _TOP_WORDS, _ABSENT_WORDS))
+    rows = rows_of_words(fitted)
+    tables.write_all(fitted, place, None, rows, "loading", fitted.prevalence, words)
 
 
 def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
@@ -55,60 +47,30 @@ def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
             yield topic, rank, fitted.vocabulary[word], *(f"{number:.6g}" for number in numbers)
 
 
-def _keys(fitted: Fit) -> Iterable[str]:
-    words = report.strongest(fitted, _TOP_WORDS, _ABSENT_WORDS)
-    for topic, share in enumerate(fitted.prevalence):
-        yield f"{topic}\t{share:.5g}\t{' '.join(words[topic])}\n"
-
-
 def summary(fitted: Fit) -> dict[str, Any]:
     """Return what `summary.json` holds of a spherical admixture model."""
-    return {
-        "coherence_npmi": fitted.coherence,
-        "documents": fitted.examples,
-        "order": fitted.order,
-        "shared": fitted.shared,
-        "idf": fitted.weighting,
-        "aside": fitted.aside,
-    }
-
-
-def sizes(run: Saved) -> dict[str, int]:
-    """Return numbers of topics and words."""
-    words = saved.load_vocabulary(run.directory)
-    return {"K": run.settings.num_topics, "V": len(words)}
+    own = {"order": fitted.order, "idf": fitted.weighting, "aside": fitted.aside}
+    return tables.common_summary(fitted) | own
 
 
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its files."""
     lengths = np.linalg.norm(run.arrays["mean"].astype(np.float64), axis=1)
     if not np.allclose(lengths, 1, atol=1e-3):
-        raise RunError(f"{run.directory / TOPICS}: the topics of mean are not of length 1")
-    topics = run.settings.num_topics
-    coherence = np.asarray(run.summary["coherence_npmi"], np.float64)
-    examples, weighting = run.summary["documents"], run.summary["idf"]
-    if coherence.shape != (topics,) or len(examples) not in (0, topics):
-        raise ValueError("topics of another number")
-    names, shares, _ = saved.load_proportions(run.directory / SHARES, topics)
-    return {
-        **run.arrays,
+        raise RunError(f"{run.directory / tables.TOPICS}: the topics of mean are not of length 1")
+    order, weighting = np.asarray(run.summary["order"], int), run.summary["idf"]
+    return tables.common(run)[0] | {
         **{name: float(run.arrays[name]) for name in _SCALARS},
         "weighting": None if weighting is None else str(weighting),
-        "vocabulary": saved.load_vocabulary(run.directory),
-        "names": names,
-        "proportions": shares,
         "aside": tuple(str(name) for name in run.summary["aside"]),
-        "coherence": coherence,
-        "examples": [[example(entry) for entry in entries] for entries in examples],
-        "order": np.asarray(run.summary["order"], int).reshape(-1, topics),
-        "shared": np.asarray(run.summary["shared"], bool).reshape(-1, topics),
+        "order": order.reshape(-1, run.settings.num_topics),
     }
 
 
 FILES = Files(
-    names=("topics.csv", "topic_keys.txt", SHARES, "vocabulary.txt"),
+    names=tables.NAMES,
     arrays={
-        TOPICS: {
+        tables.TOPICS: {
             "mean": Array("KV", least=-1.001),
             "sd": Array("KV", unknown=True),
             "length": Array("K"),
@@ -120,7 +82,7 @@ FILES = Files(
             "idf": Array("V"),
         }
     },
-    sizes=sizes,
+    sizes=tables.sizes,
     write=write,
     summary=summary,
     restore=restore,

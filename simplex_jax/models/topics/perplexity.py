@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax.base import State
 from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus, Documents
+from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.models.heldout import HeldOut
 from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics import local
@@ -65,45 +65,6 @@ def completion(observed: sp.csr_array, target: sp.csr_array) -> Completion:
 
 
 @partial(jax.jit, static_argnames=("sweeps", "burn_in", "engine"))
-def document_proportions(
-    key: jax.Array,
-    log_topics: jax.Array,
-    alpha: jax.Array,
-    documents: Documents,
-    *,
-    sweeps: int,
-    burn_in: int,
-    engine: str | None = None,
-) -> jax.Array:
-    """Return the posterior mean proportions of documents by collapsed Gibbs sweeps, float [K, B].
-
-    The mean over the sweeps after the burn-in of (alpha + n_d) / (sum alpha + length), given the
-    topics [K, V] (Patterson and Teh 2013, section 5.1). A document without words has the prior
-    mean. The token array must be that of these documents alone, see `device.compact`.
-    """
-    num_topics = log_topics.shape[0]
-    likelihood = local.likelihood_of(log_topics)
-    if not 0 <= burn_in < sweeps:
-        raise ValueError(f"burn_in must be from 0 to {sweeps - 1}; it is {burn_in}")
-    labels = local.no_labels(documents.tokens.shape[0], num_topics)
-    swept = engines.sweeps(
-        key,
-        likelihood,
-        alpha,
-        documents,
-        labels,
-        times=sweeps,
-        burn_in=burn_in,
-        tally=True,
-        engine=engine,
-    )
-    mean = swept.documents / (sweeps - burn_in)
-    shares = alpha[:, None] + mean
-    # Rather than by sum alpha + length, which differs by rounding: they sum to 1.
-    return shares / jnp.sum(shares, axis=0)
-
-
-@partial(jax.jit, static_argnames=("sweeps", "burn_in", "engine"))
 def log_predictive(
     key: jax.Array,
     log_topics: jax.Array,
@@ -114,20 +75,34 @@ def log_predictive(
     burn_in: int = BURN_IN,
     engine: str | None = None,
 ) -> jax.Array:
-    """Return log p(w | d) of every target entry given topics [K, V], float [n]."""
-    everything = jnp.arange(device.size(data.observed), dtype=jnp.int32)
-    theta = document_proportions(
+    """Return log p(w | d) of every target entry given topics [K, V], float [n].
+
+    The proportions of a document are the mean, over collapsed Gibbs sweeps after the burn-in, of
+    (alpha + n_d) / (sum alpha + length) (Patterson and Teh 2013, section 5.1).
+    """
+    if not 0 <= burn_in < sweeps:
+        raise ValueError(f"burn_in must be from 0 to {sweeps - 1}; it is {burn_in}")
+    likelihood, peak = local.likelihood_of(log_topics), jnp.max(log_topics, axis=0)
+    documents = device.select(
+        data.observed, jnp.arange(device.size(data.observed), dtype=jnp.int32)
+    )
+    swept = engines.sweeps(
         key,
-        log_topics,
+        likelihood,
         alpha,
-        device.select(data.observed, everything),
-        sweeps=sweeps,
+        documents,
+        local.no_labels(documents.tokens.shape[0], len(alpha)),
+        times=sweeps,
         burn_in=burn_in,
+        tally=True,
         engine=engine,
     )
+    theta = alpha[:, None] + swept.documents / (sweeps - burn_in)
+    # Rather than by sum alpha + length, which differs by rounding: they sum to 1.
+    theta = theta / jnp.sum(theta, axis=0)
     # Relative to the likeliest topic of a word, the sum is at least its share: one logarithm for
     # an entry, and none for a topic.
-    rows, peak, shares = local.likelihood_of(log_topics).T, jnp.max(log_topics, axis=0), theta.T
+    rows, shares = likelihood.T, theta.T
 
     def one_chunk(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
         word, document = entry

@@ -29,57 +29,78 @@ def write(fitted: Any, place: Path) -> None:
     words, parted by tabs; `doc_topics.npz` has the proportions of the documents, their
     Monte-Carlo errors and their names, where the fit has any.
     """
-    vocabulary, top = fitted.vocabulary, top_words(fitted.mean, _TOP_WORDS)
+    top = top_words(fitted.mean, _TOP_WORDS)
+    words = [" ".join(fitted.vocabulary[word] for word in row) for row in top]
+    rows = _rows_of_words(fitted, top)
+    write_all(fitted, place, fitted.proportions_error, rows, "probability", fitted.alpha, words)
+
+
+def write_all(
+    fitted: Any,
+    place: Path,
+    errors: np.ndarray | None,
+    rows: Iterable[tuple[object, ...]],
+    column: str,
+    numbers: Iterable[float],
+    words: Iterable[str],
+) -> None:
+    """Write the files of topics: rows of `topics.csv`, numbers and words of `topic_keys.txt`."""
     if len(fitted.proportions):
-        shares = [(fitted.proportions, fitted.proportions_error)]
-        directory.write_proportions(place / SHARES, fitted.names, len(top), shares)
-    directory.write_vocabulary(place, vocabulary)
-    output.write_csv(
-        place / "topics.csv",
-        ["topic", "rank", "word", "probability", "lower", "upper"],
-        _rows_of_words(fitted, top),
-    )
-    output.write_text(
-        place / "topic_keys.txt",
-        "".join(
-            f"{topic}\t{fitted.alpha[topic]:.5g}\t{' '.join(vocabulary[w] for w in words)}\n"
-            for topic, words in enumerate(top)
-        ),
-    )
+        shares = [(fitted.proportions, errors)]
+        directory.write_proportions(place / SHARES, fitted.names, len(fitted.mean), shares)
+    directory.write_vocabulary(place, fitted.vocabulary)
+    header = ["topic", "rank", "word", column, "lower", "upper"]
+    output.write_csv(place / "topics.csv", header, rows)
+    keys = enumerate(zip(numbers, words, strict=True))
+    lines = "".join(f"{topic}\t{number:.5g}\t{text}\n" for topic, (number, text) in keys)
+    output.write_text(place / "topic_keys.txt", lines)
 
 
 def summary(fitted: Any) -> dict[str, Any]:
-    """Return what `summary.json` holds of topics and their documents."""
+    """Return what `summary.json` holds of topics of tokens and their documents."""
+    return common_summary(fitted) | {"empty": fitted.empty}
+
+
+def common_summary(fitted: Any) -> dict[str, Any]:
+    """Return what `summary.json` holds of topics of any kind."""
     return {
         "coherence_npmi": fitted.coherence,
         "documents": fitted.examples,
         "shared": fitted.shared,
-        "empty": fitted.empty,
     }
+
+
+def sizes(run: Saved) -> dict[str, int]:
+    """Return numbers of topics, as the options have it, and words."""
+    words = saved.load_vocabulary(run.directory)
+    return {"K": run.settings.num_topics, "V": len(words)}
 
 
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its arrays, the files of `write` and the summary."""
-    arrays, path = run.arrays, run.directory / TOPICS
-    if not np.allclose(arrays["mean"].sum(axis=1, dtype=np.float64), 1, atol=1e-3):
-        raise RunError(f"{path}: the topics of mean do not sum to 1")
-    topics = len(arrays["mean"])
+    if not np.allclose(run.arrays["mean"].sum(axis=1, dtype=np.float64), 1, atol=1e-3):
+        raise RunError(f"{run.directory / TOPICS}: the topics of mean do not sum to 1")
+    attributes, errors = common(run)
+    return attributes | {"proportions_error": errors, "empty": int(run.summary["empty"])}
+
+
+def common(run: Saved) -> tuple[dict[str, Any], np.ndarray]:
+    """Return the attributes that fits of topics of any kind have, and the errors of the shares."""
+    topics = len(run.arrays["mean"])
     coherence = np.asarray(run.summary["coherence_npmi"], np.float64)
     examples = run.summary["documents"]
     if coherence.shape != (topics,) or len(examples) not in (0, topics):
         raise ValueError("topics of another number")
     names, shares, errors = saved.load_proportions(run.directory / SHARES, topics)
     return {
-        **arrays,
+        **run.arrays,
         "vocabulary": saved.load_vocabulary(run.directory),
         "names": names,
         "proportions": shares,
-        "proportions_error": errors,
         "coherence": coherence,
         "examples": [[example(entry) for entry in entries] for entries in examples],
         "shared": np.asarray(run.summary["shared"], bool).reshape(-1, topics),
-        "empty": int(run.summary["empty"]),
-    }
+    }, errors
 
 
 def _rows_of_words(fitted: Any, top: np.ndarray) -> Iterable[tuple[object, ...]]:

@@ -14,9 +14,9 @@ from support.fits import assert_same
 from simplex_jax import hdp
 from simplex_jax.cli import commands, main
 from simplex_jax.corpus import from_counts
-from simplex_jax.evaluate import to_arviz
+from simplex_jax.evaluate import matching, to_arviz
 from simplex_jax.models.hdp import summary
-from simplex_jax.runtime import driver
+from simplex_jax.runtime import devices, driver
 from simplex_jax.runtime.checkpoint import CheckpointError
 from simplex_jax.scikit import HierarchicalDirichletProcess
 
@@ -57,7 +57,7 @@ def test_a_fit_finds_topics_and_their_number(fitted, tmp_path):
     )
 
 
-def test_samples_are_put_together():
+def test_samples_are_put_together(monkeypatch):
     """The second sample has its topics in another order, and one more; a third has only one."""
     tokens = np.repeat([0, 1, 2, 3], 10)
     first, second = np.repeat([4, 4, 7, 7], 10), np.repeat([9, 9, 2, 2], 10)
@@ -73,6 +73,10 @@ def test_samples_are_put_together():
     single = (9.5 / 21.5, 10.5 / 22.5)
     inside = np.mean([p * (1 - p) / (n + 1) for p, n in zip(single, (21.5, 22.5), strict=True)])
     assert found.sd[1, 3] == pytest.approx(np.sqrt(np.var(single) + inside), rel=1e-5)
+    monkeypatch.setattr(summary, "_AT_ONCE", 5)
+    monkeypatch.setattr(matching, "WORDS_AT_ONCE", 2)
+    for part, whole in zip(summary.summarise(labels, weights, tokens, 5, 0.5), found, strict=True):
+        np.testing.assert_allclose(part, whole, rtol=1e-6)
 
 
 def test_options_are_settled():
@@ -90,6 +94,12 @@ def test_options_are_settled():
             hdp.resolve(COUNTS, **options)
     with pytest.raises(ValueError, match="samples_dir"):
         hdp.fit(COUNTS, samples_dir="anywhere")
+
+
+def test_a_state_that_does_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(devices, "memory", lambda: 10_000)
+    with pytest.raises(ValueError, match=r"the device has 9\.8 KiB: give a smaller capacity"):
+        hdp.fit(COUNTS, passes=1)
 
 
 @pytest.mark.slow

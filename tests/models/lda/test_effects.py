@@ -153,7 +153,7 @@ def test_reasons_for_care_are_said(corpus):
     said = "\n".join(lda.effects(few, table, columns, sweeps=2).warnings)
     assert "1 documents without a word of the model are left out" in said
     assert "1 documents for which a covariate is missing are left out" in said
-    assert "2 draws of the topics tell little" in said
+    assert "2 draws of the topics say little" in said
     assert "fewer than 5 documents are in group=c: their intervals are rough" in said
 
 
