@@ -26,14 +26,8 @@ _GOAL = ("target_ess", "time_limit")
 _TOGETHER = {"distributed", "coordinator", "processes", "process"}
 # What --resume can be given with: the rest is decided by the run that goes on.
 _WITH_RESUME = {
-    "resume",
-    "input",
-    "checkpoint_every",
-    "quiet",
-    "debug",
-    *_LENGTHS,
-    *_GOAL,
-    *_TOGETHER,
+    *("resume", "input", "checkpoint_every", "quiet", "debug"),
+    *(*_LENGTHS, *_GOAL, *_TOGETHER),
 }
 
 

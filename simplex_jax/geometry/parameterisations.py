@@ -65,6 +65,10 @@ def _reciprocal(log_w: jax.Array) -> jax.Array:
     return jnp.exp(-_raised(log_w))
 
 
+def _minus_reciprocal(log_w: jax.Array) -> jax.Array:
+    return -_reciprocal(log_w)
+
+
 def _root(log_w: jax.Array) -> jax.Array:
     return jnp.exp(_raised(log_w) / 2)
 
@@ -78,29 +82,47 @@ def _pull(log_w: jax.Array, counts: jax.Array) -> jax.Array:
     return counts - jax.nn.softmax(log_w, axis=-1) * _sum(counts)
 
 
-def _square(v: jax.Array) -> jax.Array:
+def _zero(log_w: jax.Array) -> jax.Array:
+    return jnp.zeros_like(log_w[..., 0])
+
+
+def _over_root(log_w: jax.Array, xi: jax.Array) -> jax.Array:
+    return xi / _root(log_w)
+
+
+def _times_root(log_w: jax.Array, xi: jax.Array) -> jax.Array:
+    return xi * _root(log_w)
+
+
+def _unchanged(log_w: jax.Array, xi: jax.Array) -> jax.Array:
+    del log_w
+    return xi
+
+
+def _plain_square(log_w: jax.Array, v: jax.Array) -> jax.Array:
+    del log_w
     return jnp.sum(v**2, axis=-1)
+
+
+def _square_over_weights(log_w: jax.Array, v: jax.Array) -> jax.Array:
+    return jnp.sum((v / _root(log_w)) ** 2, axis=-1)
+
+
+def _square_times_weights(log_w: jax.Array, v: jax.Array) -> jax.Array:
+    return jnp.sum((v * _root(log_w)) ** 2, axis=-1)
 
 
 def _sum_of_logs(log_w: jax.Array) -> jax.Array:
     return _raised(log_w).sum(axis=-1)
 
 
-_EUCLIDEAN = Metric(
-    noise=lambda log_w, xi: xi,
-    square=lambda log_w, v: _square(v),
-    log_det=lambda log_w: jnp.zeros_like(log_w[..., 0]),
-)
-_WEIGHTS = Metric(  # G = diag(w)
-    noise=lambda log_w, xi: xi / _root(log_w),
-    square=lambda log_w, v: _square(v * _root(log_w)),
-    log_det=_sum_of_logs,
-)
-_RECIPROCALS = Metric(  # G = diag(1 / w)
-    noise=lambda log_w, xi: xi * _root(log_w),
-    square=lambda log_w, v: _square(v / _root(log_w)),
-    log_det=lambda log_w: -_sum_of_logs(log_w),
-)
+def _minus_sum_of_logs(log_w: jax.Array) -> jax.Array:
+    return -_sum_of_logs(log_w)
+
+
+_EUCLIDEAN = Metric(_unchanged, _plain_square, _zero)
+_WEIGHTS = Metric(_over_root, _square_times_weights, _sum_of_logs)  # G = diag(w)
+_RECIPROCALS = Metric(_times_root, _square_over_weights, _minus_sum_of_logs)  # G = diag(1 / w)
 
 
 # Reduced mean: G = diag(1 / omega) + 1 1^T / omega_K, G^-1 = diag(omega) - omega omega^T.
@@ -116,21 +138,36 @@ def _rm_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.A
     return _closed(slope - slope[..., -1:])
 
 
+def _rm_natural_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
+    return _pull(log_w, alpha - 1 + counts)
+
+
+def _rm_correction(log_w: jax.Array) -> jax.Array:
+    return 1 - log_w.shape[-1] * jnp.exp(log_w)
+
+
 def _rm_noise(log_w: jax.Array, xi: jax.Array) -> jax.Array:
     root = _root(log_w)
     return root * (xi - root * _sum(root * xi))
+
+
+def _closed_noise(log_w: jax.Array, xi: jax.Array) -> jax.Array:
+    del log_w
+    return _closed(xi)
+
+
+def _square_of_first(log_w: jax.Array, v: jax.Array) -> jax.Array:
+    return _plain_square(log_w, v[..., :-1])
 
 
 REDUCED_MEAN = Parameterisation(
     expanded=False,
     mean=True,
     gradient=_rm_gradient,
-    natural_gradient=lambda log_w, alpha, counts: _pull(log_w, alpha - 1 + counts),
-    correction=lambda log_w: 1 - log_w.shape[-1] * jnp.exp(log_w),
-    euclidean=_EUCLIDEAN._replace(
-        noise=lambda log_w, xi: _closed(xi), square=lambda log_w, v: _square(v[..., :-1])
-    ),
-    fisher=_RECIPROCALS._replace(noise=_rm_noise),
+    natural_gradient=_rm_natural_gradient,
+    correction=_rm_correction,
+    euclidean=Metric(_closed_noise, _square_of_first, _zero),
+    fisher=Metric(_rm_noise, _square_over_weights, _minus_sum_of_logs),
 )
 
 
@@ -145,19 +182,39 @@ def _opened(v: jax.Array) -> jax.Array:
     return v.at[..., -1].set(0)
 
 
+def _rn_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
+    return _opened(_pull(log_w, alpha + counts))
+
+
+def _rn_natural_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
+    return (alpha + counts) * _reciprocal(log_w)
+
+
+def _rn_square(log_w: jax.Array, v: jax.Array) -> jax.Array:
+    return _square_times_weights(log_w, v - _sum(_root(log_w) ** 2 * v))
+
+
+def _opened_noise(log_w: jax.Array, xi: jax.Array) -> jax.Array:
+    del log_w
+    return _opened(xi)
+
+
+def _square_of_differences(log_w: jax.Array, v: jax.Array) -> jax.Array:
+    return _plain_square(log_w, v - v[..., -1:])
+
+
 REDUCED_NATURAL = Parameterisation(
     expanded=False,
     mean=False,
-    gradient=lambda log_w, alpha, counts: _opened(_pull(log_w, alpha + counts)),
-    natural_gradient=lambda log_w, alpha, counts: (alpha + counts) * _reciprocal(log_w),
-    correction=lambda log_w: -_reciprocal(log_w),
-    euclidean=_EUCLIDEAN._replace(
-        noise=lambda log_w, xi: _opened(xi), square=lambda log_w, v: _square(v - v[..., -1:])
-    ),
-    fisher=_WEIGHTS._replace(
-        square=lambda log_w, v: _WEIGHTS.square(log_w, v - _sum(_root(log_w) ** 2 * v))
-    ),
+    gradient=_rn_gradient,
+    natural_gradient=_rn_natural_gradient,
+    correction=_minus_reciprocal,
+    euclidean=Metric(_opened_noise, _square_of_differences, _zero),
+    fisher=Metric(_over_root, _rn_square, _sum_of_logs),
 )
+
+
+# Expanded mean: G = diag(1 / w).
 
 
 def _em_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
@@ -166,23 +223,38 @@ def _em_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.A
     return slope - 1 - _sum(counts) * _reciprocal(log_total)
 
 
+def _em_natural_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
+    return alpha - 1 - jnp.exp(log_w) + _pull(log_w, counts)
+
+
 EXPANDED_MEAN = Parameterisation(
     expanded=True,
     mean=True,
     gradient=_em_gradient,
-    natural_gradient=lambda log_w, alpha, counts: alpha - 1 - jnp.exp(log_w) + _pull(log_w, counts),
+    natural_gradient=_em_natural_gradient,
     correction=jnp.ones_like,
     euclidean=_EUCLIDEAN,
     fisher=_RECIPROCALS,
 )
+
+
+# Expanded natural: G = diag(w).
+
+
+def _en_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
+    return alpha - jnp.exp(log_w) + _pull(log_w, counts)
+
+
+def _en_natural_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
+    return (alpha + _pull(log_w, counts)) * _reciprocal(log_w) - 1
+
+
 EXPANDED_NATURAL = Parameterisation(
     expanded=True,
     mean=False,
-    gradient=lambda log_w, alpha, counts: alpha - jnp.exp(log_w) + _pull(log_w, counts),
-    natural_gradient=lambda log_w, alpha, counts: (
-        (alpha + _pull(log_w, counts)) * _reciprocal(log_w) - 1
-    ),
-    correction=lambda log_w: -_reciprocal(log_w),
+    gradient=_en_gradient,
+    natural_gradient=_en_natural_gradient,
+    correction=_minus_reciprocal,
     euclidean=_EUCLIDEAN,
     fisher=_WEIGHTS,
 )

@@ -50,7 +50,7 @@ def simplex_flat(max_reflections: int | None = None) -> Manifold:
         project=_project,
         flow=bind(static(_flow, max_reflections=max_reflections)),
         point=_point,
-        distance=lambda x, y: sphere.norm(x - y)[..., 0],
+        distance=_distance,
         retract=_retract,
         error=_error,
         dimension=_dimension,
@@ -104,6 +104,10 @@ def _point(key: jax.Array, like: jax.Array) -> jax.Array:
     return _retract(weights / jnp.sum(weights, axis=-1, keepdims=True))
 
 
+def _distance(x: jax.Array, y: jax.Array) -> jax.Array:
+    return sphere.norm(x - y)[..., 0]
+
+
 def _retract(x: jax.Array) -> jax.Array:
     """Return points of sum 1 with the proportions of x, and entries of at least a floor."""
     floor = float(jnp.finfo(x.dtype).tiny) ** 0.75
@@ -144,7 +148,13 @@ def simplex_sphere() -> Manifold:
         >>> jnp.allclose(y, jnp.array([0.8, 0.6])), jnp.allclose(v, jnp.array([-0.6, 0.8]))
         (Array(True, dtype=bool), Array(True, dtype=bool))
     """
-    return _ORTHANT
+    # The faces are great spheres at right angles: reflections are changes of sign.
+    return sphere.sphere()._replace(
+        flow=_fold_flow,
+        point=_fold_point,
+        retract=_fold_retract,
+        error=_fold_error,
+    )
 
 
 def square_root(log_density: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
@@ -177,10 +187,13 @@ def _fold_flow(y: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax
     return jnp.abs(y), jnp.where(y < 0, -v, v)
 
 
-# The faces are great spheres at right angles: reflections are changes of sign.
-_ORTHANT = sphere.sphere()._replace(
-    flow=_fold_flow,
-    point=lambda key, like: jnp.abs(sphere.point(key, like)),
-    retract=lambda y: sphere.retract(jnp.maximum(y, 0)),
-    error=lambda y: jnp.maximum(sphere.error(y), jnp.max(jnp.maximum(-y, 0))),
-)
+def _fold_point(key: jax.Array, like: jax.Array) -> jax.Array:
+    return jnp.abs(sphere.point(key, like))
+
+
+def _fold_retract(y: jax.Array) -> jax.Array:
+    return sphere.retract(jnp.maximum(y, 0))
+
+
+def _fold_error(y: jax.Array) -> jax.Array:
+    return jnp.maximum(sphere.error(y), jnp.max(jnp.maximum(-y, 0)))

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from simplex_jax.models.hdp.fitting import Fit
-from simplex_jax.models.topics.cards import rows_of
-from simplex_jax.report import charts, display, page
+from simplex_jax.models.topics.cards import overview, rows_of
+from simplex_jax.report import display, page
 from simplex_jax.report.topic_map import positions
 
 ENDS = ("mean", "sd", "lower", "upper")
@@ -32,8 +30,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    return {
-        "title": f"{len(rows)} topics of {corpus['documents']:,} documents",
+    return overview(fitted, rows, positions(fitted.mean), "perplexity") | {
         "lead": f"Hierarchical Dirichlet process, sampled without truncation{chains}, "
         f"seed {settings.seed}.",
         "sections": _SECTIONS,
@@ -46,13 +43,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             ("time of training", display.duration(last.get("seconds"))),
             ("tokens a second", display.count(last.get("tokens_per_second"))),
         ],
-        "charts": page.curves(fitted.metrics, "perplexity", "held-out perplexity"),
-        "map": charts.topic_map(
-            positions(fitted.mean), fitted.prevalence, [row["leading"][0] for row in rows]
-        ),
         "share_of": "Share of the tokens",
-        "by_number": rows,
-        "topics": [rows[k] for k in np.argsort(-fitted.prevalence, kind="stable")],
         "reported": float(fitted.prevalence.sum()),
         "number": [
             {"number": number, "share": share, "bar": 100 * share / max(fitted.number.values())}

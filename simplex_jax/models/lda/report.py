@@ -9,8 +9,8 @@ import numpy as np
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.models.lda import explorer, seeds
 from simplex_jax.models.lda.fitting import Fit
-from simplex_jax.models.topics.cards import interval, rows_of
-from simplex_jax.report import charts, display, page
+from simplex_jax.models.topics.cards import interval, overview, rows_of
+from simplex_jax.report import display, page
 from simplex_jax.report.page import measured
 from simplex_jax.report.topic_map import positions
 
@@ -27,12 +27,10 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return what the template of the report shows, with so many words of each topic."""
     names = seeds.names(fitted.settings.seed_words, len(fitted.mean))
     rows = rows_of(fitted, top_words, names)
-    shares, settings, corpus = fitted.prevalence, fitted.settings, fitted.corpus
+    settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    leading = [row["leading"][0] for row in rows]
-    return {
-        "title": f"{len(rows)} topics of {corpus['documents']:,} documents",
+    return overview(fitted, rows, positions(fitted.mean), "perplexity") | {
         "lead": f"Latent Dirichlet allocation, sampled by {settings.sampler}{chains}, "
         f"seed {settings.seed}.",
         "sections": _SECTIONS,
@@ -45,14 +43,10 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             ("time of training", display.duration(last.get("seconds"))),
             ("tokens a second", display.count(last.get("tokens_per_second"))),
         ],
-        "charts": page.curves(fitted.metrics, "perplexity", "held-out perplexity"),
-        "map": charts.topic_map(positions(fitted.mean), shares, leading),
         "seeded": settings.seed_weight,
         "script": page.script("explorer.js", explorer.contents(fitted)),
         "share_of": "Share of the tokens",
         "disagreements": _disagreements(fitted, rows),
-        "by_number": rows,
-        "topics": [rows[k] for k in np.argsort(-shares, kind="stable")],
         "concentrations": [
             _concentration("alpha", "topic", range(len(rows)), fitted.alpha, fitted.alpha_sd),
             _concentration("beta", "word", fitted.vocabulary, fitted.beta, fitted.beta_sd),

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from simplex_jax.evaluate import diagnostics
-from simplex_jax.evaluate.intervals import beta_interval, normal_interval
+from simplex_jax.evaluate.intervals import normal_interval
 from simplex_jax.evaluate.matching import cosine
 from simplex_jax.models.sam.fitting import Fit
-from simplex_jax.report import charts, display, page
+from simplex_jax.models.topics.cards import common_rows, overview
+from simplex_jax.report import display, page
 from simplex_jax.report.topic_map import positions
 
 _SECTIONS = (
@@ -24,12 +25,10 @@ _SECTIONS = (
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the template: so many words a topic, and half as many negative ones."""
     rows = _rows(fitted, top_words)
-    shares, settings, corpus = fitted.prevalence, fitted.settings, fitted.corpus
+    settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "log_perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    leading = [row["leading"][0] if row["leading"] else "" for row in rows]
-    return {
-        "title": f"{len(rows)} topics of {corpus['documents']:,} documents",
+    return overview(fitted, rows, positions(fitted.mean, cosine), "log_perplexity") | {
         "lead": f"Spherical admixture model, sampled by {settings.sampler}{chains}, "
         f"seed {settings.seed}.",
         "sections": _SECTIONS,
@@ -41,12 +40,8 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             ("time of training", display.duration(last.get("seconds"))),
             ("documents a second", display.count(last.get("documents_per_second"))),
         ],
-        "charts": page.curves(fitted.metrics, "log_perplexity", "held-out log-perplexity"),
         "energies": page.curves(fitted.metrics, "kinetic", "kinetic energy", 1.0)[:1],
-        "map": charts.topic_map(positions(fitted.mean, cosine), shares, leading),
         "share_of": "Mean share of the documents",
-        "by_number": rows,
-        "topics": [rows[k] for k in np.argsort(-shares, kind="stable")],
         "learned": [
             (name, getattr(fitted, name), getattr(fitted, f"{name}_sd")) for name in settings.learn
         ],
@@ -79,33 +74,20 @@ def strongest(fitted: Fit, present: int, absent: int) -> list[list[str]]:
 
 def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
     """Return what is shown of each topic, in their own order."""
-    prevalence, length = fitted.prevalence, fitted.length
-    rough = diagnostics.rough(fitted.diagnostics, prevalence.size)
+    rough = diagnostics.rough(fitted.diagnostics, len(fitted.mean))
     sd = np.where(rough[:, None], np.nan, np.asarray(fitted.sd, np.float64))
-    share_sd = np.where(rough, np.nan, fitted.prevalence_sd)
     chosen = signed_words(fitted.mean, top_words, max(1, top_words // 2))
-    mean = length[:, None] * fitted.mean
+    mean = fitted.length[:, None] * fitted.mean
     scale = float((np.abs(mean) + np.where(np.isnan(sd), 0, 2 * sd)).max())
-    lower, upper = beta_interval(np.clip(prevalence, 0, 1), share_sd)
-    share_scale = float(np.where(np.isnan(share_sd), prevalence, upper).max()) or 1.0
-    shares = page.bars(prevalence, lower, upper, share_sd, share_scale)
-    rows = []
-    for k in range(prevalence.size):
+    rows = common_rows(fitted)
+    for k, row in enumerate(rows):
         words, absent = (_words(w, mean[k], sd[k], fitted.vocabulary, scale) for w in chosen[k])
-        rows.append(
-            {
-                "number": k,
-                "share": shares[k],
-                "leading": [word["word"] for word in words[:3]],
-                "words": words,
-                "absent": absent,
-                "length": float(length[k]),
-                "coherence": page.measured(float(fitted.coherence[k])),
-                "stability": page.measured(float(fitted.stability[k])),
-                "chains": page.chains(fitted.shared[:, k]),
-                "documents": fitted.examples[k] if fitted.examples else (),
-            }
-        )
+        row |= {
+            "leading": [word["word"] for word in words[:3]],
+            "words": words,
+            "absent": absent,
+            "length": float(fitted.length[k]),
+        }
     return rows
 
 

@@ -9,7 +9,7 @@ from scipy import special
 from simplex_jax.evaluate import coherence as coherences
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import beta_interval
-from simplex_jax.report import page
+from simplex_jax.report import charts, page
 from simplex_jax.report.page import bars, measured
 
 
@@ -17,42 +17,66 @@ def rows_of(
     fitted: Any, top_words: int, names: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return what is shown of each topic, in their own order; some may have names."""
-    mean, prevalence = fitted.mean, fitted.prevalence
-    rough = diagnostics.rough(fitted.diagnostics, prevalence.size)
-    share_sd = np.where(rough, np.nan, fitted.prevalence_sd)
+    mean, rough = fitted.mean, diagnostics.rough(fitted.diagnostics, len(fitted.mean))
     order = coherences.top_words(mean, top_words)
     shown, deviation = (np.take_along_axis(array, order, axis=1) for array in (mean, fitted.sd))
     deviation = np.where(rough[:, None], np.nan, deviation)
     lower, upper = beta_interval(np.clip(shown, 0, 1), deviation)
     scale = float(np.where(np.isnan(deviation), shown, upper).max())
-    share_lower, share_upper = beta_interval(np.clip(prevalence, 0, 1), share_sd)
-    share_scale = float(np.where(np.isnan(share_sd), prevalence, share_upper).max()) or 1.0
-    share_bars = bars(prevalence, share_lower, share_upper, share_sd, share_scale)
     varied = np.ptp(fitted.alpha) > 0 and np.any(fitted.alpha_sd > 0)
     learned = interval(fitted.alpha, fitted.alpha_sd) if varied else {}
-    rows = []
-    for k in range(prevalence.size):
+    rows = common_rows(fitted)
+    for k, row in enumerate(rows):
         words = [
             {"word": fitted.vocabulary[w]} | bar
             for w, bar in zip(
                 order[k], bars(shown[k], lower[k], upper[k], deviation[k], scale), strict=True
             )
         ]
-        rows.append(
-            {
-                "number": k,
-                "name": None if names is None else names[k],
-                "share": share_bars[k],
-                "leading": [word["word"] for word in words[:3]],
-                "words": words,
-                "coherence": measured(float(fitted.coherence[k])),
-                "stability": measured(float(fitted.stability[k])),
-                "chains": page.chains(fitted.shared[:, k]),
-                "alpha": {end: float(part[k]) for end, part in learned.items()},
-                "documents": fitted.examples[k] if fitted.examples else (),
-            }
-        )
+        row |= {
+            "name": None if names is None else names[k],
+            "leading": [word["word"] for word in words[:3]],
+            "words": words,
+            "alpha": {end: float(part[k]) for end, part in learned.items()},
+        }
     return rows
+
+
+def common_rows(fitted: Any) -> list[dict[str, Any]]:
+    """Return what is shown of each topic of any kind, but for its words."""
+    prevalence = fitted.prevalence
+    sd = np.where(
+        diagnostics.rough(fitted.diagnostics, len(prevalence)), np.nan, fitted.prevalence_sd
+    )
+    lower, upper = beta_interval(np.clip(prevalence, 0, 1), sd)
+    scale = float(np.where(np.isnan(sd), prevalence, upper).max()) or 1.0
+    return [
+        {
+            "number": k,
+            "share": share,
+            "coherence": measured(float(fitted.coherence[k])),
+            "stability": measured(float(fitted.stability[k])),
+            "chains": page.chains(fitted.shared[:, k]),
+            "documents": fitted.examples[k] if fitted.examples else (),
+        }
+        for k, share in enumerate(bars(prevalence, lower, upper, sd, scale))
+    ]
+
+
+def overview(
+    fitted: Any, rows: list[dict[str, Any]], placed: np.ndarray, measure: str
+) -> dict[str, Any]:
+    """Return the variables of templates that are about all topics, at their places on the map."""
+    shares, documents = fitted.prevalence, fitted.corpus["documents"]
+    leading = [row["leading"][0] if row["leading"] else "" for row in rows]
+    name = f"held-out {measure.replace('_', '-')}"
+    return {
+        "title": f"{len(rows)} topics of {documents:,} documents",
+        "charts": page.curves(fitted.metrics, measure, name),
+        "map": charts.topic_map(placed, shares, leading),
+        "by_number": rows,
+        "topics": [rows[k] for k in np.argsort(-shares, kind="stable")],
+    }
 
 
 def interval(mean: np.ndarray, sd: np.ndarray) -> dict[str, np.ndarray]:
