@@ -57,7 +57,7 @@ def box(lower: ArrayLike, upper: ArrayLike) -> Projection:
         >>> convex.box(0.0, jnp.inf)(jnp.array([-1.0, 2.0])).tolist()
         [0.0, 2.0]
     """
-    return bind(_on_leaves, jnp.clip, *bounds(lower, upper))
+    return bind(_on_leaves, _project_box, *bounds(lower, upper))
 
 
 def ball(radius: ArrayLike = 1.0) -> Projection:
@@ -146,6 +146,10 @@ def _project_simplex(x: jax.Array, total: jax.Array) -> jax.Array:
     size = (decreasing * number > sums - total).sum(axis=-1, keepdims=True)
     excess = jnp.take_along_axis(sums, size - 1, axis=-1) - total
     return jnp.maximum(x - excess / size, 0)
+
+
+def _project_box(x: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Array:
+    return jnp.clip(x, lower, upper)
 
 
 def _project_ball(x: jax.Array, radius: jax.Array) -> jax.Array:
