@@ -6,9 +6,26 @@ from typing import Any
 
 from simplex_jax.cli import counts
 from simplex_jax.cli.commands import Other, Transform
-from simplex_jax.models.pipeline import Progress
+from simplex_jax.models.pipeline import Plan, Progress
+from simplex_jax.models.topics import data
 from simplex_jax.models.topics.proportions import shards
 from simplex_jax.runtime import directory
+
+INPUT = """INPUT is text or counts in one of the formats listed at --format, packed (.gz, .xz, .bz2,
+.zip) or not; - is standard input. Without it, topics of the embedded corpus are found. An INPUT
+that is named like one of the commands below is given as ./NAME.
+
+Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
+"""
+
+
+def described(plan: Plan) -> str:
+    """Return a line on the documents of a run."""
+    size = data.size_of(plan.data)
+    return (
+        f"{size.documents:,} documents ({plan.held:,} held out), {size.tokens:,} tokens, "
+        f"{size.words:,} words"
+    )
 
 
 def other(fitted: Any, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:

@@ -22,6 +22,10 @@ class Source(NamedTuple):
     head: bytes  # up to 4 KiB of its unpacked content; empty for a folder
     folder: bool  # true for a folder, and for a zip archive of several files
 
+    def named(self, *endings: str) -> bool:
+        """Return whether it is a file whose name has one of these endings."""
+        return not self.folder and self.name.endswith(endings)
+
 
 class Format(NamedTuple):
     """A file format."""

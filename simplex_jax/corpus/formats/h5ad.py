@@ -31,8 +31,7 @@ _ENTRIES = 2**22  # likewise, of a matrix in blocks
 
 def recognises(source: Source) -> bool:
     """Recognise HDF5, or the name of an AnnData file."""
-    named = source.name.endswith(".h5ad") and not source.folder
-    return named or source.head.startswith(_SIGNATURE)
+    return source.named(".h5ad") or source.head.startswith(_SIGNATURE)
 
 
 def read(path: Path, reading: Reading) -> Corpus:

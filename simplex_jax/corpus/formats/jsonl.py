@@ -18,8 +18,8 @@ _ONE_A_LINE = "write one object a line, as `jq -c '.[]'` does of an array"
 
 def recognises(source: Source) -> bool:
     """Recognise JSON by its name, or by an object or an array of objects at its start."""
-    named = source.name.endswith((".jsonl", ".ndjson", ".json"))
-    return not source.folder and (named or _START.match(source.head) is not None)
+    named = source.named(".jsonl", ".ndjson", ".json")
+    return named or (not source.folder and _START.match(source.head) is not None)
 
 
 def read(path: Path, reading: Reading) -> Corpus:

@@ -35,8 +35,7 @@ _LONGEST = 2**16
 
 def recognises(source: Source) -> bool:
     """Recognise a file that starts with `%%MatrixMarket`, or whose name ends in `.mtx`."""
-    named = source.name.endswith(".mtx") and not source.folder
-    return named or source.head.startswith(b"%%MatrixMarket")
+    return source.named(".mtx") or source.head.startswith(b"%%MatrixMarket")
 
 
 def read(path: Path, reading: Reading) -> Corpus:

@@ -26,8 +26,7 @@ _NEEDED = {
 
 def recognises(source: Source) -> bool:
     """Recognise a zip archive, as every npz is, or the name of one."""
-    named = source.name.endswith(".npz") and not source.folder
-    return named or source.head.startswith(ZIP)
+    return source.named(".npz") or source.head.startswith(ZIP)
 
 
 def read(path: Path, reading: Reading) -> Corpus:

@@ -28,7 +28,7 @@ class Record(NamedTuple):
 
 def recognises(source: Source, *endings: str) -> bool:
     """Recognise a table by the ending of its name."""
-    return not source.folder and source.name.endswith(endings or (*COMMAS, *TABS))
+    return source.named(*(endings or (*COMMAS, *TABS)))
 
 
 def read(path: Path, reading: Reading, *, tabs: bool) -> Corpus:

@@ -14,17 +14,8 @@ from simplex_jax.corpus import Corpus
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.models.hdp import MODEL, Fit
 from simplex_jax.models.pipeline import Plan
-from simplex_jax.models.topics import data, measures
+from simplex_jax.models.topics import measures
 from simplex_jax.runtime import output
-
-HELP = """Find topics in INPUT, and how many there are, and write them to a directory.
-
-INPUT is text or counts in one of the formats listed at --format, packed (.gz, .xz, .bz2, .zip) or
-not; - is standard input. Without it, topics of the embedded corpus are found. An INPUT that is
-named like one of the commands below is given as ./NAME.
-
-Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
-"""
 
 
 def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
@@ -32,15 +23,14 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
 
 
 def _announce(plan: Plan) -> str:
-    size, settings = data.size_of(plan.data), plan.settings
+    settings = plan.settings
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     given = [
         f"{name} {'learned' if value is None else f'{value:g}'}"
         for name, value in (("alpha", settings.alpha), ("gamma", settings.gamma))
     ]
     return (
-        f"{size.documents:,} documents ({plan.held:,} held out), {size.tokens:,} tokens, "
-        f"{size.words:,} words\n"
+        f"{topics.described(plan)}\n"
         f"hierarchical Dirichlet process{chains}, from {settings.initial_topics} topics, "
         f"{', '.join(given)}, beta {settings.beta:g}, seed {settings.seed}, {console.machine()}, "
         f"{settings.engine} engine"
@@ -87,7 +77,8 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
 
 COMMANDS = Commands(
     model=MODEL,
-    help=HELP,
+    help="Find topics in INPUT, and how many there are, and write them to a directory.\n\n"
+    + topics.INPUT,
     reading=counts.READING,
     file_reading=counts.FILE_OPTIONS,
     read=_read,

@@ -29,15 +29,6 @@ from simplex_jax.models.topics.proportions import shards
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output, processes
 
-HELP = """Find topics in INPUT and write them, with their uncertainty, to a directory.
-
-INPUT is text or counts in one of the formats listed at --format, packed (.gz, .xz, .bz2, .zip) or
-not; - is standard input. Without it, topics of the embedded corpus are found. An INPUT that is
-named like one of the commands below is given as ./NAME.
-
-Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
-"""
-
 
 def _check(plan: Plan) -> None:
     """Raise a ValueError where there are more topics than tokens: most would be empty."""
@@ -55,8 +46,7 @@ def _announce(plan: Plan) -> str:
     alpha = _prior("alpha", settings.alpha, settings.num_topics, "topic")
     beta = _prior("beta", settings.beta, size.words, "word")
     lines = [
-        f"{size.documents:,} documents ({plan.held:,} held out), {size.tokens:,} tokens, "
-        f"{size.words:,} words",
+        topics.described(plan),
         f"{settings.num_topics} topics by {settings.sampler} with {settings.counts} counts{chains},"
         f" alpha {alpha}, beta {beta}, {settings.batch_size:,} documents a batch, "
         f"seed {settings.seed}, {console.machine(settings.devices)}, {settings.engine} engine",
@@ -245,7 +235,8 @@ def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None
 
 COMMANDS = Commands(
     model=MODEL,
-    help=HELP,
+    help="Find topics in INPUT and write them, with their uncertainty, to a directory.\n\n"
+    + topics.INPUT,
     reading={"stream": inputs.STREAM, **counts.READING},
     file_reading=counts.FILE_OPTIONS,
     check_reading=inputs.check_reading,
