@@ -51,8 +51,7 @@ def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
         f"{label} {summary[key]:{form}}" for label, key, form in numbers if finite(summary[key])
     ]
     axes.set_title(", ".join(title), loc="right", fontsize="small", color=_SOFT)
-    axes.set_xlabel("sample")
-    axes.set_ylabel(name)
+    axes.set(xlabel="sample", ylabel=name)
     axes.margins(x=0.01)
     return axes
 
@@ -112,8 +111,7 @@ def sparse_boxplots(
         )
         drawn["boxes"][0].set_label(name)
     axes.set_xticks(range(categories), names or [str(j) for j in range(categories)])
-    axes.set_xlim(-0.6, categories - 0.4)
-    axes.set_ylabel("probability")
+    axes.set(xlim=(-0.6, categories - 0.4), ylabel="probability")
     axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
     axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
     axes.grid(axis="y", lw=0.5, alpha=0.5)
@@ -274,9 +272,7 @@ def shares_by(
         axes.set_xticks(x[::step], labels[::step])
         if sum(map(len, labels[::step])) > _ROOM:
             axes.tick_params(axis="x", rotation=60)
-    axes.set_ylim(min(0.0, low.min()), 1.05 * high.max())
-    axes.set_xlabel(name)
-    axes.set_ylabel("share")
+    axes.set(ylim=(min(0.0, low.min()), 1.05 * high.max()), xlabel=name, ylabel="share")
     axes.grid(axis="y", lw=0.5, alpha=0.5)
     return axes
 
@@ -332,8 +328,7 @@ def comparison(
         place.set_xscale("log")
         place.set_xticks(sizes, [str(size) for size in sizes])
         place.minorticks_off()
-        place.set_xlabel("topics")
-        place.set_ylabel(name)
+        place.set(xlabel="topics", ylabel=name)
         place.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
         place.grid(axis="y", lw=0.5, alpha=0.5)
     return pair

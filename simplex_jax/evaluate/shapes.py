@@ -54,8 +54,7 @@ def triangle(
     for name, (x, y), below in zip(names, _CORNERS, (True, True, False), strict=True):
         up = "top" if below else "bottom"
         axes.text(x, y - 0.03 if below else y + 0.03, name, va=up, ha="center")
-    axes.set_xlim(-0.06, 1.06)
-    axes.set_ylim(-0.1, 0.96)
+    axes.set(xlim=(-0.06, 1.06), ylim=(-0.1, 0.96))
     return axes
 
 
@@ -115,8 +114,7 @@ def sphere(x: ArrayLike, *, centre: ArrayLike | None = None, axes: Axes | None =
     front = seen[:, 2] >= 0
     for part, colour in ((~front, "#9bbcd6"), (front, plots.COLOURS[0])):
         axes.scatter(*seen[part, :2].T, **_dots(len(points)), color=colour)
-    axes.set_xlim(-1.05, 1.05)
-    axes.set_ylim(-1.05, 1.05)
+    axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     return axes
 
 

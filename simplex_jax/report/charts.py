@@ -71,8 +71,7 @@ def curves(
                 colour, width = _STYLES[number % len(_STYLES)]
                 colour = _COLOURS[colour]
                 axes.plot(x, y, color=colour, lw=width, marker=marker, ms=3.5, label=legend)
-        axes.set_xlabel(label)
-        axes.set_ylabel(name)
+        axes.set(xlabel=label, ylabel=name)
         if level is not None:
             axes.axhline(level, color=soft, lw=1, ls="--")
         axes.xaxis.set_major_locator(MaxNLocator(6))

@@ -348,6 +348,6 @@ def _labels(
 
 
 def _having(documents: Documents, marked: jax.Array) -> jax.Array:
-    """Tell which documents have a marked token, bool [B]; marks are bool [T]."""
+    """Return which documents have a marked token, bool [B]; marks are bool [T]."""
     before = jnp.append(0, jnp.cumsum(marked, dtype=jnp.int32))
     return before[documents.starts + documents.lengths] > before[documents.starts]
