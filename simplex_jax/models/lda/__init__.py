@@ -27,6 +27,7 @@ MODEL = Fit.MODEL = pipeline.Model(
     describe=fitting.describe,
     files=tables.FILES,
     infer=proportions.infer,
+    alone=None,
 )
 
 
