@@ -7,7 +7,8 @@ Documents are synthetic: lengths log-normal around 100, words by Zipf's law with
 themes each, so that documents have topics to find. Growth is of memoised SCIR with updates of all
 documents, the median of the passes after the first five. With --store, the corpus is written below
 --out, `simplex-jax lda` runs over it for --passes, and its peak memory stands beside what its
---dry-run predicts. Results are kept as JSON, and growth as a picture.
+--dry-run predicts; the peak includes what is mapped of the store. Results are kept as JSON, and
+growth as a picture.
 """
 
 import argparse
@@ -134,6 +135,8 @@ def command(tokens: int, words: int, topics: int, passes: int, place: Path) -> d
         store.write_blocks(path, blocks(tokens, words), names)
     writing = time.perf_counter() - begun
     run = [str(Path(sys.executable).with_name("simplex-jax")), "lda", str(path)]
+    # Not read as a table of counts first, and no shares of documents at the end.
+    run += ["--stream", "--counts", "memoised"]
     run += ["--topics", str(topics), "--passes", str(passes), "--checkpoint-every", "100000"]
     planned = subprocess.run([*run, "--dry-run"], capture_output=True, text=True, check=True).stdout
     out, begun = place / "run", time.perf_counter()

@@ -117,7 +117,7 @@ def _fit_command(commands: Commands) -> click.Command:
     @click.argument("input", required=False, type=options.PATH)
     @options.together(*declared_options(model.options), *repeats)
     @options.run_options(f"simplex-jax-{model.name}", dry_run=commands.memory is not None)
-    @options.together(*(options.PROCESSES if commands.share else ()))
+    @options.process_options(hidden=model.alone is not None)
     @options.together(*commands.reading.values())
     @options.common_options
     @one_line_errors
@@ -139,6 +139,8 @@ def _fit_command(commands: Commands) -> click.Command:
         **parameters: Any,
     ) -> None:
         if distributed or any(value is not None for value in (coordinator, processes, process)):
+            if model.alone is not None:
+                raise click.UsageError(pipeline.refusal(model))
             # Before anything starts JAX.
             join(coordinator, processes, process)
         quiet = quiet or not is_first()

@@ -1,5 +1,6 @@
 """Options that the commands of all models share, and their values."""
 
+import functools
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,19 +83,20 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
     )
 
 
-PROCESSES = (
-    click.option(
-        "--distributed",
-        is_flag=True,
-        help="Be one of several processes that share the documents, and start together under "
-        "SLURM, Open MPI or Kubernetes, or anywhere with the three options that follow.",
-    ),
-    click.option(
-        "--coordinator", metavar="HOST:PORT", help="Where process 0 listens for the others."
-    ),
-    click.option("--processes", type=click.IntRange(1), metavar="N", help="How many there are."),
-    click.option("--process", type=click.IntRange(0), metavar="I", help="This one, from 0."),
-)
+def process_options(*, hidden: bool) -> Callable[[F], F]:
+    """Return the options of several processes, hidden for models that refuse them."""
+    option = functools.partial(click.option, hidden=hidden)
+    return together(
+        option(
+            "--distributed",
+            is_flag=True,
+            help="Be one of several processes that share the documents, and start together under "
+            "SLURM, Open MPI or Kubernetes, or anywhere with the three options that follow.",
+        ),
+        option("--coordinator", metavar="HOST:PORT", help="Where process 0 listens for others."),
+        option("--processes", type=click.IntRange(1), metavar="N", help="How many there are."),
+        option("--process", type=click.IntRange(0), metavar="I", help="This one, from 0."),
+    )
 
 
 def typed(names: Collection[str] | None = None) -> dict[str, str]:

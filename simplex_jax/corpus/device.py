@@ -1,6 +1,6 @@
 """The corpus on the device: tokens in compressed rows, and batches of documents out of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -46,6 +46,25 @@ class Documents(NamedTuple):
     lengths: jax.Array  # number of its tokens, int32 [B]; 0 for padding
     # Number of the document, int32 [B], which seeds its random numbers; None for 0..B-1
     ids: jax.Array | None = None
+
+
+class Pages(NamedTuple):
+    """The places of documents in the order of the device, batches of which come to it in turn."""
+
+    order: np.ndarray  # row of every document, int64 [D]
+    starts: np.ndarray  # first token of every document, and their end, int64 [D + 1]
+    room: int  # tokens of the largest batch
+
+    def place(self, ids: np.ndarray) -> slice:
+        """Return the tokens of a block, see `blocks`."""
+        return slice(*(int(self.starts[min(i, len(self.order))]) for i in (ids[0], ids[-1] + 1)))
+
+    def documents(self, ids: np.ndarray, tokens: jax.Array) -> Documents:
+        """Return the documents of a block, whose tokens begin an array [room]."""
+        ends = np.minimum(ids[:, None] + [0, 1], len(self.order))
+        first, last = (self.starts[ends] - self.place(ids).start).T.astype(np.int32)
+        starts, lengths, numbers = map(jnp.asarray, (first, last - first, ids.astype(np.int32)))
+        return Documents(tokens, starts, lengths, numbers)
 
 
 class HostCorpus(NamedTuple):
@@ -109,6 +128,22 @@ def deal(corpus: HostCorpus, mesh: Mesh) -> DeviceCorpus:
     )
 
 
+def pages(lengths: np.ndarray, batch_size: int) -> Pages:
+    """Return the pages of documents of so many tokens, for blocks of `batch_size`.
+
+    Errors are those of `to_device`, the numbers of int32 being those of a batch.
+    """
+    order = in_order(lengths)
+    starts = np.concatenate([[0], np.cumsum(lengths[order])])
+    room = max(1, int(np.diff(starts[np.r_[0 : order.size : batch_size, order.size]]).max()))
+    if room > MOST_TOKENS:
+        raise ValueError(
+            f"batch_size {batch_size}: its longest documents have {room} tokens, and a batch holds "
+            f"at most {MOST_TOKENS}; give a smaller one"
+        )
+    return Pages(order, starts, room)
+
+
 def in_order(lengths: np.ndarray) -> np.ndarray:
     """Return the numbers of documents by length, shortest first, int64 [D]; none are an error."""
     if lengths.size == 0:
@@ -139,18 +174,26 @@ def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
 
 def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
     """Return the tokens of documents side by side in an array of length `room`, int32."""
-    tokens, ends = np.zeros(room, np.int32), np.cumsum(corpus.lengths[numbers])
-    first = place = 0
-    while first < numbers.size:  # some at a time, in little memory
-        last = max(first + 1, int(np.searchsorted(ends, place + _READ, side="right")))
-        tokens[place : ends[last - 1]] = corpus.read(numbers[first:last])
-        first, place = last, int(ends[last - 1])
+    tokens, place = np.zeros(room, np.int32), 0
+    for piece in in_pieces(corpus, numbers):
+        tokens[place : place + piece.size] = piece
+        place += piece.size
     return tokens
 
 
-def size(corpus: DeviceCorpus) -> int:
+def in_pieces(corpus: HostCorpus, numbers: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the tokens of documents, one after the other, some at a time, int32."""
+    ends = np.cumsum(corpus.lengths[numbers])
+    first = place = 0
+    while first < numbers.size:
+        last = max(first + 1, int(np.searchsorted(ends, place + _READ, side="right")))
+        yield corpus.read(numbers[first:last])
+        first, place = last, int(ends[last - 1])
+
+
+def size(corpus: DeviceCorpus | Pages) -> int:
     """Return the number of documents."""
-    return corpus.order.shape[0]
+    return len(corpus.order)
 
 
 def select(corpus: DeviceCorpus, ids: jax.Array) -> Documents:

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 import simplex_jax
 from simplex_jax.models.options import as_json, declarations, option, options
-from simplex_jax.runtime import session
+from simplex_jax.runtime import processes, session
 from simplex_jax.runtime.hooks import Hook
 from simplex_jax.runtime.session import Progress, Run
 
@@ -109,6 +109,8 @@ class Model(NamedTuple):
     files: Any  # files of a fit, see `files.Files`
     # `(fit, data, seed) -> shares` [n, K] of other documents or rows, in the words of the fit
     infer: Callable[..., np.ndarray]
+    # Why one process has to fit it; None where several share its data
+    alone: str | None = "its data are not shared"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -206,6 +208,8 @@ def plan(model: Model, data: Any, arguments: Any) -> Plan:
 
 def plan_of(model: Model, data: Any, chosen: Any, session: Session) -> Plan:
     """Return the plan of a run, as `plan` does, from options and session apart."""
+    if model.alone is not None and processes.count() > 1:
+        raise ValueError(refusal(model))
     everything = model.as_data(data)
     total = len(everything.names)
     train, heldout, held = everything, session.heldout, 0
@@ -224,6 +228,11 @@ def plan_of(model: Model, data: Any, chosen: Any, session: Session) -> Plan:
             )
     settings = model.settle(train, heldout, chosen)
     return Plan(everything, train, heldout, held, settings, model.digest(everything))
+
+
+def refusal(model: Model) -> str:
+    """Return why several processes do not share a run of a model that one has to fit."""
+    return f"{model.name} takes one process: {model.alone}"
 
 
 def train(model: Model, planned: Plan, arguments: Session) -> Any:

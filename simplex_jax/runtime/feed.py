@@ -14,6 +14,20 @@ _MOST = 8
 """Batches from the host that are on the device together; as many more are read ahead."""
 
 
+class Lagging:
+    """Batches of which each is read while the update before it runs, none earlier.
+
+    They may depend on what updates before that one have left, and on what hooks made of it.
+    """
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Return the batches."""
+        return self._batches
+
+
 class Block(NamedTuple):
     """Batches of some steps."""
 
@@ -24,14 +38,15 @@ class Block(NamedTuple):
 def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -> Iterator[Block]:
     """Yield blocks of the batches of the steps from `step` to before `last`.
 
-    A stream is one block; of an iterable of batches a block has at most `chunk`, and at most eight.
-    The first one is read even if there is no step. All blocks have the same shapes, so that one
-    program serves them all.
+    A stream is one block; of an iterable of batches a block has at most `chunk`, and at most eight,
+    or one if they are `Lagging`. The first one is read even if there is no step. All blocks have
+    the same shapes, so that one program serves them all.
     """
     if callable(stream):
         yield Block(as_pytree(stream), last)
         return
-    size, source = min(chunk, _MOST), iter(stream)
+    size = 1 if isinstance(stream, Lagging) else min(chunk, _MOST)
+    source = iter(stream)
     left = max(last - step, 1)  # one at least, for the shapes of a run without steps
     while batches := list(itertools.islice(source, min(size, left))):
         end = step + len(batches)

@@ -44,11 +44,13 @@ class Portable(NamedTuple):
     """How a state comes from a checkpoint to devices that may be others than those it was saved on.
 
     `like` puts `checkpoint.ANY` in the place of leaves of a state, and `place` takes the state that
-    was restored, with NumPy arrays in these places, and puts them on the devices.
+    was restored, with NumPy arrays in these places, and puts them on the devices. `whole` returns
+    what is saved of a state, where a part of it is elsewhere.
     """
 
     like: Callable[[State], PyTree]
     place: Callable[[PyTree], State]
+    whole: Callable[[State], PyTree] = lambda state: state
 
 
 class Run(NamedTuple):
@@ -61,6 +63,8 @@ class Run(NamedTuple):
     # Hooks that accumulate something, by name, in the order in which they are called; they are
     # saved and restored.
     measures: dict[str, Any]
+    # Hooks that are called before these, with nothing to save
+    hooks: Sequence[Hook] = ()
     # Makes room in a state, see `driver.run`, so that a run may go on from a checkpoint of a larger
     # one; None for models of a fixed size.
     grow: Grow | None = None
@@ -200,7 +204,8 @@ def train(
     saver, latest = None, _Latest()
     restored = Restored(prepared.state, first_step=0, seconds=0.0)
     if checkpoint is not None:
-        saver = Saver(Store(checkpoint), measures, about, checkpoint_every)
+        whole = prepared.portable.whole if prepared.portable else lambda state: state
+        saver = Saver(Store(checkpoint), measures, about, checkpoint_every, whole)
         if resume:
             restored = _restored(saver, prepared) or restored
     begin = int(current_step(restored.state))
@@ -218,7 +223,14 @@ def train(
             prepared.feed(begin),
             last - begin,
             collect=_nothing,
-            hooks=[latest, *measures.values(), *hooks, interrupt, *([saver] if saver else [])],
+            hooks=[
+                latest,
+                *prepared.hooks,
+                *measures.values(),
+                *hooks,
+                interrupt,
+                *([saver] if saver else []),
+            ],
             chunk=length.eval_every,
             sample_every=length.sample_every,
             max_seconds=length.seconds,

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from support.cut_runs import Cut
 
 from simplex_jax.cli import commands, main
+from simplex_jax.models import pipeline
 from simplex_jax.runtime import devices, lock
 
 TINY = ["--min-df", 1, "--max-df", 1.0, "--steps", 4, "--quiet"]
@@ -49,6 +50,18 @@ def test_folders_of_a_user_are_never_removed(texts, tmp_path, command):
     assert "holds no run" in said
     assert (out / "checkpoint" / "model.pt").read_text() == "mine"
     assert (out / "samples").is_dir()
+
+
+@pytest.mark.parametrize("command", ["dpm", "hdp", "sam"])
+def test_a_model_of_one_process_says_why(texts, command, monkeypatch):
+    said = invoke(command, texts, "--distributed")
+    assert said.exit_code == 2
+    assert f"{command} takes one process: " in said.stderr.splitlines()[-1]
+    assert "--distributed" not in invoke(command, "fit", "--help").output
+    monkeypatch.setattr(pipeline.processes, "count", lambda: 2)
+    assert f"{command} takes one process: " in refused(
+        command, texts, *COMMANDS[command], "--quiet"
+    )
 
 
 EACH = [name if name == "lda" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]

@@ -25,6 +25,7 @@ MODEL = Fit.MODEL = pipeline.Model(
     describe=fitting.describe,
     files=tables.FILES,
     infer=fitting.infer,
+    alone="the number of its clusters changes while it runs",
 )
 
 

@@ -25,6 +25,7 @@ MODEL = Fit.MODEL = pipeline.Model(
     describe=data.describe,
     files=tables.FILES,
     infer=proportions.infer,
+    alone="the number of its topics changes while it runs",
 )
 
 

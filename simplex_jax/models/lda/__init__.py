@@ -27,6 +27,7 @@ MODEL = Fit.MODEL = pipeline.Model(
     describe=data.describe,
     files=tables.FILES,
     infer=proportions.infer,
+    alone=None,
 )
 
 

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from simplex_jax import arguments
 from simplex_jax.base import PyTree, bind
 from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus, Documents
+from simplex_jax.corpus.device import DeviceCorpus, Documents, Pages
 from simplex_jax.estimators import Estimator
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics import blocked, concentrations, engine, local
@@ -66,7 +66,7 @@ class Memory(NamedTuple):
     """Memory of memoised counts."""
 
     # Topic of every token, uint8 (or wider) [T], or [shards, T] outside of `shard_map`; K where
-    # none was drawn yet.
+    # none was drawn yet. Where tokens are on disk, of those of the last batch, [room].
     labels: jax.Array
     counts: jax.Array  # tokens of each topic and word, int32 [K, V]
 
@@ -74,6 +74,16 @@ class Memory(NamedTuple):
     def topic_tokens(self) -> jax.Array:
         """Tokens of each topic, integers [K]."""
         return self.counts.sum(axis=-1)
+
+
+class Page(NamedTuple):
+    """The documents of a batch that are on disk, and their labels."""
+
+    documents: Documents  # whose tokens are theirs alone, [room]
+    labels: jax.Array  # topic of every token, [room]; K where none was drawn yet
+    # Whether they were those of the update before, whose labels are in the memory and not yet on
+    # the disk, bool
+    again: jax.Array
 
 
 class Tally(NamedTuple):
@@ -100,12 +110,14 @@ class Shard(NamedTuple):
 class Source:
     """Documents that counts come from, as arrays, and the local step, static like the rest."""
 
-    corpus: Any  # a DeviceCorpus; None where batches are compact documents themselves
+    corpus: Any  # a DeviceCorpus; None where batches are compact documents or pages themselves
     shape: tuple[int, int] = dataclasses.field(metadata=_STATIC)  # (K, V)
     local_step: Local = dataclasses.field(metadata=_STATIC)
     documents: int = dataclasses.field(metadata=_STATIC)  # of the whole corpus
     batch_size: int = dataclasses.field(default=0, metadata=_STATIC)  # where batches are ids
-    room: int = dataclasses.field(default=0, metadata=_STATIC)  # tokens of the largest batch
+    room: int = dataclasses.field(
+        default=0, metadata=_STATIC
+    )  # tokens of the largest batch, or of all
     learn: bool = dataclasses.field(default=False, metadata=_STATIC)
     shard: Shard | None = dataclasses.field(default=None, metadata=_STATIC)
 
@@ -130,16 +142,25 @@ def source_of(
 
 
 def memoised(
-    corpus: DeviceCorpus, shape: tuple[int, int], local_step: Local, shard: Shard | None = None
+    corpus: DeviceCorpus | Pages,
+    shape: tuple[int, int],
+    local_step: Local,
+    shard: Shard | None = None,
 ) -> Counts:
     """Counts of the labels of all tokens, of which a batch replaces its own.
 
     With SCIR and a refreshed total this is an exact Gibbs sampler of LDA that visits a batch of
     documents at a time: no discretisation and no subsampling error. The shape is (K, V); `shard`
-    says which documents `corpus` holds, inside `shard_map`.
+    says which documents `corpus` holds, inside `shard_map`. Of pages the memory has the labels of
+    the last batch only, and batches are each a `Page`.
     """
     check_memoised(shape, local_step)
-    source = Source(corpus, shape, local_step, device.size(corpus), shard=shard)
+    held: DeviceCorpus | None = None
+    if isinstance(corpus, Pages):
+        room = corpus.room
+    else:
+        held, room = corpus, corpus.tokens.shape[0]
+    source = Source(held, shape, local_step, device.size(corpus), room=room, shard=shard)
     return Counts(init=bind(_init_memory, source), estimate=bind(_memoised, source))
 
 
@@ -194,7 +215,7 @@ def check_memoised(shape: tuple[int, int], local_step: Local) -> None:
 
 def _init_memory(source: Source, key: jax.Array) -> Memory:
     del key
-    labels = local.no_labels(source.corpus.tokens.shape[0], source.shape[0])
+    labels = local.no_labels(source.room, source.shape[0])
     return Memory(labels, jnp.zeros(source.shape, jnp.int32))
 
 
@@ -204,12 +225,16 @@ def _memoised(
     key: jax.Array,
     memory: Memory,
     log_topics: jax.Array,
-    ids: jax.Array,
+    batch: Any,  # ids, or a Page
 ) -> tuple[jax.Array, Memory]:
     local_step, shard = source.local_step, source.shard
-    documents = device.select(source.corpus, ids)
+    if isinstance(batch, Page):
+        documents = batch.documents
+        before = jnp.where(batch.again, memory.labels, batch.labels)
+    else:
+        documents, before = device.select(source.corpus, batch), memory.labels
     if shard is not None:
-        documents = documents._replace(ids=shard.number(ids))
+        documents = documents._replace(ids=shard.number(batch))
         if local_step.method == "blocked":  # whose randomness does not go by the ids
             key = jax.random.fold_in(key, lax.axis_index(shard.axis))
     likelihood = local.likelihood_of(log_topics)
@@ -219,7 +244,7 @@ def _memoised(
         likelihood,
         alpha,
         documents,
-        memory.labels,
+        before,
         counts,
         times=local_step.sweeps,
         method=local_step.method,

@@ -11,9 +11,9 @@ from simplex_jax import base
 from simplex_jax.base import Batch, Kernel, State
 from simplex_jax.batches import Stream
 from simplex_jax.corpus import Corpus, device, store
-from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
+from simplex_jax.corpus.device import DeviceCorpus, HostCorpus, Pages
 from simplex_jax.corpus.store import Stored
-from simplex_jax.models.lda import model
+from simplex_jax.models.lda import model, pages
 from simplex_jax.models.lda.options import Options, local_step, prior, step_size
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.data import Selection, Size, Training, on_host
@@ -24,7 +24,7 @@ Feed: TypeAlias = Callable[[jax.Array, int], Stream | Iterable[Batch]]
 
 
 def build(
-    data: DeviceCorpus | HostCorpus | Stored | Selection,
+    data: DeviceCorpus | HostCorpus | Pages | Stored | Selection,
     size: Size,
     settings: Any,
     seeds: Seeds | None = None,
@@ -32,7 +32,8 @@ def build(
     """Return the kernel of all chains, and where its batches come from.
 
     One chain is the kernel of `model.build` itself; several go side by side (`base.chains`) and see
-    the same batches. `size` is that of what is learned from.
+    the same batches. `size` is that of what is learned from. Of pages the batches are the numbers
+    of their documents, which `pages.Files` exchanges for the documents.
     """
     shape = (settings.num_topics, size.words)
     alpha, learn_alpha = prior("alpha", settings.alpha, settings.num_topics)
@@ -97,11 +98,15 @@ def start(
     return kernel.init(key_memory, topics if seeds is None else seeds.added(topics))
 
 
-def to_device(data: Training, settings: Any) -> DeviceCorpus | HostCorpus | Stored | Selection:
+def to_device(
+    data: Training, settings: Any
+) -> DeviceCorpus | HostCorpus | Pages | Stored | Selection:
     """Return what `build` takes: the tokens on the device, or the documents that it will read."""
     if not isinstance(data, Corpus) and settings.counts == "subsampled":
         return data
     host = on_host(data)
+    if pages.on_disk(data, settings):
+        return device.pages(host.lengths, settings.batch_size)
     return host if is_shared(settings) else device.to_device(host)
 
 

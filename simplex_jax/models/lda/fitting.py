@@ -11,10 +11,11 @@ import numpy as np
 
 from simplex_jax.base import State
 from simplex_jax.corpus import Corpus
+from simplex_jax.corpus.device import Pages
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.models import pipeline
-from simplex_jax.models.lda import feed, memory, posterior, seeds, sharding
+from simplex_jax.models.lda import feed, memory, pages, posterior, seeds, sharding
 from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.pipeline import Plan, Run
 from simplex_jax.models.topics import perplexity, proportions
@@ -100,7 +101,8 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     memory.check(plan.train, settings)
     key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
     seeded = seeds.placed(settings, vocabulary_of(plan.train))
-    kernel, source = feed.build(feed.to_device(plan.train, settings), size, settings, seeded)
+    data = feed.to_device(plan.train, settings)
+    kernel, source = feed.build(data, size, settings, seeded)
     window = posterior.window_of(settings)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
@@ -117,7 +119,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     measures["kept"] = posterior.keep(settings, window, samples_dir)
     measures["records"] = posterior.records(settings, size)
     state = feed.start(key_init, kernel, size.words, settings, seeded)
-    return Run(
+    run = Run(
         key=key_run,
         kernel=kernel,
         state=state,
@@ -126,6 +128,22 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         measures=measures,
         ended=goal.ended,
     )
+    return _from_disk(run, plan, data) if isinstance(data, Pages) else run
+
+
+def _from_disk(run: Run, plan: Plan, places: Pages) -> Run:
+    """Return a run whose tokens and labels are in files."""
+    files = pages.Files(on_host(plan.train), places, plan.settings.num_topics)
+    stream: Any = run.feed(0)
+    return run._replace(
+        feed=functools.partial(files.feed, stream, run.key),
+        hooks=[files],
+        portable=session.Portable(_without_labels, files.place, files.whole),
+    )
+
+
+def _without_labels(state: State) -> State:
+    return sharding.with_labels(state, ANY)
 
 
 def _portable(plan: Plan, state: State) -> session.Portable:
@@ -136,11 +154,12 @@ def _portable(plan: Plan, state: State) -> session.Portable:
 
     def place(restored: State) -> State:
         saved, lengths = sharding.labels_of(restored), on_host(plan.train).lengths
+        dealt = sharding.dealt_again(saved, lengths, like, chains=chains)
         return sharding.with_labels(
-            restored, sharding.resharded(saved, lengths, like, chains=chains)
+            restored, jax.make_array_from_callback(like.shape, like.sharding, dealt.__getitem__)
         )
 
-    return session.Portable(lambda state: sharding.with_labels(state, ANY), place)
+    return session.Portable(_without_labels, place)
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:

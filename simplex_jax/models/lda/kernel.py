@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from simplex_jax import draws, schedules
 from simplex_jax.base import Batch, Kernel, bind, static
 from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.corpus.device import DeviceCorpus, Pages
 from simplex_jax.models.lda import counts
 from simplex_jax.models.lda.counts import Counts, Local, Shard
 from simplex_jax.models.lda.seeds import Seeds
@@ -101,7 +101,7 @@ class Model:
 class Learner:
     """The concentrations that are learned from the labels of a corpus, or of a shard of it."""
 
-    corpus: DeviceCorpus
+    corpus: Any  # a DeviceCorpus; None where documents are on disk, and alpha is given
     means: Means
     learn_alpha: str | None = dataclasses.field(metadata=_STATIC)
     learn_beta: str | None = dataclasses.field(metadata=_STATIC)
@@ -155,7 +155,7 @@ def kernel(
 
 
 def memoised(
-    corpus: DeviceCorpus,
+    corpus: DeviceCorpus | Pages,
     means: Means,
     step_size: StepSize,
     *,
@@ -168,12 +168,15 @@ def memoised(
     batch_size: int,
     shard: Shard | None = None,
 ) -> Kernel:
-    """Return the kernel of LDA with memoised counts, whose documents may be a shard of all."""
+    """Return the kernel of LDA with memoised counts, whose documents may be a shard of all.
+
+    From pages alpha cannot be learned: that takes all labels at once.
+    """
     estimate = counts.memoised(corpus, shape, local_step, shard)
     if not (learn_alpha or learn_beta):
         return kernel(estimate, means, sampler, step_size, total=total)
     learner = Learner(
-        corpus=corpus,
+        corpus=None if isinstance(corpus, Pages) else corpus,
         means=means,
         learn_alpha=learn_alpha,
         learn_beta=learn_beta,

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.base import Batch, Kernel, PyTree, State
-from simplex_jax.corpus import Corpus, store
+from simplex_jax.corpus import Corpus, device, store
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda import feed, posterior, seeds
+from simplex_jax.models.lda import feed, pages, posterior, seeds
 from simplex_jax.models.lda.options import Options
 from simplex_jax.models.topics import local
 from simplex_jax.models.topics.data import (
@@ -74,16 +74,19 @@ def estimate(
 
 
 def check(data: Training, settings: Any) -> None:
-    """Raise a ValueError if a run needs more memory than the device has, by arithmetic alone.
+    """Raise a ValueError if the device has less memory than a run needs, by arithmetic alone.
 
     Topics and their counts lie on the device before and after an update, beside the tokens and
-    their labels: no run can do with less.
+    their labels: no run can do with less. Where these are on disk, it must have room for them.
     """
     size = size_of(data)
     topics = settings.chains * settings.num_topics * size.words
     labels = np.dtype(local.label_dtype(settings.num_topics)).itemsize * settings.chains
-    streamed = is_stored(data) and settings.counts == "subsampled"
-    tokens = 0 if streamed else size.tokens // processes.count()
+    read = is_stored(data) and settings.counts == "subsampled"
+    if pages.on_disk(data, settings):
+        pages.check(size.tokens, settings.num_topics)
+        read = True
+    tokens = 0 if read else size.tokens // processes.count()
     devices.check_memory(
         2 * 2 * 4 * topics + (4 + 2 * labels) * tokens,
         "give fewer topics (--topics) or chains, or smaller batches (--batch-size)",
@@ -94,23 +97,32 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
     """Return data, kernel, state and batch of a device, with shapes in place of arrays."""
 
     def trace(key: jax.Array, tokens: jax.Array) -> tuple[list, Kernel, State, Batch]:
-        data: Any = DeviceCorpus(tokens, starts, order) if on_device else corpus
+        data: Any = DeviceCorpus(tokens, starts, order) if on_device else paged or corpus
         kernel, source = feed.build(data, size, settings, seeded)
         batch = read
         if batch is None:
             stream: Any = source(key, 0)
             batch = stream(key, jnp.int32(0))
+        if paged is not None:
+            blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), batch)
+            labels = local.no_labels(number, settings.num_topics)
+            batch = pages.with_page(blank, paged, tokens, labels, again=False)
         # The parts of a kernel share the arrays of the corpus.
         shared = {id(leaf): leaf for leaf in jax.tree.leaves(kernel)}
         state = feed.start(key, kernel, size.words, settings, seeded)
         return list(shared.values()), kernel, state, batch
 
-    on_device = settings.counts == "memoised" or isinstance(corpus, Corpus)
+    paged = None
+    if pages.on_disk(corpus, settings):
+        paged = device.pages(on_host(corpus).lengths, settings.batch_size)
+    on_device = paged is None and (settings.counts == "memoised" or isinstance(corpus, Corpus))
     size, number, read = size_of(corpus), 0, None
     seeded = seeds.placed(settings, vocabulary_of(corpus))
     starts: Any = np.zeros(1, np.int32)
     order: Any = np.zeros(0, np.int32)
-    if not on_device:
+    if paged is not None:
+        number = paged.room
+    elif not on_device:
         stored: Any
         stored, among = corpus if isinstance(corpus, Selection) else (corpus, None)
         key = jax.random.key(0)

@@ -18,7 +18,7 @@ from simplex_jax import arguments, batches, schedules
 from simplex_jax.base import Kernel
 from simplex_jax.batches import Stream
 from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
+from simplex_jax.corpus.device import DeviceCorpus, HostCorpus, Pages
 from simplex_jax.models.lda import control, kernel, sharding
 from simplex_jax.models.lda.counts import Local, Memory, streamed, subsampled
 from simplex_jax.models.lda.kernel import TOTALS, Info, Means, State
@@ -80,7 +80,7 @@ def default_step(sampler: str, counts: str) -> Step:
 
 
 def build(
-    corpus: DeviceCorpus | HostCorpus,
+    corpus: DeviceCorpus | HostCorpus | Pages,
     shape: tuple[int, int],
     *,
     alpha: ArrayLike = 0.1,
@@ -105,7 +105,8 @@ def build(
 
     Args:
         corpus: The corpus, `device.to_device(counts)`; where devices share it,
-            `device.on_host(counts)`.
+            `device.on_host(counts)`; where it is on disk, `device.pages(lengths, batch_size)`, with
+            memoised counts and a given alpha.
         shape: (K, V), numbers of topics and words.
         alpha: Concentration of a document's topic proportions, per topic (not the sum), a scalar
             or [K].
@@ -133,7 +134,8 @@ def build(
     Returns:
         A kernel whose `init` takes topics [K, V], or weights that it normalises, and whose position
         is the logarithm of the topics, and a stream of what its `update` takes: document ids, int32
-        [batch_size], or a `batches.Visit` of them.
+        [batch_size], or a `batches.Visit` of them; of pages it takes a `counts.Page` in their
+        place, see `pages.Files`.
 
     Raises:
         ValueError: An argument is out of range or not one of the names.
@@ -175,14 +177,14 @@ def build(
             # Not in the first pass, before which there are no labels to learn from.
             stream = batches.visits(stream, -(-here // share), first=1)
         return built, stream
-    corpus = _on_device(corpus)
-    stream = device.uniform_stream(corpus, batch_size)
+    held = _on_device(corpus)
+    stream = device.uniform_stream(held, batch_size)
     if counts == "control-variate":
-        estimate = control.control_variate(corpus, shape, local_step, batch_size)
+        estimate = control.control_variate(held, shape, local_step, batch_size)
         stream = batches.visits(stream, -(-documents // batch_size))
         return kernel.kernel(estimate, means, sampler, step_size, total=total), stream
     learn = learn_alpha is not None
-    estimate = subsampled(corpus, shape, local_step, batch_size, learn=learn)
+    estimate = subsampled(held, shape, local_step, batch_size, learn=learn)
     built = kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
     return built, stream
 
@@ -264,9 +266,11 @@ def check_batch_size(batch_size: int, documents: int) -> int:
 
 
 def _size(
-    corpus: DeviceCorpus | HostCorpus, devices: Sequence[jax.Device] | None
+    corpus: DeviceCorpus | HostCorpus | Pages, devices: Sequence[jax.Device] | None
 ) -> tuple[int, int]:
     """Return the numbers of documents and of tokens."""
+    if isinstance(corpus, Pages):
+        return device.size(corpus), int(corpus.starts[-1])
     if isinstance(corpus, HostCorpus):
         return len(corpus.lengths), int(corpus.lengths.sum())
     if devices:
@@ -274,7 +278,7 @@ def _size(
     return device.size(corpus), corpus.tokens.shape[0]
 
 
-def _on_device(corpus: DeviceCorpus | HostCorpus) -> DeviceCorpus:
+def _on_device(corpus: DeviceCorpus | HostCorpus | Pages) -> Any:
     return device.to_device(corpus) if isinstance(corpus, HostCorpus) else corpus
 
 

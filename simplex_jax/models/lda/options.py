@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from simplex_jax import arguments, schedules
 from simplex_jax.corpus.device import MOST_TOKENS
-from simplex_jax.models.lda import model, seeds
+from simplex_jax.models.lda import model, pages, seeds
 from simplex_jax.models.lda.counts import Local, check, check_memoised
 from simplex_jax.models.lda.kernel import SAMPLERS, total_of
 from simplex_jax.models.options import again, number, option, options
@@ -270,8 +270,12 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
     # all topics again.
     threads = chosen == "native" and method == "collapsed"
     devices = given.devices
-    if threads and devices is None:  # unless the tokens are more than a device can number
-        devices = max(1, -(-size.tokens // (MOST_TOKENS * together))) if memoised else 1
+    if threads and devices is None:
+        devices = 1
+        alone = dataclasses.replace(given, counts=counts, devices=1)
+        if memoised and not pages.on_disk(data, alone):
+            # There may be more tokens than a device can number.
+            devices = max(1, -(-size.tokens // (MOST_TOKENS * together)))
     settings = dataclasses.replace(
         given,
         total=total_of(given.sampler, given.total),

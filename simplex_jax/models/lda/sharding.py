@@ -119,15 +119,19 @@ def _outside(state: State) -> State:
     return with_labels(state, labels_of(state)[None])
 
 
-def resharded(
-    labels: np.ndarray, lengths: np.ndarray, like: jax.ShapeDtypeStruct, *, chains: bool
-) -> jax.Array:
-    """Put the labels of a corpus, as any number of devices had them, on those of a run.
+def dealt_again(
+    labels: np.ndarray,
+    lengths: np.ndarray,
+    like: np.ndarray | jax.ShapeDtypeStruct,
+    *,
+    chains: bool = False,
+) -> np.ndarray:
+    """Return the labels of a corpus, as any number of devices had them, for those of a run.
 
     Args:
         labels: Labels [T] of one device or [shards, T] of several, with a leading axis of chains.
         lengths: Tokens of the D documents.
-        like: Shape, dtype and sharding that they are to have.
+        like: An array of the shape and dtype that they are to have.
         chains: Whether there is that axis.
 
     Raises:
@@ -146,8 +150,7 @@ def resharded(
         old = np.zeros((*lead, shards, like.shape[-1]), like.dtype)
         for shard, mine in enumerate(_dealt(lengths, shards)):
             old[:, shard, : np.count_nonzero(mine)] = flat[:, mine]
-    array = old.reshape(like.shape)
-    return jax.make_array_from_callback(like.shape, like.sharding, lambda cut: array[cut])
+    return old.reshape(like.shape)
 
 
 def _dealt(lengths: np.ndarray, shards: int) -> Iterator[np.ndarray]:

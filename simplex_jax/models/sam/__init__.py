@@ -25,6 +25,7 @@ MODEL = Fit.MODEL = pipeline.Model(
     describe=fitting.describe,
     files=tables.FILES,
     infer=fitting.infer,
+    alone="a step of a direction needs the gradients of all documents",
 )
 
 

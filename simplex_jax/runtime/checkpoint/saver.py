@@ -1,7 +1,7 @@
 """The hook that saves a run from time to time, and restores it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from simplex_jax.base import PyTree, State
@@ -34,7 +34,7 @@ class Saver:
 
     It saves when `every` seconds have passed, also within a chunk, and at the end of the run; with
     0 at the end of every chunk. The samples of a run do not depend on when it was saved, nor on
-    where it was cut. `about` is that of `Store.save`.
+    where it was cut. `about` is that of `Store.save`, and `whole` returns what is saved of a state.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Saver:
         resumables: Mapping[str, Resumable],
         about: Mapping[str, Any],
         every: float = 60.0,
+        whole: Callable[[State], PyTree] = lambda state: state,
     ) -> None:
         if not every >= 0:
             raise ValueError(f"every must be at least 0 seconds; it is {every}")
@@ -50,6 +51,7 @@ class Saver:
         self._resumables = dict(resumables)
         self._about = about
         self._every = every
+        self._whole = whole
         self._last = time.monotonic()
         self._saved_step: int | None = None
         self._chunk_ended = False
@@ -88,6 +90,6 @@ class Saver:
     def _save(self, event: Event) -> None:
         hooks = {name: resumable.save() for name, resumable in self._resumables.items()}
         length = {"first_step": event.first_step, "seconds": event.seconds}
-        tree = {"state": event.state, "hooks": hooks} | length
+        tree = {"state": self._whole(event.state), "hooks": hooks} | length
         self._store.save(event.step, tree, self._about)
         self._last, self._saved_step, self._chunk_ended = time.monotonic(), event.step, False

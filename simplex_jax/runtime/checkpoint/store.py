@@ -18,9 +18,10 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -35,6 +36,7 @@ from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWar
 _NAME = r"(\d+)-step-\d+"
 _ARRAYS, _MANIFEST, _SUMS = "arrays-{}.npz", "manifest.json", "SHA256SUMS"
 _FORMAT = 2
+_PIECE = 2**24  # bytes that are compared at once
 _FIELDS = {"format", "step", "about", "random", "versions", "leaves"}
 
 
@@ -227,13 +229,25 @@ def _staged(path: Path, number: int) -> Path:
 def _write_arrays(
     path: Path, arrays: Mapping[str, np.ndarray], entries: Sequence[leaves.Entry]
 ) -> None:
-    """Write arrays of entries and read them back."""
+    """Write arrays of entries and read them back, a piece at a time."""
     output.write_npz(path, arrays)
-    written = _read_archive(path)
-    for name, array in arrays.items():
-        if not np.array_equal(_bytes(written[name]), _bytes(array)):
-            entry = entries[int(name.partition("@")[0])]
-            raise Damaged(f"{leaves.path_name(entry['path'])} is not what was saved")
+    with _opened(path) as archive:
+        for name, array in arrays.items():
+            with archive.zip.open(f"{name}.npy") as member:
+                if not _holds(member, array):
+                    entry = entries[int(name.partition("@")[0])]
+                    raise Damaged(f"{leaves.path_name(entry['path'])} is not what was saved")
+
+
+def _holds(file: IO[bytes], array: np.ndarray) -> bool:
+    """Return whether an `.npy` file has the contents of an array."""
+    np.lib.format.read_magic(file)
+    shape, transposed, dtype = np.lib.format.read_array_header_1_0(file)
+    expected = _bytes(array.T if transposed else array)
+    pieces = (expected[first : first + _PIECE] for first in range(0, expected.size, _PIECE))
+    same = all(file.read(piece.size) == piece.tobytes() for piece in pieces)
+    # NumPy reads the dtypes of `ml_dtypes` as void.
+    return same and (shape, dtype.itemsize) == (array.shape, array.itemsize)
 
 
 def _read_arrays(path: Path, entries: Sequence[leaves.Entry]) -> dict[str, np.ndarray]:
@@ -246,10 +260,17 @@ def _read_arrays(path: Path, entries: Sequence[leaves.Entry]) -> dict[str, np.nd
 
 
 def _read_archive(path: Path) -> dict[str, np.ndarray]:
+    with _opened(path) as archive:
+        return dict(archive)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open an archive; what is wrong with it is `Damaged`, while it is read too."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return dict(archive)
-    except MemoryError:
+            yield archive
+    except (MemoryError, Damaged):
         raise
     except Exception as error:  # damaged archives raise errors of all kinds
         raise Damaged(f"{path.name}: {_reason(error)}") from None

@@ -17,7 +17,7 @@ from simplex_jax.corpus import stopwords
 from simplex_jax.corpus.store import Stored
 from simplex_jax.evaluate import matching
 from simplex_jax.evaluate.coherence import top_words
-from simplex_jax.models.lda import MODEL, Fit, memory, seeds
+from simplex_jax.models.lda import MODEL, Fit, memory, pages, seeds
 from simplex_jax.models.lda.commands import inputs
 from simplex_jax.models.lda.commands.effects import effects
 from simplex_jax.models.lda.options import prior
@@ -55,6 +55,8 @@ def _announce(plan: Plan) -> str:
         names = seeds.names(settings.seed_words, settings.num_topics)
         named = ", ".join(f"{k} {name}" for k, name in enumerate(names) if name)
         lines.append(f"{settings.seed_weight:g} pseudo-counts for each seed word of topics {named}")
+    if pages.on_disk(plan.train, settings):
+        lines.append(pages.described(data.size_of(plan.train).tokens, settings.num_topics))
     if words := stopwords.suggest(data.in_memory(plan.data), 10):
         shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in words)
         lines.append(f"least informative words: {shown}; leave them out with --drop-words FILE")

@@ -1,0 +1,143 @@
+"""The tokens and labels of a corpus larger than memory, in files, for memoised counts.
+
+They lie in the order of the device, so that a batch of neighbours is one piece of each file: an
+update reads it, and its labels are written back. Topics and counts are in memory, and the samples
+are those of a run in memory, to the last bit.
+
+The files have no names and vanish with the process. A checkpoint has a copy of all labels, as a run
+in memory would have saved them: each goes on from a checkpoint of the other.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax.base import State
+from simplex_jax.batches import Stream, Visit
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import MOST_TOKENS, HostCorpus, Pages
+from simplex_jax.models.lda import sharding
+from simplex_jax.models.lda.counts import Page
+from simplex_jax.models.topics import local
+from simplex_jax.models.topics.data import Training, is_stored, size_of
+from simplex_jax.runtime import devices, processes
+from simplex_jax.runtime.feed import Lagging
+from simplex_jax.runtime.hooks import Event
+
+_PIECE = 2**24  # labels that are written at once
+
+
+class Files:
+    """The files of a corpus: they feed the kernel, and as a hook take the labels of every update.
+
+    Args:
+        corpus: The documents, which are read once, in the order of the pages.
+        pages: Their places.
+        num_topics: Number of topics, K.
+
+    Raises:
+        OSError: They do not fit into the directory of temporary files.
+    """
+
+    def __init__(self, corpus: HostCorpus, pages: Pages, num_topics: int) -> None:
+        self._corpus, self._pages = corpus, pages
+        total, dtype = int(pages.starts[-1]), local.label_dtype(num_topics)
+        nothing = np.full(_PIECE, num_topics, dtype)
+        empty = (nothing[: total - first] for first in range(0, total, _PIECE))
+        self._tokens = _written(device.in_pieces(corpus, pages.order), total, np.dtype(np.int32))
+        self._labels = _written(empty, total, dtype)
+        self._due: dict[int, slice] = {}  # by step: tokens whose labels are not written yet
+
+    def feed(self, stream: Stream, key: jax.Array, first_step: int) -> Lagging:
+        """Return the pages of the batches of a stream; `key` is that of the driver."""
+        # The driver's own streams have the same one, see `driver.run`.
+        return Lagging(self._batches(jax.jit(stream), jax.random.split(key)[1], first_step))
+
+    def _batches(self, stream: Stream, key: jax.Array, step: int) -> Iterator[Any]:
+        before = None
+        while True:
+            batch = stream(key, jnp.int32(step))
+            ids = np.asarray(batch.batch if isinstance(batch, Visit) else batch)
+            here = self._due[step] = self._pages.place(ids)
+            rest = self._pages.room - (here.stop - here.start)
+            tokens, labels = (
+                np.pad(file[here], (0, rest)) for file in (self._tokens, self._labels)
+            )
+            yield with_page(batch, self._pages, tokens, labels, again=here == before)
+            step, before = step + 1, here
+
+    def __call__(self, event: Event) -> None:
+        """Do nothing: `pulse` is called after every update."""
+
+    def pulse(self, event: Event) -> None:
+        """Write the labels of an update."""
+        here = self._due.pop(event.step - 1)
+        self._labels[here] = np.asarray(sharding.labels_of(event.state))[: here.stop - here.start]
+
+    def whole(self, state: State) -> State:
+        """Return a state with the labels of all tokens, mapped from their file."""
+        return sharding.with_labels(state, self._labels)
+
+    def place(self, whole: State) -> State:
+        """Take all labels out of a state that was saved, by any number of devices."""
+        labels = sharding.labels_of(whole)
+        self._labels[:] = sharding.dealt_again(labels, self._corpus.lengths, self._labels)
+        return sharding.with_labels(whole, jnp.zeros(self._pages.room, self._labels.dtype))
+
+
+def with_page(batch: Any, pages: Pages, tokens: Any, labels: Any, *, again: bool) -> Any:
+    """Return a batch of a stream with the page of its documents in place of their numbers."""
+    if isinstance(batch, Visit):
+        return batch._replace(batch=with_page(batch.batch, pages, tokens, labels, again=again))
+    return Page(pages.documents(np.asarray(batch), tokens), labels, jnp.asarray(again))
+
+
+def on_disk(data: Training, settings: Any) -> bool:
+    """Return whether tokens and labels are to be on disk, by settings whose devices are settled.
+
+    They are where they would take more than half of the memory, or a device cannot number them, if
+    they can be: those of a stored corpus that one device has, in one chain of a given alpha.
+    """
+    alone = settings.chains == settings.devices == processes.count() == 1
+    learned = isinstance(settings.alpha, str)
+    if not (is_stored(data) and settings.counts == "memoised" and alone) or learned:
+        return False
+    tokens = size_of(data).tokens
+    needed = tokens * (4 + 2 * local.label_dtype(settings.num_topics).itemsize)
+    return tokens > MOST_TOKENS or 2 * needed > devices.memory()
+
+
+def described(tokens: int, num_topics: int) -> str:
+    """Return where so many tokens and their labels are, and why, in words."""
+    return (
+        f"tokens and labels are on disk, {devices.size(_size(tokens, num_topics))} in "
+        f"{tempfile.gettempdir()} (TMPDIR): they are too many for the memory"
+    )
+
+
+def check(tokens: int, num_topics: int) -> None:
+    """Raise a ValueError if the directory of temporary files has no room for them."""
+    needed, place = _size(tokens, num_topics), tempfile.gettempdir()
+    if needed > (free := shutil.disk_usage(place).free):
+        raise ValueError(
+            f"tokens and labels need {devices.size(needed)} on disk, and {place} has "
+            f"{devices.size(free)}: name another directory by the variable TMPDIR"
+        )
+
+
+def _size(tokens: int, num_topics: int) -> int:
+    return tokens * (np.dtype(np.int32).itemsize + local.label_dtype(num_topics).itemsize)
+
+
+def _written(pieces: Iterable[np.ndarray], total: int, dtype: np.dtype) -> np.ndarray:
+    """Write numbers to a file without a name, here and not by its map, so that errors are seen."""
+    with tempfile.TemporaryFile() as file:
+        for piece in pieces:
+            file.write(np.ascontiguousarray(piece, dtype).data)
+        file.flush()
+        return np.asarray(np.memmap(file, dtype, "r+", shape=(total,)))
