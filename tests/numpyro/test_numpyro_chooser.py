@@ -64,6 +64,7 @@ def test_candidates_that_are_still_warming_up() -> None:
         judged(late=None)
 
 
+@pytest.mark.slow
 def test_minibatches_are_refused() -> None:
     with pytest.raises(ValueError, match="minibatches, which NUTS cannot sample"):
         recommend(jax.random.key(0), cases.categorical, model_args=(cases.LABELS, 5))
