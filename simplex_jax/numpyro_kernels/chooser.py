@@ -108,9 +108,10 @@ def recommend(
         >>> from simplex_jax.numpyro_kernels import recommend
         >>> def model(x):
         ...     p = numpyro.sample("p", dist.Dirichlet(jnp.full(20, 0.02)))
-        ...     numpyro.sample("x", dist.Multinomial(probs=p), obs=x)
+        ...     numpyro.sample("x", dist.Multinomial(9, p), obs=x)
         >>> x = jnp.zeros(20).at[0].set(9)
-        >>> found = recommend(jax.random.key(0), model, model_args=(x,), seconds=0.5)
+        >>> key = jax.random.key(0)
+        >>> found = recommend(key, model, model_args=(x,), num_warmup=200, seconds=0.2)
         >>> found.choice, len(found.candidates)
         ('SCIR', 3)
     """
