@@ -4,7 +4,8 @@
     python benchmarks/numpyro_ess.py --scores
 
 With --scores, NUTS in normal scores of learned references (`learn_reference`) takes the place of
-SCIR; its pilot is not counted either.
+SCIR; its pilot is not counted either. Rivals are NUTS as numpyro has it, which breaks sticks on the
+simplex, and for models with Dirichlet sites NUTS in log ratios (`numpyro_coordinates.py`).
 
 Each kernel is compiled, warmed up, and then sampled for about the given time; compiling and warming
 up are not counted, but NUTS is given up where its warm-up takes longer than `--patience`. Times are
@@ -20,90 +21,60 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 import numpyro
-from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import NUTS
+from numpyro_coordinates import COORDINATES, has_dirichlet, in_log_ratios
 from numpyro_models import Example, examples, mixture
 
-from simplex_jax.numpyro_kernels import SGMCMC, learn_reference
+from simplex_jax.numpyro_kernels import SGMCMC, learn_reference, pilots
+from simplex_jax.numpyro_kernels.pilots import Chain
 from simplex_jax.samplers import sgrld
-
-
-class Chain(NamedTuple):
-    """What was watched, [n, d], and the seconds that it took."""
-
-    watched: np.ndarray
-    seconds: float
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """The effective sample size of each number; those that never moved have none."""
-        moving = self.watched[:, self.watched.std(axis=0) > 0]
-        return np.asarray(effective_sample_size(moving[None].astype(np.float64)))
-
-    def rates(self) -> tuple[float, float]:
-        """The smallest and the median effective sample size in a second."""
-        sizes = self.sizes
-        return sizes.min() / self.seconds, float(np.median(sizes)) / self.seconds
 
 
 def sample(
     example: Example,
-    kernel,
+    kernel: Any,
     warmup: int,
     seconds: float,
     chunk: int,
-    seed: int = 0,
     patience: float = math.inf,
 ) -> Chain | None:
-    """Warm up, and then sample chunks until the time is over.
-
-    None where the warm-up took longer than `patience` seconds.
-    """
-    state = kernel.init(jax.random.key(seed), warmup, None, example.args, {})
-    finish = kernel.postprocess_fn(example.args, {})
-
-    def step(state, _):
-        state = kernel.sample(state, example.args, {})
-        return state, finish(state.z)
-
-    def many(state):
-        state, samples = jax.lax.scan(step, state, None, length=chunk)
-        return state, example.watch(samples)
-
-    run = jax.jit(many).lower(state).compile()
-    start = time.process_time()
-    for _ in range(-(-warmup // chunk)):
-        state = jax.block_until_ready(run(state)[0])
-        if time.process_time() - start > patience:
-            return None
-    found, start = [], time.process_time()
-    while not found or time.process_time() - start < seconds or len(found) < 2:
-        state, watched = run(state)
-        found.append(jax.block_until_ready(watched))
-    return Chain(np.concatenate(found), time.process_time() - start)
+    """Sample an example for some seconds of the processor; None as in `pilots.sample`."""
+    return pilots.sample(
+        kernel,
+        example.watch,
+        args=example.args,
+        kwargs={},
+        key=jax.random.key(0),
+        num_warmup=warmup,
+        seconds=seconds,
+        chunk=chunk,
+        patience=patience,
+        clock=time.process_time,
+    )
 
 
-def apart(one: Chain, other: Chain) -> float:
-    """The largest difference of the means of two chains in standard errors."""
-    moving = (one.watched.std(axis=0) > 0) & (other.watched.std(axis=0) > 0)
-    chains = [Chain(chain.watched[:, moving], chain.seconds) for chain in (one, other)]
-    errors = [chain.watched.var(axis=0) / chain.sizes for chain in chains]
-    difference = chains[0].watched.mean(axis=0) - chains[1].watched.mean(axis=0)
-    return float(np.abs(difference / np.sqrt(sum(errors))).max())
-
-
-def compare(
-    example: Example, warmup: int, seconds: float, chunk: int, patience: float = math.inf
-) -> tuple[Chain, Chain | None]:
+def compare(example: Example, warmup: int, seconds: float, chunk: int) -> tuple[Chain, Chain]:
     """Sample an example by our kernel and by its rival."""
     ours = sample(example, example.kernel, example.warmup * warmup, seconds, chunk)
+    theirs = sample(example, example.rival, warmup, seconds, chunk)
     assert ours is not None
-    return ours, sample(example, example.rival, warmup, seconds, chunk, patience=patience)
+    assert theirs is not None
+    return ours, theirs
+
+
+def rivals(example: Example) -> dict[str, Any]:
+    """Return the kernels to compare with: NUTS, and that in other coordinates of the simplex."""
+    found = {"NUTS": example.rival}
+    if isinstance(example.rival, NUTS) and has_dirichlet(example.model, example.args):
+        for name, coordinates in COORDINATES.items():
+            rewritten = partial(in_log_ratios, coordinates=coordinates)
+            found[f"NUTS, {name}"] = example.rival.wrap_model(rewritten)
+    return found
 
 
 def row(ours: Chain, theirs: Chain | None) -> str:
@@ -114,7 +85,8 @@ def row(ours: Chain, theirs: Chain | None) -> str:
         return f"{text} still warming up | | |"
     their_low, their_middle = theirs.rates()
     ratios = f"{low / their_low:.3g}, {middle / their_middle:.3g}"
-    return f"{text} {their_low:.3g}, {their_middle:.3g} | {ratios} | {apart(ours, theirs):.1f} |"
+    distance = pilots.apart(ours, theirs)
+    return f"{text} {their_low:.3g}, {their_middle:.3g} | {ratios} | {distance:.1f} |"
 
 
 def in_scores(example: Example) -> Example:
@@ -173,16 +145,19 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=600.0, help="for the warm-up, in seconds")
     given = parser.parse_args()
     ours = "NUTS in scores" if given.scores else "SCIR"
-    print(f"| model | {ours} min, median ESS/s | NUTS min, median ESS/s | ratio | apart |")
-    print("|---|---|---|---|---|")
+    print(f"| model | rival | {ours} min, median ESS/s | its min, median ESS/s | ratio | apart |")
+    print("|---|---|---|---|---|---|")
     for name, make in examples(given.data).items():
         if given.only not in name:
             continue
         warmup = given.warmup // 5 if "100,000" in name else given.warmup
         chunk = 20 if "100,000" in name else 100
         shown = in_scores(make()) if given.scores else make()
-        chains = compare(shown, warmup, given.seconds, chunk, given.patience)
-        print(f"| {name} | {row(*chains)}", flush=True)
+        chain = sample(shown, shown.kernel, shown.warmup * warmup, given.seconds, chunk)
+        assert chain is not None
+        for rival, kernel in rivals(shown).items():
+            theirs = sample(shown, kernel, warmup, given.seconds, chunk, given.patience)
+            print(f"| {name} | {rival} | {row(chain, theirs)}", flush=True)
     if given.only in ("", "cost") and not given.scores:
         rows = (10_000, 100_000, 1_000_000)
         print("\n| us a step on 100 of so many rows |", *(f"{n:,} |" for n in rows))

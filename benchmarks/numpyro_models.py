@@ -188,21 +188,28 @@ def blocks(folder: Path, size: int = 40, blocks: int = 10) -> Example:
 
 
 def factorisation(rows: int = 30, columns: int = 20, factors: int = 3) -> Example:
-    """Counts with means theta beta, a sparse gamma prior on both: the means are watched."""
+    """Counts with means theta beta, a sparse gamma prior on both: the means are watched.
+
+    Rows of theta are independent given beta, and columns of beta given theta: the plates say so.
+    """
     rng = np.random.default_rng(3)
     mean = rng.gamma(0.3, 1 / 0.3, (rows, factors)) @ rng.gamma(0.3, 1 / 0.3, (factors, columns))
     x = jnp.asarray(rng.poisson(mean))
 
     def model(x: jax.Array) -> None:
-        law = dist.Gamma(0.3, 0.3)
-        theta = numpyro.sample("theta", law.expand([rows, factors]).to_event(2))
-        beta = numpyro.sample("beta", law.expand([factors, columns]).to_event(2))
-        mean = jnp.maximum(theta @ beta, 1e-12)
-        numpyro.sample("x", dist.Poisson(mean).to_event(2), obs=x)
+        law = dist.Gamma(0.3, 0.3).expand([factors]).to_event(1)
+        of_rows, of_columns = numpyro.plate("rows", rows, dim=-2), numpyro.plate("columns", columns)
+        with of_rows:
+            theta = numpyro.sample("theta", law)
+        with of_columns:
+            beta = numpyro.sample("beta", law)
+        with of_rows, of_columns:
+            mean = jnp.maximum((theta * beta).sum(axis=-1), 1e-12)
+            numpyro.sample("x", dist.Poisson(mean), obs=x)
 
     def watch(samples: dict) -> jax.Array:
-        means = samples["theta"][:, :5] @ samples["beta"][:, :, :5]
-        return jnp.log1p(means).reshape(len(means), -1)
+        theta, beta = samples["theta"][:, :5, 0], samples["beta"][:, :5]
+        return jnp.log1p(theta @ beta.mT).reshape(len(theta), -1)
 
     return example(model, (x,), watch)
 

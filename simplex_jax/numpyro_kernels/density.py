@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 from jax.interpreters.partial_eval import dce_jaxpr
 from jax.scipy.special import gammaln
 from numpyro import handlers
+from numpyro.distributions.util import sum_rightmost
 from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
@@ -16,7 +17,7 @@ from simplex_jax import batches
 from simplex_jax.base import PyTree
 from simplex_jax.numpyro_distributions import LogDirichlet
 from simplex_jax.numpyro_kernels import sites
-from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
+from simplex_jax.numpyro_kernels.sites import Layout, Model, Rows, Values
 
 
 class Target(NamedTuple):
@@ -38,6 +39,7 @@ class Density(NamedTuple):
 
     others: jax.Array  # its part without the priors of the sites that are moved
     priors: Values  # log prior of each of those, up to terms that the sites do not enter
+    by_row: Values  # what `without` returns, row by row, of sites with rows
     counts: Values
     parameters: dict[str, tuple[jax.Array, ...]]  # Dirichlet concentrations, or shape and rate
     size: jax.Array  # sum of the absolute values of the terms of the log density
@@ -51,7 +53,12 @@ class Density(NamedTuple):
         return jnp.isfinite(value) & jnp.stack(counts).all()
 
     def without(self, name: str) -> jax.Array:
-        """Return the log joint density without the prior of one site."""
+        """Return the log joint density without the prior of one site.
+
+        That of each row, up to terms that the site does not enter, where the site has rows.
+        """
+        if name in self.by_row:
+            return self.by_row[name]
         return self.others + sum(prior for key, prior in self.priors.items() if key != name)
 
 
@@ -201,35 +208,67 @@ def dependent(
     return [name for name, does in zip(names, depends, strict=True) if does]
 
 
+class _Terms(NamedTuple):
+    """The terms of the log density at native values of the sites that are moved."""
+
+    others: Values  # by site, of the shape of its batch
+    priors: Values  # of the sites that are moved, likewise
+    parameters: dict[str, tuple[jax.Array, ...]]
+
+    def without(self, name: str) -> list[jax.Array]:
+        """Return the terms without the prior of one site."""
+        priors = (prior for key, prior in self.priors.items() if key != name)
+        return [jnp.asarray(term) for term in (*self.others.values(), *priors)]
+
+
+def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = None) -> _Terms:
+    kinds = target.layout.kinds
+    values = {name: sites.constrain(kinds[name], value) for name, value in y.items()}
+    others, laws = log_joint(target, {**(fixed or {}), **values}, frozenset(y))
+    priors, parameters = {}, {}
+    for name, law in laws.items():
+        parameters[name] = _parameters(law, y[name])
+        if not parameters[name]:
+            # Any other prior stays in the density, next to a uniform one.
+            others[name] = law.log_prob(values[name])
+            parameters[name] = (jnp.ones_like(y[name]),)
+        prior = _log_prior(kinds[name], y[name], parameters[name])
+        priors[name] = sum_rightmost(prior, prior.ndim - len(law.batch_shape))
+    return _Terms(others, priors, parameters)
+
+
+def terms_without(target: Target, native: Values, name: str) -> list[jax.Array]:
+    """Return the terms of the log density without the prior of one site, by batches."""
+    return _terms(target, native).without(name)
+
+
 def evaluate(
-    target: Target, native: Values, fixed: Mapping[str, jax.Array] | None = None
+    target: Target,
+    native: Values,
+    fixed: Mapping[str, jax.Array] | None = None,
+    rows: Mapping[str, Rows] | None = None,
 ) -> Density:
     """Return the density and its derivatives at native values of simplex and gamma sites.
 
-    `fixed` are constrained values of all other latent sites.
+    `fixed` are constrained values of all other latent sites, and `rows` those of sites that move
+    row by row.
     """
-    kinds = target.layout.kinds
-    # A prior that is not a Dirichlet or gamma law stays in the density, next to a uniform one.
-    detached = frozenset(native)
 
     def total(y: Values) -> tuple[jax.Array, tuple]:
-        values = {name: sites.constrain(kinds[name], value) for name, value in y.items()}
-        terms, laws = log_joint(target, {**(fixed or {}), **values}, detached)
-        priors, parameters = {}, {}
-        for name, law in laws.items():
-            parameters[name] = _parameters(law, y[name])
-            if not parameters[name]:
-                terms[name] = law.log_prob(values[name])
-                parameters[name] = (jnp.ones_like(y[name]),)
-            priors[name] = _log_prior(kinds[name], y[name], parameters[name])
-        others = summed(terms)
-        sizes = [jnp.abs(term).sum() for term in [*terms.values(), *priors.values()]]
-        number = jnp.asarray(sum(jnp.size(term) for term in terms.values()), jnp.float32)
-        about = others, priors, parameters, sum(sizes), jnp.maximum(number, 1)
-        return others + sum(priors.values()), about
+        terms = _terms(target, y, fixed)
+        others = summed(terms.others)
+        priors = {name: prior.sum() for name, prior in terms.priors.items()}
+        by_row = {
+            name: sum(of.sums_of_term(term) for term in terms.without(name))
+            for name, of in (rows or {}).items()
+        }
+        sizes = [jnp.abs(term).sum() for term in [*terms.others.values(), *priors.values()]]
+        number = jnp.asarray(sum(jnp.size(x) for x in terms.others.values()), jnp.float32)
+        about = terms.parameters, sum(sizes), jnp.maximum(number, 1)
+        return others + sum(priors.values()), (others, priors, by_row, about)
 
-    gradient, (others, priors, *rest) = jax.grad(total, has_aux=True)(native)
-    return Density(others, priors, gradient, *rest)
+    counts, (others, priors, by_row, about) = jax.grad(total, has_aux=True)(native)
+    return Density(others, priors, by_row, counts, *about)
 
 
 def _parameters(law: dist.Distribution, y: jax.Array) -> tuple[jax.Array, ...]:
@@ -250,6 +289,6 @@ def _log_prior(kind: str, y: jax.Array, parameters: tuple[jax.Array, ...]) -> ja
     if kind == sites.GAMMA:
         shape, rate = parameters
         density = shape * (jnp.log(rate) + y) - gammaln(shape) - rate * jnp.exp(y)
-        return density.sum()
+        return density
     (alpha,) = parameters
-    return (alpha * y).sum() - gammaln(alpha).sum() + gammaln(alpha.sum(axis=-1)).sum()
+    return (alpha * y - gammaln(alpha)).sum(axis=-1) + gammaln(alpha.sum(axis=-1))

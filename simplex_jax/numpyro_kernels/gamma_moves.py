@@ -69,7 +69,7 @@ def log_ratio(
     there: Law,
     step: jax.Array,
 ) -> jax.Array:
-    """Return the log acceptance ratio less the change of the log likelihood, a scalar.
+    """Return the log acceptance ratio less the change of the log likelihood, of each number.
 
     The laws have one rate.
     """
@@ -78,7 +78,7 @@ def log_ratio(
     weight = (here.rate - rate) * simplex_moves.gain(y, move.y)
     growth = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(here.rate)
     bend = simplex_moves.change_of_shapes(y + growth, here.shape, there.shape, move.counts)
-    return (pull + weight + bend).sum()
+    return pull + weight + bend
 
 
 def transition(

@@ -1,5 +1,11 @@
-"""One move of one site: proposed, evaluated, accepted or not, and learned from."""
+"""One move of one site: proposed, evaluated, accepted or not, and learned from.
 
+A site whose rows are independent given all other sites (`rows`) moves row by row: the proposal of a
+row depends on that row alone, and so does its part of the log ratio, by which it is accepted or
+not, at a step of its own. The density is then evaluated once more, where the accepted rows led.
+"""
+
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -7,7 +13,7 @@ import jax.numpy as jnp
 
 from simplex_jax.numpyro_kernels import gamma_moves, rounding, simplex_moves, sites, tuning
 from simplex_jax.numpyro_kernels.density import Density
-from simplex_jax.numpyro_kernels.sites import Values
+from simplex_jax.numpyro_kernels.sites import Rows, Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Tuning
 
 # Exposures are not looked for at values smaller than this, or this share of the prior mean: counts
@@ -36,6 +42,7 @@ class Site(NamedTuple):
     metropolis: bool  # whether moves are corrected
     target_accept: float
     curved: bool  # whether corrected moves of a simplex site have rates
+    rows: Rows  # those that are accepted or not by themselves
 
 
 class _Proposal(NamedTuple):
@@ -43,7 +50,7 @@ class _Proposal(NamedTuple):
 
     y: jax.Array  # native value
     there: Density
-    log_ratio: jax.Array  # log acceptance ratio
+    log_ratio: jax.Array  # log acceptance ratio, of each row
     same: jax.Array  # whether shapes are the same at both ends
     bound: jax.Array  # the part of the log ratio that may be rounding, if the move is exact
     clamped: jax.Array  # fraction of shapes that are not positive
@@ -68,18 +75,19 @@ def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
     # The log ratio of an exact move is 0 but for rounding. Equal shapes are not enough: gradients
     # do not see where a likelihood jumps. The proposal of a move that turns out not to be exact
     # was made with the total, or the exposure, of where it starts; no later one is.
-    exact = old.exact & proposal.same & rounding.confirms(proposal.log_ratio, proposal.bound)
+    log_ratio = proposal.log_ratio.sum()
+    exact = old.exact & proposal.same & rounding.confirms(log_ratio, proposal.bound)
     probability = jnp.where(exact, 1, probability)
     # A chain that starts far away first goes where the likelihood wants it, uncorrected: there a
     # correction would learn steps that are far too short.
     arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
     chance = jnp.where(arriving, 1, probability)
-    accept = jax.random.uniform(key_accept, dtype=chance.dtype) < chance
-    z, density = jax.tree.map(
-        lambda end, start: jnp.where(accept, end, start),
-        ({**state.z, site.name: proposal.y}, proposal.there),
-        (state.z, here),
-    )
+    accept = jax.random.uniform(key_accept, chance.shape, chance.dtype) < chance
+    z = {**state.z, site.name: jnp.where(accept, proposal.y, state.z[site.name])}
+    if site.rows.plates:
+        density = evaluate(z)
+    else:
+        density = jax.tree.map(partial(jnp.where, accept), proposal.there, here)
     learned = tuning.adapted(
         old._replace(exact=exact, bound=proposal.bound),
         state.i,
@@ -128,7 +136,7 @@ def _propose_simplex(
     return _Proposal(
         move.y,
         there,
-        ratio + (there.without(name) - here.without(name)),
+        site.rows.sums(ratio) + (there.without(name) - here.without(name)),
         simplex_moves.same(a.used, a_there.used, sizes),
         bound,
         (a.raw <= 0).mean(dtype=y.dtype),
@@ -169,7 +177,7 @@ def _propose_gamma(
     return _Proposal(
         move.y,
         there,
-        ratio + (there.without(name) - here.without(name)),
+        site.rows.sums(ratio) + (there.without(name) - here.without(name)),
         simplex_moves.same(law.shape, law_there.shape, sizes),
         bound,
         (law.raw <= 0).mean(dtype=y.dtype),

@@ -36,13 +36,14 @@ from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.distributions.util import sum_rightmost
 from numpyro.infer import MCMC, NUTS, init_to_sample
+from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.reparam import Reparam
 
 from simplex_jax.geometry import gamma_scores
 from simplex_jax.numpyro_distributions import LogDirichlet
 from simplex_jax.numpyro_kernels import density, sites
 from simplex_jax.numpyro_kernels.scir import SCIR
-from simplex_jax.numpyro_kernels.sites import Model, Values
+from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 
 _POSITIVE = (constraints.positive, constraints.softplus_positive)
 _SIMPLEX = (sites.SIMPLEX, sites.LOG_SIMPLEX)
@@ -280,35 +281,39 @@ def learn_reference(
         raise ValueError(f"num_samples must be at least 100; it is {num_samples}")
     kwargs = dict(model_kwargs or {})
     layout, _ = sites.inspect(model, sites.typed(rng_key), model_args, kwargs, None)
-    if layout.subsampled:
-        raise ValueError(
-            f"the plates {sites.listed(layout.subsampled)} show minibatches, which NUTS cannot "
-            "sample; give them all their rows, or use SCIR or SGMCMC"
-        )
-    laws = _laws(model, sites.typed(rng_key), model_args, kwargs)
-    kinds = {name: _kind(laws[name]) for name in layout.kinds}
-    fitted = {name: kind for name, kind in kinds.items() if kind in _KINDS}
+    sites.check_all_rows(layout)
+    fitted = scored(model, sites.typed(rng_key), model_args, kwargs, layout)
     if not fitted:
         raise ValueError("the model has no latent site of positive numbers or on the simplex")
-    pilot = MCMC(
-        _pilot(model, layout.kinds),
+    mcmc = MCMC(
+        pilot(model, layout.kinds),
         num_warmup=num_warmup,
         num_samples=num_samples,
         progress_bar=False,
     )
-    pilot.run(rng_key, *model_args, **kwargs)
-    samples = pilot.get_samples()
+    mcmc.run(rng_key, *model_args, **kwargs)
+    samples = mcmc.get_samples()
     return {name: _fitted(kind, samples[name]) for name, kind in fitted.items()}
 
 
-def _laws(model: Model, key: jax.Array, args: tuple, kwargs: Values) -> dict[str, Any]:
+def scored(
+    model: Model, key: jax.Array, args: tuple, kwargs: Values, layout: Layout
+) -> dict[str, str]:
+    """Return the sites that have normal scores, and their kinds."""
     drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
     trace = handlers.trace(drawn).get_trace(*args, **kwargs)
-    return {name: site["fn"] for name, site in trace.items() if site["type"] == "sample"}
+    kinds = {name: _kind(trace[name]["fn"]) for name in layout.kinds}
+    return {name: kind for name, kind in kinds.items() if kind in _KINDS}
 
 
-def _pilot(model: Model, kinds: Mapping[str, str]) -> Any:
-    own = [name for name, kind in kinds.items() if kind in _KINDS]
+def moved_by_scir(kinds: Mapping[str, str]) -> list[str]:
+    """Return the names of the sites that `SCIR` moves."""
+    return [name for name, kind in kinds.items() if kind in _KINDS]
+
+
+def pilot(model: Model, kinds: Mapping[str, str]) -> MCMCKernel:
+    """Return `SCIR` for the sites that it moves, and NUTS for all others."""
+    own = moved_by_scir(kinds)
     if not own:
         return NUTS(model)
     if len(own) == len(kinds):

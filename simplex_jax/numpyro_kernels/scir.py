@@ -10,11 +10,11 @@ import jax.numpy as jnp
 
 from simplex_jax import schedules
 from simplex_jax.numpyro_kernels import density as densities
-from simplex_jax.numpyro_kernels import floors, minibatches, moves, sites, tuning
+from simplex_jax.numpyro_kernels import floors, minibatches, moves, rows, sites, tuning
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.kernel import ModelKernel, over_chains
 from simplex_jax.numpyro_kernels.moves import State
-from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
+from simplex_jax.numpyro_kernels.sites import Layout, Model, Rows, Values
 from simplex_jax.schedules import StepSize
 
 # Of uncorrected moves with all the data, and where the adaptation of corrected ones starts.
@@ -103,6 +103,7 @@ class SCIR(ModelKernel):
         self._metropolis = metropolis
         self._target_accept = target_accept
         self._curved: frozenset[str] = frozenset()
+        self._rows: dict[str, Rows] = {}
 
     def _check(self, layout: Layout) -> None:
         can = {sites.SIMPLEX, sites.LOG_SIMPLEX, sites.GAMMA}
@@ -144,14 +145,17 @@ class SCIR(ModelKernel):
             self._curved = frozenset(
                 name for name in kinds if tuning.is_curved(name, kinds, z, evaluate)
             )
-        density = evaluate(z)
+            if self._metropolis:
+                self._rows = self._rows_apart(target, z, evaluate)
         learned = {}
         for name, kind in kinds.items():
             site = tuning.first(name, kind, z, step, evaluate)
+            site = tuning.by_row(site, self._rows.get(name, Rows()))
             if target.layout.subsampled:
                 noise = minibatches.first(name, kind, z, site.total, evaluate, ratio)
                 site = site._replace(noise=noise)
             learned[name] = site
+        density = jax.jit(partial(densities.evaluate, target, rows=self._rows))(z)
         state = State(
             z=z,
             tuning=learned,
@@ -163,6 +167,16 @@ class SCIR(ModelKernel):
         )
         return state, density.is_finite()
 
+    def _rows_apart(self, target: Target, z: Values, evaluate: tuning.Evaluate) -> dict[str, Rows]:
+        """Return the rows of sites that move row by row, which conjugate ones need not do."""
+        found = {name: rows.independent(target, z, name) for name in z}
+        return {
+            name: apart
+            for name, apart in found.items()
+            if apart.plates
+            if not tuning.is_conjugate(name, target.layout.kinds, z, evaluate)
+        }
+
     def _is_valid(self, values: Values, target: Target) -> jax.Array:
         return densities.evaluate(target, _native(target.layout, values)).is_finite()
 
@@ -171,13 +185,20 @@ class SCIR(ModelKernel):
         step = self._step(target.layout, state.i)
         kinds = target.layout.kinds
         move = minibatches.drift if target.layout.subsampled else moves.jump
+        evaluate = partial(densities.evaluate, target, rows=self._rows)
         for (name, kind), key_site in zip(
             kinds.items(), jax.random.split(key, len(kinds)), strict=True
         ):
             site = moves.Site(
-                name, kind, step, self._metropolis, self._target_accept, name in self._curved
+                name,
+                kind,
+                step,
+                self._metropolis,
+                self._target_accept,
+                name in self._curved,
+                self._rows.get(name, Rows()),
             )
-            state = move(key_site, site, state, partial(densities.evaluate, target))
+            state = move(key_site, site, state, evaluate)
         return state
 
     def _step(self, layout: Layout, i: jax.Array) -> jax.Array | None:
@@ -211,7 +232,7 @@ class SCIR(ModelKernel):
         if state.density is None:
             return state
         target = self._target(model_args, model_kwargs, jax.random.key(0))
-        evaluate = partial(densities.evaluate, target)
+        evaluate = partial(densities.evaluate, target, rows=self._rows)
         learned = {
             name: tuning.refreshed(name, self._inspected.kinds[name], old, state.z, evaluate)
             for name, old in state.tuning.items()
@@ -254,12 +275,20 @@ class SCIR(ModelKernel):
                 within = f" within {bound:.2g} nats" if bound > 0.01 else ""
                 parts.append(f"{name} exact{within}")
             elif self._metropolis:
-                step, accepted = float(jnp.exp(site.log_step)), float(site.accepted)
-                parts.append(f"{name} h={step:.2g}, accepted {accepted:.2f}, {clamped}")
+                accepted = f"accepted {float(site.accepted.mean()):.2f}"
+                parts.append(f"{name} {_steps(site.log_step)}, {accepted}, {clamped}")
             else:
                 parts.append(f"{name} uncorrected, {clamped}")
             parts[-1] += floors.shown(raised, name)
         return "; ".join(parts)
+
+
+def _steps(log_step: jax.Array) -> str:
+    """Return what diagnostics say of the steps of corrected moves."""
+    shortest, longest = float(jnp.exp(log_step.min())), float(jnp.exp(log_step.max()))
+    if not log_step.ndim:
+        return f"h={shortest:.2g}"
+    return f"h={shortest:.2g} to {longest:.2g} by row"
 
 
 def _native(layout: Layout, values: Values) -> Values:

@@ -107,7 +107,7 @@ def log_ratio(
     a_there: jax.Array,
     step: jax.Array,
 ) -> jax.Array:
-    """Return the log acceptance ratio less the change of the log likelihood, a scalar.
+    """Return the log acceptance ratio less the change of the log likelihood, of each row, [..., 1].
 
     Its terms are of the size of the counts, and of many more Poisson numbers where steps are short:
     those that nearly cancel are taken together.
@@ -120,7 +120,7 @@ def log_ratio(
     weight = (move.rate - 1) * gain(move.before, move.after)
     growth = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(move.rate)
     bend = change_of_shapes(move.before + growth, a, a_there, move.counts)
-    return stretch.sum() + (pull + weight + bend).sum()
+    return stretch + (pull + weight + bend).sum(axis=-1, keepdims=True)
 
 
 def _change_of_total(move: Move) -> jax.Array:

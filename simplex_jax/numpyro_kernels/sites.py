@@ -22,6 +22,41 @@ Values: TypeAlias = dict[str, jax.Array]
 SIMPLEX, LOG_SIMPLEX, GAMMA, SPHERE, OTHER = "simplex", "log simplex", "gamma", "sphere", "other"
 
 
+class Rows(NamedTuple):
+    """The rows of a site in plates; without plates the site is one, and numbers of it scalars."""
+
+    plates: tuple[tuple[int, int], ...] = ()  # dimensions, from the right of a batch, and sizes
+    ndim: int = 0  # of the site
+    event_dim: int = 0  # number of axes of one of its values, on the right
+
+    def axis(self, dim: int) -> int:
+        """Return the axis of the site that is a dimension of its batch."""
+        return self.ndim - self.event_dim + dim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an array with a number for each row, which broadcasts against the site."""
+        if not self.plates:
+            return ()
+        sizes = {self.axis(dim): size for dim, size in self.plates}
+        return tuple(sizes.get(axis, 1) for axis in range(self.ndim))
+
+    def sums(self, numbers: jax.Array) -> jax.Array:
+        """Return the sum of each row of numbers of the site, whose last axis may be summed."""
+        if not self.plates:
+            return numbers.sum()
+        axes = tuple(axis for axis, size in enumerate(self.shape) if size == 1)
+        return numbers.sum(axis=axes, keepdims=True)
+
+    def sums_of_term(self, term: jax.Array) -> jax.Array:
+        """Return the sum of each row of a term of the log density; 0 where it has no such rows."""
+        if any(term.ndim < -dim or term.shape[dim] != size for dim, size in self.plates):
+            return jnp.zeros(self.shape, term.dtype)
+        dims = {dim for dim, _ in self.plates}
+        others = tuple(dim for dim in range(-term.ndim, 0) if dim not in dims)
+        return term.sum(axis=others).reshape(self.shape)
+
+
 class Layout(NamedTuple):
     """The sites and plates of a model before it runs: names and flags, no arrays."""
 
@@ -29,6 +64,7 @@ class Layout(NamedTuple):
     enumerate_from: int | None  # dimension from which on discrete sites are enumerated
     subsampled: dict[str, tuple[int, int]]  # plates with minibatches: all rows, and those shown
     deterministic: tuple[str, ...]  # sites that samples bring along
+    plates: dict[str, Rows]  # rows of the latent sites
 
 
 def typed(key: jax.Array) -> jax.Array:
@@ -95,8 +131,24 @@ def inspect(
         deterministic=tuple(
             name for name, site in trace.items() if site["type"] == "deterministic"
         ),
+        plates={name: _rows(site) for name, site in latent.items()},
     )
     return layout, {name: jnp.asarray(latent[name]["value"]) for name in layout.kinds}
+
+
+def check_all_rows(layout: Layout) -> None:
+    """Raise a ValueError where plates show minibatches."""
+    if layout.subsampled:
+        raise ValueError(
+            f"the plates {listed(layout.subsampled)} show minibatches, which NUTS cannot sample; "
+            "give them all their rows, or use SCIR or SGMCMC"
+        )
+
+
+def _rows(site: Mapping[str, Any]) -> Rows:
+    frames = site["cond_indep_stack"]
+    plates = tuple((frame.dim, frame.size) for frame in frames if frame.size > 1)
+    return Rows(plates, jnp.ndim(site["value"]), site["fn"].event_dim)
 
 
 def kind(site: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from simplex_jax.numpyro_kernels import gamma_moves, rounding, simplex_moves, sites
 from simplex_jax.numpyro_kernels.density import Density
-from simplex_jax.numpyro_kernels.sites import Values
+from simplex_jax.numpyro_kernels.sites import Rows, Values
 
 
 class Total(NamedTuple):
@@ -40,12 +40,12 @@ class Noise(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """The state of the adaptation to a site. Scalars, unless stated."""
+    """The state of the adaptation to a site. Scalars, unless stated; of each row where it says."""
 
     exact: jax.Array  # whether neither shapes nor log density have said that they depend on it
     bound: jax.Array  # nats by which the log density may be off by rounding, at the last move
-    log_step: jax.Array  # of corrected moves, and of those by minibatches
-    accepted: jax.Array  # mean acceptance probability in this phase
+    log_step: jax.Array  # of each row; of corrected moves, and of those by minibatches
+    accepted: jax.Array  # of each row; mean acceptance probability in this phase
     clamped: jax.Array  # mean fraction of shapes that were not positive in this phase
     total: Total  # the sums of its counts
     centre: jax.Array  # mean value of the site in the warm-up, of its shape
@@ -63,11 +63,17 @@ def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) 
     """
     value = y[name]
     if kind == sites.GAMMA:
-        places = [value, value + 1]
+        # The numbers change by factors of their own: by one for all, a product of sites would pass.
+        places = [value, value + _rise(value)]
         laws = [gamma_law(name, {**y, name: place}, evaluate) for place in places]
         return _first_gamma(name, places, laws, step)
     places, densities = _probed(name, y, evaluate)
     return _first_simplex(name, value, places, densities, step)
+
+
+@jax.jit
+def _rise(value: jax.Array) -> jax.Array:
+    return jax.random.normal(jax.random.key(0), value.shape, value.dtype)
 
 
 @partial(jax.jit, static_argnames="name")
@@ -148,6 +154,32 @@ def _total(places: Sequence[jax.Array], counts: Sequence[jax.Array]) -> Total:
     return Total(jnp.where(counted, sums[0], fitted_total(places, counts)), counted)
 
 
+def by_row(tuning: Tuning, rows: Rows) -> Tuning:
+    """Return the tuning with a step and an acceptance for each row."""
+    return tuning._replace(
+        log_step=jnp.broadcast_to(tuning.log_step, rows.shape),
+        accepted=jnp.broadcast_to(tuning.accepted, rows.shape),
+    )
+
+
+def is_conjugate(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
+    """Tell whether a site is conjugate at certain values of all sites; see `is_curved`.
+
+    Where it is not known the answer is no.
+    """
+    gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
+    tuning = first(name, kinds[name], _probe(y, gammas), jnp.ones(()), evaluate)
+    return _known(tuning.exact, otherwise=False)
+
+
+def _known(flag: jax.Array, *, otherwise: bool) -> bool:
+    """Return a flag, or what is to be believed of one that is traced."""
+    try:
+        return bool(flag)
+    except jax.errors.TracerBoolConversionError:
+        return otherwise
+
+
 def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
     """Tell whether counts of a simplex site of one row fall with its probabilities.
 
@@ -161,10 +193,7 @@ def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate
     gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
     probe = _probe(y, gammas)
     counts = evaluate(probe).counts[name], _scaled(name, probe, evaluate).counts[name]
-    try:
-        return bool(_falls(*counts))
-    except jax.errors.TracerBoolConversionError:
-        return True
+    return _known(_falls(*counts), otherwise=True)
 
 
 @partial(jax.jit, static_argnames="gammas")

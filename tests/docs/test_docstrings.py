@@ -24,6 +24,7 @@ LONG = {
     "simplex_jax.models.dpm.families.gaussian",
     "simplex_jax.models.dpm.families.von_mises_fisher",
     "simplex_jax.base",
+    "simplex_jax.numpyro_kernels.chooser",
     "baselines.hybrid",
     "baselines.online_vb",
     "simplex_jax.models.sam.variational",

@@ -20,6 +20,20 @@ def test_alone():
     assert re.fullmatch(r"weights h=[\d.]+, accepted 0\.\d\d, clamped [\d.]+%", scope["shown"])
 
 
+def test_rows_in_plates():
+    """Means near the counts, two groups of rows, and steps of their own."""
+    scope = executed("Rows in plates")
+    assert np.abs(scope["mean"] - scope["x"]).max() < 2
+    assert scope["mcmc"].last_state.tuning["theta"].log_step.shape == (4, 1, 1)
+    assert re.match(r"theta h=[\d.]+ to [\d.]+ by row, accepted 0\.\d\d, clamped", scope["shown"])
+
+
+def test_which_kernel_by_a_pilot():
+    found = executed("Which kernel, by a pilot")["found"]
+    assert found.choice != "NUTS"
+    assert len(found.candidates) == 3
+
+
 def test_beside_nuts():
     pytest.importorskip("numpyro.infer.gibbs", reason="the Gibbs kernel came with numpyro 0.22")
     samples = executed("Beside NUTS")["mcmc"].get_samples()

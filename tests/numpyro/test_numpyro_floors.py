@@ -42,7 +42,7 @@ def watched(law, names, others) -> set[str]:
     shares = jnp.full(6, 1 / 6)
     start = {"a": jnp.asarray(0.1), "p": shares, "q": shares}
     kwargs = {"law": law, "_gibbs_sites": {name: start[name] for name in others}}
-    layout = sites.Layout({name: kinds[name] for name in names}, None, {}, ())
+    layout = sites.Layout({name: kinds[name] for name in names}, None, {}, (), {})
     target = Target(gibbs.conditioned(learned), layout, (LABELS,), kwargs, jax.random.key(0))
     return floors.first(target, {name: start[name] for name in names}, names).keys()
 

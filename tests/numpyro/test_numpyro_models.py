@@ -59,6 +59,18 @@ def test_posteriors_agree(name) -> None:
     check(getattr(models, name)(**SMALL[name]))
 
 
+@pytest.mark.parametrize("name", ["NUTS, ILR", "NUTS, softmax"])
+def test_nuts_in_log_ratios(name) -> None:
+    """The law is Dirichlet, and one with half an observation more is told from it."""
+    example = importlib.import_module("numpyro_models").dirichlet_multinomial(size=4, rows=2)
+    script = importlib.import_module("numpyro_ess")
+    p = script.sample(example, script.rivals(example)[name], 500, 0, 4000).watched
+    counts = 0.1 + np.asarray(example.args[0]).sum(axis=0)
+    right, wrong = (np.random.default_rng(0).dirichlet(a, len(p)) for a in (counts, counts + 0.5))
+    assert not family(p_values(p, right))
+    assert family(p_values(p, wrong))
+
+
 def test_empty_parts_of_a_mixture() -> None:
     """Their law is known; NUTS keeps the first of them at the smallest number there is."""
     example = importlib.import_module("numpyro_models").mixture(rows=60, parts=5)

@@ -95,7 +95,7 @@ def test_a_wrong_ratio_is_seen(getkey, monkeypatch, mutant) -> None:
 
     def wrong(move, alpha, total, a, a_there, step):
         if mutant == "no ratio":
-            return jnp.inf
+            return jnp.asarray(jnp.inf)
         counts = jax.scipy.special.gammaln(a + move.counts)
         there = jax.scipy.special.gammaln(a_there + move.counts)
         return right(move, alpha, total, a, a_there, step) - (counts - there).sum()
@@ -148,7 +148,7 @@ def test_gamma_sites(getkey) -> None:
 
 @pytest.mark.slow
 def test_a_wrong_gamma_ratio_is_seen(getkey, monkeypatch) -> None:
-    monkeypatch.setattr(gamma_moves, "log_ratio", lambda *inputs: jnp.inf)
+    monkeypatch.setattr(gamma_moves, "log_ratio", lambda *inputs: jnp.asarray(jnp.inf))
     last, _ = cases.ends(SCIR(cases.sums), getkey(), jnp.asarray(Y))
     assert family(uniform("r", cases.sums_uniform(last["r"], Y)))
 

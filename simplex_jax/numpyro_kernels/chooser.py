@@ -1,0 +1,210 @@
+"""Which kernel suits a model, by short pilots of those that can sample it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro import handlers
+from numpyro.infer import NUTS
+from numpyro.infer.mcmc import MCMCKernel
+
+from simplex_jax.numpyro_kernels import pilots, reference, sites
+from simplex_jax.numpyro_kernels.pilots import Chain
+from simplex_jax.numpyro_kernels.sites import Model
+
+# Steps that are compiled as one, and numbers of a site whose effective sample sizes are looked at.
+_CHUNK, _WATCHED = 50, 200
+# A pilot with fewer effective samples tells little; rates within this factor may be equal; means
+# this many standard errors apart are not of one law.
+_FEW, _CLEAR, _APART = 50, 1.5, 5.0
+
+
+class Candidate(NamedTuple):
+    """A kernel and what its pilot says.
+
+    Attributes:
+        name: What it is.
+        kernel: The kernel, for ``numpyro.infer.MCMC``.
+        slowest: Effective samples a second of the number that has fewest; NaN without a pilot.
+        median: The same of the median number.
+        note: Why there are no rates, or why they are in doubt.
+    """
+
+    name: str
+    kernel: MCMCKernel
+    slowest: float
+    median: float
+    note: str
+
+
+class Recommendation(NamedTuple):
+    """What `recommend` found; ``print`` shows it as a table.
+
+    Attributes:
+        kernel: The kernel to use.
+        choice: The name of its candidate.
+        reason: Why, in a sentence or some.
+        candidates: All that were tried.
+    """
+
+    kernel: MCMCKernel
+    choice: str
+    reason: str
+    candidates: tuple[Candidate, ...]
+
+    def __str__(self) -> str:
+        """Return a table of the candidates, and the choice with its reason."""
+        width = max(len(candidate.name) for candidate in self.candidates)
+        lines = [f"{'effective samples a second':{width}}  slowest   median"]
+        for name, _, slowest, median, note in self.candidates:
+            lines.append(f"{name:{width}}  {slowest:7.3g}  {median:7.3g}  {note}".rstrip())
+        return "\n".join([*lines, f"{self.choice}: {self.reason}"])
+
+
+def recommend(
+    rng_key: jax.Array,
+    model: Model,
+    *,
+    model_args: tuple = (),
+    model_kwargs: Mapping[str, Any] | None = None,
+    num_warmup: int = 1000,
+    seconds: float = 5.0,
+    patience: float = 60.0,
+) -> Recommendation:
+    """Recommend a kernel for a model with all its data, from a short pilot of each that can be.
+
+    The candidates are `SCIR` (in ``Gibbs`` next to NUTS where it does not move all sites), NUTS,
+    and NUTS in the normal scores that `learn_reference` learns. Chosen is the one with the most
+    effective samples a second of the number that has fewest: a chain is as good as that. Watched
+    are up to 200 numbers of each latent site, as the model sees them.
+
+    A pilot sees what it has seen: a mode that no candidate has visited is not missed by any. The
+    reason says where a pilot was short, where rates are too close to call, and where candidates
+    have different means, so that one of them at least is wrong. Seconds are of this machine, and
+    neither those of compiling nor of warming up count.
+
+    Args:
+        rng_key: A PRNG key.
+        model: A numpyro model without minibatches and without discrete sites that are sampled.
+        model_args: Arguments of the model.
+        model_kwargs: Keyword arguments of the model.
+        num_warmup: Number of steps of the warm-up of each pilot.
+        seconds: Seconds for which each candidate samples after it.
+        patience: Seconds after which a candidate that is still warming up is given up.
+
+    Returns:
+        The choice with its kernel and reason, and what was found of all candidates.
+
+    Raises:
+        ValueError: The model has minibatches, which only SCIR and SGMCMC sample, or sites that no
+            candidate can sample.
+        RuntimeError: No candidate has sampled.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from simplex_jax.numpyro_kernels import recommend
+        >>> def model(x):
+        ...     p = numpyro.sample("p", dist.Dirichlet(jnp.full(20, 0.02)))
+        ...     numpyro.sample("x", dist.Multinomial(9, p), obs=x)
+        >>> x = jnp.zeros(20).at[0].set(9)
+        >>> key = jax.random.key(0)
+        >>> found = recommend(key, model, model_args=(x,), num_warmup=200, seconds=0.2)
+        >>> found.choice, len(found.candidates)
+        ('SCIR', 3)
+    """
+    kwargs = dict(model_kwargs or {})
+    key_scores, key_pilot = jax.random.split(sites.typed(rng_key))
+    layout, _ = sites.inspect(model, key_pilot, model_args, kwargs, None)
+    sites.check_all_rows(layout)
+    builds: dict[str, Callable[[], MCMCKernel]] = {}
+    if own := reference.moved_by_scir(layout.kinds):
+        name = "SCIR" if len(own) == len(layout.kinds) else f"SCIR for {sites.listed(own)}, NUTS"
+        builds[name] = partial(reference.pilot, model, layout.kinds)
+    builds["NUTS"] = partial(NUTS, model)
+    if reference.scored(model, key_pilot, model_args, kwargs, layout):
+
+        def in_scores() -> MCMCKernel:
+            config = reference.learn_reference(
+                key_scores, model, model_args=model_args, model_kwargs=kwargs
+            )
+            return NUTS(handlers.reparam(model, config=config))
+
+        builds["NUTS in normal scores"] = in_scores
+    kernels = {name: build() for name, build in builds.items()}
+    chains = {
+        name: pilots.sample(
+            kernel,
+            partial(_watched, layout.kinds),
+            args=model_args,
+            kwargs=kwargs,
+            key=key_pilot,
+            num_warmup=num_warmup,
+            seconds=seconds,
+            chunk=_CHUNK,
+            patience=patience,
+        )
+        for name, kernel in kernels.items()
+    }
+    return _judged(kernels, chains)
+
+
+def _watched(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
+    """Return up to 200 numbers of each site, [n, d]."""
+    found = []
+    for name, kind in kinds.items():
+        x = samples[name].reshape(len(samples[name]), -1)
+        x = jnp.exp(x) if kind == sites.LOG_SIMPLEX else x
+        found.append(x[:, :: -(-x.shape[1] // _WATCHED)])
+    return jnp.concatenate(found, axis=1)
+
+
+def _judged(
+    kernels: Mapping[str, MCMCKernel], chains: Mapping[str, Chain | None]
+) -> Recommendation:
+    """Return the recommendation for pilots, of which those that were given up are None."""
+    done = {name: chain for name, chain in chains.items() if chain is not None}
+    if not done:
+        raise RuntimeError("no candidate came to the end of its warm-up: give it more patience")
+    moves = np.any([chain.moving for chain in done.values()], axis=0)
+    candidates = []
+    for name, kernel in kernels.items():
+        chain = done.get(name)
+        if chain is None:
+            candidates.append(Candidate(name, kernel, np.nan, np.nan, "still warming up"))
+            continue
+        stuck = int((moves & ~chain.moving).sum())
+        sizes = np.concatenate([chain.sizes, np.zeros(stuck)])
+        slowest, median = sizes.min(initial=np.inf), np.median(sizes)
+        note = f"{stuck} of the numbers never moved" if stuck else ""
+        if not stuck and slowest < _FEW:
+            note = f"the slowest number has {slowest:.0f} effective samples only: sample longer"
+        rates = slowest / chain.seconds, float(median) / chain.seconds
+        candidates.append(Candidate(name, kernel, *rates, note))
+    best, *others = sorted(
+        (candidate for candidate in candidates if candidate.name in done),
+        key=lambda candidate: -candidate.slowest,
+    )
+    return Recommendation(best.kernel, best.name, _reason(best, others, done), tuple(candidates))
+
+
+def _reason(best: Candidate, others: Sequence[Candidate], chains: Mapping[str, Chain]) -> str:
+    said = ["the only candidate that has sampled"]
+    if others:
+        second = others[0]
+        ratio = best.slowest / second.slowest if second.slowest > 0 else np.inf
+        said = [f"{ratio:.2g} times the effective samples a second of {second.name}"]
+        if ratio < _CLEAR:
+            said.append("a pilot of this length cannot tell them apart")
+    if best.note:
+        said.append(f"but {best.note}")
+    for other in others:
+        distance = pilots.apart(chains[best.name], chains[other.name])
+        if distance > _APART:
+            said.append(
+                f"means differ by up to {distance:.0f} standard errors from those of {other.name}: "
+                "one of them has not arrived or does not mix, so compare several chains of both"
+            )
+    return "; ".join(said)

@@ -1,0 +1,217 @@
+"""Rows of a site that are independent given all other sites, proved from the program of a model.
+
+The plates of a site say which of its axes have rows. That they are independent is proved by the
+program (jaxpr) of the terms of the log density: each term either is not made of the site, or has
+the axis of the plate, and its number there is made of the same row of the site alone. The proof
+follows the axis through the program, one operation after another. Operations that it does not know,
+loops among them, prove nothing: the site then moves as a whole.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from simplex_jax.numpyro_kernels import density
+from simplex_jax.numpyro_kernels.density import Target
+from simplex_jax.numpyro_kernels.sites import Rows, Values
+
+
+class _Mixed(Exception):
+    """An operation may mix rows."""
+
+
+def independent(target: Target, native: Values, name: str) -> Rows:
+    """Return the rows of a site that its density does not tie together, by the plates that do not.
+
+    `native` are the native values of all sites that are moved.
+    """
+
+    def terms(y: jax.Array) -> list[jax.Array]:
+        return density.terms_without(target, {**native, name: y}, name)
+
+    rows = target.layout.plates[name]
+    if not rows.plates:
+        return rows
+    program = jax.make_jaxpr(terms)(native[name])
+    apart = tuple(plate for plate in rows.plates if _separates(program, rows, *plate))
+    return rows._replace(plates=apart)
+
+
+def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
+    """Return whether a program of terms of a site keeps the rows of a plate apart."""
+    try:
+        axes = _followed(program.jaxpr, [rows.axis(dim)])
+    except _Mixed:
+        return False
+    outputs = [variable.aval.shape for variable in program.jaxpr.outvars]
+    return all(
+        axis is None or (axis == len(shape) + dim and shape[axis] == size)
+        for axis, shape in zip(axes, outputs, strict=True)
+    )
+
+
+# The axis of the rows in an array, or None where it is not made of the site.
+_Axis = int | None
+
+
+def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
+    """Return the axes of the rows in the results of a program, by those in its arguments."""
+    known = dict(zip(program.invars, axes, strict=True))
+
+    def axis_of(variable: Any) -> _Axis:
+        return None if isinstance(variable, Literal) else known.get(variable)
+
+    for equation in program.eqns:
+        inputs = [axis_of(variable) for variable in equation.invars]
+        if all(axis is None for axis in inputs):
+            continue
+        name = equation.primitive.name
+        if name in _CALLS:
+            inner = next(equation.params[key] for key in _PROGRAMS if key in equation.params)
+            outputs = _followed(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, inputs)
+        else:
+            rule = _elementwise if name in _ELEMENTWISE else _RULES.get(name)
+            if rule is None:
+                raise _Mixed(name)
+            outputs = [rule(equation, inputs)] * len(equation.outvars)
+        known |= zip(equation.outvars, outputs, strict=True)
+    return [axis_of(variable) for variable in program.outvars]
+
+
+_CALLS = {"jit", "pjit", "closed_call", "checkpoint", "custom_jvp_call", "custom_vjp_call"}
+_PROGRAMS = "jaxpr", "call_jaxpr", "fun_jaxpr"
+_NAMES = """
+    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp
+    convert_element_type copy copy_p cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor
+    ge gt igamma igammac integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg
+    nextafter not or polygamma pow reduce_precision regularized_incomplete_beta rem round rsqrt
+    select_n sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta
+"""
+_ELEMENTWISE = frozenset(_NAMES.split())
+
+
+def _one(axes: Sequence[_Axis]) -> int:
+    """Return the one axis that is known."""
+    found = {axis for axis in axes if axis is not None}
+    if len(found) != 1:
+        raise _Mixed
+    return found.pop()
+
+
+def _kept(axis: int, removed: Sequence[int]) -> int:
+    """Return where an axis is after others were removed."""
+    if axis in removed:
+        raise _Mixed
+    return axis - sum(other < axis for other in removed)
+
+
+def _elementwise(equation: Any, inputs: Sequence[_Axis]) -> int:
+    # Axes of size 1 may be stretched, those of rows are longer.
+    axis, ndim = _one(inputs), equation.outvars[0].aval.ndim
+    for variable, known in zip(equation.invars, inputs, strict=True):
+        if known is not None and variable.aval.ndim != ndim:
+            raise _Mixed
+    return axis
+
+
+def _reduced(equation: Any, inputs: Sequence[_Axis]) -> int:
+    return _kept(_one(inputs), equation.params["axes"])
+
+
+def _along(key: str) -> Callable[[Any, Sequence[_Axis]], int]:
+    """Return the rule of operations along one axis, or some, which the rows may not have."""
+
+    def rule(equation: Any, inputs: Sequence[_Axis]) -> int:
+        given = equation.params[key]
+        axis = _one(inputs)
+        if axis in (given if isinstance(given, tuple) else (given,)):
+            raise _Mixed
+        return axis
+
+    return rule
+
+
+def _broadcast(equation: Any, inputs: Sequence[_Axis]) -> int:
+    return equation.params["broadcast_dimensions"][inputs[0]]
+
+
+def _reshaped(equation: Any, inputs: Sequence[_Axis]) -> int:
+    old, new = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+    axis = _one(inputs)
+    for other, size in enumerate(new):
+        if size == old[axis] and math.prod(new[:other]) == math.prod(old[:axis]):
+            return other
+    raise _Mixed
+
+
+def _transposed(equation: Any, inputs: Sequence[_Axis]) -> int:
+    return equation.params["permutation"].index(_one(inputs))
+
+
+def _squeezed(equation: Any, inputs: Sequence[_Axis]) -> int:
+    return _kept(_one(inputs), equation.params["dimensions"])
+
+
+def _sliced(equation: Any, inputs: Sequence[_Axis]) -> int:
+    # All the rows, in their order: a stride of 1 is the only one that leaves so many.
+    axis = _one(inputs)
+    if inputs[0] != axis or equation.outvars[0].aval.shape[axis] != _shape(equation)[axis]:
+        raise _Mixed
+    return axis
+
+
+def _multiplied(equation: Any, inputs: Sequence[_Axis]) -> int:
+    contracted, batch = equation.params["dimension_numbers"]
+    # Axes of a result: those of the batch, then what is left of either factor.
+    first = len(batch[0])
+    outputs: list[_Axis] = []
+    for i, axis in enumerate(inputs):
+        used = (*contracted[i], *batch[i])
+        if axis in batch[i]:
+            outputs.append(batch[i].index(axis))
+        elif axis is not None:
+            outputs.append(first + _kept(axis, used))
+        first += equation.invars[i].aval.ndim - len(used)
+    return _one(outputs)
+
+
+def _gathered(equation: Any, inputs: Sequence[_Axis]) -> int:
+    numbers = equation.params["dimension_numbers"]
+    axis, indices = inputs
+    if axis is None or indices is not None:
+        raise _Mixed
+    offsets = set(numbers.offset_dims)
+    if axis in numbers.operand_batching_dims:
+        # As many indices as rows, each for the row of its own.
+        place = numbers.operand_batching_dims.index(axis)
+        batch = [i for i in range(equation.outvars[0].aval.ndim) if i not in offsets]
+        return batch[numbers.start_indices_batching_dims[place]]
+    removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    if equation.params["slice_sizes"][axis] != _shape(equation)[axis]:
+        raise _Mixed
+    return numbers.offset_dims[_kept(axis, removed)]
+
+
+def _shape(equation: Any) -> tuple[int, ...]:
+    return equation.invars[0].aval.shape
+
+
+_RULES: dict[str, Callable[[Any, Sequence[_Axis]], int]] = {
+    **{f"reduce_{name}": _reduced for name in ("sum", "max", "min", "prod", "and", "or")},
+    **dict.fromkeys(("argmax", "argmin"), _reduced),
+    **{f"cum{name}": _along("axis") for name in ("sum", "prod", "max", "min", "logsumexp")},
+    "split": _along("axis"),
+    **dict.fromkeys(("concatenate", "sort"), _along("dimension")),
+    "rev": _along("dimensions"),
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshaped,
+    "transpose": _transposed,
+    "squeeze": _squeezed,
+    "slice": _sliced,
+    "dynamic_slice": _sliced,
+    "dot_general": _multiplied,
+    "gather": _gathered,
+}

@@ -1,0 +1,110 @@
+"""The kernel that is recommended: by chains whose effective sizes are known, and on models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer import MCMC, NUTS
+from support import numpyro_cases as cases
+
+from simplex_jax.numpyro_kernels import chooser, recommend
+from simplex_jax.numpyro_kernels.pilots import Chain
+
+
+def chain(memory: float, seconds: float = 1.0, steps: int = 4000, numbers: int = 3) -> Chain:
+    """Autoregressive numbers, worth (1 - memory) / (1 + memory) of their number."""
+    rng = np.random.default_rng(0)
+    found = [rng.normal(size=numbers)]
+    for noise in rng.normal(size=(steps - 1, numbers)) * (1 - memory**2) ** 0.5:
+        found.append(memory * found[-1] + noise)
+    return Chain(np.array(found), seconds)
+
+
+def judged(**chains):
+    return chooser._judged({name: NUTS(cases.mixture) for name in chains}, chains)
+
+
+def test_the_most_effective_samples_a_second_win() -> None:
+    found = judged(slow=chain(0.9), fast=chain(0.5), costly=chain(0.5, seconds=10.0))
+    assert found.choice == "fast"
+    assert found.kernel is found.candidates[1].kernel
+    rates = [candidate.slowest for candidate in found.candidates]
+    # 4,000 / 19, 4,000 / 3, and a tenth of that.
+    np.testing.assert_allclose(rates, [211, 1333, 133], rtol=0.3)
+    assert "times the effective samples a second of slow" in found.reason
+    lines = str(found).splitlines()
+    assert len(lines) == 5
+    assert lines[-1] == f"fast: {found.reason}"
+
+
+def test_what_a_pilot_cannot_tell_is_said() -> None:
+    assert "cannot tell" in judged(one=chain(0.5), other=chain(0.52)).reason
+    assert "cannot tell" not in judged(one=chain(0.5), other=chain(0.9)).reason
+    assert "effective samples only" in judged(one=chain(0.95, steps=200)).reason
+    shifted = chain(0.5)._replace(watched=chain(0.5).watched + 1)
+    assert "one of them has not arrived" in judged(one=chain(0.2), other=shifted).reason
+
+
+def test_numbers_that_never_move_count() -> None:
+    stuck = chain(0.0)
+    stuck.watched[:, 1] = 1e-38
+    found = judged(stuck=stuck, moving=chain(0.9))
+    assert found.choice == "moving"
+    assert found.candidates[0].note == "1 of the numbers never moved"
+    standing = Chain(np.ones((100, 3)), 1.0)
+    assert judged(standing=standing, moving=chain(0.9)).choice == "moving"
+
+
+def test_candidates_that_are_still_warming_up() -> None:
+    found = judged(late=None, early=chain(0.5))
+    assert (found.choice, found.candidates[0].note) == ("early", "still warming up")
+    with pytest.raises(RuntimeError, match="patience"):
+        judged(late=None)
+
+
+@pytest.mark.slow
+def test_minibatches_are_refused() -> None:
+    with pytest.raises(ValueError, match="minibatches, which NUTS cannot sample"):
+        recommend(jax.random.key(0), cases.categorical, model_args=(cases.LABELS, 5))
+
+
+@pytest.mark.slow
+def test_sparse_weights() -> None:
+    """SCIR and NUTS in normal scores are far ahead of NUTS on the simplex as it is."""
+    x = jnp.asarray(cases.POINTS, jnp.float32)
+    found = recommend(jax.random.key(0), cases.empties, model_args=(x,), seconds=2.0)
+    names = [candidate.name for candidate in found.candidates]
+    assert names == ["SCIR", "NUTS", "NUTS in normal scores"]
+    assert found.choice != "NUTS"
+    mcmc = MCMC(found.kernel, num_warmup=200, num_samples=500, progress_bar=False)
+    mcmc.run(jax.random.key(1), x)
+    np.testing.assert_allclose(mcmc.get_samples()["w"][:, 2:].mean(), 0.1 / 30.8, rtol=0.6)
+
+
+@pytest.mark.slow
+def test_other_sites() -> None:
+    """Those that SCIR does not move are NUTS's; where there are no others, NUTS is all there is."""
+    pytest.importorskip("numpyro.infer.gibbs", reason="the Gibbs kernel came with numpyro 0.22")
+
+    def centres():
+        return numpyro.sample("centres", dist.Normal(jnp.array([-1.0, 1.0]), 1.0).to_event(1))
+
+    def model(x):
+        w = numpyro.sample("w", dist.Dirichlet(jnp.ones(2)))
+        parts = dist.Normal(centres(), 1.0)
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("x", dist.MixtureSameFamily(dist.Categorical(w), parts), obs=x)
+
+    def known(x):
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("x", dist.Normal(centres().sum(), 1.0), obs=x)
+
+    data = (jnp.asarray(cases.POINTS, jnp.float32),)
+    short = {"model_args": data, "num_warmup": 200, "seconds": 0.2}
+    found = recommend(jax.random.key(0), model, **short)
+    names = [candidate.name for candidate in found.candidates]
+    assert names == ["SCIR for ['w'], NUTS", "NUTS", "NUTS in normal scores"]
+    found = recommend(jax.random.key(0), known, **short)
+    assert (found.choice, len(found.candidates)) == ("NUTS", 1)
