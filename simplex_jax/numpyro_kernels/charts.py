@@ -17,10 +17,13 @@ from simplex_jax.numpyro_kernels import density, simplex_moves, sites, tuning
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.sites import Layout, Values
 from simplex_jax.samplers import (
+    barker,
     cir,
     gbm,
     gmc,
     gsgnht,
+    mamla,
+    mapla,
     mld,
     myula,
     plmc,
@@ -45,7 +48,10 @@ _CHARTS: dict[Build, str] = {
     **dict.fromkeys((mld.build, myula.build, plmc.build), POINTS),
 }
 _UNFIT: dict[Build, str] = {
-    gmc.build: "it takes a log density and cannot be shown minibatches",
+    **dict.fromkeys(
+        (barker.build, gmc.build, mamla.build, mapla.build),
+        "it takes a log density and cannot be shown minibatches",
+    ),
     cir.build: "it is for one gamma law: SCIR moves gamma sites",
     gbm.build: "it is for one lognormal law",
 }

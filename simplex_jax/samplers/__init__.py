@@ -3,17 +3,22 @@
 - On the simplex, from counts (`estimators`, `gradients.counts`): `scir`, `sgrld`, `sgrhmc`, `smld`,
   `rld` (four parameterisations, with and without Metropolis), and `reflected_cir` to compare with.
 - On (0, inf), from the evidence of `positive`: `cir` for gamma laws, `gbm` for lognormal ones.
-- On R^d, from gradients (`gradients`): `sgld`, `sghmc`, `sgnht`, and `recipe` to write one's own.
+- On R^d, from gradients (`gradients`): `sgld`, `sghmc`, `sgnht`, `sgbd`, and `recipe` to write
+  one's own; `barker`, which is exact, from a log density.
 - On manifolds with known geodesics (`geometry.manifolds`), from gradients: `sggmc`, `gsgnht`, and
   `gmc`, which is exact.
-- On convex sets, from gradients: `mld` with any mirror map, and `plmc` and `myula` to compare with.
+- On convex sets, from gradients: `mld` with any mirror map, and `plmc` and `myula` to compare with;
+  `mamla`, with a mirror map, and `mapla`, with a metric, which are exact, from a log density.
 """
 
 from simplex_jax.samplers import (
+    barker,
     cir,
     gbm,
     gmc,
     gsgnht,
+    mamla,
+    mapla,
     mld,
     myula,
     plmc,
@@ -21,6 +26,7 @@ from simplex_jax.samplers import (
     reflected_cir,
     rld,
     scir,
+    sgbd,
     sggmc,
     sghmc,
     sgld,
@@ -31,10 +37,13 @@ from simplex_jax.samplers import (
 )
 
 __all__ = [
+    "barker",
     "cir",
     "gbm",
     "gmc",
     "gsgnht",
+    "mamla",
+    "mapla",
     "mld",
     "myula",
     "plmc",
@@ -42,6 +51,7 @@ __all__ = [
     "reflected_cir",
     "rld",
     "scir",
+    "sgbd",
     "sggmc",
     "sghmc",
     "sgld",

@@ -10,7 +10,7 @@ from simplex_jax import arguments, gradients, schedules
 from simplex_jax.base import Batch, Kernel, Position, freeze, static
 from simplex_jax.geometry.manifolds import Manifold
 from simplex_jax.gradients import LogDensity
-from simplex_jax.samplers import geodesic
+from simplex_jax.samplers import geodesic, metropolis
 from simplex_jax.schedules import StepSize
 
 
@@ -88,19 +88,14 @@ def update(
     (end, along, value_end, _), _ = lax.scan(leap, (x, v, value, slope), None, length=num_steps)
 
     error = value - value_end + (geodesic.square(along) - geodesic.square(v)) / 2
-    # A trajectory that left the support is rejected; but a chain that is wrong must not stay put.
+    # A trajectory that left the support is rejected.
     error = jnp.where(jnp.isnan(error), jnp.inf, error)
-    accept = jax.random.exponential(key_accept, error.shape, error.dtype) >= error
     valid = jnp.isfinite(value) & jnp.isfinite(h) & (h > 0)
-
-    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-        chosen = jnp.where(accept, new, old)
-        return jnp.where(valid, chosen, jnp.nan).astype(old.dtype)
-
-    position = jax.tree.map(choose, end, x)
+    acceptance, choose = metropolis.decide(key_accept, -error, valid)
+    position = choose(end, x)
     info = Info(
         step_size=h,
-        acceptance=jnp.exp(-jnp.maximum(error, 0)),
+        acceptance=acceptance,
         log_density=choose(value_end, value),
         energy_error=error,
         kinetic=geodesic.square(along) / manifold.dimension(x),

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import arguments, gradients, schedules
+from simplex_jax import gradients, schedules
 from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.estimators import Estimator
+from simplex_jax.geometry import mirror as mirrors
 from simplex_jax.geometry.mirror import MirrorMap
 from simplex_jax.samplers import euler
 from simplex_jax.schedules import StepSize
@@ -47,19 +48,7 @@ def init(
         ValueError: The position is not where the mirror map's h is finite and strictly convex, or
             the log density of a `gradients.density` or its gradient is not finite there.
     """
-    leaves, structure = jax.tree.flatten_with_path(position)
-    points, duals = [], []
-    for path, leaf in leaves:
-        name = "position" + jax.tree_util.keystr(path)
-        x = arguments.as_float(name, leaf)
-        if x.ndim == 0:
-            raise ValueError(f"{name} must have a last axis of coordinates; it is a scalar")
-        y = mirror.dual(x)
-        needs = "inside, where the h of the mirror map is finite and strictly convex"
-        arguments.require(name, x, mirror.inside(x), needs)
-        duals.append(y)
-        points.append(mirror.primal(y, x))
-    position, dual = jax.tree.unflatten(structure, points), jax.tree.unflatten(structure, duals)
+    position, dual = mirrors.start(mirror, position)
     gradients.start(estimator, dual if form == "dual" else position)
     return State(position, jnp.zeros((), jnp.int32), estimator.init(key), dual)
 

@@ -51,7 +51,7 @@ GRADIENT = np.array([1.3, -0.4, 2.0])
 
 # A map's functions are arguments of one jitted call: compiling is what these tests spend time on.
 call = jax.jit(lambda function, *points: function(*points))
-CHECKED = ("primal", "inverse_hessian", "log_det", "correction")
+CHECKED = ("primal", "inverse_hessian", "log_det", "correction", "hessian", "noise", "square")
 
 
 def functions_of(maps):
@@ -80,13 +80,24 @@ def errors(name, maps, functions):
 
     jacobian = derivative(lambda y: call(maps.primal, y, near))
     square = np.delete(jacobian, 1, axis=1) if name == "simplex" else jacobian
+    u = np.broadcast_to(GRADIENT[:d], y.shape)
+    # Of the noise, which is linear in xi, the covariance.
+    noise = np.stack(
+        [functions["noise"](x, y, jnp.broadcast_to(e, x.shape)) for e in np.eye(x.shape[-1])], -1
+    )
     exact = {
+        "hessian": np.linalg.solve(square, u[..., None])[..., 0],
+        "noise": square,
+        "square": np.einsum("ri,rij,rj->r", u, square, u),
         "primal": x,
         "inverse_hessian": (jacobian * np.asarray(v)[:, :, None]).sum(axis=1),
         "log_det": -np.linalg.slogdet(square)[1],
         "correction": -derivative(lambda y: call(maps.log_det, call(maps.primal, y, near), y)),
     }
     found = {
+        "hessian": functions["hessian"](x, y, u),
+        "noise": noise @ np.swapaxes(noise, -1, -2),
+        "square": functions["square"](x, y, u),
         "primal": functions["primal"](y, near),
         "inverse_hessian": functions["inverse_hessian"](x, y, v),
         "log_det": functions["log_det"](x, y),
@@ -118,6 +129,9 @@ MUTANTS = {
         lambda f: lambda x, y: f(x, y) / 2,
     ],
     "log_det": [lambda f: lambda x, y: -f(x, y)],
+    "hessian": [lambda f: lambda x, y, u: u, lambda f: lambda x, y, u: 1.001 * f(x, y, u)],
+    "noise": [lambda f: lambda x, y, xi: 1.001 * f(x, y, xi)],
+    "square": [lambda f: lambda x, y, w: (w**2).sum(axis=-1)],
     "primal": [lambda f: lambda y, near: f(1.001 * y, near)],
 }
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from simplex_jax import batches, estimators, gradients
 from simplex_jax.geometry.parameterisations import EXPANDED_MEAN, REDUCED_MEAN, REDUCED_NATURAL
-from simplex_jax.samplers import rld, sgld
+from simplex_jax.samplers import barker, rld, sgbd, sgld
 from support import mixture_target as mixture
 from support.contract_case import Case
 
@@ -44,6 +44,20 @@ def sgld_running():
     return Case(build(0.005), euclidean_position(), batches.visits(batches.uniform(X, 3), 5), build)
 
 
+def sgbd_posterior(**options):
+    estimator = gradients.posterior(log_prior, log_likelihood, len(X))
+    build = functools.partial(sgbd.build, estimator, **options)
+    return Case(build(0.01), euclidean_position(), batches.uniform(X, 3), build)
+
+
+def barker_posterior():
+    def log_density(position, batch):
+        return log_prior(position) + log_likelihood(position, batch)
+
+    build = functools.partial(barker.build, log_density, needs_batch=True)
+    return Case(build(0.1), euclidean_position(), batches.full(X), build)
+
+
 def rld_of(step_size, **options):
     build = functools.partial(rld.build, estimators.categorical(len(LABELS)), 0.5, **options)
     stream = batches.full(LABELS) if "metropolis" in options else batches.uniform(LABELS, 4)
@@ -70,6 +84,11 @@ def rld_joint():
 CASES = {
     "sgld": sgld_posterior,
     "sgld running": sgld_running,
+    "sgbd": sgbd_posterior,
+    "sgbd corrected": functools.partial(
+        sgbd_posterior, noise_estimate=gradients.fisher(log_likelihood, len(X))
+    ),
+    "barker": barker_posterior,
     "rld": functools.partial(rld_of, 0.01),
     "rld reduced mean corrected": functools.partial(
         rld_of, 0.01, parameterisation=REDUCED_MEAN, metropolis=len(LABELS)

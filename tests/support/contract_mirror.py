@@ -8,7 +8,7 @@ import numpy as np
 
 from simplex_jax import batches, estimators, gradients
 from simplex_jax.geometry import convex, mirror
-from simplex_jax.samplers import mld, myula, plmc, smld
+from simplex_jax.samplers import mamla, mapla, mld, myula, plmc, smld
 from support.contract_case import Case
 
 LABELS = np.array([0] * 8 + [1] + [3])
@@ -61,6 +61,18 @@ def _mld(estimator: estimators.Estimator, maps, position, data, form: str = "pri
     return _case(lambda h: mld.build(estimator, maps, h, form=form), position, data, 0.01)
 
 
+def _posterior(position, batch: jax.Array) -> jax.Array:
+    leaves = jax.tree.leaves(position)
+    return -sum((x**2).sum() + ((batch - x) ** 2).sum() for x in leaves) / 2
+
+
+def _exact(build: Callable, geometry, position) -> Case:
+    def rebuild(step_size):
+        return build(_posterior, geometry, step_size, needs_batch=True)
+
+    return Case(rebuild(0.02), position, batches.full(POINTS), rebuild)
+
+
 def _smld(**options) -> Case:
     estimator = estimators.categorical(len(LABELS))
     return _case(lambda h: smld.build(estimator, 0.1, h, **options), jnp.full(5, 0.2), LABELS, 0.01)
@@ -77,6 +89,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "mld hypercube": lambda: _mld(_points(), mirror.hypercube(-1.0, 2.0), jnp.zeros(3), POINTS),
     "mld ball": lambda: _mld(_points(), mirror.ball(), jnp.full(3, 0.1), POINTS),
     "mld own": lambda: _mld(_points(), mirror.from_convex(_barrier), jnp.zeros(3), POINTS),
+    "mamla": lambda: _exact(mamla.build, mirror.hypercube(-1.0, 2.0), jnp.zeros(3)),
+    "mamla ball": lambda: _exact(mamla.build, mirror.ball(), jnp.full(3, 0.1)),
+    "mamla own": lambda: _exact(mamla.build, mirror.from_convex(_barrier), jnp.zeros(3)),
+    "mapla": lambda: _exact(
+        mapla.build, lambda x: jnp.diag(1 + x**2), {"a": jnp.zeros(3), "b": jnp.ones((1, 3))}
+    ),
     "smld": _smld,
     "smld reference": lambda: _smld(reference=0),
     "smld linearised": lambda: _smld(reference=0, linearised=True),

@@ -10,6 +10,6 @@ from simplex_jax.geometry.mirror.cube import hypercube
 from simplex_jax.geometry.mirror.entropic import simplex
 from simplex_jax.geometry.mirror.euclidean_ball import ball
 from simplex_jax.geometry.mirror.legendre import from_convex
-from simplex_jax.geometry.mirror.maps import MirrorMap, dual_log_density
+from simplex_jax.geometry.mirror.maps import MirrorMap, dual_log_density, start
 
-__all__ = ["MirrorMap", "ball", "dual_log_density", "from_convex", "hypercube", "simplex"]
+__all__ = ["MirrorMap", "ball", "dual_log_density", "from_convex", "hypercube", "simplex", "start"]

@@ -73,6 +73,17 @@ class _Box:
         first, last = self._ends(x)
         return ((x >= first) & (x <= last)).all(axis=-1)
 
+    def hessian(self, x: jax.Array, y: jax.Array, u: jax.Array) -> jax.Array:
+        del x
+        return jnp.exp(-_log_sech_squared(y / self._shape(y)[1])) * u
+
+    def noise(self, x: jax.Array, y: jax.Array, xi: jax.Array) -> jax.Array:
+        del x
+        return jnp.exp(_log_sech_squared(y / self._shape(y)[1]) / 2) * xi
+
+    def square(self, x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.sum(self.noise(x, y, w) ** 2, axis=-1)
+
     def _shape(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the middle and half the width."""
         low, high = self.low.astype(x.dtype), self.high.astype(x.dtype)

@@ -76,6 +76,21 @@ class _Entropic:
     def inside(self, x: jax.Array) -> jax.Array:
         return arguments.positive(x).all(axis=-1)
 
+    def hessian(self, x: jax.Array, y: jax.Array, u: jax.Array) -> jax.Array:
+        del y
+        reference = jnp.take(x, jnp.array([self.reference]), axis=-1)
+        return u / self._others(x) + u.sum(axis=-1, keepdims=True) / reference
+
+    def noise(self, x: jax.Array, y: jax.Array, xi: jax.Array) -> jax.Array:
+        del y
+        z = jnp.sqrt(x) * xi
+        return self._others(z - x * z.sum(axis=-1, keepdims=True))
+
+    def square(self, x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+        del y
+        full = self._logits(w)
+        return jnp.sum(x * (full - jnp.sum(x * full, axis=-1, keepdims=True)) ** 2, axis=-1)
+
     def _logits(self, y: jax.Array) -> jax.Array:
         return jnp.insert(y, self.reference % (y.shape[-1] + 1), 0, axis=-1)
 

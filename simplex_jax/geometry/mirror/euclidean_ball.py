@@ -61,6 +61,24 @@ class _Ball:
     def inside(self, x: jax.Array) -> jax.Array:
         return (_norm(x) <= _inner(x) * self._radii(x))[..., 0]
 
+    def hessian(self, x: jax.Array, y: jax.Array, u: jax.Array) -> jax.Array:
+        del x
+        s, along = self._split(y, u)
+        return (1 + s) * (u + s * along)
+
+    def noise(self, x: jax.Array, y: jax.Array, xi: jax.Array) -> jax.Array:
+        del x
+        s, along = self._split(y, xi)
+        return (xi - along + along / jnp.sqrt(1 + s)) / jnp.sqrt(1 + s)
+
+    def square(self, x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.sum(self.noise(x, y, w) ** 2, axis=-1)
+
+    def _split(self, y: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return s = |y| / R, and the part of v that is along y."""
+        norm = _norm(y)
+        return norm / self._radii(y), jnp.sum(y * v, axis=-1, keepdims=True) / norm * y / norm
+
     def _radii(self, x: jax.Array) -> jax.Array:
         return self.radius.astype(x.dtype)[..., None]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import cho_solve, solve_triangular
 
 from simplex_jax.base import bind, static
 from simplex_jax.geometry.mirror.maps import MirrorMap
@@ -49,6 +49,9 @@ def from_convex(h: Potential) -> MirrorMap:
         log_det=_rows(_log_det, "(d),(d)->()", h),
         correction=_rows(_correction, "(d),(d)->(d)", h),
         inside=_rows(_inside, "(d)->()", h),
+        hessian=_rows(_hessian, "(d),(d),(d)->(d)", h),
+        noise=_rows(_noise, "(d),(d),(d)->(d)", h),
+        square=_rows(_square, "(d),(d),(d)->()", h),
     )
 
 
@@ -86,6 +89,22 @@ def _correction(h: Potential, x: jax.Array, y: jax.Array) -> jax.Array:
 
 def _inside(h: Potential, x: jax.Array) -> jax.Array:
     return _proper(_look(h, x))
+
+
+def _hessian(h: Potential, x: jax.Array, y: jax.Array, u: jax.Array) -> jax.Array:
+    del y
+    factor = _factor(h, x)
+    return factor @ (factor.T @ u)
+
+
+def _noise(h: Potential, x: jax.Array, y: jax.Array, xi: jax.Array) -> jax.Array:
+    del y
+    return solve_triangular(_factor(h, x), xi, lower=True, trans="T")
+
+
+def _square(h: Potential, x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    del y
+    return jnp.sum(solve_triangular(_factor(h, x), w, lower=True) ** 2)
 
 
 def _inverse_gradient(h: Potential, y: jax.Array, near: jax.Array) -> jax.Array:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax.base import bind
+from simplex_jax import arguments
+from simplex_jax.base import Position, PyTree, bind
 
 
 class MirrorMap(NamedTuple):
@@ -22,6 +23,10 @@ class MirrorMap(NamedTuple):
         correction: `(x, y) -> -hess h(x)^-1 grad log det hess h(x) [..., d]`, the gradient of
             -log_det with respect to y.
         inside: `(x) -> whether x is where h is finite and strictly convex [...]`.
+        hessian: `(x, y, u [..., d]) -> hess h(x) u [..., d]`.
+        noise: `(x, y, xi [..., n]) -> u [..., d]`, normal with covariance hess h(x)^-1 for standard
+            normal xi.
+        square: `(x, y, w [..., d]) -> w^T hess h(x)^-1 w [...]`.
     """
 
     dual: Callable[[jax.Array], jax.Array]
@@ -30,11 +35,35 @@ class MirrorMap(NamedTuple):
     log_det: Callable[[jax.Array, jax.Array], jax.Array]
     correction: Callable[[jax.Array, jax.Array], jax.Array]
     inside: Callable[[jax.Array], jax.Array]
+    hessian: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+    noise: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+    square: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 def of_methods(shape: Any) -> MirrorMap:
     """Return the mirror map of a pytree whose class has the functions as methods."""
     return MirrorMap(*(bind(getattr(type(shape), name), shape) for name in MirrorMap._fields))
+
+
+def start(mirror: MirrorMap, position: Position) -> tuple[Position, PyTree]:
+    """Return a position as points inside the set, leaves [..., n], and their dual variables.
+
+    Raises:
+        ValueError: A leaf is a scalar, or is not where h is finite and strictly convex.
+    """
+    leaves, structure = jax.tree.flatten_with_path(position)
+    points, duals = [], []
+    for path, leaf in leaves:
+        name = "position" + jax.tree_util.keystr(path)
+        x = arguments.as_float(name, leaf)
+        if x.ndim == 0:
+            raise ValueError(f"{name} must have a last axis of coordinates; it is a scalar")
+        y = mirror.dual(x)
+        needs = "inside, where the h of the mirror map is finite and strictly convex"
+        arguments.require(name, x, mirror.inside(x), needs)
+        duals.append(y)
+        points.append(mirror.primal(y, x))
+    return jax.tree.unflatten(structure, points), jax.tree.unflatten(structure, duals)
 
 
 def dual_log_density(

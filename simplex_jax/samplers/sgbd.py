@@ -1,0 +1,117 @@
+"""SGBD, stochastic gradient Barker dynamics (Mauri and Zanella 2024)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+
+from simplex_jax import arguments, schedules
+from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze
+from simplex_jax.estimators import Estimator
+from simplex_jax.samplers import euler, skewed
+from simplex_jax.samplers.euler import State, init
+from simplex_jax.schedules import StepSize
+
+__all__ = ["Info", "State", "build", "init", "update"]
+
+
+class Info(NamedTuple):
+    """Diagnostics of one update of SGBD, all scalars."""
+
+    step_size: jax.Array  # the step size used
+    gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
+
+
+def update(
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    *,
+    estimator: Estimator,
+    step_size: StepSize,
+    preconditioner: PyTree,
+    noise_estimate: PyTree | Callable[[Position, Batch], PyTree],
+) -> tuple[State, Info]:
+    """Estimate the gradient from the batch and take one step whose signs follow it."""
+    key_estimate, key_move = jax.random.split(key)
+    h = schedules.at(step_size, state.step)
+    x = state.position
+    slope, memory = euler.gradient(key_estimate, estimator, state.memory, x, batch)
+    noise = noise_estimate(x, batch) if callable(noise_estimate) else noise_estimate
+    position = skewed.step(key_move, x, slope, h, preconditioner, noise)
+    info = Info(step_size=h, gradient_norm=euler.norm(slope))
+    return State(position, state.step + 1, memory), info
+
+
+def build(
+    estimator: Estimator,
+    step_size: StepSize,
+    *,
+    preconditioner: PyTree = 1.0,
+    noise_estimate: PyTree | Callable[[Position, Batch], PyTree] = None,
+) -> Kernel:
+    r"""SGBD: steps whose signs follow an estimated gradient, and whose lengths do not.
+
+    Every coordinate moves by a normal increment z of variance 2 h M, whose sign is kept with a
+    probability that the estimated gradient :math:`\hat g` of the coordinate decides,
+
+    .. math::
+        x' = x + b z, \qquad P(b = 1) = \frac{1}{1 + e^{-c z \hat g}}, \quad
+        b = -1 \text{ otherwise},
+
+    with c = 1 (Mauri and Zanella 2024, *Robust approximate sampling via stochastic gradient Barker
+    dynamics*). At small steps that is Langevin dynamics of step h, with a bias of order h: on a
+    normal law of variance 1 the variance is too large by about 3 h / 2, three times as much as that
+    of `samplers.sgld`. But a gradient that is far too large only fixes a sign, and no step size
+    diverges.
+
+    Noise of the gradient brings the probability nearer to 1/2. Given its variance V, and
+    taken as normal,
+
+    .. math::
+        c = \big( 1 - z^2 V / 1.702^2 \big)^{-1/2}
+
+    undoes that, their corrected SGBD: the logistic function is nearly the normal distribution
+    function :math:`\Phi` of x / 1.702, and :math:`E\, \Phi(a \hat g)` with :math:`\hat g \sim N(g,
+    V)` is :math:`\Phi(a g / \sqrt{1 + a^2 V})`. Where :math:`z^2 V` is beyond :math:`1.702^2` no c
+    would do, and the sign of :math:`z \hat g` is taken. (Derived here from that; we have the paper
+    by its abstract alone.) On N(0, 1) with V = 9 and h = 0.01 the excess of the variance is 0.043
+    with the correction and 0.122 without it.
+
+    Args:
+        estimator: Estimates the gradient of the log posterior, see `simplex_jax.gradients`.
+        step_size: h, positive, or a schedule of the number of updates.
+        preconditioner: M, finite and positive: an array that broadcasts to the leaves of the
+            position, or a tree of them with its structure. Variances of a rough fit are a good
+            choice.
+        noise_estimate: V, the variance of the estimated gradient, at least 0, likewise; or a
+            function `(position, batch) -> V` such as `gradients.fisher`. None for no correction.
+
+    Returns:
+        A kernel over trees of real arrays.
+
+    Raises:
+        ValueError: `step_size`, `preconditioner` or `noise_estimate` is out of range.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches, gradients, run
+        >>> from simplex_jax.samplers import sgbd
+        >>> estimator = gradients.density(lambda x: -(((x - 3) / 2) ** 2).sum() / 2)
+        >>> kernel = sgbd.build(estimator, step_size=0.5)
+        >>> state = kernel.init(jax.random.key(0), jnp.zeros(1000))
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 50)
+        >>> print(state.position.mean().round(), state.position.std().round())
+        3.0 2.0
+    """
+    schedules.check(step_size)
+    if noise_estimate is not None and not callable(noise_estimate):
+        noise_estimate = arguments.tree("noise_estimate", noise_estimate, "nonnegative")
+    return freeze(
+        init,
+        update,
+        {"estimator": estimator},
+        step_size=step_size,
+        preconditioner=arguments.tree("preconditioner", preconditioner),
+        noise_estimate=noise_estimate,
+    )
