@@ -171,6 +171,7 @@ def test_a_fit_that_python_has_saved_is_refused(place, tmp_path):
     assert "ask lda.effects there" in said
 
 
+@pytest.mark.slow
 def test_texts_without_columns_need_metadata(tmp_path):
     (tmp_path / "x.txt").write_text("river water stream\ngoal match team\n" * 20)
     made = ["--topics", 2, "--steps", 9, "--min-df", 1, "--max-df", 1.0, "--keep-samples", 2]

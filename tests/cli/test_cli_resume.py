@@ -201,6 +201,7 @@ def test_resume_wants_a_run(tmp_path):
         assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_run_without_a_length_is_made_longer(texts, tmp_path):
     out, given = tmp_path / "run", [*OPTIONS[:8], "--target-ess", 40, "--quiet"]
     assert invoke("lda", texts, *given, "--out", out).exit_code == 0

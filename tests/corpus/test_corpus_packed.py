@@ -145,6 +145,7 @@ def test_standard_input(pack):
     assert result.stdout.decode().strip() == f"{COUNTS} ('1', '2', '3')"
 
 
+@pytest.mark.slow
 def test_errors_of_standard_input():
     result = from_standard_input(b"apple\np\xeache\n", "read('-', text=every)")
     assert b"CorpusError: -:2: byte 2 of the line is not utf-8" in result.stderr

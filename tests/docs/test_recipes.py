@@ -77,6 +77,7 @@ def test_blackjax():
     np.testing.assert_allclose(scope["mean"], expected, atol=0.02)
 
 
+@pytest.mark.slow
 def test_equinox():
     """The network's mean prediction is nearer to the sine than the first guess by far."""
     pytest.importorskip("equinox")

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.draw_cases import CASES, assert_valid, every_draw, values_of
+from support.marks import slow_but
 
 from simplex_jax import draws
 from simplex_jax.draws import rejection, uniform
@@ -73,7 +74,7 @@ def extreme_words(monkeypatch: pytest.MonkeyPatch):
 
 
 @every_draw
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", slow_but([np.float32, np.float64], np.float32))
 @pytest.mark.usefixtures("extreme_words")
 def test_no_nan_at_extreme_words(name: str, dtype: type) -> None:
     """Zero, ones, single bits and their complements, in pairs, twice in every rejection loop."""

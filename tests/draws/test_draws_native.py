@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support import native_code
 from support.draw_cases import CASES, values_of
+from support.marks import slow_but
 from test_draws_cir import SETTINGS
 from test_draws_cir import rejections as cir_rejections
 from test_draws_extremes import WORDS
@@ -78,7 +79,7 @@ def test_variates_do_not_depend_on_the_width_of_vectors(width, getkey, seed):
 
 
 @pytest.mark.parametrize("module", [gamma, cir])
-@pytest.mark.parametrize("lowering", ["native", "xla"])
+@pytest.mark.parametrize("lowering", slow_but(["native", "xla"], "native"))
 def test_a_variate_does_not_depend_on_others(module, lowering, getkey, seed):
     """Those that begin an array are those of the shorter array, whatever was rejected."""
     a, key, half = shapes(seed, high=10.0), getkey(), SIZE // 2

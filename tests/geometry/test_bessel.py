@@ -199,6 +199,7 @@ def test_bad_arguments() -> None:
     assert bessel.log_iv(1, 2).dtype == np.float32
 
 
+@pytest.mark.slow
 def test_works_under_transformations() -> None:
     """One trace for all values, and the same numbers under vmap and in a scan."""
     order, x = jnp.array([0.5, 30.0]), jnp.array([2.0, 40.0])

@@ -142,6 +142,7 @@ def test_a_run_has_a_length_or_a_goal(given):
         lda.fit(COUNTS, 2, passes=3, **given)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_good_does_not_go_on(tmp_path):
     options = {"alpha": 0.5, "target_ess": 60, "checkpoint": tmp_path}
     whole = lda.fit(COUNTS, 2, **options)

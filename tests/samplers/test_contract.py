@@ -279,6 +279,7 @@ def test_chains_are_the_kernel_with_split_keys(getkey):
         base.chains(one, 0)
 
 
+@pytest.mark.slow
 def test_product_scans_its_sites_in_order(getkey):
     """Each conditional sees the latest positions of the sites before it in the order given."""
     seen = []

@@ -80,7 +80,8 @@ def deviation(h, total, getkey, seed):
     return (means.mean() - probabilities @ values) / (means.std() / np.sqrt(CHAINS))
 
 
-@pytest.mark.parametrize("h", [pytest.param(0.1, marks=pytest.mark.slow), 0.5])
+@pytest.mark.slow
+@pytest.mark.parametrize("h", [0.1, 0.5])
 def test_a_refreshed_total_is_exact_and_a_carried_one_is_not(h, getkey, seed):
     assert abs(deviation(h, "refreshed", getkey, seed)) < 5
     assert abs(deviation(h, "carried", getkey, seed)) > 8

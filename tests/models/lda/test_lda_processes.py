@@ -11,13 +11,15 @@ import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner
 from support import several
+from support.marks import slow_but
 
 from simplex_jax.cli import main
 from simplex_jax.corpus import from_counts, store
 from simplex_jax.models import lda
 
-# The concentrations are learned, and documents do not share out evenly.
-RUN = ["--topics", 5, "--passes", 12, "--batch-size", 64, "--alpha", "learn", "--beta", "learn"]
+PLAIN = ["--topics", 5, "--passes", 12, "--batch-size", 64]
+# The concentrations are learned; and documents do not share out evenly.
+RUN = [*PLAIN, "--alpha", "learn", "--beta", "learn"]
 DOCUMENTS = 1003
 
 
@@ -37,13 +39,16 @@ def run(count, *arguments, devices=1):
     return ends
 
 
+def run_alone(stored, out, options):
+    done = CliRunner().invoke(main, list(map(str, ["lda", stored, "--out", out, *options])))
+    assert done.exit_code == 0, done.output
+    return out
+
+
 @pytest.fixture(scope="module")
 def alone(stored, tmp_path_factory):
     """The run of one process."""
-    out = tmp_path_factory.mktemp("runs") / "alone"
-    done = CliRunner().invoke(main, list(map(str, ["lda", stored, "--out", out, *RUN])))
-    assert done.exit_code == 0, done.output
-    return out
+    return run_alone(stored, tmp_path_factory.mktemp("runs") / "alone", RUN)
 
 
 def assert_same(out, alone):
@@ -56,9 +61,10 @@ def assert_same(out, alone):
             np.testing.assert_array_equal(together, whole[name])
 
 
-def test_two_processes_give_the_bits_of_one(stored, alone, tmp_path):
-    (_, first), (_, second) = run(2, stored, "--out", tmp_path / "two", *RUN)
-    assert_same(tmp_path / "two", alone)
+@pytest.mark.parametrize("options", slow_but([PLAIN, RUN], PLAIN), ids=["plain", "learned"])
+def test_two_processes_give_the_bits_of_one(options, stored, tmp_path):
+    (_, first), (_, second) = run(2, stored, "--out", tmp_path / "two", *options)
+    assert_same(tmp_path / "two", run_alone(stored, tmp_path / "alone", options))
     assert "written to" in first
     assert "simplex-jax" not in second, "process 0 speaks for all"
     assert lda.load(tmp_path / "two").proportions.shape == (0, 5)

@@ -80,6 +80,7 @@ def test_mutants_are_biased(mutant, sweeps, monkeypatch):
     assert (abs(scores(found)) > 4).any(), scores(found)
 
 
+@pytest.mark.slow
 def test_sweeps_make_the_error_smaller():
     _, without = ratios(particles=40)
     _, swept = ratios(particles=40, sweeps=True)

@@ -48,6 +48,7 @@ def test_a_saved_stream_keeps_its_momenta(tmp_path):
     goes_on_as_it_would_have(model, stream(clone(model), 5), tmp_path / "model.npz")
 
 
+@pytest.mark.slow
 def test_step_sizes_may_be_a_schedule(streamed, tmp_path):
     """The default is one: the same, given, gives the same topics."""
     given = schedules.polynomial_decay(*lda.default_step("scir", "subsampled"))

@@ -10,7 +10,6 @@ import pytest
 import scipy.sparse as sp
 from support.cut_runs import Cut
 from support.fits import assert_same
-from support.marks import slow_but
 
 from simplex_jax.base import Kernel
 from simplex_jax.models import lda as topics
@@ -76,7 +75,8 @@ def test_what_is_learned_is_summarised():
     assert {"alpha", "beta", "log_predictive"} <= set(fitted.diagnostics)
 
 
-@pytest.mark.parametrize("number", slow_but([signal.SIGINT, signal.SIGTERM], signal.SIGTERM))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_with_a_summary_and_a_checkpoint(number, tmp_path, capfd):
     samples = tmp_path / "samples"
     options = {"checkpoint": tmp_path / "run", "samples_dir": samples}
@@ -136,6 +136,7 @@ def test_a_topic_that_is_nan_stops_the_run_and_names_the_step_and_the_checkpoint
     assert max(int(path.name.split("-")[-1]) for path in tmp_path.iterdir()) == 6
 
 
+@pytest.mark.slow
 def test_labels_come_from_any_number_of_devices_and_not_from_other_documents():
     """Three documents of 1, 1 and 5 tokens on two devices: the first has six tokens."""
     like = np.empty(7, np.uint8)

@@ -72,6 +72,7 @@ def reference_bound(vectors, h, x, weights, xi, mu):
     return bound
 
 
+@pytest.mark.slow
 def test_bound_is_that_of_its_factors_with_the_best_corpus_mean(seed):
     with jax.enable_x64(True):
         rng = np.random.default_rng(seed)

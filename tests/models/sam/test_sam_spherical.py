@@ -17,6 +17,7 @@ TOPICS = np.array([[0.9, 0.3, 0.3, 0.1], [-0.1, 0.2, 0.7, 0.7]])
 TOPICS /= np.linalg.norm(TOPICS, axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_importance_sampling_gives_the_integral(seed: int, monkeypatch) -> None:
     """Against quadrature, document by document and in their order. False alarms: 1e-3."""
     monkeypatch.setattr(sparse, "_BLOCK", 4 * tiny_sam.V)
