@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import gradients, schedules
+from simplex_jax import arguments, gradients, schedules
 from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import mirror as mirrors
