@@ -73,7 +73,8 @@ def grown(state: State) -> State | None:
     capacity, needed = state.counts.shape[-2], int(jnp.max(state.needed))
     if needed <= capacity:
         return None
-    return grow(state, check_capacity(growth.doubled(capacity, needed)))
+    doubled = growth.doubled(capacity, check_capacity(needed))
+    return grow(state, min(doubled, MOST_TOPICS))
 
 
 def grow(state: State, capacity: int) -> State:
