@@ -59,8 +59,9 @@ def check_capacity(capacity: int) -> int:
     """Return a capacity, or raise a ValueError where labels cannot number so many topics."""
     if capacity > MOST_TOPICS:
         raise ValueError(
-            f"capacity must be at most {MOST_TOPICS:,} topics; it is {capacity:,}: a larger beta "
-            "makes fewer topics"
+            f"capacity must be at most {MOST_TOPICS:,} topics; it is {capacity:,}. Where the data "
+            "ask for more, a smaller gamma, or a prior of it with a smaller mean (a larger "
+            "gamma_rate), makes fewer topics"
         )
     return capacity
 
