@@ -212,7 +212,11 @@ def test_nothing_is_written_over_and_usage_is_checked(place, tmp_path):
     assert out.read_text().startswith("topic,")
     other = [*arguments[:-1], tmp_path / "other.csv"]
     assert "give a name in .svg" in refused(*other, "--plot", "x.gif", status=2)
-    svg = refused(*arguments[:-1], tmp_path / "other.svg", status=2)
-    assert "is the name of the picture: give a name in .csv" in svg
+    svg = tmp_path / "other.svg"
+    for given in ([svg], [svg.with_suffix(".csv"), "--report", svg], [out, "--report", out]):
+        said = refused(*arguments[:-1], *given, "--overwrite", status=2)
+        assert "give --out, --plot and --report different names" in said
+    assert not svg.exists()
+    assert out.read_text().startswith("topic,")
     assert "--id-column is about --metadata" in refused(*other, "--id-column", "a", status=2)
     assert "--by" in refused("--model", place / "run", "--out", out, status=2)

@@ -77,12 +77,15 @@ def effects(
     moved.
     """
     say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
-    for path in (out, picture, *([report] if report else [])):
+    written = (out, picture, *([report] if report else []))
+    for path in written:
         options.target(path, path, "", overwrite)
     if picture.suffix not in _PICTURES:
         raise click.UsageError(f"--plot {picture}: give a name in {', '.join(_PICTURES)}")
-    if picture == out:
-        raise click.UsageError(f"--out {out} is the name of the picture: give a name in .csv")
+    if len({path.absolute() for path in written}) < len(written):
+        raise click.UsageError(
+            f"{', '.join(map(str, written))}: give --out, --plot and --report different names"
+        )
     if id_column is not None and metadata is None:
         raise click.UsageError("--id-column is about --metadata, and there is none")
     fitted, reading = load(MODEL, model)
