@@ -67,7 +67,7 @@ def test_groups_of_a_column_of_the_corpus(place, tmp_path):
     assert "warning: 1 documents without a word of the model are left out" in said
     assert "79 documents, 12 draws of their shares" in said
     found = table(out)
-    assert list(found[0]) == ["topic", "term", "mean", "sd", "lower", "upper"]
+    assert list(found[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
     assert [row["term"] for row in found[:3]] == ["party=D", "party=R", "party: R - D"]
     assert {row["topic"] for row in found} == {"0", "1"}
     for row in found:

@@ -116,7 +116,7 @@ def test_a_fit_and_columns_give_terms_intervals_and_a_picture(fitted, corpus):
     labels = [term.label for term in both.terms if term.column == "year"]
     assert labels[:4] == ["1940-1959", "1960-1979", "1980-1999", "2000-2019"]
     records = list(both.rows())
-    assert list(records[0]) == ["topic", "term", "mean", "sd", "lower", "upper"]
+    assert list(records[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
     assert records[0]["term"] == "group=a"
     with mpl.rc_context({"backend": "Agg"}):
         figure = both.plot([1])
