@@ -250,6 +250,21 @@ def test_an_estimator_takes_the_names_of_its_columns(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_stream_goes_by_the_words_in_a_file(tmp_path):
+    """Not by its name: words that have changed are refused. And it is saved."""
+    path = tmp_path / "seeds.txt"
+    path.write_text("w2 w3\nw0\n")
+    stream = LDA(2, seed_words=path, seed_weight=np.float32(2000), total_samples=20, random_state=0)
+    stream.partial_fit(TEXT).partial_fit(TEXT)
+    stream.save(tmp_path / "lda.npz")
+    again = LDA.load(tmp_path / "lda.npz").partial_fit(TEXT)
+    np.testing.assert_array_equal(again.components_, stream.partial_fit(TEXT).components_)
+    path.write_text("w2 w3\nw1\n")
+    with pytest.raises(ValueError, match="seed_words cannot change while documents stream by"):
+        stream.partial_fit(TEXT)
+
+
+@pytest.mark.slow
 def test_seeded_topics_of_real_texts_hold_their_words():
     """Each seed word is likelier in its topic than in any other; without seeds hardly any is."""
     corpus = embedded_corpus()
