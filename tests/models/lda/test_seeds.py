@@ -153,6 +153,7 @@ def test_a_file_has_a_line_for_each_topic(tmp_path):
         ({"seed_words": "no/such/file"}, "no such file"),
         ({"seed_weight": 3}, "give seed_words too"),
         ({"seed_words": ["w0"], "seed_weight": 0}, "finite and positive"),
+        ({"seed_words": ["w0"], "seed_weight": 1e40}, "seed_weight must be at most 16,777,216"),
         ({"seed_words": ["w0"], "beta": "learn"}, "beta cannot be learned beside seed words"),
     ],
 )
