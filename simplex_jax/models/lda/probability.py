@@ -36,8 +36,13 @@ class LogProbability(NamedTuple):
     error: np.ndarray  # Monte-Carlo standard error of it, float64 [D]
 
     def perplexity(self, lengths: ArrayLike) -> tuple[float, float]:
-        """Return exp(-sum log p / tokens) and its standard error, of documents so long."""
+        """Return exp(-sum log p / tokens) and its standard error, of documents so long.
+
+        Documents without a token are a ValueError.
+        """
         tokens = np.sum(lengths)
+        if not tokens:
+            raise ValueError("documents have no token: give some with words of the topics")
         value = float(np.exp(-self.log_p.sum() / tokens))
         return value, value * float(np.sqrt((self.error**2).sum())) / float(tokens)
 
