@@ -141,6 +141,7 @@ def test_documents_that_have_moved_are_given(place, tmp_path):
         (["--by", "name"], "79 documents are too few for 79 coefficients of name"),
         (["--by", "party", "--every", 10], "every cuts numbers and dates, and there are none"),
         (["--by", "year", "--smooth", 99], "too few for 100 coefficients"),
+        (["--by", "year", "--smooth", 3, "--every", 10], "give one of the two"),
         (["--by", "party", "--level", 1.5], "level must be between 0 and 1"),
         (["--by", "party", "--metadata", "few.csv"], "78 of 80 documents are missing, the first"),
         (["--by", "party", "--metadata", "twice.csv"], "two records are called 'doc 1'"),

@@ -68,6 +68,13 @@ class Question:
         command=False,
     )
 
+    def __post_init__(self) -> None:
+        if self.every is not None and self.smooth > 1:
+            raise ValueError(
+                "every cuts numbers and dates into groups, and smooth draws curves of them: give "
+                "one of the two"
+            )
+
 
 class Effects(NamedTuple):
     """Topic shares by covariates, over the posterior.

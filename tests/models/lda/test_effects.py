@@ -173,6 +173,7 @@ def test_documents_of_another_vocabulary_are_mapped(fitted, corpus):
         ({"group": ["a"] * 60}, {}, "there is nothing to compare"),
         ({"group": ["a", "b"] * 30}, {"level": 1}, "level must be between 0 and 1"),
         ({"group": ["a", "b"] * 30}, {"sweeps": 0}, "sweeps"),
+        ({"year": range(60)}, {"every": 10, "smooth": 3}, "every .* and smooth .*: give one of"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(fitted, corpus, columns, options, says):
