@@ -163,9 +163,12 @@ def _check_range(path: Path, name: str, values: np.ndarray, declared: Array) -> 
 
 
 def example(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document that stands for a topic, as `summary.json` has it."""
+    """Return a document that stands for a topic, as `summary.json` has it.
+
+    Runs of earlier versions have no excerpt of its text.
+    """
     words = [str(word) for word in entry["words"]]
-    name, share, text = str(entry["name"]), float(entry["share"]), str(entry["text"])
+    name, share, text = str(entry["name"]), float(entry["share"]), str(entry.get("text", ""))
     return {"name": name, "share": share, "words": words, "text": text}
 
 

@@ -29,8 +29,8 @@ class HeldOut:
         window: Window,
     ) -> None:
         self._name, self._measure, self._value = name, measure, value
-        self._names, self._window = metrics(name, chains), window
-        self._average = Latest(lambda: LogMean(size))
+        self._names = metrics(name, chains)
+        self._average = Latest(lambda: LogMean(size), window)
 
     def __call__(self, event: Event) -> None:
         """Evaluate the samples at hand."""
@@ -38,8 +38,8 @@ class HeldOut:
         for name, of_chain in zip(self._names, log_p, strict=True):
             event.metrics[name] = self._value([of_chain])
         event.metrics[self._name] = self._value(log_p)
-        if place := self._window(event):
-            self._average.at(place).add(log_p)
+        if (average := self._average.at(event)) is not None:
+            average.add(log_p)
             average = self._average.whole()
             event.metrics[f"{self._name}_average"] = self._value([average.value()])
         event.metrics.update(others)

@@ -71,8 +71,7 @@ class _Detach(Messenger):
         self.laws: dict[str, dist.Distribution] = {}
 
     def process_message(self, message: dict[str, Any]) -> None:
-        name = message["name"]
-        if message["type"] == "sample" and name in self.names:
+        if message["type"] == "sample" and (name := message["name"]) in self.names:
             if message["scale"] is not None or masked(message["fn"]):
                 raise ValueError(
                     f"the prior of site {name!r} is scaled or masked, which is for likelihoods "

@@ -13,6 +13,9 @@ Corollary 3.2, for estimates of any kind). Rows that are alike, n of N of them w
 have :math:`\rho = (N / n) (N - n) / (N - 1)`; others have more, and counts that a prior outweighs
 less. It is measured, by what minibatches that follow each other say at one x, as a mean over the
 numbers of the site, in the proportion of b v.
+
+Where other sites move between two minibatches, a and b change with them, and that is counted as
+noise: the measured inflation is then an upper estimate, and a learned step shorter than it need be.
 """
 
 from collections.abc import Mapping
@@ -134,7 +137,11 @@ def _seen_on_simplex(
 
 
 def _looked_at(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
-    """Return the noise with what this minibatch says at the value that the site has."""
+    """Return the noise with what this minibatch says at the value that the site has.
+
+    The minibatch before was seen at other values of the other sites: too much rather than too
+    little is taken for noise.
+    """
     old = state.tuning[site.name].noise
     assert old is not None
     x = jnp.exp(state.z[site.name])

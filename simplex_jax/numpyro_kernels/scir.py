@@ -41,7 +41,8 @@ class SCIR(ModelKernel):
       nothing is corrected; where a likelihood jumps is not seen. The noise of the minibatches adds
       to the deviations of the samples, in proportion to the step: they are multiplied by some
       sqrt(1 + (N / n) tanh(h / 2)). That *inflation* is measured and shown, and warned about above
-      1.1; by default the step is learned in the warm-up so that it is below.
+      1.1; by default the step is learned in the warm-up so that it is below. Moves of other sites
+      count as noise: it is an upper estimate where there are some.
     - Uncorrected rows with a shape that is not positive, which happens where a likelihood is
       steep or a minibatch noisy, take a reflected Euler step of SGRLD instead. The progress bar
       and `get_diagnostics_str` show how many ("clamped").

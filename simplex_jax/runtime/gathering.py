@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from simplex_jax.runtime import output, processes
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
-from simplex_jax.runtime.windows import Latest, Window
+from simplex_jax.runtime.windows import Latest, Place, When, Window, back, when
 
 
 class Sample(NamedTuple):
@@ -96,18 +96,18 @@ class Posterior:
         window: Window,
         evaluated: Callable[[Event], Mapping[str, ArrayLike]] = lambda event: {},
     ) -> None:
-        self._read, self._make, self._window, self._evaluated = read, make, window, evaluated
-        self._latest = Latest(make)
+        self._read, self._make, self._evaluated = read, make, evaluated
+        self._latest = Latest(make, window)
 
     def sample(self, event: Event) -> None:
         """Add a sample, in the window."""
-        if place := self._window(event):
-            self._latest.at(place).add(self._read(event))
+        if (gathered := self._latest.at(event)) is not None:
+            gathered.add(self._read(event))
 
     def __call__(self, event: Event) -> None:
         """Trace an evaluation, in the window."""
-        if place := self._window(event):
-            self._latest.at(place).trace(self._evaluated(event))
+        if (gathered := self._latest.at(event)) is not None:
+            gathered.trace(self._evaluated(event))
 
     def gathered(self, last: Event | None = None) -> Gathered:
         """Return what was gathered; of a run that ended before the window, its last event."""
@@ -127,13 +127,21 @@ class Posterior:
         self._latest.load(saved)
 
 
+class _Held(NamedTuple):
+    """A sample that is kept."""
+
+    when: When
+    arrays: dict[str, np.ndarray]  # none where they are in a file
+
+
 class Kept:
     """Thinned samples, evenly spaced over the window of a run.
 
     With a directory, made if it is missing, each is written as it is drawn, to `sample-00000.npz`
     and so on; else they stay in memory. Where the window has segments, those of the next take the
     places of those of the last, one by one: each has its step, and the files need not be in order
-    of it. Topics are numbered as in each chain.
+    of it. Where a run goes on to another length, those that the window of that length would not
+    have kept are removed. Topics are numbered as in each chain.
     """
 
     def __init__(
@@ -145,8 +153,7 @@ class Kept:
     ) -> None:
         self._read, self._most = read, most
         self._window, self._directory = window, directory
-        self._segment, self._count = 0, 0
-        self._samples: list[dict[str, np.ndarray]] = []
+        self._held: dict[int, _Held] = {}  # by number
         if directory is not None and most and processes.is_first():
             directory.mkdir(parents=True, exist_ok=True)
 
@@ -155,38 +162,64 @@ class Kept:
 
     def sample(self, event: Event) -> None:
         """Add a sample, if it is due."""
+        segments = self._segments(event)
+        for number in self._held.keys() - segments.keys():
+            self._remove(number)
         place = self._window(event)
-        if place is None:
+        if place is None or not self._due(place, segments):
             return
-        if place.segment != self._segment:
-            self._segment, self._count = place.segment, 0
-        if self._count == self._most or place.progress * self._most < self._count + 1:
-            return
+        number = next(i for i in range(self._most) if segments.get(i) != place.segment)
         sample = self._read(event) | {"step": np.asarray(event.step)}
-        if self._directory is None:
-            self._samples[self._count : self._count + 1] = [sample]
-        elif processes.is_first():
-            output.write_npz(self._directory / f"sample-{self._count:05d}.npz", sample)
-        self._count += 1
+        if self._directory is not None:
+            if processes.is_first():
+                output.write_npz(self._directory / _file(number), sample)
+            sample = {}
+        self._held[number] = _Held(when(event), sample)
+
+    def _segments(self, event: Event) -> dict[int, int]:
+        """Return the segments of the samples by number, without those that were not due.
+
+        As long as a run has its length, all of them were.
+        """
+        segments: dict[int, int] = {}
+        for number, held in sorted(self._held.items(), key=lambda item: item[1].when):
+            place = self._window(back(event, held.when))
+            if place is not None and self._due(place, segments):
+                segments[number] = place.segment
+        return segments
+
+    def _due(self, place: Place, segments: Mapping[int, int]) -> bool:
+        """Tell whether a sample is due at a place, after those whose segments are given."""
+        count = sum(segment == place.segment for segment in segments.values())
+        return count < self._most and place.progress * self._most >= count + 1
+
+    def _remove(self, number: int) -> None:
+        del self._held[number]
+        if self._directory is not None and processes.is_first():
+            (self._directory / _file(number)).unlink(missing_ok=True)
 
     def samples(self) -> dict[str, np.ndarray]:
         """Return the samples in memory by name, stacked by step; empty if there are none.
 
         Arrays of a state that has grown are filled up with zeros.
         """
-        if not self._samples:
+        held = sorted(self._held.values(), key=lambda held: held.when)
+        ordered = [one.arrays for one in held if one.arrays]
+        if not ordered:
             return {}
-        ordered = sorted(self._samples, key=lambda sample: int(sample["step"]))
-        return {name: _stacked([sample[name] for sample in ordered]) for name in ordered[0]}
+        return {name: _stacked([arrays[name] for arrays in ordered]) for name in ordered[0]}
 
-    def save(self) -> dict[str, Any]:
-        """Return the samples in memory, and how many there are in which segment."""
-        return {"segment": self._segment, "count": self._count, "samples": self._samples}
+    def save(self) -> list[Any]:
+        """Return the samples, those in files without their arrays."""
+        return [[number, list(held.when), held.arrays] for number, held in self._held.items()]
 
-    def load(self, saved: dict[str, Any]) -> None:
-        """Restore both."""
-        self._segment, self._count = saved["segment"], saved["count"]
-        self._samples = saved["samples"]
+    def load(self, saved: list[Any]) -> None:
+        """Restore them."""
+        self._held = {number: _Held(When(*then), arrays) for number, then, arrays in saved}
+
+
+def _file(number: int) -> str:
+    return f"sample-{number:05d}.npz"
 
 
 def _stacked(arrays: list[np.ndarray]) -> np.ndarray:

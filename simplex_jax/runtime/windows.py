@@ -17,6 +17,23 @@ Window: TypeAlias = Callable[[Event], Place | None]
 """`event -> place`, None in the burn-in."""
 
 
+class When(NamedTuple):
+    """When an event was."""
+
+    step: int
+    seconds: float
+
+
+def when(event: Event) -> When:
+    """Return when an event was."""
+    return When(event.step, event.seconds)
+
+
+def back(event: Event, then: When) -> Event:
+    """Return an event of the same run at an earlier time, for a window to place."""
+    return event._replace(step=then.step, seconds=then.seconds)
+
+
 def second_half(seconds: float | None = None) -> Window:
     """Return the window of a run of known length: the second half, by steps or by seconds."""
 
@@ -62,37 +79,65 @@ class Accumulator(Protocol):
 A = TypeVar("A", bound=Accumulator)
 
 
+class _Segment(Generic[A]):
+    """What was gathered in a segment, and when its first and last events were."""
+
+    def __init__(self, gathered: A, first: When, last: When) -> None:
+        self.gathered, self.first, self.last = gathered, first, last
+
+    def middle(self) -> When:
+        """Return when half of it was over."""
+        return When(
+            (self.first.step + self.last.step) // 2, (self.first.seconds + self.last.seconds) / 2
+        )
+
+
 class Latest(Generic[A]):
-    """What was gathered in the segment at hand, and in the one before."""
+    """What was gathered in the segment of a window at hand, and in the one before.
 
-    def __init__(self, make: Callable[[], A]) -> None:
-        self._make = make
-        self._segments: dict[int, A] = {}
+    A run that goes on to another length has another window. What was gathered is then forgotten,
+    unless the middle of it lies in that window: it cannot be taken apart.
+    """
 
-    def at(self, place: Place) -> A:
-        """Return what the segment of a place gathers; those before the last one are forgotten."""
-        if place.segment not in self._segments:
-            before = self._segments.get(place.segment - 1)
-            self._segments = {} if before is None else {place.segment - 1: before}
-            self._segments[place.segment] = self._make()
-        return self._segments[place.segment]
+    def __init__(self, make: Callable[[], A], window: Window) -> None:
+        self._make, self._window = make, window
+        self._segments: dict[int, _Segment[A]] = {}
+
+    def at(self, event: Event) -> A | None:
+        """Return what gathers at an event, None in the burn-in, and forget what is over."""
+        place, now = self._window(event), when(event)
+        self._segments = {
+            number: segment
+            for number, segment in self._segments.items()
+            if (place is None or number in (place.segment - 1, place.segment))
+            and self._window(back(event, segment.middle()))
+        }
+        if place is None:
+            return None
+        segment = self._segments.setdefault(place.segment, _Segment(self._make(), now, now))
+        segment.last = now
+        return segment.gathered
 
     def whole(self) -> A:
         """Return what both have gathered."""
-        if len(self._segments) == 1:
-            return next(iter(self._segments.values()))
+        segments = [segment.gathered for segment in self._segments.values()]
+        if len(segments) == 1:
+            return segments[0]
         merged = self._make()
-        for segment in self._segments.values():
-            merged.merge(segment)
+        for gathered in segments:
+            merged.merge(gathered)
         return merged
 
     def save(self) -> list[Any]:
         """Return the segments."""
-        return [[number, segment.save()] for number, segment in self._segments.items()]
+        return [
+            [number, list(segment.first), list(segment.last), segment.gathered.save()]
+            for number, segment in self._segments.items()
+        ]
 
     def load(self, saved: list[Any]) -> None:
         """Restore the segments."""
         self._segments = {}
-        for number, contents in saved:
-            self._segments[number] = self._make()
-            self._segments[number].load(contents)
+        for number, first, last, contents in saved:
+            self._segments[number] = _Segment(self._make(), When(*first), When(*last))
+            self._segments[number].gathered.load(contents)

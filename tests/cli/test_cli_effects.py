@@ -67,7 +67,7 @@ def test_groups_of_a_column_of_the_corpus(place, tmp_path):
     assert "warning: 1 documents without a word of the model are left out" in said
     assert "79 documents, 12 draws of their shares" in said
     found = table(out)
-    assert list(found[0]) == ["topic", "term", "mean", "sd", "lower", "upper"]
+    assert list(found[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
     assert [row["term"] for row in found[:3]] == ["party=D", "party=R", "party: R - D"]
     assert {row["topic"] for row in found} == {"0", "1"}
     for row in found:
@@ -141,6 +141,7 @@ def test_documents_that_have_moved_are_given(place, tmp_path):
         (["--by", "name"], "79 documents are too few for 79 coefficients of name"),
         (["--by", "party", "--every", 10], "every cuts numbers and dates, and there are none"),
         (["--by", "year", "--smooth", 99], "too few for 100 coefficients"),
+        (["--by", "year", "--smooth", 3, "--every", 10], "give one of the two"),
         (["--by", "party", "--level", 1.5], "level must be between 0 and 1"),
         (["--by", "party", "--metadata", "few.csv"], "78 of 80 documents are missing, the first"),
         (["--by", "party", "--metadata", "twice.csv"], "two records are called 'doc 1'"),
@@ -213,7 +214,11 @@ def test_nothing_is_written_over_and_usage_is_checked(place, tmp_path):
     assert out.read_text().startswith("topic,")
     other = [*arguments[:-1], tmp_path / "other.csv"]
     assert "give a name in .svg" in refused(*other, "--plot", "x.gif", status=2)
-    svg = refused(*arguments[:-1], tmp_path / "other.svg", status=2)
-    assert "is the name of the picture: give a name in .csv" in svg
+    svg = tmp_path / "other.svg"
+    for given in ([svg], [svg.with_suffix(".csv"), "--report", svg], [out, "--report", out]):
+        said = refused(*arguments[:-1], *given, "--overwrite", status=2)
+        assert "give --out, --plot and --report different names" in said
+    assert not svg.exists()
+    assert out.read_text().startswith("topic,")
     assert "--id-column is about --metadata" in refused(*other, "--id-column", "a", status=2)
     assert "--by" in refused("--model", place / "run", "--out", out, status=2)

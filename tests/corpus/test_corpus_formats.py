@@ -271,6 +271,19 @@ def test_h5ad_is_stored_in_pieces(place, layout, transpose, monkeypatch):
         assert pieces[:2] == [2, 1]
 
 
+def test_h5ad_in_pieces_whose_ends_are_of_a_small_type(place, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    monkeypatch.setattr(importlib.import_module("simplex_jax.corpus.formats.h5ad"), "_ENTRIES", 50)
+    table = np.ones((12, 10), np.int32)
+    write_h5ad(place / "x.h5ad", table, "csr", [f"d{i}" for i in range(12)], list("abcdefghij"))
+    with h5py.File(place / "x.h5ad", "a") as file:
+        ends = file["X/indptr"][()].astype(np.int8)
+        del file["X/indptr"]
+        file["X/indptr"] = ends
+    stored = convert(place / "x.h5ad", place / "store")
+    np.testing.assert_array_equal(stored.rows().toarray(), table)
+
+
 def test_h5ad_in_pieces_names_what_is_wrong(place):
     write_h5ad(place / "x.h5ad", np.log1p(COUNTS), "csr")
     with pytest.raises(CorpusError, match="X has values that are not whole numbers"):

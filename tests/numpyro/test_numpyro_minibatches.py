@@ -4,6 +4,7 @@ Laws are conjugate, so that deviations are known. Those of 1,500 chains are off 
 once in 10,000 times.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,7 +16,8 @@ import pytest
 from numpyro.infer import MCMC
 from support import numpyro_cases as cases
 
-from simplex_jax.numpyro_kernels import SCIR, minibatches
+from simplex_jax.numpyro_kernels import SCIR, SGMCMC, density, minibatches, sites
+from simplex_jax.samplers import sgld
 
 CHAINS = 1500
 LABELS = jnp.repeat(jnp.arange(3), jnp.array([120, 60, 20]))
@@ -156,3 +158,31 @@ def test_what_no_warning_is_due_to() -> None:
         mcmc = run(step, 20, LABELS, cases.categorical)
         assert "inflation 1.0" in mcmc.sampler.get_diagnostics_str(mcmc.last_state)
     SCIR(documents, 0.3).init(jax.random.key(0), 0, None, (jnp.asarray(BURSTY), 200), {})
+
+
+def rows(y, subsampled):
+    a = numpyro.sample("a", dist.Gamma(2.0, 1.0))
+    with numpyro.plate("rows", len(y), subsample_size=BATCH) as shown:
+        seen = numpyro.subsample(y, event_dim=0) if subsampled else y[shown]
+        numpyro.sample("y", dist.Poisson(a), obs=seen)
+
+
+def test_rows_that_numpyro_subsamples() -> None:
+    key, args = jax.random.key(0), (jnp.arange(30), True)
+    layout, _ = sites.inspect(rows, key, args, {}, None)
+    target = density.Target(rows, layout, args, {}, key)
+    terms = jax.eval_shape(lambda a: density.log_joint(target, {"a": a}, frozenset("a"))[0], 5.0)
+    assert terms["y"].shape == (BATCH,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "build", [SCIR, partial(SGMCMC, kernel=partial(sgld.build, step_size=1e-3))]
+)
+def test_moves_by_rows_that_numpyro_subsamples(build) -> None:
+    """They are those by rows that an index shows."""
+    y, kernel, moved = jnp.arange(30), build(rows), []
+    for subsampled in (True, False):
+        state = kernel.init(jax.random.key(1), 1, None, (y, subsampled), {})
+        moved.append(kernel.sample(state, (y, subsampled), {}).z)
+    jax.tree.map(np.testing.assert_array_equal, *moved)

@@ -200,6 +200,16 @@ def test_a_damaged_run_is_one_clear_error(run, name):
     assert "\n" not in str(caught.value)
 
 
+def test_a_run_without_excerpts_of_its_documents_is_read(run):
+    summary = json.loads((run / "summary.json").read_text())
+    documents = [entry for entries in summary["documents"] for entry in entries]
+    assert documents
+    for entry in documents:
+        del entry["text"]
+    (run / "summary.json").write_text(json.dumps(summary))
+    assert {entry["text"] for entries in lda.load(run).examples for entry in entries} == {""}
+
+
 def test_nothing_is_unpickled(run):
     np.savez(run / "topics.npz", mean=np.array([object()]))
     with pytest.raises(runs.RunError, match="damaged"):

@@ -88,3 +88,54 @@ def test_kept_samples_of_the_next_segment_take_the_places_of_the_last(steps, kep
     for step in range(1, steps + 1):
         hook.sample(event(step))
     assert hook.samples()["step"].tolist() == kept
+
+
+def kept_to(end, hook=None, begun=0, directory=None):
+    """Keep samples of the updates to the last one, from scratch or after those of another hook."""
+    now = gathering.Kept(lambda event: {}, 4, windows.second_half(), directory)
+    if hook is not None:
+        now.load(hook.save())
+    for step in range(begun + 1, end + 1):
+        now.sample(event(step, end))
+    return now
+
+
+def steps_of(hook, directory):
+    if directory is None:
+        return hook.samples()["step"].tolist()
+    return sorted(int(np.load(path)["step"]) for path in directory.glob("sample-*.npz"))
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize("end", [64, 80, 128, 640])
+def test_a_run_that_is_made_longer_keeps_what_a_run_of_that_length_would(tmp_path, on_disk, end):
+    """As far as it has it: to 80, those at 56 and 64 stand for those at 50 and 60."""
+    directory = tmp_path if on_disk else None
+    hook = kept_to(end, kept_to(64, None, 0, directory), 64, directory)
+    straight = kept_to(end).samples()["step"].tolist()
+    expected = {64: [40, 48, 56, 64], 80: [56, 64, 70, 80]}.get(end, straight)
+    assert steps_of(hook, directory) == expected
+
+
+@pytest.mark.parametrize(("end", "first"), [(12, 6), (16, 6), (24, 13), (600, 300)])
+def test_a_run_that_is_made_longer_forgets_its_old_window(end, first):
+    """Unless the middle of it, the 9th update, lies in the second half of the longer run."""
+    begun, longer = (posterior(windows.second_half()) for _ in range(2))
+    for step in range(1, 13):
+        begun.sample(event(step, 12))
+    longer.load(begun.save())
+    for step in range(13, end + 1):
+        longer.sample(event(step, end))
+    gathered = longer.gathered()
+    assert gathered.samples == len(gathered.traces()["x"]) == end - first + 1
+    rows = [np.random.default_rng(step).normal(3.0, 0.01, 2) for step in range(first, end + 1)]
+    np.testing.assert_array_equal(gathered.traces()["x"][:, 0], rows)
+
+
+def test_a_longer_run_that_is_cut_in_its_burn_in_has_its_last_sample():
+    begun, longer = (posterior(windows.second_half()) for _ in range(2))
+    for step in range(1, 13):
+        begun.sample(event(step, 12))
+    longer.load(begun.save())
+    longer.sample(event(13, 600))
+    assert longer.gathered(event(13, 600)).samples == 1

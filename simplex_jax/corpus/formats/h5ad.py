@@ -195,9 +195,9 @@ class _Contents:
             return rows
 
         def cuts() -> Iterator[tuple[int, int]]:
-            first = 0
+            first, wide = 0, starts.astype(np.int64)  # a sum may be too large for its own type
             while first < documents:
-                fits = int(np.searchsorted(starts, starts[first] + _ENTRIES, side="right")) - 1
+                fits = int(np.searchsorted(wide, wide[first] + _ENTRIES, side="right")) - 1
                 last = min(max(fits, first + 1), documents)
                 yield first, last
                 first = last

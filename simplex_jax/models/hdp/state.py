@@ -59,8 +59,9 @@ def check_capacity(capacity: int) -> int:
     """Return a capacity, or raise a ValueError where labels cannot number so many topics."""
     if capacity > MOST_TOPICS:
         raise ValueError(
-            f"capacity must be at most {MOST_TOPICS:,} topics; it is {capacity:,}: a larger beta "
-            "makes fewer topics"
+            f"capacity must be at most {MOST_TOPICS:,} topics; it is {capacity:,}. Where the data "
+            "ask for more, a smaller gamma, or a prior of it with a smaller mean (a larger "
+            "gamma_rate), makes fewer topics"
         )
     return capacity
 
@@ -73,7 +74,8 @@ def grown(state: State) -> State | None:
     capacity, needed = state.counts.shape[-2], int(jnp.max(state.needed))
     if needed <= capacity:
         return None
-    return grow(state, check_capacity(growth.doubled(capacity, needed)))
+    doubled = growth.doubled(capacity, check_capacity(needed))
+    return grow(state, min(doubled, MOST_TOPICS))
 
 
 def grow(state: State, capacity: int) -> State:

@@ -126,7 +126,8 @@ class LDA(CountEstimator):
         beta, learn_beta = prior("beta", self.beta, shape[1])
         if learn_beta:
             raise ValueError("beta is learned by fit only: give partial_fit a number, or V of them")
-        seeded = self._seeds(shape)
+        given = Options(shape[0], seed_words=self.seed_words, seed_weight=self.seed_weight)
+        seeded = self._seeds(given, shape)
         kernel = model.build_streaming(
             max(1, round(self.total_samples)),
             shape,
@@ -142,8 +143,9 @@ class LDA(CountEstimator):
             "sampler": self.sampler,
             "alpha": self.alpha if learn_alpha else alpha,
             "beta": beta,
-            "seed_words": self.seed_words,
-            "seed_weight": self.seed_weight,
+            # The lines of a file, and a plain number: they are compared, and saved as JSON.
+            "seed_words": given.seed_words,
+            "seed_weight": None if given.seed_weight is None else float(given.seed_weight),
         }
         if not first:
             self._compare(began)
@@ -173,9 +175,8 @@ class LDA(CountEstimator):
         names = getattr(self, "feature_names_in_", None)
         return None if names is None or self.seed_words is None else names.tolist()
 
-    def _seeds(self, shape: tuple[int, int]) -> seeds.Seeds | None:
+    def _seeds(self, given: Options, shape: tuple[int, int]) -> seeds.Seeds | None:
         """Return the seeds of a stream, whose number of tokens is not known."""
-        given = Options(shape[0], seed_words=self.seed_words, seed_weight=self.seed_weight)
         if given.seed_words is None:
             return None
         if given.seed_weight is None:

@@ -106,7 +106,7 @@ def _effects(records: Sequence[dict[str, Any]], topic: int) -> list[list[Any]]:
     return [
         [record["term"], *(round(1000 * float(record[n])) for n in ("mean", "lower", "upper"))]
         for record in records
-        if record["topic"] == topic and record["term"].partition("=")[1]
+        if record["topic"] == topic and record["kind"] == "mean"
     ]
 
 

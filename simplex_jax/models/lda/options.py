@@ -27,6 +27,7 @@ Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
 
 _SAMPLE = 100_000
 _SEED_SHARE = 0.01  # of the tokens of an average topic, for a seed word
+_MOST_SEEDS = 2**24  # beside more, a float32 does not see a token
 
 TARGET_ESS = 100.0
 PASSES = 200.0
@@ -210,6 +211,11 @@ class Options(TopicOptions):
     def __post_init__(self) -> None:
         if self.seed_weight is not None and self.seed_words is None:
             raise ValueError("seed_weight is about seed words: give seed_words too")
+        if self.seed_weight is not None and self.seed_weight > _MOST_SEEDS:
+            raise ValueError(
+                f"seed_weight must be at most {_MOST_SEEDS:,}, to which float32 counts tokens; "
+                f"it is {self.seed_weight:g}"
+            )
 
 
 @options

@@ -36,8 +36,13 @@ class LogProbability(NamedTuple):
     error: np.ndarray  # Monte-Carlo standard error of it, float64 [D]
 
     def perplexity(self, lengths: ArrayLike) -> tuple[float, float]:
-        """Return exp(-sum log p / tokens) and its standard error, of documents so long."""
+        """Return exp(-sum log p / tokens) and its standard error, of documents so long.
+
+        Documents without a token are a ValueError.
+        """
         tokens = np.sum(lengths)
+        if not tokens:
+            raise ValueError("documents have no token: give some with words of the topics")
         value = float(np.exp(-self.log_p.sum() / tokens))
         return value, value * float(np.sqrt((self.error**2).sum())) / float(tokens)
 
@@ -57,7 +62,8 @@ def left_to_right(
         topics: Probabilities of the words in each topic, [K, V].
         alpha: Concentration of the shares, a scalar or [K].
         counts: The documents [D, V]; tokens are taken in an order drawn at random.
-        particles: Number of particles of a document, in four groups.
+        particles: Number of particles of a document, in four groups: a number that is no multiple
+            of four is rounded up to one.
         sweeps: Sweep over the labels so far before each token, as the paper has it: the work is
             quadratic in the length.
         seed: Of all randomness.

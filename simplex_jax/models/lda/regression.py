@@ -63,6 +63,13 @@ class Question:
         command=False,
     )
 
+    def __post_init__(self) -> None:
+        if self.every is not None and self.smooth > 1:
+            raise ValueError(
+                "every cuts numbers and dates into groups, and smooth draws curves of them: give "
+                "one of the two"
+            )
+
 
 class Effects(NamedTuple):
     """Topic shares by covariates, over the posterior.
@@ -94,16 +101,17 @@ class Effects(NamedTuple):
     warnings: tuple[str, ...]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a record for each topic and term: topic, term, mean, sd, lower, upper.
+        """Yield a record for each topic and term: topic, term, kind, mean, sd, lower, upper.
 
-        A term is `party=R`, a mean, `party: R - D`, a difference, or `year: slope`. Lists of them
-        are data frames: `pandas.DataFrame(found.rows())`.
+        A term is `party=R`, of the kind "mean", `party: R - D`, a "difference", or `year: slope`,
+        a "slope". Lists of them are data frames: `pandas.DataFrame(found.rows())`.
         """
         for topic in range(len(self.mean)):
             for place, term in enumerate(self.terms):
                 joint = "=" if term.kind == "mean" else ": "
                 numbers = {name: getattr(self, name)[topic, place] for name in _NUMBERS}
-                yield {"topic": topic, "term": f"{term.column}{joint}{term.label}", **numbers}
+                name = f"{term.column}{joint}{term.label}"
+                yield {"topic": topic, "term": name, "kind": term.kind, **numbers}
 
     def plot(self, topics: Sequence[int] | None = None) -> "Figure":
         """Draw the mean shares by each covariate: points for groups, a band for numbers.

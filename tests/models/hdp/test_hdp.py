@@ -118,6 +118,17 @@ def test_a_run_that_was_cut_goes_on(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_run_that_is_made_longer_is_told_by_its_new_second_half(tmp_path):
+    corpus, options = from_counts(COUNTS, WORDS), OPTIONS | {"keep_samples": 5, "eval_every": 1}
+    first = hdp.fit(corpus, **options | {"passes": 20}, checkpoint=tmp_path)
+    assert first.partitions["step"].max() == 20
+    longer = hdp.fit(corpus, **options | {"passes": 60}, checkpoint=tmp_path, resume=True)
+    straight = hdp.fit(corpus, **options | {"passes": 60})
+    assert longer.partitions["step"].min() >= 30
+    assert_same(longer, straight, "mean", "partitions", "traces", "diagnostics")
+
+
+@pytest.mark.slow
 def test_the_commands(tmp_path, monkeypatch):
     def invoke(*arguments):
         return CliRunner().invoke(main, ["hdp", *map(str, arguments)])

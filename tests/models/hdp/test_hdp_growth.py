@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from simplex_jax import run
 from simplex_jax.corpus import device
 from simplex_jax.models.hdp import kernel as hdp
+from simplex_jax.models.hdp.state import State
 
 COUNTS = np.random.default_rng(3).multinomial(12, np.full(20, 0.05), 30).astype(np.int32)
 
@@ -44,6 +45,18 @@ def test_a_small_capacity_grows_to_the_chain_of_a_large_one(chains):
     np.testing.assert_array_equal(labels, expected)
     np.testing.assert_allclose(alpha, other, rtol=1e-5)
     np.testing.assert_array_equal(small.counts.sum(axis=(-1, -2)), 360)
+
+
+def test_all_topics_that_labels_can_number_have_room():
+    """Twice as many as there were would be one more."""
+    shapes = {"position": (2**15, 2), "counts": (2**15, 2), "log_weights": (2**15,)}
+    arrays = {name: jnp.zeros(shapes.get(name, ())) for name in State._fields}
+    state = State(**arrays | {"needed": jnp.asarray(40_000)})
+    assert hdp.grown(state).counts.shape == (2**16 - 1, 2)
+    with pytest.raises(
+        ValueError, match=r"at most 65,535 topics; it is 65,536\. .* a smaller gamma"
+    ):
+        hdp.grown(state._replace(needed=jnp.asarray(2**16)))
 
 
 @pytest.mark.slow

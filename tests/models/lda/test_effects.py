@@ -116,7 +116,7 @@ def test_a_fit_and_columns_give_terms_intervals_and_a_picture(fitted, corpus):
     labels = [term.label for term in both.terms if term.column == "year"]
     assert labels[:4] == ["1940-1959", "1960-1979", "1980-1999", "2000-2019"]
     records = list(both.rows())
-    assert list(records[0]) == ["topic", "term", "mean", "sd", "lower", "upper"]
+    assert list(records[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
     assert records[0]["term"] == "group=a"
     with mpl.rc_context({"backend": "Agg"}):
         figure = both.plot([1])
@@ -173,6 +173,7 @@ def test_documents_of_another_vocabulary_are_mapped(fitted, corpus):
         ({"group": ["a"] * 60}, {}, "there is nothing to compare"),
         ({"group": ["a", "b"] * 30}, {"level": 1}, "level must be between 0 and 1"),
         ({"group": ["a", "b"] * 30}, {"sweeps": 0}, "sweeps"),
+        ({"year": range(60)}, {"every": 10, "smooth": 3}, "every .* and smooth .*: give one of"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(fitted, corpus, columns, options, says):

@@ -117,6 +117,8 @@ def test_words_that_no_topic_has_and_bad_arguments():
         [1, 1]
     )
     assert (value, error) == (pytest.approx(2), pytest.approx(0.5))
+    with pytest.raises(ValueError, match="documents have no token"):
+        found.perplexity([0, 0])
     with pytest.raises(ValueError, match="particles must be an integer of at least 4"):
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0, 0]]), particles=3)
     with pytest.raises(ValueError, match="have 2 words and the topics 3"):

@@ -153,6 +153,7 @@ def test_a_file_has_a_line_for_each_topic(tmp_path):
         ({"seed_words": "no/such/file"}, "no such file"),
         ({"seed_weight": 3}, "give seed_words too"),
         ({"seed_words": ["w0"], "seed_weight": 0}, "finite and positive"),
+        ({"seed_words": ["w0"], "seed_weight": 1e40}, "seed_weight must be at most 16,777,216"),
         ({"seed_words": ["w0"], "beta": "learn"}, "beta cannot be learned beside seed words"),
     ],
 )
@@ -247,6 +248,21 @@ def test_an_estimator_takes_the_names_of_its_columns(tmp_path):
     assert (stream.components_[0, 2:] > 0.3).all()
     with pytest.raises(ValueError, match="give partial_fit a number"):
         LDA(2, seed_words=["c d"]).partial_fit(table)
+
+
+@pytest.mark.slow
+def test_a_stream_goes_by_the_words_in_a_file(tmp_path):
+    """Not by its name: words that have changed are refused. And it is saved."""
+    path = tmp_path / "seeds.txt"
+    path.write_text("w2 w3\nw0\n")
+    stream = LDA(2, seed_words=path, seed_weight=np.float32(2000), total_samples=20, random_state=0)
+    stream.partial_fit(TEXT).partial_fit(TEXT)
+    stream.save(tmp_path / "lda.npz")
+    again = LDA.load(tmp_path / "lda.npz").partial_fit(TEXT)
+    np.testing.assert_array_equal(again.components_, stream.partial_fit(TEXT).components_)
+    path.write_text("w2 w3\nw1\n")
+    with pytest.raises(ValueError, match="seed_words cannot change while documents stream by"):
+        stream.partial_fit(TEXT)
 
 
 @pytest.mark.slow

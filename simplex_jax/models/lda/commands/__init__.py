@@ -108,7 +108,8 @@ _GIVEN = ([True, False, False], [False, True, True])
     "--particles",
     default=20,
     type=click.IntRange(4),
-    help="Of a document, from left to right; more make the error smaller.",
+    help="Of a document, from left to right, rounded up to a multiple of four; more make the error "
+    "smaller.",
     show_default=True,
 )
 @click.option(

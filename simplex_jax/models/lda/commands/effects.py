@@ -70,19 +70,22 @@ def effects(
     Groups, such as a party, have a mean share each and their differences from the first; numbers
     and dates a line, a curve (--smooth) or groups (--every 10: decades). Each share is regressed on
     all columns together, over the draws of the topics that the run has kept (--keep-samples) and
-    draws of the shares given these. OUT has topic, term, mean, sd and the interval.
+    draws of the shares given these. OUT has topic, term, kind, mean, sd and the interval.
 
     Columns are those of the documents' own file, CSV, TSV, JSON lines or AnnData, or of --metadata;
     the embedded corpus has a column year. INPUT is given only if the documents of the run have
     moved.
     """
     say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
-    for path in (out, picture, *([report] if report else [])):
+    written = (out, picture, *([report] if report else []))
+    for path in written:
         options.target(path, path, "", overwrite)
     if picture.suffix not in _PICTURES:
         raise click.UsageError(f"--plot {picture}: give a name in {', '.join(_PICTURES)}")
-    if picture == out:
-        raise click.UsageError(f"--out {out} is the name of the picture: give a name in .csv")
+    if len({path.absolute() for path in written}) < len(written):
+        raise click.UsageError(
+            f"{', '.join(map(str, written))}: give --out, --plot and --report different names"
+        )
     if id_column is not None and metadata is None:
         raise click.UsageError("--id-column is about --metadata, and there is none")
     fitted, reading = load(MODEL, model)
@@ -101,7 +104,9 @@ def effects(
     rows = (
         (f"{x:.6g}" if isinstance(x, float) else x for x in row.values()) for row in found.rows()
     )
-    output.write_csv(out, ["topic", "term", "mean", "sd", "lower", "upper"], map(tuple, rows))
+    output.write_csv(
+        out, ["topic", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
+    )
     with output.replacing(picture) as file:
         found.plot().savefig(file, format=picture.suffix[1:])
     if report is not None:
