@@ -58,12 +58,10 @@ def estimate(
         ['corpus', 'heldout', 'state', 'summary', 'total', 'update']
     """
     data, kernel, state, batch = _shapes(corpus, settings)
-    compiled = jax.jit(_update).lower(kernel, jax.random.key(0), state, batch).compile()
-    analysis: Any = compiled.memory_analysis()
     parts = {
         "corpus": _bytes(data),
         "state": 2 * _bytes(state),
-        "update": _bytes(batch) + analysis.temp_size_in_bytes,
+        "update": _bytes(batch) + _temporaries(kernel, state, batch),
     }
     in_one_memory = settings.devices if jax.default_backend() == "cpu" else 1
     parts = {name: in_one_memory * count for name, count in parts.items()} | {
@@ -146,6 +144,12 @@ def _bytes(tree: PyTree) -> int:
 
 def _update(kernel: Kernel, key: jax.Array, state: State, batch: Batch) -> tuple[State, Any]:
     return kernel.update(key, state, batch)
+
+
+def _temporaries(kernel: Kernel, state: State, batch: Batch) -> int:
+    compiled = jax.jit(_update).lower(kernel, jax.random.key(0), state, batch).compile()
+    analysis: Any = compiled.memory_analysis()
+    return analysis.temp_size_in_bytes
 
 
 def _summary(kernel: Kernel, state: State, batch: Batch, settings: Options) -> int:
