@@ -187,6 +187,20 @@ def test_impossible_weights_end_no_process(kind):
         assert (np.asarray(new) < 20).all()
 
 
+@pytest.mark.parametrize("num_words", [40, 200_000])
+def test_threads_count_what_they_have_drawn(num_words):
+    """Each for itself where there are few words, in one table where there are many."""
+    likelihood, alpha, documents, _ = problem(12, [100] * 1000, num_words)
+    labels = local.no_labels(100_000, 12)
+    none = jnp.zeros((12, num_words), jnp.int32)
+    swept = engine.sweeps(
+        jax.random.key(0), likelihood, alpha, documents, labels, none, times=2, engine="native"
+    )
+    counts = np.zeros((12, num_words), np.int32)
+    np.add.at(counts, (np.asarray(swept.labels), np.asarray(documents.tokens)), 1)
+    np.testing.assert_array_equal(swept.words, counts)
+
+
 def test_documents_beyond_the_tokens_are_refused():
     likelihood, alpha, documents, labels = problem(5, [3, 4])
     for wrong in (

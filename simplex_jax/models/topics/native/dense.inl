@@ -224,7 +224,7 @@ void dense_of(const Task& task) {
       --c;
     }
   }
-  log.flush();
+  log.close();
 }
 
 template <typename Label>

@@ -108,6 +108,16 @@ void carry(ffi::Buffer<T>& from, ffi::ResultBuffer<T>& to) {
   }
 }
 
+// Whether threads count for themselves. Where they change the counts of the same words, they wait
+// for each other's caches longer than they draw; but counts of their own have to fit into these
+// caches, and to be added up, by one thread after the other, in less time than the sweeps take.
+bool apart(const Task& task, int64_t threads, int64_t tokens) {
+  constexpr int64_t kMost = 1 << 21, kEffort = 16;
+  const int64_t cells = task.num_topics * task.num_words;
+  return threads > 1 && cells <= kMost &&
+         cells * threads * threads <= kEffort * tokens * task.sweeps;
+}
+
 ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::F32> weights,
                  ffi::Buffer<ffi::F32> alpha, ffi::Buffer<ffi::S32> tokens,
                  ffi::Buffer<ffi::S32> starts, ffi::Buffer<ffi::S32> lengths,
@@ -150,6 +160,8 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
   task.taken = &taken;
   task.claim = std::clamp<int64_t>(task.num_documents / (threads * 64), 1, 32);
   task.shared = threads > 1;
+  std::mutex adding_up;
+  task.adding_up = task.words && apart(task, threads, total) ? &adding_up : nullptr;
   const bool sparse = kind == kAutomatic
                           ? is_sparse(task.num_topics, total, task.num_documents)
                           : kind == kSparse;

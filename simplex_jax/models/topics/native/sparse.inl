@@ -277,7 +277,7 @@ void sparse_of(const Task& task) {
       --c;
     }
   }
-  log.flush();
+  log.close();
 }
 
 void sparse(const Task& task) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -51,6 +53,8 @@ struct Task {
   std::atomic<int64_t>* taken;
   int64_t claim;  // documents at a time
   bool shared;    // there is more than one thread
+  // Where each thread counts for itself and adds its counts up in the end: one after the other.
+  std::mutex* adding_up;  // or null
 };
 
 // Bounds are floats of five bits of exponent and three of fraction, from 2^-31 to above 1. Their bits
@@ -123,7 +127,12 @@ class Workspace {
 class Log {
  public:
   explicit Log(const Task& task)
-      : task_(task), words_(task.num_words), cells_(task.num_topics * task.num_words), size_(0) {}
+      : task_(task),
+        words_(task.num_words),
+        cells_(task.num_topics * task.num_words),
+        own_(task.adding_up ? new (std::nothrow) int32_t[cells_]() : nullptr),
+        counts_(own_ ? own_.get() : task.words),
+        size_(0) {}
 
   // Notes that a token of a word went from one topic, K for none, to another in a sweep.
   void record(uint32_t from, uint32_t to, size_t word, int64_t sweep) {
@@ -131,17 +140,28 @@ class Log {
       const size_t left = from * words_ + word, come = to * words_ + word;
       left_[size_] = left;
       come_[size_] = come;
-      __builtin_prefetch(task_.words + (left < cells_ ? left : come), 1);
-      __builtin_prefetch(task_.words + come, 1);
+      __builtin_prefetch(counts_ + (left < cells_ ? left : come), 1);
+      __builtin_prefetch(counts_ + come, 1);
       size_ += from != to;
     } else if (task_.count == Count::kLabels && sweep >= task_.burn_in) {
       left_[size_] = cells_;
       come_[size_] = to * words_ + word;
-      __builtin_prefetch(task_.words + come_[size_], 1);
+      __builtin_prefetch(counts_ + come_[size_], 1);
       ++size_;
     }
     if (size_ == kSize) flush();
   }
+
+  // Makes all changes that are noted; nothing may be noted after it.
+  void close() {
+    flush();
+    if (!own_) return;
+    std::lock_guard<std::mutex> lock(*task_.adding_up);
+    for (size_t cell = 0; cell < cells_; ++cell) task_.words[cell] += own_[cell];
+  }
+
+ private:
+  static constexpr int kSize = 128;
 
   void flush() {
     for (int i = 0; i < size_; ++i) {
@@ -151,20 +171,19 @@ class Log {
     size_ = 0;
   }
 
- private:
-  static constexpr int kSize = 128;
-
   void add(size_t cell, int32_t change) {
-    if (task_.shared) {
-      __atomic_fetch_add(task_.words + cell, change, __ATOMIC_RELAXED);
+    if (task_.shared && !own_) {
+      __atomic_fetch_add(counts_ + cell, change, __ATOMIC_RELAXED);
     } else {
-      task_.words[cell] += change;
+      counts_[cell] += change;
     }
   }
 
   const Task& task_;
   const size_t words_;
   const size_t cells_;
+  const std::unique_ptr<int32_t[]> own_;  // counts of this thread, or none
+  int32_t* const counts_;
   int size_;
   size_t left_[kSize];
   size_t come_[kSize];
