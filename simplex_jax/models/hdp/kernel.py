@@ -218,12 +218,7 @@ def _attempt(model: Model, key: jax.Array, old: State, corpus: DeviceCorpus) -> 
     keys = jax.random.split(key, 5)
     tables, state = _concentrations(model, keys[0], old, corpus)
     state = _weights(keys[1], state, tables)
-    use_up(keys[2])
-    words, _ = random_words(keys[2], 1, state.alpha.dtype)
-    # Neither labels nor weights have a part in the level.
-    log_level = -uniform.exponential(words, state.alpha.dtype)[0] - jnp.log(
-        corpus.starts[-1].astype(state.alpha.dtype)
-    )
+    log_level = _log_level(keys[2], corpus, state.alpha.dtype)
     # Sticks to come: so many bring the rest below the level, about.
     short, capacity = state.log_rest - log_level, state.counts.shape[0]
     more = jnp.clip(jnp.ceil(state.gamma * short), 1, _MOST_STICKS).astype(jnp.int32)
@@ -319,6 +314,13 @@ def _weights(key: jax.Array, state: State, tables: jax.Array) -> State:
     place = jnp.cumsum(~with_tables) - 1
     log_weights = jnp.where(with_tables, log_shares - total, log_sticks[place])
     return state._replace(log_weights=log_weights, log_rest=log_left[place[-1] + 1])
+
+
+def _log_level(key: jax.Array, corpus: DeviceCorpus, dtype: jnp.dtype) -> jax.Array:
+    """Draw the level, which neither labels nor weights have a part in."""
+    use_up(key)
+    words, _ = random_words(key, 1, dtype)
+    return -uniform.exponential(words, dtype)[0] - jnp.log(corpus.starts[-1].astype(dtype))
 
 
 def _labels(
