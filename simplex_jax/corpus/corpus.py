@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,8 @@ MAX_COUNT = 2**24
 
 MAX_WORDS = 2**31 - 1
 """Largest vocabulary: word ids are int32."""
+
+_ROWS, _ENTRIES = 2**15, 2**22  # of a block, at most
 
 
 class CorpusError(ValueError):
@@ -48,6 +50,23 @@ def error_at(place: object, problem: str, remedy: str, *, line: int | None = Non
     """Build the one-line error `PLACE:LINE: problem; remedy`."""
     where = printable(place) if line is None else f"{printable(place)}:{line}"
     return CorpusError(f"{where}: {problem}; {remedy}")
+
+
+def row_blocks(counts: sp.csr_array) -> Iterator[sp.csr_array]:
+    """Yield the rows of a table [D, V] in order, a block of them at a time.
+
+    A table that is mapped into memory need not fit into it: a block has at most 32,768 rows and, if
+    it has more than one, some 4 million entries.
+    """
+    first = 0
+    while first < counts.shape[0]:
+        end = np.searchsorted(counts.indptr, counts.indptr[first] + _ENTRIES, "right") - 1
+        last = min(max(first + 1, int(end)), first + _ROWS)
+        ends = counts.indptr[first : last + 1]
+        inside = slice(ends[0], ends[-1])
+        arrays = counts.data[inside], counts.indices[inside], (ends - ends[0]).astype(np.int32)
+        yield sp.csr_array(arrays, shape=(last - first, counts.shape[1]))
+        first = last
 
 
 def digest(corpus: Corpus) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus.corpus import Corpus, error_at
+from simplex_jax.corpus.corpus import Corpus, error_at, row_blocks
 
 _MIN_SHARE = 0.1
 _FEW = 60  # expected counts below which the Poisson law is summed
@@ -18,6 +18,15 @@ class Suggestion(NamedTuple):
     word: str  # the word
     share: float  # of the documents that have it, 0..1
     information: float  # of one of its tokens about its document, in bits
+
+
+class Sums(NamedTuple):
+    """Sums over the documents of the counts n of each word, float64 [V], and the lengths."""
+
+    documents: np.ndarray  # documents that have the word
+    tokens: np.ndarray  # sum of n
+    n_log_n: np.ndarray  # sum of n log n
+    lengths: np.ndarray  # tokens of each document, float64 [D]
 
 
 def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggestion]:
@@ -32,36 +41,41 @@ def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggesti
 
     There are at most `count` suggestions, of at most so many bits, those of most tokens first.
     """
-    counts = corpus.counts
-    documents = np.bincount(counts.indices, minlength=counts.shape[1])
-    share = documents / counts.shape[0]
+    sums = sums_of(corpus.counts)
+    share = sums.documents / len(sums.lengths)
     frequent = np.flatnonzero(share >= _MIN_SHARE)
-    bits = information(counts, frequent)
-    tokens = np.asarray(counts.sum(axis=0, dtype=np.int64)).ravel()
+    bits = information(sums, frequent)
     chosen = np.flatnonzero(bits <= most)
-    chosen = chosen[np.argsort(-tokens[frequent[chosen]], kind="stable")][:count]
+    chosen = chosen[np.argsort(-sums.tokens[frequent[chosen]], kind="stable")][:count]
     return [
         Suggestion(corpus.vocabulary[word], float(share[word]), float(value))
         for word, value in zip(frequent[chosen], bits[chosen], strict=True)
     ]
 
 
-def information(counts: sp.csr_array, words: np.ndarray) -> np.ndarray:
+def sums_of(counts: sp.csr_array) -> Sums:
+    """Add up counts n [D, V] over the documents."""
+    lengths, totals = [], np.zeros((3, counts.shape[1]))
+    for rows in row_blocks(counts):
+        n = rows.data.astype(np.float64)
+        lengths.append(rows.sum(axis=1, dtype=np.float64))
+        for total, value in zip(totals, (None, n, n * np.log(n)), strict=True):
+            total += np.bincount(rows.indices, value, len(total))
+    return Sums(*totals, np.concatenate(lengths))
+
+
+def information(sums: Sums, words: np.ndarray) -> np.ndarray:
     """Information of a token of each of some words about its document, in bits, float64 [n].
 
     H(shuffled) - H with H = log n - sum_d n_d log n_d / n, where shuffled n_d are Poisson with mean
     n times the share of document d in all tokens. It is about zero for tokens spread at random, and
     negative for a word that documents have more evenly, such as once each. `words` are distinct
-    ids, each with a token in `counts` [D, V].
+    ids, each with a token.
     """
-    own = sp.csc_array(counts)[:, words].astype(np.float64)
-    total = np.asarray(own.sum(axis=0)).ravel()
-    own.data *= np.log(own.data)
-    observed = np.asarray(own.sum(axis=0)).ravel() / total
-    lengths = np.asarray(counts.sum(axis=1), np.float64)
-    sizes, times = np.unique(lengths[lengths > 0], return_counts=True)
-    shares = sizes / lengths.sum()
-    expected = np.array([times @ _mean_n_log_n(n * shares) / n for n in total])
+    observed = sums.n_log_n[words] / sums.tokens[words]
+    sizes, times = np.unique(sums.lengths[sums.lengths > 0], return_counts=True)
+    shares = sizes / sums.lengths.sum()
+    expected = np.array([times @ _mean_n_log_n(n * shares) / n for n in sums.tokens[words]])
     return (observed - expected) / np.log(2)
 
 

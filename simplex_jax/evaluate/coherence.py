@@ -2,10 +2,11 @@
 
 Coherence looks at pairs of a topic's most probable words: do they occur in the same documents of
 a reference corpus? Only the columns of those words are read, and documents are counted for the
-pairs of one topic at a time, so that the cost is one pass over the corpus and then depends neither
-on the vocabulary nor on K^2. A word counts once a document; there is no sliding window, which
-counts without the order of words cannot give: figures of "C_v" and "C_NPMI" made with a window, see
-`windows`, are on another scale, and only values from one corpus and one number of words compare.
+pairs of one topic at a time, so that the cost is one pass over the corpus, in blocks of documents,
+and depends neither on the vocabulary nor on K^2. A word counts once a document; there is no sliding
+window, which counts without the order of words cannot give: figures of "C_v" and "C_NPMI" made with
+a window, see `windows`, are on another scale, and only values from one corpus and one number of
+words compare.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments
+from simplex_jax.corpus.corpus import row_blocks
 from simplex_jax.evaluate.matching import as_topics
 
 
@@ -133,15 +135,15 @@ def words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
 def _documents_together(words: np.ndarray, counts: sp.csr_array) -> np.ndarray:
     """Number of documents with both words of each pair, int64 [K, n, n]; D(w) on the diagonal."""
     used, place = np.unique(words, return_inverse=True)
-    present = sp.csr_array(counts)[:, used]
-    present.sum_duplicates()
-    present.eliminate_zeros()
-    present.data = np.ones(present.nnz, np.int32)
-    columns = present.tocsc()
-    together = np.empty((*words.shape, words.shape[1]), np.int64)
-    for topic, chosen in enumerate(place.reshape(words.shape)):
-        own = columns[:, chosen]
-        together[topic] = (own.T @ own).toarray()
+    together = np.zeros((*words.shape, words.shape[1]), np.int64)
+    for rows in row_blocks(sp.csr_array(counts)):
+        entries = rows[:, used].tocoo()
+        present = np.zeros((len(used), rows.shape[0]), bool)
+        present[entries.col[entries.data > 0], entries.row[entries.data > 0]] = True
+        for topic, chosen in enumerate(place.reshape(words.shape)):
+            # Exact in float32: there are few documents in a block.
+            own = present[chosen].astype(np.float32)
+            together[topic] += (own @ own.T).astype(np.int64)
     return together
 
 

@@ -115,7 +115,7 @@ def test_words_that_tell_nothing_are_suggested():
     assert abs(found[0].information) < 0.02
     assert found[0].share > 0.95
     assert stopwords.suggest(corpus, count=1) == found[:1]
-    information = stopwords.information(corpus.counts, np.arange(6))
+    information = stopwords.information(stopwords.sums_of(corpus.counts), np.arange(6))
     # Words of a topic name one document in three.
     np.testing.assert_allclose(information[1:4], np.log2(3), atol=0.1)
     assert drop_words(corpus, {"the", "once", "not there"}).vocabulary == (
@@ -143,7 +143,7 @@ def test_information_is_that_of_shuffled_tokens():
         np.add.at(table, (rng.permutation(document), word), 1)
         shuffled.append(entropy(table))
     expected = np.mean(shuffled, axis=0) - entropy(dense)
-    found = stopwords.information(counts, words)
+    found = stopwords.information(stopwords.sums_of(counts), words)
     assert expected.min() > 0.3
     np.testing.assert_allclose(found, expected, atol=0.04)  # twice what 20 shuffles leave open
     assert abs(np.mean(found - expected)) < 0.01

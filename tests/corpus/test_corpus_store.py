@@ -1,6 +1,7 @@
 """Stored corpora: the same corpus comes back, in batches that are whole, uniform, repeatable."""
 
 import gc
+import importlib
 import itertools
 import threading
 import time
@@ -63,6 +64,23 @@ def test_rows_and_documents_of_a_stored_corpus(stored):
     np.testing.assert_array_equal(stored.select(chosen).toarray(), COUNTS[chosen])
     with pytest.raises(ValueError, match="read-only"):
         stored.data[0] = 1
+
+
+def test_rows_stay_on_disk(stored):
+    rows = stored.rows()
+    assert np.shares_memory(rows.indices, stored.indices)
+    assert np.shares_memory(rows.data, stored.data)
+
+
+@pytest.mark.parametrize(("most_rows", "entries"), [(1, 9), (7, 10**6), (10**6, 15), (10**6, 1)])
+def test_blocks_of_rows_are_the_rows(monkeypatch, most_rows, entries):
+    module = importlib.import_module("simplex_jax.corpus.corpus")
+    monkeypatch.setattr(module, "_ROWS", most_rows)
+    monkeypatch.setattr(module, "_ENTRIES", entries)
+    blocks = list(module.row_blocks(CORPUS.counts))
+    np.testing.assert_array_equal(sp.vstack(blocks).toarray(), COUNTS)
+    assert all(block.shape[0] == 1 or block.nnz <= entries for block in blocks)
+    assert max(block.shape[0] for block in blocks) <= most_rows
 
 
 def test_nothing_is_left_of_a_corpus_that_could_not_be_written(tmp_path):

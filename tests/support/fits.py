@@ -38,7 +38,7 @@ def topic_fit(mean: np.ndarray, vocabulary: Any, **changes: Any) -> lda.Fit:
         "shared": np.ones((1, num_topics), bool),
         **{"proportions": np.zeros((0, num_topics), np.float32), "examples": []},
         **{"proportions_error": np.zeros(0, np.float32)},
-        **{"diagnostics": {}, "metrics": [], "settings": lda.Options(num_topics)},
+        **{"diagnostics": {}, "metrics": [], "settings": lda.Options(num_topics, chains=1)},
         **{"corpus": {"documents": 1234, "tokens": 56789, "vocabulary": words}},
     }
     return lda.Fit(**values | changes)

@@ -52,10 +52,12 @@ class Stored:
         """
         ends = self.indptr[first : self.documents + 1 if last is None else last + 1]
         inside = slice(ends[0], ends[-1])
-        return sp.csr_array(
-            (self.data[inside], self.indices[inside], ends - ends[0]),
-            shape=(len(ends) - 1, len(self.vocabulary)),
-        )
+        narrow = np.int32 if ends[-1] - ends[0] < 2**31 else np.int64
+        counts = sp.csr_array((len(ends) - 1, len(self.vocabulary)), dtype=np.int32)
+        # The constructor would copy all words into the type of wider ends.
+        counts.indptr = (ends - ends[0]).astype(narrow)
+        counts.indices, counts.data = self.indices[inside], self.data[inside]
+        return counts
 
     def select(self, ids: np.ndarray) -> sp.csr_array:
         """Counts of some documents by their numbers, int32 [n, V], in memory."""

@@ -119,7 +119,7 @@ class LDA(CountEstimator):
         if first:
             self.seed_, self.n_updates_ = self._seed(), 0
         counts = self._data(X, reset=first)
-        if self.n_chains != 1:
+        if self.n_chains not in (None, 1):
             raise ValueError(f"partial_fit runs one chain; n_chains is {self.n_chains}")
         shape = (arguments.at_least("n_components", self.n_components, 1), counts.shape[1])
         alpha, learn_alpha = prior("alpha", self.alpha, shape[0])

@@ -31,6 +31,7 @@ _MOST_SEEDS = 2**24  # beside more, a float32 does not see a token
 
 TARGET_ESS = 100.0
 PASSES = 200.0
+_PAIR = 5_000_000  # tokens and numbers of topics of which two cores do 400 passes in a minute
 
 # Concentrations where none is given; of learned ones the first value and the prior mean.
 ALPHA, BETA = 0.1, 0.05
@@ -202,6 +203,11 @@ class Options(TopicOptions):
     passes: float | None = again(
         "passes", default=None, unset="until target_ess is reached; 200 with estimated counts"
     )
+    chains: int | None = again(
+        "chains",
+        default=None,
+        unset="2 where target_ess is the goal and they have the time for 200 passes, else 1",
+    )
     time_limit: float | None = option(
         "Seconds of training after which such a run ends in any case.",
         default=None,
@@ -269,6 +275,10 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
             "target_ess and time_limit are for memoised counts and runs whose length is not given: "
             "leave them out, or passes, steps and seconds"
         )
+    chains = given.chains
+    if chains is None:
+        few = size.tokens + math.prod(shape) <= _PAIR
+        chains = 2 if target_ess is not None and few else 1
     default_burn_in = 0 if memoised else sweeps // 2
     method = given.local or ("blocked" if given.expected else "collapsed")
     chosen = resolve(given.engine)
@@ -278,7 +288,7 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
     devices = given.devices
     if threads and devices is None:
         devices = 1
-        alone = dataclasses.replace(given, counts=counts, devices=1)
+        alone = dataclasses.replace(given, counts=counts, chains=chains, devices=1)
         if memoised and not pages.on_disk(data, alone):
             # There may be more tokens than a device can number.
             devices = max(1, -(-size.tokens // (MOST_TOKENS * together)))
@@ -295,6 +305,7 @@ def settle(data: Training, heldout: Heldout | None, given: Options) -> Options:
         batch_size=batch_size,
         passes=None,
         target_ess=target_ess,
+        chains=chains,
         **length._asdict(),
         devices=_sharing(devices, batch_size, size, memoised),
     )

@@ -128,10 +128,13 @@ def test_a_crash_loses_nothing_on_disk_or_in_memory(before, after, stored, tmp_p
 
 def test_the_command_says_so_and_what_memory_is_left(stored, tmp_path, monkeypatch):
     place = ["lda", str(tmp_path / "corpus"), "--stream", "--counts", "memoised", "--topics", "3"]
+    place += ["--chains", "1"]
     monkeypatch.setattr(memory, "_temporaries", lambda *_: 0)
     done = CliRunner().invoke(main, [*place, "--batch-size", "6", "--holdout", "0", "--dry-run"])
     assert "tokens and labels are on disk" in done.stderr
-    settings = lda.resolve(store.open(tmp_path / "corpus"), 3, batch_size=6, counts="memoised")
+    settings = lda.resolve(
+        store.open(tmp_path / "corpus"), 3, chains=1, batch_size=6, counts="memoised"
+    )
     found = memory.estimate(stored, settings)
     monkeypatch.setattr(devices, "memory", lambda: 10**9)
     whole = memory.estimate(stored, settings)

@@ -74,7 +74,7 @@ def write(path, top=None, *, mean=MEAN, **changes):
     values = {
         **{"prevalence": np.array([0.25, 0.75]), "coherence": np.array([0.12, -0.31])},
         **{"stability": np.array([0.987, 0.4]), "examples": EXAMPLES, "metrics": METRICS},
-        **{"versions": {"jax": "0.10.2"}, "settings": lda.Options(2, seed=3)},
+        **{"versions": {"jax": "0.10.2"}, "settings": lda.Options(2, chains=1, seed=3)},
         "corpus": {"documents": 1234, "tokens": 56789, "vocabulary": 6, "digest": "a1b2"},
     }
     files.report(lda.MODEL, topic_fit(mean, VOCABULARY, **values | changes), path, top)

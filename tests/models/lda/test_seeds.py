@@ -172,7 +172,7 @@ def test_words_that_are_not_in_the_vocabulary_are_named():
     named = topic_fit(
         np.full((2, 2), 0.5),
         ("war", "tax"),
-        settings=lda.Options(2, seed_words=["economy: tax dollar", "war, new york"]),
+        settings=lda.Options(2, chains=1, seed_words=["economy: tax dollar", "war, new york"]),
     )
     (sentence,) = (x for x in lda.MODEL.warn(named) if "Seed" in x)
     assert sentence == "Seed words that are not in the vocabulary: dollar, new york."

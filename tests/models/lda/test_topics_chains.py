@@ -59,7 +59,7 @@ def test_chains_that_are_not_matched_would_be_noticed(fitted, monkeypatch):
 
 
 def test_a_single_chain_is_the_kernel_of_the_model_itself():
-    settings = topics.resolve(COUNTS, 3)
+    settings = topics.resolve(COUNTS, 3, chains=1)
     data = model.to_device(from_counts(COUNTS), settings)
     kernel, feed = model.build(data, size_of(COUNTS), settings)
     state = model.start(jax.random.key(0), kernel, 6, settings)

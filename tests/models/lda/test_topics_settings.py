@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from simplex_jax.corpus import from_counts
 from simplex_jax.models import lda
-from simplex_jax.models.lda import memory
+from simplex_jax.models.lda import memory, options
 from simplex_jax.models.lda.options import prior
 from simplex_jax.models.options import as_json, from_json
 
@@ -27,6 +27,15 @@ def test_defaults_depend_on_the_counts():
     assert lda.resolve(COUNTS, 2, step_size=0.2).step_size == 0.2
     assert memoised.total == "refreshed"
     assert lda.resolve(COUNTS, 2, sampler="smld").total is None
+
+
+def test_a_run_towards_a_goal_has_two_chains_where_they_have_the_time(monkeypatch):
+    assert lda.resolve(COUNTS, 2).chains == 2
+    assert lda.resolve(COUNTS, 2, passes=9).chains == 1
+    assert lda.resolve(COUNTS, 2, counts="subsampled").chains == 1
+    assert lda.resolve(COUNTS, 2, chains=3).chains == 3
+    monkeypatch.setattr(options, "_PAIR", COUNTS.sum() + 2 * COUNTS.shape[1] - 1)
+    assert lda.resolve(COUNTS, 2).chains == 1
 
 
 def test_settled_options_settle_to_themselves():
