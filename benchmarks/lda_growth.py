@@ -6,14 +6,13 @@
 Documents are synthetic: lengths log-normal around 100, words by Zipf's law within three of 200
 themes each, so that documents have topics to find. Growth is of memoised SCIR with updates of all
 documents, the median of the passes after the first five. With --store, the corpus is written below
---out, `simplex-jax lda` runs over it for --passes, and its peak memory stands beside what its
---dry-run predicts; the peak includes what is mapped of the store. Results are kept as JSON, and
-growth as a picture.
+--out, `simplex-jax lda` runs over it for --passes, and the peak of its own memory stands beside
+what its --dry-run predicts; what is mapped of the store is apart. Results are written to --out, or
+where --keep says, and growth as a picture beside them.
 """
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import kept
 import numpy as np
 import scipy.sparse as sp
 
@@ -141,7 +141,10 @@ def command(tokens: int, words: int, topics: int, passes: int, place: Path) -> d
     planned = subprocess.run([*run, "--dry-run"], capture_output=True, text=True, check=True).stdout
     out, begun = place / "run", time.perf_counter()
     process = subprocess.Popen([*run, "--out", str(out), "--overwrite"], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
+    peaks = {"Anon": 0.0, "File": 0.0}
+    while process.poll() is None:
+        peaks = {kind: max(peak, resident(process.pid, kind)) for kind, peak in peaks.items()}
+        time.sleep(0.1)
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     total = re.search(r"in all +([\d.]+ \w+)", planned)
     return {
@@ -149,13 +152,21 @@ def command(tokens: int, words: int, topics: int, passes: int, place: Path) -> d
         "words": words,
         "topics": topics,
         "passes": passes,
-        "exit": os.waitstatus_to_exitcode(status),
+        "exit": process.returncode,
         "writing the store, s": round(writing, 1),
         "whole command, s": round(time.perf_counter() - begun, 1),
         "training, s": round(rows[-1]["seconds"], 1) if rows else None,
         "predicted": total and total.group(1),
-        "peak GiB": round(usage.ru_maxrss / 2**20, 2),
+        "own peak, GiB": round(peaks["Anon"], 2),
+        "mapped peak, GiB": round(peaks["File"], 2),
     }
+
+
+def resident(process: int, kind: str) -> float:
+    """Return the GiB of a process that are in memory, its own ("Anon") or of files ("File")."""
+    status = Path(f"/proc/{process}/status").read_text()
+    found = re.search(rf"Rss{kind}:\s+(\d+)", status)  # none where it has ended
+    return int(found.group(1)) / 2**20 if found else 0.0
 
 
 def main() -> None:
@@ -165,22 +176,24 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=50_000)
     parser.add_argument("--topics", type=int, default=200)
     parser.add_argument("--passes", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("lda-growth"))
+    parser.add_argument("--out", type=Path, default=Path("build/lda_growth"))
+    parser.add_argument("--keep", type=Path, help="the JSON file, if not in --out")
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(*options.one)))
         return
     options.out.mkdir(parents=True, exist_ok=True)
     if options.store:
-        found = command(options.store, options.words, options.topics, options.passes, options.out)
-        (options.out / f"store_{options.store}.json").write_text(json.dumps(found, indent=1))
-        print(json.dumps(found, indent=1))
+        row = command(options.store, options.words, options.topics, options.passes, options.out)
+        kept.write(options.keep or options.out / f"store_{options.store}.json", [row])
+        print(json.dumps(row, indent=1))
         return
     grown = grow()
-    about = {"base": BASE, "slopes": {name: slope(rows, name) for name, rows in grown.items()}}
-    (options.out / "lda_growth.json").write_text(json.dumps(about | {"rows": grown}, indent=1))
+    rows = [{"varied": name} | row for name, part in grown.items() for row in part]
+    slopes = {name: round(slope(part, name), 3) for name, part in grown.items()}
+    kept.write(options.keep or options.out / "lda_growth.json", rows, base=BASE, slopes=slopes)
     picture(grown, options.out / "lda_growth.png")
-    print(json.dumps(about, indent=1))
+    print(json.dumps(slopes))
 
 
 if __name__ == "__main__":
