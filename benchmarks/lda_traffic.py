@@ -1,15 +1,18 @@
-"""What an update of LDA moves between devices: as predicted, and as the compiled program has it.
+"""What an update of LDA moves between devices, and needs of each, by its compiled program.
 
 The documents stay where they are. In an update each of n devices gets its part of the sum of the
 changes of the counts, a reduce-scatter of int32 [K, V], draws its part of the topics, and gives it
 to the others, an all-gather of float32 [K, V]; K is rounded up to a multiple of n. Three figures of
 a topic are gathered as well. A pass that learns alpha adds up the tables of the topics and the
 classes of documents in which logarithms are added up, by all-reduce; one that learns beta gathers
-the counts. Bytes are those of the whole arrays. A ring of n devices sends and receives (n - 1) / n
-times that from each, and of all-reduce twice as much.
+the counts. Where devices do not share the topics (`sharding.shared_topics`) it is one all-reduce of
+int32 [K, V], and what alpha takes. Bytes are those of the whole arrays. A ring of n devices sends
+and receives (n - 1) / n times that from each, and of all-reduce twice as much.
 
     JAX_NUM_CPU_DEVICES=4 python benchmarks/lda_traffic.py --topics 100 --words 10000
 
+`memory` is what the program needs of a device, by the compiler: the state before and after it, its
+temporaries and a corpus of next to nothing, in bytes for each of the K V numbers of the topics.
 `--plan` also prints what an update and a pass take of a cluster, from the same formula.
 """
 
@@ -24,6 +27,7 @@ import scipy.sparse as sp
 
 from simplex_jax.corpus import device
 from simplex_jax.models.lda import model as lda
+from simplex_jax.models.lda import sharding
 from simplex_jax.models.lda.kernel import _CLASSES
 
 KINDS = ("reduce-scatter", "all-gather", "all-reduce")
@@ -33,12 +37,17 @@ _ARRAY = re.compile(r"([a-z]\d+)\[([\d,]*)\]")
 
 def predicted(topics: int, words: int, devices: int, *, learn: tuple[str, ...]) -> dict[str, int]:
     """Bytes of all collective operations of each kind in the program of an update."""
-    rows = -(-topics // devices) * devices
+    reduced = 4 * (topics + _CLASSES) if "alpha" in learn else 0
+    shared = sharding.shared_topics("scir", devices, topics)
+    if shared is None:
+        counts = 4 * topics * words
+        return {"reduce-scatter": 0, "all-gather": 0, "all-reduce": counts + reduced}
+    rows = shared.number * devices
     counts = 4 * rows * words
     return {
         "reduce-scatter": counts,
         "all-gather": counts + 3 * 4 * rows + (counts if "beta" in learn else 0),
-        "all-reduce": 4 * (topics + _CLASSES) if "alpha" in learn else 0,
+        "all-reduce": reduced,
     }
 
 
@@ -48,10 +57,9 @@ def sent(traffic: dict[str, int], devices: int) -> float:
     return once * (devices - 1) / devices
 
 
-def compiled(topics: int, words: int, *, learn: tuple[str, ...]) -> dict[str, int]:
-    """The same as `predicted`, from the operations of the compiled program."""
-    rng = np.random.default_rng(0)
-    counts = sp.csr_array(rng.poisson(0.5, (64, words)).astype(np.int32))
+def compiled(topics: int, words: int, *, learn: tuple[str, ...]) -> jax.stages.Compiled:
+    """Return the program of an update, spread over all devices."""
+    counts = sp.csr_array(sp.eye_array(64, words, dtype=np.int32))
     kernel, stream = lda.build(
         device.on_host(counts),
         (topics, words),
@@ -66,15 +74,29 @@ def compiled(topics: int, words: int, *, learn: tuple[str, ...]) -> dict[str, in
     def update(key, state, batch):
         return kernel.update(key, state, batch)
 
-    text = jax.jit(update).lower(jax.random.key(2), state, batch).compile().as_text()
+    return jax.jit(update).lower(jax.random.key(2), state, batch).compile()
+
+
+def found(program: jax.stages.Compiled) -> dict[str, int]:
+    """The same as `predicted`, from the operations of a program."""
     total = dict.fromkeys(KINDS, 0)
-    for shapes, operation in _OPERATION.findall(text):
+    for shapes, operation in _OPERATION.findall(program.as_text()):
         # A reduce-scatter is named by its part of the result.
         parts = len(jax.devices()) if operation == "reduce-scatter" else 1
         for kind, sizes in _ARRAY.findall(shapes):
             numbers = [int(size) for size in sizes.split(",") if size]
             total[operation] += parts * int(kind[1:]) // 8 * int(np.prod(numbers))
     return total
+
+
+def memory(program: jax.stages.Compiled) -> int:
+    """Return the bytes that a program needs of a device."""
+    analysis = program.memory_analysis()
+    return (
+        analysis.argument_size_in_bytes
+        + analysis.output_size_in_bytes
+        + analysis.temp_size_in_bytes
+    )
 
 
 def plan(options: argparse.Namespace) -> dict[str, float]:
@@ -112,9 +134,11 @@ def main() -> None:
     devices = len(jax.devices())
     for learn in ((), ("alpha",), ("alpha", "beta")):
         expected = predicted(options.topics, options.words, devices, learn=learn)
-        found = compiled(options.topics, options.words, learn=learn)
-        record = {"devices": devices, "learn": learn, "predicted": expected, "compiled": found}
-        print(json.dumps(record | {"sent": sent(found, devices)}))
+        program = compiled(options.topics, options.words, learn=learn)
+        record = {"devices": devices, "learn": learn, "predicted": expected}
+        record |= {"compiled": found(program), "sent": sent(found(program), devices)}
+        needed = memory(program) / (options.topics * options.words)
+        print(json.dumps(record | {"memory": round(needed, 2)}))
 
 
 if __name__ == "__main__":

@@ -76,12 +76,12 @@ def random_words(
 
 def offset_of(value: ArrayLike) -> jax.Array:
     """Return the offset of a draw, a uint32, or raise a ValueError unless it is one integer."""
-    known = isinstance(value, int | np.integer)
-    if known and 0 <= value < 2**32:
-        return jnp.uint32(value)
-    if known or np.ndim(value) or not jnp.issubdtype(jnp.result_type(value), jnp.integer):
-        raise ValueError(f"offset must be an integer from 0 to 2^32 - 1; it is {value!r}")
-    return jnp.asarray(value).astype(jnp.uint32)
+    if isinstance(value, int | np.integer):
+        if 0 <= int(value) < 2**32:
+            return jnp.uint32(int(value))
+    elif not np.ndim(value) and jnp.issubdtype(jnp.result_type(value), jnp.integer):
+        return jnp.asarray(value).astype(jnp.uint32)
+    raise ValueError(f"offset must be an integer from 0 to 2^32 - 1; it is {value!r}")
 
 
 def use_up(key: jax.Array) -> None:

@@ -218,9 +218,9 @@ def mean(arrays: Sequence[jax.Array], rows: Rows | None = None) -> jax.Array:
     """Return the mean over all entries of all arrays, of which devices may have rows."""
     if rows is None:
         return jnp.concatenate([array.ravel() for array in arrays]).mean()
-    sums = [rows.gathered(array.reshape(rows.number, -1).sum(axis=1)) for array in arrays]
+    of_rows = [rows.gathered(array.reshape(rows.number, -1).sum(axis=1)) for array in arrays]
     entries = rows.total * sum(array[0].size for array in arrays)
-    return jnp.concatenate(sums).sum() / entries
+    return jnp.concatenate(of_rows).sum() / entries
 
 
 def smallest(position: Position) -> jax.Array:
