@@ -17,11 +17,10 @@ def sums(array: jax.Array) -> jax.Array:
 
     The order of `jnp.sum` is that of the program around it, and of the number of rows.
     """
-    size = array.shape[-1]
-    spare = (1 << (size - 1).bit_length()) - size
-    array = jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, spare)])
-    while (half := array.shape[-1] // 2) > 0:
-        array = array[..., :half] + array[..., half:]
+    while (size := array.shape[-1]) > 1:
+        half = -(-size // 2)
+        rest = jnp.pad(array[..., half:], [(0, 0)] * (array.ndim - 1) + [(0, size % 2)])
+        array = array[..., :half] + rest
     return array
 
 
