@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +24,21 @@ from simplex_jax.corpus import store
 from simplex_jax.models.pipeline import versions
 
 
-def rate(path: Path, topics: int, passes: int, processes: int, place: Path) -> float:
-    """Return the tokens a second of a run."""
+def rate(
+    path: Path,
+    topics: int,
+    passes: int,
+    processes: int,
+    place: Path,
+    program: Sequence[str] = ("-m", "simplex_jax"),
+) -> float:
+    """Return the tokens a second of a run of the program, as Python is to start it."""
     cores = sorted(os.sched_getaffinity(0))
     with socket.socket() as free:
         free.bind(("localhost", 0))
         coordinator = f"localhost:{free.getsockname()[1]}"
     out = place / f"run-{processes}"
-    command = [sys.executable, "-m", "simplex_jax", "lda", str(path), "--out", str(out)]
+    command = [sys.executable, *program, "lda", str(path), "--out", str(out)]
     command += ["--topics", str(topics), "--passes", str(passes), "--overwrite", "--quiet"]
     command += ["--checkpoint-every", "100000", "--holdout", "200"]
     running = []

@@ -1,12 +1,18 @@
-"""What an update of LDA moves between devices: as predicted, and as the compiled program has it.
+"""What an update of LDA moves between devices, and needs of each, by its compiled program.
 
-The documents stay where they are. An update adds up, over all devices, the changes of the counts:
-one all-reduce of int32 [K, V]; one in each pass that learns alpha adds the tables of the topics and
-the classes of documents in which logarithms are added up. A ring of n devices sends and receives
-2 (n - 1) / n times that from each.
+The documents stay where they are. In an update each of n devices gets its part of the sum of the
+changes of the counts, a reduce-scatter of int32 [K, V], draws its part of the topics, and gives it
+to the others, an all-gather of float32 [K, V]; K is rounded up to a multiple of n. Three figures of
+a topic are gathered as well. A pass that learns alpha adds up the tables of the topics and the
+classes of documents in which logarithms are added up, by all-reduce; one that learns beta gathers
+the counts. Where devices do not share the topics (`sharding.shared_topics`) it is one all-reduce of
+int32 [K, V], and what alpha takes. Bytes are those of the whole arrays. A ring of n devices sends
+and receives (n - 1) / n times that from each, and of all-reduce twice as much.
 
     JAX_NUM_CPU_DEVICES=4 python benchmarks/lda_traffic.py --topics 100 --words 10000
 
+`memory` is what the program needs of a device, by the compiler: the state before and after it, its
+temporaries and a corpus of next to nothing, in bytes for each of the K V numbers of the topics.
 `--plan` also prints what an update and a pass take of a cluster, from the same formula.
 """
 
@@ -21,27 +27,46 @@ import scipy.sparse as sp
 
 from simplex_jax.corpus import device
 from simplex_jax.models.lda import model as lda
+from simplex_jax.models.lda import sharding
 from simplex_jax.models.lda.kernel import _CLASSES
 
-_REDUCTION = re.compile(r"= \(?([^=]*?)\)? all-reduce(?:-start)?\(")
+KINDS = ("reduce-scatter", "all-gather", "all-reduce")
+_OPERATION = re.compile(r"= \(?([^=]*?)\)? (reduce-scatter|all-gather|all-reduce)(?:-start)?\(")
 _ARRAY = re.compile(r"([a-z]\d+)\[([\d,]*)\]")
 
 
-def predicted(topics: int, words: int, *, learn: bool) -> int:
-    """Bytes of all reductions in the program of an update."""
-    return 4 * topics * words + (4 * (topics + _CLASSES) if learn else 0)
+def predicted(topics: int, words: int, devices: int, *, learn: tuple[str, ...]) -> dict[str, int]:
+    """Bytes of all collective operations of each kind in the program of an update."""
+    reduced = 4 * (topics + _CLASSES) if "alpha" in learn else 0
+    shared = sharding.shared_topics("scir", devices, topics)
+    if shared is None:
+        counts = 4 * topics * words
+        return {"reduce-scatter": 0, "all-gather": 0, "all-reduce": counts + reduced}
+    rows = shared.number * devices
+    counts = 4 * rows * words
+    return {
+        "reduce-scatter": counts,
+        "all-gather": counts + 3 * 4 * rows + (counts if "beta" in learn else 0),
+        "all-reduce": reduced,
+    }
 
 
-def compiled(topics: int, words: int, *, learn: bool) -> int:
-    """The same from the operations of the compiled program."""
-    rng = np.random.default_rng(0)
-    counts = sp.csr_array(rng.poisson(0.5, (64, words)).astype(np.int32))
+def sent(traffic: dict[str, int], devices: int) -> float:
+    """Bytes that a ring of devices sends from each."""
+    once = sum(traffic.values()) + traffic["all-reduce"]
+    return once * (devices - 1) / devices
+
+
+def compiled(topics: int, words: int, *, learn: tuple[str, ...]) -> jax.stages.Compiled:
+    """Return the program of an update, spread over all devices."""
+    counts = sp.csr_array(sp.eye_array(64, words, dtype=np.int32))
     kernel, stream = lda.build(
         device.on_host(counts),
         (topics, words),
         batch_size=64,
         devices=jax.devices(),
-        learn_alpha="vector" if learn else None,
+        learn_alpha="vector" if "alpha" in learn else None,
+        learn_beta="vector" if "beta" in learn else None,
     )
     state = kernel.init(jax.random.key(0), jnp.ones((topics, words)))
     batch = stream(jax.random.key(1), state.step)
@@ -49,26 +74,43 @@ def compiled(topics: int, words: int, *, learn: bool) -> int:
     def update(key, state, batch):
         return kernel.update(key, state, batch)
 
-    text = jax.jit(update).lower(jax.random.key(2), state, batch).compile().as_text()
-    total = 0
-    for shapes in _REDUCTION.findall(text):
+    return jax.jit(update).lower(jax.random.key(2), state, batch).compile()
+
+
+def found(program: jax.stages.Compiled) -> dict[str, int]:
+    """The same as `predicted`, from the operations of a program."""
+    total = dict.fromkeys(KINDS, 0)
+    for shapes, operation in _OPERATION.findall(program.as_text()):
+        # A reduce-scatter is named by its part of the result.
+        parts = len(jax.devices()) if operation == "reduce-scatter" else 1
         for kind, sizes in _ARRAY.findall(shapes):
             numbers = [int(size) for size in sizes.split(",") if size]
-            total += int(kind[1:]) // 8 * int(np.prod(numbers))
+            total[operation] += parts * int(kind[1:]) // 8 * int(np.prod(numbers))
     return total
+
+
+def memory(program: jax.stages.Compiled) -> int:
+    """Return the bytes that a program needs of a device."""
+    analysis = program.memory_analysis()
+    return (
+        analysis.argument_size_in_bytes
+        + analysis.output_size_in_bytes
+        + analysis.temp_size_in_bytes
+    )
 
 
 def plan(options: argparse.Namespace) -> dict[str, float]:
     """What a pass costs on so many hosts, with updates after so many tokens."""
     hosts, updates = options.hosts, options.tokens / options.batch_tokens
-    sent = 2 * (hosts - 1) / hosts * predicted(options.topics, options.words, learn=False)
+    traffic = predicted(options.topics, options.words, hosts, learn=())
+    leaving = sent(traffic, hosts)
     return {
         "tokens_a_host": options.tokens / hosts,
         # Tokens are int32; labels are uint16, before and after an update.
         "gigabytes_a_host": options.tokens / hosts * (4 + 2 * 2) / 1e9,
         "updates_a_pass": updates,
-        "gigabytes_sent_an_update": sent / 1e9,
-        "network_seconds_a_pass": updates * sent / options.network,
+        "gigabytes_sent_an_update": leaving / 1e9,
+        "network_seconds_a_pass": updates * leaving / options.network,
         "sweep_seconds_a_pass": options.tokens / hosts * options.nanoseconds * 1e-9 / options.cores,
     }
 
@@ -89,11 +131,14 @@ def main() -> None:
     if options.plan:
         print(json.dumps(plan(options), indent=1))
         return
-    for learn in (False, True):
-        expected = predicted(options.topics, options.words, learn=learn)
-        found = compiled(options.topics, options.words, learn=learn)
-        record = {"devices": len(jax.devices()), "learn": learn, "predicted": expected}
-        print(json.dumps(record | {"compiled": found}))
+    devices = len(jax.devices())
+    for learn in ((), ("alpha",), ("alpha", "beta")):
+        expected = predicted(options.topics, options.words, devices, learn=learn)
+        program = compiled(options.topics, options.words, learn=learn)
+        record = {"devices": devices, "learn": learn, "predicted": expected}
+        record |= {"compiled": found(program), "sent": sent(found(program), devices)}
+        needed = memory(program) / (options.topics * options.words)
+        print(json.dumps(record | {"memory": round(needed, 2)}))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -47,6 +49,7 @@ def random_words(
     dtype: jnp.dtype,
     row: jax.Array | int = 0,
     columns: jax.Array | None = None,
+    offset: ArrayLike = 0,
 ) -> tuple[jax.Array, jax.Array]:
     """Return two arrays of ``size`` random words as wide as ``dtype``, float32 or float64.
 
@@ -57,16 +60,28 @@ def random_words(
     A row is one of 2^31 independent pairs of arrays: a loop counts rows for less than a ``fold_in``
     of the key would cost. Columns are the words of the row to return, integers [size], by default
     the first ones: a draw for an item with a number then does not depend on its place in an array.
+    The offset is added to them: a slice of an array, from there on, has the words of that array.
     """
     hashed = _hashed(key)
     wide = dtype == jnp.float64
     position = lax.iota(jnp.uint32, size) if columns is None else columns.astype(jnp.uint32)
+    position = position + offset_of(offset)
     first = jnp.broadcast_to(2 * jnp.asarray(row).astype(jnp.uint32), (size,))
     blocks = [threefry2x32(hashed, (first + i, position)) for i in range(2 if wide else 1)]
     if not wide:
         return blocks[0]
     high, low = ((x.astype(jnp.uint64) << 32) | y.astype(jnp.uint64) for x, y in blocks)
     return high, low
+
+
+def offset_of(value: ArrayLike) -> jax.Array:
+    """Return the offset of a draw, a uint32, or raise a ValueError unless it is one integer."""
+    if isinstance(value, int | np.integer):
+        if 0 <= int(value) < 2**32:
+            return jnp.uint32(int(value))
+    elif not np.ndim(value) and jnp.issubdtype(jnp.result_type(value), jnp.integer):
+        return jnp.asarray(value).astype(jnp.uint32)
+    raise ValueError(f"offset must be an integer from 0 to 2^32 - 1; it is {value!r}")
 
 
 def use_up(key: jax.Array) -> None:

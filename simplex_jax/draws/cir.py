@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax import arguments
 from simplex_jax.draws import gamma, native, uniform
-from simplex_jax.draws.bits import random_words, use_up
+from simplex_jax.draws.bits import offset_of, random_words, use_up
 
 # Above this rate the transition may be written relative to its drift (cir_by_xla): no normal, of
 # at most 6.3 standard deviations, then cancels the square root of twice the rate.
@@ -36,18 +36,28 @@ def step_of(h: jax.Array) -> Step:
 
 @partial(jax.jit, static_argnames="shape")
 def _cir(
-    key: jax.Array, log_theta: jax.Array, a: jax.Array, h: jax.Array, shape: tuple[int, ...]
+    key: jax.Array,
+    log_theta: jax.Array,
+    a: jax.Array,
+    h: jax.Array,
+    offset: jax.Array,
+    shape: tuple[int, ...],
 ) -> jax.Array:
     by_xla = partial(cir_by_xla, shape=shape)
     step = step_of(h)
     if log_theta.dtype != jnp.float32:
-        return by_xla(key, log_theta, a, step)
+        return by_xla(key, log_theta, a, step, offset)
     by_native = partial(native.cir, shape=shape)
-    return native.LIBRARY.lowered(by_native, by_xla, key, log_theta, a, step)
+    return native.LIBRARY.lowered(by_native, by_xla, key, log_theta, a, step, offset)
 
 
 def cir_by_xla(
-    key: jax.Array, log_theta: jax.Array, a: jax.Array, step: Step, shape: tuple[int, ...]
+    key: jax.Array,
+    log_theta: jax.Array,
+    a: jax.Array,
+    step: Step,
+    offset: jax.Array,
+    shape: tuple[int, ...],
 ) -> jax.Array:
     """Draw as `cir` does, by XLA."""
     dtype = log_theta.dtype
@@ -58,7 +68,7 @@ def cir_by_xla(
     log_theta, a, h, scale, growth, decay = arguments.flatten(shape, log_theta, a, *step)
     size = a.shape[0]
     use_up(key)
-    word_first, word_z = random_words(key, size, dtype)
+    word_first, word_z = random_words(key, size, dtype, offset=offset)
     first, z = uniform.exponential(word_first, dtype), uniform.normal(word_z, dtype)
 
     # theta' / c is Gamma(a + N) with N ~ Poisson(rate). Let the first point of a unit Poisson
@@ -72,7 +82,7 @@ def cir_by_xla(
     rest = rate - first
     empty = rest < 0
     root = jnp.sqrt(2 * jnp.maximum(rest, 0))
-    g = gamma.standard_gamma(key, a + jnp.where(empty, 1.0, 0.5).astype(dtype))
+    g = gamma.standard_gamma(key, a + jnp.where(empty, 1.0, 0.5).astype(dtype), offset)
     noise = z * (root + z / 2)
 
     total = jnp.where(empty, g, (z + root) ** 2 / 2 + g)
@@ -95,6 +105,8 @@ def cir(
     shape_parameter: ArrayLike,
     step_size: ArrayLike,
     shape: Sequence[int] | None = None,
+    *,
+    offset: ArrayLike = 0,
 ) -> jax.Array:
     """Draw log theta' from the exact transition of the Cox-Ingersoll-Ross process.
 
@@ -112,6 +124,8 @@ def cir(
             h = 1.5e-3 and 15% at 1e-4; at 1e6 4% at h = 1e-6. Where the deviation of a step is far
             below d, at h = 1e-6 and theta = 1e8, log theta stays where it is.
         shape: Shape of the result; by default that of the broadcast arguments.
+        offset: Number of variates before these, an integer of 0 to 2^32 - 1, where they are a part
+            of a larger array that is drawn in parts: they are those that it has there.
 
     Returns:
         Log of the new values in the common dtype of the arguments, float32 by default. NaN where
@@ -137,4 +151,4 @@ def cir(
     arguments.require("log_theta", log_theta, log_theta <= largest, "a number or -inf")
     arguments.require("shape_parameter", a, arguments.positive(a), "finite and positive")
     arguments.require("step_size", h, arguments.positive(h), "finite and positive")
-    return _cir(key, log_theta, a, h, shape)
+    return _cir(key, log_theta, a, h, offset_of(offset), shape)

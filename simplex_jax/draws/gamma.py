@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax import arguments
 from simplex_jax.draws import native, rejection, uniform
-from simplex_jax.draws.bits import random_words, use_up
+from simplex_jax.draws.bits import offset_of, random_words, use_up
 
 # log1p(y) - y + y^2/2 - y^3/3 over y^4 for |y| <= 1/4, in y / (1/4), highest degree first;
 # relative error 4e-7. The direct difference would lose all its digits there in float32.
@@ -32,7 +32,11 @@ def _remainder(y: jax.Array) -> jax.Array:
 
 
 def _propose(
-    key: jax.Array, row: jax.Array | int, columns: jax.Array, shape_parameter: jax.Array
+    offset: jax.Array,
+    key: jax.Array,
+    row: jax.Array | int,
+    columns: jax.Array,
+    shape_parameter: jax.Array,
 ) -> jax.Array:
     """Return Marsaglia and Tsang's (2000) proposal, or -1 where it is rejected.
 
@@ -41,7 +45,7 @@ def _propose(
     d > 0: the method is exact down to shape 1/3, where it is merely less often accepted.
     """
     dtype = shape_parameter.dtype
-    word_x, word_u = random_words(key, shape_parameter.shape[0], dtype, row, columns)
+    word_x, word_u = random_words(key, shape_parameter.shape[0], dtype, row, columns, offset)
     d = shape_parameter - 1 / 3
     y = uniform.normal(word_x, dtype) * lax.rsqrt(d) / 3
     inside = y > -1
@@ -50,36 +54,45 @@ def _propose(
     return jnp.where(accepted, d * (1 + y) ** 3, -1)
 
 
-def standard_gamma(key: jax.Array, shape_parameter: jax.Array) -> jax.Array:
+def standard_gamma(key: jax.Array, shape_parameter: jax.Array, offset: jax.Array) -> jax.Array:
     """Return Gamma(shape_parameter, 1) draws for shape parameters [n] of at least 1/2.
 
-    Rows 0 and 1 of the random words of the key are left to the caller.
+    Rows 0 and 1 of the random words of the key are left to the caller. The columns are those from
+    the offset on.
     """
-    return rejection.sample(key, shape_parameter, _propose)
+    return rejection.sample(key, shape_parameter, partial(_propose, offset))
 
 
 @partial(jax.jit, static_argnames="shape")
-def _loggamma(key: jax.Array, a: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def _loggamma(key: jax.Array, a: jax.Array, offset: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     by_xla = partial(loggamma_by_xla, shape=shape)
     if a.dtype != jnp.float32:
-        return by_xla(key, a)
-    return native.LIBRARY.lowered(partial(native.loggamma, shape=shape), by_xla, key, a)
+        return by_xla(key, a, offset)
+    by_native = partial(native.loggamma, shape=shape)
+    return native.LIBRARY.lowered(by_native, by_xla, key, a, offset)
 
 
-def loggamma_by_xla(key: jax.Array, a: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def loggamma_by_xla(
+    key: jax.Array, a: jax.Array, offset: jax.Array, shape: tuple[int, ...]
+) -> jax.Array:
     """Draw as `loggamma` does, by XLA."""
     valid = arguments.positive(a)
     (a,) = arguments.flatten(shape, jnp.where(valid, a, 1))
     use_up(key)
     small = a < 1
-    g = standard_gamma(key, jnp.where(small, a + 1, a))
-    e = uniform.exponential(random_words(key, a.shape[0], a.dtype)[0], a.dtype)
+    g = standard_gamma(key, jnp.where(small, a + 1, a), offset)
+    word, _ = random_words(key, a.shape[0], a.dtype, offset=offset)
+    e = uniform.exponential(word, a.dtype)
     value = jnp.log(g) - jnp.where(small, e / a, 0)
     return jnp.where(valid, arguments.unflatten(shape, value), jnp.nan)
 
 
 def loggamma(
-    key: jax.Array, shape_parameter: ArrayLike, shape: Sequence[int] | None = None
+    key: jax.Array,
+    shape_parameter: ArrayLike,
+    shape: Sequence[int] | None = None,
+    *,
+    offset: ArrayLike = 0,
 ) -> jax.Array:
     """Draw the logarithm of Gamma(shape_parameter, 1) variates.
 
@@ -91,6 +104,8 @@ def loggamma(
         key: A PRNG key, threefry or rbg.
         shape_parameter: Shapes a, finite and positive (right in float32 for 1e-6 to 1e8).
         shape: Shape of the result; by default that of ``shape_parameter``.
+        offset: Number of variates before these, an integer of 0 to 2^32 - 1, where they are a part
+            of a larger array that is drawn in parts: they are those that it has there.
 
     Returns:
         Log variates in the dtype of ``shape_parameter``, float32 by default. NaN where the shape
@@ -109,4 +124,4 @@ def loggamma(
     (a,) = arguments.promote(shape_parameter=shape_parameter)
     shape = arguments.common_shape(shape, shape_parameter=a)
     arguments.require("shape_parameter", a, arguments.positive(a), "finite and positive")
-    return _loggamma(key, a, shape)
+    return _loggamma(key, a, offset_of(offset), shape)

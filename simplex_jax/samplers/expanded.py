@@ -20,6 +20,7 @@ from simplex_jax import arguments, draws, schedules
 from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
+from simplex_jax.samplers.rows import Rows, sums
 from simplex_jax.schedules import StepSize
 
 _NOT_DRAWN = jnp.inf
@@ -103,31 +104,37 @@ def leaves(
     estimator: Estimator,
     alpha: PyTree,
     counts_in_total: bool,
+    rows: Rows | None = None,
 ) -> tuple[list[Leaf], PyTree]:
     """Estimate the counts from the batch; return the leaves to move, and the new memory.
 
     A total that is not carried has the law Gamma(sum of prior and counts), as in SCIR, where
     negative counts are taken as 0, or, without `counts_in_total`, Gamma(sum of the prior), as in
-    SGRLD.
+    SGRLD. Where devices share the rows the leaves are this device's part of them, and so are the
+    counts of the estimator; state and prior are whole.
     """
     key_estimate, key_total, key_move = jax.random.split(key, 3)
     estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
-    positions = jax.tree.leaves(state.position)
+    own = jax.tree.map(lambda leaf: own_rows(rows, leaf), state.position)
+    positions = jax.tree.leaves(own)
     number = len(positions)
     carried = [None] * number if state.log_total is None else jax.tree.leaves(state.log_total)
     result = []
     for log_omega, n_hat, prior, log_total, key_leaf_total, key_leaf in zip(
         positions,
-        simplex.broadcast("the estimated counts", estimate, state.position),
+        simplex.broadcast("the estimated counts", estimate, own),
         simplex.broadcast("alpha", alpha, state.position),
         carried,
         jax.random.split(key_total, number),
         jax.random.split(key_move, number),
         strict=True,
     ):
+        prior = own_rows(rows, prior)
         concentration = prior + jnp.maximum(n_hat, 0) if counts_in_total else prior
-        fresh = draws.loggamma(key_leaf_total, concentration.sum(axis=-1, keepdims=True))
+        total = sums(concentration)
+        fresh = draws.loggamma(key_leaf_total, total, offset=offset(rows, total))
         if log_total is not None:
+            log_total = own_rows(rows, log_total)
             fresh = jnp.where(log_total == _NOT_DRAWN, fresh, log_total)
         result.append(Leaf(key_leaf, log_omega, log_omega + fresh, prior, n_hat))
     return result, memory
@@ -171,9 +178,15 @@ def reflected(
     return moved(state, log_thetas, memory), log_thetas, mean([share for _, share in steps])
 
 
-def moved(state: State, log_thetas: Sequence[jax.Array], memory: PyTree) -> State:
-    """Return the state after an update that moved the leaves to these log weights."""
+def moved(
+    state: State, log_thetas: Sequence[jax.Array], memory: PyTree, rows: Rows | None = None
+) -> State:
+    """Return the state after an update that moved the leaves to these log weights.
+
+    Rows of devices are gathered first. Of a part, compiled code may round these sums otherwise.
+    """
     structure = jax.tree.structure(state.position)
+    log_thetas = [all_rows(rows, leaf) for leaf in log_thetas]
     position = jax.tree.unflatten(structure, [simplex.normalise(leaf) for leaf in log_thetas])
     log_total = None
     if state.log_total is not None:
@@ -181,14 +194,33 @@ def moved(state: State, log_thetas: Sequence[jax.Array], memory: PyTree) -> Stat
     return State(position, state.step + 1, memory, log_total)
 
 
+def own_rows(rows: Rows | None, whole: jax.Array) -> jax.Array:
+    """Return this device's rows of an array, or all of them where no devices share them."""
+    return whole if rows is None else rows.own(whole)
+
+
+def all_rows(rows: Rows | None, own: jax.Array) -> jax.Array:
+    """Return all rows of an array, of which each device has its own."""
+    return own if rows is None else rows.gathered(own)
+
+
+def offset(rows: Rows | None, own: jax.Array) -> jax.Array | int:
+    """Return how many numbers of the whole array come before this device's rows."""
+    return 0 if rows is None else rows.first() * (own.size // rows.number)
+
+
 def log_sum(log_theta: jax.Array) -> jax.Array:
     """Return the log totals [..., 1] of log weights [..., K]."""
     return logsumexp(log_theta, axis=-1, keepdims=True)
 
 
-def mean(arrays: Sequence[jax.Array]) -> jax.Array:
-    """Return the mean over all entries of all arrays."""
-    return jnp.concatenate([array.ravel() for array in arrays]).mean()
+def mean(arrays: Sequence[jax.Array], rows: Rows | None = None) -> jax.Array:
+    """Return the mean over all entries of all arrays, of which devices may have rows."""
+    if rows is None:
+        return jnp.concatenate([array.ravel() for array in arrays]).mean()
+    of_rows = [rows.gathered(array.reshape(rows.number, -1).sum(axis=1)) for array in arrays]
+    entries = rows.total * sum(array[0].size for array in arrays)
+    return jnp.concatenate(of_rows).sum() / entries
 
 
 def smallest(position: Position) -> jax.Array:

@@ -10,6 +10,7 @@ from simplex_jax.base import Batch, Kernel, PyTree
 from simplex_jax.estimators import Estimator
 from simplex_jax.samplers import expanded
 from simplex_jax.samplers.expanded import State, init
+from simplex_jax.samplers.rows import Rows
 from simplex_jax.schedules import StepSize
 
 __all__ = ["Info", "State", "build", "init", "update"]
@@ -32,22 +33,33 @@ def update(
     estimator: Estimator,
     alpha: PyTree,
     step_size: StepSize,
+    rows: Rows | None = None,
 ) -> tuple[State, Info]:
-    """Estimate the counts from the batch and move every coordinate by its CIR transition."""
+    """Estimate the counts from the batch and move every coordinate by its CIR transition.
+
+    Where devices share the rows of leaves [rows, K], the estimator gives the counts of this
+    device's, and the device moves these. Their number changes no draw.
+    """
     h = schedules.at(step_size, state.step)
     leaves, memory = expanded.leaves(
-        key, state, batch, estimator=estimator, alpha=alpha, counts_in_total=True
+        key, state, batch, estimator=estimator, alpha=alpha, counts_in_total=True, rows=rows
     )
     a_hats = [leaf.prior + jnp.maximum(leaf.counts, 0) for leaf in leaves]
     log_thetas = [
-        draws.cir(leaf.key, leaf.log_theta, a_hat, h.astype(a_hat.dtype))
+        draws.cir(
+            leaf.key,
+            leaf.log_theta,
+            a_hat,
+            h.astype(a_hat.dtype),
+            offset=expanded.offset(rows, a_hat),
+        )
         for leaf, a_hat in zip(leaves, a_hats, strict=True)
     ]
-    state = expanded.moved(state, log_thetas, memory)
+    state = expanded.moved(state, log_thetas, memory, rows)
     info = Info(
         step_size=h,
-        concentration=expanded.mean([a_hat.sum(axis=-1) for a_hat in a_hats]),
-        clamped=expanded.mean([leaf.counts < 0 for leaf in leaves]),
+        concentration=expanded.mean([a_hat.sum(axis=-1) for a_hat in a_hats], rows),
+        clamped=expanded.mean([leaf.counts < 0 for leaf in leaves], rows),
         smallest=expanded.smallest(state.position),
     )
     return state, info

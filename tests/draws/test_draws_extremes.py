@@ -47,6 +47,7 @@ def pattern_words(
     dtype: jnp.dtype,
     row: jax.Array | int = 0,
     columns: jax.Array | None = None,
+    offset: int = 0,
 ) -> tuple[jax.Array, jax.Array]:
     """Every pair of the words above, in turn, in place of random ones, up to a second round."""
     width = 64 if dtype == jnp.float64 else 32
@@ -57,7 +58,7 @@ def pattern_words(
     pair = words[position % words.size], words[position // words.size % words.size]
     return tuple(
         jnp.where(row < 6, *both)
-        for both in zip(pair, random_words(key, size, dtype, row, columns), strict=True)
+        for both in zip(pair, random_words(key, size, dtype, row, columns, offset), strict=True)
     )
 
 
@@ -130,13 +131,13 @@ def test_cir_is_a_number_where_the_normal_cancels_the_drift(word, monkeypatch):
     z = uniform.normal(words[1:], jnp.float32)[0]
     assert z < 0
     monkeypatch.setattr(
-        module, "random_words", lambda key, size, dtype: tuple(jnp.full(size, w) for w in words)
+        module, "random_words", lambda key, size, *_, **__: tuple(jnp.full(size, w) for w in words)
     )
-    monkeypatch.setattr(module.gamma, "standard_gamma", lambda key, a: jnp.full_like(a, 1e-30))
+    monkeypatch.setattr(module.gamma, "standard_gamma", lambda key, a, _: jnp.full_like(a, 1e-30))
     rate = (z**2 / 2 + first) * (1 + 1e-7 * jnp.arange(-2000, 2000))
     log_theta = jnp.log(rate * jnp.expm1(0.5)).astype(jnp.float32)
     step = module.step_of(jnp.float32(0.5))
-    drawn = jax.jit(module.cir_by_xla, static_argnums=4)(
-        jax.random.key(0), log_theta, jnp.float32(1e-3), step, log_theta.shape
+    drawn = jax.jit(module.cir_by_xla, static_argnums=5)(
+        jax.random.key(0), log_theta, jnp.float32(1e-3), step, 0, log_theta.shape
     )
     assert not jnp.isnan(drawn).any()

@@ -3,6 +3,7 @@
 Their law is tested with that of the others, in test_draws_gamma.py and test_draws_cir.py.
 """
 
+import functools
 import os
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def assert_close(x, expected, *, limit=4e-6, few=0):
 
 def test_gammas_are_those_of_xla(getkey, seed):
     key, a = getkey(), shapes(seed)
-    expected = jax.jit(lambda: loggamma_by_xla(key, a, (SIZE,)))()
+    expected = jax.jit(lambda: loggamma_by_xla(key, a, 0, (SIZE,)))()
     assert_close(draws.loggamma(key, a), expected, few=2)
 
 
@@ -57,7 +58,7 @@ def test_transitions_are_those_of_xla(h, getkey, seed):
     # Where the rate is large and the shape larger, the result is the difference of numbers of the
     # size of the shape, and an ulp of an exponential moves it by some.
     step = step_of(jnp.float32(h))
-    expected = jax.jit(lambda: cir_by_xla(key, log_theta, a, step, (SIZE,)))()
+    expected = jax.jit(lambda: cir_by_xla(key, log_theta, a, step, 0, (SIZE,)))()
     assert_close(draws.cir(key, log_theta, a, h), expected, limit=2e-5, few=5)
 
 
@@ -67,12 +68,12 @@ def test_variates_do_not_depend_on_the_width_of_vectors(width, getkey, seed):
     step = step_of(jnp.float32(0.3))
     for wide, narrow in [
         (
-            native.loggamma(key, a, (SIZE,)),
-            native.loggamma(key, a, (SIZE,), width=width),
+            native.loggamma(key, a, 0, (SIZE,)),
+            native.loggamma(key, a, 0, (SIZE,), width=width),
         ),
         (
-            native.cir(key, jnp.log(a), a, step, (SIZE,)),
-            native.cir(key, jnp.log(a), a, step, (SIZE,), width=width),
+            native.cir(key, jnp.log(a), a, step, 0, (SIZE,)),
+            native.cir(key, jnp.log(a), a, step, 0, (SIZE,), width=width),
         ),
     ]:
         np.testing.assert_array_equal(wide, narrow)
@@ -87,12 +88,57 @@ def test_a_variate_does_not_depend_on_others(module, lowering, getkey, seed):
     def drawn(a):
         if module is gamma:
             draw = native.loggamma if lowering == "native" else loggamma_by_xla
-            return draw(key, a, a.shape)
+            return draw(key, a, 0, a.shape)
         draw = native.cir if lowering == "native" else cir_by_xla
-        return draw(key, jnp.log(a), a, step_of(jnp.float32(0.5)), a.shape)
+        return draw(key, jnp.log(a), a, step_of(jnp.float32(0.5)), 0, a.shape)
 
     drawn = jax.jit(drawn)
     np.testing.assert_array_equal(drawn(a)[:half], drawn(a[:half]))
+
+
+def parts_differ(draw_gamma, draw_cir, key, a):
+    """Return whether an array that is drawn in three parts has other variates than at once."""
+    step = step_of(jnp.float32(0.5))
+
+    @jax.jit
+    def drawn(a, offset):
+        return jnp.stack(
+            [
+                draw_gamma(key, a, offset, a.shape),
+                draw_cir(key, jnp.log(a), a, step, offset, a.shape),
+            ]
+        )
+
+    third = a.size // 3
+    parts = [drawn(a[first : first + third], first) for first in range(0, 3 * third, third)]
+    return bool((np.concatenate(parts, axis=1) != drawn(a[: 3 * third], 0)).any())
+
+
+@pytest.mark.parametrize("lowering", slow_but(["native", "xla"], "native"))
+def test_parts_of_an_array_are_the_array(lowering, getkey, seed):
+    """Those of XLA up to rounding."""
+    a, key = shapes(seed, high=10.0), getkey()
+    if lowering == "native":
+        assert not parts_differ(native.loggamma, native.cir, key, a)
+        return
+    half, last = SIZE // 2, SIZE - SIZE // 2
+    assert_close(
+        loggamma_by_xla(key, a[half:], half, (last,)), draws.loggamma(key, a)[half:], few=2
+    )
+
+
+def test_each_row_of_a_vmap_has_its_offset(getkey, seed):
+    a, key = shapes(seed)[:600], getkey()
+    together = jax.vmap(lambda a, first: draws.loggamma(key, a, offset=first))(
+        a.reshape(2, 300), jnp.asarray([0, 300])
+    )
+    np.testing.assert_array_equal(together.ravel(), draws.loggamma(key, a))
+
+
+@pytest.mark.parametrize("offset", [-1, 2**32, 0.5, [0, 1]])
+def test_an_offset_is_one_integer(offset, getkey):
+    with pytest.raises(ValueError, match="offset must be an integer from 0 to"):
+        draws.loggamma(getkey(), 1.0, offset=offset)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +207,21 @@ def test_no_nan_at_extreme_words(tmp_path):
 """,
     )
     for log_theta, shape, step in zip(*map(jnp.asarray, values_of(CASES["cir"])), strict=True):
-        draw = native.cir(KEY, log_theta, shape, step_of(step), (2000,), prefix=prefix)
+        draw = native.cir(KEY, log_theta, shape, step_of(step), 0, (2000,), prefix=prefix)
         assert np.isfinite(draw).all()
     for shape in jnp.asarray(values_of(CASES["loggamma"])[0]):
-        assert np.isfinite(native.loggamma(KEY, shape, (2000,), prefix=prefix)).all()
+        assert np.isfinite(native.loggamma(KEY, shape, 0, (2000,), prefix=prefix)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("column", ["first", "first_column"])
+def test_forgotten_offsets_are_seen(column, tmp_path, getkey, seed):
+    start = f"static_cast<uint32_t>({column});"
+    prefix = native_code.mutated(
+        native.LIBRARY, tmp_path, "kernels.inl", f"draws.offsets[row] + {start}", start
+    )
+    mutant = [functools.partial(draw, prefix=prefix) for draw in (native.loggamma, native.cir)]
+    assert parts_differ(*mutant, getkey(), shapes(seed, high=10.0))
 
 
 @pytest.mark.slow
@@ -191,12 +248,12 @@ def test_mutants_are_seen(draw, old, new, tmp_path, getkey):
     if draw == "loggamma":
 
         def mutant(key, a, shape):
-            return native.loggamma(key, a, shape, prefix=prefix)
+            return native.loggamma(key, a, 0, shape, prefix=prefix)
 
         assert gamma_rejections(mutant, getkey(), 200_000)
     else:
 
         def mutant(key, log_theta, a, h, shape):
-            return native.cir(key, log_theta, a, step_of(h), shape, prefix=prefix)
+            return native.cir(key, log_theta, a, step_of(h), 0, shape, prefix=prefix)
 
         assert cir_rejections(mutant, getkey(), SETTINGS, 100_000)

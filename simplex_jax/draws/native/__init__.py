@@ -20,13 +20,14 @@ LIBRARY = Library(
 def loggamma(
     key: jax.Array,
     a: jax.Array,
+    offset: jax.Array,
     shape: tuple[int, ...],
     *,
     prefix: str | None = None,
     width: int = 16,
 ) -> jax.Array:
     """Draw as `draws.loggamma` does, in float32."""
-    return _call("loggamma", key, shape, a, prefix=prefix, width=width)
+    return _call("loggamma", key, offset, shape, a, prefix=prefix, width=width)
 
 
 def cir(
@@ -34,18 +35,20 @@ def cir(
     log_theta: jax.Array,
     a: jax.Array,
     step: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
+    offset: jax.Array,
     shape: tuple[int, ...],
     *,
     prefix: str | None = None,
     width: int = 16,
 ) -> jax.Array:
     """Draw as `draws.cir` does, in float32; `step` is h, 1 - e^-h, growth and decay."""
-    return _call("cir", key, shape, log_theta, a, *step, prefix=prefix, width=width)
+    return _call("cir", key, offset, shape, log_theta, a, *step, prefix=prefix, width=width)
 
 
 def _call(
     name: str,
     key: jax.Array,
+    offset: jax.Array,
     shape: tuple[int, ...],
     *parameters: jax.Array,
     prefix: str | None,
@@ -58,7 +61,8 @@ def _call(
         vmap_method="broadcast_all",
     )
     flat = [_period(parameter, shape) for parameter in parameters]
-    return call(bits.key_words(key), *flat, width=np.int64(width)).reshape(shape)
+    begin = bits.offset_of(offset).reshape(1)
+    return call(bits.key_words(key), begin, *flat, width=np.int64(width)).reshape(shape)
 
 
 def _period(parameter: jax.Array, shape: tuple[int, ...]) -> jax.Array:

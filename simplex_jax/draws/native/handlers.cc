@@ -50,9 +50,11 @@ int64_t last(const ffi::AnyBuffer::Dimensions& dimensions) {
   return dimensions.size() ? dimensions.back() : 1;
 }
 
-Draws variates(ffi::Buffer<ffi::U32>& keys, ffi::ResultBuffer<ffi::F32>& values) {
+Draws variates(ffi::Buffer<ffi::U32>& keys, ffi::Buffer<ffi::U32>& offsets,
+               ffi::ResultBuffer<ffi::F32>& values) {
   const int64_t size = last(values->dimensions());
-  return {keys.typed_data(), size ? static_cast<int64_t>(values->element_count()) / size : 0, size,
+  return {keys.typed_data(), offsets.typed_data(),
+          size ? static_cast<int64_t>(values->element_count()) / size : 0, size,
           values->typed_data(), nullptr};
 }
 
@@ -60,19 +62,25 @@ Parameter parameter(ffi::Buffer<ffi::F32>& values) {
   return {values.typed_data(), last(values.dimensions())};
 }
 
-ffi::Error log_gamma(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::F32> shape,
+ffi::Error log_gamma(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys,
+                     ffi::Buffer<ffi::U32> offsets, ffi::Buffer<ffi::F32> shape,
                      ffi::ResultBuffer<ffi::F32> values, int64_t width) {
-  Gamma task{variates(keys, values), parameter(shape)};
+  Gamma task{variates(keys, offsets, values), parameter(shape)};
   draw(pool, task, width, EACH_WIDTH(log_gamma));
   return ffi::Error::Success();
 }
 
-ffi::Error cir(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::F32> log_theta,
-               ffi::Buffer<ffi::F32> shape, ffi::Buffer<ffi::F32> step,
+ffi::Error cir(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::U32> offsets,
+               ffi::Buffer<ffi::F32> log_theta, ffi::Buffer<ffi::F32> shape, ffi::Buffer<ffi::F32> step,
                ffi::Buffer<ffi::F32> scale, ffi::Buffer<ffi::F32> growth,
                ffi::Buffer<ffi::F32> decay, ffi::ResultBuffer<ffi::F32> values, int64_t width) {
-  Cir task{variates(keys, values), parameter(log_theta), parameter(shape), parameter(step),
-           parameter(scale),       parameter(growth),    parameter(decay)};
+  Cir task{variates(keys, offsets, values),
+           parameter(log_theta),
+           parameter(shape),
+           parameter(step),
+           parameter(scale),
+           parameter(growth),
+           parameter(decay)};
   draw(pool, task, width, EACH_WIDTH(cir));
   return ffi::Error::Success();
 }
@@ -83,6 +91,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLogGamma, log_gamma,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
                                   .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Ret<ffi::Buffer<ffi::F32>>()
                                   .Attr<int64_t>("width"));
@@ -90,6 +99,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLogGamma, log_gamma,
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCir, cir,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
                                   .Arg<ffi::Buffer<ffi::U32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()

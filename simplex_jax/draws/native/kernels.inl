@@ -118,7 +118,7 @@ void log_gamma(const Gamma& task) {
   const Draws& draws = task.draws;
   for_blocks(draws, [&](int64_t row, int64_t first, int64_t count) {
     const uint32_t* key = draws.keys + 2 * row;
-    const uint32_t start = static_cast<uint32_t>(first);
+    const uint32_t start = draws.offsets[row] + static_cast<uint32_t>(first);
     fill(task.shape, row, first, count, a);
     for (int64_t i = 0; i < count; i += WIDTH) {
       const Vector x = load(a + i);
@@ -146,7 +146,7 @@ void cir(const Cir& task) {
   const Draws& draws = task.draws;
   for_blocks(draws, [&](int64_t row, int64_t first_column, int64_t count) {
     const uint32_t* key = draws.keys + 2 * row;
-    const uint32_t start = static_cast<uint32_t>(first_column);
+    const uint32_t start = draws.offsets[row] + static_cast<uint32_t>(first_column);
     fill(task.log_theta, row, first_column, count, theta);
     fill(task.shape, row, first_column, count, a);
     fill(task.step, row, first_column, count, h);

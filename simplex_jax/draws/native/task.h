@@ -14,9 +14,11 @@ struct Parameter {
   int64_t period;
 };
 
-// Rows of variates: [rows, size], each with the two words of its key.
+// Rows of variates: [rows, size], each with the two words of its key and the number of variates
+// before it in the array that it is a part of.
 struct Draws {
   const uint32_t* keys;
+  const uint32_t* offsets;
   int64_t rows;
   int64_t size;
   float* values;

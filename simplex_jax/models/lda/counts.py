@@ -17,6 +17,7 @@ from simplex_jax.estimators import Estimator
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics import blocked, concentrations, engine, local
 from simplex_jax.models.topics.concentrations import Evidence
+from simplex_jax.samplers.rows import Rows
 
 _STATIC = {"static": True}
 
@@ -48,13 +49,18 @@ class Counts(NamedTuple):
     # `(alpha, key, memory, log_topics, batch) -> (counts [K, V], memory)`
     estimate: Callable[..., tuple[jax.Array, Any]]
 
-    def given(self, alpha: ArrayLike, seeds: Seeds | None = None) -> Estimator:
+    def given(
+        self, alpha: ArrayLike, seeds: Seeds | None = None, rows: Rows | None = None
+    ) -> Estimator:
         """Return the estimator for known concentrations of topic proportions, [K].
 
-        The pseudo-counts of seeds are added to its counts, not to its memory.
+        The pseudo-counts of seeds are added to its counts, not to its memory. `rows` are the topics
+        that it counts, None for all.
         """
         estimate = bind(self.estimate, jnp.asarray(alpha))
-        return Estimator(self.init, estimate if seeds is None else bind(_seeded, seeds, estimate))
+        if seeds is not None:
+            estimate = bind(_seeded, seeds if rows is None else seeds.since(rows.first()), estimate)
+        return Estimator(self.init, estimate)
 
 
 def _seeded(seeds: Seeds, estimate: Callable, *arguments: Any) -> tuple[jax.Array, Any]:
@@ -68,7 +74,9 @@ class Memory(NamedTuple):
     # Topic of every token, uint8 (or wider) [T], or [shards, T] outside of `shard_map`; K where
     # none was drawn yet. Where tokens are on disk, of those of the last batch, [room].
     labels: jax.Array
-    counts: jax.Array  # tokens of each topic and word, int32 [K, V]
+    # Tokens of each topic and word, int32 [K, V]. Where devices share the topics, of this device's
+    # inside `shard_map`, and outside with rows of zeros at the end, as many for each device.
+    counts: jax.Array
 
     @property
     def topic_tokens(self) -> jax.Array:
@@ -99,10 +107,18 @@ class Shard(NamedTuple):
 
     axis: str  # name of the mesh axis
     shards: int  # how many there are; they take turns in the order of the documents
+    # The topics that this device counts and draws; None where each counts and draws all of them
+    topics: Rows | None = None
 
     def number(self, ids: jax.Array) -> jax.Array:
         """Return the numbers in the whole corpus of documents of this shard."""
         return ids * self.shards + lax.axis_index(self.axis)
+
+    def summed(self, counts: jax.Array) -> jax.Array:
+        """Return the sum over the shards of counts [K, V], of the topics that are this device's."""
+        if self.topics is None:
+            return lax.psum(counts, self.axis)
+        return self.topics.summed(counts)
 
 
 @jax.tree_util.register_dataclass
@@ -216,7 +232,10 @@ def check_memoised(shape: tuple[int, int], local_step: Local) -> None:
 def _init_memory(source: Source, key: jax.Array) -> Memory:
     del key
     labels = local.no_labels(source.room, source.shape[0])
-    return Memory(labels, jnp.zeros(source.shape, jnp.int32))
+    topics, words = source.shape
+    if source.shard is not None and source.shard.topics is not None:
+        topics = source.shard.topics.number
+    return Memory(labels, jnp.zeros((topics, words), jnp.int32))
 
 
 def _memoised(
@@ -238,7 +257,7 @@ def _memoised(
         if local_step.method == "blocked":  # whose randomness does not go by the ids
             key = jax.random.fold_in(key, lax.axis_index(shard.axis))
     likelihood = local.likelihood_of(log_topics)
-    counts = memory.counts if shard is None else jnp.zeros_like(memory.counts)
+    counts = memory.counts if shard is None else jnp.zeros(log_topics.shape, jnp.int32)
     labels, counts, _ = engine.sweeps(
         key,
         likelihood,
@@ -251,7 +270,7 @@ def _memoised(
         engine=local_step.engine,
     )
     if shard is not None:
-        counts = memory.counts + lax.psum(counts, shard.axis)
+        counts = memory.counts + shard.summed(counts)
     return counts.astype(log_topics.dtype), Memory(labels, counts)
 
 

@@ -138,28 +138,33 @@ def _from_disk(run: Run, plan: Plan, places: Pages) -> Run:
     return run._replace(
         feed=functools.partial(files.feed, stream, run.key),
         hooks=[files],
-        portable=session.Portable(_without_labels, files.place, files.whole),
+        portable=session.Portable(_without_spread, files.place, files.whole),
     )
 
 
-def _without_labels(state: State) -> State:
-    return sharding.with_labels(state, ANY)
+def _without_spread(state: State) -> State:
+    return sharding.with_spread(state, ANY, ANY)
 
 
 def _portable(plan: Plan, state: State) -> session.Portable:
-    """Return how the labels of a checkpoint come to the devices of this run."""
-    labels = sharding.labels_of(state)
-    like = jax.ShapeDtypeStruct(labels.shape, labels.dtype, sharding=labels.sharding)
-    chains = plan.settings.chains > 1
+    """Return how the labels and counts of a checkpoint come to the devices of this run."""
+    labels, counts = (
+        jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
+        for array in (sharding.labels_of(state), sharding.counts_of(state))
+    )
+    chains, topics = plan.settings.chains > 1, plan.settings.num_topics
 
     def place(restored: State) -> State:
         saved, lengths = sharding.labels_of(restored), on_host(plan.train).lengths
-        dealt = sharding.dealt_again(saved, lengths, like, chains=chains)
-        return sharding.with_labels(
-            restored, jax.make_array_from_callback(like.shape, like.sharding, dealt.__getitem__)
-        )
+        dealt = sharding.dealt_again(saved, lengths, labels, chains=chains)
+        shared = sharding.shared_again(sharding.counts_of(restored), topics, counts)
+        return sharding.with_spread(restored, _placed(dealt, labels), _placed(shared, counts))
 
-    return session.Portable(_without_labels, place)
+    return session.Portable(_without_spread, place)
+
+
+def _placed(array: np.ndarray, like: jax.ShapeDtypeStruct) -> jax.Array:
+    return jax.make_array_from_callback(like.shape, like.sharding, array.__getitem__)
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:

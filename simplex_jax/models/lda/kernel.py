@@ -20,7 +20,8 @@ from simplex_jax.models.lda.counts import Counts, Local, Shard
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics import concentrations, local
 from simplex_jax.models.topics.concentrations import Evidence, Prior
-from simplex_jax.samplers import reflected_cir, scir, sgrhmc, sgrld, smld
+from simplex_jax.samplers import expanded, reflected_cir, scir, sgrhmc, sgrld, smld
+from simplex_jax.samplers.rows import Rows, sums
 from simplex_jax.schedules import StepSize
 
 _STATIC = {"static": True}
@@ -37,10 +38,11 @@ class Sampler(NamedTuple):
     update: Callable  # likewise
     limit: float = math.inf  # step size from which on the sampler diverges, whatever the data
     weighted: bool = True  # whether it moves weights, which have a total
+    shared: bool = False  # whether devices can share its rows, see `samplers.rows`
 
 
 SAMPLERS = {
-    "scir": Sampler(scir.init, scir.update),
+    "scir": Sampler(scir.init, scir.update, shared=True),
     "sgrld": Sampler(sgrld.init, sgrld.update, limit=2.0),
     "sgrhmc": Sampler(sgrhmc.init, sgrhmc.update, limit=math.pi * math.sqrt(2)),
     "smld": Sampler(smld.init, smld.update, weighted=False),
@@ -94,6 +96,8 @@ class Model:
     sampler: str = dataclasses.field(metadata=_STATIC)
     total: str | None = dataclasses.field(metadata=_STATIC)  # None if it moves no weights
     follow: str | None = dataclasses.field(metadata=_STATIC)
+    # The topics that this device counts and draws; None for all
+    rows: Rows | None = dataclasses.field(metadata=_STATIC)
 
 
 @jax.tree_util.register_dataclass
@@ -130,13 +134,14 @@ def kernel(
     total: str | None = None,
     learner: Callable | None = None,
     follow: str | None = None,
+    rows: Rows | None = None,
 ) -> Kernel:
     """Return the kernel of LDA with a named sampler of the topics.
 
     `total` is one of `TOTALS`, or None for the default of the sampler. `learner`, `(key, state) ->
     state`, is called where a `Visit` says so; without one, batches are not visits. `follow` is how
     alpha follows the evidence in the memory of the counts, see `concentrations.move`; None leaves
-    it alone.
+    it alone. `rows` are the topics that `estimate` counts and this device draws, None for all.
 
     Raises:
         ValueError: `step_size` or `total` is out of range, or the sampler has no total.
@@ -150,6 +155,7 @@ def kernel(
         sampler=sampler,
         total=total_of(sampler, total),
         follow=follow,
+        rows=rows,
     )
     return Kernel(init=bind(_init, model), update=bind(_update, model))
 
@@ -173,8 +179,9 @@ def memoised(
     From pages alpha cannot be learned: that takes all labels at once.
     """
     estimate = counts.memoised(corpus, shape, local_step, shard)
+    rows = None if shard is None else shard.topics
     if not (learn_alpha or learn_beta):
-        return kernel(estimate, means, sampler, step_size, total=total)
+        return kernel(estimate, means, sampler, step_size, total=total, rows=rows)
     learner = Learner(
         corpus=None if isinstance(corpus, Pages) else corpus,
         means=means,
@@ -184,7 +191,7 @@ def memoised(
         shard=shard,
     )
     learn = bind(_learn, learner)
-    return kernel(estimate, means, sampler, step_size, total=total, learner=learn)
+    return kernel(estimate, means, sampler, step_size, total=total, learner=learn, rows=rows)
 
 
 def total_of(sampler: str, total: str | None) -> str | None:
@@ -234,16 +241,17 @@ def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[S
         key,
         state.sampler._replace(position=state.position, step=state.step),
         batch,
-        estimator=model.counts.given(state.alpha, model.means.seeds),
+        estimator=model.counts.given(state.alpha, model.means.seeds, model.rows),
         alpha=state.beta,
         step_size=model.step_size,
+        **({} if model.rows is None else {"rows": model.rows}),
     )
     alpha = state.alpha
     if follow is not None:
         h = schedules.at(model.step_size, state.step)
         evidence, prior = inner.memory.evidence, Prior(model.means.alpha)
         alpha = concentrations.move(key_follow, alpha, evidence, prior, follow, h)
-    tokens = inner.memory.topic_tokens.astype(state.position.dtype)
+    tokens = expanded.all_rows(model.rows, inner.memory.topic_tokens).astype(state.position.dtype)
     return _outer(inner, alpha, state.beta), Info(tokens, info)
 
 
@@ -257,11 +265,13 @@ def _learn(learner: Learner, key: jax.Array, state: State) -> State:
         alpha = concentrations.move(keys[1], state.alpha, evidence, prior, way)
         state = state._replace(alpha=alpha)
     if way := learner.learn_beta:
-        evidence = concentrations.evidence(keys[2], state.beta, memory.counts.T)
+        topics = None if learner.shard is None else learner.shard.topics
+        counts = expanded.all_rows(topics, memory.counts)
+        evidence = concentrations.evidence(keys[2], state.beta, counts.T)
         prior = Prior(learner.means.beta)
         beta = concentrations.move(keys[3], state.beta, evidence, prior, way)
         # beta was drawn with the topics integrated out, and they must now be drawn given it.
-        position = draws.log_dirichlet(keys[4], beta + memory.counts)
+        position = draws.log_dirichlet(keys[4], beta + counts)
         state = state._replace(beta=beta, position=position)
     return state
 
@@ -298,14 +308,11 @@ def _sum(values: jax.Array, shard: Shard | None) -> jax.Array:
     """
     shards = 1 if shard is None else shard.shards
     width = -(-_CLASSES // shards)
-    rows = jnp.pad(values, (0, -values.shape[0] % width)).reshape(-1, width)
-    sums = lax.fori_loop(0, rows.shape[0], lambda i, sums: sums + rows[i], jnp.zeros_like(rows[0]))
+    table = jnp.pad(values, (0, -values.shape[0] % width)).reshape(-1, width)
+    start = jnp.zeros_like(table[0])
+    totals = lax.fori_loop(0, table.shape[0], lambda i, totals: totals + table[i], start)
     if shard is not None:
-        classes = jnp.zeros((width, shards), sums.dtype)
-        classes = classes.at[:, lax.axis_index(shard.axis)].set(sums)
-        sums = lax.psum(classes, shard.axis).ravel()
-    sums = jnp.pad(sums, (0, 2 * _CLASSES - sums.shape[0]))
-    while sums.shape[0] > 1:  # not `jnp.sum`, whose order is that of the program around it
-        half = sums.shape[0] // 2
-        sums = sums[:half] + sums[half:]
-    return sums[0]
+        classes = jnp.zeros((width, shards), totals.dtype)
+        classes = classes.at[:, lax.axis_index(shard.axis)].set(totals)
+        totals = lax.psum(classes, shard.axis).ravel()
+    return sums(totals)[0]

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from simplex_jax.base import Batch, Kernel, PyTree, State
 from simplex_jax.corpus import Corpus, device, store
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda import feed, pages, posterior, seeds
+from simplex_jax.models.lda import feed, pages, posterior, seeds, sharding
 from simplex_jax.models.lda.options import Options
 from simplex_jax.models.topics import local
 from simplex_jax.models.topics.data import (
@@ -44,9 +44,10 @@ def estimate(
 
     Returns:
         Bytes by name: "corpus" as it lies on the device; "state", twice, before and after an
-        update; "update", a batch and the temporaries of an update; "summary", moments of the
-        topics and a sample on its way there, and "heldout", both on the first device only; and the
-        "total". The programs themselves and the allocator's own needs, some 10%, come on top.
+        update; "update", a batch and the temporaries of an update, were all topics drawn on each
+        device; "summary", moments of the topics and a sample on its way there, and "heldout", both
+        on the first device only; and the "total". The programs themselves and the allocator's own
+        needs, some 10%, come on top.
 
     Example:
         >>> import scipy.sparse as sp
@@ -58,9 +59,11 @@ def estimate(
         ['corpus', 'heldout', 'state', 'summary', 'total', 'update']
     """
     data, kernel, state, batch = _shapes(corpus, settings)
+    elsewhere = settings.num_topics - _counted(settings)
+    spared = 4 * settings.chains * elsewhere * size_of(corpus).words
     parts = {
         "corpus": _bytes(data),
-        "state": 2 * _bytes(state),
+        "state": 2 * (_bytes(state) - spared),
         "update": _bytes(batch) + _temporaries(kernel, state, batch),
     }
     in_one_memory = settings.devices if jax.default_backend() == "cpu" else 1
@@ -74,11 +77,12 @@ def estimate(
 def check(data: Training, settings: Any) -> None:
     """Raise a ValueError if the device has less memory than a run needs, by arithmetic alone.
 
-    Topics and their counts lie on the device before and after an update, beside the tokens and
-    their labels: no run can do with less. Where these are on disk, it must have room for them.
+    Topics and their counts, or its part of these, lie on the device before and after an update,
+    beside the tokens and their labels: no run can do with less. Where these are on disk, it must
+    have room for them.
     """
     size = size_of(data)
-    topics = settings.chains * settings.num_topics * size.words
+    topics = settings.chains * (settings.num_topics + _counted(settings)) * size.words
     labels = np.dtype(local.label_dtype(settings.num_topics)).itemsize * settings.chains
     read = is_stored(data) and settings.counts == "subsampled"
     if pages.on_disk(data, settings):
@@ -86,7 +90,7 @@ def check(data: Training, settings: Any) -> None:
         read = True
     tokens = 0 if read else size.tokens // processes.count()
     devices.check_memory(
-        2 * 2 * 4 * topics + (4 + 2 * labels) * tokens,
+        2 * 4 * topics + (4 + 2 * labels) * tokens,
         "give fewer topics (--topics) or chains, or smaller batches (--batch-size)",
     )
 
@@ -134,6 +138,15 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         order, number = np.zeros(len(lengths), np.int32), max(1, int(starts[-1]))
     return jax.eval_shape(trace, jax.random.key(0), jax.ShapeDtypeStruct((number,), np.int32))
+
+
+def _counted(settings: Any) -> int:
+    """Return of how many topics each device has the counts."""
+    shards, topics = settings.devices * processes.count(), settings.num_topics
+    shared = None
+    if feed.is_shared(settings):
+        shared = sharding.shared_topics(settings.sampler, shards, topics)
+    return topics if shared is None else shared.number
 
 
 def _bytes(tree: PyTree) -> int:

@@ -87,7 +87,11 @@ class Files:
         """Take all labels out of a state that was saved, by any number of devices."""
         labels = sharding.labels_of(whole)
         self._labels[:] = sharding.dealt_again(labels, self._corpus.lengths, self._labels)
-        return sharding.with_labels(whole, jnp.zeros(self._pages.room, self._labels.dtype))
+        none = jnp.zeros(self._pages.room, self._labels.dtype)
+        counts, shape = sharding.counts_of(whole), whole.position.shape
+        like = jax.ShapeDtypeStruct(shape, jnp.int32)
+        counts = sharding.shared_again(counts, shape[0], like)
+        return sharding.with_spread(whole, none, jnp.asarray(counts))
 
 
 def with_page(batch: Any, pages: Pages, tokens: Any, labels: Any, *, again: bool) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from simplex_jax.evaluate import matching
 from simplex_jax.models.goal import Goal
 from simplex_jax.models.heldout import measured
-from simplex_jax.models.lda import model
+from simplex_jax.models.lda import model, sharding
 from simplex_jax.models.lda.options import Options
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.data import Size
@@ -120,8 +120,9 @@ def gather(
         return Gathered(moments, traces)
 
     def sample(event: Event) -> gathering.Sample:
+        state = sharding.with_all_counts(event.state) if memoised else event.state
         now = read(
-            *replicas.first((event.state, event.info.topic_tokens)),
+            *replicas.first((state, event.info.topic_tokens)),
             seeds,
             chains=chains,
             memoised=memoised,

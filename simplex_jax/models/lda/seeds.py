@@ -30,6 +30,13 @@ class Seeds(NamedTuple):
         weight = jnp.asarray(self.weight, table.dtype)
         return table.at[..., self.topics, self.words].add(weight)
 
+    def since(self, first: jax.Array) -> "Seeds":
+        """Return the seeds of the rows of a table from `first` on, a uint32.
+
+        Those of rows before have numbers so large that they are dropped.
+        """
+        return self._replace(topics=jnp.asarray(self.topics).astype(jnp.uint32) - first)
+
     def totals(self, num_topics: int) -> jax.Array:
         """Return the pseudo-counts of each topic, [K]."""
         return jnp.zeros(num_topics).at[self.topics].add(self.weight)

@@ -1,8 +1,10 @@
-"""LDA whose documents are spread over devices: GPUs, or the CPUs of several processes.
+"""LDA whose documents, and topics, are spread over devices: GPUs, or CPUs of several processes.
 
-Every device draws the labels of its own documents; the changes of the counts are summed, and all
-devices then move the topics alike. Run by `shard_map`: in a sharded `jit` the exit test of every
-rejection loop would be a collective of its own.
+Every device draws the labels of its own documents. It gets the sum of all changes of the counts for
+its part of the topics (a reduce-scatter), keeps these counts, draws these topics, and gives them to
+all others, which need them for their documents (an all-gather). Where that would change a bit, see
+`shared_topics`, all devices count and draw all topics alike. Run by `shard_map`: in a sharded `jit`
+the exit test of every rejection loop would be a collective of its own.
 """
 
 import dataclasses
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -18,10 +21,12 @@ from jax.sharding import PartitionSpec as P
 from simplex_jax.base import Batch, Kernel, PyTree, bind, static
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
+from simplex_jax.draws.native import LIBRARY
 from simplex_jax.geometry import simplex
 from simplex_jax.models.lda import kernel
 from simplex_jax.models.lda.counts import Shard
 from simplex_jax.models.lda.kernel import Means, State
+from simplex_jax.samplers.rows import Rows
 from simplex_jax.schedules import StepSize
 
 AXIS = "documents"
@@ -37,12 +42,18 @@ class Spread:
     step_size: StepSize
     # (corpus, means, step size) -> the kernel of the documents of a device
     build: Callable = dataclasses.field(metadata={"static": True})
+    shard: Shard = dataclasses.field(metadata={"static": True})
     mesh: Mesh = dataclasses.field(metadata={"static": True})
 
     def kernel(self) -> Kernel:
         """Return the kernel of the documents of this device; inside `shard_map` only."""
         corpus = jax.tree.map(lambda leaf: leaf[0], self.corpus)
-        return self.build(corpus, self.means, self.step_size)
+        return self.build(corpus, self.means, self.step_size, shard=self.shard)
+
+    def specs(self, state: State) -> State:
+        """Return how a state is spread: labels and counts over the devices, the rest on each."""
+        counts = P() if self.shard.topics is None else P(AXIS)
+        return with_spread(jax.tree.map(lambda _: P(), state), P(AXIS), counts)
 
     def map(self, function: Callable, in_specs: tuple, out_specs: PyTree) -> Callable:
         """Return `function(spread, ...)` run on every device with its own documents."""
@@ -65,15 +76,18 @@ def memoised(
 ) -> Kernel:
     """Return the kernel of LDA with memoised counts, spread over two devices or more.
 
-    Its state is that of one device, but for labels [shards, T] that stay where their documents are.
-    `options` are the other arguments of `kernel.memoised`.
+    Its state is that of one device, but for labels [shards, T] that stay where their documents are,
+    and counts whose rows are spread, with zeros at the end (`samplers.rows`). `options` are the
+    other arguments of `kernel.memoised`.
     """
+    topics = shared_topics(options["sampler"], len(devices), options["shape"][0])
     mesh = Mesh(np.asarray(devices), (AXIS,))
     spread = Spread(
         corpus=device.deal(corpus, mesh),
         means=means,
         step_size=step_size,
-        build=static(kernel.memoised, **options, shard=Shard(AXIS, len(devices))),
+        build=static(kernel.memoised, **options),
+        shard=Shard(AXIS, len(devices), topics),
         mesh=mesh,
     )
     return Kernel(init=bind(_init, spread), update=bind(_update, spread))
@@ -93,7 +107,7 @@ def _start(spread: Spread, key: jax.Array, position: jax.Array) -> State:
     def start(spread, key, position):
         return _outside(spread.kernel().init(key, position))
 
-    specs = _specs(jax.eval_shape(start, spread, key, position))
+    specs = spread.specs(jax.eval_shape(start, spread, key, position))
     return spread.map(start, (P(), P()), specs)(spread, key, position)
 
 
@@ -102,13 +116,8 @@ def _update(spread: Spread, key: jax.Array, state: State, batch: Batch) -> tuple
         state, info = spread.kernel().update(key, _inside(state), batch)
         return _outside(state), info
 
-    specs = _specs(state)
+    specs = spread.specs(state)
     return spread.map(move, (P(), specs, P()), (specs, P()))(spread, key, state, batch)
-
-
-def _specs(state: State) -> State:
-    """Return how a state is spread: the labels over the devices, the rest on each."""
-    return with_labels(jax.tree.map(lambda _: P(), state), P(AXIS))
 
 
 def _inside(state: State) -> State:
@@ -117,6 +126,46 @@ def _inside(state: State) -> State:
 
 def _outside(state: State) -> State:
     return with_labels(state, labels_of(state)[None])
+
+
+def shared_topics(sampler: str, devices: int, num_topics: int) -> Rows | None:
+    """Return which topics are those of each device; None where each counts and draws all of them.
+
+    That is so with samplers that cannot move a part of them; and where no native code draws, on
+    GPUs and in double precision too: by XLA a part has other bits, see `samplers.rows`.
+    """
+    native = jax.default_backend() == "cpu" and LIBRARY.prefix() is not None
+    if native and jnp.result_type(float) == jnp.float32 and kernel.SAMPLERS[sampler].shared:
+        return Rows(AXIS, devices, num_topics)
+    return None
+
+
+def with_all_counts(state: State) -> State:
+    """Return a state whose counts are on each device, [..., K, V], as those of one device are.
+
+    With several processes this is a collective operation: all of them call it.
+    """
+    counts, topics = counts_of(state), state.position.shape[-2]
+    if counts.shape[-2] == topics and counts.is_fully_replicated:
+        return state
+    everywhere = jax.device_put(counts, NamedSharding(counts.sharding.mesh, P()))
+    return with_spread(state, labels_of(state), everywhere[..., :topics, :])
+
+
+def shared_again(
+    counts: np.ndarray, topics: int, like: jax.Array | jax.ShapeDtypeStruct
+) -> np.ndarray:
+    """Return the counts of K topics, as any number of devices had them, for those of a run.
+
+    Raises:
+        ValueError: They are not those of so many topics.
+    """
+    spare = like.shape[-2] - topics
+    whole = counts[..., :topics, :]
+    found = np.pad(whole, [(0, 0)] * (whole.ndim - 2) + [(0, spare), (0, 0)])
+    if counts.dtype != like.dtype or found.shape != like.shape:
+        raise ValueError("the checkpoint's counts are not those of these topics and words")
+    return found
 
 
 def dealt_again(
@@ -165,7 +214,17 @@ def labels_of(state: State) -> Any:
     return state.sampler.memory.labels
 
 
+def counts_of(state: State) -> Any:
+    """Return the counts in a state."""
+    return state.sampler.memory.counts
+
+
 def with_labels(state: State, labels: Any) -> State:
     """Return a state with other labels."""
-    memory = state.sampler.memory._replace(labels=labels)
+    return with_spread(state, labels, counts_of(state))
+
+
+def with_spread(state: State, labels: Any, counts: Any) -> State:
+    """Return a state with other labels and counts, which are what devices share."""
+    memory = state.sampler.memory._replace(labels=labels, counts=counts)
     return state._replace(sampler=state.sampler._replace(memory=memory))

@@ -1,18 +1,26 @@
-"""LDA spread over devices, in a process of its own that has four of them."""
+"""LDA and its topics spread over devices, in a process of its own that has four of them."""
 
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
+from simplex_jax.models.lda import sharding
+
 SCRIPT = """
-import json, jax, jax.numpy as jnp, numpy as np, scipy.sparse as sp
+import json, unittest.mock, jax, jax.numpy as jnp, numpy as np, scipy.sparse as sp
 from simplex_jax import base, run
 from simplex_jax.corpus import device
 from jax.sharding import Mesh, PartitionSpec as P
-from simplex_jax.models.lda import model as lda, counts
+from simplex_jax.draws.native import LIBRARY
+from simplex_jax.models.lda import model as lda, counts, sharding
+from simplex_jax.models.lda.seeds import Seeds
+from simplex_jax.samplers import expanded
 from simplex_jax.models.lda.kernel import Learner, _evidence
 from simplex_jax.runtime import driver
 
@@ -39,6 +47,61 @@ for name, count, chains, learn in (
         "devices": len(memory.labels.sharding.device_set),
         "compiled": driver._advance._cache_size() - compiled,
     }
+
+# Topics that do not share out evenly, with everything that goes by their rows.
+def moved(count, **options):
+    devices = jax.devices()[:count] if count else None
+    kernel, stream = lda.build(corpus, (5, 11), batch_size=12, devices=devices, **options)
+    topics = jax.random.exponential(jax.random.key(7), (5, 11))
+    state = kernel.init(jax.random.key(1), topics)
+    state, trace = run(jax.random.key(2), kernel, state, stream, 9)
+    counted = np.asarray(sharding.with_all_counts(state).sampler.memory.counts)
+    return trace.tolist(), counted.tolist(), state.alpha.tolist(), state.beta.tolist()
+
+found["uneven"] = {
+    name: [moved(count, **options) for count in (None, 3, 4)]
+    for name, options in {
+        "seeds": {"seeds": Seeds(np.array([0, 4, 3]), np.array([1, 2, 3]), np.float32(5.0))},
+        "beta": {"beta": np.linspace(0.01, 1, 55, dtype=np.float32).reshape(5, 11)},
+        "carried": {"total": "carried"},
+        "learned": {"learn_alpha": "vector", "learn_beta": "vector"},
+        "others": {"sampler": "sgrld"},
+    }.items()
+}
+
+# So many that compiled code adds up the words of a part of them in another order.
+def wide(count):
+    many = device.on_host(sp.csr_array(np.ones((8, 300), np.int32)))
+    devices = jax.devices()[:count] if count else None
+    kernel, stream = lda.build(many, (50, 300), batch_size=8, devices=devices)
+    state = kernel.init(jax.random.key(1), jax.random.exponential(jax.random.key(7), (50, 300)))
+    return run(jax.random.key(2), kernel, state, stream, 5)[1].tolist()
+
+found["wide"] = [wide(None), wide(4)]
+
+def shapes():
+    kernel, _ = lda.build(corpus, (5, 11), batch_size=12, devices=jax.devices())
+    state = kernel.init(jax.random.key(1), jnp.ones((5, 11)))
+    return sorted({piece.data.shape for piece in state.sampler.memory.counts.addressable_shards})
+
+found["counts"] = [shapes()]
+if LIBRARY.prefix() is not None:
+    with unittest.mock.patch.object(type(LIBRARY), "prefix", lambda library: None):
+        found["counts"].append(shapes())
+
+# Mutants: a draw that forgets what comes before it, in the topics, or in their totals.
+def forgotten(rows, own):
+    return 0 if own.shape[-1] > 1 else place(rows, own)
+def forgotten_in_totals(rows, own):
+    return 0 if own.shape[-1] == 1 else place(rows, own)
+place = expanded.offset
+found["mutants"] = []
+for mutant in forgotten, forgotten_in_totals:
+    jax.clear_caches()
+    with unittest.mock.patch.object(expanded, "offset", mutant):
+        found["mutants"].append(moved(4))
+jax.clear_caches()
+found["no mutant"] = [moved(None), moved(4)]
 
 # Topics large enough that compiled code would round them otherwise.
 wide = device.on_host(sp.csr_array(np.ones((8, 3000), np.int32)))
@@ -75,14 +138,14 @@ print(json.dumps(found))
 # The quick one is `test_two_processes_give_the_bits_of_one`.
 pytestmark = pytest.mark.slow
 
+ENVIRONMENT = os.environ | {"JAX_NUM_CPU_DEVICES": "4", "JAX_PLATFORMS": "cpu"}
 RUNS = ("one", "four", "chains on one", "chains on two", "learned")
 
 
 @pytest.fixture(scope="module")
 def found():
-    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "4", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", SCRIPT], env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -91,6 +154,50 @@ def found():
 def test_devices_change_no_sample(found):
     assert found["four"]["trace"] == found["one"]["trace"]
     assert found["chains on two"]["trace"] == found["chains on one"]["trace"]
+
+
+def test_topics_are_shared_unevenly_without_changing_a_bit(found):
+    for name, (one, *several) in found["uneven"].items():
+        assert several == [one] * 2, name
+    one, several = found["wide"]
+    assert one == several
+    one, several = found["no mutant"]
+    assert one == several
+
+
+def test_a_draw_that_forgets_its_place_is_seen(found):
+    if len(found["counts"]) == 1:
+        pytest.skip("without native code the topics are not shared")
+    one, _ = found["no mutant"]
+    assert all(mutant != one for mutant in found["mutants"])
+
+
+def test_counts_are_shared_where_native_code_draws(found):
+    *native, xla = found["counts"]
+    assert xla == [[5, 11]]
+    assert native in ([], [[[2, 11]]])
+
+
+def test_the_program_moves_what_is_predicted():
+    script = Path(__file__).parents[3] / "benchmarks" / "lda_traffic.py"
+    command = [sys.executable, script, "--topics", "5", "--words", "70"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["devices"] for row in rows] == [4] * 3
+    for row in rows:
+        assert row["compiled"] == row["predicted"]
+
+
+def test_counts_of_a_checkpoint_fit_any_number_of_devices():
+    of_two = np.concatenate([np.arange(20), np.zeros(4)]).astype(np.int32).reshape(6, 4)
+    for number in (5, 6, 8):
+        like = jax.ShapeDtypeStruct((number, 4), np.int32)
+        found = sharding.shared_again(of_two, 5, like)
+        np.testing.assert_array_equal(found[:5], of_two[:5])
+        assert found.shape == like.shape
+    for wrong in (of_two[:3], of_two[:, :3], of_two.astype(np.int64)):
+        with pytest.raises(ValueError, match="are not those of these topics and words"):
+            sharding.shared_again(wrong, 5, like)
 
 
 def test_labels_stay_where_their_documents_are(found):
