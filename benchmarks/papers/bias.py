@@ -152,7 +152,7 @@ def summary(points: Sequence[Point]) -> dict[str, object]:
 def drawn(found: dict[str, dict[str, list[Point]]]) -> Figure:
     """Draw the bias over the step size, and below over the cost, a column a target."""
     wide = min(len(found), 3)
-    figure, axes = common.figure(wide, 2 * -(-len(found) // wide), sharey=True)
+    figure, axes = common.figure(wide, 2 * -(-len(found) // wide))
     names = list(dict.fromkeys(name for curves in found.values() for name in curves))
     styles = {
         name: {"color": common.COLOURS[i % 14], "ls": ("-", "--")[i // 14], "lw": 1, "label": name}

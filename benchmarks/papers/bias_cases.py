@@ -104,7 +104,7 @@ REAL = {
         lambda chart, h: sghmc.build(chart.gradient(), h, friction=2 / chart.width), 0.5, 1.5, 1
     ),
     "sgnht": Way(
-        lambda chart, h: sgnht.build(chart.gradient(), h, friction=2 / chart.width), 0.2, 1.5, 1
+        lambda chart, h: sgnht.build(chart.gradient(), h, friction=2 / chart.width), 0.12, 1.5, 1
     ),
     "sgbd": Way(lambda chart, h: sgbd.build(chart.gradient(), h), 0.3, 1.0, 2),
     "barker": Way(
@@ -308,7 +308,9 @@ def _latent(target: Posterior, like: Case, batch_size: int | None) -> dict[str, 
         "scir, memoised": labels._replace(
             build=functools.partial(with_labels, memoised),
             exact=True,
-            relaxation=len(rows) / batch_size * like.relaxation,
+            # Labels are remembered for some batches, whatever the step, and start at no draws.
+            largest=like.largest / 2,
+            relaxation=2 * len(rows) / batch_size * like.relaxation,
             stream=batches.uniform(batches.indexed(rows), batch_size, replace=False),
         ),
     }

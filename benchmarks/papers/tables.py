@@ -27,6 +27,7 @@ PAGES = (DOCS / "experiments.md", DOCS / "which_sampler.md")
 RESULTS = kept.RESULTS / "papers"
 
 BIAS_ALLOWED = 0.05  # in standard deviations, of what is compared by its cost
+NEAR = 1.5  # times the least cost; timings on a busy machine tell no less apart
 
 Rows = list[dict[str, Any]]
 
@@ -219,37 +220,46 @@ def sggmc_applications(result: dict[str, Any]) -> Rows:
 
 def bias(result: dict[str, Any]) -> Rows:
     """Slopes by kernel and target."""
-    return _by_target(result, told_slope)
+    return _by_target(
+        result, lambda curves: {name: told_slope(points) for name, points in curves.items()}
+    )
 
 
 def bias_costs(result: dict[str, Any]) -> Rows:
-    """Microseconds for an effective sample, of which the least for a target is bold."""
-    table = _by_target(result, lambda points: cheapest(points, allowed=BIAS_ALLOWED))
-    for target in list(table[0])[1:]:
-        least = min(row[target] for row in table if row[target] not in ("", math.nan))
-        for row in table:
-            cost = row[target]
-            if cost != "":
-                told = "not seen" if math.isnan(cost) else shown(cost)
-                row[target] = f"**{told}**" if cost == least else told
-    return table
+    """Microseconds for an effective sample; those near the least of a target are bold."""
 
-
-def _by_target(result: dict[str, Any], told: Callable[[list[Point]], Any]) -> Rows:
-    """Return what is told of the points of each kernel, in columns of the targets."""
-    found: dict[tuple[str, str], list[Point]] = {}
-    for row in result["rows"]:
-        values = [math.nan if row[name] is None else row[name] for name in Point._fields]
-        found.setdefault((row["kernel"], row["target"]), []).append(Point(*values))
-    exact = {row["kernel"]: row["exact"] for row in reversed(result["rows"])}
-    return [
-        {"kernel": f"`{kernel}`" + ", exact" * exact[kernel]}
-        | {
-            target: told(found[kernel, target]) if (kernel, target) in found else ""
-            for target in dict.fromkeys(target for _, target in found)
+    def told(curves: Curves) -> dict[str, str]:
+        costs = {name: cheapest(points, BIAS_ALLOWED) for name, points in curves.items()}
+        least = min(cost for cost in costs.values() if not math.isnan(cost))
+        texts = {name: shown(cost) or "none" for name, cost in costs.items()}
+        return {
+            name: f"**{text}**" if costs[name] <= NEAR * least else text
+            for name, text in texts.items()
         }
-        for kernel in dict.fromkeys(kernel for kernel, _ in found)
-    ]
+
+    return _by_target(result, told)
+
+
+Curves = dict[str, list[Point]]
+"""Biases over the step sizes, by kernel."""
+
+
+def _by_target(result: dict[str, Any], told: Callable[[Curves], dict[str, str]]) -> Rows:
+    """Return what is told of the kernels on each target, in columns, and which are exact there."""
+    found: dict[str, Curves] = {}
+    exact = set()
+    for row in result["rows"]:
+        target, kernel = row["target"], row["kernel"]
+        values = (math.nan if row[name] is None else row[name] for name in Point._fields)
+        found.setdefault(target, {}).setdefault(kernel, []).append(Point(*values))
+        if row["exact"]:
+            exact.add((target, kernel))
+    table: dict[str, dict[str, str]] = {}
+    for target, curves in found.items():
+        for kernel, text in told(curves).items():
+            row = table.setdefault(kernel, {"kernel": f"`{kernel}`"} | dict.fromkeys(found, ""))
+            row[target] = text + ", exact" * ((target, kernel) in exact)
+    return list(table.values())
 
 
 def lda_wikipedia(result: dict[str, Any]) -> Rows:

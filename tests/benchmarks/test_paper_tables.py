@@ -74,7 +74,9 @@ def test_a_failed_experiment_is_named_and_the_others_run(tmp_path, capfd):
         (tmp_path / f"{name}.py").write_text(text)
     scripts = [tmp_path / f"{name}.py" for name in ("second", "first")]
     everything = importlib.import_module("all")
-    assert everything.run(scripts, tmp_path / "out", ["--quick"], {}) == ["second"]
+    failed, busy = everything.run(scripts, tmp_path / "out", ["--quick"], {}, at_once=2)
+    assert failed == ["second"]
+    assert busy > 0
     printed = capfd.readouterr().out
     assert re.search(r"second: .*, exit status 1\nout of luck\nfirst: \d+ s, .*, ok\n", printed)
     assert set(everything.EXPERIMENTS) == {
