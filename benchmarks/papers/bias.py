@@ -6,9 +6,8 @@ Of each kernel and target, chains start at exact draws, run for 6 relaxation tim
 the point and its square over 14 more, at 4 step sizes that halve each time. The bias is the
 root mean square over these statistics of |mean - exact mean| / exact standard deviation; its noise,
 the standard error, is subtracted. The slope is that of log bias on log step, fitted to the smallest
-steps, three or two, at which the bias is at least 3 times its noise; where fewer are, the bias
-cannot be told from 0. Hollow points of the figure are below that, at their noise at least. A nan is
-a chain that diverged.
+steps, three or two, at which the bias is at least 3 times its noise. Hollow points of the figure
+are below that, at their noise at least. A nan is a chain that diverged.
 
 The cost is the processor time for an effective sample: as many steps of one chain as bring the
 standard error of the slowest statistic to its exact standard deviation, by the variance between

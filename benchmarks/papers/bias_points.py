@@ -49,9 +49,12 @@ def slope_of(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def told_slope(points: Sequence[Point]) -> str:
-    """Return the slope as a table has it."""
+    """Return the slope as a table has it, or how many steps have a bias that is seen."""
+    seen = sum(map(clear, points))
+    if seen < 2:
+        return "at one step" if seen else "none seen"
     slope, error = slope_of(points)
-    return f"{slope:.2f} ± {error:.2f}" if np.isfinite(slope) else "no bias seen"
+    return f"{slope:.2f} ± {error:.2f}"
 
 
 def step_time(points: Sequence[Point]) -> float:
