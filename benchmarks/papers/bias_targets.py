@@ -1,18 +1,41 @@
-"""Posteriors whose moments are known exactly, to measure the bias of samplers against.
+"""Laws whose moments are known exactly, to measure the bias of samplers against.
 
-Data are rows L_i [K] of likelihoods under each of K categories; the weights omega of the categories
-have a Dirichlet prior, and the log likelihood is sum_i log(L_i . omega). Rows with a single 1 are
-observed categories, and the posterior is a Dirichlet. Other rows make a mixture model, which is not
-conjugate; its posterior is a mixture of Dirichlets, over all assignments of the data.
+Posteriors of category weights: data are rows L_i [K] of likelihoods under each of K categories; the
+weights omega of the categories have a Dirichlet prior, and the log likelihood is sum_i log(L_i .
+omega). Rows with a single 1 are observed categories, and the posterior is a Dirichlet. Other rows
+make a mixture model, which is not conjugate; its posterior is a mixture of Dirichlets, over all
+assignments of the data.
+
+Laws of few dimensions, `Law`, by quadrature: a normal law that is cut off at the sides of the unit
+square, and a von Mises-Fisher law on the sphere.
 """
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import special
+
+
+class Statistics(NamedTuple):
+    """Exact means and standard deviations of what is averaged: a point and its square."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+
+
+def statistics(first: np.ndarray, second: np.ndarray, fourth: np.ndarray) -> Statistics:
+    """Return those of a point with these moments about 0, [2 K]."""
+    variance = np.concatenate([second - first**2, fourth - second**2])
+    return Statistics(np.concatenate([first, second]), np.sqrt(variance))
+
+
+def point_and_square(x: jax.Array) -> jax.Array:
+    """Return a point and its square, [2 K]."""
+    return jnp.concatenate([x, x**2], axis=-1)
 
 
 class Posterior(NamedTuple):
@@ -33,6 +56,10 @@ class Posterior(NamedTuple):
     def moment(self, order: int) -> np.ndarray:
         """Return E[omega^order], [K]."""
         return self.weights @ dirichlet_moment(self.shapes, order)
+
+    def statistics(self) -> Statistics:
+        """Return the exact law of omega and its square."""
+        return statistics(*(self.moment(order) for order in (1, 2, 4)))
 
     def draws(self, generator: np.random.Generator, n: int) -> np.ndarray:
         """Draw n points exactly, logs [n, K]."""
@@ -77,44 +104,6 @@ def log_likelihood_observed(log_omega: jax.Array, rows: jax.Array) -> jax.Array:
     return (rows.sum(axis=0) * log_omega).sum()
 
 
-class Statistics(NamedTuple):
-    """Exact means and standard deviations of what is averaged."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-
-
-def omega_and_square(omega: jax.Array) -> jax.Array:
-    """Return omega and its square, [2 K]."""
-    return jnp.concatenate([omega, omega**2], axis=-1)
-
-
-# Positive numbers: shapes and a rate of a gamma law, means and a precision of logs of a lognormal.
-SHAPES, RATE = np.array([0.1, 2.5]), 2.0
-LOG_MEANS, LOG_PRECISION = np.array([-1.0, 0.5]), 4.0
-
-
-def statistics_of_gamma() -> Statistics:
-    """Return the exact law of theta and theta^2, theta ~ Gamma(SHAPES, RATE)."""
-    first, second, fourth = (special.poch(SHAPES, n) / RATE**n for n in (1, 2, 4))
-    variance = np.concatenate([second - first**2, fourth - second**2])
-    return Statistics(np.concatenate([first, second]), np.sqrt(variance))
-
-
-def statistics_of_lognormal() -> Statistics:
-    """Return the exact law of x = log theta and x^2, x ~ N(LOG_MEANS, 1 / LOG_PRECISION)."""
-    v = 1 / LOG_PRECISION
-    variance = np.concatenate([np.full(2, v), 2 * v**2 + 4 * v * LOG_MEANS**2])
-    return Statistics(np.concatenate([LOG_MEANS, LOG_MEANS**2 + v]), np.sqrt(variance))
-
-
-def statistics_of(target: Posterior) -> Statistics:
-    """Return the exact law of `omega_and_square`."""
-    first, second, fourth = (target.moment(order) for order in (1, 2, 4))
-    variance = np.concatenate([second - first**2, fourth - second**2])
-    return Statistics(np.concatenate([first, second]), np.sqrt(variance))
-
-
 DENSE = posterior(np.array([0.5, 1.0, 1.5]), observed((2, 3, 5)))
 SPARSE = posterior(np.array([0.1, 0.1, 0.1]), observed((8, 2, 0)))
 MIXTURE = posterior(
@@ -122,26 +111,82 @@ MIXTURE = posterior(
     np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.2, 0.2, 0.6]])[[0, 0, 0, 1, 1, 2]],
 )
 
-SLOPES = np.array([1.0, 3.0])
+
+class Law(NamedTuple):
+    """A law of few dimensions.
+
+    Attributes:
+        log_density: Of points [..., d], up to a constant.
+        most: What that does not exceed.
+        nodes: Points of a quadrature rule of its domain, [n, d].
+        weights: Their weights, [n].
+        uniform: `(generator, n) -> points [n, d]` of the uniform law of the domain.
+    """
+
+    log_density: Callable[[np.ndarray], np.ndarray]
+    most: float
+    nodes: np.ndarray
+    weights: np.ndarray
+    uniform: Callable[[np.random.Generator, int], np.ndarray]
+
+    def statistics(self) -> Statistics:
+        """Return the exact law of x and its square, by quadrature."""
+        mass = self.weights * np.exp(self.log_density(self.nodes) - self.most)
+        mass /= mass.sum()
+        return statistics(*(mass @ self.nodes**order for order in (1, 2, 4)))
+
+    def draws(self, generator: np.random.Generator, n: int) -> np.ndarray:
+        """Draw n points exactly, [n, d], by rejection of uniform ones."""
+        kept: list[np.ndarray] = []
+        while sum(map(len, kept)) < n:
+            x = self.uniform(generator, 4 * n)
+            kept.append(x[np.log(generator.random(4 * n)) < self.log_density(x) - self.most])
+        return np.concatenate(kept)[:n]
 
 
-def log_density_box(x: jax.Array) -> jax.Array:
-    """Return -x_1 - 3 x_2: exponential laws cut off at 1, on the unit square."""
-    return -(jnp.asarray(SLOPES, x.dtype) * x).sum()
+def on_sphere(log_density: Callable[[np.ndarray], np.ndarray], most: float) -> Law:
+    """Return a law on the sphere in R^3: nodes are heights by longitudes."""
+    heights, weights = special.roots_legendre(60)
+    longitudes = np.arange(120) * 2 * np.pi / 120
+    height, longitude = (grid.ravel() for grid in np.meshgrid(heights, longitudes, indexing="ij"))
+    ring = np.sqrt(1 - height**2)
+    nodes = np.stack([ring * np.cos(longitude), ring * np.sin(longitude), height], axis=-1)
+    return Law(log_density, most, nodes, np.repeat(weights, len(longitudes)), _directions)
 
 
-def statistics_of_box() -> Statistics:
-    """Return the exact law of x and x^2 on the unit square, by quadrature."""
+def _directions(generator: np.random.Generator, n: int) -> np.ndarray:
+    x = generator.standard_normal((n, 3))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def on_square(log_density: Callable[[np.ndarray], np.ndarray], most: float) -> Law:
+    """Return a law on the unit square."""
     nodes, weights = special.roots_legendre(40)
-    x = (nodes[:, None] + 1) / 2
-    density = weights[:, None] * np.exp(-SLOPES * x)
-    density /= density.sum(axis=0)
-    moments = [(density * x**order).sum(axis=0) for order in (1, 2, 4)]
-    variance = np.concatenate([moments[1] - moments[0] ** 2, moments[2] - moments[1] ** 2])
-    return Statistics(np.concatenate(moments[:2]), np.sqrt(variance))
+    points = np.stack(np.meshgrid((nodes + 1) / 2, (nodes + 1) / 2), axis=-1).reshape(-1, 2)
+    return Law(
+        log_density,
+        most,
+        points,
+        np.outer(weights, weights).ravel(),
+        lambda generator, n: generator.uniform(size=(n, 2)),
+    )
 
 
-def draws_box(generator: np.random.Generator, n: int) -> np.ndarray:
-    """Draw n points of the unit square exactly, [n, 2]."""
-    u = generator.uniform(size=(n, 2))
-    return -np.log1p(u * np.expm1(-SLOPES)) / SLOPES
+# A normal law whose centre is outside of the square: its mass is at a side.
+CENTRE, PRECISION = np.array([0.7, -0.2]), np.array([[9.0, -4.0], [-4.0, 8.0]])
+
+
+def log_normal_density(x: jax.Array, centre: jax.Array) -> jax.Array:
+    """Return -(x - centre) . PRECISION (x - centre) / 2, of one point."""
+    away = x - centre
+    return -(away @ jnp.asarray(PRECISION, x.dtype) @ away) / 2
+
+
+def _log_normal_density(x: np.ndarray) -> np.ndarray:
+    return -np.einsum("...i,ij,...j->...", x - CENTRE, PRECISION, x - CENTRE) / 2
+
+
+TRUNCATED_NORMAL = on_square(_log_normal_density, 0.0)
+
+PULL = 3.0 * np.array([0.48, -0.36, 0.8])  # concentration 3
+VON_MISES_FISHER = on_sphere(lambda x: x @ PULL, 3.0)

@@ -1,25 +1,33 @@
-"""The tables of `docs/experiments.md`, made from the results that are kept.
+"""The tables of `docs/experiments.md` and `docs/which_sampler.md`, made from results that are kept.
 
     python benchmarks/papers/tables.py [--check]
 
 A table stands there between `<!-- table NAME -->` and `<!-- end -->`, and is made by the function
 NAME of this file from `benchmarks/results/papers/NAME.json`, which the experiment has written
-(`--keep`). Below it stands the command, with when and where it ran. With `--check` nothing is
-written, and the exit status is 1 if the page is not what would be.
+(`--keep`); of a NAME with a point the part before it is the result's. Below it stands the command,
+with when and where it ran. With `--check` nothing is written, and the exit status is 1 if a page is
+not what would be.
 """
 
 import argparse
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bias_points import Point, cheapest, told_slope
+
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import kept
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "experiments.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = (DOCS / "experiments.md", DOCS / "which_sampler.md")
 RESULTS = kept.RESULTS / "papers"
+
+BIAS_ALLOWED = 0.05  # in standard deviations, of what is compared by its cost
+NEAR = 1.5  # times the least cost; timings on a busy machine tell no less apart
 
 Rows = list[dict[str, Any]]
 
@@ -30,23 +38,24 @@ def main() -> None:
     )
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    text = PAGE.read_text(encoding="utf-8")
-    new = filled(text)
-    if options.check and new != text:
-        sys.exit(f"{PAGE.name} is not what the results say: run python benchmarks/papers/tables.py")
-    if new != text:
-        PAGE.write_text(new, encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        new = filled(text)
+        if options.check and new != text:
+            sys.exit(f"{page.name} is not what the results say: run {Path(__file__).name}")
+        if new != text:
+            page.write_text(new, encoding="utf-8")
 
 
 def filled(page: str) -> str:
     """Return a page with its tables made anew."""
-    marked = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+    marked = re.compile(r"(<!-- table ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
     return marked.sub(lambda found: f"{found[1]}{made(found[2])}{found[3]}", page)
 
 
 def made(name: str) -> str:
     """Return a table, and how it was made."""
-    result = kept.read(RESULTS / f"{name}.json")
+    result = kept.read(RESULTS / f"{name.partition('.')[0]}.json")
     about = result["about"]
     return (
         f"{markdown(TABLES[name](result))}\n`{about['command']}`, {about['date']}: "
@@ -211,13 +220,46 @@ def sggmc_applications(result: dict[str, Any]) -> Rows:
 
 def bias(result: dict[str, Any]) -> Rows:
     """Slopes by kernel and target."""
-    rows = result["rows"]
-    targets = list(dict.fromkeys(row["target"] for row in rows))
-    found = {(row["kernel"], row["target"]): row["slope"] for row in rows}
-    return [
-        {"kernel": kernel, **{target: found.get((kernel, target), "") for target in targets}}
-        for kernel in dict.fromkeys(row["kernel"] for row in rows)
-    ]
+    return _by_target(
+        result, lambda curves: {name: told_slope(points) for name, points in curves.items()}
+    )
+
+
+def bias_costs(result: dict[str, Any]) -> Rows:
+    """Microseconds for an effective sample; those near the least of a target are bold."""
+
+    def told(curves: Curves) -> dict[str, str]:
+        costs = {name: cheapest(points, BIAS_ALLOWED) for name, points in curves.items()}
+        least = min(cost for cost in costs.values() if not math.isnan(cost))
+        texts = {name: shown(cost) or "none" for name, cost in costs.items()}
+        return {
+            name: f"**{text}**" if costs[name] <= NEAR * least else text
+            for name, text in texts.items()
+        }
+
+    return _by_target(result, told)
+
+
+Curves = dict[str, list[Point]]
+"""Biases over the step sizes, by kernel."""
+
+
+def _by_target(result: dict[str, Any], told: Callable[[Curves], dict[str, str]]) -> Rows:
+    """Return what is told of the kernels on each target, in columns, and which are exact there."""
+    found: dict[str, Curves] = {}
+    exact = set()
+    for row in result["rows"]:
+        target, kernel = row["target"], row["kernel"]
+        values = (math.nan if row[name] is None else row[name] for name in Point._fields)
+        found.setdefault(target, {}).setdefault(kernel, []).append(Point(*values))
+        if row["exact"]:
+            exact.add((target, kernel))
+    table: dict[str, dict[str, str]] = {}
+    for target, curves in found.items():
+        for kernel, text in told(curves).items():
+            row = table.setdefault(kernel, {"kernel": f"`{kernel}`"} | dict.fromkeys(found, ""))
+            row[target] = text + ", exact" * ((target, kernel) in exact)
+    return list(table.values())
 
 
 def lda_wikipedia(result: dict[str, Any]) -> Rows:
@@ -289,6 +331,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "sgrld_figure1": sgrld_figure1,
     "mld_figure1": mld_figure1,
     "bias": bias,
+    "bias.costs": bias_costs,
     "sggmc_order": sggmc_order,
     "sggmc_circle": sggmc_circle,
     "sggmc_posterior": sggmc_posterior,

@@ -22,10 +22,10 @@ def scripts_can_be_imported(monkeypatch):
     monkeypatch.syspath_prepend(str(PAPERS))
 
 
-def run(name, out):
+def run(name, out, *options):
     """Run a script, check that its files are there, and return the table and the settings."""
     script = importlib.import_module(name)
-    script.main(["--quick", "--out", str(out), "--seed", "3"], standalone_mode=False)
+    script.main(["--quick", "--out", str(out), "--seed", "3", *options], standalone_mode=False)
     assert (out / "figure.png").stat().st_size > 2_000
     assert (out / "table.md").read_text().startswith("| ")
     with open(out / "table.csv", newline="") as file:
@@ -78,12 +78,14 @@ def test_exact_cir_has_a_larger_effective_size_than_langevin(tmp_path):
     assert all(0 <= float(row["acceptance"]) <= 1 for row in rows)
 
 
-def test_bias_is_measured(tmp_path):
-    rows, settings = run("bias", tmp_path)
-    assert [row["kernel"] for row in rows] == ["SMLD"]
-    points = settings["points"]["dense Dirichlet"]["SMLD"]
-    assert [point["step_size"] for point in points] == pytest.approx([0.3, 0.15, 0.075])
-    assert points[0]["bias"] > 3 * points[0]["noise"]
+def test_bias_and_its_cost_are_measured(tmp_path):
+    points, settings = run("bias", tmp_path, "--only", "dense Dirichlet: smld")
+    assert {(point["target"], point["kernel"]) for point in points} == {("dense Dirichlet", "smld")}
+    assert [float(point["step_size"]) for point in points] == pytest.approx([0.3, 0.15])
+    assert float(points[0]["bias"]) > 3 * float(points[0]["noise"])
+    # Its autocorrelation is about exp(-13 h / 2) a step.
+    assert 1 < float(points[0]["steps"]) < float(points[1]["steps"]) < 20
+    assert settings["chains"] == 200
 
 
 @pytest.mark.slow
@@ -97,13 +99,19 @@ def test_topic_experiments_run(tmp_path):
     ]
 
 
-def test_slope_of_known_points():
-    bias = importlib.import_module("bias")
-    points = [bias.Point(h, 3 * h**2, 1e-4) for h in (0.4, 0.2, 0.1, 0.05)]
-    slope, error = bias.slope_of(points)
+def test_slope_and_cost_of_known_points():
+    biases = importlib.import_module("bias_points")
+    steps = (0.4, 0.2, 0.1, 0.05)
+    points = [biases.Point(h, 3 * h**2, 1e-4, 0.0, 2 / h, 1e-7 + h * 1e-8) for h in steps]
+    slope, error = biases.slope_of(points)
     assert slope == pytest.approx(2)
     assert 0 < error < 0.02
-    assert np.isnan(bias.slope_of([bias.Point(h, 1e-4, 1e-4) for h in (0.4, 0.2, 0.1)])[0])
+    # 0.03 is allowed at 0.1, where 20 steps of the fastest kind make an effective sample.
+    assert biases.cheapest(points, 0.05) == pytest.approx(20 * 0.1005)
+    assert np.isnan(biases.cheapest(points, 0.005))
+    noisy = [point._replace(bias=1e-4, noise=1e-4) for point in points]
+    assert np.isnan(biases.slope_of(noisy)[0])
+    assert np.isnan(biases.cheapest([point._replace(noise=0.03) for point in points], 0.05))
 
 
 def test_distance_of_exact_draws_and_of_others(seed):
@@ -151,12 +159,14 @@ def test_exact_draws_of_the_targets_have_their_moments(seed):
     points = {
         "mixture": np.exp(targets.MIXTURE.draws(generator, n)),
         "sparse": np.exp(targets.SPARSE.draws(generator, n)),
-        "box": targets.draws_box(generator, n),
+        "square": targets.TRUNCATED_NORMAL.draws(generator, n),
+        "sphere": targets.VON_MISES_FISHER.draws(generator, n),
     }
     laws = {
-        "mixture": targets.statistics_of(targets.MIXTURE),
-        "sparse": targets.statistics_of(targets.SPARSE),
-        "box": targets.statistics_of_box(),
+        "mixture": targets.MIXTURE.statistics(),
+        "sparse": targets.SPARSE.statistics(),
+        "square": targets.TRUNCATED_NORMAL.statistics(),
+        "sphere": targets.VON_MISES_FISHER.statistics(),
     }
     p_values = {}
     for name, drawn in points.items():

@@ -266,6 +266,16 @@ def test_the_inverse_gradient_can_be_differentiated_twice():
         np.testing.assert_allclose(second, np.diag(np.exp(y)), rtol=1e-6)
 
 
+def test_thousands_of_rows_are_like_one(getkey):
+    """As they are not by `jax.hessian`, compiled for CPUs by jax 0.10: wrong from row 3,640 on."""
+    x = jax.random.ball(getkey(), 3, shape=(5_000,)) * 0.95
+    maps = mirror.from_convex(lambda x: -jnp.log1p(-(x**2).sum()))
+    found = maps.log_det(x, maps.dual(x))
+    square = (np.asarray(x, np.float64) ** 2).sum(axis=1)
+    twice, once = 2 / (1 - square), 2 * (1 + square) / (1 - square) ** 2  # the eigenvalues
+    np.testing.assert_allclose(found, np.log(twice**2 * once), rtol=1e-4)
+
+
 def test_what_is_not_found_is_nan():
     bounded = mirror.from_convex(lambda x: jnp.sqrt(1 + x**2).sum())
     found = call(bounded.primal, jnp.array([[0.6], [2.0]]), jnp.zeros((2, 1)))

@@ -163,7 +163,11 @@ def _look(h: Potential, x: jax.Array) -> _Point:
 
 
 def _factor(h: Potential, x: jax.Array) -> jax.Array:
-    return jnp.linalg.cholesky(jax.hessian(h)(x))
+    # Column by column: of thousands of rows at once jax 0.10's CPU compiler gets `jax.hessian` of
+    # an h as plain as -log1p(-(x**2).sum()) wrong, from some row on.
+    slope = jax.grad(h)
+    columns = lax.map(lambda e: jax.jvp(slope, (x,), (e,))[1], jnp.eye(len(x), dtype=x.dtype))
+    return jnp.linalg.cholesky(columns)
 
 
 def _proper(point: _Point) -> jax.Array:

@@ -1,0 +1,174 @@
+"""The coordinates in which the targets of `bias` are sampled.
+
+A chart is a target in one kind of coordinates, with the volume that belongs to them. A target has
+up to three: real numbers, for Langevin and Hamiltonian dynamics of R^d; points of a convex set, for
+mirror maps; and points of a manifold, for geodesics. Kernels of counts need none.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import bias_targets
+import jax
+import jax.numpy as jnp
+import numpy as np
+from bias_targets import Posterior
+
+from simplex_jax import gradients
+from simplex_jax.base import Batch, Position, bind
+from simplex_jax.estimators import Estimator
+from simplex_jax.geometry import convex, manifolds, mirror
+
+
+class Chart(NamedTuple):
+    """A target in coordinates.
+
+    Attributes:
+        log_prior: `(position) -> scalar`, with the volume of the coordinates.
+        log_likelihood: `(position, rows) -> scalar`.
+        size: Number of rows in the data.
+        start: Exact draws, [chains, ...].
+        read: `(position) -> point`, of which moments are taken.
+        width: About the standard deviation of a coordinate; step sizes are in units of it, or of
+            its square.
+        slowness: How many times longer than `width` says the chains of Langevin dynamics remember.
+        space: A mirror map, or a manifold; None for real numbers.
+        projection: On the convex set, for kernels that need no mirror map; None for none.
+    """
+
+    log_prior: Callable[[Position], jax.Array]
+    log_likelihood: Callable[[Position, Batch], jax.Array]
+    size: int
+    start: np.ndarray
+    read: Callable[[Position], jax.Array]
+    width: float
+    slowness: float = 1.0
+    space: Any = None
+    projection: Any = None
+
+    def gradient(self) -> Estimator:
+        """Return gradients of the log density, from batches of the rows."""
+        return gradients.posterior(self.log_prior, self.log_likelihood, self.size)
+
+    def log_density(self) -> Callable[[Position, Batch], jax.Array]:
+        """Return the log density given all rows; equal functions of equal charts."""
+        return bind(_log_density, self.log_prior, self.log_likelihood)
+
+
+def _log_density(
+    log_prior: Callable, log_likelihood: Callable, position: Position, rows: Batch
+) -> jax.Array:
+    return log_prior(position) + log_likelihood(position, rows)
+
+
+def itself(x: jax.Array) -> jax.Array:
+    """Return a position that is a point already."""
+    return x
+
+
+def log_softmax_with_reference(y: jax.Array) -> jax.Array:
+    """Return log omega of y_j = log(omega_j / omega_K), j < K."""
+    return jax.nn.log_softmax(jnp.append(y, 0))
+
+
+def of_weights(target: Posterior, log_omega: np.ndarray, slowness: float) -> dict[str, Chart]:
+    """Return the charts of category weights, which start at `log_omega` [chains, K]."""
+    conjugate = len(target.weights) == 1
+    likelihood = bias_targets.log_likelihood_observed if conjugate else bias_targets.log_likelihood
+    alpha = jnp.asarray(target.alpha, jnp.float32)
+    # Of the log ratios and of the roots of weights; a sparse one is wider, not its narrowest part.
+    width, root_width = (0.7, 0.13) if conjugate else (1.0, 0.16)
+
+    def chart(log_of: Callable, power: jax.Array, start: np.ndarray, read: Callable, **rest: Any):
+        return Chart(
+            lambda position: (power * log_of(position)).sum(),
+            lambda position, rows: likelihood(log_of(position), rows),
+            len(target.rows),
+            start,
+            read,
+            slowness=slowness,
+            **rest,
+        )
+
+    return {
+        "real": chart(
+            log_softmax_with_reference,
+            alpha,
+            log_omega[:, :-1] - log_omega[:, -1:],
+            lambda y: jnp.exp(log_softmax_with_reference(y)),
+            width=width,
+        ),
+        "set": chart(
+            *(jnp.log, alpha - 1, np.exp(log_omega), itself),
+            width=width,
+            space=mirror.simplex(),
+        ),
+        "manifold": chart(
+            lambda y: 2 * jnp.log(jnp.abs(y)),  # a root keeps more digits than a weight
+            alpha - 0.5,
+            np.exp(log_omega / 2),
+            jnp.square,
+            width=root_width,
+            space=manifolds.simplex_sphere(),
+        ),
+    }
+
+
+def of_square(x: np.ndarray) -> dict[str, Chart]:
+    """Return the charts of the truncated normal law, which start at `x` [chains, 2]."""
+
+    def chart(log_volume: Callable, start: np.ndarray, read: Callable, **rest: Any) -> Chart:
+        def log_likelihood(position: jax.Array, rows: jax.Array) -> jax.Array:
+            return bias_targets.log_normal_density(read(position), rows[0])
+
+        return Chart(log_volume, log_likelihood, 1, start, read, **rest)
+
+    return {
+        "real": chart(
+            lambda y: (jax.nn.log_sigmoid(y) + jax.nn.log_sigmoid(-y)).sum(),
+            np.log(x) - np.log1p(-x),
+            jax.nn.sigmoid,
+            width=1.3,
+        ),
+        "set": chart(
+            *(_flat, x, itself),
+            width=0.33,
+            space=mirror.hypercube(0.0, 1.0),
+            projection=convex.box(0.0, 1.0),
+        ),
+        # Two simplices of two categories: a coordinate and what it leaves of 1.
+        "manifold": chart(
+            lambda y: jnp.log(jnp.abs(y)).sum(),
+            np.sqrt(np.stack([x, 1 - x], axis=-1)),
+            lambda y: y[..., 0] ** 2,
+            width=0.3,
+            space=manifolds.simplex_sphere(),
+        ),
+    }
+
+
+def of_sphere(x: np.ndarray) -> dict[str, Chart]:
+    """Return the charts of the von Mises-Fisher law, which start at `x` [chains, 3]."""
+
+    def chart(log_volume: Callable, start: np.ndarray, read: Callable, **rest: Any) -> Chart:
+        def log_likelihood(position: jax.Array, rows: jax.Array) -> jax.Array:
+            return (rows @ read(position)).sum()
+
+        return Chart(log_volume, log_likelihood, 1, start, read, **rest)
+
+    return {
+        "real": chart(
+            lambda y: -2 * jnp.log1p(y @ y), x[:, :2] / (1 + x[:, 2:]), _stereographic, width=0.3
+        ),
+        "manifold": chart(_flat, x, itself, width=0.6, space=manifolds.sphere()),
+    }
+
+
+def _flat(position: jax.Array) -> jax.Array:
+    return jnp.zeros((), position.dtype)
+
+
+def _stereographic(y: jax.Array) -> jax.Array:
+    """Return the point of the sphere whose line from the lower pole meets the equator's plane."""
+    square = y @ y
+    return jnp.append(2 * y, 1 - square) / (1 + square)
