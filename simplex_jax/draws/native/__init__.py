@@ -12,7 +12,7 @@ from simplex_jax.native.library import Library
 
 LIBRARY = Library(
     Path(__file__).parent,
-    (("loggamma", "SimplexLogGamma"), ("cir", "SimplexCir")),
+    (("loggamma", "SimplexLogGamma"), ("poisson", "SimplexPoisson"), ("cir", "SimplexCir")),
     "simplex_jax_draws",
 )
 
@@ -27,6 +27,18 @@ def loggamma(
 ) -> jax.Array:
     """Draw as `draws.loggamma` does, in float32."""
     return _call("loggamma", key, shape, a, prefix=prefix, width=width)
+
+
+def poisson(
+    key: jax.Array,
+    rate: jax.Array,
+    shape: tuple[int, ...],
+    *,
+    prefix: str | None = None,
+    width: int = 16,
+) -> jax.Array:
+    """Draw as `draws.poisson` does, in float32."""
+    return _call("poisson", key, shape, rate, prefix=prefix, width=width)
 
 
 def cir(
