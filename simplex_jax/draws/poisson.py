@@ -10,7 +10,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments
-from simplex_jax.draws import rejection, uniform
+from simplex_jax.draws import native, rejection, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 _INVERSION_LIMIT = 10.0
@@ -94,6 +94,14 @@ def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames="shape")
 def _poisson(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    by_xla = partial(poisson_by_xla, shape=shape)
+    if rate.dtype != jnp.float32:
+        return by_xla(key, rate)
+    return native.LIBRARY.lowered(partial(native.poisson, shape=shape), by_xla, key, rate)
+
+
+def poisson_by_xla(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Draw as `poisson` does, by XLA."""
     valid = arguments.nonnegative(rate)
     (rate,) = arguments.flatten(shape, jnp.where(valid, rate, 1))
     use_up(key)

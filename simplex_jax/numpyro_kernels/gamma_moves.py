@@ -51,9 +51,9 @@ def law(prior: tuple[jax.Array, ...], y: jax.Array, slope: jax.Array, exposure: 
     return Law(jnp.maximum(raw, shape / 2), rate + exposure, raw)
 
 
-def propose(key: jax.Array, y: jax.Array, law: Law, step: jax.Array) -> Move:
-    """Move x by a CIR transition over the time `step`, or infinity."""
-    key_count, key_gamma = jax.random.split(key)
+def propose(keys: jax.Array, y: jax.Array, law: Law, step: jax.Array) -> Move:
+    """Move x by a CIR transition over the time `step`, or infinity, with two keys."""
+    key_count, key_gamma = keys
     rate = 1 / jnp.expm1(step)
     counts = draws.poisson(key_count, rate * law.rate * jnp.exp(y))
     return Move(

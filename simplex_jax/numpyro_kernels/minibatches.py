@@ -71,16 +71,16 @@ def first(name: str, kind: str, y: Values, total: Total, evaluate: Evaluate, rat
     return Noise(law.raw, law.rate, ratio * one, one)
 
 
-def drift(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
+def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
     """Move a site with the gradient of a minibatch."""
     name = site.name
     y, old = state.z[name], state.tuning[name]
     law, parameters, total = _seen(name, site.kind, state.z, old.total, evaluate)
     step = _step(site, state).astype(y.dtype)
     if site.kind == sites.GAMMA:
-        moved = gamma_moves.transition(key, y, parameters, law, step)
+        moved = gamma_moves.transition(keys[0], y, parameters, law, step)
     else:
-        moved = simplex_moves.transition(key, y, parameters[0], law.raw, total, step)
+        moved = simplex_moves.transition(keys[0], y, parameters[0], law.raw, total, step)
     clamped = (law.raw <= 0).mean(dtype=y.dtype)
     learned = tuning.adapted(
         old,

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.uniform import uniform
 from simplex_jax.numpyro_kernels import gamma_moves, rounding, simplex_moves, sites, tuning
 from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.sites import Rows, Values
@@ -31,6 +33,10 @@ class State(NamedTuple):
     i: jax.Array  # number of steps done
     num_warmup: jax.Array  # number of steps of the warm-up
     rng_key: jax.Array  # key of the next step
+
+
+KEYS = 4
+"""Keys of a move: of whether it is accepted, of a total, of counts and of gamma variates."""
 
 
 class Site(NamedTuple):
@@ -57,14 +63,13 @@ class _Proposal(NamedTuple):
     total: jax.Array  # the total that fits both ends
 
 
-def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
+def jump(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
     """Move a site with the gradient of all the data, from its law where the move is exact."""
-    key_move, key_accept = jax.random.split(key)
     old, here = state.tuning[site.name], state.density
     assert here is not None
     step = jnp.where(old.exact, jnp.inf, jnp.exp(old.log_step))
     propose = _propose_gamma if site.kind == sites.GAMMA else _propose_simplex
-    proposal = propose(key_move, site, state, here, evaluate, step)
+    proposal = propose(keys[1:], site, state, here, evaluate, step)
 
     probability = jnp.exp(jnp.minimum(proposal.log_ratio, 0))
     probability = jnp.where(jnp.isnan(probability), 0, probability)
@@ -82,7 +87,8 @@ def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
     # correction would learn steps that are far too short.
     arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
     chance = jnp.where(arriving, 1, probability)
-    accept = jax.random.uniform(key_accept, chance.shape, chance.dtype) < chance
+    word, _ = random_words(keys[0], chance.size, chance.dtype)
+    accept = uniform(word, chance.dtype).reshape(chance.shape) < chance
     z = {**state.z, site.name: jnp.where(accept, proposal.y, state.z[site.name])}
     if site.rows.plates:
         density = evaluate(z)
@@ -102,12 +108,11 @@ def jump(key: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
 
 
 def _propose_simplex(
-    key: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
+    keys: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
 ) -> _Proposal:
     name = site.name
     y, old, counts = state.z[name], state.tuning[name], here.counts[name]
     (alpha,) = here.parameters[name]
-    key_total, key_move = jax.random.split(key)
     total = jnp.where(old.exact, old.total.of(counts), old.total.value)
     exposure = jnp.zeros((), y.dtype)
     if site.curved and site.metropolis:
@@ -115,13 +120,13 @@ def _propose_simplex(
         exposure = tuning.exposure(name, state.z, place, evaluate)
         exposure = jnp.where(old.exact, 0, exposure)
     excess = exposure / (alpha.sum(axis=-1, keepdims=True) + total)
-    before = simplex_moves.with_scale(key_total, y, alpha, total)
+    before = simplex_moves.with_scale(keys[0], y, alpha, total)
     a = simplex_moves.shapes(alpha, counts, y, total, excess * jnp.exp(before))
-    move = simplex_moves.propose(key_move, before, a.used, 1 + excess, step)
+    move = simplex_moves.propose(keys[1:], before, a.used, 1 + excess, step)
     if not site.metropolis:
         assert site.step_size is not None
         h = site.step_size.astype(y.dtype)
-        moved = simplex_moves.transition(key_move, y, alpha, a.raw, total, h)
+        moved = simplex_moves.transition(keys[1], y, alpha, a.raw, total, h)
         move = move._replace(y=jnp.where(old.exact, move.y, moved))
     there = evaluate({**state.z, name: move.y})
     more = excess * jnp.exp(move.after)
@@ -145,7 +150,7 @@ def _propose_simplex(
 
 
 def _propose_gamma(
-    key: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
+    keys: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
 ) -> _Proposal:
     name = site.name
     y, old = state.z[name], state.tuning[name]
@@ -155,11 +160,11 @@ def _propose_gamma(
     place = jnp.maximum(place, jnp.log(_LEAST * prior[0] / prior[1]))
     exposure = tuning.exposure(name, state.z, place, evaluate)
     law = gamma_moves.law(prior, y, here.counts[name], exposure)
-    move = gamma_moves.propose(key, y, law, step)
+    move = gamma_moves.propose(keys[1:], y, law, step)
     if not site.metropolis:
         assert site.step_size is not None
         h = site.step_size.astype(y.dtype)
-        moved = gamma_moves.transition(key, y, prior, law, h)
+        moved = gamma_moves.transition(keys[1], y, prior, law, h)
         move = move._replace(y=jnp.where(old.exact, move.y, moved))
     there = evaluate({**state.z, name: move.y})
     law_there = gamma_moves.law(prior, move.y, there.counts[name], exposure)

@@ -187,9 +187,9 @@ class SCIR(ModelKernel):
         kinds = target.layout.kinds
         move = minibatches.drift if target.layout.subsampled else moves.jump
         evaluate = partial(densities.evaluate, target, rows=self._rows)
-        for (name, kind), key_site in zip(
-            kinds.items(), jax.random.split(key, len(kinds)), strict=True
-        ):
+        # All keys at once: each call is a loop of its own, which takes a while to compile.
+        keys = jax.random.split(key, (len(kinds), moves.KEYS))
+        for (name, kind), keys_site in zip(kinds.items(), keys, strict=True):
             site = moves.Site(
                 name,
                 kind,
@@ -199,7 +199,7 @@ class SCIR(ModelKernel):
                 name in self._curved,
                 self._rows.get(name, Rows()),
             )
-            state = move(key_site, site, state, evaluate)
+            state = move(keys_site, site, state, evaluate)
         return state
 
     def _step(self, layout: Layout, i: jax.Array) -> jax.Array | None:

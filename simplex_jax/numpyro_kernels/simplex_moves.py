@@ -89,10 +89,10 @@ def with_total(counts: jax.Array, y: jax.Array, total: jax.Array) -> jax.Array:
 
 
 def propose(
-    key: jax.Array, before: jax.Array, a: jax.Array, rate: jax.Array, step: jax.Array
+    keys: jax.Array, before: jax.Array, a: jax.Array, rate: jax.Array, step: jax.Array
 ) -> Move:
-    """Move log theta by a CIR transition over the time `step`, or infinity."""
-    key_count, key_gamma = jax.random.split(key)
+    """Move log theta by a CIR transition over the time `step`, or infinity, with two keys."""
+    key_count, key_gamma = keys
     growth = 1 / jnp.expm1(step)
     counts = draws.poisson(key_count, growth * rate * jnp.exp(before))
     after = draws.loggamma(key_gamma, a + counts) - jnp.log1p(growth) - jnp.log(rate)

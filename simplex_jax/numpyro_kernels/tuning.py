@@ -244,13 +244,18 @@ def _gamma_law(name: str, y: jax.Array, here: Density, scaled: Density) -> gamma
 
 def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.Array:
     """Return what the counts of a site fall by with its value, at native values of it."""
-    y = {**y, name: place}
-    slopes = evaluate(y).counts[name], _scaled(name, y, evaluate).counts[name]
+    places = jnp.stack([place, _scaled_up(place)])
+    # A loop: a second evaluation would take as long to compile as the first.
+    slopes = jax.lax.map(lambda at: evaluate({**y, name: at}).counts[name], places)
     return gamma_moves.exposure(place, *slopes)
 
 
 def _scaled(name: str, y: Values, evaluate: Evaluate) -> Density:
-    return evaluate({**y, name: y[name] + jnp.log(gamma_moves.SCALING).astype(y[name].dtype)})
+    return evaluate({**y, name: _scaled_up(y[name])})
+
+
+def _scaled_up(y: jax.Array) -> jax.Array:
+    return y + jnp.log(gamma_moves.SCALING).astype(y.dtype)
 
 
 def same_law(one: gamma_moves.Law, other: gamma_moves.Law) -> jax.Array:

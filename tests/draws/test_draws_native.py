@@ -1,6 +1,6 @@
 """The native draws beside those of XLA: the same words of randomness give the same variates.
 
-Their law is tested with that of the others, in test_draws_gamma.py and test_draws_cir.py.
+Their law is tested with that of the others, in test_draws_gamma.py, _poisson.py and _cir.py.
 """
 
 import functools
@@ -19,11 +19,13 @@ from test_draws_cir import SETTINGS
 from test_draws_cir import rejections as cir_rejections
 from test_draws_extremes import WORDS
 from test_draws_gamma import gamma_rejections
+from test_draws_poisson import rejections as poisson_rejections
 
 from simplex_jax import draws
 from simplex_jax.draws import cir, gamma, native
 from simplex_jax.draws.cir import cir_by_xla, step_of
 from simplex_jax.draws.gamma import loggamma_by_xla
+from simplex_jax.draws.poisson import poisson_by_xla
 
 pytestmark = pytest.mark.skipif(native.LIBRARY.prefix() is None, reason="no native library")
 
@@ -50,6 +52,13 @@ def test_gammas_are_those_of_xla(getkey, seed):
     assert_close(draws.loggamma(key, a), expected, few=2)
 
 
+def test_counts_are_those_of_xla(getkey, seed):
+    """Counts, rounded once more, differ by rounding above 2^24 alone."""
+    key, rate = getkey(), shapes(seed, high=1e9).at[:2].set(jnp.array([0.0, 10.0]))
+    expected = jax.jit(lambda: poisson_by_xla(key, rate, (SIZE,)))()
+    assert_close(draws.poisson(key, rate), expected, limit=2e-7, few=2)
+
+
 @pytest.mark.parametrize("h", [0.01, 0.5, 45.0])
 def test_transitions_are_those_of_xla(h, getkey, seed):
     key, a = getkey(), shapes(seed)
@@ -70,6 +79,10 @@ def test_variates_do_not_depend_on_the_width_of_vectors(width, getkey, seed):
         (
             native.loggamma(key, a, 0, (SIZE,)),
             native.loggamma(key, a, 0, (SIZE,), width=width),
+        ),
+        (
+            native.poisson(key, a, (SIZE,)),
+            native.poisson(key, a, (SIZE,), width=width),
         ),
         (
             native.cir(key, jnp.log(a), a, step, 0, (SIZE,)),
@@ -211,6 +224,30 @@ def test_no_nan_at_extreme_words(tmp_path):
         assert np.isfinite(draw).all()
     for shape in jnp.asarray(values_of(CASES["loggamma"])[0]):
         assert np.isfinite(native.loggamma(KEY, shape, 0, (2000,), prefix=prefix)).all()
+    for rate in jnp.asarray(values_of(CASES["poisson"])[0]):
+        assert np.isfinite(native.poisson(KEY, rate, (2000,), prefix=prefix)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("surely | (~never & below) ? k", "surely | ~never ? k"),
+        ("-rate * deviance", "-0.9f * rate * deviance"),
+        ("count += v < tail ?", "count += v <= 1.05f * tail ?"),
+        ("return needed ? propose_count(key, row,", "return needed ? propose_count(key, 2,"),
+    ],
+    ids=["nothing rejected", "a wide law", "more at small rates", "the same proposal again"],
+)
+def test_mutants_of_counts_are_seen(old, new, tmp_path, getkey):
+    prefix = native_code.mutated(native.LIBRARY, tmp_path, "poisson.inl", old, new)
+
+    def mutant(key, rate, shape):
+        return native.poisson(key, rate, shape, prefix=prefix)
+
+    rates = (0.5, 5.0, 15.0, 100.0, 1e4)
+    assert poisson_rejections(mutant, getkey(), rates, 200_000)
+
 
 
 @pytest.mark.slow
@@ -228,7 +265,7 @@ def test_forgotten_offsets_are_seen(column, tmp_path, getkey, seed):
 @pytest.mark.parametrize(
     ("draw", "old", "new"),
     [
-        ("loggamma", "return accepted ? d * cube : constant(-1);", "return d * cube;"),
+        ("loggamma", "return taken ? d * cube : constant(-1);", "return d * cube;"),
         ("loggamma", "2 * (round + 1), at + first", "2, at + first"),
         ("loggamma", "exponential(one) / x : constant(0);", "exponential(one) : constant(0);"),
         ("cir", "(rate - first < 0.0f ? constant(1.0f) : constant(0.5f))", "0.5f"),

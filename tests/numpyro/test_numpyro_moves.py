@@ -29,14 +29,14 @@ def in_double(move, alpha, total, a, a_there, step):
 @pytest.mark.parametrize("size", [10.0, 1e5])
 def test_the_ratio_is_right_in_single_precision(size, step) -> None:
     """With 100,000 counts and 1e9 Poisson numbers it is a sum of terms of some 1e10."""
-    key_scale, key_move = jax.random.split(jax.random.key(0))
+    key_scale, *keys = jax.random.split(jax.random.key(0), 3)
     shares = jnp.array([0.6, 0.4, 1e-30])
     alpha, total = jnp.full(3, 0.3), jnp.array([size])
     a = alpha + size * shares + jnp.array([0.1, -0.1, 0]) * size**0.5
     a_there = a + jnp.array([-0.3, 0.3, 0]) * size**0.5
     step = jnp.float32(step)
     before = simplex_moves.with_scale(key_scale, jnp.log(shares), alpha, total)
-    move = simplex_moves.propose(key_move, before, a, jnp.array([1.0, 1.2, 30.0]), step)
+    move = simplex_moves.propose(keys, before, a, jnp.array([1.0, 1.2, 30.0]), step)
     found = simplex_moves.log_ratio(move, alpha, total, a, a_there, step).sum()
     wanted = in_double(move, alpha, total, a, a_there, step)
     assert abs(float(found) - wanted) < 1e-3 + 3e-6 * abs(wanted)
@@ -86,10 +86,10 @@ def test_short_moves_of_gamma_sites_are_accepted() -> None:
     exposure = gamma_moves.exposure(y, slope(y), slope(y + jnp.log(gamma_moves.SCALING)))
 
     def probability(key, step):
-        key_start, key = jax.random.split(key)
+        key_start, *keys = jax.random.split(key, 3)
         start = draws.loggamma(key_start, jnp.full(20, 8.5)) - jnp.log(known)
         here = gamma_moves.law(prior, start, slope(start), exposure)
-        move = gamma_moves.propose(key, start, here, step)
+        move = gamma_moves.propose(keys, start, here, step)
         there = gamma_moves.law(prior, move.y, slope(move.y), exposure)
         ratio = gamma_moves.log_ratio(move, prior, start, here, there, step).sum()
         ratio += log_likelihood(move.y) - log_likelihood(start)

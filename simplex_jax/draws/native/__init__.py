@@ -6,13 +6,14 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from simplex_jax.draws import bits
 from simplex_jax.native.library import Library
 
 LIBRARY = Library(
     Path(__file__).parent,
-    (("loggamma", "SimplexLogGamma"), ("cir", "SimplexCir")),
+    (("loggamma", "SimplexLogGamma"), ("poisson", "SimplexPoisson"), ("cir", "SimplexCir")),
     "simplex_jax_draws",
 )
 
@@ -28,6 +29,18 @@ def loggamma(
 ) -> jax.Array:
     """Draw as `draws.loggamma` does, in float32."""
     return _call("loggamma", key, offset, shape, a, prefix=prefix, width=width)
+
+
+def poisson(
+    key: jax.Array,
+    rate: jax.Array,
+    shape: tuple[int, ...],
+    *,
+    prefix: str | None = None,
+    width: int = 16,
+) -> jax.Array:
+    """Draw as `draws.poisson` does, in float32."""
+    return _call("poisson", key, 0, shape, rate, prefix=prefix, width=width)
 
 
 def cir(
@@ -48,7 +61,7 @@ def cir(
 def _call(
     name: str,
     key: jax.Array,
-    offset: jax.Array,
+    offset: ArrayLike,
     shape: tuple[int, ...],
     *parameters: jax.Array,
     prefix: str | None,

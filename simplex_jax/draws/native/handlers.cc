@@ -13,14 +13,17 @@ namespace simplex {
 
 namespace plain {
 void log_gamma(const Gamma&);
+void poisson(const Poisson&);
 void cir(const Cir&);
 }
 namespace avx2 {
 void log_gamma(const Gamma&);
+void poisson(const Poisson&);
 void cir(const Cir&);
 }
 namespace avx512 {
 void log_gamma(const Gamma&);
+void poisson(const Poisson&);
 void cir(const Cir&);
 }
 
@@ -70,6 +73,13 @@ ffi::Error log_gamma(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys,
   return ffi::Error::Success();
 }
 
+ffi::Error poisson(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::U32> offsets,
+                   ffi::Buffer<ffi::F32> rate, ffi::ResultBuffer<ffi::F32> values, int64_t width) {
+  Poisson task{variates(keys, offsets, values), parameter(rate)};
+  draw(pool, task, width, EACH_WIDTH(poisson));
+  return ffi::Error::Success();
+}
+
 ffi::Error cir(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::U32> offsets,
                ffi::Buffer<ffi::F32> log_theta, ffi::Buffer<ffi::F32> shape, ffi::Buffer<ffi::F32> step,
                ffi::Buffer<ffi::F32> scale, ffi::Buffer<ffi::F32> growth,
@@ -88,6 +98,15 @@ ffi::Error cir(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi
 }  // namespace
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLogGamma, log_gamma,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<int64_t>("width"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexPoisson, poisson,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
                                   .Arg<ffi::Buffer<ffi::U32>>()

@@ -1,6 +1,6 @@
-// Gamma variates and the transition of the Cox-Ingersoll-Ross process, as in
-// `simplex_jax.draws.gamma` and `.cir`, whose comments say why: the same words of randomness in the
-// same formulas.
+// Gamma and Poisson variates and the transition of the Cox-Ingersoll-Ross process, as in
+// `simplex_jax.draws.gamma`, `.poisson` and `.cir`, whose comments say why: the same words of
+// randomness in the same formulas.
 
 #include "functions.inl"
 
@@ -33,26 +33,28 @@ ALWAYS_INLINE Vector remainder(Vector y) {
 }
 
 // Marsaglia and Tsang's proposal, or -1 where it is rejected.
-ALWAYS_INLINE Vector propose(const uint32_t* key, uint32_t row, Words columns, Vector shape) {
+ALWAYS_INLINE Vector propose_gamma(const uint32_t* key, uint32_t row, Words columns, Vector shape) {
   Words one, two;
   words(key, row, columns, one, two);
   const Vector d = shape - (1.0f / 3.0f);
   const Vector y = normal(one) * (1.0f / root(d)) / 3.0f;
   const Integers inside = y > -1.0f;
   const Vector log_acceptance = d * (3.0f * remainder(inside ? y : constant(0)));
-  const Integers accepted = inside & (uniform(two) < exponential_of(log_acceptance));
+  const Integers taken = inside & (uniform(two) < exponential_of(log_acceptance));
   const Vector cube = (1.0f + y) * (1.0f + y) * (1.0f + y);
-  return accepted ? d * cube : constant(-1);
+  return taken ? d * cube : constant(-1);
 }
 
-// Gamma variates for the columns from `first` on, with shapes [kBlock] of at least 1/2.
-inline void gammas(const uint32_t* key, uint32_t first, int64_t count, const float* shapes,
-                   float* values) {
+// Variates by rejection for the columns from `first` on, with parameters [kBlock]: what
+// `propose(row, columns, parameters)` returns where that is not negative.
+template <typename Propose>
+inline void accepted(uint32_t first, int64_t count, const float* parameters, float* values,
+                     Propose propose) {
   uint32_t left[kBlock + WIDTH];
   int64_t number = 0;
   for (int64_t i = 0; i < count; i += WIDTH) {
     const Words columns = lanes() + static_cast<uint32_t>(first + i);
-    const Vector value = propose(key, 2, columns, load(shapes + i));
+    const Vector value = propose(2, columns, load(parameters + i));
     store(values + i, value);
     for (int64_t j = i; j < i + WIDTH; ++j) {
       left[number] = static_cast<uint32_t>(j);
@@ -67,12 +69,12 @@ inline void gammas(const uint32_t* key, uint32_t first, int64_t count, const flo
     int64_t still = 0;
     for (int64_t i = 0; i < number; i += WIDTH) {
       Words at;
-      Vector shape;
+      Vector parameter;
       for (int j = 0; j < WIDTH; ++j) {
         at[j] = left[std::min(i + j, number - 1)];
-        shape[j] = shapes[at[j]];
+        parameter[j] = parameters[at[j]];
       }
-      const Vector value = propose(key, 2 * (round + 1), at + first, shape);
+      const Vector value = propose(2 * (round + 1), at + first, parameter);
       const int64_t here = std::min<int64_t>(WIDTH, number - i);
       for (int64_t j = 0; j < here; ++j) {
         values[at[j]] = value[j];
@@ -82,6 +84,14 @@ inline void gammas(const uint32_t* key, uint32_t first, int64_t count, const flo
     }
     number = still;
   }
+}
+
+// Gamma variates for the columns from `first` on, with shapes [kBlock] of at least 1/2.
+inline void gammas(const uint32_t* key, uint32_t first, int64_t count, const float* shapes,
+                   float* values) {
+  accepted(first, count, shapes, values, [=](uint32_t row, Words columns, Vector shape) {
+    return propose_gamma(key, row, columns, shape);
+  });
 }
 
 // A block of a parameter, from column `first` of a row on.
@@ -189,3 +199,5 @@ void cir(const Cir& task) {
     std::memcpy(draws.values + row * draws.size + first_column, g, count * sizeof(float));
   });
 }
+
+#include "poisson.inl"

@@ -30,6 +30,11 @@ struct Gamma {
   Parameter shape;
 };
 
+struct Poisson {
+  Draws draws;
+  Parameter rate;
+};
+
 struct Cir {
   Draws draws;
   Parameter log_theta;
