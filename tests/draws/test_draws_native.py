@@ -249,7 +249,6 @@ def test_mutants_of_counts_are_seen(old, new, tmp_path, getkey):
     assert poisson_rejections(mutant, getkey(), rates, 200_000)
 
 
-
 @pytest.mark.slow
 @pytest.mark.parametrize("column", ["first", "first_column"])
 def test_forgotten_offsets_are_seen(column, tmp_path, getkey, seed):
