@@ -27,7 +27,7 @@ SWEEPS = {
     **engine.METHODS,
     **{
         f"native {kind}": functools.partial(native_sweeps.sweep, kind=kind)
-        for kind in ("dense", "sparse")
+        for kind in ("dense", "sparse", "integer")
     },
 }
 PHI = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.3, 0.6, 0.1]])

@@ -21,7 +21,7 @@ from simplex_jax.models.topics.native import calls, library
 
 pytestmark = pytest.mark.skipif(library.prefix() is None, reason="no native library")
 
-KINDS = ("dense", "sparse")
+KINDS = ("dense", "sparse", "integer")
 
 
 @pytest.mark.slow
@@ -50,6 +50,14 @@ KINDS = ("dense", "sparse")
             "task.alpha[k] * weights[k]",
             "(task.alpha[k] + (*static_cast<uint8_t*>(task.labels) == k)) * weights[k]",
         ),
+        ("integer", "integer.inl", "cursor.masses[cursor.old] -= cursor.scale;\n  log", "log"),
+        ("integer", "integer.inl", "  cursor.masses[topic] += cursor.scale;\n", ""),
+        (
+            "integer",
+            "integer.inl",
+            "rounded_up(task.alpha[k] * static_cast<float>(cursor.scale));\n  }\n  std::fill",
+            "rounded_up(task.alpha[0] * static_cast<float>(cursor.scale));\n  }\n  std::fill",
+        ),
         ("dense", "random.inl", "2 * (lanes() + (first + i))", "0 * lanes()"),
         ("dense", "random.inl", "Words{} + id", "Words{}"),
     ],
@@ -61,6 +69,9 @@ KINDS = ("dense", "sparse")
         "alpha of another topic",
         "alpha of another topic in the prior",
         "table that depends on labels",
+        "own token kept in whole numbers",
+        "stale masses",
+        "alpha of another topic in whole numbers",
         "one number for a document",
         "one number for a position",
     ],
@@ -72,12 +83,15 @@ def test_mutants_are_seen(kind, file, old, new, tmp_path, getkey, seed):
 
 
 def bound_checks(kind, prefix=None):
-    """P-value of a token whose weights are far below their bounds of eight bits, after one sweep.
+    """P-value of a token whose masses are far below what they are rounded up to, after one sweep.
 
     Ten other tokens of its document can have one topic only, and hold nearly all of its mass.
     """
-    copies, second = 2_000_000, 0.5001
-    likelihood = jnp.asarray([[1, 0, 1], [0, 1, second]], jnp.float32)
+    copies, last = 2_000_000, np.array([1, 0.5001, 0])  # a bound of eight bits is 0.5625
+    if kind == "integer":
+        # Rounded up to 2 and 3; the third topic has no token, and alpha becomes one of 2,700 parts.
+        copies, last = 200_000, np.array([1.1, 2.9, 32767]) / 32767
+    likelihood = jnp.asarray([[1, 0, last[0]], [0, 1, last[1]], [0, 0, last[2]]], jnp.float32)
     words, topics = [0, *[1] * 9, 2], [0, *[1] * 9, 2]
     documents = Documents(
         jnp.tile(jnp.asarray(words, jnp.int32), copies),
@@ -88,14 +102,15 @@ def bound_checks(kind, prefix=None):
     new = native_sweeps.sweep(
         jax.random.key(4),
         likelihood,
-        jnp.full(2, 1e-6),
+        jnp.full(3, 1e-6),
         documents,
         labels,
         kind=kind,
         prefix=prefix,
     )
-    p = np.array([1, 9 * second]) / (1 + 9 * second)
-    return checks.chi_square(np.bincount(np.asarray(new)[10::11], minlength=2), p)
+    p = np.array([1, 9, 1e-6]) * last
+    p = p[p > 0] / p.sum()
+    return checks.chi_square(np.bincount(np.asarray(new)[10::11], minlength=len(p)), p)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,6 +134,39 @@ def test_bounds_leave_the_exact_law(kind):
 def test_bounds_for_weights_are_seen(old, new, tmp_path):
     prefix = native_sweeps.mutated(tmp_path, "sparse.inl", old, new)
     assert bound_checks("sparse", prefix) < 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return drawn < exact * (task", "return true || drawn < exact * (task"),
+        ("static_cast<float>(mass - rounded_up(alpha)) + alpha", "static_cast<float>(mass)"),
+    ],
+    ids=["all accepted", "alpha as rounded"],
+)
+def test_whole_numbers_for_masses_are_seen(old, new, tmp_path):
+    prefix = native_sweeps.mutated(tmp_path, "integer.inl", old, new)
+    assert bound_checks("integer", prefix) < 1e-3
+
+
+@pytest.mark.slow
+def test_tokens_refused_too_often_have_the_exact_law(tmp_path):
+    prefix = native_sweeps.mutated(tmp_path, "integer.inl", "kTries = 16", "kTries = 1")
+    assert bound_checks("integer", prefix) > 1e-3  # the false-alarm rate
+
+
+@pytest.mark.parametrize("kind", ["sparse", "integer"])
+def test_a_document_draws_alike_beside_a_long_one(kind):
+    """Documents too long for whole numbers leave them to the others."""
+    likelihood, alpha, documents, labels = problem(300, [20] * 50 + [40_000])
+    short = documents._replace(starts=documents.starts[:50], lengths=documents.lengths[:50])
+    both, alone = (
+        native_sweeps.sweep(jax.random.key(0), likelihood, alpha, some, labels, kind=kind)
+        for some in (documents, short)
+    )
+    np.testing.assert_array_equal(both[:1000], alone[:1000])
+    assert (both[1000:] != labels[1000:]).mean() > 0.5
 
 
 def problem(num_topics, lengths, num_words=40, seed=0):

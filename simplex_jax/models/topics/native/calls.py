@@ -10,7 +10,7 @@ from simplex_jax.models.topics.native import library
 
 _LANES = 16
 COUNT = {"nothing": 0, "changes": 1, "labels": 2}
-KINDS = {None: 0, "dense": 1, "sparse": 2}
+KINDS = {None: 0, "dense": 1, "sparse": 2, "integer": 3}
 
 
 def _call(name: str, results, *, prefix: str | None = None, aliases=None):
@@ -49,9 +49,10 @@ def sweep(
 
     There is a key for each sweep, [S]; weights are from `lay_out`, labels uint8 or uint16. `kind`
     "dense" weighs all topics for a token, "sparse" those of its document and, all at once, the
-    rest; by default it is the faster one, by K and the length of the documents. `width` is that of
-    the widest vectors, in numbers: for tests, since no result depends on it. Counts in documents
-    are int32 [B, K], or [0, K].
+    rest, and "integer" all topics in whole numbers, of documents of up to some 30,000 tokens
+    (longer ones as one of the others); by default it is the fastest one, by K and the length of the
+    documents. `width` is that of the widest vectors, in numbers: for tests, since no result depends
+    on it. Counts in documents are int32 [B, K], or [0, K].
     """
     num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
     ids = jnp.arange(num_documents) if documents.ids is None else documents.ids

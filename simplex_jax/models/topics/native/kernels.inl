@@ -2,3 +2,4 @@
 #include "search.inl"
 #include "dense.inl"
 #include "sparse.inl"
+#include "integer.inl"

@@ -25,6 +25,30 @@ inline uint32_t search(const float* sums, float extra, float u, float* running, 
   return __builtin_popcount(passed);
 }
 
+inline __m256i scan8(__m256i x) {
+  x = _mm256_add_epi32(x, _mm256_slli_si256(x, 4));
+  x = _mm256_add_epi32(x, _mm256_slli_si256(x, 8));
+  const __m256i low = _mm256_permute2x128_si256(x, x, 0x08);
+  return _mm256_add_epi32(x, _mm256_shuffle_epi32(low, 0xff));
+}
+
+// The same of whole numbers, where all 32 bits of u are a share. At most 15, whatever the sums.
+inline uint32_t search(const int32_t* sums, uint32_t u, int32_t* running, int32_t* threshold) {
+  const __m256i* from = reinterpret_cast<const __m256i*>(sums);
+  __m256i* to = reinterpret_cast<__m256i*>(running);
+  const __m256i a = scan8(_mm256_loadu_si256(from));
+  const __m256i last = _mm256_permutevar8x32_epi32(a, _mm256_set1_epi32(7));
+  const __m256i b = _mm256_add_epi32(scan8(_mm256_loadu_si256(from + 1)), last);
+  _mm256_storeu_si256(to, a);
+  _mm256_storeu_si256(to + 1, b);
+  const uint32_t all = _mm256_extract_epi32(b, 7);
+  *threshold = static_cast<int32_t>(uint64_t(u) * all >> 32);
+  const __m256i t = _mm256_set1_epi32(*threshold);
+  const int above = _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(a, t))) |
+                    _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(b, t))) << 8;
+  return __builtin_ctz(above | 1 << (kLanes - 1));
+}
+
 #else
 
 // The same, adding in the same order.
@@ -44,6 +68,15 @@ inline uint32_t search(const float* sums, float extra, float u, float* running, 
   *threshold = (running[kLanes - 1] + extra) * u;
   uint32_t passed = 0;
   for (int j = 0; j < kLanes; ++j) passed += running[j] <= *threshold;
+  return passed;
+}
+
+inline uint32_t search(const int32_t* sums, uint32_t u, int32_t* running, int32_t* threshold) {
+  int32_t sum = 0;
+  for (int j = 0; j < kLanes; ++j) running[j] = sum += sums[j];
+  *threshold = static_cast<int32_t>(uint64_t(u) * uint32_t(sum) >> 32);
+  uint32_t passed = 0;
+  for (int j = 0; j < kLanes - 1; ++j) passed += running[j] <= *threshold;
   return passed;
 }
 

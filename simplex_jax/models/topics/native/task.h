@@ -31,6 +31,8 @@ struct Task {
   const int32_t* lengths;
   const uint32_t* ids;
   int64_t num_documents;
+  int64_t shortest;  // the lengths of those that are to be taken
+  int64_t longest;
   // The topics: weights [V, rows * 16] and concentrations [K].
   const float* weights;
   const float* priors;  // for the sparse kernel: running sums of alpha * weights over rows, [V, rows]
@@ -39,6 +41,10 @@ struct Task {
   int64_t num_words;
   int64_t rows;
   const uint8_t* bounds;  // for the sparse kernel: not below the weights, see `bound_of`
+  const int16_t* levels;  // for the integer kernel: weights rounded up, [V, groups * 64]
+  int64_t groups;
+  float most_alpha;   // the largest
+  float total_alpha;  // their sum
   // The sweeps, and the two words of the key of each.
   const uint32_t* keys;
   int64_t sweeps;
@@ -70,13 +76,43 @@ inline uint8_t bound_of(float weight) {
   return up <= kLeast ? 0 : std::min((up - kLeast) >> kFraction, 255u);
 }
 
+// Levels are whole numbers of parts of the largest weight, 1. Topics lie in groups of so many.
+constexpr float kUnits = 32767;
+constexpr int kGroup = 64;
+
+inline int32_t rounded_up(float x) {
+  const int32_t whole = static_cast<int32_t>(x);
+  return whole + (static_cast<float>(whole) < x);
+}
+
+inline int16_t level_of(float weight) {
+  const float level = std::min(weight, 1.0f) * kUnits;
+  return level > 0 ? rounded_up(level) : 0;
+}
+
+// By what the integer kernel multiplies the masses (count + alpha) of a document: each, rounded up,
+// has to fit into 16 bits, and the sum of all, times the largest level, into 32.
+inline int32_t scale_of(const Task& task, int64_t length) {
+  const float each = 32766.0f / (length + task.most_alpha + 1);
+  const float all = (65000.0f - task.num_topics) / (length + task.total_alpha);
+  return static_cast<int32_t>(std::min(each, all));
+}
+
+// The longest document of a scale of 1 or more; below 1 where there is none.
+inline int64_t longest_scaled(const Task& task) {
+  const float each = 32764.0f - task.most_alpha;
+  const float all = 64998.0f - task.num_topics - task.total_alpha;
+  const float length = std::min(each, all);
+  return length >= 1 ? static_cast<int64_t>(length) : 0;
+}
+
 // The documents of one thread. The last ones come first: a corpus is ordered by length, and a long
 // document that is begun late would keep all others waiting.
 class Queue {
  public:
   explicit Queue(const Task& task) : task_(task), next_(0), end_(0) {}
 
-  // Returns the next document with tokens, or -1.
+  // Returns the next document of a length that is to be taken, or -1.
   int64_t pop() {
     for (;;) {
       if (next_ == end_) {
@@ -88,7 +124,8 @@ class Queue {
         }
       }
       const int64_t document = task_.num_documents - 1 - next_++;
-      if (task_.lengths[document] > 0) return document;
+      const int64_t length = task_.lengths[document];
+      if (length >= task_.shortest && length <= task_.longest) return document;
     }
   }
 
