@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from scipy.special import log_softmax
 
 from simplex_jax.numpyro_kernels import gamma_moves, rounding, simplex_moves, sites
 from simplex_jax.numpyro_kernels.density import Density
@@ -64,16 +66,16 @@ def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) 
     value = y[name]
     if kind == sites.GAMMA:
         # The numbers change by factors of their own: by one for all, a product of sites would pass.
-        places = [value, value + _rise(value)]
+        places = [value, value + _normals(0, value)]
         laws = [gamma_law(name, {**y, name: place}, evaluate) for place in places]
         return _first_gamma(name, places, laws, step)
     places, densities = _probed(name, y, evaluate)
     return _first_simplex(name, value, places, densities, step)
 
 
-@jax.jit
-def _rise(value: jax.Array) -> jax.Array:
-    return jax.random.normal(jax.random.key(0), value.shape, value.dtype)
+def _normals(seed: int, like: jax.Array) -> np.ndarray:
+    """Return normal variates, always the same ones, without a program to compile."""
+    return np.random.default_rng(seed).standard_normal(like.shape).astype(like.dtype)
 
 
 @partial(jax.jit, static_argnames="name")
@@ -196,13 +198,12 @@ def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate
     return _known(_falls(*counts), otherwise=True)
 
 
-@partial(jax.jit, static_argnames="gammas")
 def _probe(y: Values, gammas: tuple[str, ...]) -> Values:
     """Return native values of all sites, always the same ones."""
-    key = jax.random.key(1)
-    probe = {name: jax.random.normal(key, x.shape, x.dtype) for name, x in y.items()}
+    probe = {name: _normals(1, x) for name, x in y.items()}
     return {
-        name: x if name in gammas else jax.nn.log_softmax(x, axis=-1) for name, x in probe.items()
+        name: jnp.asarray(x if name in gammas else log_softmax(x, axis=-1))
+        for name, x in probe.items()
     }
 
 
@@ -320,12 +321,8 @@ def _probed(
     return places, [evaluate({**y, name: place}) for place in places]
 
 
-@jax.jit
 def _places(y: jax.Array, scale: float) -> list[jax.Array]:
-    return [
-        jax.nn.log_softmax(scale * jax.random.normal(key, y.shape, y.dtype), axis=-1)
-        for key in jax.random.split(jax.random.key(0))
-    ]
+    return [jnp.asarray(log_softmax(scale * _normals(seed, y), axis=-1)) for seed in (0, 1)]
 
 
 def _counts(name: str, densities: Sequence[Density]) -> list[jax.Array]:
