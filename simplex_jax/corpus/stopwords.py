@@ -61,7 +61,8 @@ def sums_of(counts: sp.csr_array) -> Sums:
         lengths.append(rows.sum(axis=1, dtype=np.float64))
         for total, value in zip(totals, (None, n, n * np.log(n)), strict=True):
             total += np.bincount(rows.indices, value, len(total))
-    return Sums(*totals, np.concatenate(lengths))
+    documents, tokens, n_log_n = totals
+    return Sums(documents, tokens, n_log_n, np.concatenate(lengths))
 
 
 def information(sums: Sums, words: np.ndarray) -> np.ndarray:

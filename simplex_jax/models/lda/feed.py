@@ -14,7 +14,7 @@ from simplex_jax.corpus import Corpus, device, store
 from simplex_jax.corpus.device import DeviceCorpus, HostCorpus, Pages
 from simplex_jax.corpus.store import Stored
 from simplex_jax.models.lda import model, pages
-from simplex_jax.models.lda.options import Options, local_step, prior, step_size
+from simplex_jax.models.lda.options import local_step, prior, step_size
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.data import Selection, Size, Training, on_host
 from simplex_jax.runtime import devices, processes
@@ -86,7 +86,7 @@ def start(
     key: jax.Array,
     kernel: Kernel,
     words: int,
-    settings: Options,
+    settings: Any,
     seeds: Seeds | None = None,
 ) -> State:
     """Return the first state, every chain at random topics of its own, with their seed words."""

@@ -95,7 +95,7 @@ class Fit(pipeline.Fit):
 
 def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     """Return the run of a plan, ready to be trained."""
-    settings: Options = plan.settings
+    settings: Any = plan.settings
     size = size_of(plan.train)
     check_heldout(plan.heldout, size.words)
     memory.check(plan.train, settings)

@@ -203,7 +203,7 @@ class Options(TopicOptions):
     passes: float | None = again(
         "passes", default=None, unset="until target_ess is reached; 200 with estimated counts"
     )
-    chains: int | None = again(
+    chains: int | None = again(  # type: ignore[assignment]  # settled, an int as elsewhere
         "chains",
         default=None,
         unset="2 where target_ess is the goal and they have the time for 200 passes, else 1",

@@ -98,7 +98,7 @@ def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
 
 
 def gather(
-    settings: Options, window: Window, words: int, heldout: bool, seeds: Seeds | None
+    settings: Any, window: Window, words: int, heldout: bool, seeds: Seeds | None
 ) -> Posterior:
     """Return the hook that gathers moments and traces, of perplexities where they are measured.
 
