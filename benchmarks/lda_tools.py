@@ -262,7 +262,7 @@ def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = Non
         seed=job.seed,
     )
     key_init, key_run = jax.random.split(jax.random.key(job.seed))
-    kernel, feed = model.build(model.to_device(data), size_of(data), settings)
+    kernel, feed = model.build(model.to_device(data, settings), size_of(data), settings)
     read = jax.jit(lda.mean_topics)
 
     def begin() -> Any:
