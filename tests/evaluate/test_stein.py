@@ -202,7 +202,7 @@ def test_a_shape_two_per_cent_off_is_seen(seed):
 exact_cir = draws.cir
 
 
-def too_noisy(key, log_theta, a, h):
+def too_noisy(key, log_theta, a, h, **_):
     mean = jnp.exp(log_theta - h) - jnp.expm1(-h) * a
     theta = jnp.exp(exact_cir(key, log_theta, a, h))
     return jnp.log(jnp.maximum(jnp.abs(mean + 1.1 * (theta - mean)), 1e-38))

@@ -85,7 +85,7 @@ def test_full_batch_leaves_the_posterior_invariant(h, getkey, seed):
 exact_cir = draws.cir
 
 
-def too_noisy(key, log_theta, a, h):
+def too_noisy(key, log_theta, a, h, **_):
     mean = jnp.exp(log_theta - h) - jnp.expm1(-h) * a
     theta = jnp.exp(exact_cir(key, log_theta, a, h))
     return jnp.log(jnp.maximum(jnp.abs(mean + 1.1 * (theta - mean)), 1e-38))
@@ -93,10 +93,10 @@ def too_noisy(key, log_theta, a, h):
 
 # The exact transition is (1 - e^-h) Gamma(a + Poisson(theta e^-h / (1 - e^-h))).
 MUTANTS = {
-    "shape 2 % up": lambda key, log_theta, a, h: exact_cir(key, log_theta, 1.02 * a, h),
+    "shape 2 % up": lambda key, log_theta, a, h, **_: exact_cir(key, log_theta, 1.02 * a, h),
     "noise 10 % up": too_noisy,
-    "e^h - 1 for 1 - e^-h": lambda key, log_theta, a, h: exact_cir(key, log_theta, a, h) + h,
-    "rate without e^-h": lambda key, log_theta, a, h: exact_cir(key, log_theta + h, a, h),
+    "e^h - 1 for 1 - e^-h": lambda key, log_theta, a, h, **_: exact_cir(key, log_theta, a, h) + h,
+    "rate without e^-h": lambda key, log_theta, a, h, **_: exact_cir(key, log_theta + h, a, h),
 }
 
 
