@@ -153,7 +153,8 @@ def test_a_run_that_was_good_does_not_go_on(tmp_path):
 
 @pytest.mark.slow
 def test_a_goal_and_a_length_take_each_others_place(tmp_path):
-    options = {"alpha": 0.5, "checkpoint": tmp_path}
+    # Without a goal there would be one chain.
+    options = {"alpha": 0.5, "chains": 2, "checkpoint": tmp_path}
     good = lda.fit(COUNTS, 2, target_ess=60, **options)
     last = int(good.metrics[-1]["step"])
     longer = lda.fit(COUNTS, 2, steps=last + 50, resume=True, **options)
