@@ -15,7 +15,7 @@ MAX_COUNT = 2**24
 MAX_WORDS = 2**31 - 1
 """Largest vocabulary: word ids are int32."""
 
-_ROWS, _ENTRIES = 2**15, 2**22  # of a block, at most
+_ROWS, _ENTRIES = 2**12, 2**22  # of a block, at most
 
 
 class CorpusError(ValueError):
@@ -55,12 +55,14 @@ def error_at(place: object, problem: str, remedy: str, *, line: int | None = Non
 def row_blocks(counts: sp.csr_array) -> Iterator[sp.csr_array]:
     """Yield the rows of a table [D, V] in order, a block of them at a time.
 
-    A table that is mapped into memory need not fit into it: a block has at most 32,768 rows and, if
+    A table that is mapped into memory need not fit into it: a block has at most 4,096 rows and, if
     it has more than one, some 4 million entries.
     """
     first = 0
     while first < counts.shape[0]:
-        end = np.searchsorted(counts.indptr, counts.indptr[first] + _ENTRIES, "right") - 1
+        # In the type of the ends, which the sum may be beyond, and which must not be copied.
+        most = min(int(counts.indptr[first]) + _ENTRIES, int(counts.indptr[-1]))
+        end = np.searchsorted(counts.indptr, counts.indptr.dtype.type(most), "right") - 1
         last = min(max(first + 1, int(end)), first + _ROWS)
         ends = counts.indptr[first : last + 1]
         inside = slice(ends[0], ends[-1])
