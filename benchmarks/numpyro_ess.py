@@ -1,18 +1,18 @@
-"""Effective samples a second of SCIR and of NUTS on the same numpyro models, in one run.
+"""Effective samples a second of our kernels and of NUTS on the same numpyro models, in one run.
 
     python benchmarks/numpyro_ess.py [--data ../shared/data] [--seconds 20] [--only NAME | cost]
-    python benchmarks/numpyro_ess.py --scores
 
-With --scores, NUTS in normal scores of learned references (`learn_reference`) takes the place of
-SCIR; its pilot is not counted either. Rivals are NUTS as numpyro has it, which breaks sticks on the
-simplex, and for models with Dirichlet sites NUTS in log ratios (`numpyro_coordinates.py`).
+Ours are SCIR and, for models that NUTS moves alone, NUTS in normal scores of learned references
+(`learn_reference`). Rivals are NUTS as numpyro has it, which breaks sticks on the simplex, and for
+models with Dirichlet sites NUTS in log ratios (`numpyro_coordinates.py`).
 
-Each kernel is compiled, warmed up, and then sampled for about the given time; compiling and warming
-up are not counted, but NUTS is given up where its warm-up takes longer than `--patience`. Times are
-those of the processor, so that other work on the machine does not count; run it on one core
-(`taskset -c 1`). The effective sample size is numpyro's, of the number that it is smallest for and
-of the median one, and "apart" is the largest difference of means in standard errors. The cost of a
-step on minibatches is measured for growing numbers of rows.
+Each kernel is compiled, warmed up, and then sampled for about the given time; compiling, pilots and
+warming up are not counted, but a kernel is given up where its warm-up takes longer than
+`--patience`. Times are those of the processor, so that other work on the machine does not count;
+run it on one core (`taskset -c 0`). The effective sample size is numpyro's, of the number that it
+is smallest for and of the median one; R-hat is the largest, of the halves of the chain; "apart" is
+the largest difference of means from those of SCIR, in standard errors. The cost of a step on
+minibatches is measured for growing numbers of rows.
 """
 
 import argparse
@@ -24,15 +24,19 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import kept
 import numpy as np
 import numpyro
+from numpyro.diagnostics import split_gelman_rubin
 from numpyro.infer import NUTS
 from numpyro_coordinates import COORDINATES, has_dirichlet, in_log_ratios
 from numpyro_models import Example, examples, mixture
 
-from simplex_jax.numpyro_kernels import SGMCMC, learn_reference, pilots
+from simplex_jax.numpyro_kernels import SCIR, SGMCMC, learn_reference, pilots
 from simplex_jax.numpyro_kernels.pilots import Chain
 from simplex_jax.samplers import sgrld
+
+NUMBERS = ("slowest", "median", "r_hat", "apart")
 
 
 def sample(
@@ -77,27 +81,46 @@ def rivals(example: Example) -> dict[str, Any]:
     return found
 
 
-def row(ours: Chain, theirs: Chain | None) -> str:
-    """Return what is said of two chains, the second None where it was given up."""
-    low, middle = ours.rates()
-    text = f"{low:.3g}, {middle:.3g} |"
-    if theirs is None:
-        return f"{text} still warming up | | |"
-    their_low, their_middle = theirs.rates()
-    ratios = f"{low / their_low:.3g}, {middle / their_middle:.3g}"
-    distance = pilots.apart(ours, theirs)
-    return f"{text} {their_low:.3g}, {their_middle:.3g} | {ratios} | {distance:.1f} |"
-
-
-def in_scores(example: Example) -> Example:
-    """Return the example with NUTS in normal scores of learned references as our kernel."""
+def in_scores(example: Example) -> NUTS:
+    """Return NUTS in normal scores of learned references."""
     config = learn_reference(jax.random.key(1), example.model, model_args=example.args)
-    kernel = NUTS(numpyro.handlers.reparam(example.model, config=config))
-    return example._replace(kernel=kernel, warmup=1)
+    return NUTS(numpyro.handlers.reparam(example.model, config=config))
+
+
+def kernels(example: Example) -> dict[str, tuple[Callable[[], Any], int]]:
+    """Return what makes each kernel, ours first, and its steps of warm-up for each of NUTS's."""
+    ours = {"SCIR": (lambda: example.kernel, example.warmup)}
+    if isinstance(example.rival, NUTS) and isinstance(example.kernel, SCIR):
+        ours["NUTS in scores"] = (lambda: in_scores(example), 1)
+    return ours | {name: (lambda rival=rival: rival, 1) for name, rival in rivals(example).items()}
+
+
+def r_hat(chain: Chain) -> float:
+    """Return the largest split R-hat of the numbers that changed."""
+    moving = chain.watched[None, :, chain.moving].astype(np.float64)
+    return float(np.max(split_gelman_rubin(moving), initial=1.0))
+
+
+def row(name: str, kernel: str, chain: Chain | None, reference: Chain | None) -> dict[str, Any]:
+    """Return what is said of a chain, None where it was given up, beside the first of its model."""
+    facts: dict[str, Any] = {"model": name, "kernel": kernel}
+    if chain is None:
+        return facts | dict.fromkeys(NUMBERS)
+    apart = 0.0 if reference is None else pilots.apart(chain, reference)
+    return facts | dict(zip(NUMBERS, (*chain.rates(), r_hat(chain), apart), strict=True))
+
+
+def line(facts: dict[str, Any]) -> str:
+    """Return a row of the table."""
+    if facts["slowest"] is None:
+        return f"| {facts['model']} | {facts['kernel']} | still warming up | | | |"
+    rates = f"{facts['slowest']:.3g} | {facts['median']:.3g}"
+    rest = f"{facts['r_hat']:.2f} | {facts['apart']:.1f}"
+    return f"| {facts['model']} | {facts['kernel']} | {rates} | {rest} |"
 
 
 STEPS = 200
-KERNELS = ("SCIR", "SGMCMC with SGRLD")
+ON_MINIBATCHES = ("SCIR", "SGMCMC with SGRLD")
 
 
 def on_minibatches(name: str, rows: int, batch: int) -> tuple[Callable, Any]:
@@ -121,7 +144,7 @@ def step_costs(rows: Sequence[int], batch: int = 100, repeats: int = 7) -> dict[
     The median of some repeats, in which numbers of rows take turns.
     """
     found = {}
-    for name in KERNELS:
+    for name in ON_MINIBATCHES:
         runs = [on_minibatches(name, size, batch) for size in rows]
         for run, given in runs:
             jax.block_until_ready(run(*given))
@@ -141,24 +164,25 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--warmup", type=int, default=1000)
     parser.add_argument("--only", default="")
-    parser.add_argument("--scores", action="store_true", help="NUTS in normal scores for SCIR")
-    parser.add_argument("--patience", type=float, default=600.0, help="for the warm-up, in seconds")
+    parser.add_argument("--patience", type=float, default=600.0, help="for a warm-up, in seconds")
+    parser.add_argument("--keep", type=Path)
     given = parser.parse_args()
-    ours = "NUTS in scores" if given.scores else "SCIR"
-    print(f"| model | rival | {ours} min, median ESS/s | its min, median ESS/s | ratio | apart |")
+    rows = []
+    print("| model | kernel | slowest, ESS/s | median, ESS/s | R-hat | apart |")
     print("|---|---|---|---|---|---|")
     for name, make in examples(given.data).items():
         if given.only not in name:
             continue
-        warmup = given.warmup // 5 if "100,000" in name else given.warmup
-        chunk = 20 if "100,000" in name else 100
-        shown = in_scores(make()) if given.scores else make()
-        chain = sample(shown, shown.kernel, shown.warmup * warmup, given.seconds, chunk)
-        assert chain is not None
-        for rival, kernel in rivals(shown).items():
-            theirs = sample(shown, kernel, warmup, given.seconds, chunk, given.patience)
-            print(f"| {name} | {rival} | {row(chain, theirs)}", flush=True)
-    if given.only in ("", "cost") and not given.scores:
+        warmup, chunk = (given.warmup // 5, 20) if "100,000" in name else (given.warmup, 100)
+        example, reference = make(), None
+        for kernel, (build, steps) in kernels(example).items():
+            chain = sample(example, build(), steps * warmup, given.seconds, chunk, given.patience)
+            rows.append(row(name, kernel, chain, reference))
+            reference = reference or chain
+            print(line(rows[-1]), flush=True)
+            if given.keep:
+                kept.write(given.keep, rows)
+    if given.only in ("", "cost"):
         rows = (10_000, 100_000, 1_000_000)
         print("\n| us a step on 100 of so many rows |", *(f"{n:,} |" for n in rows))
         print("|---" * (1 + len(rows)) + "|")

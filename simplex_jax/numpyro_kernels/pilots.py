@@ -29,7 +29,9 @@ class Chain(NamedTuple):
         return np.asarray(effective_sample_size(moving[None].astype(np.float64)))
 
     def rates(self) -> tuple[float, float]:
-        """The smallest and the median effective sample size in a second."""
+        """The smallest and the median effective sample size in a second; 0 where nothing moved."""
+        if not self.moving.any():
+            return 0.0, 0.0
         sizes = self.sizes
         return sizes.min() / self.seconds, float(np.median(sizes)) / self.seconds
 
