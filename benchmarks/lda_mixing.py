@@ -1,31 +1,36 @@
 """How LDA's chains mix: effective samples of the topics' shares of the tokens, a pass and a second.
 
-    python benchmarks/lda_mixing.py [--corpora sotu ap] [--passes 3000] [--seeds 3] [--out FILE]
+    python benchmarks/lda_mixing.py [--corpora sotu ap] [--passes 3000] [--seeds 3] [--keep FILE]
+    python benchmarks/lda_mixing.py --priors 0.1,0.05 0.1,0.2 0.5,0.2
 
 Memoised SCIR with one update of the topics a pass, as by default, and with two, four and eight,
 beside a sampler with the topics integrated out as well (tomotopy, `pip install tomotopy`; one
 worker, since two make it approximate). The same corpora, K, alpha and beta; shares are read after
 every pass, the first quarter is left out, and the size is that of `evaluate.diagnostics`.
+
+With --priors, in place of all that, one update a pass with other alpha and beta, and the perplexity
+of 500 held-out documents, averaged over the second half of the run, whose samples are counted.
 """
 
 import argparse
-import json
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import kept
 import numpy as np
 import scipy.sparse as sp
 from lda_corpora import NAMES, load
 from lda_recorder import SHARED
 
-from simplex_jax import run
+from simplex_jax import lda, run
 from simplex_jax.corpus import device, embedded_corpus
 from simplex_jax.evaluate.diagnostics import effective_size
 from simplex_jax.models.lda import model
-from simplex_jax.models.pipeline import versions
 
 ALPHA, BETA = 0.1, 0.05
 
@@ -82,8 +87,30 @@ def measure(sample: Callable[[int], np.ndarray], seeds: int) -> dict[str, float]
         "ms a pass": 1e3 * each,
         "lowest tenth, per 1,000 passes": 1e3 * float(np.median(lowest)),
         "median, per 1,000 passes": 1e3 * float(np.median(median)),
-        "median, spread": [1e3 * float(min(median)), 1e3 * float(max(median))],
+        "least median": 1e3 * float(min(median)),
+        "largest median": 1e3 * float(max(median)),
         "median, a second": float(np.median(median)) / each,
+    }
+
+
+def of_prior(
+    train: sp.csr_array, topics: int, passes: int, seeds: int, alpha: float, beta: float
+) -> dict[str, float]:
+    """Return effective samples of 1,000 passes and the perplexity under a prior."""
+    lowest, median, perplexity = [], [], []
+    for seed in range(seeds):
+        options: dict[str, Any] = {"alpha": alpha, "beta": beta, "seed": seed, "chains": 1}
+        fitted = lda.fit(train, topics, passes=passes, holdout=500, sample_every=1, **options)
+        sizes = [fitted.diagnostics[f"prevalence {k}"]["ess"] for k in range(topics)]
+        lowest.append(np.quantile(sizes, 0.1) / fitted.samples)
+        median.append(np.median(sizes) / fitted.samples)
+        perplexity.append(fitted.metrics[-1]["perplexity_average"])
+    return {
+        "lowest tenth, per 1,000 passes": 1e3 * float(np.median(lowest)),
+        "median, per 1,000 passes": 1e3 * float(np.median(median)),
+        "least median": 1e3 * float(min(median)),
+        "largest median": 1e3 * float(max(median)),
+        "perplexity": float(np.median(perplexity)),
     }
 
 
@@ -95,27 +122,36 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--peers", type=Path, default=SHARED / "peers")
     parser.add_argument("--data", type=Path, default=SHARED / "data")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--priors", nargs="+", metavar="ALPHA,BETA")
+    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
+
+    def keep(**row: Any) -> None:
+        rows.append(row)
+        print(row, flush=True)
+        if options.keep:
+            kept.write(options.keep, rows, topics=options.topics, passes=options.passes)
+
     for name in options.corpora:
         if name == "sotu":
             train = embedded_corpus().counts
         else:
             train = load(name, options.peers, options.data, quick=False).train
         job = train, options.topics, options.passes
+        for prior in options.priors or ():
+            alpha, beta = map(float, prior.split(","))
+            found = of_prior(*job, options.seeds, alpha, beta)
+            keep(corpus=name, alpha=alpha, beta=beta, **found)
+        if options.priors:
+            continue
         samplers = {
-            f"ours, {updates} updates a pass": lambda seed, updates=updates, job=job: ours(
-                *job, seed, updates
-            )
+            f"ours, {updates} updates a pass": functools.partial(ours, *job, updates=updates)
             for updates in (1, 2, 4, 8)
-        } | {"topics integrated out": lambda seed, job=job: collapsed(*job, seed)}
+        }
+        samplers["topics integrated out"] = functools.partial(collapsed, *job)
         for sampler, sample in samplers.items():
-            rows.append({"corpus": name, "sampler": sampler} | measure(sample, options.seeds))
-            print(json.dumps(rows[-1]), flush=True)
-    if options.out:
-        result = {"versions": versions(), "topics": options.topics, "passes": options.passes}
-        options.out.write_text(json.dumps(result | {"rows": rows}, indent=1) + "\n")
+            keep(corpus=name, sampler=sampler, **measure(sample, options.seeds))
 
 
 if __name__ == "__main__":

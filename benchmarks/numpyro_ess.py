@@ -37,6 +37,8 @@ from simplex_jax.numpyro_kernels.pilots import Chain
 from simplex_jax.samplers import sgrld
 
 NUMBERS = ("slowest", "median", "r_hat", "apart")
+OURS = ("SCIR", "NUTS in scores")
+RIVALS = ("NUTS", "NUTS, ILR", "NUTS, softmax")
 
 
 def sample(
@@ -108,6 +110,43 @@ def row(name: str, kernel: str, chain: Chain | None, reference: Chain | None) ->
         return facts | dict.fromkeys(NUMBERS)
     apart = 0.0 if reference is None else pilots.apart(chain, reference)
     return facts | dict(zip(NUMBERS, (*chain.rates(), r_hat(chain), apart), strict=True))
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return kept rows as the table of docs/benchmarks.md, a line for each model.
+
+    A cell has the effective samples a second of the slowest number and of the median one, and R-hat
+    where it is above 1.01. The ratio is that of the best of ours to the best of NUTS, and apart
+    the largest distance from SCIR of a kernel whose R-hat is not above 1.01.
+    """
+    lines = ["| model | " + " | ".join((*OURS, *RIVALS)) + " | ratio | apart |"]
+    lines.append("|---" * (3 + len(OURS) + len(RIVALS)) + "|")
+    for model in dict.fromkeys(facts["model"] for facts in rows):
+        of = {facts["kernel"]: facts for facts in rows if facts["model"] == model}
+        cells = [_cell(of.get(kernel)) for kernel in (*OURS, *RIVALS)]
+        ratios = [_best(of, OURS, name) / _best(of, RIVALS, name) for name in NUMBERS[:2]]
+        converged = [facts["apart"] for facts in of.values() if (facts["r_hat"] or 2) <= 1.01]
+        cells += [
+            ", ".join(f"{ratio:.2g}" for ratio in ratios),
+            f"{max(converged, default=math.nan):.1f}",
+        ]
+        lines.append(f"| {model} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(facts: dict[str, Any] | None) -> str:
+    if facts is None:
+        return ""
+    if facts["slowest"] is None:
+        return "still warming up"
+    doubt = f" ({facts['r_hat']:.2f})" if facts["r_hat"] > 1.01 else ""
+    slowest, median = (float(f"{facts[name]:.3g}") for name in NUMBERS[:2])
+    return f"{slowest:,g}, {median:,g}{doubt}"
+
+
+def _best(of: dict[str, dict[str, Any]], names: Sequence[str], number: str) -> float:
+    rates = [of[name][number] for name in names if name in of]
+    return max((rate for rate in rates if rate), default=math.nan)
 
 
 def line(facts: dict[str, Any]) -> str:
