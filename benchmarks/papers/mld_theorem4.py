@@ -170,7 +170,8 @@ def _drawn(rows: list[dict[str, Any]]) -> Any:
             seen = [row for row in own if row[column] > 0]  # nothing is left of it otherwise
             x, y = ([row[name] for row in seen] for name in ("iterations", column))
             ax.plot(x, y, ".-", color=colour, label=column, lw=1.2)
-        ax.set(xscale="log", yscale="log", xlabel="iterations T", title=f"{case[0]}, {case[1]}")
+        ax.set_xscale("log", base=2)
+        ax.set(yscale="log", xlabel="iterations T", title=f"{case[0]}, {case[1]}")
     axes[0].set(ylabel="relative entropy")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
