@@ -1,10 +1,11 @@
-"""Step sizes by rule: from measured noise of an estimator, or from acceptance."""
+"""Step sizes by rule: from measured noise of an estimator, a bound, or from acceptance."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from simplex_jax import arguments
 from simplex_jax.base import Kernel, PyTree, State, as_pytree, current_step
@@ -104,6 +105,58 @@ def for_gradient_noise(
     needs = "above 0 somewhere: an exact gradient bounds no step by its noise"
     arguments.require("variance", noise, noise > 0, needs)
     return jnp.where(noise > 0, 2 * most / noise, jnp.nan)
+
+
+def for_mirror_langevin(
+    num_steps: int,
+    *,
+    distance: ArrayLike,
+    lipschitz: ArrayLike,
+    dimension: int,
+    variance: ArrayLike = 0.0,
+) -> jax.Array:
+    r"""Return the step of mirrored Langevin dynamics that suits a number of steps T.
+
+    Where the dual potential W is convex with second derivatives of at most L, one of
+    :math:`x^1, \dots, x^T` at random is by a constant step h no further from the target than
+
+    .. math::
+        D(x \,\|\, \pi) \le \frac{W_2^2}{2 h T} + h\, (L d + \sigma^2), \qquad
+        h = \min\Big( \frac{W_2}{\sqrt{2 T (L d + \sigma^2)}},\; \frac1L \Big)
+
+    of which this h is the best: the bound is :math:`W_2 \sqrt{2 (L d + \sigma^2) / T}` (Hsieh et
+    al. 2018, theorem 4 and equation F.1; what is printed as the step has W_2 in the denominator,
+    which is a slip). For `samplers.mld` and `samplers.smld`; of a Dirichlet posterior with
+    concentrations a and sum A, L is A / 2, and d one less than the categories.
+
+    Args:
+        num_steps: T, positive.
+        distance: W_2 between where y starts and its stationary law, positive. From a point that is
+            the root of the mean square of what y is away.
+        lipschitz: L, positive.
+        dimension: d of y, positive.
+        variance: sigma^2 of the gradient in y, summed over coordinates; 0 with all the data.
+
+    Returns:
+        The step, a scalar.
+
+    Raises:
+        ValueError: An argument is out of range.
+
+    Example:
+        >>> from simplex_jax import step_sizes
+        >>> given = {"distance": 2.0, "lipschitz": 15.0, "dimension": 2}
+        >>> print(f"{step_sizes.for_mirror_langevin(100, **given):.4f}")
+        0.0258
+        >>> print(f"{step_sizes.for_mirror_langevin(100, variance=90.0, **given):.4f}")
+        0.0129
+    """
+    steps = arguments.at_least("num_steps", num_steps, 1)
+    d = arguments.at_least("dimension", dimension, 1)
+    w, most, noise = arguments.all_masked(
+        ("variance",), distance=distance, lipschitz=lipschitz, variance=variance
+    )
+    return jnp.minimum(w / jnp.sqrt(2 * steps * (most * d + noise)), 1 / most)
 
 
 class _Averages(NamedTuple):

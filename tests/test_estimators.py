@@ -55,6 +55,8 @@ def test_bad_input_is_named(getkey):
                 build(size)
         with pytest.raises(ValueError, match="size"):
             estimators.control_variate(expected_counts, size, jnp.zeros(3), jnp.zeros(3))
+    with pytest.raises(ValueError, match="of must"):
+        estimators.control_variate(expected_counts, 7, jnp.zeros(3), jnp.zeros(3), of="both")
     categorical, multinomial = estimators.categorical(5), estimators.multinomial(5)
     with pytest.raises(ValueError, match="integer labels"):
         categorical.estimate(getkey(), (), jnp.zeros(3), jnp.zeros(4))
@@ -74,9 +76,12 @@ def test_subsampled_and_control_variate_are_unbiased(n, getkey):
     full = expected_counts(None, log_weights, DATA)
     known = expected_counts(None, reference, DATA)
     plain = estimators.subsampled(expected_counts, len(DATA))
-    variate = estimators.control_variate(expected_counts, len(DATA), reference, known)
+    variates = {
+        of: estimators.control_variate(expected_counts, len(DATA), reference, known, of=of)
+        for of in ("counts", "derivatives")
+    }
     spread = {}
-    for name, estimator in {"plain": plain, "variate": variate}.items():
+    for name, estimator in {"plain": plain, **variates}.items():
         estimates = np.stack(
             [
                 estimator.estimate(getkey(), (), log_weights, DATA[rows])[0]
@@ -85,9 +90,26 @@ def test_subsampled_and_control_variate_are_unbiased(n, getkey):
         )
         np.testing.assert_allclose(estimates.mean(axis=0), full, rtol=1e-5)
         spread[name] = estimates.var(axis=0).sum()
-    assert spread["variate"] < spread["plain"] / 20
-    exact, _ = variate.estimate(getkey(), (), reference, DATA[:n])
-    np.testing.assert_allclose(exact, known, rtol=1e-6)
+    for name, variate in variates.items():
+        assert spread[name] < spread["plain"] / 20
+        exact, _ = variate.estimate(getkey(), (), reference, DATA[:n])
+        np.testing.assert_allclose(exact, known, rtol=1e-6)
+
+
+def test_a_control_variate_of_derivatives_vanishes_with_the_probability(getkey):
+    """And one of counts does not: from all batches of 1, at a probability of 1e-6."""
+    reference = jnp.log(jnp.array([0.45, 0.3, 0.25]))
+    log_weights = jnp.log(jnp.array([0.6, 0.4, 1e-6]))
+    known = expected_counts(None, reference, DATA)
+    noise, full = {}, expected_counts(None, log_weights, DATA)
+    for of in ("counts", "derivatives"):
+        variate = estimators.control_variate(expected_counts, len(DATA), reference, known, of=of)
+        found = np.stack(
+            [variate.estimate(getkey(), (), log_weights, DATA[rows])[0] for rows in all_batches(1)]
+        )
+        np.testing.assert_allclose(found.mean(axis=0), full, rtol=1e-4, atol=1e-6)
+        noise[of] = found[:, 2].std()
+    assert noise["derivatives"] < 1e-5 < 0.1 < noise["counts"]
 
 
 def test_control_variate_uses_the_same_draws_twice(getkey):

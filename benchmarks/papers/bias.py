@@ -51,8 +51,10 @@ QUICK = ("smld", "gmc")
 @click.command(help=__doc__.splitlines()[0])
 @common.options("bias")
 @click.option("--chains", type=int, help="Chains of a kernel: 4,000 (--quick: 200).")
-@click.option("--only", help="Only the targets and kernels whose 'target: kernel' contains this.")
-def main(quick: bool, out: Path, seed: int, chains: int | None, only: str | None) -> None:
+@click.option(
+    "--only", multiple=True, help="Only targets and kernels whose 'target: kernel' contains this."
+)
+def main(quick: bool, out: Path, seed: int, chains: int | None, only: tuple[str, ...]) -> None:
     started = time.perf_counter()
     chains = chains or (200 if quick else 4_000)
     found: dict[str, dict[str, list[Point]]] = {}
@@ -61,7 +63,11 @@ def main(quick: bool, out: Path, seed: int, chains: int | None, only: str | None
         cases = {
             name: case
             for name, case in cases_of(chains, np.random.default_rng(seed)).items()
-            if (only in f"{target}: {name}" if only else name in QUICK or not quick)
+            if (
+                any(text in f"{target}: {name}" for text in only)
+                if only
+                else name in QUICK or not quick
+            )
         }
         if cases:
             found[target] = measured(seed, target, cases, levels=2 if quick else LEVELS)

@@ -23,6 +23,7 @@ from simplex_jax.samplers import (
     gmc,
     gsgnht,
     mamla,
+    mapla,
     mld,
     myula,
     plmc,
@@ -124,6 +125,12 @@ SET = {
         *(0.25, 1.0, 2, True),
     ),
 }
+BODY = {
+    "mapla": Way(
+        lambda chart, h: mapla.build(chart.log_density(), chart.space, h, needs_batch=True),
+        *(0.8, 2.0, 2, True),
+    ),
+}
 PROJECTED = {
     "plmc": Way(lambda chart, h: plmc.build(chart.gradient(), chart.projection, h), 0.2, 1.0, 2),
     "myula": Way(
@@ -147,7 +154,7 @@ MANIFOLD = {
         *(0.8, 1.5, 1, True),
     ),
 }
-KINDS = {"real": REAL, "set": SET, "manifold": MANIFOLD}
+KINDS = {"real": REAL, "set": SET, "body": BODY, "manifold": MANIFOLD}
 
 
 def of_chart(
@@ -353,7 +360,7 @@ TARGETS: dict[str, Callable[[int, np.random.Generator], dict[str, Case]]] = {
         chains // 4,  # which are relax 60 times as slowly
         generator,
         slowness=60.0,
-        without=("mld", "mamla"),  # whose points are probabilities, which underflow
+        without=("mld", "mamla", "mapla"),  # whose points are probabilities, which underflow
     ),
     "mixture": functools.partial(weights_cases, bias_targets.MIXTURE),
     "truncated normal": square_cases,

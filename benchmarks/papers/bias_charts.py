@@ -1,8 +1,9 @@
 """The coordinates in which the targets of `bias` are sampled.
 
 A chart is a target in one kind of coordinates, with the volume that belongs to them. A target has
-up to three: real numbers, for Langevin and Hamiltonian dynamics of R^d; points of a convex set, for
-mirror maps; and points of a manifold, for geodesics. Kernels of counts need none.
+up to four: real numbers, for Langevin and Hamiltonian dynamics of R^d; points of a convex set, for
+mirror maps; points of a convex set of R^d, for metrics; and points of a manifold, for geodesics.
+Kernels of counts need none.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ class Chart(NamedTuple):
         width: About the standard deviation of a coordinate; step sizes are in units of it, or of
             its square.
         slowness: How many times longer than `width` says the chains of Langevin dynamics remember.
-        space: A mirror map, or a manifold; None for real numbers.
+        space: A mirror map, a metric, or a manifold; None for real numbers.
         projection: On the convex set, for kernels that need no mirror map; None for none.
     """
 
@@ -103,6 +104,14 @@ def of_weights(target: Posterior, log_omega: np.ndarray, slowness: float) -> dic
             width=width,
             space=mirror.simplex(),
         ),
+        "body": chart(
+            lambda x: jnp.log(_with_last(x)),  # NaN outside
+            alpha - 1,
+            np.exp(log_omega[:, :-1]),
+            _with_last,
+            width=1.0,  # in the metric
+            space=_dikin_of_simplex,
+        ),
         "manifold": chart(
             lambda y: 2 * jnp.log(jnp.abs(y)),  # a root keeps more digits than a weight
             alpha - 0.5,
@@ -136,6 +145,12 @@ def of_square(x: np.ndarray) -> dict[str, Chart]:
             space=mirror.hypercube(0.0, 1.0),
             projection=convex.box(0.0, 1.0),
         ),
+        "body": chart(
+            lambda x: jnp.where(((x > 0) & (x < 1)).all(), 0.0, -jnp.inf),
+            *(x, itself),
+            width=1.0,
+            space=_dikin_of_square,
+        ),
         # Two simplices of two categories: a coordinate and what it leaves of 1.
         "manifold": chart(
             lambda y: jnp.log(jnp.abs(y)).sum(),
@@ -162,6 +177,20 @@ def of_sphere(x: np.ndarray) -> dict[str, Chart]:
         ),
         "manifold": chart(_flat, x, itself, width=0.6, space=manifolds.sphere()),
     }
+
+
+def _with_last(x: jax.Array) -> jax.Array:
+    """Return all K weights of the first K - 1."""
+    return jnp.append(x, 1 - x.sum())
+
+
+def _dikin_of_simplex(x: jax.Array) -> jax.Array:
+    """Return the second derivative of -sum_k log omega_k."""
+    return jnp.diag(x**-2) + (1 - x.sum()) ** -2
+
+
+def _dikin_of_square(x: jax.Array) -> jax.Array:
+    return jnp.diag(x**-2 + (1 - x) ** -2)
 
 
 def _flat(position: jax.Array) -> jax.Array:

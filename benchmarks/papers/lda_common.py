@@ -72,8 +72,10 @@ class Method(NamedTuple):
     sweeps: bool = True
 
 
-def sampled(sampler: str, total: str | None = None) -> Callable[..., tuple[Kernel, Stream]]:
-    """Return the builder of LDA with subsampled counts."""
+def sampled(
+    sampler: str, total: str | None = None, counts: str = "subsampled"
+) -> Callable[..., tuple[Kernel, Stream]]:
+    """Return the builder of LDA with estimated counts."""
 
     def build(
         problem: Problem, local_step: Local, batch_size: int, step: Any
@@ -85,7 +87,7 @@ def sampled(sampler: str, total: str | None = None) -> Callable[..., tuple[Kerne
             beta=problem.beta,
             sampler=sampler,
             total=total,
-            counts="subsampled",
+            counts=counts,
             local_step=local_step,
             step_size=step,
             batch_size=batch_size,

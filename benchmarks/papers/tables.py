@@ -126,6 +126,43 @@ def scir_figure2(result: dict[str, Any]) -> Rows:
     return table
 
 
+def scir_variates(result: dict[str, Any]) -> Rows:
+    """Distances and noise by counts, the sizes of batches in columns."""
+    table: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in result["rows"]:
+        line = table.setdefault(
+            (row["case"], row["counts"]), {"": f"{row['case']}: {row['counts']}"}
+        )
+        n = row["batch size"]
+        spread = "" if row["KS sd"] is None else f" ({row['KS sd']:.3f})"
+        line[f"KS (sd), n = {n}"] = f"{row['KS mean']:.3f}{spread}"
+        line[f"noise, n = {n}"] = row["noise of the counts"]
+        line[f"added, n = {n}"] = row["added"]
+    return list(table.values())
+
+
+def lda_variates(result: dict[str, Any]) -> Rows:
+    """Perplexities by counts, and the noise of an estimate."""
+    return [
+        {
+            "counts": row["counts"],
+            "step": row["step size"],
+            "updates": row["updates"],
+            "seconds": row["seconds"],
+            "one sample": row["perplexity"],
+            "average, second half": row["averaged"],
+            "of the seeds": _range(row["least"], row["most"]),
+            "noise of the counts": row["noise of the counts"],
+        }
+        for row in result["rows"]
+    ]
+
+
+def mld_theorem4(result: dict[str, Any]) -> Rows:
+    """Entropies beside the bound."""
+    return result["rows"]
+
+
 def sgrld_figure1(result: dict[str, Any]) -> Rows:
     """Of each sampler the steps of the least distance and of the most effective samples."""
     rows = result["rows"]
@@ -328,10 +365,14 @@ def sam(result: dict[str, Any]) -> Rows:
 TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "scir_figure1": scir_figure1,
     "scir_figure2": scir_figure2,
+    "scir_variates": scir_variates,
+    "lda_variates": lda_variates,
+    "mld_theorem4": mld_theorem4,
     "sgrld_figure1": sgrld_figure1,
     "mld_figure1": mld_figure1,
     "bias": bias,
     "bias.costs": bias_costs,
+    "bias_mapla.costs": bias_costs,
     "sggmc_order": sggmc_order,
     "sggmc_circle": sggmc_circle,
     "sggmc_posterior": sggmc_posterior,

@@ -23,6 +23,7 @@ from simplex_jax.samplers import (
     gmc,
     gsgnht,
     mamla,
+    mapla,
     mld,
     myula,
     plmc,
@@ -48,7 +49,7 @@ _CHARTS: dict[Build, str] = {
 }
 _UNFIT: dict[Build, str] = {
     **dict.fromkeys(
-        (barker.build, gmc.build, mamla.build),
+        (barker.build, gmc.build, mamla.build, mapla.build),
         "it takes a log density and cannot be shown minibatches",
     ),
     cir.build: "it is for one gamma law: SCIR moves gamma sites",

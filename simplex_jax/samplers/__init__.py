@@ -8,7 +8,7 @@
 - On manifolds with known geodesics (`geometry.manifolds`), from gradients: `sggmc`, `gsgnht`, and
   `gmc`, which is exact.
 - On convex sets, from gradients: `mld` with any mirror map, and `plmc` and `myula` to compare with;
-  `mamla`, likewise and exact, from a log density.
+  `mamla`, with a mirror map, and `mapla`, with a metric, which are exact, from a log density.
 """
 
 from simplex_jax.samplers import (
@@ -18,6 +18,7 @@ from simplex_jax.samplers import (
     gmc,
     gsgnht,
     mamla,
+    mapla,
     mld,
     myula,
     plmc,
@@ -42,6 +43,7 @@ __all__ = [
     "gmc",
     "gsgnht",
     "mamla",
+    "mapla",
     "mld",
     "myula",
     "plmc",

@@ -1,4 +1,4 @@
-"""The Metropolis-Hastings test of a proposal, shared by `gmc`, `mamla` and `barker`."""
+"""The Metropolis-Hastings test of a proposal, shared by `gmc`, `mamla`, `mapla` and `barker`."""
 
 from collections.abc import Callable
 

@@ -89,9 +89,46 @@ def test_bias_and_its_cost_are_measured(tmp_path):
 
 
 @pytest.mark.slow
+def test_control_variates_are_quieter_and_only_those_of_derivatives_never_negative(tmp_path):
+    rows, _ = run("scir_variates", tmp_path)
+    noise = {row["counts"]: float(row["noise of the counts"]) for row in rows}
+    added = {row["counts"]: float(row["added"]) for row in rows}
+    plain, counts = "expected labels, subsampled", "expected labels, control variate"
+    derivatives = f"{counts} of derivatives"
+    assert max(noise[counts], noise[derivatives]) < noise[plain] / 3
+    assert noise[plain] < noise["drawn labels, subsampled"]
+    assert added[counts] > 1
+    assert added[plain] == 0
+    assert added[derivatives] < 1e-3
+
+
+@pytest.mark.slow
+def test_the_bound_of_mld_holds(tmp_path):
+    rows, settings = run("mld_theorem4", tmp_path)
+    assert all(float(row["entropy at random"]) < float(row["bound"]) / 2 for row in rows)
+    assert 0 < settings["dual noise, share of primal"] < 1
+
+
+def test_entropy_and_distance_of_exact_draws(seed):
+    """Their entropy is within 5 standard errors of 0; that of shapes a third larger is not."""
+    theorem = importlib.import_module("mld_theorem4")
+    generator, n = np.random.default_rng(seed), 50_000
+    x = generator.dirichlet(theorem.POSTERIOR, n)
+    error = np.sqrt(2 * 63) / (2 * n)
+    assert abs(theorem.divergences(np.log(x))[0]) < 5 * error
+    other = generator.dirichlet(1.3 * theorem.POSTERIOR, n)
+    assert theorem.divergences(np.log(other))[0] > 20 * error
+    y = np.log(x[:, 1:] / x[:, :1])
+    assert theorem.distance() == pytest.approx(np.sqrt((y**2).sum(axis=1).mean()), rel=0.02)
+
+
+@pytest.mark.slow
 def test_topic_experiments_run(tmp_path):
     rows, _ = run("lda_nips", tmp_path / "nips")
     assert [row["method"] for row in rows] == ["online VB", "memoised SCIR"]
+    rows, _ = run("lda_variates", tmp_path / "variates")
+    noise = {row["counts"]: float(row["noise of the counts"]) for row in rows}
+    assert noise["control variate"] < noise["subsampled"]
     rows, _ = run("lda_wikipedia", tmp_path / "wikipedia")
     assert [(row["settings"], row["method"]) for row in rows] == [
         ("common", "SGRLD"),

@@ -276,6 +276,24 @@ def test_thousands_of_rows_are_like_one(getkey):
     np.testing.assert_allclose(found, np.log(twice**2 * once), rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["simplex", "hypercube", "ball"])
+def test_a_gradient_is_no_longer_in_the_dual(name):
+    """As h is 1-strongly convex: Lemma 2.4 of Hsieh et al. (2018), of every noise of a gradient."""
+    maps, x = MAPS[name](), jnp.asarray(POINTS[name])
+    noise = jnp.asarray(np.random.default_rng(0).normal(size=(50, 1, x.shape[-1])))
+
+    def longest(x):
+        y = maps.dual(x)
+        found = call(maps.inverse_hessian, x, y, noise)
+        given = noise
+        if name == "simplex":  # of the others, with x_1 one less their sum
+            given = jnp.delete(noise - noise[..., 1:2], 1, axis=-1)
+        return float((jnp.linalg.norm(found, axis=-1) / jnp.linalg.norm(given, axis=-1)).max())
+
+    assert longest(x) <= 1 + 1e-5
+    assert longest(0.9 * x + 0.1 * x.mean(axis=0)) <= 1
+
+
 def test_what_is_not_found_is_nan():
     bounded = mirror.from_convex(lambda x: jnp.sqrt(1 + x**2).sum())
     found = call(bounded.primal, jnp.array([[0.6], [2.0]]), jnp.zeros((2, 1)))

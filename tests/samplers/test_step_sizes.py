@@ -127,6 +127,25 @@ def test_adaptation_takes_a_nan_acceptance_for_a_rejection(getkey):
     assert 0 < float(h) < 1e-3
 
 
+def test_the_step_of_mirrored_langevin_dynamics_has_the_least_bound():
+    given = {"distance": 2.1, "lipschitz": 15.0, "dimension": 3}
+
+    def bound(h, steps, variance):
+        return 2.1**2 / (2 * h * steps) + h * (15.0 * 3 + variance)
+
+    for steps, variance in ((50, 0.0), (1000, 0.0), (1000, 250.0)):
+        h = float(step_sizes.for_mirror_langevin(steps, variance=variance, **given))
+        least = 2.1 * np.sqrt(2 * (15.0 * 3 + variance) / steps)
+        assert bound(h, steps, variance) == pytest.approx(least, rel=1e-5)
+        assert least < min(bound(c * h, steps, variance) for c in (0.8, 1.2))
+    assert float(step_sizes.for_mirror_langevin(1, **given)) == pytest.approx(1 / 15)
+    for name in given:
+        with pytest.raises(ValueError, match=name):
+            step_sizes.for_mirror_langevin(10, **given | {name: 0})
+    with pytest.raises(ValueError, match="variance"):
+        step_sizes.for_mirror_langevin(10, variance=-1.0, **given)
+
+
 def test_bad_input_is_named(getkey):
     rule = step_sizes.for_inflation
     for value in (0.0, -1.0, np.nan, np.inf):

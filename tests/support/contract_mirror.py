@@ -8,7 +8,7 @@ import numpy as np
 
 from simplex_jax import batches, estimators, gradients
 from simplex_jax.geometry import convex, mirror
-from simplex_jax.samplers import mamla, mld, myula, plmc, smld
+from simplex_jax.samplers import mamla, mapla, mld, myula, plmc, smld
 from support.contract_case import Case
 
 LABELS = np.array([0] * 8 + [1] + [3])
@@ -43,6 +43,10 @@ def _labels_given_y() -> estimators.Estimator:
 
 def _barrier(x: jax.Array) -> jax.Array:
     return -jnp.log(1 + x).sum() - jnp.log(3 - x.sum())
+
+
+def _diagonal(x: jax.Array) -> jax.Array:
+    return jnp.diag(1 + x**2)
 
 
 def _plmc(projection: convex.Projection, position) -> Case:
@@ -92,6 +96,10 @@ CASES: dict[str, Callable[[], Case]] = {
     "mamla": lambda: _exact(mamla.build, mirror.hypercube(-1.0, 2.0), jnp.zeros(3)),
     "mamla ball": lambda: _exact(mamla.build, mirror.ball(), jnp.full(3, 0.1)),
     "mamla own": lambda: _exact(mamla.build, mirror.from_convex(_barrier), jnp.zeros(3)),
+    "mapla": lambda: _exact(mapla.build, _diagonal, jnp.zeros(3)),
+    "mapla tree": lambda: _exact(
+        mapla.build, _diagonal, {"a": jnp.zeros(3), "b": jnp.ones((1, 3))}
+    ),
     "smld": _smld,
     "smld reference": lambda: _smld(reference=0),
     "smld linearised": lambda: _smld(reference=0, linearised=True),

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,9 @@ from jax import lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from simplex_jax.base import bind, static
+from simplex_jax.geometry import metrics
+from simplex_jax.geometry.metrics import Potential
 from simplex_jax.geometry.mirror.maps import MirrorMap
-
-Potential: TypeAlias = Callable[[jax.Array], jax.Array]
-"""`(x [d]) -> scalar`, a convex function."""
 
 _MOST_EVALUATIONS = 100
 
@@ -43,7 +42,7 @@ def from_convex(h: Potential) -> MirrorMap:
         [0.5 4. ]
     """
     return MirrorMap(
-        dual=_rows(_gradient, "(d)->(d)", h),
+        dual=_rows(metrics.gradient, "(d)->(d)", h),
         primal=_rows(_inverse_gradient, "(d),(d)->(d)", h),
         inverse_hessian=_rows(_inverse_hessian, "(d),(d),(d)->(d)", h),
         log_det=_rows(_log_det, "(d),(d)->()", h),
@@ -64,13 +63,6 @@ def _rows(function: Callable, signature: str, h: Potential) -> Callable:
 def _apply(h: Potential, *points: jax.Array, to_row: Callable, signature: str) -> jax.Array:
     """Apply `to_row(h, *points)` to the rows of points."""
     return jnp.vectorize(functools.partial(to_row, h), signature=signature)(*points)
-
-
-def _gradient(h: Potential, x: jax.Array) -> jax.Array:
-    shape = jax.eval_shape(h, x).shape
-    if shape:
-        raise ValueError(f"h must return a scalar for x of shape {x.shape}; it returned {shape}")
-    return jax.grad(h)(x)
 
 
 def _inverse_hessian(h: Potential, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
@@ -163,11 +155,7 @@ def _look(h: Potential, x: jax.Array) -> _Point:
 
 
 def _factor(h: Potential, x: jax.Array) -> jax.Array:
-    # Column by column: of thousands of rows at once jax 0.10's CPU compiler gets `jax.hessian` of
-    # an h as plain as -log1p(-(x**2).sum()) wrong, from some row on.
-    slope = jax.grad(h)
-    columns = lax.map(lambda e: jax.jvp(slope, (x,), (e,))[1], jnp.eye(len(x), dtype=x.dtype))
-    return jnp.linalg.cholesky(columns)
+    return jnp.linalg.cholesky(metrics.hessian(h)(x))
 
 
 def _proper(point: _Point) -> jax.Array:
