@@ -172,7 +172,7 @@ class Log {
         size_(0) {}
 
   // Notes that a token of a word went from one topic, K for none, to another in a sweep.
-  void record(uint32_t from, uint32_t to, size_t word, int64_t sweep) {
+  inline __attribute__((always_inline)) void record(uint32_t from, uint32_t to, size_t word, int64_t sweep) {
     if (task_.count == Count::kChanges) {
       const size_t left = from * words_ + word, come = to * words_ + word;
       left_[size_] = left;
@@ -200,7 +200,7 @@ class Log {
  private:
   static constexpr int kSize = 128;
 
-  void flush() {
+  __attribute__((noinline)) void flush() {
     for (int i = 0; i < size_; ++i) {
       if (left_[i] < cells_) add(left_[i], -1);
       add(come_[i], 1);
