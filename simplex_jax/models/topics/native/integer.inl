@@ -202,7 +202,8 @@ inline bool next(const Task& task, Queue& queue, IntegerCursor<Label>& cursor) {
   if (cursor.tally && cursor.sweep >= task.burn_in) {
     for (int64_t k = 0; k < task.num_topics; ++k) {
       const int32_t none = rounded_up(task.alpha[k] * static_cast<float>(cursor.scale));
-      cursor.tally[k] += (cursor.masses[k] - none) / cursor.scale;
+      // A multiple of the scale: the quotient is exact, and vectors of floats are divided at once.
+      cursor.tally[k] += static_cast<float>(cursor.masses[k] - none) / cursor.scale;
     }
   }
   cursor.position = 0;
