@@ -25,6 +25,7 @@ from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics import local
 from simplex_jax.models.topics.concentrations import positive
 from simplex_jax.models.topics.data import as_data, in_memory, size_of
+from simplex_jax.models.topics.native import calls
 from simplex_jax.runtime.session import Progress
 
 SHARD = 16_384
@@ -32,7 +33,6 @@ TOLERANCE = 0.02
 _BLOCK = 5  # sweeps that are done at once; the first block is the burn-in
 _SWEEPS = 640
 _FEWER, _FEWEST = 4, 64  # by how much the documents that are swept become fewer, and the fewest
-_MOST_DENSE = 128  # topics that the native engine weighs one by one
 _MOST_TOKENS = 2**24  # of a shard, which ends earlier where documents are long
 _MOST_SHARES = 2**24  # likewise, where topics are many
 _STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
@@ -288,7 +288,7 @@ def _sweep(
         tally=True,
         engine=engine,
         # By the number of topics alone: neighbours must not change what a document draws.
-        kind="sparse" if len(alpha) > _MOST_DENSE else "dense",
+        kind=calls.kind_for(len(alpha)),
     )
     counts = jnp.where(counted, swept.documents, 0)
     return swept.labels, total + counts, squares + counts**2

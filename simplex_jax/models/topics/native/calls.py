@@ -12,6 +12,15 @@ _LANES = 16
 COUNT = {"nothing": 0, "changes": 1, "labels": 2}
 KINDS = {None: 0, "dense": 1, "sparse": 2, "integer": 3}
 
+# Numbers of topics from and to which whole numbers are the fastest, as in handlers.cc.
+_WHOLE = (192, 2048)
+
+
+def kind_for(num_topics: int) -> str:
+    """Return the fastest kind of `sweep` by the number of topics alone, whatever the documents."""
+    least, most = _WHOLE
+    return "dense" if num_topics < least else "integer" if num_topics <= most else "sparse"
+
 
 def _call(name: str, results, *, prefix: str | None = None, aliases=None):
     return jax.ffi.ffi_call(

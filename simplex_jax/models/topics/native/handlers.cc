@@ -135,13 +135,26 @@ void carry(ffi::Buffer<T>& from, ffi::ResultBuffer<T>& to) {
   }
 }
 
+// Cells of a table that the caches hold, more or less.
+constexpr int64_t kSmallTable = 1 << 21;
+
+// Parts fit into a core's cache, unless that makes too many of them.
+constexpr int kLeastPart = 17;
+constexpr size_t kMostParts = 256;
+
+int part_for(size_t cells) {
+  int part = kLeastPart;
+  while (parts_of(cells, part) > kMostParts) ++part;
+  return part;
+}
+
 // Whether threads count for themselves. Where they change the counts of the same words, they wait
 // for each other's caches longer than they draw; but counts of their own have to fit into these
 // caches, and to be added up, by one thread after the other, in less time than the sweeps take.
 bool apart(const Task& task, int64_t threads, int64_t tokens) {
-  constexpr int64_t kMost = 1 << 21, kEffort = 16;
+  constexpr int64_t kEffort = 16;
   const int64_t cells = task.num_topics * task.num_words;
-  return threads > 1 && cells <= kMost &&
+  return threads > 1 && cells <= kSmallTable &&
          cells * threads * threads <= kEffort * tokens * task.sweeps;
 }
 
@@ -208,9 +221,11 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
   task.count = static_cast<Count>(count);
   task.tally = tally->element_count() ? tally->typed_data() : nullptr;
   task.claim = std::clamp<int64_t>(task.num_documents / (threads * 64), 1, 32);
-  task.shared = threads > 1;
-  std::mutex adding_up;
-  task.adding_up = task.words && apart(task, threads, total) ? &adding_up : nullptr;
+  const int64_t cells = task.num_topics * num_words;
+  task.apart = task.words && apart(task, threads, total);
+  task.part = task.apart || (threads == 1 && cells <= kSmallTable) ? 0 : part_for(cells);
+  std::unique_ptr<std::mutex[]> locks(new std::mutex[kMostParts]);
+  task.locks = locks.get();
   const Kind chosen = kind == kAutomatic ? kind_for(task.num_topics, total, task.num_documents)
                                          : static_cast<Kind>(kind);
   task.shortest = 1;

@@ -14,7 +14,7 @@ struct IntegerCursor {
   const int32_t* tokens;
   Label* labels;
   int16_t* masses;   // without the token at the position, [groups * 64 + 1]; the last for none
-  int32_t* partial;  // running sums of each lane over groups of topics, [groups * 16]
+  int32_t* partial;  // running sums of each lane over groups of topics, [groups * 16], after zeros
   int32_t* tally;
   uint32_t id;
   uint32_t length;
@@ -49,24 +49,26 @@ ALWAYS_INLINE Integers products(const int16_t* a, const int16_t* b) {
 template <typename Label>
 ALWAYS_INLINE void sum(const Task& task, IntegerCursor<Label>& cursor) {
   const uint32_t i = cursor.position;
-  const size_t width = task.groups * kGroup;
+  const size_t groups = task.groups, width = groups * kGroup;
+  const int16_t* masses = cursor.masses;
   const int16_t* levels = task.levels + cursor.tokens[i] * width;
+  int32_t* partial = cursor.partial;
   const int16_t* ahead = task.levels + cursor.tokens[i + 1 < cursor.length ? i + 1 : i] * width;
   Integers sums[kParts] = {};
-  for (int64_t g = 0; g < task.groups; ++g) {
+  for (size_t g = 0; g < groups; ++g) {
     for (int row = 0; row < kGroup; row += kPair) {
       __builtin_prefetch(ahead + g * kGroup + row, 0, 2);
       for (int p = 0; p < kParts; ++p) {
         const size_t at = g * kGroup + row + 2 * p * WIDTH;
-        sums[p] += products(cursor.masses + at, levels + at);
+        sums[p] += products(masses + at, levels + at);
       }
     }
     for (int p = 0; p < kParts; ++p) {
-      std::memcpy(cursor.partial + g * kLanes + p * WIDTH, &sums[p], sizeof(Integers));
+      std::memcpy(partial + g * kLanes + p * WIDTH, &sums[p], sizeof(Integers));
     }
   }
-  cursor.lane = search(cursor.partial + (task.groups - 1) * kLanes, cursor.u[i % kChunk],
-                       cursor.running + 8, &cursor.left);
+  cursor.lane = search(partial + (groups - 1) * kLanes, cursor.u[i % kChunk], cursor.running + 8,
+                       &cursor.left);
 }
 
 // The second: a topic of the lane.
@@ -82,18 +84,15 @@ ALWAYS_INLINE void propose(const Task& task, IntegerCursor<Label>& cursor) {
     group += half & -uint32_t(partial[(group + half - 1) * kLanes] <= left);
     n -= half;
   }
-  left -= group ? partial[(group - 1) * kLanes] : 0;
+  left -= (partial - kLanes)[group * kLanes];
   const size_t first = group * kGroup + 2 * lane;
   const int16_t* masses = cursor.masses + first;
   const int16_t* levels = task.levels + word * task.groups * kGroup + first;
-  constexpr uint32_t kPlaces[] = {0, 1, kPair, kPair + 1};  // of the lane's topics in a group
-  uint32_t chosen = 0;
-  int32_t running = 0;
-  for (int j = 0; j < 3; ++j) {
-    running += masses[kPlaces[j]] * levels[kPlaces[j]];
-    chosen = running <= left ? kPlaces[j + 1] : chosen;
-  }
-  cursor.topic = first + chosen;
+  // The lane's topics in a group are 0, 1, 32 and 33; which one takes no jump either.
+  const int32_t one = masses[0] * levels[0], two = one + masses[1] * levels[1];
+  const int32_t three = two + masses[kPair] * levels[kPair];
+  const uint32_t half = two <= left, odd = (one <= left) ^ half ^ (three <= left);
+  cursor.topic = first + kPair * half + odd;
 }
 
 // Whether a topic is accepted. What was rounded up lies above the whole number before it, which
@@ -203,7 +202,8 @@ inline bool next(const Task& task, Queue& queue, IntegerCursor<Label>& cursor) {
   if (cursor.tally && cursor.sweep >= task.burn_in) {
     for (int64_t k = 0; k < task.num_topics; ++k) {
       const int32_t none = rounded_up(task.alpha[k] * static_cast<float>(cursor.scale));
-      cursor.tally[k] += (cursor.masses[k] - none) / cursor.scale;
+      // A multiple of the scale: the quotient is exact, and vectors of floats are divided at once.
+      cursor.tally[k] += static_cast<float>(cursor.masses[k] - none) / cursor.scale;
     }
   }
   cursor.position = 0;
@@ -219,13 +219,14 @@ void integer_of(const Task& task) {
   const size_t floats = task.rows * kLanes;
   Workspace memory(Workspace::room(4 * floats) +
                    kIntegerCursors *
-                       (Workspace::room(2 * (width + 1)) + Workspace::room(4 * sums)));
+                       (Workspace::room(2 * (width + 1)) + Workspace::room(4 * (kLanes + sums))));
   float* masses = memory.take<float>(floats);
   std::fill_n(masses, floats, 0.0f);
   IntegerCursor<Label> cursors[kIntegerCursors];
   for (auto& cursor : cursors) {
     cursor.masses = memory.take<int16_t>(width + 1);
-    cursor.partial = memory.take<int32_t>(sums);
+    cursor.partial = memory.take<int32_t>(kLanes + sums) + kLanes;
+    std::fill_n(cursor.partial - kLanes, kLanes, 0);
     cursor.running[7] = 0;
   }
   Queue queue(task);

@@ -25,6 +25,25 @@ inline uint32_t search(const float* sums, float extra, float u, float* running, 
   return __builtin_popcount(passed);
 }
 
+// The same of whole numbers, where all 32 bits of u are a share. At most 15, whatever the sums.
+#if WIDTH == 16
+
+inline uint32_t search(const int32_t* sums, uint32_t u, int32_t* running, int32_t* threshold) {
+  const __m512i zero = _mm512_setzero_si512();
+  __m512i x = _mm512_loadu_si512(sums);
+  x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 15));
+  x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 14));
+  x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 12));
+  x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 8));
+  _mm512_storeu_si512(running, x);
+  const uint32_t all = _mm_extract_epi32(_mm512_extracti32x4_epi32(x, 3), 3);
+  *threshold = static_cast<int32_t>(uint64_t(u) * all >> 32);
+  const uint32_t above = _mm512_cmpgt_epi32_mask(x, _mm512_set1_epi32(*threshold));
+  return __builtin_ctz(above | 1 << (kLanes - 1));
+}
+
+#else
+
 inline __m256i scan8(__m256i x) {
   x = _mm256_add_epi32(x, _mm256_slli_si256(x, 4));
   x = _mm256_add_epi32(x, _mm256_slli_si256(x, 8));
@@ -32,7 +51,6 @@ inline __m256i scan8(__m256i x) {
   return _mm256_add_epi32(x, _mm256_shuffle_epi32(low, 0xff));
 }
 
-// The same of whole numbers, where all 32 bits of u are a share. At most 15, whatever the sums.
 inline uint32_t search(const int32_t* sums, uint32_t u, int32_t* running, int32_t* threshold) {
   const __m256i* from = reinterpret_cast<const __m256i*>(sums);
   __m256i* to = reinterpret_cast<__m256i*>(running);
@@ -48,6 +66,8 @@ inline uint32_t search(const int32_t* sums, uint32_t u, int32_t* running, int32_
                     _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(b, t))) << 8;
   return __builtin_ctz(above | 1 << (kLanes - 1));
 }
+
+#endif
 
 #else
 

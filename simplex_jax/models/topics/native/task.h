@@ -58,10 +58,14 @@ struct Task {
   // Threads that work on it take documents from here.
   std::atomic<int64_t>* taken;
   int64_t claim;  // documents at a time
-  bool shared;    // there is more than one thread
-  // Where each thread counts for itself and adds its counts up in the end: one after the other.
-  std::mutex* adding_up;  // or null
+  bool apart;     // each thread counts for itself, and adds its counts up in the end
+  // Otherwise `words` lies in parts of 2^part cells, of which one thread at a time changes each; 0
+  // where there is one thread, and the table is small.
+  int part;
+  std::mutex* locks;  // one for each part, or for the adding up
 };
+
+inline size_t parts_of(size_t cells, int part) { return (cells + (size_t(1) << part) - 1) >> part; }
 
 // Bounds are floats of five bits of exponent and three of fraction, from 2^-31 to above 1. Their bits
 // within those of a float32:
@@ -160,60 +164,84 @@ class Workspace {
   size_t used_;
 };
 
-// Changes of the counts of topics and words, made some time after their memory was asked for.
+// Changes of the counts of topics and words, made some time after they are noted. In a small table
+// their memory is asked for meanwhile. Those of a large one, which are all over the memory, are noted
+// apart for each part of it, and made when a part has many.
 class Log {
  public:
   explicit Log(const Task& task)
       : task_(task),
         words_(task.num_words),
         cells_(task.num_topics * task.num_words),
-        own_(task.adding_up ? new (std::nothrow) int32_t[cells_]() : nullptr),
+        own_(task.apart ? new int32_t[cells_]() : nullptr),
         counts_(own_ ? own_.get() : task.words),
-        size_(0) {}
+        size_(0),
+        parts_(task.words && task.part ? parts_of(cells_, task.part) : 0),
+        sizes_(new uint32_t[parts_]()),
+        notes_(new uint32_t[parts_ * kRoom]) {}
 
   // Notes that a token of a word went from one topic, K for none, to another in a sweep.
-  void record(uint32_t from, uint32_t to, size_t word, int64_t sweep) {
-    if (task_.count == Count::kChanges) {
-      const size_t left = from * words_ + word, come = to * words_ + word;
-      left_[size_] = left;
-      come_[size_] = come;
-      __builtin_prefetch(counts_ + (left < cells_ ? left : come), 1);
-      __builtin_prefetch(counts_ + come, 1);
-      size_ += from != to;
-    } else if (task_.count == Count::kLabels && sweep >= task_.burn_in) {
-      left_[size_] = cells_;
-      come_[size_] = to * words_ + word;
-      __builtin_prefetch(counts_ + come_[size_], 1);
-      ++size_;
+  inline __attribute__((always_inline)) void record(uint32_t from, uint32_t to, size_t word,
+                                                    int64_t sweep) {
+    const bool all = task_.count == Count::kLabels;
+    if (task_.count == Count::kNothing || (all && sweep < task_.burn_in)) return;
+    const size_t left = all ? cells_ : from * words_ + word, come = to * words_ + word;
+    const bool moved = all | (from != to);
+    if (parts_) {
+      if (left < cells_) note(left, kLeft, moved);
+      note(come, kCame, moved);
+      return;
     }
+    left_[size_] = left;
+    come_[size_] = come;
+    __builtin_prefetch(counts_ + (left < cells_ ? left : come), 1);
+    __builtin_prefetch(counts_ + come, 1);
+    size_ += moved;
     if (size_ == kSize) flush();
   }
 
   // Makes all changes that are noted; nothing may be noted after it.
   void close() {
     flush();
+    for (size_t part = 0; part < parts_; ++part) make(part);
     if (!own_) return;
-    std::lock_guard<std::mutex> lock(*task_.adding_up);
+    std::lock_guard<std::mutex> lock(task_.locks[0]);
     for (size_t cell = 0; cell < cells_; ++cell) task_.words[cell] += own_[cell];
   }
 
  private:
   static constexpr int kSize = 128;
+  static constexpr uint32_t kRoom = 1 << 15;  // notes of a part
+  static constexpr uint32_t kSoon = 48;       // by how many notes their memory is asked for early
+  static constexpr uint32_t kCame = 0, kLeft = 1;
 
-  void flush() {
+  __attribute__((noinline)) void flush() {
     for (int i = 0; i < size_; ++i) {
-      if (left_[i] < cells_) add(left_[i], -1);
-      add(come_[i], 1);
+      if (left_[i] < cells_) --counts_[left_[i]];
+      ++counts_[come_[i]];
     }
     size_ = 0;
   }
 
-  void add(size_t cell, int32_t change) {
-    if (task_.shared && !own_) {
-      __atomic_fetch_add(counts_ + cell, change, __ATOMIC_RELAXED);
-    } else {
-      counts_[cell] += change;
+  // Without a jump that depends on whether it counts.
+  inline __attribute__((always_inline)) void note(size_t cell, uint32_t kind, bool counts) {
+    const size_t part = cell >> task_.part;
+    uint32_t& size = sizes_[part];
+    notes_[part * kRoom + size] = static_cast<uint32_t>(cell - (part << task_.part)) << 1 | kind;
+    size += counts;
+    if (size == kRoom) make(part);
+  }
+
+  __attribute__((noinline)) void make(size_t part) {
+    std::lock_guard<std::mutex> lock(task_.locks[part]);
+    int32_t* counts = counts_ + (part << task_.part);
+    const uint32_t* notes = notes_.get() + part * kRoom;
+    const uint32_t size = sizes_[part];
+    for (uint32_t i = 0; i < size; ++i) {
+      __builtin_prefetch(counts + (notes[std::min(i + kSoon, size - 1)] >> 1), 1);
+      counts[notes[i] >> 1] += 1 - 2 * static_cast<int32_t>(notes[i] & 1);
     }
+    sizes_[part] = 0;
   }
 
   const Task& task_;
@@ -224,6 +252,9 @@ class Log {
   int size_;
   size_t left_[kSize];
   size_t come_[kSize];
+  const size_t parts_;
+  const std::unique_ptr<uint32_t[]> sizes_;
+  const std::unique_ptr<uint32_t[]> notes_;
 };
 
 }  // namespace simplex
