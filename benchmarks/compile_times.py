@@ -27,7 +27,6 @@ import kept
 import numpy as np
 import numpyro_models
 import scipy.sparse as sp
-from numpyro.infer import MCMC
 from sklearn.preprocessing import normalize
 
 from simplex_jax import dpm, hdp, lda, sam, samplers
@@ -126,24 +125,11 @@ UPDATES: dict[str, Callable[[], Program]] = {
 }
 
 
-@functools.cache
-def gibbs() -> tuple[MCMC, tuple]:
-    """Return what runs a numpyro model, and its arguments: made once, as what it compiles is."""
-    example = numpyro_models.directions()
-    return MCMC(example.kernel, num_warmup=10, num_samples=10, progress_bar=False), example.args
-
-
-def gibbs_run() -> None:
-    mcmc, args = gibbs()
-    mcmc.run(KEY, *args)
-
-
 FITS: dict[str, Callable[[], Any]] = {
     "lda.fit": lambda: lda.fit(counts(), num_topics=5, passes=5, seed=0),
     "hdp.fit": lambda: hdp.fit(counts(), passes=5, seed=0),
     "sam.fit": lambda: sam.fit(counts(), num_topics=5, passes=5, seed=0),
     "dpm.fit": lambda: dpm.fit(points(), family=families.gaussian_of(points()), passes=5, seed=0),
-    "Gibbs, whole run": gibbs_run,
 }
 
 
