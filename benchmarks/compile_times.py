@@ -4,17 +4,20 @@
 
 Processor seconds, so that other work on the machine does not count, of tracing, lowering and
 compiling one update each; instructions of the program as it is lowered, which no machine changes,
-and kernels of the compiled one, each of which takes XLA some 20 milliseconds on a CPU. `fit` is
-what the first call of a fit takes beyond a second one.
+and kernels of the compiled one, each of which takes XLA some 20 milliseconds on a CPU. Of a whole
+fit: what the first call takes beyond a second one, the programs that it compiles with their
+instructions, and the programs that the second one compiles again.
 """
 
 import argparse
+import contextlib
 import functools
 import importlib
 import re
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,6 +123,8 @@ UPDATES: dict[str, Callable[[], Program]] = {
     "sam": sam_update,
     "dpm": dpm_update,
 }
+
+
 FITS: dict[str, Callable[[], Any]] = {
     "lda.fit": lambda: lda.fit(counts(), num_topics=5, passes=5, seed=0),
     "hdp.fit": lambda: hdp.fit(counts(), passes=5, seed=0),
@@ -146,14 +151,38 @@ def measure(program: Program) -> dict[str, float]:
     return {**seconds, "instructions": instructions(program), "kernels": kernels}
 
 
-def first_call(fit: Callable[[], Any]) -> float:
-    """Return what the first call of a fit takes beyond the second."""
-    times = [time.process_time()]
+@contextlib.contextmanager
+def compiled() -> Iterator[list[int]]:
+    """Collect the numbers of instructions of all programs that are compiled within the block."""
+    found: list[int] = []
+    with tempfile.TemporaryDirectory() as place:
+        jax.config.update("jax_dump_ir_to", place)
+        try:
+            yield found
+        finally:
+            jax.config.update("jax_dump_ir_to", "")
+        for path in Path(place).iterdir():
+            lines = path.read_text().splitlines()  # some of them are places in the source
+            found.append(sum(line.count(" = ") for line in lines if not line.startswith("#")))
+
+
+def calls(fit: Callable[[], Any]) -> dict[str, float]:
+    """Return what the first call of a fit takes beyond the second, and what both compile."""
+    jax.clear_caches()
+    times, programs = [time.process_time()], []
     for _ in range(2):
-        fit()
+        with compiled() as found:
+            fit()
         times.append(time.process_time())
+        programs.append(found)
     first, second = np.diff(times)
-    return first - second
+    size, again = sum(programs[0]), len(programs[1])
+    return {
+        "first call": first - second,
+        "programs": len(programs[0]),
+        "instructions": size,
+        "again": again,
+    }
 
 
 def main() -> None:
@@ -172,12 +201,14 @@ def main() -> None:
             seconds = " | ".join(f"{found[part]:.2f}" for part in ("trace", "lower", "compile"))
             print(f"| {name} | {seconds} | {found['instructions']:,} | {found['kernels']} |")
             sys.stdout.flush()
-    print("\n| fit | first call less the second |\n|---|---|")
+    print("\n| fit | first call less the second | programs | instructions | compiled again |")
+    print("|---|---|---|---|---|")
     for name, fit in FITS.items():
         if given.only in name:
-            seconds = first_call(fit)
-            rows.append({"program": name, "first call": seconds})
-            print(f"| {name} | {seconds:.1f} |", flush=True)
+            found = calls(fit)
+            rows.append({"program": name, **found})
+            numbers = f"{found['programs']} | {found['instructions']:,} | {found['again']}"
+            print(f"| {name} | {found['first call']:.1f} | {numbers} |", flush=True)
     if given.keep:
         kept.write(given.keep, rows)
 

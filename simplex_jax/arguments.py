@@ -1,5 +1,6 @@
 """Checks of arguments: a ValueError when the values are at hand, a mask under jit."""
 
+import functools
 import math
 import operator
 from collections.abc import Collection, Iterable, Sequence
@@ -168,11 +169,14 @@ def masked(name: str, value: jax.Array, *, or_zero: bool = False) -> jax.Array:
     return jnp.where(valid, value, jnp.nan)
 
 
+# Jitted, so that checks outside of jitted code are a program each and not one an operation.
+@functools.partial(jax.jit, inline=True)
 def positive(value: jax.Array) -> jax.Array:
     """Return where ``value`` is finite and at least the smallest normal number."""
     return (value >= jnp.finfo(value.dtype).tiny) & (value <= jnp.finfo(value.dtype).max)
 
 
+@functools.partial(jax.jit, inline=True)
 def nonnegative(value: jax.Array) -> jax.Array:
     """Return where ``value`` is finite and at least zero."""
     return (value >= 0) & (value <= jnp.finfo(value.dtype).max)

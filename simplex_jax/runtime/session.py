@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
-from simplex_jax.base import Batch, Info, Kernel, PyTree, State, current_step
+from simplex_jax.base import Batch, Kernel, PyTree, State, current_step
 from simplex_jax.batches import Stream
 from simplex_jax.runtime import devices, processes
 from simplex_jax.runtime.checkpoint import Restored, Saver, Store
-from simplex_jax.runtime.driver import Grow, run
+from simplex_jax.runtime.driver import Grow, nothing, run
 from simplex_jax.runtime.hooks import MAX_STEPS, Event, Hook
 from simplex_jax.runtime.interrupt import Interrupt
 
@@ -222,7 +222,7 @@ def train(
             restored.state,
             prepared.feed(begin),
             last - begin,
-            collect=_nothing,
+            collect=nothing,
             hooks=[
                 latest,
                 *prepared.hooks,
@@ -263,8 +263,3 @@ def _naming_the_newest(checkpoints: Path | None) -> Iterator[None]:
             raise
         newest = f"; the last checkpoint, {str(paths[-1])!r}, is from before"
         raise FloatingPointError(f"{error}{newest}") from None
-
-
-def _nothing(state: State, info: Info) -> tuple:
-    del state, info
-    return ()

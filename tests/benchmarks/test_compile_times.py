@@ -1,6 +1,7 @@
 """Programs do not grow unseen: instructions take time to compile, and counting them takes none."""
 
 import compile_times
+import jax
 import kept
 import pytest
 from support import native_code
@@ -10,6 +11,7 @@ from simplex_jax.draws import native
 
 KEPT = kept.read(kept.RESULTS / "compile_times.json")["rows"]
 COUNTS = {row["program"]: row["instructions"] for row in KEPT if "instructions" in row}
+PROGRAMS = {row["program"]: row["programs"] for row in KEPT if "programs" in row}
 # Of those that users compile most; each is lowered in a second or less.
 QUICK = ("scir", "sgrld", "sgrhmc", "SCIR, one simplex", "SCIR, factorisation")
 # Versions of JAX lower a program to more or fewer instructions. A draw by XLA has 1,500 of them.
@@ -17,10 +19,27 @@ ROOM = 1.2
 
 
 def test_all_programs_are_kept():
-    assert COUNTS.keys() == compile_times.UPDATES.keys()
+    assert COUNTS.keys() == compile_times.UPDATES.keys() | compile_times.FITS.keys()
 
 
 @pytest.mark.parametrize("name", slow_but(list(compile_times.UPDATES), *QUICK))
 def test_programs_are_no_larger_than_kept_ones(name):
     native_code.needs(native.LIBRARY)
     assert compile_times.instructions(compile_times.UPDATES[name]()) <= ROOM * COUNTS[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", compile_times.FITS)
+def test_fits_compile_no_more_than_kept_ones_and_nothing_twice(name):
+    native_code.needs(native.LIBRARY)
+    found = compile_times.calls(compile_times.FITS[name])
+    assert found["programs"] <= ROOM * PROGRAMS[name]
+    assert found["instructions"] <= ROOM * COUNTS[name]
+    assert found["again"] == 0
+
+
+@pytest.mark.slow
+def test_a_program_that_is_compiled_twice_is_seen():
+    # As a fit that passes a new lambda each time: its program is another one to JAX.
+    found = compile_times.calls(lambda: jax.jit(lambda x: x + 1)(1.0))
+    assert found["again"] == 1

@@ -95,23 +95,24 @@ def summarise(
     shares = np.zeros((len(reference), count), np.float32)
     gathered = _Moments()
     mixtures, tables = [], []
+
+    def of_sample(i: int, labels: np.ndarray, alpha: float) -> tuple[Mixture, PyTree, PyTree]:
+        own = jax.random.fold_in(key, i)
+        labels = labels.astype(np.int32)
+        return _of_sample(own, family, rows, labels, np.float32(alpha), width=width)
+
     for i, (one, partner) in enumerate(zip(sampled, partners, strict=True)):
         table = (partner[:, None] == np.arange(width)).astype(np.float32)
         shares += table.T[one] / np.float32(number)
-        mixture, mean, variance = _of_sample(
-            jax.random.fold_in(key, i),
-            family,
-            rows,
-            jnp.asarray(one, jnp.int32),
-            jnp.asarray(alpha[i], jnp.float32),
-            width=width,
-        )
+        mixture, mean, variance = of_sample(i, one, alpha[i])
         gathered.add(mean, variance, partner)
         mixtures.append(mixture)
         tables.append(table)
     lower, upper = np.quantile(sizes, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
     labels = most_probable(shares)
     profiles, profiles_sd = gathered.pooled()
+    # All rows as one cluster, by the same program.
+    overall = of_sample(number, np.zeros_like(reference), 1.0)[1]
     stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *mixtures)
     return Clusters(
         sizes=sizes.mean(axis=0),
@@ -130,7 +131,7 @@ def summarise(
         ),
         profiles=profiles,
         profiles_sd=profiles_sd,
-        overall=_overall(jax.random.fold_in(key, number), family, rows),
+        overall=jax.tree.map(lambda leaf: np.asarray(leaf)[0], overall),
         samples=Samples(stacked, np.stack(tables)),
     )
 
@@ -225,14 +226,6 @@ def _component(family: Family, statistics: PyTree, atoms: PyTree) -> tuple[PyTre
     total = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=-1, keepdims=True), a)
     mean = jax.tree.map(jnp.divide, a, total)
     return mean, jax.tree.map(lambda p, n: p * (1 - p) / (n + 1), mean, total)
-
-
-@jax.jit
-def _overall(key: jax.Array, family: Family, rows: PyTree) -> PyTree:
-    labels = jnp.zeros(families.size(rows), jnp.int32)
-    statistics = family.statistics(rows, labels, 1)
-    mean, _ = _component(family, statistics, family.draw(key, statistics))
-    return jax.tree.map(lambda leaf: leaf[0], mean)
 
 
 class Assignment(NamedTuple):

@@ -1,6 +1,7 @@
 """From rows to the clusters of the posterior of a Dirichlet-process mixture."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from simplex_jax.evaluate import partitions as point_partitions
 from simplex_jax.evaluate.partitions import PointPartition
 from simplex_jax.models import growth, pipeline
 from simplex_jax.models.dpm import clusters as clustering
-from simplex_jax.models.dpm import model, posterior
+from simplex_jax.models.dpm import families, model, posterior
 from simplex_jax.models.dpm.clusters import Clusters, assign
 from simplex_jax.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax.models.dpm.families import Family
@@ -27,7 +28,7 @@ _EXAMPLES, _VALUES = 3, 12
 # Options that the kernel has by the same name.
 _OF_KERNEL = (
     *("sampler", "total", "counts", "batch_size", "variant", "alpha_update"),
-    *("atom_step_size", "stick_step_size", "split_merge", "capacity"),
+    *("atom_step_size", "stick_step_size", "split_merge"),
 )
 
 
@@ -97,16 +98,17 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     rows, (family, _) = plan.train.rows, _law(plan.train, settings)
     heldout = plan.heldout
     key_init, key_run, _ = _keys(settings)
+    starts = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
     kernel, stream = model.build(
         rows,
         family,
         alpha=concentration(settings),
         chains=settings.chains if settings.chains > 1 else None,
         label_moves=settings.total == "refreshed",
+        capacity=_room(settings, families.size(rows), max(starts)),
         **{name: getattr(settings, name) for name in _OF_KERNEL},
     )
     key_labels, key_state = jax.random.split(key_init)
-    starts = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
     labels = jnp.stack(
         [
             model.random_labels(jax.random.fold_in(key_labels, chain), rows, clusters)
@@ -134,6 +136,25 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         measures=measures,
         grow=model.grown,
     )
+
+
+def _room(settings: Options, rows: int, clusters: int) -> int:
+    """Return the sticks to begin with: about what the first updates ask for.
+
+    A state that grows has its program compiled again. With k clusters drawn at random, the sticks
+    beyond them weigh alpha / n, and the least slice of n rows is 1 / (k n), or a 20th of that at
+    times: alpha log(20 k alpha) sticks later the rest is as small. A concentration that is learned
+    begins near its posterior mean given k clusters.
+    """
+    if settings.alpha is not None:
+        alpha = settings.alpha
+    else:
+        prior, alpha = concentration(settings), 1.0
+        assert isinstance(prior, model.Gamma)
+        for _ in range(3):
+            alpha = (prior.shape + clusters) / (prior.rate + math.log1p(rows / alpha))
+    asked = clusters + alpha * math.log(max(20 * clusters * alpha, 1.0))
+    return growth.doubled(settings.capacity, min(math.ceil(asked), clusters + rows))
 
 
 def _keys(settings: Options) -> jax.Array:

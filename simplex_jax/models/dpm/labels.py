@@ -127,9 +127,9 @@ def draw_labels(
         old, new = jnp.where(moved, old, capacity), jnp.where(moved, new, capacity)
         occupancy = occupancy.at[new].add(1, mode="drop").at[old].add(-1, mode="drop")
         if totals is not None:
-            gained = family.statistics(some, new, capacity)
-            less = family.statistics(some, old, capacity)
-            totals = add(totals, jax.tree.map(jnp.subtract, gained, less))
+            # A loop of two, so that what sums the rows is compiled once.
+            both = lax.map(lambda of: family.statistics(some, of, capacity), jnp.stack([new, old]))
+            totals = add(totals, jax.tree.map(lambda leaf: leaf[0] - leaf[1], both))
         labels = labels.at[jnp.where(moved, parts[i], outside)].set(new, mode="drop")
         return labels, occupancy, totals, count + jnp.sum(moved, dtype=jnp.int32)
 

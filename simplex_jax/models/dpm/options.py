@@ -109,7 +109,7 @@ class Options(RunOptions):
         unset="60, or one for five rows",
     )
     capacity: int = option(
-        "Sticks that there is room for at first; it grows when it has to.",
+        "Sticks that there is room for at first, more for many clusters; it grows when it has to.",
         default=64,
         least=1,
         parameter=None,

@@ -205,12 +205,15 @@ def scales(law: Target) -> tuple[jax.Array, jax.Array, jax.Array]:
     exact = k * law.alpha * theta * (1 - theta) + data + 2 * force * share - force
     mass = jnp.maximum(exact, 0.1 * law.alpha)
     scale = lax.rsqrt(mass)
-    x = jnp.cos(jnp.arange(k, dtype=theta.dtype) * 2.4) * jnp.ones_like(theta)
-    rate = jnp.ones_like(squares)
-    for _ in range(_POWERS):
+
+    def multiply(_: int, found: tuple) -> tuple:
+        x = found[0]
         x = x * lax.rsqrt(_sum(x**2))
-        moved = scale * curvature_times(law, point, scale * x)
-        rate, x = jnp.sqrt(_sum(moved**2)), moved
+        x = scale * curvature_times(law, point, scale * x)
+        return x, jnp.sqrt(_sum(x**2))
+
+    x = jnp.cos(jnp.arange(k, dtype=theta.dtype) * 2.4) * jnp.ones_like(theta)
+    _, rate = lax.fori_loop(0, _POWERS, multiply, (x, jnp.ones_like(squares)))
     return mode, mass, jnp.maximum(rate, 1)
 
 

@@ -167,16 +167,48 @@ def _laplace(
 def _hmc(
     key: jax.Array, law: Target, local_step: Local, start: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Move in log-ratios, with the curvature of each at the mode as its mass.
-
-    The log density does not change along the vector of ones; where along it a chain is does not
-    matter, and is forgotten in the end.
-    """
+    """Move in log-ratios, with the curvature of each at the mode as its mass."""
     key_start, key = jax.random.split(key)
-    mode, mass, rate = laplace.scales(law)
+    found = laplace.scales(law)
+    mode, mass, _ = found
     ratios = mode + jax.random.normal(key_start, mode.shape, mode.dtype) * lax.rsqrt(mass)
-    if start is not None:
-        ratios = start
+    begin, step = _trajectories(law, found, local_step, ratios if start is None else start)
+    keys = jax.random.split(key, local_step.burn_in + local_step.samples)
+    _, (trace, accepted) = lax.scan(step, begin, keys)
+    draws = jnp.moveaxis(trace[local_step.burn_in :], 0, 1)
+    draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
+    return draws, jnp.mean(accepted, axis=0, dtype=ratios.dtype)
+
+
+def mean_shares(
+    key: jax.Array, law: Target, burn_in: int | jax.Array, samples: int | jax.Array
+) -> jax.Array:
+    """Return the mean proportions over `samples` draws of "hmc" after `burn_in` steps, [B, K].
+
+    Chains start at the mode: from a start far in a tail the first moves of all may be refused. The
+    numbers may be traced, so that one program serves all of them.
+    """
+    found = laplace.scales(law)
+    begin, step = _trajectories(law, found, Local(), found[0])
+
+    def turn(i: jax.Array, loop: tuple) -> tuple:
+        at, total = loop
+        at, _ = step(at, jax.random.fold_in(key, i))
+        return at, total + jnp.where(i < burn_in, 0, jax.nn.softmax(at[0]))
+
+    start = begin, jnp.zeros_like(begin[0])
+    return lax.fori_loop(0, burn_in + samples, turn, start)[1] / samples
+
+
+def _trajectories(
+    law: Target, found: tuple, local_step: Local, ratios: jax.Array
+) -> tuple[tuple, Callable[[tuple, jax.Array], tuple[tuple, tuple]]]:
+    """Return where chains of "hmc" begin, and a step of them: `(at, key) -> (at, (ratios, ...))`.
+
+    `found` are the `laplace.scales`. The log density does not change along the vector of ones;
+    where along it a chain is does not matter, and is forgotten in the end.
+    """
+    _, mass, rate = found
     longest = 0.9 if local_step.step_size is None else local_step.step_size
     log_density = partial(laplace.log_density, law)
 
@@ -197,11 +229,7 @@ def _hmc(
         gain = value - at[1] + jnp.sum((momentum**2 - p**2) / mass, axis=-1) / 2
         return _choose(key_accept, gain, (y, value, slope), at)
 
-    keys = jax.random.split(key, local_step.burn_in + local_step.samples)
-    _, (trace, accepted) = lax.scan(step, (ratios, *_value_and_slope(log_density, ratios)), keys)
-    draws = jnp.moveaxis(trace[local_step.burn_in :], 0, 1)
-    draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
-    return draws, jnp.mean(accepted, axis=0, dtype=ratios.dtype)
+    return (ratios, *_value_and_slope(log_density, ratios)), step
 
 
 def _share(key: jax.Array, local_step: Local, like: jax.Array) -> jax.Array:

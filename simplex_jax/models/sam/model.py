@@ -6,6 +6,7 @@ proportions theta_d ~ Dirichlet(alpha) and is v_d ~ vMF(b / |b|, kappa_1), b = s
 negative for words that a topic says are absent.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -188,6 +189,7 @@ def prior_of(
     return hyper
 
 
+@functools.partial(jax.jit, static_argnames="topics")
 def start(key: jax.Array, hyper: Hyperparameters, topics: int) -> jax.Array:
     """Return topics [K, V] to start from: about m, at angles of about 45 degrees to it."""
     v = hyper.mean.shape[0]

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.models.heldout import HeldOut, mean, measured
-from simplex_jax.models.sam import density, local, sparse
+from simplex_jax.models.sam import density, sparse
 from simplex_jax.models.sam.options import Options
 from simplex_jax.models.sam.proportions import law_of, means
 from simplex_jax.runtime import gathering
@@ -19,7 +19,7 @@ from simplex_jax.runtime.session import Records
 from simplex_jax.runtime.windows import second_half
 
 CONCENTRATIONS = ("alpha", "sigma", "kappa1")
-_SAMPLED = 512
+_SAMPLED, _BURN_IN = 512, 8
 
 
 def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool) -> Posterior:
@@ -32,7 +32,6 @@ def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool
     chains, num_topics = settings.chains, settings.num_topics
     rows = np.unique(np.linspace(0, table.shape[0] - 1, _SAMPLED).round().astype(int))
     some = table[rows]
-    local_step = local.Local(samples=1, burn_in=8)
     traces: dict[str, tuple[int, ...]] = {"prevalence": (chains, num_topics)}
     traces |= dict.fromkeys(CONCENTRATIONS, (chains,))
     if heldout:
@@ -49,7 +48,7 @@ def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool
         at = jax.random.fold_in(key, event.step)
         parts = zip(state["topics"], state["alpha"], state["kappa1"], strict=True)
         laws = [law_of(b, some, alpha, kappa1, len(rows)) for b, alpha, kappa1 in parts]
-        drawn = [means(jax.random.fold_in(at, i), law, local_step) for i, law in enumerate(laws)]
+        drawn = [means(jax.random.fold_in(at, i), law, _BURN_IN, 1) for i, law in enumerate(laws)]
         shares = np.stack([np.asarray(one).mean(axis=0) for one in drawn])
         scalars = {name: state[name] for name in CONCENTRATIONS}
         both = {"prevalence": shares} | scalars

@@ -1,6 +1,5 @@
 """Topic proportions of documents, given topics: any number of documents, in bounded memory."""
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -96,13 +95,12 @@ def shards(
         )
     key = jax.random.fold_in(jax.random.key(seed), _STREAM)
     width = min(shard, table.shape[0])
-    local_step = local.Local(samples=samples, burn_in=_BURN_IN)
 
     def work() -> Iterator[np.ndarray]:
         for number, first in enumerate(range(0, table.shape[0], shard)):
             part = table[first : first + shard]
             law = law_of(directions, part, alpha, kappa1, width)
-            shares = means(jax.random.fold_in(key, number), law, local_step)
+            shares = means(jax.random.fold_in(key, number), law, _BURN_IN, samples)
             yield np.asarray(shares[: part.shape[0]])
 
     return work()
@@ -134,12 +132,4 @@ def law_of(
     )
 
 
-@functools.partial(jax.jit, static_argnames="local_step")
-def means(key: jax.Array, law: laplace.Target, local_step: local.Local) -> jax.Array:
-    """Return the mean of draws of the proportions of documents, [B, K].
-
-    Chains start at the mode of Laplace's approximation: from a start far in a tail the first moves
-    of all may be refused.
-    """
-    ratios, _ = local.draw(key, law, local_step, laplace.approximate(law).mode)
-    return jnp.mean(jax.nn.softmax(ratios), axis=1)
+means = jax.jit(local.mean_shares)

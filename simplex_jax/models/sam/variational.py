@@ -14,7 +14,7 @@ from simplex_jax.geometry import von_mises_fisher as vmf
 from simplex_jax.models.sam import bound, model, sparse
 from simplex_jax.models.sam.joint import Hyperparameters
 from simplex_jax.models.sam.sparse import UnitDocuments
-from simplex_jax.runtime.driver import run
+from simplex_jax.runtime.driver import nothing, run
 from simplex_jax.schedules import Schedule, StepSize, polynomial_decay
 
 STARTS = ("variational", "prior")
@@ -245,5 +245,6 @@ def start(
         topic_iterations=5,
     )
     state = kernel.init(key_init, first)
-    state, _ = run(key_run, kernel, state, stream, UPDATES, collect=lambda state, info: ())
+    # Not a lambda: another one for each chain and each fit would compile all of it again.
+    state, _ = run(key_run, kernel, state, stream, UPDATES, collect=nothing)
     return state.position

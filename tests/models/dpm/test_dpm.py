@@ -11,7 +11,7 @@ from support.cut_runs import Cut
 from simplex_jax import dpm
 from simplex_jax.corpus import from_counts
 from simplex_jax.corpus.categories import Categories
-from simplex_jax.models.dpm import checks, clusters, families
+from simplex_jax.models.dpm import checks, clusters, families, fitting
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.runtime import driver
 from simplex_jax.runtime.checkpoint import CheckpointError
@@ -136,7 +136,8 @@ def test_a_run_goes_on_with_its_own_rows_only(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_run_that_grows_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
-    # A large concentration asks for more than 16 sticks.
+    # A large concentration asks for more than 16 sticks, which `_room` would begin with.
+    monkeypatch.setattr(fitting, "_room", lambda settings, rows, clusters: settings.capacity)
     options = {"alpha": 15.0, "steps": 12, "capacity": 16}
     grown = fit(**options)
     assert grown.state.occupancy.shape[-1] > 16

@@ -95,9 +95,8 @@ def gaussian(
             raise ValueError(f"{name} must be a scalar; its shape is {value.shape}")
         arguments.require(name, value, arguments.positive(value), "finite and positive")
     arguments.require("freedom", nu, nu > p - 1, f"above p - 1 = {p - 1}")
-    symmetric = jnp.abs(psi - psi.T) <= 1e-5 * jnp.sqrt(jnp.outer(jnp.diag(psi), jnp.diag(psi)))
+    symmetric, definite = _are_covariances(psi)
     arguments.require("scale", psi, symmetric, "a symmetric matrix with a positive diagonal")
-    definite = jnp.isfinite(triangular.cholesky(psi))
     arguments.require("scale", psi, definite, "positive definite")
     prior = _Prior(m, k, nu, psi)
     return Family(
@@ -108,6 +107,14 @@ def gaussian(
         log_evidence=bind(_log_evidence, prior),
         check=bind(_check, prior.mean),
     )
+
+
+@jax.jit
+def _are_covariances(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return where a matrix is symmetric with a positive diagonal, and where its factor exists."""
+    sizes = jnp.sqrt(jnp.outer(jnp.diag(matrix), jnp.diag(matrix)))
+    symmetric = jnp.abs(matrix - matrix.T) <= 1e-5 * sizes
+    return symmetric, jnp.isfinite(triangular.cholesky(matrix))
 
 
 def gaussian_of(rows: ArrayLike, strength: float = 1.0) -> Family:
