@@ -69,7 +69,7 @@ def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
     """Return how far the shares of documents by their labels are from those that they were made of.
 
     That is half of the sum of the differences, from 0 to 1: the part of the tokens of a document
-    that would have to change topics.
+    that would have to change topics. Documents that no update has visited yet do not count.
     """
     from simplex_jax.corpus import device, store
 
@@ -91,10 +91,12 @@ def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
     def error(place: int) -> float:
         number, end = place % devices, int(dealt[place % devices][place // devices])
         inside = labels[number, end - lengths[order[place]] : end]
+        if inside[0] == TOPICS:  # not visited
+            return np.nan
         found = np.bincount(inside, minlength=TOPICS) / inside.size
         return 0.5 * float(np.abs(found - shares[order[place] % ONCE]).sum())
 
-    return {name: float(np.mean([error(i) for i in group])) for name, group in groups.items()}
+    return {name: float(np.nanmean([error(i) for i in group])) for name, group in groups.items()}
 
 
 def checkpoints(out: Path) -> list[int]:
