@@ -9,7 +9,7 @@ compiles, the others in the 5 seconds after it has saved a checkpoint, when it t
 After the last kill the run goes on to its end, which is to be that of a run of one process that
 nobody disturbed: topics, shares of documents and the trace of the perplexity, to the last bit. Kept
 are, of each kill, when it came, the updates of the newest checkpoint, the seconds until the other
-process had ended, its lines that begin with "simplex-jax", and those of others.
+process had ended, its lines that begin with "simplex-jax", and the number of those of others.
 Compiled programs are kept for the next start.
 """
 
@@ -93,7 +93,7 @@ def kill(arguments: list[str], run: Path, place: Path, rng: random.Random) -> di
         "the other ended after, s": round(ended, 1),
         "status": status,
         "own lines": " | ".join(own),
-        "lines of others": [line[:300] for line in lines if line not in own],
+        "lines of others": len(lines) - len(own),
     }
 
 
