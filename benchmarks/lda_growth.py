@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import kept
@@ -134,29 +134,53 @@ def command(tokens: int, words: int, topics: int, passes: int, place: Path) -> d
         names = [f"w{number}" for number in range(words)]
         store.write_blocks(path, blocks(tokens, words), names)
     writing = time.perf_counter() - begun
-    run = [str(Path(sys.executable).with_name("simplex-jax")), "lda", str(path)]
     # Not read as a table of counts first, and no shares of documents at the end.
-    run += ["--stream", "--counts", "memoised"]
+    run = ["lda", str(path), "--stream", "--counts", "memoised"]
     run += ["--topics", str(topics), "--passes", str(passes), "--checkpoint-every", "100000"]
-    planned = subprocess.run([*run, "--dry-run"], capture_output=True, text=True, check=True).stdout
-    out, begun = place / "run", time.perf_counter()
-    process = subprocess.Popen([*run, "--out", str(out), "--overwrite"], stdout=subprocess.DEVNULL)
-    peaks = {"Anon": 0.0, "File": 0.0}
-    while process.poll() is None:
-        peaks = {kind: max(peak, resident(process.pid, kind)) for kind, peak in peaks.items()}
-        time.sleep(0.1)
-    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    total = re.search(r"in all +([\d.]+ \w+)", planned)
+    told, out = predicted(run), place / "run"
     return {
         "tokens": tokens,
         "words": words,
         "topics": topics,
         "passes": passes,
-        "exit": process.returncode,
         "writing the store, s": round(writing, 1),
+        "predicted": told,
+        **observed([*run, "--out", str(out), "--overwrite"], out),
+    }
+
+
+def program() -> str:
+    """Return the path of the command."""
+    return str(Path(sys.executable).with_name("simplex-jax"))
+
+
+def predicted(run: list[str]) -> str | None:
+    """Return the memory that a run will need as its --dry-run says it."""
+    done = subprocess.run([program(), *run, "--dry-run"], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    total = re.search(r"in all +([\d.]+ \w+)", done.stdout)
+    return total and total.group(1)
+
+
+def observed(
+    run: list[str], out: Path, stop: Callable[[], bool] = lambda: False
+) -> dict[str, object]:
+    """Run a command to its end, or kill it, and return its time and memory."""
+    begun = time.perf_counter()
+    process = subprocess.Popen([program(), *run], stdout=subprocess.DEVNULL)
+    peaks = {"Anon": 0.0, "File": 0.0}
+    while process.poll() is None:
+        peaks = {kind: max(peak, resident(process.pid, kind)) for kind, peak in peaks.items()}
+        if stop():
+            process.kill()
+        time.sleep(0.1)
+    lines = out / "metrics.jsonl"
+    rows = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+    return {
+        "exit": process.returncode,
         "whole command, s": round(time.perf_counter() - begun, 1),
         "training, s": round(rows[-1]["seconds"], 1) if rows else None,
-        "predicted": total and total.group(1),
         "own peak, GiB": round(peaks["Anon"], 2),
         "mapped peak, GiB": round(peaks["File"], 2),
     }

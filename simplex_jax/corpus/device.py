@@ -18,8 +18,8 @@ CHUNK = 16_384
 # Counts of a document are float32, which counts exactly up to here.
 _LONGEST = 2**24
 
-# Tokens that are read at once from a corpus on the host.
-_READ = 2**24
+# Tokens that are read at once from a corpus on the host, which takes some 50 times as many bytes.
+_READ = 2**21
 
 # Places up to a chunk beyond the last token must be int32 as well.
 MOST_TOKENS = 2**31 - 1 - CHUNK
@@ -175,22 +175,46 @@ def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
 def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
     """Return the tokens of documents side by side in an array of length `room`, int32."""
     # JAX takes the array as it is, on a CPU, where its first byte is a multiple of 64.
-    memory, place = np.zeros(4 * room + 64, np.uint8), 0
+    memory = np.zeros(4 * room + 64, np.uint8)
     tokens = memory[-memory.ctypes.data % 64 :][: 4 * room].view(np.int32)
-    for piece in in_pieces(corpus, numbers):
-        tokens[place : place + piece.size] = piece
-        place += piece.size
+    # Read in the order of the corpus: a disk that does not fit into memory goes by once.
+    stored = np.argsort(numbers)
+    lengths = corpus.lengths[numbers]
+    starts = np.cumsum(lengths) - lengths
+    for part, piece in in_pieces(corpus, numbers[stored]):
+        places = stored[part]
+        tokens[runs(starts[places], lengths[places])] = piece
     return tokens
 
 
-def in_pieces(corpus: HostCorpus, numbers: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the tokens of documents, one after the other, some at a time, int32."""
-    ends = np.cumsum(corpus.lengths[numbers])
+def in_pieces(corpus: HostCorpus, numbers: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield some of the documents at a time, as a part of `numbers`, and their tokens, int32."""
+    for part in parts(corpus.lengths[numbers]):
+        yield part, corpus.read(numbers[part])
+
+
+def parts(lengths: np.ndarray) -> Iterator[slice]:
+    """Yield parts of documents of these lengths that have some tokens each, one at least."""
+    ends = np.cumsum(lengths)
     first = place = 0
-    while first < numbers.size:
+    while first < lengths.size:
         last = max(first + 1, int(np.searchsorted(ends, place + _READ, side="right")))
-        yield corpus.read(numbers[first:last])
+        yield slice(first, last)
         first, place = last, int(ends[last - 1])
+
+
+def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the places of runs of these lengths, one run after the other, int64.
+
+    Example:
+        >>> import numpy as np
+        >>> runs(np.array([10, 0]), np.array([2, 3])).tolist()
+        [10, 11, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    places = np.repeat(starts - (ends - lengths), lengths)
+    places += np.arange(places.size)
+    return places
 
 
 def size(corpus: DeviceCorpus | Pages) -> int:

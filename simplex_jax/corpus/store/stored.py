@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.corpus.corpus import distinct_words, error_at
-from simplex_jax.corpus.device import Documents
+from simplex_jax.corpus.device import Documents, runs
 from simplex_jax.corpus.files import open_regular
 from simplex_jax.corpus.store.arrays import REMEDY, checked, load_json, map_arrays
 
@@ -86,8 +86,7 @@ class Stored:
         """Places of all entries of some documents, one document after the other; their numbers."""
         first = self.indptr[ids]
         sizes = self.indptr[ids + 1] - first
-        ends = np.cumsum(sizes)
-        return np.repeat(first - (ends - sizes), sizes) + np.arange(sizes.sum()), sizes
+        return runs(first, sizes), sizes
 
 
 def is_stored(path: str | Path) -> bool:

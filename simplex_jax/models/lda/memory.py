@@ -24,6 +24,9 @@ from simplex_jax.models.topics.data import (
 )
 from simplex_jax.runtime import devices, processes
 
+# Bytes of the host for each document of a corpus on disk: its name, and where it is.
+_DOCUMENT = 120
+
 
 def estimate(
     corpus: Training,
@@ -46,8 +49,9 @@ def estimate(
         Bytes by name: "corpus" as it lies on the device; "state", twice, before and after an
         update; "update", a batch and the temporaries of an update, were all topics drawn on each
         device; "summary", moments of the topics and a sample on its way there, and "heldout", both
-        on the first device only; and the "total". The programs themselves and the allocator's own
-        needs, some 10%, come on top.
+        on the first device only; "documents", names and places of those of a corpus on disk, where
+        the host's memory is the device's; and the "total". The programs themselves and the
+        allocator's own needs, some 10%, come on top.
 
     Example:
         >>> import scipy.sparse as sp
@@ -56,7 +60,7 @@ def estimate(
         >>> counts = sp.csr_array([[3, 0, 1], [0, 2, 1]])
         >>> parts = lda.memory.estimate(from_counts(counts), lda.resolve(counts, 2))
         >>> sorted(parts)
-        ['corpus', 'heldout', 'state', 'summary', 'total', 'update']
+        ['corpus', 'documents', 'heldout', 'state', 'summary', 'total', 'update']
     """
     data, kernel, state, batch = _shapes(corpus, settings)
     elsewhere = settings.num_topics - _counted(settings)
@@ -66,10 +70,12 @@ def estimate(
         "state": 2 * (_bytes(state) - spared),
         "update": _bytes(batch) + _temporaries(kernel, state, batch),
     }
-    in_one_memory = settings.devices if jax.default_backend() == "cpu" else 1
+    on_cpu = jax.default_backend() == "cpu"
+    in_one_memory = settings.devices if on_cpu else 1
     parts = {name: in_one_memory * count for name, count in parts.items()} | {
         "summary": _summary(kernel, state, batch, settings),
         "heldout": 0 if heldout is None else _heldout(heldout, settings.num_topics),
+        "documents": _DOCUMENT * size_of(corpus).documents if on_cpu and is_stored(corpus) else 0,
     }
     return parts | {"total": sum(parts.values())}
 

@@ -8,6 +8,7 @@ The files have no names and vanish with the process. A checkpoint has a copy of 
 in memory would have saved them: each goes on from a checkpoint of the other.
 """
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,7 @@ from simplex_jax.runtime.feed import Lagging
 from simplex_jax.runtime.hooks import Event
 
 _PIECE = 2**24  # labels that are written at once
+_REGION = 2**26  # tokens that are put in order in memory
 
 
 class Files:
@@ -48,8 +50,8 @@ class Files:
         self._corpus, self._pages = corpus, pages
         total, dtype = int(pages.starts[-1]), local.label_dtype(num_topics)
         nothing = np.full(_PIECE, num_topics, dtype)
-        empty = (nothing[: total - first] for first in range(0, total, _PIECE))
-        self._tokens = _written(device.in_pieces(corpus, pages.order), total, np.dtype(np.int32))
+        empty = ((first, nothing[: total - first]) for first in range(0, total, _PIECE))
+        self._tokens = _tokens(corpus, pages)
         self._labels = _written(empty, total, dtype)
         self._due: dict[int, slice] = {}  # by step: tokens whose labels are not written yet
 
@@ -138,10 +140,60 @@ def _size(tokens: int, num_topics: int) -> int:
     return tokens * (np.dtype(np.int32).itemsize + local.label_dtype(num_topics).itemsize)
 
 
-def _written(pieces: Iterable[np.ndarray], total: int, dtype: np.dtype) -> np.ndarray:
-    """Write numbers to a file without a name, here and not by its map, so that errors are seen."""
+def _tokens(corpus: HostCorpus, pages: Pages) -> np.ndarray:
+    """Write the tokens of all documents in the order of the pages, and map them.
+
+    First to the region of the file where they belong, as they come in the corpus, and then in order
+    within each region: corpus and file are read from beginning to end, whatever their size. One
+    after the other by length, documents are found all over a disk, and most of what it reads is not
+    theirs.
+    """
+    order, starts = pages.order, pages.starts
+    regions = np.arange(starts[-1] // _REGION + 2)
+    firsts = np.searchsorted(starts[:-1] // _REGION, regions)
+    pieces = _by_region(corpus, pages, starts[firsts])
+    tokens = _written(pieces, int(starts[-1]), np.dtype(np.int32))
+    for first, last in itertools.pairwise(firsts):
+        _put_in_order(tokens[starts[first] : starts[last]], order[first:last], corpus.lengths)
+    return tokens
+
+
+def _by_region(
+    corpus: HostCorpus, pages: Pages, places: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the tokens of some documents of one region, and their place; `places` begin regions."""
+    region = np.empty(pages.order.size, np.int64)
+    region[pages.order] = pages.starts[:-1] // _REGION
+    for part, tokens in device.in_pieces(corpus, np.arange(region.size)):
+        lengths, regions = corpus.lengths[part], region[part]
+        starts = np.cumsum(lengths) - lengths
+        for number in np.unique(regions):
+            mine = regions == number
+            piece = tokens[device.runs(starts[mine], lengths[mine])]
+            yield int(places[number]), piece
+            places[number] += piece.size
+
+
+def _put_in_order(region: np.ndarray, numbers: np.ndarray, lengths: np.ndarray) -> None:
+    """Put the tokens of documents, which lie in the order of the corpus, in that of `numbers`."""
+    stored, lengths = np.argsort(numbers), lengths[numbers]
+    starts = np.empty_like(lengths)
+    starts[stored] = np.cumsum(lengths[stored]) - lengths[stored]
+    found, place = region.copy(), 0
+    for part in device.parts(lengths):
+        places = device.runs(starts[part], lengths[part])
+        region[place : place + places.size] = found[places]
+        place += places.size
+
+
+def _written(pieces: Iterable[tuple[int, np.ndarray]], total: int, dtype: np.dtype) -> np.ndarray:
+    """Write numbers, in pieces with their places, to a file without a name, and map it.
+
+    They are not written by the map, so that errors are seen.
+    """
     with tempfile.TemporaryFile() as file:
-        for piece in pieces:
+        for place, piece in pieces:
+            file.seek(int(place) * dtype.itemsize)
             file.write(np.ascontiguousarray(piece, dtype).data)
         file.flush()
         return np.asarray(np.memmap(file, dtype, "r+", shape=(total,)))

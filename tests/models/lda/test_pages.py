@@ -13,6 +13,7 @@ from simplex_jax.cli import main
 from simplex_jax.corpus import device, from_counts, store
 from simplex_jax.models import lda
 from simplex_jax.models.lda import memory, pages
+from simplex_jax.models.topics import data
 from simplex_jax.runtime import devices
 
 # Documents of all lengths, some empty. There are four batches, and the last one has one document;
@@ -156,3 +157,16 @@ def test_more_tokens_than_a_device_can_number_are_on_disk(stored, in_memory, mon
     assert is_same(on_disk(stored), in_memory)
     with pytest.raises(ValueError, match="batch_size 19: its longest documents have"):
         lda.fit(stored, 3, **RUN | {"batch_size": 19})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("region", [1, 10, 33, 10_000])
+def test_tokens_come_to_their_places_by_regions(region, stored, monkeypatch):
+    """Region by region, and a few documents at a time, as in memory at once."""
+    host = data.on_host(stored)
+    whole = np.asarray(device.to_device(host).tokens)
+    monkeypatch.setattr(pages, "_REGION", region)
+    monkeypatch.setattr(device, "_READ", 7)
+    files = pages.Files(host, device.pages(host.lengths, 6), 3)
+    np.testing.assert_array_equal(files._tokens, whole)
+    np.testing.assert_array_equal(device.to_device(host).tokens, whole)

@@ -1,0 +1,155 @@
+"""LDA over more tokens than int32 can number, on disk and in memory.
+
+    python benchmarks/lda_beyond_int32.py --kill     # tokens and labels in files, 5 GiB of memory
+    python benchmarks/lda_beyond_int32.py --memory   # in memory, 15 GiB
+
+Documents of known topics and shares, 20 million tokens of them, are written over and over to a
+store until that has --tokens, 2.2 x 10^9. `simplex-jax lda` runs over it with its tokens and labels
+in files, or in memory on two devices, of which each numbers half of the tokens. With --kill it is
+killed after its first checkpoint, and goes on by --resume. A few words of each true topic are its
+seed words, so that a pass finds the topics and gives them the same numbers.
+
+The labels in the last checkpoint are compared with the shares that documents were made of: in the
+first and the last copy of the documents, and on both sides of place 2^31 in the order of the
+device. The digest of the topics at the end is to be the same in files and in memory, killed or not.
+"""
+
+import argparse
+import hashlib
+import json
+import time
+from itertools import repeat
+from pathlib import Path
+
+import kept
+import lda_growth
+import numpy as np
+import scipy.sparse as sp
+
+WORDS, TOPICS, ONCE = 5_000, 20, 20_000
+"""Words, topics, and documents that are written over and over."""
+
+
+def documents(seed: int = 0) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
+    """Return counts [ONCE, WORDS] of documents of some 1,000 words, their shares, and topics."""
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(WORDS, 0.05), TOPICS)
+    shares = rng.dirichlet(np.full(TOPICS, 0.2), ONCE)
+    lengths = np.maximum(50, rng.lognormal(6.8, 0.5, ONCE)).astype(np.int64)
+    each = rng.multinomial(lengths, shares)
+    counts = sp.csr_array((ONCE, WORDS), dtype=np.int32)
+    for topic, tokens in enumerate(each.T):
+        word = rng.choice(WORDS, tokens.sum(), p=topics[topic])
+        row, ones = np.repeat(np.arange(ONCE), tokens), np.ones(tokens.sum(), np.int32)
+        counts += sp.coo_array((ones, (row, word)), shape=counts.shape).tocsr()
+    return counts, each / lengths[:, None], topics
+
+
+def write(path: Path, counts: sp.csr_array, tokens: int) -> float:
+    """Write copies of the documents until there are so many tokens; return the seconds."""
+    from simplex_jax.corpus import store
+
+    begun = time.perf_counter()
+    copies = -(-tokens // int(counts.sum()))
+    store.write_blocks(path, repeat(counts, copies), [f"w{word}" for word in range(WORDS)])
+    return time.perf_counter() - begun
+
+
+def labels_of(run: Path) -> np.ndarray:
+    """Return the labels of the newest checkpoint of a run, [devices, n], in the devices' order."""
+    newest = sorted((run / "checkpoint").glob("[0-9]*"))[-1]
+    leaves = json.loads((newest / "manifest.json").read_text())["leaves"]
+    number = next(i for i, leaf in enumerate(leaves) if leaf["path"][-1] == "labels")
+    with np.load(newest / "arrays-0.npz") as arrays:
+        labels = arrays[str(number)]
+    return labels.reshape(-1, labels.shape[-1])
+
+
+def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
+    """Return how far the shares of documents by their labels are from those that they were made of.
+
+    That is half of the sum of the differences, from 0 to 1: the part of the tokens of a document
+    that would have to change topics. Documents that no update has visited yet do not count.
+    """
+    from simplex_jax.corpus import device, store
+
+    lengths, labels = np.diff(store.open(path).starts), labels_of(run)
+    order, devices = device.in_order(lengths), len(labels)
+    dealt = [np.cumsum(lengths[order[number::devices]]) for number in range(devices)]
+    places = np.empty_like(order)
+    places[order] = np.arange(order.size)
+    boundary = int(np.searchsorted(np.cumsum(lengths[order]), 2**31))
+    some = min(2_000, order.size - boundary - 1)
+    groups = {
+        "first copy": places[:2_000],
+        "last copy": places[-ONCE:][:2_000],
+        "before place 2^31": np.arange(boundary - some, boundary),
+        "after place 2^31": np.arange(boundary, boundary + some) + 1,
+        "last places": np.arange(order.size - some, order.size),
+    }
+
+    def error(place: int) -> float:
+        number, end = place % devices, int(dealt[place % devices][place // devices])
+        inside = labels[number, end - lengths[order[place]] : end]
+        if inside[0] == TOPICS:  # not visited
+            return np.nan
+        found = np.bincount(inside, minlength=TOPICS) / inside.size
+        return 0.5 * float(np.abs(found - shares[order[place] % ONCE]).sum())
+
+    return {name: float(np.nanmean([error(i) for i in group])) for name, group in groups.items()}
+
+
+def checkpoints(out: Path) -> list[int]:
+    """Return the updates that the checkpoints of a run were saved after."""
+    return [int(path.name.rpartition("-")[2]) for path in (out / "checkpoint").glob("[0-9]*")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, default=2_200_000_000)
+    parser.add_argument("--passes", type=float, default=1.5)
+    parser.add_argument("--memory", action="store_true", help="on two devices, and not in files")
+    parser.add_argument("--kill", action="store_true", help="kill it, and go on")
+    parser.add_argument("--out", type=Path, default=Path("build/lda_beyond_int32"))
+    parser.add_argument("--keep", type=Path, help="the JSON file, if not in --out")
+    options = parser.parse_args()
+    counts, shares, topics = documents()
+    path, seeds = options.out / "store", options.out / "seeds.txt"
+    if not path.exists():
+        print(f"store: {write(path, counts, options.tokens):.0f} s", flush=True)
+    seeds.write_text("".join(words_of(topic) + "\n" for topic in topics))
+
+    out = options.out / ("memory" if options.memory else "files")
+    run = ["lda", str(path), "--stream", "--counts", "memoised", "--topics", str(TOPICS)]
+    run += ["--passes", str(options.passes), "--holdout", "0", "--seed-words", str(seeds)]
+    run += ["--devices", "2"] if options.memory else []
+    run += ["--checkpoint-every", "60" if options.kill else "100000"]
+    told = {"predicted": lda_growth.predicted(run)}
+    run, rows = [*run, "--out", str(out), "--overwrite"], []
+    if options.kill:
+        row = lda_growth.observed(run, out, lambda: bool(checkpoints(out)))
+        rows.append({"updates": max(checkpoints(out)), **told, **row})
+        run = ["lda", "--resume", str(out)]
+    row = lda_growth.observed(run, out)
+    rows.append({"updates": max(checkpoints(out)), **told, **row})
+    keep = options.keep or options.out / f"lda_beyond_int32_{out.name}.json"
+    kept.write(
+        keep,
+        rows,
+        tokens=options.tokens,
+        topics=TOPICS,
+        words=WORDS,
+        passes=options.passes,
+        errors={name: round(error, 4) for name, error in errors(out, path, shares).items()},
+        digest=hashlib.sha256((out / "topics.npz").read_bytes()).hexdigest(),
+    )
+    print(keep.read_text())
+
+
+def words_of(topic: np.ndarray) -> str:
+    """Return the seed words of a topic, its ten most probable ones."""
+    return " ".join(f"w{word}" for word in np.argsort(-topic)[:10])
+
+
+if __name__ == "__main__":
+    main()
