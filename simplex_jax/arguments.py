@@ -3,7 +3,7 @@
 import functools
 import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, SupportsIndex
 
 import jax
@@ -129,11 +129,12 @@ def tree(name: str, value: Any, allowed: str = "positive") -> Any:
     Raise a ValueError that names leaf and place unless all are "positive", "nonnegative" or
     "finite", as `allowed`.
     """
-    valid, needs = {
+    checks: dict[str, tuple[Callable[[jax.Array], jax.Array], str]] = {
         "positive": (positive, "finite and positive"),
         "nonnegative": (nonnegative, "finite and at least 0"),
         "finite": (jnp.isfinite, "finite"),
-    }[allowed]
+    }
+    valid, needs = checks[allowed]
     leaves, structure = jax.tree.flatten_with_path(value, is_leaf=is_numbers)
     arrays = []
     for path, leaf in leaves:

@@ -152,7 +152,7 @@ def _room(settings: Options, rows: int, clusters: int) -> int:
         prior, alpha = concentration(settings), 1.0
         assert isinstance(prior, model.Gamma)
         for _ in range(3):
-            alpha = (prior.shape + clusters) / (prior.rate + math.log1p(rows / alpha))
+            alpha = float((prior.shape + clusters) / (prior.rate + math.log1p(rows / alpha)))
     asked = clusters + alpha * math.log(max(20 * clusters * alpha, 1.0))
     return growth.doubled(settings.capacity, min(math.ceil(asked), clusters + rows))
 
