@@ -116,7 +116,7 @@ def _outcome(fitted: Fit) -> str:
     )
     capacity, asked = fitted.state.occupancy.shape[-1], fitted.settings.capacity
     if capacity > asked:
-        lines.append(f"the slices asked for more sticks than {asked}: now there are {capacity}")
+        lines.append(f"room for {capacity} sticks, of at least {asked} to begin with")
     return "\n".join(lines)
 
 
