@@ -204,9 +204,11 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=1000)
     parser.add_argument("--only", default="")
     parser.add_argument("--patience", type=float, default=600.0, help="for a warm-up, in seconds")
-    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--keep", type=Path, help="a JSON file; rows of other models stay in it")
     given = parser.parse_args()
-    rows = []
+    # Rows of other models stay as they were kept.
+    earlier = kept.read(given.keep)["rows"] if given.keep and given.keep.exists() else []
+    rows = [facts for facts in earlier if given.only not in facts["model"]]
     print("| model | kernel | slowest, ESS/s | median, ESS/s | R-hat | apart |")
     print("|---|---|---|---|---|---|")
     for name, make in examples(given.data).items():

@@ -278,12 +278,17 @@ def digest_of(tree: Any) -> str:
     """Return the SHA-256 of all arrays of a tree, sparse ones too, hexadecimal."""
     total = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):
-        parts = (leaf.indptr, leaf.indices, leaf.data) if sp.issparse(leaf) else (leaf,)
-        for part in parts:
+        for part in _parts(leaf) if sp.issparse(leaf) else (leaf,):
             array = np.ascontiguousarray(part)
             total.update(f"{array.dtype.str}{array.shape}".encode())
             total.update(array.tobytes())
     return total.hexdigest()
+
+
+def _parts(counts: sp.csr_array) -> tuple[np.ndarray, ...]:
+    # Documents of a store have wider indices where they are read one by one than in memory.
+    index = np.int32 if max(counts.nnz, *counts.shape) < 2**31 else np.int64
+    return counts.indptr.astype(index), counts.indices.astype(index), counts.data
 
 
 def corpus_of(model: Model, planned: Plan) -> dict[str, Any]:

@@ -74,6 +74,16 @@ def test_documents_held_out_are_not_learned_from(tmp_path):
     assert fitted.metrics[-1]["passes"] == 15
 
 
+def test_held_out_documents_have_one_digest_wherever_they_were_read(stored):
+    """One process reads a store as a whole and several by rows: they go on with the same run."""
+    digests = [
+        pipeline.digest_of(data.hold_out(given, 4, seed=5)[1])
+        for given in (stored, data.in_memory(stored))
+    ]
+    assert digests[0] == digests[1]
+    assert digests[0] != pipeline.digest_of(data.hold_out(stored, 4, seed=6)[1])
+
+
 def test_tokens_of_a_corpus_on_disk_are_remembered_as_those_of_one_in_memory(stored):
     options = {"passes": 20, "seed": 3, "counts": "memoised"}
     on_disk = lda.fit(stored, 2, **options)
