@@ -9,25 +9,30 @@ from support.marks import slow_but
 
 from simplex_jax.draws import native
 
-KEPT = kept.read(kept.RESULTS / "compile_times.json")["rows"]
+RESULT = kept.read(kept.RESULTS / "compile_times.json")
+KEPT, VERSION = RESULT["rows"], RESULT["about"]["versions"]["jax"]
 COUNTS = {row["program"]: row["instructions"] for row in KEPT if "instructions" in row}
 PROGRAMS = {row["program"]: row["programs"] for row in KEPT if "programs" in row}
 # Of those that users compile most; each is lowered in a second or less.
 QUICK = ("scir", "sgrld", "sgrhmc", "SCIR, one simplex", "SCIR, factorisation")
-# Versions of JAX lower a program to more or fewer instructions. A draw by XLA has 1,500 of them.
-ROOM = 1.2
+ROOM = 1.2  # a draw by XLA in place of a native one has 1,500 instructions more
+
+# Inverse error functions, for one, are an instruction in one version of JAX and many in another.
+as_kept = pytest.mark.skipif(jax.__version__ != VERSION, reason=f"kept with jax {VERSION}")
 
 
 def test_all_programs_are_kept():
     assert COUNTS.keys() == compile_times.UPDATES.keys() | compile_times.FITS.keys()
 
 
+@as_kept
 @pytest.mark.parametrize("name", slow_but(list(compile_times.UPDATES), *QUICK))
 def test_programs_are_no_larger_than_kept_ones(name):
     native_code.needs(native.LIBRARY)
     assert compile_times.instructions(compile_times.UPDATES[name]()) <= ROOM * COUNTS[name]
 
 
+@as_kept
 @pytest.mark.slow
 @pytest.mark.parametrize("name", compile_times.FITS)
 def test_fits_compile_no_more_than_kept_ones_and_nothing_twice(name):
