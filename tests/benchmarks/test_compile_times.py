@@ -17,7 +17,7 @@ PROGRAMS = {row["program"]: row["programs"] for row in KEPT if "programs" in row
 QUICK = ("scir", "sgrld", "sgrhmc", "SCIR, one simplex", "SCIR, factorisation")
 ROOM = 1.2  # a draw by XLA in place of a native one has 1,500 instructions more
 
-# Inverse error functions, for one, are an instruction in one version of JAX and many in another.
+# lgamma, for one, is a single instruction as jax 0.10 lowers it, and a function of many in 0.12.
 as_kept = pytest.mark.skipif(jax.__version__ != VERSION, reason=f"kept with jax {VERSION}")
 
 

@@ -22,6 +22,7 @@ from simplex_jax.models.topics.data import (
     size_of,
     vocabulary_of,
 )
+from simplex_jax.models.topics.native import calls
 from simplex_jax.runtime import devices, processes
 
 # Bytes of the host for each document of a corpus on disk: its name, and where it is.
@@ -68,7 +69,7 @@ def estimate(
     parts = {
         "corpus": _bytes(data),
         "state": 2 * (_bytes(state) - spared),
-        "update": _bytes(batch) + _temporaries(kernel, state, batch),
+        "update": _bytes(batch) + _temporaries(kernel, state, batch) + _tables(corpus, settings),
     }
     on_cpu = jax.default_backend() == "cpu"
     in_one_memory = settings.devices if on_cpu else 1
@@ -169,6 +170,12 @@ def _temporaries(kernel: Kernel, state: State, batch: Batch) -> int:
     compiled = jax.jit(_update).lower(kernel, jax.random.key(0), state, batch).compile()
     analysis: Any = compiled.memory_analysis()
     return analysis.temp_size_in_bytes
+
+
+def _tables(corpus: Training, settings: Options) -> int:
+    if settings.engine != "native" or settings.local != "collapsed":
+        return 0
+    return calls.table_bytes(settings.num_topics, size_of(corpus).words)
 
 
 def _summary(kernel: Kernel, state: State, batch: Batch, settings: Options) -> int:

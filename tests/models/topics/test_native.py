@@ -197,6 +197,19 @@ def test_both_lowerings_draw_the_same_labels(num_topics):
     assert (np.asarray(native) < num_topics).all()
 
 
+@pytest.mark.parametrize("num_topics", [191, 192, 2048, 2049])
+def test_the_fastest_kind_is_what_python_takes_for_it(num_topics):
+    """The bounds stand in both languages. Kinds differ in some labels."""
+    arguments = problem(num_topics, [80] * 40)
+    chosen, *drawn = (
+        np.asarray(native_sweeps.sweep(jax.random.key(1), *arguments, kind=kind))
+        for kind in (None, *KINDS)
+    )
+    assert [
+        kind for kind, labels in zip(KINDS, drawn, strict=True) if (labels == chosen).all()
+    ] == [calls.kind_for(num_topics)]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("num_topics", [1, 50, 300])
 def test_vectors_of_every_width_draw_the_same(kind, num_topics):

@@ -14,12 +14,23 @@ KINDS = {None: 0, "dense": 1, "sparse": 2, "integer": 3}
 
 # Numbers of topics from and to which whole numbers are the fastest, as in handlers.cc.
 _WHOLE = (192, 2048)
+_GROUP = 64  # topics of a group of whole numbers, as in task.h
 
 
 def kind_for(num_topics: int) -> str:
     """Return the fastest kind of `sweep` by the number of topics alone, whatever the documents."""
     least, most = _WHOLE
     return "dense" if num_topics < least else "integer" if num_topics <= most else "sparse"
+
+
+def table_bytes(num_topics: int, num_words: int) -> int:
+    """Return the bytes of what a sweep makes of the topics, of which XLA does not know."""
+    if (kind := kind_for(num_topics)) == "dense":
+        return 0
+    if kind == "integer":
+        return 2 * _GROUP * -(-num_topics // _GROUP) * num_words  # levels
+    # Bounds, and running sums over the rows of a word.
+    return (_LANES + 4) * -(-num_topics // _LANES) * num_words
 
 
 def _call(name: str, results, *, prefix: str | None = None, aliases=None):
