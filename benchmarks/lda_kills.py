@@ -74,7 +74,7 @@ def kill(arguments: list[str], run: Path, place: Path, rng: random.Random) -> di
     early, victim = rng.random() < 0.25, rng.randrange(2)
     sign = opened if early else newest
     before, begun = sign(run), start(arguments, 2, place)
-    while sign(run) == before:
+    while sign(run) == before and all(process.poll() is None for process in begun):
         time.sleep(0.02)
     moment = rng.random() * (20 if early else 5)
     time.sleep(moment)
