@@ -28,6 +28,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import kept
 import numpy as np
 import scipy.sparse as sp
 from lda_corpora import NAMES, Task, load
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, default=SHARED / "peers")
     parser.add_argument("--data", type=Path, default=SHARED / "data")
     parser.add_argument("--out", type=Path, help="build/lda_peers by default, with --quick apart")
+    parser.add_argument("--keep", type=Path, help="a JSON file for the ends of all runs in --out")
     options = parser.parse_args()
     if options.quick:
         options.effort *= 0.1
@@ -81,6 +83,17 @@ def main() -> None:
     )
     (options.out / "results.md").write_text(text + "\n")
     print(text)
+    if options.keep:
+        kept.write(options.keep, [end(record) for record in records])
+
+
+def end(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a run at its end."""
+    last = record["points"][-1]
+    named = ("corpus", "num_topics", "tool", "seed", "defaults", "peak_memory")
+    figures = {name: record[name] for name in named} | last
+    figures["tokens_per_second"] = last["work"] * record["tokens"] / last["seconds"]
+    return figures | {"averaged": final(record, "averaged")}
 
 
 def identity(record: dict[str, Any]) -> tuple[Any, ...]:

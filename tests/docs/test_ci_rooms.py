@@ -1,0 +1,39 @@
+"""`.ci/rooms` leads from every module of the package to tests that are there."""
+
+import runpy
+
+import pytest
+from support.paths import ROOT
+
+ROOMS = runpy.run_path(str(ROOT / ".ci" / "rooms"))
+
+
+@pytest.mark.parametrize(
+    ("path", "tests"),
+    [
+        ("simplex_jax/estimators.py", {"tests/test_estimators.py"}),
+        ("tests/test_batches.py", {"tests/test_batches.py"}),
+        ("simplex_jax/base.py", {"tests/samplers"}),
+        ("simplex_jax/native/library.py", {"tests/draws", "tests/models/topics"}),
+        ("simplex_jax/draws/native/gamma.inl", {"tests/draws"}),
+        ("simplex_jax/models/lda/commands/effects.py", {"tests/models/lda"}),
+        ("simplex_jax/models/pipeline.py", {"tests/models"}),
+        ("tests/support/tiny_hdp.py", {"tests/models/hdp/test_hdp_kernel.py"}),
+        ("tests/support/unigrams/fitting.py", {"tests/models/test_toy_model.py"}),
+        ("tests/support/test_reference_laws.py", {"tests/support/test_reference_laws.py"}),
+        ("docs/design.md", {"tests/docs"}),
+        ("CHANGELOG.md", set()),
+    ],
+)
+def test_a_change_leads_to_its_tests(path, tests):
+    found = ROOMS["tests_of"](path)
+    assert found >= tests
+    assert bool(found) == bool(tests)
+
+
+def test_every_module_has_tests():
+    modules = [path.relative_to(ROOT) for path in (ROOT / "simplex_jax").rglob("*.py")]
+    tests = {str(path): ROOMS["tests_of"](str(path)) for path in modules}
+    without = {path for path, found in tests.items() if not found}
+    assert without == {"simplex_jax/__init__.py", "simplex_jax/__main__.py"}
+    assert all((ROOT / test).exists() for found in tests.values() for test in found)
