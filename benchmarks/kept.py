@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
-PLACES = ("--data", "--keep", "--out")
+PLACES = ("--data", "--keep", "--out", "--peers")
 """Options that name a file or a folder."""
 
 
 def about() -> dict[str, Any]:
     """Return versions, date, machine and command of the run that is going on."""
-    from simplex_jax.models.pipeline import versions  # not where results are only read
+    from simplex_jax.models.records import versions  # not where results are only read
 
     return {
         "versions": versions(),

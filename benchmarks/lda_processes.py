@@ -21,7 +21,7 @@ import numpy as np
 from lda_growth import blocks
 
 from simplex_jax.corpus import store
-from simplex_jax.models.pipeline import versions
+from simplex_jax.models.records import versions
 
 
 def rate(

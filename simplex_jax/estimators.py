@@ -5,6 +5,7 @@ each category of each simplex was drawn, in expectation. Where data are categori
 where assignments are latent they are drawn, or expected, given the position.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax import arguments
-from simplex_jax.base import Batch, Position, PyTree, bind, static
+from simplex_jax.base import Batch, Position, PyTree, bind
 from simplex_jax.batches import Indexed, length
 
 Counts: TypeAlias = PyTree
@@ -61,19 +62,27 @@ def subsampled(counts_of: CountsOf, size: float) -> Estimator:
         [54. 46.]
     """
     arguments.scalar("size", size)
-    return Estimator(init=no_memory, estimate=bind(_subsampled, counts_of, size))
+    return Estimator(init=no_memory, estimate=bind(_subsampled, _Batches(counts_of, size)))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Batches:
+    """Batches of a full data set, and their counts."""
+
+    counts_of: CountsOf
+    size: float  # number of data in the full data set
+
+    def scale(self, batch: Batch) -> float | jax.Array:
+        """Return what the counts of a batch are multiplied by."""
+        return self.size / length(batch, "batch")
 
 
 def _subsampled(
-    counts_of: CountsOf,
-    size: float,
-    key: jax.Array,
-    memory: PyTree,
-    position: Position,
-    batch: Batch,
+    batches: _Batches, key: jax.Array, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Counts, PyTree]:
-    scale = size / length(batch, "batch")
-    return jax.tree.map(lambda n: n * scale, counts_of(key, position, batch)), memory
+    scale = batches.scale(batch)
+    return jax.tree.map(lambda n: n * scale, batches.counts_of(key, position, batch)), memory
 
 
 def categorical(size: float) -> Estimator:
@@ -153,33 +162,35 @@ def control_variate(
     """
     arguments.scalar("size", size)
     arguments.choice("of", of, ("counts", "derivatives"))
-    estimate = static(_control_variate, of=of)
-    return Estimator(
-        init=no_memory, estimate=bind(estimate, counts_of, size, reference, reference_counts)
-    )
+    variate = _ControlVariate(_Batches(counts_of, size), reference, reference_counts, of)
+    return Estimator(init=no_memory, estimate=bind(_control_variate, variate))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _ControlVariate:
+    """Counts of batches, and those of all data at a reference."""
+
+    batches: _Batches
+    reference: Position
+    reference_counts: Counts
+    of: str = dataclasses.field(metadata={"static": True})
 
 
 def _control_variate(
-    counts_of: CountsOf,
-    size: float,
-    reference: Position,
-    reference_counts: Counts,
-    key: jax.Array,
-    memory: PyTree,
-    position: Position,
-    batch: Batch,
-    *,
-    of: str,
+    variate: _ControlVariate, key: jax.Array, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Counts, PyTree]:
-    scale = size / length(batch, "batch")
-    here = counts_of(key, position, batch)
-    there = counts_of(jax.random.clone(key), reference, batch)
-    if of == "counts":
-        corrected = jax.tree.map(lambda n, a, b: n + scale * (a - b), reference_counts, here, there)
+    batches, reference = variate.batches, variate.reference
+    scale = batches.scale(batch)
+    counts_at_position = batches.counts_of(key, position, batch)
+    counts_at_reference = batches.counts_of(jax.random.clone(key), reference, batch)
+    counts = (variate.reference_counts, counts_at_position, counts_at_reference)
+    if variate.of == "counts":
+        corrected = jax.tree.map(lambda n, a, b: n + scale * (a - b), *counts)
     else:
         corrected = jax.tree.map(
             lambda n, a, b, at, ref: scale * a + jnp.exp(at - ref) * (n - scale * b),
-            *(reference_counts, here, there, position, reference),
+            *(*counts, position, reference),
         )
     return corrected, memory
 
@@ -240,7 +251,17 @@ def memoised(assign: Assign, count: Count, assignments: PyTree, counts: Counts) 
         (5.0, True)
     """
     memory = jax.tree.map(jnp.asarray, Memory(assignments, counts))
-    return Estimator(init=bind(_recall, memory), estimate=bind(_memoised, assign, count))
+    labelling = _Labelling(assign, count)
+    return Estimator(init=bind(_recall, memory), estimate=bind(_memoised, labelling))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Labelling:
+    """The functions of memoised counts."""
+
+    assign: Assign
+    count: Count
 
 
 def _recall(memory: Memory, key: jax.Array) -> Memory:
@@ -249,22 +270,17 @@ def _recall(memory: Memory, key: jax.Array) -> Memory:
 
 
 def _memoised(
-    assign: Assign,
-    count: Count,
-    key: jax.Array,
-    memory: Memory,
-    position: Position,
-    batch: Indexed,
+    labelling: _Labelling, key: jax.Array, memory: Memory, position: Position, batch: Indexed
 ) -> tuple[Counts, Memory]:
     if not isinstance(batch, Indexed):
         raise ValueError("batch must be batches.Indexed: make the stream of batches.indexed(data)")
     old = jax.tree.map(lambda leaf: leaf[batch.ids], memory.assignments)
-    new = assign(key, position, batch.data, old)
+    new = labelling.assign(key, position, batch.data, old)
     counts = jax.tree.map(
         lambda total, added, removed: total + (added - removed).astype(total.dtype),
         memory.counts,
-        count(new, batch.data),
-        count(old, batch.data),
+        labelling.count(new, batch.data),
+        labelling.count(old, batch.data),
     )
     assignments = jax.tree.map(
         lambda leaf, values: leaf.at[batch.ids].set(values.astype(leaf.dtype)),

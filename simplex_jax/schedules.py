@@ -23,30 +23,31 @@ def at(step_size: StepSize, step: jax.Array) -> jax.Array:
 def check(step_size: StepSize, *, below: float = math.inf, because: str = "") -> None:
     """Raise a ValueError unless the step size is finite, positive and stable.
 
-    Of a schedule only step 0 is seen. It must stay positive: where it falls to 0 the chain becomes
-    NaN, so give a decay an end value. From `below` on the kernel diverges whatever the data.
+    Only step 0 of a schedule is checked. It must stay positive: where it falls to 0 the chain
+    becomes NaN, so give a decay an end value. At step sizes of `below` or more the kernel diverges
+    whatever the data, and `because` says why.
     """
     value = arguments.scalar("step_size", at(step_size, jnp.asarray(0, jnp.int32)))
     if not isinstance(value, jax.core.Tracer) and float(value) >= below:
         raise ValueError(
-            f"step_size must be below {below:g}, from where on the chain diverges{because}; "
-            f"it is {float(value):g}"
+            f"step_size must be below {below:g}: at step sizes >= {below:g} the chain "
+            f"diverges{because}; it is {float(value):g}"
         )
 
 
 def constant(name: str, step_size: StepSize) -> float:
-    """Return the step size of a run, or raise a ValueError that names it unless it is a number."""
+    """Return the constant step size of a run; a schedule is a ValueError that names it."""
     if callable(step_size):
         raise ValueError(
-            f"{name} must be a number in a run, whose settings are plain numbers, and is a "
-            "schedule: give that to the `build` of the model, and the kernel to `run`"
+            f"{name} must be a number in the settings of a run: pass a schedule to the `build` of "
+            "the model, and its kernel to `run`"
         )
     arguments.scalar(name, step_size)
     return float(step_size)
 
 
 def polynomial_decay(initial: float, tau: float, kappa: float) -> Schedule:
-    r"""The decay of the papers: :math:`h_m = h (1 + m / \tau)^{-\kappa}` after m updates.
+    r"""Return the decay of the papers, :math:`h_m = h (1 + m / \tau)^{-\kappa}` after m updates.
 
     Steps of SGLD must sum to infinity and their squares must not, so 0.5 < kappa <= 1 for
     exactness in the limit (Welling and Teh 2011); SCIR on LDA was run with kappa = 0.33.
@@ -77,7 +78,7 @@ def _polynomial_decay(initial: float, tau: float, kappa: float, step: ArrayLike)
 
 
 def check_share(step_size: StepSize, name: str = "step_size") -> None:
-    """Raise a ValueError unless a step size, of a schedule the first, is above 0 and at most 1."""
+    """Raise a ValueError unless a step size, or a schedule's first, is above 0 and at most 1."""
     value = arguments.as_float(name, at(step_size, jnp.asarray(0, jnp.int32)))
     if value.ndim:
         raise ValueError(f"{name} must be a scalar; its shape is {value.shape}")

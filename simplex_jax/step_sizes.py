@@ -1,7 +1,7 @@
 """Step sizes by rule: from measured noise of an estimator, a bound, or from acceptance."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -145,10 +145,10 @@ def for_mirror_langevin(
 
     Example:
         >>> from simplex_jax import step_sizes
-        >>> given = {"distance": 2.0, "lipschitz": 15.0, "dimension": 2}
-        >>> print(f"{step_sizes.for_mirror_langevin(100, **given):.4f}")
+        >>> bound = {"distance": 2.0, "lipschitz": 15.0, "dimension": 2}
+        >>> print(f"{step_sizes.for_mirror_langevin(100, **bound):.4f}")
         0.0258
-        >>> print(f"{step_sizes.for_mirror_langevin(100, variance=90.0, **given):.4f}")
+        >>> print(f"{step_sizes.for_mirror_langevin(100, variance=90.0, **bound):.4f}")
         0.0129
     """
     steps = arguments.at_least("num_steps", num_steps, 1)
@@ -157,6 +157,14 @@ def for_mirror_langevin(
         ("variance",), distance=distance, lipschitz=lipschitz, variance=variance
     )
     return jnp.minimum(w / jnp.sqrt(2 * steps * (most * d + noise)), 1 / most)
+
+
+class Accepting(Protocol):
+    """The Info of a kernel with a Metropolis correction."""
+
+    @property
+    def acceptance(self) -> jax.Array:
+        """The probability that the proposal is accepted."""
 
 
 class _Averages(NamedTuple):
@@ -190,7 +198,7 @@ def adapt(
 
     Args:
         key: A PRNG key.
-        build: `(step_size) -> kernel`, whose info has an `acceptance`, a probability; its mean is
+        build: `(step_size) -> kernel`, whose info is `Accepting`; the mean of the acceptance is
             taken over chains, and a NaN counts as a rejection as long as the state stays finite. It
             is called with a traced step size.
             Arrays should be bound to it, as in the example: those of a closure are compiled into
@@ -252,9 +260,7 @@ def _adapt(
         kernel = build(jnp.exp(log_step))
         batch = stream(key_stream, current_step(state))
         state, info = kernel.update(jax.random.fold_in(key_update, i), state, batch)
-        if not hasattr(info, "acceptance"):
-            raise ValueError("build must give a kernel whose info has `acceptance`")
-        accepted = jnp.mean(jnp.nan_to_num(info.acceptance)).astype(log_step.dtype)
+        accepted = jnp.mean(jnp.nan_to_num(_acceptance(info))).astype(log_step.dtype)
 
         m = (i + 1).astype(log_step.dtype)
         error = error + ((target - accepted) - error) / (m + _T0)
@@ -266,6 +272,13 @@ def _adapt(
     state, averages = jax.lax.fori_loop(0, num_steps, body, (state, start))
     nans = [jnp.isnan(leaf).any() for leaf in jax.tree.leaves(state.position)]
     return jnp.exp(averages.log_average), ~jnp.stack(nans).any()
+
+
+def _acceptance(info: Accepting) -> jax.Array:
+    try:
+        return info.acceptance
+    except AttributeError:
+        raise ValueError("build must give a kernel whose info has `acceptance`") from None
 
 
 def _leaves(name: str, tree: PyTree) -> list[jax.Array]:

@@ -20,7 +20,7 @@ from simplex_jax.batches import Stream
 from simplex_jax.models.sam import density, model, sparse, variational
 from simplex_jax.models.sam.model import Hyperparameters, Local
 from simplex_jax.models.sam.sparse import UnitDocuments
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, Hook
 
 EVALUATIONS = 24
 POOLED = 10
@@ -166,7 +166,7 @@ POINTS = tuple(name for name in METHODS if "VI" in name)
 """They have one setting, and are shown with both."""
 
 
-class _Scores:
+class _Scores(Hook):
     """A hook that scores the topics about every `seconds / EVALUATIONS`, and ends the run."""
 
     def __init__(self, problem: Problem, key: jax.Array, seconds: float) -> None:
@@ -175,9 +175,6 @@ class _Scores:
         self._due = list(seconds * (np.arange(1, EVALUATIONS + 1) / EVALUATIONS) ** 1.5)
         self.records: list[dict[str, float]] = []
         self.log_p: dict[str, list[np.ndarray]] = {"importance": [], "prior": []}
-
-    def __call__(self, event: Event) -> None:
-        """Do nothing at the end of a chunk."""
 
     def pulse(self, event: Event) -> bool:
         """Score if it is time."""

@@ -1,7 +1,8 @@
 """The command line, `simplex-jax`.
 
-The commands of a model are loaded when one of them is asked for: `--version`, `--help` and the
-completion of names need none of it.
+The modules of a model, and JAX with them, are imported when one of its commands is used:
+`--version`, `--help` and shell completion of the models' names do without. Completion of a model's
+own commands and options imports them, which takes about two seconds.
 """
 
 import importlib
@@ -9,6 +10,7 @@ import os
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 import simplex_jax
 from simplex_jax.models import NAMES
@@ -16,28 +18,37 @@ from simplex_jax.native import VARIABLE
 
 
 def _local_step() -> str:
-    """Name the lowering of LDA's local step on CPUs, by a look at the files alone."""
+    """Return how LDA's local step is lowered on CPUs, judged by the files alone."""
     folder = Path(simplex_jax.__file__).parent / "models" / "topics" / "native"
     native = os.environ.get(VARIABLE) != "0" and any(folder.glob("_library*"))
     return f"local step of LDA on CPUs by {'native code' if native else 'XLA'}"
 
 
 class _Models(click.Group):
-    """The models by name."""
+    """A group of models, imported when used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the models."""
         return list(NAMES)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return the commands of a model."""
+        """Return the group of commands of a model."""
         if name not in NAMES:
             return None
-        from simplex_jax.cli import commands
+        from simplex_jax.cli import model_group
 
-        return commands.group(
+        return model_group.group(
             importlib.import_module(f"simplex_jax.models.{name}.commands").COMMANDS
         )
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names of models and options; unlike `click.Group`, import no model."""
+        models = [
+            CompletionItem(name, help=summary)
+            for name, summary in NAMES.items()
+            if name.startswith(incomplete)
+        ]
+        return models + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the models without loading them."""

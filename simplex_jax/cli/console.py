@@ -13,10 +13,6 @@ from tqdm import tqdm
 
 from simplex_jax.runtime import devices
 
-REMEDY = (
-    "give fewer --topics, --chains or a smaller --batch-size, or store the corpus "
-    "(simplex-jax lda store) and --stream it"
-)
 _INTERVAL = 5.0  # seconds between lines
 
 
@@ -26,7 +22,7 @@ def speaker(quiet: bool) -> Callable[[str], None]:
 
 
 class Stages:
-    """Shows how far tasks are: a bar on a terminal, else a line now and then.
+    """Progress of tasks: a bar on a terminal, else a line every few seconds.
 
     Args:
         quiet: Show nothing.
@@ -38,7 +34,7 @@ class Stages:
         self._bar: Any = None
 
     def __call__(self, task: str, done: int, total: int) -> None:
-        """Show that so much of a task is done."""
+        """Show that `done` of the `total` units of a task are done."""
         if self._quiet:
             return
         if task != self._task:
@@ -54,19 +50,22 @@ class Stages:
 
 
 def machine(count: int = 1) -> str:
-    """Name the version of JAX and the devices of a run."""
+    """Return the version of JAX and the devices of a run, as text."""
     several = f"{count} devices of " if count > 1 else ""
     return f"jax {jax.__version__} on {several}{jax.devices()[0].device_kind}"
 
 
-def memory(needed: Mapping[str, int]) -> str:
-    """Return a line for each part of the device's memory that a run needs, and for all of it."""
+def memory(needed: Mapping[str, int], remedy: str) -> str:
+    """Return a line for each part of the device's memory that a run needs, and for all of it.
+
+    The remedy is shown where it needs more than the device has.
+    """
     total, available = needed["total"], devices.memory()
-    parts = [(name, count) for name, count in needed.items() if name != "total"]
-    lines = [f"{name:10} {devices.size(count):>12}" for name, count in parts]
+    parts = [(name, size) for name, size in needed.items() if name != "total"]
+    lines = [f"{name:10} {devices.size(size):>12}" for name, size in parts]
     lines.append(
         f"{'in all':10} {devices.size(total):>12}  of {devices.size(available)} on this device"
     )
     if total > available:
-        lines.append(f"it does not fit: {REMEDY}")
+        lines.append(f"it does not fit: {remedy}")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
 """Reading counts of words on the command line, for models of counts."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,29 @@ import numpy as np
 
 from simplex_jax import corpus as corpora
 from simplex_jax.cli.options import PATH
-from simplex_jax.corpus import Corpus, Mapped, Reading, TextOptions, store, to_vocabulary
+from simplex_jax.corpus import (
+    Corpus,
+    Mapped,
+    Metadata,
+    Reading,
+    TextOptions,
+    store,
+    to_vocabulary,
+)
 from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.formats.format import Kind
 from simplex_jax.corpus.store import Stored
+from simplex_jax.report.display import counted
 
 
-def _option(flag: str, help: str, **attributes: Any) -> tuple[str, Callable]:
-    """Return an option by its parameter name; `{formats}` in its help are those that have it."""
-    name = flag.split("/")[0].removeprefix("--").replace("-", "_")
+def _option(
+    flag: str, help: str, name: str | None = None, **attributes: Any
+) -> tuple[str, Callable]:
+    """Return the parameter name of an option, by default that of its flag, and its decorator.
+
+    In its help `{formats}` stands for the formats that have it.
+    """
+    name = name or flag.split("/")[0].removeprefix("--").replace("-", "_")
     help = help.replace("{formats}", registry.having(name))
     return name, click.option(flag, name, help=help, **attributes)
 
@@ -30,7 +44,7 @@ FILE_OPTIONS = dict(
             f"{registry.described('counts')}.  [default: recognised]",
             type=click.Choice([entry.name for entry in registry.formats_of("counts")]),
         ),
-        _option("--vocab", "File with one word a line.", type=PATH),
+        _option("--vocab", "File with one word a line.", "vocabulary", type=PATH),
         _option("--names", "File with one document name a line ({formats}).", type=PATH),
         _option(
             "--transpose", "Words are in rows and documents in columns ({formats}).", is_flag=True
@@ -50,10 +64,10 @@ FILE_OPTIONS = dict(
             "--id-column",
             "Column or field of the document names ({formats}).  [default: recognised]",
         ),
-        _option("--encoding", "Encoding of texts.", default="utf-8"),
+        _option("--encoding", "Encoding of texts.", default=Reading.encoding),
     ]
 )
-"""Options about the format of a file, by parameter name."""
+"""Options of the format of a file, by parameter name."""
 
 TOKEN_OPTIONS = dict(
     [
@@ -65,7 +79,9 @@ TOKEN_OPTIONS = dict(
             metavar="REGEX",
         ),
         _option(
-            "--lowercase/--keep-case", "Turn texts into lower case first, or not.", default=True
+            "--lowercase/--keep-case",
+            "Turn texts into lower case first, or not.",
+            default=TextOptions.lowercase,
         ),
         _option(
             "--ngrams",
@@ -76,30 +92,44 @@ TOKEN_OPTIONS = dict(
             type=click.IntRange(1),
             metavar="MIN MAX",
         ),
-        _option("--stop-words", "english, none, or a file (texts).", default="english"),
+        _option(
+            "--stop-words",
+            "english, none, or a file (texts).",
+            default=TextOptions.stop_words,
+        ),
     ]
 )
-"""Options about the words of a text, by parameter name, also for other documents."""
+"""Options of the words of a text, by parameter name, also for other documents."""
 
 _LIMITS = [
-    _option("--min-df", "Documents a word must be in (texts).", default=5, type=click.IntRange(1)),
+    _option(
+        "--min-df",
+        "Documents a word must be in (texts).",
+        default=TextOptions.min_df,
+        type=click.IntRange(1),
+    ),
     _option(
         "--max-df",
         "Largest share of documents a word may be in (texts).",
-        default=0.5,
+        default=TextOptions.max_df,
         type=click.FloatRange(0, 1, min_open=True),
     ),
-    _option("--max-vocabulary", "Words to keep (texts).", default=30_000, type=click.IntRange(1)),
+    _option(
+        "--max-vocabulary",
+        "Words to keep (texts).",
+        default=TextOptions.max_vocabulary,
+        type=click.IntRange(1),
+    ),
     _option("--drop-words", "File of words to leave out, one a line, of any corpus.", type=PATH),
 ]
 VOCABULARY_OPTIONS = TOKEN_OPTIONS | dict(_LIMITS)
-"""Options about the vocabulary, by parameter name."""
+"""Options of the vocabulary, by parameter name."""
 READING = FILE_OPTIONS | VOCABULARY_OPTIONS
-"""All options about reading an input, by parameter name."""
+"""All options of reading an input, by parameter name."""
 
 
 def read(path: Path, reading: dict[str, Any]) -> Corpus:
-    """Read a corpus with the options of `FILE_OPTIONS` and, if there, `VOCABULARY_OPTIONS`."""
+    """Read a corpus with `FILE_OPTIONS` and, if given, `VOCABULARY_OPTIONS`."""
     data = corpora.read(path, **_keywords(reading))
     return drop_words(data, reading.get("drop_words"))
 
@@ -121,10 +151,15 @@ def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") 
     if input is None:
         return reading
     names = ("format", "text_column", "id_column")
-    partial = Reading(encoding=reading["encoding"])
-    partial = dataclasses.replace(partial, **{name: reading[name] for name in names})
-    decided = corpora.resolve(input, partial, kind)
+    options = Reading(encoding=reading["encoding"], **{name: reading[name] for name in names})
+    decided = corpora.resolve(input, options, kind)
     return reading | {name: getattr(decided, name) for name in names}
+
+
+def read_columns(path: Path, columns: Sequence[str], reading: dict[str, Any]) -> Metadata:
+    """Read columns of the file of a corpus, with the same options; see `corpus.read_columns`."""
+    names = ("format", "encoding", "names", "transpose", "text_column", "id_column")
+    return corpora.read_columns(path, columns, **{name: reading[name] for name in names})
 
 
 def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:
@@ -135,37 +170,43 @@ def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:
 
 
 def _keywords(reading: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments of `corpus.read` and `corpus.convert`."""
+    return {name: reading[name] for name in FILE_OPTIONS} | {"text": _text_options(reading)}
+
+
+def _text_options(reading: dict[str, Any]) -> TextOptions:
     names = [field.name for field in dataclasses.fields(TextOptions)]
     limits = {name: reading[name] for name in names if name in reading}
     if "ngrams" in limits:
         limits["ngrams"] = tuple(limits["ngrams"])  # a list in JSON
-    text = TextOptions(**limits)
-    keywords = {name: reading[name] for name in FILE_OPTIONS if name != "vocab"}
-    return keywords | {"vocabulary": reading["vocab"], "text": text}
+    return TextOptions(**limits)
 
 
 def read_as(
-    vocabulary: tuple[str, ...], earlier: dict[str, Any], path: Path, reading: dict[str, Any]
+    vocabulary: tuple[str, ...], model_reading: dict[str, Any], path: Path, reading: dict[str, Any]
 ) -> Mapped:
-    """Read documents with the options of `FILE_OPTIONS`, and map them to a model's vocabulary.
+    """Read documents with `FILE_OPTIONS`, and map them to a model's vocabulary.
 
-    Their words, however rare, are found by the earlier options, by which the corpus of the model
-    was read.
+    All their words count, however rare, split as in the corpus of the model, which was read with
+    `model_reading`.
     """
-    tokens = {name: earlier[name] for name in TOKEN_OPTIONS if name in earlier}
-    every = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
-    corpus = read(path, reading | tokens | every)
+    all_words = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
+    corpus = read(path, reading | _token_options(model_reading) | all_words)
     return to_vocabulary(corpus, vocabulary, source=str(path))
 
 
-def words(earlier: dict[str, Any], path: Path, reading: dict[str, Any]) -> list[list[str]]:
+def _token_options(reading: dict[str, Any]) -> dict[str, Any]:
+    return {name: reading[name] for name in TOKEN_OPTIONS if name in reading}
+
+
+def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) -> list[list[str]]:
     """Read the words of texts in order, as the corpus of a model was read, stop words too."""
-    tokens = {name: earlier[name] for name in TOKEN_OPTIONS if name in earlier}
+    tokens = _token_options(model_reading)
     if tuple(tokens.get("ngrams", (1, 1))) != (1, 1):
-        raise ValueError("--windows are of single words, and the model has runs of them (--ngrams)")
-    keywords = _keywords(reading | tokens)
-    texts = corpora.read_texts(path, **keywords)
-    return list(corpora.tokens((text for _, text in texts), keywords["text"]))
+        raise ValueError("--windows supports single words only, and the model has --ngrams")
+    names = ("format", "encoding", "text_column", "id_column")
+    texts = corpora.read_texts(path, **{name: reading[name] for name in names})
+    return list(corpora.tokens((text for _, text in texts), _text_options(tokens)))
 
 
 def described(mapped: Mapped) -> str:
@@ -175,7 +216,7 @@ def described(mapped: Mapped) -> str:
     empty = int((np.diff(counts.indptr) == 0).sum())
     total = tokens + mapped.unknown
     return (
-        f"{counts.shape[0]:,} documents, {total:,} tokens: {mapped.unknown:,} "
+        f"{counted(counts.shape[0], 'document')}, {counted(total, 'token')}: {mapped.unknown:,} "
         f"({100 * mapped.unknown / total:.1f}%) of words unknown to the model are left out"
         + (f"; documents without any other: {empty:,}" if empty else "")
     )

@@ -1,4 +1,4 @@
-"""Errors as users see them: one line and an exit status, or the traceback on request."""
+"""Errors of commands: one line and an exit status, or the traceback on request."""
 
 import functools
 import sys
@@ -38,7 +38,8 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             message = " ".join(str(error).split()) or type(error).__name__
             if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in message:
                 message = (
-                    f"out of memory: give a smaller --batch-size or --topics ({message[:200]})"
+                    "out of memory: give a smaller --batch-size or a smaller model "
+                    f"({message[:200]})"
                 )
             if not processes.joined():
                 click.echo(f"simplex-jax: error: {message}", err=True)

@@ -1,4 +1,4 @@
-"""A group of commands one of which need not be named."""
+"""A group of commands with a default."""
 
 import difflib
 from pathlib import Path
@@ -19,7 +19,7 @@ class DefaultGroup(click.Group):
         self._default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Name the default command where none is named; a name with a slip is not an input."""
+        """Name the default command where none is named; a misspelt name is no input."""
         bare = bool(args) and Path(args[0]).name == args[0] and not Path(args[0]).exists()
         name = args[0] if bare else ""
         if name and name not in self.commands:
@@ -30,7 +30,7 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Give the usage of the default command."""
+        """Return the usage of the default command."""
         return self.commands[self._default].collect_usage_pieces(ctx)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

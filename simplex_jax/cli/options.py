@@ -56,12 +56,12 @@ model_option = click.option(
     "--model", required=True, type=PATH, metavar="DIR", help="Directory of a run."
 )
 seed_option = click.option(
-    "--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Of all randomness."
+    "--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Seed of all random numbers."
 )
 
 
 def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
-    """Return the options about hold-out and the directory of a run, by default a new `name`."""
+    """Return the options of hold-out and of the directory of a run, by default a new `name`."""
     memory = click.option(
         "--dry-run", is_flag=True, help="Read INPUT, print the device memory needed, stop."
     )
@@ -78,7 +78,7 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
             "interruption, or beyond, with another length. Its config.json has all other settings; "
             "give INPUT only if the data have moved.",
         ),
-        declared_option(Session, "checkpoint_every", 60.0),
+        declared_option(Session, "checkpoint_every", Session.checkpoint_every),
         *([memory] if dry_run else []),
     )
 
@@ -94,13 +94,15 @@ def process_options(*, hidden: bool) -> Callable[[F], F]:
             "SLURM, Open MPI or Kubernetes, or anywhere with the three options that follow.",
         ),
         option("--coordinator", metavar="HOST:PORT", help="Where process 0 listens for others."),
-        option("--processes", type=click.IntRange(1), metavar="N", help="How many there are."),
-        option("--process", type=click.IntRange(0), metavar="I", help="This one, from 0."),
+        option("--processes", type=click.IntRange(1), metavar="N", help="Number of processes."),
+        option(
+            "--process", type=click.IntRange(0), metavar="I", help="Number of this process, from 0."
+        ),
     )
 
 
 def typed(names: Collection[str] | None = None) -> dict[str, str]:
-    """Return the flags of those options, of all or of some names, that the command line has."""
+    """Return the flags, by name, of options on the command line: of all, or of some names."""
     context = click.get_current_context()
     flags = {option.name or "": option.opts[0] for option in context.command.params}
     return {
@@ -112,16 +114,16 @@ def typed(names: Collection[str] | None = None) -> dict[str, str]:
 
 
 def absolute(reading: dict[str, Any]) -> dict[str, Any]:
-    """Return options of reading for `config.json`: files by their absolute path."""
-    absolute = {
+    """Return options of reading for `config.json`, with absolute paths."""
+    recorded = {
         name: str(value.absolute()) if isinstance(value, Path) else value
         for name, value in reading.items()
     }
-    if absolute.get("stop_words") not in (None, "english", "none"):
-        absolute["stop_words"] = str(Path(absolute["stop_words"]).absolute())
-    return absolute
+    if recorded.get("stop_words") not in (None, "english", "none"):
+        recorded["stop_words"] = str(Path(recorded["stop_words"]).absolute())
+    return recorded
 
 
-def place(input: Path) -> str:
+def input_path(input: Path) -> str:
     """Return an input for `config.json`: an absolute path, or `-` for standard input."""
     return str(input if input == STANDARD_INPUT else input.absolute())

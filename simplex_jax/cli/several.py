@@ -1,4 +1,4 @@
-"""Runs of several numbers of topics, and the table and the picture that compare them."""
+"""Fits of several numbers of topics, and the table and the figure that compare them."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,8 @@ import numpy as np
 
 from simplex_jax.cli import console, options
 from simplex_jax.models import files
-from simplex_jax.models.pipeline import Model
+from simplex_jax.models.records import Model
+from simplex_jax.report.display import counted
 from simplex_jax.runtime import output
 
 REPEATS = click.option(
@@ -18,7 +19,7 @@ REPEATS = click.option(
     default=2,
     type=click.IntRange(1),
     show_default=True,
-    help="Fits of each of several numbers of --topics, with seeds from --seed on.",
+    help="Fits for each of several values of --topics, with seeds from --seed on.",
 )
 HEADER = (
     *("topics", "heldout", "heldout_error", "coherence", "coherence_error"),
@@ -31,57 +32,60 @@ class Compared(NamedTuple):
     """Fits of one number of topics."""
 
     entry: Any  # a `compare.Entry`: held-out measure and coherence of each
-    stability: float  # how alike topics are that the fits have in common; NaN for a single fit
+    stability: float  # similarity of the topics of different fits; NaN for a single fit
     intervals: float  # share of topics with ten effective samples or more
 
 
 def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[Callable], Callable]:
-    """Return what makes of a command that fits one number of topics one that may fit several."""
+    """Return a decorator of `fit` that repeats it for each of several numbers of topics.
+
+    The metric that compares them is `measure`; `similarity` is that of `matching.align`.
+    """
 
     def decorate(fit: Callable) -> Callable:
         @functools.wraps(fit)
         def each(
-            out: Path | None, overwrite: bool, quiet: bool, repeats: int, **others: Any
+            out: Path | None, overwrite: bool, quiet: bool, repeats: int, **parameters: Any
         ) -> None:
-            sizes = others["num_topics"]
-            common = others | {"overwrite": overwrite, "quiet": quiet}
+            sizes = parameters["num_topics"]
+            common = parameters | {"overwrite": overwrite, "quiet": quiet}
             if not isinstance(sizes, tuple):
                 if options.typed(("repeats",)):
-                    raise click.UsageError("--repeats is about several numbers of --topics")
+                    raise click.UsageError("--repeats requires several values of --topics")
                 fit(out=out, **common)
                 return
-            alone = ("resume", "dry_run", "distributed", "coordinator", "processes", "process")
-            if typed := options.typed(alone):
+            single = ("resume", "dry_run", "distributed", "coordinator", "processes", "process")
+            if typed := options.typed(single):
                 flag = next(iter(typed.values()))
-                raise click.UsageError(f"{flag} does not go with several numbers of --topics")
+                raise click.UsageError(f"{flag} does not support several values of --topics")
 
-            first, directory = others["seed"], place(out, model.name, overwrite)
-            if others["holdout_seed"] is None:  # All predict the same documents.
-                common["holdout_seed"] = first
+            first_seed, directory = parameters["seed"], _directory(out, model.name, overwrite)
+            if parameters["holdout_seed"] is None:  # All predict the same documents.
+                common["holdout_seed"] = first_seed
 
-            def one(size: int, seed: int, directory: Path) -> None:
+            def fit_size(size: int, seed: int, directory: Path) -> None:
                 fit(out=directory, **common | {"num_topics": size, "seed": seed})
 
-            seeds = range(first, first + repeats)
+            seeds = range(first_seed, first_seed + repeats)
             say = console.speaker(quiet)
-            _fit_each(one, model, sizes, seeds, directory, measure, similarity, say)
+            _fit_each(fit_size, model, sizes, seeds, directory, measure, similarity, say)
 
         return each
 
     return decorate
 
 
-def place(out: Path | None, command: str, overwrite: bool) -> Path:
-    """Return the directory of the runs, which holds nothing else."""
-    chosen = out or Path(f"simplex-jax-{command}-topics")
-    if chosen.exists() and not chosen.is_dir():
-        raise NotADirectoryError(f"output {str(chosen)!r} is a file: give a directory")
-    if chosen.exists() and any(chosen.iterdir()) and not overwrite:
+def _directory(out: Path | None, command: str, overwrite: bool) -> Path:
+    """Return the directory of the runs, which must be empty or may be overwritten."""
+    directory = out or Path(f"simplex-jax-{command}-topics")
+    if directory.exists() and not directory.is_dir():
+        raise NotADirectoryError(f"output {str(directory)!r} is a file: give a directory")
+    if directory.exists() and any(directory.iterdir()) and not overwrite:
         raise FileExistsError(
-            f"output directory {str(chosen)!r} is not empty: choose another one (--out), or pass "
-            "--overwrite, which replaces the runs in it"
+            f"output directory {str(directory)!r} is not empty: choose another one (--out), or "
+            "pass --overwrite, which replaces the runs in it"
         )
-    return chosen
+    return directory
 
 
 def _fit_each(
@@ -94,60 +98,60 @@ def _fit_each(
     similarity: Callable,
     say: Callable[[str], None],
 ) -> None:
-    """Call `fit(size, seed, directory)` of all, in directories of their own, and compare them."""
-    from simplex_jax.evaluate import plots  # heavy, and most commands do without
+    """Call `fit(size, seed, directory)` for each size and seed, and compare the fits."""
+    from simplex_jax.evaluate import plots  # slow to import, and most commands do without
 
-    found = []
+    compared = []
     for size in sizes:
         runs = [directory / f"topics-{size}-seed-{seed}" for seed in seeds]
         for seed, run in zip(seeds, runs, strict=True):
-            say(f"== {size} topics, seed {seed}")
+            say(f"== {counted(size, 'topic')}, seed {seed}")
             fit(size, seed, run)
         fits = [files.load(model, run) for run in runs]
-        found.append(_compared(size, fits, measure, similarity))
-    rows = ((one.entry.num_topics, *(f"{x:.6g}" for x in _numbers(one))) for one in found)
+        compared.append(_compared(size, fits, measure, similarity))
+    rows = ((row.entry.num_topics, *(f"{x:.6g}" for x in _numbers(row))) for row in compared)
     output.write_csv(directory / TABLE, HEADER, rows)
-    axes = plots.comparison([one.entry for one in found], heldout=measure.replace("_", " "))
+    axes = plots.comparison([row.entry for row in compared], heldout=measure.replace("_", " "))
     with output.replacing(directory / PICTURE) as file:
         axes[0].figure.savefig(file, format="svg")
-    for line in _lines(found, measure):
+    for line in _lines(compared, measure):
         say(line)
     say(f"written to {directory / TABLE} and {directory / PICTURE}")
 
 
 def _compared(size: int, fits: Sequence[Any], measure: str, similarity: Callable) -> Compared:
+    """Return the comparison of the fits of one number of topics."""
     from simplex_jax.evaluate import compare, diagnostics, matching
 
-    heldout = [one.metrics[-1].get(f"{measure}_average", np.nan) for one in fits]
-    rough = [diagnostics.rough(one.diagnostics, size).mean() for one in fits]
+    heldout = [fitted.metrics[-1].get(f"{measure}_average", np.nan) for fitted in fits]
+    rough = [diagnostics.rough(fitted.diagnostics, size).mean() for fitted in fits]
     stability = np.nan
     if len(fits) > 1:
-        alike = matching.align([one.mean for one in fits], similarity)
-        stability = float(alike.stability.mean())
-    entry = compare.Entry(
-        size, np.array(heldout), np.array([np.nanmean(one.coherence) for one in fits])
-    )
+        aligned = matching.align([fitted.mean for fitted in fits], similarity)
+        stability = float(aligned.stability.mean())
+    coherence = [np.nanmean(fitted.coherence) for fitted in fits]
+    entry = compare.Entry(size, np.array(heldout), np.array(coherence))
     return Compared(entry, stability, 1 - float(np.mean(rough)))
 
 
-def _numbers(one: Compared) -> tuple[float, ...]:
-    """Return the numbers of a line of the table, after that of the topics."""
+def _numbers(row: Compared) -> tuple[float, ...]:
+    """Return a row of the table, without the number of topics."""
     from simplex_jax.evaluate import compare
 
-    entry = one.entry
     return (
-        *compare.estimate(entry.heldout),
-        *compare.estimate(entry.coherence),
-        one.stability,
-        one.intervals,
+        *compare.estimate(row.entry.heldout),
+        *compare.estimate(row.entry.coherence),
+        row.stability,
+        row.intervals,
     )
 
 
-def _lines(found: Sequence[Compared], measure: str) -> Iterator[str]:
+def _lines(compared: Sequence[Compared], measure: str) -> Iterator[str]:
+    """Yield the table as lines of text."""
     yield f"{'topics':>6} {measure:>20} {'coherence':>16} {'stability':>10} {'with intervals':>15}"
-    for one in found:
-        held, held_error, coherent, coherent_error, stability, intervals = _numbers(one)
+    for row in compared:
+        heldout, heldout_error, coherence, coherence_error, stability, intervals = _numbers(row)
         yield (
-            f"{one.entry.num_topics:6d} {held:11.2f} ± {held_error:6.2f} "
-            f"{coherent:7.3f} ± {coherent_error:6.3f} {stability:10.2f} {intervals:15.0%}"
+            f"{row.entry.num_topics:6d} {heldout:11.2f} ± {heldout_error:6.2f} "
+            f"{coherence:7.3f} ± {coherence_error:6.3f} {stability:10.2f} {intervals:15.0%}"
         )

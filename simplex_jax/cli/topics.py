@@ -1,14 +1,18 @@
-"""What the commands of models of the topics of tokens share."""
+"""Parts of commands that models of the topics of tokens share."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from simplex_jax.cli import counts
 from simplex_jax.cli.commands import Other, Transform
-from simplex_jax.models.pipeline import Plan, Progress
+from simplex_jax.models.pipeline import Progress
+from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import data
 from simplex_jax.models.topics.proportions import shards
+from simplex_jax.report.display import counted
 from simplex_jax.runtime import directory
 
 INPUT = """INPUT is text or counts in one of the formats listed at --format, packed (.gz, .xz, .bz2,
@@ -19,18 +23,35 @@ Ctrl-C or a termination signal ends a run early: what it has found is written, a
 """
 
 
+# Topics that a command lists; more would push what matters off the screen.
+_MOST_SHOWN = 100
+
+
 def described(plan: Plan) -> str:
     """Return a line on the documents of a run."""
     size = data.size_of(plan.data)
     return (
-        f"{size.documents:,} documents ({plan.held:,} held out), {size.tokens:,} tokens, "
-        f"{size.words:,} words"
+        f"{counted(size.documents, 'document')} ({plan.held:,} held out), "
+        f"{counted(size.tokens, 'token')}, {counted(size.words, 'word')}"
     )
 
 
-def other(fitted: Any, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
-    """Return other documents in the words of a fit; see `Commands`."""
-    mapped = counts.read_as(fitted.vocabulary, earlier, path, reading)
+def listed(prevalence: np.ndarray, described: list[str]) -> list[str]:
+    """Return a line for each topic, the most prevalent first, and one that counts those omitted."""
+    order = np.argsort(-prevalence, kind="stable")
+    shown = order[:_MOST_SHOWN]
+    lines = [f"{topic:4d} {100 * prevalence[topic]:5.1f}%  {described[topic]}" for topic in shown]
+    if omitted := len(order) - len(shown):
+        share = prevalence[order[_MOST_SHOWN:]].sum()
+        lines.append(
+            f"and {counted(omitted, 'topic')} of {100 * share:.1f}% in all, see topics.csv"
+        )
+    return lines
+
+
+def other(fitted: Any, path: Path, reading: dict[str, Any], model_reading: dict[str, Any]) -> Other:
+    """Return other documents over the vocabulary of a fit; see `Commands`."""
+    mapped = counts.read_as(fitted.vocabulary, model_reading, path, reading)
     return Other(mapped.corpus, mapped.corpus.names, counts.described(mapped))
 
 

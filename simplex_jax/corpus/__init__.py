@@ -4,11 +4,11 @@ from simplex_jax.corpus.corpus import MAX_COUNT, Corpus, CorpusError, digest, fr
 from simplex_jax.corpus.embedded import EMBEDDED_OPTIONS, embedded_corpus, embedded_years
 from simplex_jax.corpus.formats import FORMATS
 from simplex_jax.corpus.mapping import Mapped, same_words, to_vocabulary
+from simplex_jax.corpus.metadata import read_columns
 from simplex_jax.corpus.readers import (
     convert,
     kind_of,
     read,
-    read_columns,
     read_table,
     read_texts,
     read_vectors,

@@ -26,6 +26,6 @@ class Categories(NamedTuple):
 
 
 def digest(table: Categories) -> str:
-    """SHA-256 over codes, columns and values, 64 hexadecimal digits; the names do not enter."""
+    """Return the SHA-256 of codes, columns and values, but not names, as 64 hex digits."""
     texts = itertools.chain(table.columns, *table.values)
     return digest_parts(table.codes.shape, [np.ascontiguousarray(table.codes, "<i4")], texts)

@@ -30,7 +30,7 @@ class Corpus(NamedTuple):
             duplicates summed, no stored zeros. Rows without entries are empty documents.
         vocabulary: V distinct non-empty words, one a column.
         names: D document names, one a row (not necessarily distinct).
-        excerpts: how the D texts begin, for people; empty where there are no texts.
+        excerpts: Beginnings of the D texts, for people; empty where there are no texts.
     """
 
     counts: sp.csr_array
@@ -40,14 +40,14 @@ class Corpus(NamedTuple):
 
 
 def printable(value: object) -> str:
-    """`value` as text that fits into a one-line message: control characters escaped, cut at 200."""
+    """Return text for a one-line message: control characters escaped, cut at 200 characters."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= 200 else text[:197] + "..."
 
 
 def error_at(place: object, problem: str, remedy: str, *, line: int | None = None) -> CorpusError:
-    """Build the one-line error `PLACE:LINE: problem; remedy`."""
+    """Return the one-line error `PLACE:LINE: problem; remedy`."""
     where = printable(place) if line is None else f"{printable(place)}:{line}"
     return CorpusError(f"{where}: {problem}; {remedy}")
 
@@ -72,7 +72,7 @@ def row_blocks(counts: sp.csr_array) -> Iterator[sp.csr_array]:
 
 
 def digest(corpus: Corpus) -> str:
-    """SHA-256 over counts and vocabulary, 64 hexadecimal digits; the names do not enter.
+    """Return the SHA-256 of counts and vocabulary, but not names, as 64 hex digits.
 
     Example:
         >>> digest(from_counts([[1, 0], [2, 3]]))[:16]
@@ -82,7 +82,7 @@ def digest(corpus: Corpus) -> str:
 
 
 def digest_rows(table: sp.csr_array, dtype: str, vocabulary: Sequence[str]) -> str:
-    """Digest of a table [D, V] with values of a type, and of the words of its columns."""
+    """Return the digest of a table [D, V], its values of type `dtype`, and of its words."""
     arrays = ((table.indptr, "<i8"), (table.indices, "<i4"), (table.data, dtype))
     parts = (np.ascontiguousarray(array, kind) for array, kind in arrays)
     return digest_parts(table.shape, parts, vocabulary)
@@ -91,7 +91,7 @@ def digest_rows(table: sp.csr_array, dtype: str, vocabulary: Sequence[str]) -> s
 def digest_parts(
     shape: tuple[int, int], parts: Iterable[np.ndarray], vocabulary: Iterable[str]
 ) -> str:
-    """Digest of a table whose contiguous, little-endian arrays come in parts."""
+    """Return the digest of a table whose contiguous, little-endian arrays come in parts."""
     sha = hashlib.sha256(np.asarray(shape, "<i8").tobytes())
     for part in parts:
         sha.update(part.data)
@@ -118,7 +118,7 @@ def from_counts(
             matrix or array. Whole numbers in 0..2**24, at least one of them positive.
         vocabulary: V distinct non-empty words; `w0, w1, ...` when left out.
         names: D document names; `0, 1, ...` when left out.
-        source: what the messages call the counts, a file name for example.
+        source: Name of the counts in messages, a file name for example.
 
     Returns:
         The corpus.
@@ -147,7 +147,7 @@ def labels_of(
     names: Sequence[str] | None,
     source: str,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Check, or make, the words of the columns and the names of the rows of an array."""
+    """Return the words of the columns and the names of the rows of an array, checked or made."""
     if min(shape) < 1:
         raise error_at(source, f"the shape is {shape}", "give at least one document and one word")
     if shape[1] > MAX_WORDS:
@@ -168,7 +168,7 @@ def labels_of(
 
 
 def checked_counts(counts: Any, source: str) -> sp.csr_array:
-    """Counts [D, V] as `from_counts` makes them, except that all documents may be empty."""
+    """Return counts [D, V] as `from_counts` does, except that all documents may be empty."""
     entries = entries_of(counts, source)
     _check_values(entries, source)
     whole = sp.coo_array((entries.data.astype(np.int64), entries.coords), shape=entries.shape)
@@ -180,7 +180,7 @@ def checked_counts(counts: Any, source: str) -> sp.csr_array:
 
 
 def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.coo_array:
-    """Coordinates and unchecked values of an array, two-dimensional and numeric."""
+    """Return the coordinates and unchecked values of an array, two-dimensional and numeric."""
     remedy = f"give {numbers}, one document a row and one word a column"
     try:
         if isinstance(values, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
@@ -222,7 +222,7 @@ def _check_values(entries: sp.coo_array, source: str) -> None:
 
 
 def distinct_words(vocabulary: Sequence[str], source: str) -> tuple[str, ...]:
-    """The words as a tuple; a CorpusError names the place of one that is empty or repeated."""
+    """Return words as a tuple; a CorpusError names the place of one that is empty or repeated."""
     if isinstance(vocabulary, str):
         raise error_at(source, "the vocabulary is one string", "give a list of words")
     words = tuple(map(str, vocabulary))

@@ -129,7 +129,7 @@ def deal(corpus: HostCorpus, mesh: Mesh) -> DeviceCorpus:
 
 
 def pages(lengths: np.ndarray, batch_size: int) -> Pages:
-    """Return the pages of documents of so many tokens, for blocks of `batch_size`.
+    """Return the pages of documents of these lengths, for blocks of `batch_size`.
 
     Errors are those of `to_device`, the numbers of int32 being those of a batch.
     """
@@ -177,7 +177,7 @@ def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
     # JAX takes the array as it is, on a CPU, where its first byte is a multiple of 64.
     memory = np.zeros(4 * room + 64, np.uint8)
     tokens = memory[-memory.ctypes.data % 64 :][: 4 * room].view(np.int32)
-    # Read in the order of the corpus: a disk that does not fit into memory goes by once.
+    # Read in the order of the corpus: a corpus on disk is then read once.
     stored = np.argsort(numbers)
     lengths = corpus.lengths[numbers]
     starts = np.cumsum(lengths) - lengths
@@ -244,10 +244,10 @@ def block_stream(documents: int, batch_size: int) -> batches.Stream:
     For estimators that remember the whole corpus, to which a batch need not be representative.
     """
     stream = batches.shuffled(blocks(documents, batch_size), 1)
-    return batches.bind(_only, stream)
+    return batches.bind(_single_block, stream)
 
 
-def _only(stream: batches.Stream, key: jax.Array, step: jax.Array) -> jax.Array:
+def _single_block(stream: batches.Stream, key: jax.Array, step: jax.Array) -> jax.Array:
     return stream(key, step)[0]
 
 

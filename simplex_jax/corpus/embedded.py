@@ -19,7 +19,7 @@ def embedded_corpus(options: TextOptions = EMBEDDED_OPTIONS) -> Corpus:
     of an address and the number of the paragraph in it, such as `1941-7`.
 
     Args:
-        options: tokens and vocabulary limits.
+        options: Tokens and vocabulary limits.
 
     Returns:
         The corpus, 9,743 documents in order of the addresses.
@@ -37,7 +37,7 @@ def embedded_corpus(options: TextOptions = EMBEDDED_OPTIONS) -> Corpus:
 
 
 def embedded_years() -> list[int]:
-    """Return the year of the address that each document of the embedded corpus is of.
+    """Return the year of each document of the embedded corpus.
 
     Example:
         >>> years = embedded_years()
@@ -48,7 +48,7 @@ def embedded_years() -> list[int]:
 
 
 def _lines() -> list[tuple[str, str]]:
-    """Names and texts."""
+    """Return names and texts."""
     packed = resources.files("simplex_jax.corpus").joinpath("data", _FILE).read_bytes()
     lines = lzma.decompress(packed).decode("utf-8").splitlines()
     return [(name, text) for name, text in (line.split("\t", 1) for line in lines)]

@@ -82,8 +82,15 @@ def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
         ) from None
 
 
+def as_path(path: str | Path) -> Path:
+    """Return a path, or raise a CorpusError for an empty one, which is not the current folder."""
+    if path == "":
+        raise error_at("''", "the path is empty", "name a file or a folder")
+    return Path(path)
+
+
 def location(path: Path) -> Path:
-    """Path of the bytes of a file: standard input is copied to a temporary file first."""
+    """Return the path of a file; standard input is copied to a temporary file first."""
     return Path(_spooled(sys.stdin).name) if path == STANDARD_INPUT else path
 
 
@@ -125,7 +132,7 @@ class Guarded(io.RawIOBase):
     """A raw stream that counts what it gives and turns every failure into a `CorpusError`."""
 
     def __init__(self, source: BinaryIO, path: Path, limit: int, kind: str):
-        self._source, self._path, self._left, self._kind = source, path, limit, kind
+        self._source, self._path, self._remaining, self._kind = source, path, limit, kind
 
     def readable(self) -> bool:
         """Return True."""
@@ -147,8 +154,8 @@ class Guarded(io.RawIOBase):
             problem = "ends early" if early else f"is damaged ({printable(error)})"
             remedy = "copy or download the file again"
             raise error_at(self._path, f"the {self._kind} data {problem}", remedy) from None
-        self._left -= len(data)
-        if self._left < 0:
+        self._remaining -= len(data)
+        if self._remaining < 0:
             raise error_at(
                 self._path,
                 f"unpacks to more than {packed.MAX_RATIO} times its size, like a decompression "
@@ -160,7 +167,7 @@ class Guarded(io.RawIOBase):
 
 
 def shown(data: bytes) -> str:
-    """Bytes of a line as a message quotes them."""
+    """Return the bytes of a line as a message quotes them."""
     return printable(repr(data[:60].strip())[1:])
 
 
@@ -173,7 +180,7 @@ def ascii_compatible(encoding: str) -> bool:
 
 
 def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    r"""Number (from 1) and text of every line, without its `\n` or `\r\n`."""
+    r"""Yield number (from 1) and text of every line, without its `\n` or `\r\n`."""
     if not ascii_compatible(encoding):
         problem = f"lines cannot be separated in {encoding}"
         raise error_at(path, problem, "convert the file to UTF-8 (iconv)")
@@ -189,27 +196,27 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
 def line_blocks(
     stream: io.BufferedReader, path: Path, number: int, longest: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines, about 4 MiB each, with the number of their first line.
+    """Yield blocks of whole lines, about 4 MiB each, with the number of their first line.
 
     All lines end in a newline, the last one of the file too. The stream of `reading` is at line
     `number`; a line of more than about `longest` bytes is refused.
     """
-    rest = b""
+    partial = b""
     while block := stream.read(BLOCK):
-        block = rest + block
+        block = partial + block
         end = block.rfind(b"\n") + 1
         if end == 0 and len(block) > longest:
             raise error_at(path, "the line is too long", "is this the right format?", line=number)
         if end:
             yield number, block[:end]
             number += block.count(b"\n")
-        rest = block[end:]
-    if rest:
-        yield number, rest + b"\n"
+        partial = block[end:]
+    if partial:
+        yield number, partial + b"\n"
 
 
 def decoded(data: bytes, path: Path, encoding: str, line: int = 1) -> str:
-    """Bytes as text, strictly; `line` is the number of their first line, for messages."""
+    """Return bytes as text, strictly; `line` is the number of their first line, for messages."""
     single = ascii_compatible(encoding)
     if single and line == 1 and data.startswith(_WIDE):
         remedy = "convert the file to UTF-8 (iconv)"

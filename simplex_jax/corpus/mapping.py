@@ -25,13 +25,13 @@ def to_vocabulary(
     Args:
         corpus: D documents.
         vocabulary: V distinct words, in the order of the columns of the result.
-        source: name of the documents in the message, a file name for example.
+        source: Name of the documents in the message, a file name for example.
 
     Returns:
         The documents with counts [D, V], and the number of tokens left out.
 
     Raises:
-        CorpusError: no word of the documents is in the vocabulary, or this has an empty or repeated
+        CorpusError: No word of the documents is in the vocabulary, or this has an empty or repeated
             word.
 
     Example:
@@ -60,8 +60,8 @@ def to_vocabulary(
         (entries.data, (rows, columns[shared][places])), shape=(len(corpus.names), len(words))
     )
     counts.sort_indices()
-    left = int(counts.sum(dtype=np.int64))
-    return Mapped(Corpus(counts, words, corpus.names), tokens - left)
+    mapped = int(counts.sum(dtype=np.int64))
+    return Mapped(Corpus(counts, words, corpus.names), tokens - mapped)
 
 
 def same_words(
@@ -74,13 +74,13 @@ def same_words(
     Args:
         vectors: D documents.
         vocabulary: V words.
-        source: name of the vectors in the message.
+        source: Name of the vectors in the message.
 
     Returns:
         The same vectors with the words of the vocabulary.
 
     Raises:
-        CorpusError: the words are different, or in another order.
+        CorpusError: The words are different, or in another order.
 
     Example:
         >>> from simplex_jax.corpus.vectors import from_array

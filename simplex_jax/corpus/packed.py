@@ -49,25 +49,25 @@ _UNKNOWN = {
 
 
 def unpacked_limit(size: int) -> int:
-    """Largest number of bytes that a packed file of `size` bytes may unpack to."""
+    """Return the largest number of bytes that a packed file of `size` bytes may unpack to."""
     return min(MAX_UNPACKED, max(FREE, MAX_RATIO * size))
 
 
 def unpacker(head: bytes) -> tuple[str, Callable[[BinaryIO], object]] | None:
-    """Name of a packing and the function that opens it; None for a file that is not packed."""
+    """Return the name of a packing and the function that opens it; None for a file not packed."""
     packings = ((name, opener) for name, magic, opener in _PACKED if re.match(magic, head))
     return next(packings, None)
 
 
 def refuse_unknown(head: bytes, path: Path) -> None:
-    """Refuse an archive that cannot be read, by the first bytes of a file."""
+    """Raise a CorpusError for an archive that cannot be read, by its first bytes."""
     for packing, magic in _UNKNOWN.items():
         if re.match(magic, head):
             raise error_at(path, f"this is {packing}", "unpack it, or pack it as .zip, .gz or .xz")
 
 
 def content_name(path: Path, members: list[zipfile.ZipInfo] | None = None) -> str:
-    """Name of the content of a file, in lower case: its own without the ending of a packing."""
+    """Return the name of the content of a file, in lower case, without the ending of a packing."""
     if members is not None and len(members) == 1:
         return PurePosixPath(members[0].filename).name.lower()
     name = path.name.lower()
@@ -75,7 +75,7 @@ def content_name(path: Path, members: list[zipfile.ZipInfo] | None = None) -> st
 
 
 def zip_members(file: BinaryIO) -> list[zipfile.ZipInfo] | None:
-    """Files of a zip archive of texts, in the order of their names.
+    """Return the files of a zip archive of texts, in the order of their names.
 
     Hidden files and those of `__MACOSX` are left out. None for what is not a zip archive, or is
     one of arrays: an `.npz` is a format of its own.

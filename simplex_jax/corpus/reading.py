@@ -17,20 +17,20 @@ class Reading:
     """Options of reading a file, of all formats; `formats.FORMATS` lists those of each.
 
     Attributes:
-        format: name of the format; None to recognise it.
-        vocabulary: file with one word a line. For text, only these words are counted; for `uci`
+        format: Name of the format; None to recognise it.
+        vocabulary: File with one word a line. For text, only these words are counted; for `uci`
             and `ldac` it replaces the vocabulary next to the file; for other counts, and for unit
             vectors, it names the columns; a `store` has its own.
-        text: tokens and vocabulary limits of text.
-        encoding: of text and tables; vocabularies are UTF-8.
-        names: file with one document name a line.
+        text: Tokens and vocabulary limits of text.
+        encoding: Encoding of text and tables; vocabularies are UTF-8.
+        names: File with one document name a line.
         transpose: True if words are in rows and documents in columns.
-        layer: layer of an `h5ad` file with the counts; None for `X`.
+        layer: Layer of an `h5ad` file with the counts; None for `X`.
         zero_based: True if indices count from 0 (`svmlight`).
-        text_column: column or field of the text, or its number from 1 in a table whose first line
+        text_column: Column or field of the text, or its number from 1 in a table whose first line
             has no names; None to recognise it by usual names.
-        id_column: column or field of the names; None to recognise it, if there is one.
-        drop: columns to leave out of a table of categories.
+        id_column: Column or field of the names; None to recognise it, if there is one.
+        drop: Columns to leave out of a table of categories.
         normalise: True to take vectors of any length but 0.
     """
 
@@ -58,7 +58,7 @@ class Blocks(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """What is known of documents besides their words."""
+    """Document metadata: names and columns."""
 
     names: tuple[str, ...]  # D names
     # By name, D values each: texts, numbers, or None where missing
@@ -66,7 +66,7 @@ class Metadata(NamedTuple):
 
 
 def corpus_of_texts(documents: Iterable[tuple[str, str]], path: Path, reading: Reading) -> Corpus:
-    """Make a corpus of the names and texts in a file; see `from_texts`."""
+    """Return a corpus of the names and texts in a file; see `from_texts`."""
     names: list[str] = []
 
     def texts() -> Iterator[str]:

@@ -11,8 +11,8 @@ def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
 
     Args:
         corpus: D documents.
-        count: number of documents to hold out, 0..D-1.
-        seed: the same seed gives the same documents.
+        count: Number of documents to hold out, 0..D-1.
+        seed: The same seed gives the same documents.
 
     Returns:
         `(train, heldout)`, both with the vocabulary of `corpus` and its order of documents;
@@ -55,7 +55,7 @@ def split_tokens(
 
     Args:
         counts: [D, V] counts, as in `Corpus.counts`.
-        seed: the same seed gives the same split.
+        seed: The same seed gives the same split.
         share: Expected share of the target tokens, between 0 and 1.
 
     Returns:

@@ -39,7 +39,7 @@ def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggesti
     by shuffling, which is close for a word that is a small share of all tokens. Only words in a
     tenth of the documents or more are considered: a rare word says little by any measure.
 
-    There are at most `count` suggestions, of at most so many bits, those of most tokens first.
+    There are at most `count` suggestions, of at most `most` bits each, those of most tokens first.
     """
     sums = sums_of(corpus.counts)
     share = sums.documents / len(sums.lengths)
@@ -54,7 +54,7 @@ def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggesti
 
 
 def sums_of(counts: sp.csr_array) -> Sums:
-    """Add up counts n [D, V] over the documents."""
+    """Return sums of counts n [D, V] over the documents."""
     lengths, totals = [], np.zeros((3, counts.shape[1]))
     for rows in row_blocks(counts):
         n = rows.data.astype(np.float64)
@@ -66,7 +66,7 @@ def sums_of(counts: sp.csr_array) -> Sums:
 
 
 def information(sums: Sums, words: np.ndarray) -> np.ndarray:
-    """Information of a token of each of some words about its document, in bits, float64 [n].
+    """Return the information of a token of some words about its document, in bits, float64 [n].
 
     H(shuffled) - H with H = log n - sum_d n_d log n_d / n, where shuffled n_d are Poisson with mean
     n times the share of document d in all tokens. It is about zero for tokens spread at random, and
@@ -81,7 +81,7 @@ def information(sums: Sums, words: np.ndarray) -> np.ndarray:
 
 
 def _mean_n_log_n(rate: np.ndarray) -> np.ndarray:
-    """E[n log n] for Poisson n: rate E[log(n + 1)], from a table, or its expansion if large."""
+    """Return E[n log n] for Poisson n: rate E[log(n + 1)], by a table, or by its expansion."""
     large = np.maximum(rate, _FEW)
     expansion = np.log(large) + 1 / (2 * large) - 1 / (12 * large**2)
     table = np.interp(rate, _RATES, _MEAN_LOGS)
@@ -103,7 +103,7 @@ def drop_words(corpus: Corpus, words: Collection[str]) -> Corpus:
     """Leave words out of a corpus; those that it does not have are ignored.
 
     Raises:
-        CorpusError: no token is left.
+        CorpusError: No token is left.
 
     Example:
         >>> from simplex_jax.corpus import from_counts

@@ -26,18 +26,18 @@ class TextOptions:
     """Tokens of text, and limits of the vocabulary.
 
     Attributes:
-        lowercase: turn everything into lower case first.
-        token_pattern: regular expression of a word, with at most one group; by default three or
+        lowercase: Turn everything into lower case first.
+        token_pattern: Regular expression of a word, with at most one group; by default three or
             more letters of any script.
-        ngrams: shortest and longest run of successive words to count, from 1: (1, 2) for words and
+        ngrams: Shortest and longest run of successive words to count, from 1: (1, 2) for words and
             pairs of them, joined by a blank. Stop words are left out first.
         stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one a line.
-        min_df: leave out words in fewer documents: a number, or a fraction of the documents.
-        max_df: leave out words in more documents: a number, or a fraction of the documents.
-        max_vocabulary: keep only so many words, the most frequent; None for all.
+        min_df: Leave out words in fewer documents: a number, or a fraction of the documents.
+        max_df: Leave out words in more documents: a number, or a fraction of the documents.
+        max_vocabulary: Largest number of words, of which the most frequent are kept; None for all.
 
     Raises:
-        ValueError: an option is out of range; the message names it.
+        ValueError: An option is out of range; the message names it.
 
     Example:
         >>> TextOptions(min_df=1.5)
@@ -86,18 +86,18 @@ def from_texts(
     """Count the words of texts.
 
     Args:
-        texts: one string a document, read once; a document without a word stays as an empty one.
-        names: a name for each; `0, 1, ...` when left out. Read after the last text, so that it
-            may be filled on the way.
-        options: tokens and vocabulary limits; `TextOptions()` when left out.
-        vocabulary: the words to count, in this order, whatever the limits and stop words say.
-        source: what the messages call the texts, a file name for example.
+        texts: One string per document, read once; a document without a word stays as an empty one.
+        names: Names of the documents; `0, 1, ...` when left out. Read after the last text, so that
+            it may be filled meanwhile.
+        options: Tokens and vocabulary limits; `TextOptions()` when left out.
+        vocabulary: The words to count, in this order, whatever the limits and stop words say.
+        source: Name of the texts in messages, a file name for example.
 
     Returns:
         The corpus, with words in alphabetical order (or the order of `vocabulary`).
 
     Raises:
-        CorpusError: there is no text, or no word is left.
+        CorpusError: There is no text, or no word is left.
 
     Example:
         >>> limits = TextOptions(min_df=1, max_df=1.0)
@@ -107,7 +107,7 @@ def from_texts(
     """
     options = options or TextOptions()
     vocabulary = None if vocabulary is None else distinct_words(vocabulary, source)
-    # Here, for it is slow to import, and corpora of counts do without.
+    # Slow to import, and corpora of counts do without.
     from sklearn.feature_extraction.text import CountVectorizer
 
     terms = _analyzer(options, keep_stop_words=vocabulary is not None)
@@ -115,10 +115,10 @@ def from_texts(
 
     def counted(text: str) -> list[str]:
         nonlocal tokens
-        listed = terms(text)
-        tokens += len(listed)
+        words = terms(text)
+        tokens += len(words)
         excerpts.append(excerpt(text))
-        return listed
+        return words
 
     vectorizer = CountVectorizer(
         analyzer=counted,
@@ -159,8 +159,8 @@ def tokens(texts: Iterable[str], options: TextOptions | None = None) -> Iterator
     """Yield the words of each text in order, stop words too.
 
     Args:
-        texts: one string a document.
-        options: case and pattern of the words; the rest does not matter.
+        texts: One string per document.
+        options: Case and pattern of the words; others are ignored.
 
     Example:
         >>> list(tokens(["The apple and the pear", ""]))
@@ -193,13 +193,13 @@ def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str],
     words = CountVectorizer(
         lowercase=options.lowercase, token_pattern=options.token_pattern
     ).build_analyzer()
-    listed: Iterable[str] = ()
+    stop_list: Iterable[str] = ()
     if not keep_stop_words and options.stop_words == "english":
-        listed = ENGLISH_STOP_WORDS
+        stop_list = ENGLISH_STOP_WORDS
     elif not keep_stop_words and options.stop_words != "none":
-        listed = [line for _, line in text_lines(Path(options.stop_words))]
+        stop_list = [line for _, line in text_lines(Path(options.stop_words))]
     # Stop words go through the same tokens as the text, so that "don't" stops what it became.
-    stop = {word for entry in listed for word in words(entry)}
+    stop = {word for entry in stop_list for word in words(entry)}
     shortest, longest = options.ngrams
 
     def terms(text: str) -> list[str]:

@@ -118,7 +118,7 @@ def vectors(corpus: Corpus, idf: np.ndarray) -> Weighted:
         raise error_at(
             "corpus",
             "every tf-idf vector is zero: the words are in all documents, or in all but one",
-            "give more documents, or --idf smooth (idf='smooth')",
+            "give more documents, or weights by the rule 'smooth' (--idf smooth)",
         )
     rows = np.flatnonzero(filled)
     names = tuple(corpus.names[row] for row in rows)

@@ -42,8 +42,8 @@ def from_array(
             matrix or array. Finite numbers, rows of length 1.
         vocabulary: V distinct non-empty words; `w0, w1, ...` when left out.
         names: D document names; `0, 1, ...` when left out.
-        normalise: take rows of any length but 0.
-        source: what the messages call the vectors, a file name for example.
+        normalise: Take rows of any length but 0.
+        source: Name of the vectors in messages, a file name for example.
 
     Returns:
         The unit vectors.
@@ -107,7 +107,7 @@ def select(vectors: UnitVectors, rows: np.ndarray) -> UnitVectors:
 
 
 def digest(vectors: UnitVectors) -> str:
-    """SHA-256 over vectors and vocabulary, 64 hexadecimal digits; the names do not enter.
+    """Return the SHA-256 of vectors and vocabulary, but not names, as 64 hex digits.
 
     Example:
         >>> digest(from_array([[1.0, 0.0]]))[:8]

@@ -15,7 +15,7 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
     Blank lines at the end are left out, and blanks around a word. The words are distinct.
 
     Raises:
-        CorpusError: the file cannot be read, is not UTF-8 text, or has an empty or repeated word.
+        CorpusError: The file cannot be read, is not UTF-8 text, or has an empty or repeated word.
     """
     path = Path(path)
     line_of: dict[str, int] = {}
@@ -41,7 +41,7 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
 
 
 def vocabulary_beside(path: Path, names: Sequence[str]) -> Path | None:
-    """The first of `names`, plain or packed, that is a file in the folder of `path`."""
+    """Return the first of `names`, plain or packed, that is a file in the folder of `path`."""
     files = (path.with_name(name + ending) for name in names for ending in ("", *SUFFIXES))
     return next((file for file in files if os.path.isfile(file)), None)
 
@@ -50,7 +50,7 @@ def read_names(path: Path) -> tuple[str, ...]:
     """Read document names: one a line, UTF-8, packed or not; blank lines at the end are left out.
 
     Raises:
-        CorpusError: the file cannot be read, or is not UTF-8 text.
+        CorpusError: The file cannot be read, or is not UTF-8 text.
     """
     names = [line.strip() for _, line in text_lines(path)]
     while names and not names[-1]:
@@ -59,5 +59,5 @@ def read_names(path: Path) -> tuple[str, ...]:
 
 
 def numbered(documents: int, first: int = 1) -> tuple[str, ...]:
-    """The names of documents that have none: numbers from `first`."""
+    """Return names for documents that have none: numbers from `first`."""
     return tuple(map(str, range(first, first + documents)))

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from simplex_jax import arguments
 from simplex_jax.evaluate.coherence import coherence
-from simplex_jax.evaluate.fits import Fitted, TopicFit
+from simplex_jax.evaluate.fits import Fitted, Topics
 
 
 class Entry(NamedTuple):
@@ -29,7 +29,7 @@ class Estimate(NamedTuple):
 
 
 def models(
-    fit: Callable[[int, int], Any],
+    fit: Callable[[int, int], Fitted | Topics],
     num_topics: Sequence[int],
     counts: sp.csr_array,
     *,
@@ -44,8 +44,8 @@ def models(
     held-out documents would have brought is common to all K, and hardly changes which is better.
 
     Args:
-        fit: `(K, seed) -> fit`, as of `lda.fit` or `sam.fit`, or a fitted `scikit.LDA` or
-            `SphericalAdmixture`, or `fits.Topics` of another program.
+        fit: `(K, seed) -> fit`, as of `lda.fit`, `sam.fit` or `hdp.fit`, or a fitted estimator of
+            topics of `simplex_jax.scikit`, or `fits.Topics` of another program.
         num_topics: The K to compare.
         counts: Reference documents of the coherence [D, V]; best not the training documents, whose
             noise the topics of a large K learn.
@@ -54,8 +54,8 @@ def models(
             a fit with held-out documents; "log_perplexity_average" of spherical models. Or what
             measures a fit: an estimator holds nothing out, so say
             `lambda model: model.perplexity(others)`.
-        measure: Of `coherence.coherence`.
-        top: Likewise.
+        measure: Measure of the coherence, see `coherence.coherence`.
+        top: Number of leading words of each topic, see `coherence.coherence`.
 
     Returns:
         An entry for each K, in the order given; `plots.comparison` draws them.
@@ -109,18 +109,19 @@ def estimate(values: np.ndarray) -> Estimate:
     return Estimate(float(array.mean()), float(error))
 
 
-def _topics(fitted: Any) -> TopicFit:
-    """Return a fit of topics, or that of an estimator."""
-    topics = fitted.as_fit() if isinstance(fitted, Fitted) else fitted
-    if not isinstance(topics, TopicFit):
+def _topics(fitted: Fitted | Topics) -> Topics:
+    """Return the topics of a fit or an estimator."""
+    record = fitted.as_fit() if isinstance(fitted, Fitted) else fitted
+    if not isinstance(record, Topics):
         raise ValueError(
-            "fit must return what `lda.fit` or `sam.fit` has returned, a fitted `scikit.LDA` or "
-            f"`SphericalAdmixture`, or `fits.Topics`; it has returned a {type(fitted).__name__}"
+            "fit must return what `lda.fit`, `sam.fit` or `hdp.fit` has returned, a fitted "
+            "estimator of topics of `simplex_jax.scikit`, or `fits.Topics`; it has returned a "
+            f"{type(fitted).__name__}"
         )
-    return topics
+    return record
 
 
-def _last(fitted: TopicFit, name: str) -> float:
+def _last(fitted: Topics, name: str) -> float:
     """Return a measure of the last evaluation, NaN where it was not measured."""
     return float(fitted.metrics[-1].get(name, math.nan)) if fitted.metrics else math.nan
 

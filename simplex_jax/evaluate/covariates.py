@@ -5,7 +5,7 @@ coefficients into a mean share in a group or at a number, a difference or a slop
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,15 +82,15 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
     if array.dtype.kind == "M":
         return Column(name, "date", _years(array), ())
     texts = ["" if value is None else str(value).strip() for value in array.tolist()]
-    known = np.array([text not in MISSING for text in texts], bool)
-    found = [text for text, there in zip(texts, known, strict=True) if there]
+    present = np.array([text not in MISSING for text in texts], bool)
+    texts_present = [text for text, known in zip(texts, present, strict=True) if known]
     if not any(isinstance(value, bool) for value in array.tolist()):
         for kind, read in (("number", _numbers), ("date", _dates)):
-            if (numbers := read(found)) is not None:
+            if (numbers := read(texts_present)) is not None:
                 whole = np.full(len(texts), np.nan)
-                whole[known] = numbers
+                whole[present] = numbers
                 return Column(name, kind, whole, ())
-    groups = tuple(sorted(set(found)))
+    groups = tuple(sorted(set(texts_present)))
     places = {group: place for place, group in enumerate(groups)}
     return Column(name, "group", np.array([places.get(text, -1) for text in texts]), groups)
 
@@ -114,14 +114,14 @@ def _dates(texts: Sequence[str]) -> np.ndarray | None:
 
 def _years(dates: np.ndarray) -> np.ndarray:
     """Return dates as years with the fraction that has gone by, NaN for no date."""
-    there = ~np.isnat(dates)
-    seconds = dates[there].astype("datetime64[s]")
+    valid = ~np.isnat(dates)
+    seconds = dates[valid].astype("datetime64[s]")
     years = seconds.astype("datetime64[Y]")
     ends = years, years + np.timedelta64(1, "Y")
     first, last = (year.astype("datetime64[s]").astype(np.int64) for year in ends)
     numbers = np.full(dates.shape, np.nan)
-    numbers[there] = 1970 + years.astype(np.int64)
-    numbers[there] += (seconds.astype(np.int64) - first) / (last - first)
+    numbers[valid] = 1970 + years.astype(np.int64)
+    numbers[valid] += (seconds.astype(np.int64) - first) / (last - first)
     return numbers
 
 
@@ -140,14 +140,16 @@ def cut(covariate: Column, every: float) -> Column:
     if not (np.isfinite(every) and every > 0):
         raise ValueError(f"every must be finite and positive; it is {every}")
     if covariate.kind == "group":
-        raise ValueError(f"every: {covariate.name!r} has groups, not numbers: leave it out")
-    known = np.isfinite(covariate.values)
-    bins, places = np.unique(np.floor(covariate.values[known] / every), return_inverse=True)
+        raise ValueError(
+            f"every applies only to numeric and date columns; {covariate.name!r} has groups"
+        )
+    finite = np.isfinite(covariate.values)
+    bins, places = np.unique(np.floor(covariate.values[finite] / every), return_inverse=True)
     whole = every == int(every) and (
-        covariate.kind == "date" or (covariate.values[known] % 1 == 0).all()
+        covariate.kind == "date" or (covariate.values[finite] % 1 == 0).all()
     )
-    codes = np.full(len(known), -1)
-    codes[known] = places
+    codes = np.full(len(finite), -1)
+    codes[finite] = places
     return Column(
         covariate.name, "group", codes, tuple(_label(n * every, every, whole) for n in bins)
     )
@@ -196,14 +198,33 @@ def design(
         ['D', 'R', 'R - D']
     """
     smooth = arguments.at_least("smooth", smooth, 1)
-    known = [str(name) for name in columns]
-    names = known if by is None else list(dict.fromkeys(by))
+    covariates = _chosen(columns, by, available)
+    if every is not None:
+        if all(covariate.kind == "group" for covariate in covariates):
+            raise ValueError("every applies only to numeric and date columns; omit it")
+        covariates = [c if c.kind == "group" else cut(c, every) for c in covariates]
+    observed = [c.values >= 0 if c.kind == "group" else np.isfinite(c.values) for c in covariates]
+    rows = np.flatnonzero(np.logical_and.reduce(observed))
+    blocks = [_block(covariate, rows, smooth) for covariate in covariates]
+    matrix = np.concatenate([np.ones((len(rows), 1)), *(block.matrix for block in blocks)], axis=1)
+    basis, triangle = _orthonormal(matrix, [covariate.name for covariate in covariates])
+    return Design(rows, basis, tuple(_terms(blocks, matrix.mean(axis=0), triangle)))
+
+
+def _chosen(
+    columns: Mapping[str, Column | Sequence[Any] | ArrayLike],
+    by: Sequence[str] | None,
+    available: Sequence[str] | None,
+) -> list[Column]:
+    """Return the covariates to regress on, or raise a ValueError unless they are of one length."""
+    own = [str(name) for name in columns]
+    names = own if by is None else list(dict.fromkeys(by))
     if not names:
         raise ValueError("by must name at least one column")
     for name in names:
-        if name not in known:
+        if name not in own:
             raise ValueError(
-                f"no column {name!r}: give one of {', '.join(available or known) or 'none'}"
+                f"no column {name!r}: give one of {', '.join(available or own) or 'none'}"
             )
     covariates = [
         values if isinstance(values := columns[name], Column) else column(name, values)
@@ -212,36 +233,26 @@ def design(
     lengths = {len(covariate.values) for covariate in covariates}
     if len(lengths) != 1:
         raise ValueError(f"the columns must be of one length; they are of {sorted(lengths)}")
-    if every is not None:
-        if all(covariate.kind == "group" for covariate in covariates):
-            raise ValueError("every cuts numbers and dates, and there are none: leave it out")
-        covariates = [c if c.kind == "group" else cut(c, every) for c in covariates]
-    there = [c.values >= 0 if c.kind == "group" else np.isfinite(c.values) for c in covariates]
-    rows = np.flatnonzero(np.logical_and.reduce(there))
-    blocks = [_block(covariate, rows, smooth) for covariate in covariates]
-    matrix = np.concatenate([np.ones((len(rows), 1)), *(block.matrix for block in blocks)], axis=1)
-    if len(rows) < matrix.shape[1] + 3:
+    return covariates
+
+
+def _orthonormal(matrix: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return orthonormal columns, which make the regression exact for numbers of any size.
+
+    Also returns the triangle that they are multiplied by to give the matrix. Too few rows, or
+    columns that are collinear, are a ValueError with the names of the covariates.
+    """
+    if len(matrix) < matrix.shape[1] + 3:
         raise ValueError(
-            f"{len(rows)} documents are too few for {matrix.shape[1]} coefficients of "
+            f"{len(matrix)} documents are too few for {matrix.shape[1]} coefficients of "
             f"{', '.join(names)}: join groups, or cut numbers and dates, as in 2020-03-01, by a "
             "larger every"
         )
-    # Orthonormal columns make the regression exact for numbers of any size.
     basis, triangle = np.linalg.qr(matrix)
-    left = np.abs(np.diag(triangle)) / np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
-    if (left < _COLLINEAR).any():
-        raise ValueError(
-            f"{', '.join(names)} say the same of the documents (they are collinear): leave one out"
-        )
-    terms, mean, first = [], matrix.mean(axis=0), 1
-    for block in blocks:
-        last = first + block.matrix.shape[1]
-        for term in block.terms:
-            whole = mean.copy() if term.kind == "mean" else np.zeros(len(mean))
-            whole[first:last] = term.row
-            terms.append(term._replace(row=np.linalg.solve(triangle.T, whole)))
-        first = last
-    return Design(rows, basis, tuple(terms))
+    residual = np.abs(np.diag(triangle)) / np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
+    if (residual < _COLLINEAR).any():
+        raise ValueError(f"{', '.join(names)} are collinear: drop one")
+    return basis, triangle
 
 
 class _Block(NamedTuple):
@@ -249,6 +260,18 @@ class _Block(NamedTuple):
 
     matrix: np.ndarray
     terms: list[Term]
+
+
+def _terms(blocks: Sequence[_Block], mean: np.ndarray, triangle: np.ndarray) -> Iterator[Term]:
+    """Yield the terms of all blocks, over the orthonormal columns; others stand at their mean."""
+    first = 1
+    for block in blocks:
+        last = first + block.matrix.shape[1]
+        for term in block.terms:
+            row = mean.copy() if term.kind == "mean" else np.zeros(len(mean))
+            row[first:last] = term.row
+            yield term._replace(row=np.linalg.solve(triangle.T, row))
+        first = last
 
 
 def _block(covariate: Column, rows: np.ndarray, smooth: int) -> _Block:

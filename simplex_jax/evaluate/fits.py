@@ -1,74 +1,45 @@
-"""Fits as comparisons and exports take them, whatever the model."""
+"""Records of fits for comparisons and exports, whatever the model."""
 
+import abc
+import signal
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 
-@runtime_checkable
-class TopicFit(Protocol):
-    """A fit of topics, as `lda.fit` and `sam.fit` return it; or `Topics`."""
+class Mixture(NamedTuple):
+    """Samples of a mixture, of a fit, an estimator or another program."""
 
-    @property
-    def mean(self) -> np.ndarray:
-        """Posterior mean of the topics, [K, V]."""
-
-    @property
-    def metrics(self) -> Sequence[Mapping[str, Any]]:
-        """One record an evaluation, each with its "step"."""
-
-    @property
-    def kept(self) -> Mapping[str, np.ndarray]:
-        """Kept samples: "topics" [S, chains, K, V], "step" [S] and more; or nothing."""
-
-    @property
-    def order(self) -> Any:
-        """Topic of each chain that was matched to each topic, int [chains, K]."""
-
-    @property
-    def vocabulary(self) -> Sequence[str] | None:
-        """The V words, if they are known."""
-
-    @property
-    def interrupted(self) -> Any:
-        """The signal that ended the run before its time, or None."""
-
-
-@runtime_checkable
-class MixtureFit(Protocol):
-    """A fit of a mixture, as `dpm.fit` returns it; or `Mixture`."""
-
-    @property
-    def traces(self) -> Mapping[str, np.ndarray]:
-        """Numbers at each evaluation, [T, chains]."""
-
-    @property
-    def partitions(self) -> Mapping[str, np.ndarray]:
-        """Kept partitions: "labels" [S, chains, n], "alpha" [S, chains], "step" [S]."""
+    traces: Mapping[str, np.ndarray]  # numbers at each evaluation, [T, chains]
+    # Kept partitions: "labels" [S, chains, n], perhaps "step" [S], and more, [S, chains, ...]
+    partitions: Mapping[str, np.ndarray]
+    # Names of the further axes of the partitions
+    dims: Mapping[str, Sequence[str]] = {"labels": ["row"]}
 
 
 class Topics(NamedTuple):
-    """Topics that are of no fit at hand, of an estimator or another program; see `TopicFit`."""
+    """Topics of a fit, an estimator or another program."""
 
-    mean: np.ndarray
-    metrics: Sequence[Mapping[str, Any]] = ()
+    mean: np.ndarray  # posterior mean of the topics, [K, V]
+    metrics: Sequence[Mapping[str, Any]] = ()  # one record an evaluation, each with its "step"
+    # Kept samples: "topics" [S, chains, K, V], "step" [S] and more; or nothing
     kept: Mapping[str, np.ndarray] = {}
-    order: Any = None
-    vocabulary: Sequence[str] | None = None
-    interrupted: Any = None
+    # Topic of each chain that was matched to each topic, int [chains, K]
+    order: np.ndarray | Sequence[Sequence[int]] = ()
+    vocabulary: Sequence[str] | None = None  # the V words, if they are known
+    interrupted: signal.Signals | None = None  # the signal that ended the run before its time
+    # Samples of a model whose topics come and go, so that none has a number in all samples: the
+    # partitions of the tokens, in place of `kept`
+    mixture: Mixture | None = None
 
 
-class Mixture(NamedTuple):
-    """A mixture that is of no fit at hand, of an estimator say; attributes of `MixtureFit`."""
-
-    traces: Mapping[str, np.ndarray]
-    partitions: Mapping[str, np.ndarray]
+Record: TypeAlias = Topics | Mixture
 
 
-@runtime_checkable
-class Fitted(Protocol):
-    """A fitted estimator, which says what it has of a fit."""
+class Fitted(abc.ABC):
+    """A fit or a fitted estimator, which can be compared and exported."""
 
-    def as_fit(self) -> TopicFit | MixtureFit:
-        """Return it."""
+    @abc.abstractmethod
+    def as_fit(self) -> Record:
+        """Return its record for `simplex_jax.evaluate`."""

@@ -1,7 +1,7 @@
 """Samples as trees of labelled arrays, [chain, draw, ...], for ArviZ.
 
 With them all of ArviZ works: `arviz_stats` for summaries, rank-normalised R-hat and effective
-sample sizes, `arviz_plots`, `tree.to_netcdf(...)`. It takes `pip install arviz-base`;
+sample sizes, `arviz_plots`, `tree.to_netcdf(...)`. It needs `pip install arviz-base`;
 `diagnostics.summary` gives R-hat and effective sizes of plain arrays without it.
 """
 
@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax.base import PyTree
 from simplex_jax.evaluate import matching
-from simplex_jax.evaluate.fits import Fitted, MixtureFit, TopicFit
+from simplex_jax.evaluate.fits import Fitted, Mixture, Record, Topics
 
 _NONE = (
     "no samples have been kept: give `fit` keep_samples, and no samples_dir; what was loaded from "
@@ -73,14 +73,12 @@ def from_run(
     return _tree(groups, dims, coords)
 
 
-def from_fit(
-    fitted: TopicFit | MixtureFit | Fitted, vocabulary: Sequence[str] | None = None
-) -> Any:
+def from_fit(fitted: Fitted | Record, vocabulary: Sequence[str] | None = None) -> Any:
     """Return what a fit, or a fitted estimator, has kept of the posterior.
 
     Args:
         fitted: What `lda.fit` or `sam.fit` returned, with `keep_samples` given and no
-            directory for them, or `dpm.fit`; or an estimator of `simplex_jax.scikit`.
+            directory for them, or `hdp.fit` or `dpm.fit`; or an estimator of `simplex_jax.scikit`.
         vocabulary: The words, to label the topics' entries; by default those of the fit.
 
     Returns:
@@ -89,7 +87,10 @@ def from_fit(
         and, with held-out documents, the measure of each chain there, say `perplexity`. Of a
         mixture, `posterior` has the traces, which mean the same in every chain: `alpha`,
         `occupied` and `largest`, and `log_predictive` of held-out rows; `partitions` the fewer
-        partitions that are kept, `labels` (chain, draw, row), with their `alpha` and `step`.
+        partitions that are kept, `labels` (chain, draw, row), with their `alpha` and `step`. So
+        too of `hdp.fit`, whose topics come and go: the traces are `alpha`, `gamma` and `topics`,
+        and the partitions those of the tokens, `labels` (chain, draw, token), with the
+        `concentrations` (chain, draw, label).
 
     Raises:
         ImportError: arviz-base is not installed.
@@ -105,14 +106,15 @@ def from_fit(
         >>> tree["posterior"]["topics"].sel(word=["sun", "moon"]).shape
         (2, 5, 2, 2)
     """
-    if isinstance(fitted, Fitted):
-        fitted = fitted.as_fit()
-    if isinstance(fitted, MixtureFit):
-        return _of_mixture(fitted)
-    return _of_topics(fitted, fitted.vocabulary if vocabulary is None else vocabulary)
+    record = fitted.as_fit() if isinstance(fitted, Fitted) else fitted
+    if isinstance(record, Mixture):
+        return _of_mixture(record)
+    if record.mixture is not None:
+        return _of_mixture(record.mixture)
+    return _of_topics(record, record.vocabulary if vocabulary is None else vocabulary)
 
 
-def _of_mixture(fitted: MixtureFit) -> Any:
+def _of_mixture(fitted: Mixture) -> Any:
     """Return traces [T, chains], and the partitions that are kept."""
     if not fitted.partitions:
         raise ValueError(_NONE)
@@ -126,15 +128,19 @@ def _of_mixture(fitted: MixtureFit) -> Any:
     if steps is not None:
         chains = len(groups["partitions"]["labels"])
         groups["partitions"]["step"] = np.tile(steps, (chains, 1))
-    return _tree(groups, {"labels": ["row"]}, None)
+    return _tree(groups, fitted.dims, None)
 
 
-def _of_topics(fitted: TopicFit, vocabulary: Sequence[str] | None) -> Any:
+def _of_topics(fitted: Topics, vocabulary: Sequence[str] | None) -> Any:
     if not fitted.kept:
         raise ValueError(_NONE)
     posterior = {
         name: np.swapaxes(array, 0, 1) for name, array in fitted.kept.items() if name != "step"
     }
+    if len(fitted.order) != (chains := len(posterior["topics"])):
+        raise ValueError(
+            f"order must have a row for each of the {chains} chains; it has {len(fitted.order)}"
+        )
     dims: dict[str, Sequence[str]] = {}
     for name, array in posterior.items():
         if name == "topics":
@@ -146,7 +152,6 @@ def _of_topics(fitted: TopicFit, vocabulary: Sequence[str] | None) -> Any:
                 [chain[:, order] for chain, order in zip(array, fitted.order, strict=True)]
             )
     steps = fitted.kept["step"]
-    chains = len(posterior["topics"])
     stats = {"step": np.tile(steps, (chains, 1))}
     records = {record["step"]: record for record in fitted.metrics}
     for measure in ("perplexity", "log_perplexity"):
@@ -190,7 +195,7 @@ def _tree(
     try:
         import arviz_base  # here, for it is not a dependency and takes a second
     except ImportError as error:
-        raise ImportError("ArviZ's trees take arviz-base: pip install arviz-base") from error
+        raise ImportError("ArviZ's trees need arviz-base: pip install arviz-base") from error
     return arviz_base.from_dict(
         groups,
         dims=None if dims is None else {name: list(axes) for name, axes in dims.items()},

@@ -80,12 +80,10 @@ def are_derivatives(estimator: Estimator) -> bool:
     They do not say how it changes where it jumps.
     """
 
-    def holds(function: Any) -> bool:
-        if not isinstance(function, Partial):
-            return False
-        return function.func is _counts_of or any(holds(argument) for argument in function.args)
+    def are(node: PyTree) -> bool:
+        return isinstance(node, Partial) and node.func is _counts_of
 
-    return holds(estimator.estimate)
+    return any(map(are, jax.tree.leaves(estimator.estimate, is_leaf=are)))
 
 
 def with_total(estimator: Estimator, total: PyTree) -> Estimator:

@@ -22,7 +22,7 @@ def fisher(
     size: float,
     project: Callable[[Position, Position], Position] | None = None,
 ) -> Variance:
-    r"""Estimate the variance of the gradient of `gradients.posterior` from the batch at hand.
+    r"""Estimate the variance of the gradient of `gradients.posterior` from one batch.
 
     With the gradients g_i of the log likelihood of the n data of a batch, drawn out of N with
     replacement, and their mean,

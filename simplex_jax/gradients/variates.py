@@ -1,5 +1,6 @@
-"""Gradients as differences from a position of which the full-data gradient is given."""
+"""Control variates: gradients as differences from a position with a known full-data gradient."""
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax import arguments
-from simplex_jax.base import Batch, Position, PyTree, bind, static
+from simplex_jax.base import Batch, Position, PyTree, bind
 from simplex_jax.batches import Visit, length
 from simplex_jax.estimators import Estimator, no_memory
 from simplex_jax.gradients.densities import LogDensity, LogLikelihood, gradient_of, like
@@ -69,35 +70,54 @@ def control_variate(
     """
     arguments.scalar("size", size)
     fixed = jax.tree.map(jnp.asarray, Reference(reference, reference_gradient))
-    estimate = bind(_control_variate, log_prior, log_likelihood, size, fixed)
+    target = _Posterior(log_prior, log_likelihood)
+    estimate = bind(_control_variate, _ControlVariate(target, size, fixed))
     return Estimator(init=no_memory, estimate=estimate)
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Posterior:
+    """A log posterior."""
+
+    log_prior: LogDensity
+    log_likelihood: LogLikelihood
+
+    def difference(
+        self, size: float, reference: Reference, position: Position, batch: Batch
+    ) -> Position:
+        """Return the gradient at a position, from that of `size` data at a reference."""
+        reference = Reference(
+            like("the reference", reference.position, position),
+            like("the reference gradient", reference.gradient, position),
+        )
+        scale = size / length(batch, "batch")
+        gradient = gradient_of("log_likelihood", self.log_likelihood)
+        return jax.tree.map(
+            lambda p, g, at_position, at_reference: p + g + scale * (at_position - at_reference),
+            gradient_of("log_prior", self.log_prior)(position),
+            reference.gradient,
+            gradient(position, batch),
+            gradient(reference.position, batch),
+        )
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _ControlVariate:
+    """A log posterior of N data, and its reference."""
+
+    posterior: _Posterior
+    size: float  # N
+    reference: Reference
+
+
 def _control_variate(
-    log_prior: LogDensity,
-    log_likelihood: LogLikelihood,
-    size: float,
-    reference: Reference,
-    key: jax.Array,
-    memory: PyTree,
-    position: Position,
-    batch: Batch,
+    variate: _ControlVariate, key: jax.Array, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Position, PyTree]:
     del key
-    reference = Reference(
-        like("the reference", reference.position, position),
-        like("the reference gradient", reference.gradient, position),
-    )
-    scale = size / length(batch, "batch")
-    gradient = gradient_of("log_likelihood", log_likelihood)
-    estimate = jax.tree.map(
-        lambda p, g, here, there: p + g + scale * (here - there),
-        gradient_of("log_prior", log_prior)(position),
-        reference.gradient,
-        gradient(position, batch),
-        gradient(reference.position, batch),
-    )
-    return estimate, memory
+    posterior, size, reference = variate.posterior, variate.size, variate.reference
+    return posterior.difference(size, reference, position, batch), memory
 
 
 def running(
@@ -143,51 +163,46 @@ def running(
     length(data)
     block_size = arguments.at_least("block_size", block_size, 1)
     data, reference = jax.tree.map(jnp.asarray, (data, reference))
-    options = {"block_size": block_size}
-    return Estimator(
-        init=bind(static(_init_running, **options), log_likelihood, data, reference),
-        estimate=bind(static(_running, **options), log_prior, log_likelihood, data),
-    )
+    variate = _Running(_Posterior(log_prior, log_likelihood), data, block_size)
+    return Estimator(init=bind(_init_running, variate, reference), estimate=bind(_running, variate))
 
 
-def _init_running(
-    log_likelihood: LogLikelihood,
-    data: PyTree,
-    reference: Position,
-    key: jax.Array,
-    *,
-    block_size: int,
-) -> Reference:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Running:
+    """A log posterior and all its data."""
+
+    posterior: _Posterior
+    data: PyTree
+    block_size: int = dataclasses.field(metadata={"static": True})
+
+    def gradient(self, position: Position) -> Position:
+        """Return the gradient of the log likelihood of all the data."""
+        log_likelihood = self.posterior.log_likelihood
+        return full_gradient(log_likelihood, position, self.data, block_size=self.block_size)
+
+
+def _init_running(variate: _Running, reference: Position, key: jax.Array) -> Reference:
     del key
-    gradient = full_gradient(log_likelihood, reference, data, block_size=block_size)
-    return Reference(reference, gradient)
+    return Reference(reference, variate.gradient(reference))
 
 
 def _running(
-    log_prior: LogDensity,
-    log_likelihood: LogLikelihood,
-    data: PyTree,
-    key: jax.Array,
-    memory: Reference,
-    position: Position,
-    batch: Visit,
-    *,
-    block_size: int,
+    variate: _Running, key: jax.Array, memory: Reference, position: Position, batch: Visit
 ) -> tuple[Position, Reference]:
+    del key
     if not isinstance(batch, Visit):
         raise ValueError("batch must be batches.Visit: make the stream with batches.visits")
 
     def renewed() -> Reference:
-        gradient = full_gradient(log_likelihood, position, data, block_size=block_size)
         return Reference(
             like("the position", position, memory.position),
-            like("the position", gradient, memory.position),
+            like("the position", variate.gradient(position), memory.position),
         )
 
     memory = lax.cond(batch.now, renewed, lambda: memory)
-    return _control_variate(
-        log_prior, log_likelihood, length(data), memory, key, memory, position, batch.batch
-    )
+    size = length(variate.data)
+    return variate.posterior.difference(size, memory, position, batch.batch), memory
 
 
 def full_gradient(
@@ -212,7 +227,7 @@ def full_gradient(
         5.0
     """
     block_size = arguments.at_least("block_size", block_size, 1)
-    blocks, rest = divmod(length(data), block_size)
+    blocks, remainder = divmod(length(data), block_size)
     gradient = gradient_of("log_likelihood", log_likelihood)
 
     def add(total: Position, batch: Batch) -> Position:
@@ -227,6 +242,6 @@ def full_gradient(
     total = jax.tree.map(jnp.zeros_like, position)
     if blocks:
         total = lax.fori_loop(0, blocks, block, total)
-    if rest:
+    if remainder:
         total = add(total, jax.tree.map(lambda x: x[blocks * block_size :], data))
     return total

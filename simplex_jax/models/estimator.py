@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from simplex_jax.evaluate.fits import Topics
+from simplex_jax.evaluate.fits import Fitted, Topics
 from simplex_jax.models.options import declarations, entry
 from simplex_jax.runtime import output, saved
-from simplex_jax.runtime.hooks import Hook
+from simplex_jax.runtime.hooks import Callback
 
 # Format of the file, raised when its contents change.
 _FORMAT = 3
@@ -28,7 +28,7 @@ E = TypeVar("E", bound="Estimator")
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class Estimator(BaseEstimator):
+class Estimator(BaseEstimator, Fitted):
     """Parameters of a run, and methods of all estimators.
 
     Estimators are dataclasses of their parameters (see `parameters_of`), whose `__init__` leaves
@@ -41,7 +41,7 @@ class Estimator(BaseEstimator):
 
     _OPTIONS: ClassVar[type]
 
-    callbacks: Iterable[Hook] = ()
+    callbacks: Iterable[Callback] = ()
     random_state: Any = None
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -175,7 +175,7 @@ def numbered(prefix: str, leaves: Iterable[Any]) -> Arrays:
 
 
 def part(arrays: Arrays, prefix: str) -> Arrays:
-    """Take the arrays whose names begin so out of those of a file, in the order of their names."""
+    """Remove the arrays whose names begin with `prefix` from those of a file, and return them."""
     names = sorted(name for name in arrays if name.startswith(prefix))
     return {name.removeprefix(prefix): arrays.pop(name) for name in names}
 
@@ -222,7 +222,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         return np.asarray(X) @ self.components_
 
     def _table(self, X: Any, *, reset: bool, words: int = 1) -> sp.csr_array:
-        """Return documents of at least so many words as a sparse table, checked by scikit-learn."""
+        """Return documents of at least `words` words as a sparse table, checked by scikit-learn."""
         if not reset:
             check_is_fitted(self)
         table = validate_data(

@@ -1,14 +1,14 @@
 """The directory of a run: the fit of any model is written, and read again with every check."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from simplex_jax.models.options import as_json, from_json
-from simplex_jax.models.pipeline import Fit, Model, config_of
+from simplex_jax.models.options import RunOptions, as_json, from_json
+from simplex_jax.models.records import Array, F, Model, O, Saved, versions
 from simplex_jax.report import page
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output, saved
@@ -17,49 +17,31 @@ from simplex_jax.runtime.saved import RunError
 CONFIG, SUMMARY, METRICS, REPORT = "config.json", "summary.json", "metrics.jsonl", "report.html"
 
 
-class Array(NamedTuple):
-    """An array of a fit in its files."""
-
-    axes: str  # a letter for each axis, "" for a scalar; equal letters are equally long
-    least: float = 0.0  # the smallest number allowed; -inf for logarithms, which may be -inf
-    most: float = np.inf  # the largest
-    positive: bool = False  # whether 0 is too small
-    unknown: bool = False  # whether NaN is allowed, where a single sample or chain is not enough
-
-
-class Files(NamedTuple):
-    """Functions that write and read fits of a model."""
-
-    names: tuple[str, ...]  # the files that `write` makes, besides those that all runs have
-    arrays: Mapping[str, Mapping[str, Array]]  # attributes of the fit by file, those of each `.npz`
-    # `Saved -> length of each axis`, from all but arrays; a RunError names a file that is damaged
-    sizes: Callable[["Saved"], Mapping[str, int]]
-    # `(fit, directory)`, which writes the files that are for people
-    write: Callable[[Any, Path], None]
-    summary: Callable[[Any], dict[str, Any]]  # `fit -> further entries of summary.json`
-    # `Saved -> the attributes of the fit` that are not in `Fit`
-    restore: Callable[["Saved"], dict[str, Any]]
-    report: page.Report  # the page of a run
-    # `fit -> the arrays by name`; by default its attributes
-    values: Callable[[Any], Mapping[str, Any]] = vars
-
-
-class Saved(NamedTuple):
-    """Contents of the files of a run, checked one by one."""
-
-    directory: Path  # their directory
-    settings: Any  # the options, every one settled
-    corpus: dict[str, Any]  # facts about the data
-    summary: dict[str, Any]  # the contents of `summary.json`
-    arrays: dict[str, np.ndarray]  # all arrays by name
-
-
 def names_of(model: Model) -> tuple[str, ...]:
     """Return the names of all files of a run, besides checkpoints and samples."""
     return (CONFIG, METRICS, SUMMARY, REPORT, *model.files.arrays, *model.files.names)
 
 
-def save(model: Model, fitted: Fit, place: Path, *, overwrite: bool = False) -> Path:
+def config_of(
+    model: Model,
+    settings: RunOptions,
+    corpus: Mapping[str, Any],
+    source: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the contents of `config.json`.
+
+    The source is the command's input and its options of reading; None for a fit from Python.
+    """
+    return {
+        "command": model.name,
+        "source": source,
+        "settings": as_json(settings),
+        "corpus": dict(corpus),
+        "versions": versions(),
+    }
+
+
+def save(model: Model[O, F], fitted: F, place: Path, *, overwrite: bool = False) -> Path:
     """Write a fit to a directory of its own; see `Fit.save`."""
     config = config_of(model, fitted.settings, fitted.corpus)
     model.files.values(fitted)  # Raises its errors before an earlier run is removed.
@@ -70,7 +52,7 @@ def save(model: Model, fitted: Fit, place: Path, *, overwrite: bool = False) -> 
     return place
 
 
-def write(model: Model, fitted: Fit, place: Path) -> None:
+def write(model: Model[O, F], fitted: F, place: Path) -> None:
     """Write the results of a fit into the directory of its run, each file atomically."""
     values = model.files.values(fitted)
     for file, names in model.files.arrays.items():
@@ -88,7 +70,7 @@ def write(model: Model, fitted: Fit, place: Path) -> None:
     report(model, fitted, place)
 
 
-def load(model: Model, place: Path) -> Fit:
+def load(model: Model[O, F], place: Path) -> F:
     """Read a fit from the directory of a run; see `Fit.load`."""
     config = saved.load_config(place, model.name)
     settings = settings_of(model, config["settings"], place)
@@ -130,7 +112,7 @@ def _with_nan(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: math.nan if value is None else value for name, value in record.items()}
 
 
-def settings_of(model: Model, values: Any, place: Path) -> Any:
+def settings_of(model: Model[O, F], values: Any, place: Path) -> O:
     """Return the options in `config.json` of a run, or raise a RunError."""
     try:
         return from_json(model.options, values)
@@ -140,7 +122,7 @@ def settings_of(model: Model, values: Any, place: Path) -> Any:
         ) from None
 
 
-def _arrays(model: Model, run: Saved) -> dict[str, np.ndarray]:
+def _arrays(model: Model[O, F], run: Saved[O]) -> dict[str, np.ndarray]:
     """Read all arrays, checking shapes and ranges."""
     sizes = model.files.sizes(run)
     arrays: dict[str, np.ndarray] = {}
@@ -172,8 +154,8 @@ def example(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "share": share, "words": words, "text": text}
 
 
-def report(model: Model, fitted: Fit, path: Path, most: int | None = None) -> Path:
-    """Write the report of a fit, see `Fit.report`, with so many words or values a topic."""
+def report(model: Model[O, F], fitted: F, path: Path, most: int | None = None) -> Path:
+    """Write the report of a fit, see `Fit.report`, with `most` words or values of each topic."""
     path = path / REPORT if path.is_dir() else path
     settings = as_json(fitted.settings) | {"posterior_samples": fitted.samples}
     output.write_text(path, page.render(model.files.report, fitted, settings, most))

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.runtime.hooks import EFFECTIVE as PREFIX
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, Hook
 
 SHARE = 0.9
 """Part of the traced entries, say of the topics, that must have enough effective samples."""
@@ -62,19 +62,19 @@ def settled(trace: ArrayLike) -> bool:
     return bool(abs(slope) <= max(_DRIFT * abs(level), 3 * error))
 
 
-class Goal:
+class Goal(Hook):
     """End a run when it is good, or has had its time.
 
     It is good when `SHARE` of the entries of every trace have `target` effective samples over the
-    chains, and the one named by `level` has settled. It has had its time after so many seconds and
-    so many steps, whichever comes last. A look, which comes when the run is a fifth longer than at
-    the last one, leaves metrics: `ess_NAME`, what `SHARE` of the entries have, and `settled`, 0 or
+    chains, and the one named by `level` has settled. It has had its time after `seconds` and
+    `steps`, whichever comes last. A look, which comes when the run is a fifth longer than at
+    the last one, leaves metrics: `ess_NAME`, which `SHARE` of the entries have, and `settled`, 0 or
     1, where there is a level.
 
     Args:
         traces: Returns the traces so far by name, [samples, chains, ...], matched over the chains.
-        level: Name of a trace, which need not be there.
-        target: Number of effective samples; None for a run that has a length, and goes its way.
+        level: Name of a trace that may be missing.
+        target: Number of effective samples; None for a run that has a length.
         seconds: Time that a run may have.
         steps: Number of updates that a run has whatever the time.
     """

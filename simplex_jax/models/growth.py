@@ -1,4 +1,4 @@
-"""States that have room for so many components, and grow where an update asks for more.
+"""States with room for a number of components, which grow where an update needs more.
 
 Such a state has a number `needed`. An update for which there is no room changes nothing but that,
 `driver.run(..., grow=...)` makes the state larger, and the same update follows with the same key.
@@ -29,7 +29,7 @@ def together(old: Any, moved: Any, info: Info, capacity: int) -> tuple[Any, Info
 
 
 def doubled(capacity: int, needed: int) -> int:
-    """Return a capacity for what is needed, doubled as often as it takes: few sizes to compile."""
+    """Return the capacity doubled until it has room for `needed`: few sizes to compile."""
     while capacity < needed:
         capacity *= 2
     return capacity

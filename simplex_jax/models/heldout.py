@@ -1,4 +1,4 @@
-"""Held-out documents or rows while a run goes on: their log densities, in the metrics."""
+"""Held-out documents or rows during a run: their log densities, in the metrics."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from simplex_jax.runtime.averaging import LogMean
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, Hook
 from simplex_jax.runtime.windows import Latest, Window
 
 
-class HeldOut:
+class HeldOut(Hook):
     """A hook that writes a value of held-out log densities into the metrics of an event.
 
-    `NAME` is that of the sample at hand; with several chains of all of them, and `NAME_chain_0` and
-    so on of each; `NAME_average` is of the densities averaged over the evaluations in the window of
-    the run, and over the chains. `measure` returns the log densities [size] of each chain and other
-    metrics, and `value` makes one number of the former.
+    `NAME` is the value of the current sample; of several chains, that of all of them, with
+    `NAME_chain_0` and so on of each. `NAME_average` is the value of the densities averaged over the
+    evaluations in the window of the run, and over the chains. `measure` returns the log densities
+    [size] of each chain and other metrics, and `value` makes one number of the log densities.
     """
 
     def __init__(
@@ -33,8 +33,8 @@ class HeldOut:
         self._average = Latest(lambda: LogMean(size), window)
 
     def __call__(self, event: Event) -> None:
-        """Evaluate the samples at hand."""
-        log_p, others = self._measure(event)
+        """Evaluate the current samples."""
+        log_p, further = self._measure(event)
         for name, of_chain in zip(self._names, log_p, strict=True):
             event.metrics[name] = self._value([of_chain])
         event.metrics[self._name] = self._value(log_p)
@@ -42,14 +42,14 @@ class HeldOut:
             average.add(log_p)
             average = self._average.whole()
             event.metrics[f"{self._name}_average"] = self._value([average.value()])
-        event.metrics.update(others)
+        event.metrics.update(further)
 
     def save(self) -> list[Any]:
-        """Return what a continued run needs."""
+        """Return the average."""
         return self._average.save()
 
     def load(self, saved: list[Any]) -> None:
-        """Go on from what was saved."""
+        """Restore the average."""
         self._average.load(saved)
 
 

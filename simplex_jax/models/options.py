@@ -58,8 +58,11 @@ class Option:
     # `(name, value) -> value`, in place of the range
     check: Callable[[str, Any], Any] | None = None
     several: bool = False  # whether the command takes several whole numbers, and runs with each
+    # Whether a run that goes on may have another value: it may be longer, or on other devices
+    changeable: bool = False
     metavar: str | None = None  # name of the value in the command's help
-    hint: str | None = None  # a sentence that ends the error of several numbers that are none
+    # A sentence appended to the error when a list of numbers cannot be parsed
+    hint: str | None = None
 
 
 def option(help: str, *, default: T, kw_only: bool = True, **declared: Any) -> T:
@@ -113,6 +116,11 @@ def _declarations(of: type) -> tuple[tuple[str, Option, Any], ...]:
         for field in dataclasses.fields(of)
         if "option" in field.metadata
     )
+
+
+def changeable(of: type) -> tuple[str, ...]:
+    """Return the names of the options that a run that goes on may change."""
+    return tuple(name for name, declared, _ in declarations(of) if declared.changeable)
 
 
 def plain_type(kind: Any) -> Any:
@@ -176,12 +184,33 @@ def _shown(value: Any) -> str:
 def table(of: type) -> str:
     """Return the options of a dataclass as a table in Markdown, for the documentation."""
     defaults = {field.name: field.default for field in dataclasses.fields(of)}
-    lines = ["| option | default | what it is |", "|---|---|---|"]
-    for name, declared, _ in declarations(of):
-        default = declared.unset if defaults[name] is None else _shown(defaults[name])
+    lines = ["| option | values | default | what it is |", "|---|---|---|---|"]
+    for name, declared, kind in declarations(of):
+        value = defaults[name]
+        default = value if isinstance(value, str) else _shown(value)
+        if value is None:
+            default = declared.unset or ""
         flag = f", `{flag_of(name, declared)}`" if declared.command else ""
-        lines.append(f"| `{name}`{flag} | {default or ''} | {declared.help} |")
+        cells = f"`{name}`{flag}", _values(declared, kind), default, declared.help
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _values(declared: Option, kind: Any) -> str:
+    """Return the values that an option may have, in words; "" where its help says it all."""
+    kind = plain_type(kind)
+    if declared.choices is not None:
+        command = f"; the command: {', '.join(declared.offered)}" if declared.offered else ""
+        return ", ".join(declared.choices) + command
+    if declared.parse is not None and declared.metavar is not None:
+        return declared.metavar.lower().replace("|", ", ")
+    if kind is int:
+        return f"integer, at least {int(declared.least or 0)}"
+    if kind is float:
+        return (
+            "number, positive" if declared.least is None else f"number, at least {declared.least:g}"
+        )
+    return "True, False" if kind is bool else ""
 
 
 def flag_of(name: str, declared: Option) -> str:
@@ -190,7 +219,7 @@ def flag_of(name: str, declared: Option) -> str:
 
 
 class _Taking(Protocol[P, T_co]):
-    """What `takes` returns: a decorator of functions of data, one thing or three, and options."""
+    """Decorator that `takes` returns, for functions of one or three data arguments and options."""
 
     @overload
     def __call__(self, function: Callable[[D, T_co], R]) -> Callable[Concatenate[D, P], R]: ...
@@ -214,13 +243,13 @@ def takes(made: Callable[P, T]) -> _Taking[P, T]:
 
         @functools.wraps(function)
         def explicit(*args: Any, **kwargs: Any) -> R:
-            given = args[len(data) :]
+            positional = args[len(data) :]
             try:
                 inspect.Signature(data).bind(*args[: len(data)])
-                own.bind(*given, **kwargs)
+                own.bind(*positional, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
-            return function(*args[: len(data)], cast(Any, made)(*given, **kwargs))
+            return function(*args[: len(data)], cast(Any, made)(*positional, **kwargs))
 
         explicit.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             parameters, return_annotation=inspect.signature(function).return_annotation
@@ -253,23 +282,28 @@ class RunOptions:
         "Length of the run in passes over the data.",
         default=None,
         unset="200, unless steps or seconds are given",
+        changeable=True,
     )
     steps: int | None = option(
-        "Its length in updates, instead.", default=None, least=1, parameter=None
+        "Its length in updates, instead.", default=None, least=1, changeable=True, parameter=None
     )
-    seconds: float | None = option("Its length in seconds of training, instead.", default=None)
+    seconds: float | None = option(
+        "Its length in seconds of training, instead.", default=None, changeable=True
+    )
     eval_every: int | None = option(
         "Updates between evaluations.",
         default=None,
         least=1,
-        unset="a 50th of the run; of LDA no more than cost a 20th of the time",
+        unset="a 50th of the run; more where evaluations would take over a 20th of the time",
+        changeable=True,
         parameter=None,
     )
     sample_every: int | None = option(
         "Updates between the posterior samples of means and intervals.",
         default=None,
         least=1,
-        unset="as many as evaluations; of LDA as many as cost a 20th of the time",
+        unset="as often as evaluations; where their cost is known, a 20th of the time",
+        changeable=True,
         parameter=None,
     )
     chains: int = option("Chains side by side.", default=1, least=1, parameter="n_chains")
@@ -282,12 +316,14 @@ class RunOptions:
     seed: int = option("Seed of all randomness.", default=0, check=_seed, parameter="random_state")
 
 
-def as_json(settings: Any) -> dict[str, Any]:
+def as_json(settings: RunOptions) -> dict[str, Any]:
     """Return options as `config.json` has them."""
     values = {name: getattr(settings, name) for name, _, _ in declarations(type(settings))}
     for name, value in values.items():
-        if isinstance(value, np.ndarray | np.generic | tuple):
-            values[name] = value.tolist() if hasattr(value, "tolist") else list(value)
+        if isinstance(value, np.ndarray | np.generic):
+            values[name] = value.tolist()
+        elif isinstance(value, tuple):
+            values[name] = list(value)
     return values
 
 

@@ -1,36 +1,32 @@
 """One pipeline for all models: from data to a fit, its files, and back.
 
-A model is a record of functions, `Model`; they are called here and in `files`. A run is planned
-(`plan`: documents held out, every option settled), trained (`train`) and summarised as a `Fit`,
-which has its warnings, its files and its report.
+A model is a record of functions, `records.Model`; they are called here and in `files`. A run is
+planned (`plan`: documents held out, every option settled), trained (`train`) and summarised as a
+`Fit`, which has its warnings, its files and its report.
 """
 
 import dataclasses
 import hashlib
-import platform
-import signal
-from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
 import scipy.sparse as sp
 
-import simplex_jax
-from simplex_jax.models.options import as_json, declarations, option, options
+from simplex_jax.evaluate.fits import Fitted
+from simplex_jax.models import files
+from simplex_jax.models.options import as_json, changeable, declarations, option, options
+from simplex_jax.models.records import F, Model, O, Plan, Results
 from simplex_jax.runtime import processes, session
-from simplex_jax.runtime.hooks import Hook
-from simplex_jax.runtime.session import Progress, Run
-
-_LENGTH = (*session.Length._fields, "target_ess", "time_limit")
-_PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")
+from simplex_jax.runtime.hooks import Callback
+from simplex_jax.runtime.session import Progress
 
 
 @options
 class Session:
-    """Arguments of a fit that do not affect its results, or that no file can store."""
+    """Arguments besides the model's options: held-out data, hooks, checkpoints, samples."""
 
     holdout: int | None = option(
         "Documents, or rows, to hold out and predict.",
@@ -45,7 +41,7 @@ class Session:
     heldout: Any = option(
         "Others to predict, as `hold_out` makes them.", default=None, parameter=None
     )
-    hooks: Sequence[Hook] = option(
+    hooks: Sequence[Callback] = option(
         "Called with an `Event` after every evaluation, say `hooks.Progress`.",
         default=(),
         parameter=None,
@@ -76,71 +72,9 @@ class Session:
     )
 
 
-class Plan(NamedTuple):
-    """A run before it starts."""
-
-    data: Any  # all the data, those held out too, as `Model.as_data` returns them
-    train: Any  # the data to learn from
-    heldout: Any  # the data to predict, or None
-    held: int  # number of documents or rows in `data` that are held out
-    settings: Any  # the options, every one settled
-    digest: str  # digest of the data
-
-
-class Model(NamedTuple):
-    """A model, as the pipeline, the commands and the estimators see it."""
-
-    name: str  # its room, its command and the `command` of `config.json`
-    options: type  # the dataclass of its options
-    fit: type["Fit"]  # the class of its fits
-    # The data of a user of `fit`, checked, with `names`, one a document or row
-    as_data: Callable[[Any], Any]
-    digest: Callable[[Any], str]  # `data -> digest`, hexadecimal
-    # `(data, number, seed) -> (train, heldout)`; `heldout` is None where there is nothing to
-    # predict in it.
-    hold_out: Callable[[Any, int, int], tuple[Any, Any]]
-    # `(train, heldout, options) -> options` with every None that has a default filled in
-    settle: Callable[[Any, Any, Any], Any]
-    prepare: Callable[[Plan, Path | None], Run]  # `(plan, samples_dir) -> Run`
-    summarise: Callable[[Plan, Run, session.Trained], "Fit"]  # `(plan, run, trained) -> Fit`
-    warn: Callable[[Any], list[str]]  # `Fit -> sentences`, each a reason for doubt
-    # `Plan -> facts` about the data, for `config.json` and the report
-    describe: Callable[[Plan], dict[str, Any]]
-    files: Any  # files of a fit, see `files.Files`
-    # `(fit, data, seed) -> shares` [n, K] of other documents or rows, in the words of the fit
-    infer: Callable[..., np.ndarray]
-    # Why one process has to fit it; None where several share its data
-    alone: str | None = "its data are not shared"
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fit:
-    """Attributes of all fits; those of a model add its results.
-
-    Attributes:
-        samples: Number of posterior samples behind the summary, of all chains.
-        diagnostics: R-hat and effective sample size over chains and samples, by name.
-        metrics: One record an evaluation.
-        settings: The options, every one settled.
-        corpus: Facts about the data: numbers of documents and words, digest.
-        versions: Versions of the packages that the results depend on.
-        warnings: Sentences, each a reason to doubt the results.
-        interrupted: The signal that ended the run before its time, or None.
-        state: Last state of the kernel, of all chains along a first axis if there are several;
-            None for a fit that was loaded.
-    """
-
-    MODEL: ClassVar[Model]
-
-    samples: int
-    diagnostics: dict[str, dict[str, float]]
-    metrics: list[dict[str, float]]
-    settings: Any
-    corpus: dict[str, Any] = dataclasses.field(default_factory=dict)
-    versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
-    warnings: list[str] = dataclasses.field(default_factory=list)
-    interrupted: signal.Signals | None = None
-    state: Any = None
+class Fit(Results, Fitted):
+    """A fit, which can be saved, loaded, applied to other data and reported; see `Results`."""
 
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fit to a directory, with its report, as the command does, and return the path.
@@ -152,8 +86,6 @@ class Fit:
         Raises:
             FileExistsError: The directory holds other files, or a run and `overwrite` is false.
         """
-        from simplex_jax.models import files
-
         return files.save(self.MODEL, self, Path(directory), overwrite=overwrite)
 
     @classmethod
@@ -169,9 +101,7 @@ class Fit:
             Traceback (most recent call last):
             simplex_jax.runtime.saved.RunError: no/such/directory: there is no such directory
         """
-        from simplex_jax.models import files
-
-        return files.load(cls.MODEL, Path(directory))  # type: ignore[return-value]
+        return files.load(cls.MODEL, Path(directory))
 
     def transform(self, data: Any, *, seed: int = 0) -> np.ndarray:
         """Return the shares of the topics or clusters in other documents or rows, float32 [n, K].
@@ -192,12 +122,10 @@ class Fit:
         Args:
             path: The file, or a directory that will hold `report.html`.
         """
-        from simplex_jax.models import files
-
         return files.report(self.MODEL, self, Path(path))
 
 
-def plan(model: Model, data: Any, arguments: Any) -> Plan:
+def plan(model: Model[O, F], data: Any, arguments: Session) -> Plan[O]:
     """Return the plan of a run, from the data and the arguments of a model's `fit`.
 
     A ValueError names data or an option that cannot be used.
@@ -206,7 +134,7 @@ def plan(model: Model, data: Any, arguments: Any) -> Plan:
     return plan_of(model, data, model.options(**chosen), arguments)
 
 
-def plan_of(model: Model, data: Any, chosen: Any, session: Session) -> Plan:
+def plan_of(model: Model[O, F], data: Any, chosen: O, session: Session) -> Plan[O]:
     """Return the plan of a run, as `plan` does, from options and session apart."""
     if model.alone is not None and processes.count() > 1:
         raise ValueError(refusal(model))
@@ -235,7 +163,7 @@ def refusal(model: Model) -> str:
     return f"{model.name} takes one process: {model.alone}"
 
 
-def train(model: Model, planned: Plan, arguments: Session) -> Any:
+def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     """Train a run to its end, or to an interruption, and return its fit.
 
     SIGINT (Ctrl-C) and SIGTERM end the run early, with a checkpoint if there is a directory for
@@ -247,8 +175,7 @@ def train(model: Model, planned: Plan, arguments: Session) -> Any:
     settings = planned.settings
     about = {
         "model": model.name,
-        # A run that goes on may be longer, and on other devices.
-        "settings": as_json(settings) | dict.fromkeys((*_LENGTH, "devices")),
+        "settings": as_json(settings) | dict.fromkeys(changeable(model.options)),
         "data": planned.digest,
         "heldout": digest_of(planned.heldout),
     }
@@ -269,7 +196,7 @@ def train(model: Model, planned: Plan, arguments: Session) -> Any:
     return dataclasses.replace(fitted, warnings=warnings)
 
 
-def fit(model: Model, data: Any, arguments: Any) -> Any:
+def fit(model: Model[O, F], data: Any, arguments: Session) -> F:
     """Plan a run and train it."""
     return train(model, plan(model, data, arguments), arguments)
 
@@ -291,29 +218,7 @@ def _parts(counts: sp.csr_array) -> tuple[np.ndarray, ...]:
     return counts.indptr.astype(index), counts.indices.astype(index), counts.data
 
 
-def corpus_of(model: Model, planned: Plan) -> dict[str, Any]:
+def corpus_of(model: Model[O, F], planned: Plan[O]) -> dict[str, Any]:
     """Return the facts about the data of a run that go with its results."""
     facts = model.describe(planned)
     return {**facts, "held_out": planned.held, "digest": planned.digest}
-
-
-def config_of(
-    model: Model, settings: Any, corpus: Mapping[str, Any], source: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the contents of `config.json`.
-
-    The source is the command's input and its options of reading; None for a fit from Python.
-    """
-    return {
-        "command": model.name,
-        "source": source,
-        "settings": as_json(settings),
-        "corpus": dict(corpus),
-        "versions": versions(),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a result depends on."""
-    own = {"simplex_jax": simplex_jax.__version__, "python": platform.python_version()}
-    return own | {name: metadata.version(name) for name in _PACKAGES}

@@ -55,9 +55,20 @@ _UNFIT: dict[Build, str] = {
     cir.build: "it is for one gamma law: SCIR moves gamma sites",
     gbm.build: "it is for one lognormal law",
 }
+# Values of options with which a kernel is unfit as well: option, value and reason.
+_UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {
+    mld.build: (
+        "form",
+        "dual",
+        "in the dual form, which takes gradients by the dual variable: model gradients are taken "
+        "with respect to the sites. Leave out form='dual'",
+    )
+}
 # Arguments that a model gives.
 _GIVEN = {REAL: {"estimator"}, POINTS: {"estimator"}}
 _GIVEN |= {COUNTS: {"estimator", "alpha"}, SPHERES: {"estimator", "manifold"}}
+# Where one of them is frozen, the coordinates in place of the chart: points of that manifold.
+_FROZEN = {SPHERES: ("manifold", POINTS)}
 
 
 class Sampler(NamedTuple):
@@ -99,16 +110,15 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     if chart not in _GIVEN:
         raise ValueError(f"the chart of a kernel must be one of {', '.join(_GIVEN)}, not {chart!r}")
     parameters = inspect.signature(build).parameters
-    if getattr(build, "func", build) is mld.build and parameters["form"].default == "dual":
-        raise ValueError(
-            f"kernel {_name(build)} cannot be used here in the dual form, which takes gradients by "
-            "the dual variable: those of a model are by its sites. Leave out form='dual'"
-        )
+    option, value, reason = _UNFIT_OPTIONS.get(getattr(build, "func", build), ("", "", ""))
+    if option and parameters[option].default == value:
+        raise ValueError(f"kernel {_name(build)} cannot be used here {reason}")
     if "estimator" not in parameters:
         raise ValueError(f"kernel {_name(build)} does not take an estimator")
     required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
-    if chart == SPHERES and "manifold" not in required:
-        chart = POINTS  # on the manifold that is given
+    argument, instead = _FROZEN.get(chart, ("", chart))
+    if argument and argument not in required:
+        chart = instead
     missing = [name for name in required if name not in _GIVEN[chart]]
     if missing:
         raise ValueError(

@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """What `recommend` found; ``print`` shows it as a table.
+    """Result of `recommend`; ``print`` shows it as a table.
 
     Attributes:
         kernel: The kernel to use.

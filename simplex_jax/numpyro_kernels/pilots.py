@@ -12,14 +12,14 @@ from numpyro.infer.mcmc import MCMCKernel
 
 
 class Chain(NamedTuple):
-    """What was watched, [n, d], and the seconds that it took."""
+    """A pilot's trace [n, d] and its running time."""
 
     watched: np.ndarray
     seconds: float
 
     @property
     def moving(self) -> np.ndarray:
-        """Which of the numbers changed at all."""
+        """Mask of entries that changed."""
         return (self.watched != self.watched[0]).any(axis=0)
 
     @property
@@ -71,12 +71,12 @@ def sample(
         state = jax.block_until_ready(run(state)[0])
         if clock() - start > patience:
             return None
-    found: list[jax.Array] = []
+    draws: list[jax.Array] = []
     start = clock()
-    while len(found) < 2 or clock() - start < seconds:
+    while len(draws) < 2 or clock() - start < seconds:
         state, watched = run(state)
-        found.append(jax.block_until_ready(watched))
-    return Chain(np.concatenate(found), clock() - start)
+        draws.append(jax.block_until_ready(watched))
+    return Chain(np.concatenate(draws), clock() - start)
 
 
 def apart(one: Chain, other: Chain) -> float:

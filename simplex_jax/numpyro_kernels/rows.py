@@ -5,6 +5,15 @@ program (jaxpr) of the terms of the log density: each term either is not made of
 the axis of the plate, and its number there is made of the same row of the site alone. The proof
 follows the axis through the program, one operation after another. Operations that it does not know,
 loops among them, prove nothing: the site then moves as a whole.
+
+For example, let a site a [rows, 3] be in a plate of dimension -1, and `log(a).sum(axis=-1)` a term.
+The axis of the rows is followed through its program as
+
+    a                              axis 0, by the plate
+    b = log a                      axis 0: element by element
+    c = reduce_sum[axes=(1,)] b    axis 0: another axis is summed over
+
+and c [rows] has the axis of the plate, so that the rows are independent. `sum(axis=0)` mixes rows.
 """
 
 import math
@@ -59,10 +68,10 @@ _Axis = int | None
 
 def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
     """Return the axes of the rows in the results of a program, by those in its arguments."""
-    known = dict(zip(program.invars, axes, strict=True))
+    axis_by_variable = dict(zip(program.invars, axes, strict=True))
 
     def axis_of(variable: Any) -> _Axis:
-        return None if isinstance(variable, Literal) else known.get(variable)
+        return None if isinstance(variable, Literal) else axis_by_variable.get(variable)
 
     for equation in program.eqns:
         inputs = [axis_of(variable) for variable in equation.invars]
@@ -77,7 +86,7 @@ def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
             if rule is None:
                 raise _Mixed(name)
             outputs = [rule(equation, inputs)] * len(equation.outvars)
-        known |= zip(equation.outvars, outputs, strict=True)
+        axis_by_variable |= zip(equation.outvars, outputs, strict=True)
     return [axis_of(variable) for variable in program.outvars]
 
 
@@ -93,15 +102,15 @@ _NAMES = """
 _ELEMENTWISE = frozenset(_NAMES.split())
 
 
-def _one(axes: Sequence[_Axis]) -> int:
-    """Return the one axis that is known."""
-    found = {axis for axis in axes if axis is not None}
-    if len(found) != 1:
+def _row_axis(axes: Sequence[_Axis]) -> int:
+    """Return the axis of the rows, which all inputs that have one must have in common."""
+    row_axes = {axis for axis in axes if axis is not None}
+    if len(row_axes) != 1:
         raise _Mixed
-    return found.pop()
+    return row_axes.pop()
 
 
-def _kept(axis: int, removed: Sequence[int]) -> int:
+def _axis_after_removal(axis: int, removed: Sequence[int]) -> int:
     """Return where an axis is after others were removed."""
     if axis in removed:
         raise _Mixed
@@ -110,24 +119,24 @@ def _kept(axis: int, removed: Sequence[int]) -> int:
 
 def _elementwise(equation: Any, inputs: Sequence[_Axis]) -> int:
     # Axes of size 1 may be stretched, those of rows are longer.
-    axis, ndim = _one(inputs), equation.outvars[0].aval.ndim
-    for variable, known in zip(equation.invars, inputs, strict=True):
-        if known is not None and variable.aval.ndim != ndim:
+    axis, ndim = _row_axis(inputs), equation.outvars[0].aval.ndim
+    for variable, row_axis in zip(equation.invars, inputs, strict=True):
+        if row_axis is not None and variable.aval.ndim != ndim:
             raise _Mixed
     return axis
 
 
 def _reduced(equation: Any, inputs: Sequence[_Axis]) -> int:
-    return _kept(_one(inputs), equation.params["axes"])
+    return _axis_after_removal(_row_axis(inputs), equation.params["axes"])
 
 
-def _along(key: str) -> Callable[[Any, Sequence[_Axis]], int]:
+def _apart_from(key: str) -> Callable[[Any, Sequence[_Axis]], int]:
     """Return the rule of operations along one axis, or some, which the rows may not have."""
 
     def rule(equation: Any, inputs: Sequence[_Axis]) -> int:
-        given = equation.params[key]
-        axis = _one(inputs)
-        if axis in (given if isinstance(given, tuple) else (given,)):
+        axes = equation.params[key]
+        axis = _row_axis(inputs)
+        if axis in (axes if isinstance(axes, tuple) else (axes,)):
             raise _Mixed
         return axis
 
@@ -140,7 +149,7 @@ def _broadcast(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 def _reshaped(equation: Any, inputs: Sequence[_Axis]) -> int:
     old, new = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
-    axis = _one(inputs)
+    axis = _row_axis(inputs)
     for other, size in enumerate(new):
         if size == old[axis] and math.prod(new[:other]) == math.prod(old[:axis]):
             return other
@@ -148,16 +157,16 @@ def _reshaped(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 
 def _transposed(equation: Any, inputs: Sequence[_Axis]) -> int:
-    return equation.params["permutation"].index(_one(inputs))
+    return equation.params["permutation"].index(_row_axis(inputs))
 
 
 def _squeezed(equation: Any, inputs: Sequence[_Axis]) -> int:
-    return _kept(_one(inputs), equation.params["dimensions"])
+    return _axis_after_removal(_row_axis(inputs), equation.params["dimensions"])
 
 
 def _sliced(equation: Any, inputs: Sequence[_Axis]) -> int:
     # All the rows, in their order: a stride of 1 is the only one that leaves so many.
-    axis = _one(inputs)
+    axis = _row_axis(inputs)
     if inputs[0] != axis or equation.outvars[0].aval.shape[axis] != _shape(equation)[axis]:
         raise _Mixed
     return axis
@@ -173,9 +182,9 @@ def _multiplied(equation: Any, inputs: Sequence[_Axis]) -> int:
         if axis in batch[i]:
             outputs.append(batch[i].index(axis))
         elif axis is not None:
-            outputs.append(first + _kept(axis, used))
+            outputs.append(first + _axis_after_removal(axis, used))
         first += equation.invars[i].aval.ndim - len(used)
-    return _one(outputs)
+    return _row_axis(outputs)
 
 
 def _gathered(equation: Any, inputs: Sequence[_Axis]) -> int:
@@ -192,7 +201,7 @@ def _gathered(equation: Any, inputs: Sequence[_Axis]) -> int:
     removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     if equation.params["slice_sizes"][axis] != _shape(equation)[axis]:
         raise _Mixed
-    return numbers.offset_dims[_kept(axis, removed)]
+    return numbers.offset_dims[_axis_after_removal(axis, removed)]
 
 
 def _shape(equation: Any) -> tuple[int, ...]:
@@ -202,10 +211,10 @@ def _shape(equation: Any) -> tuple[int, ...]:
 _RULES: dict[str, Callable[[Any, Sequence[_Axis]], int]] = {
     **{f"reduce_{name}": _reduced for name in ("sum", "max", "min", "prod", "and", "or")},
     **dict.fromkeys(("argmax", "argmin"), _reduced),
-    **{f"cum{name}": _along("axis") for name in ("sum", "prod", "max", "min", "logsumexp")},
-    "split": _along("axis"),
-    **dict.fromkeys(("concatenate", "sort"), _along("dimension")),
-    "rev": _along("dimensions"),
+    **{f"cum{name}": _apart_from("axis") for name in ("sum", "prod", "max", "min", "logsumexp")},
+    "split": _apart_from("axis"),
+    **dict.fromkeys(("concatenate", "sort"), _apart_from("dimension")),
+    "rev": _apart_from("dimensions"),
     "broadcast_in_dim": _broadcast,
     "reshape": _reshaped,
     "transpose": _transposed,

@@ -221,8 +221,8 @@ class SCIR(ModelKernel):
         sizes = ", ".join(f"{shown} of {size} rows" for size, shown in layout.subsampled.values())
         warnings.warn(
             f"with minibatches of {sizes} a step_size of {float(step):.2g} makes standard "
-            f"deviations about {float(inflation):.2g} times what they are: leave step_size out, or "
-            f"give at most {longest:.2g}; larger minibatches allow longer steps",
+            f"deviations too large by a factor of about {float(inflation):.2g}: leave step_size "
+            f"out, or give at most {longest:.2g}; larger minibatches allow longer steps",
             stacklevel=2,
         )
 
@@ -252,9 +252,9 @@ class SCIR(ModelKernel):
             if site.noise.inflation > minibatches.MOST:
                 longest = minibatches.longest(site.noise.ratio, minibatches.MOST)
                 doubts.append(
-                    f"the noise of the minibatches makes the standard deviations of {name!r} about "
-                    f"{float(site.noise.inflation):.2g} times what they are: give a step_size of "
-                    f"at most {float(longest):.2g}, or larger minibatches"
+                    f"the noise of the minibatches makes the standard deviations of {name!r} too "
+                    f"large by a factor of about {float(site.noise.inflation):.2g}: give a "
+                    f"step_size of at most {float(longest):.2g}, or larger minibatches"
                 )
         return doubts
 

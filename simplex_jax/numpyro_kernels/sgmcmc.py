@@ -144,7 +144,7 @@ class SGMCMC(ModelKernel):
         rest = [name for name in names if name not in self._samplers]
         if rest and None not in self._samplers:
             raise ValueError(
-                f"kernel says nothing of {sites.listed(rest)}: add "
+                f"no kernel is given for {sites.listed(rest)}: add "
                 "{None: functools.partial(sgld.build, step_size=...)} for all other sites"
             )
         groups = []

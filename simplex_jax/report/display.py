@@ -8,6 +8,16 @@ def count(number: float | None) -> str:
     return f"{number:,.0f}" if finite(number) else "–"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, the noun in its singular or plural.
+
+    Example:
+        >>> counted(1, "document"), counted(2_000, "document")
+        ('1 document', '2,000 documents')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def percent(share: float) -> str:
     """A share in per cent, with a decimal or two significant digits."""
     percent = 100 * share

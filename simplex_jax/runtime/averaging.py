@@ -1,4 +1,4 @@
-"""Predictions averaged over posterior samples, streaming."""
+"""Streaming averages of predictions over posterior samples."""
 
 import math
 from collections.abc import Iterable

@@ -54,6 +54,13 @@ def named(paths: Iterable[Path]) -> str:
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
+class _Folder(NamedTuple):
+    """Contents of a folder of a run."""
+
+    own: Sequence[Path]  # what runs write there
+    unfinished: Sequence[Path]  # files of interrupted writes
+
+
 def look(directory: Path, names: Collection[str]) -> Contents:
     """Sort the contents of a directory; without the `config.json` of a run, all are others.
 
@@ -66,24 +73,38 @@ def look(directory: Path, names: Collection[str]) -> Contents:
         unfinished = [path for path in entries if output.final_name(path) == CONFIG]
         others = [path for path in entries if path not in unfinished]
         return Contents(unfinished=unfinished, others=others)
-    folders = [directory / name for name in _FOLDERS]
     files = [path for path in entries if path.name in names and path.is_file()]
     files.sort(key=lambda path: path.name == CONFIG)
     unfinished = [path for path in entries if output.final_name(path) in names]
+    folders = [directory / name for name in _FOLDERS]
     others = [path for path in entries if path not in [*files, *unfinished, *folders]]
-    clashes = [path for path in others if path.name in names]
-    clashes += [path for path in folders if path.exists() and not path.is_dir()]
-    saved, *written = (list(path.iterdir()) if path.is_dir() else [] for path in folders)
-    checkpoints = [path for path in saved if _SAVED.fullmatch(path.name)]
-    clashes += [path for checkpoint in checkpoints for path in _foreign(checkpoint)]
-    unfinished += [path for path in saved if _SAVED.fullmatch(output.final_name(path))]
-    samples, shares = (
-        [path for path in paths if name.fullmatch(path.name) and path.is_file()]
-        for paths, name in zip(written, (_SAMPLE, _SHARE), strict=True)
+    checkpoints, samples, shares = map(_look_into, folders, (_SAVED, _SAMPLE, _SHARE))
+    return Contents(
+        command=command,
+        files=files,
+        checkpoints=checkpoints.own,
+        samples=[path for path in samples.own if path.is_file()],
+        shares=[path for path in shares.own if path.is_file()],
+        unfinished=[
+            *(*unfinished, *checkpoints.unfinished),
+            *(*samples.unfinished, *shares.unfinished),
+        ],
+        others=others,
+        clashes=[
+            *(path for path in others if path.name in names),
+            *(path for path in folders if path.exists() and not path.is_dir()),
+            *(path for checkpoint in checkpoints.own for path in _foreign(checkpoint)),
+        ],
     )
-    for paths, name in zip(written, (_SAMPLE, _SHARE), strict=True):
-        unfinished += [path for path in paths if name.fullmatch(output.final_name(path))]
-    return Contents(command, files, checkpoints, samples, shares, unfinished, others, clashes)
+
+
+def _look_into(folder: Path, name: re.Pattern[str]) -> _Folder:
+    """Sort the contents of a folder, empty if it does not exist, by the pattern of its names."""
+    paths = list(folder.iterdir()) if folder.is_dir() else []
+    return _Folder(
+        [path for path in paths if name.fullmatch(path.name)],
+        [path for path in paths if name.fullmatch(output.final_name(path))],
+    )
 
 
 def remove(directory: Path, contents: Contents) -> None:

@@ -17,14 +17,14 @@ def use(count: int | None = None) -> int:
     """Return the number of devices to share work between; call it before JAX has started.
 
     JAX sees a CPU as one device, and work of many small steps then keeps one core busy. Here each
-    core becomes a device, unless JAX has started, or `JAX_NUM_CPU_DEVICES` has settled it. By
-    default the count is all accelerators, or the cores that this process may use, at most 16. Of
-    several processes, see `processes.join`, each has so many.
+    core becomes a device, unless JAX has started or `JAX_NUM_CPU_DEVICES` is set. By default the
+    count is all accelerators, or the cores that this process may use, at most 16. Of several
+    processes, see `processes.join`, each has `count`.
     """
     if count is not None:
         count = arguments.at_least("devices", count, 1)
     cores = _cores()
-    # More than there are cores only to go on with a run of a larger machine.
+    # More devices than cores only continue a run of a larger machine.
     cpus = min(_MOST_CORES, cores) if count is None else min(count, max(_MOST_CORES, cores))
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         with suppress(RuntimeError):
@@ -36,7 +36,7 @@ def use(count: int | None = None) -> int:
 
 
 def of_all_processes(each: int) -> list[jax.Device]:
-    """Return so many devices of each process, in the order of the processes."""
+    """Return `each` devices of every process, in the order of the processes."""
     devices: dict[int, list[jax.Device]] = {}
     for device in jax.devices() if processes.joined() else jax.local_devices():
         devices.setdefault(device.process_index, []).append(device)

@@ -156,7 +156,7 @@ def write_proportions(
 
 
 def _counted(parts: Iterable[Part], total: int) -> Iterator[Part]:
-    """Yield the parts; raise a ValueError after the last unless they have so many rows."""
+    """Yield the parts; raise a ValueError after the last unless they have `total` rows."""
     rows = 0
     for part in parts:
         rows += len(part[0])

@@ -3,11 +3,10 @@
 import bisect
 import contextlib
 import functools
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -27,10 +26,10 @@ from simplex_jax.base import (
 )
 from simplex_jax.batches import Stream
 from simplex_jax.runtime import feed, processes
-from simplex_jax.runtime.hooks import Event, Hook
+from simplex_jax.runtime.hooks import Callback, Calls, Event, calls_of
 
-_PULSE = 1.0
-"""Seconds after which hooks are called within a chunk, about."""
+PULSE = 1.0
+"""Approximate number of seconds between calls of `Hook.pulse`."""
 
 Collect: TypeAlias = Callable[[State, Info], PyTree]
 """`(state, info) -> pytree` to collect of a step."""
@@ -60,7 +59,7 @@ def run(
     *,
     collect: Collect = position_of,
     thin: int = 1,
-    hooks: Sequence[Hook] = (),
+    hooks: Sequence[Callback] = (),
     chunk: int = 100,
     sample_every: int | None = None,
     max_seconds: float | None = None,
@@ -93,8 +92,8 @@ def run(
         chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
         sample_every: Their `sample` is called when `state.step` is a multiple of this, and at the
             end; by default it is `chunk`.
-        max_seconds: End when the time spent in updates, compilation and hooks apart, comes to this.
-            Where there are hooks that look within a chunk, that is looked at about every second.
+        max_seconds: End when the time spent in updates, without compilation and hooks, reaches
+            this. It is checked after a chunk or, where a hook has a `pulse`, about every second.
         first_step: Of a continued run: the step at which its first part began, by default that of
             the state.
         seconds: Of a continued run: the time spent in updates before.
@@ -149,73 +148,153 @@ def run(
         thin=thin,
         slots=(chunk - 1) // thin + 2,
     )
-    blocks = feed.blocks(stream, step, last, chunk)
-    pulses, samplers = _methods(hooks, "pulse"), _methods(hooks, "sample")
-    limits = _methods(hooks, "over")
-    pieces: list[PyTree] = []
-    compile_seconds = 0.0
-    event, stop, pace = None, False, 1
-
+    loop = _Loop(
+        advance,
+        feed.Reader(feed.blocks(stream, step, last, chunk)),
+        _Times(first, last, chunk, every, thin, max_seconds),
+        calls_of(hooks),
+        grow,
+        state,
+        seconds,
+    )
+    del state  # its memory is free after the first updates
     with contextlib.ExitStack() as stack:
-        for close in _methods(hooks, "close"):
+        for close in loop.calls.close:
             stack.callback(close)
-        block = next(blocks, None)
-        if block is not None:
-            # No steps: the time of compilation, and the structure of an empty trace.
-            started = time.perf_counter()
-            _, _, collected = jax.block_until_ready(advance(block.stream, state, 0))
-            compile_seconds = time.perf_counter() - started
-            pieces.append(_first(collected, 0))
-            for begin in _methods(hooks, "begin"):
+        loop.begin()
+        while loop.goes_on():
+            loop.go_on()
+        loop.finish()
+    return loop.state, loop.trace()
+
+
+class _Times(NamedTuple):
+    """Steps at which a run does something besides its updates."""
+
+    first: int  # the step at its beginning
+    last: int  # the step at its end
+    chunk: int  # hooks are called at its multiples
+    every: int  # samples are taken at its multiples
+    thin: int  # values are collected at its multiples
+    max_seconds: float | None  # the time after which it ends
+
+
+class _Loop:
+    """A run on the host: state, collected values and time so far."""
+
+    def __init__(
+        self,
+        advance: Callable[[Stream, State, int], tuple[State, Info, PyTree]],
+        reader: feed.Reader,
+        times: _Times,
+        calls: Calls,
+        grow: Grow | None,
+        state: State,
+        seconds: float,
+    ) -> None:
+        self._advance, self._reader, self._times = advance, reader, times
+        self.calls, self._grow = calls, grow
+        self.state, self._step = state, int(current_step(state))
+        self._seconds, self._compile_seconds = seconds, 0.0
+        self._pieces: list[PyTree] = []
+        self._event: Event | None = None
+        self._stop, self._pace = False, 1
+
+    def begin(self) -> None:
+        """Compile the program, which also gives the structure of an empty trace."""
+        self._reader.move_on()
+        if self._reader.block is not None:
+            collected = self._compile(self._reader.block.stream, self.state)
+            self._pieces.append(_first(collected, 0))
+            for begin in self.calls.begin:
                 begin()
-        while block is not None and step < last and not stop:
-            end = min(step - step % chunk + chunk, last)
-            length = min(end, block.end) - step
-            if samplers:
-                length = min(length, every - step % every)
-            if pulses:  # with no hook to call within the chunk, all of it at once
-                length = min(length, pace)
-            started, source = time.perf_counter(), block
-            result = advance(source.stream, state, length)
-            if step + length == block.end:
-                block = next(blocks, None)  # read while the device works
-            before = state
-            state, info, collected = jax.block_until_ready(result)
-            elapsed = processes.agreed(time.perf_counter() - started)
-            seconds += elapsed
-            larger = None if grow is None else grow(state)
-            if larger is not None:
-                length = int(current_step(state)) - step
-            pace = max(1, min(8 * pace, int(length * _PULSE / max(elapsed, 1e-9))))
-            if count := (step + length) // thin - step // thin:
-                pieces.append(_first(collected, count))
-            if _has_nan(state):
-                raise FloatingPointError(_describe(advance, source.stream, before, step, length))
-            del before  # hooks need its memory
-            step += length
-            if larger is not None:
-                if block is not source:
-                    blocks, block = itertools.chain([block] if block else [], blocks), source
-                started = time.perf_counter()
-                _, _, collected = jax.block_until_ready(advance(block.stream, larger, 0))
-                compile_seconds += time.perf_counter() - started
-                _check_shapes(pieces[0], collected)
-                state = larger
-                continue
-            event = Event(step, first, last, seconds, compile_seconds, state, info, {})
-            over = step == last or block is None or any(limit(event) for limit in limits)
-            over = processes.any_of([over, max_seconds is not None and seconds >= max_seconds])
-            if step % every == 0 or over:
-                for sample in samplers:
-                    sample(event)
-            answers = [hook(event) for hook in hooks] if step == end or over else []
-            stop = processes.any_of([over, *answers, *[pulse(event) for pulse in pulses]])
-        if event is not None:
-            for finish in _methods(hooks, "finish"):
-                finish(event)
-    if not pieces:
-        raise ValueError("stream must have at least one batch; it is empty")
-    return state, jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
+
+    def goes_on(self) -> bool:
+        """Tell whether there are updates to do."""
+        left = self._step < self._times.last and not self._stop
+        return left and self._reader.block is not None
+
+    def go_on(self) -> None:
+        """Do the updates up to the next call of a hook, and call it."""
+        assert self._reader.block is not None
+        stream = self._reader.block.stream
+        info = self._update(self._reader.block)
+        larger = None if self._grow is None else self._grow(self.state)
+        if larger is None:
+            self._call(info)
+        else:
+            _check_shapes(self._pieces[0], self._compile(stream, larger))
+            self.state = larger
+
+    def finish(self) -> None:
+        """Call the hooks that wait for the end."""
+        if self._event is not None:
+            for finish in self.calls.finish:
+                finish(self._event)
+
+    def trace(self) -> PyTree:
+        """Return all that was collected."""
+        if not self._pieces:
+            raise ValueError("stream must have at least one batch; it is empty")
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *self._pieces)
+
+    def _compile(self, stream: Stream, state: State) -> PyTree:
+        """Do no update, which compiles the program, and return what it collects."""
+        started = time.perf_counter()
+        _, _, collected = jax.block_until_ready(self._advance(stream, state, 0))
+        self._compile_seconds += time.perf_counter() - started
+        return collected
+
+    def _length(self, end: int) -> int:
+        """Return the number of updates up to the next call of a hook, at most to `end`."""
+        step, times = self._step, self._times
+        length = min(step - step % times.chunk + times.chunk, times.last, end) - step
+        if self.calls.sample:
+            length = min(length, times.every - step % times.every)
+        if self.calls.pulse:  # with no hook to call within the chunk, all of it at once
+            length = min(length, self._pace)
+        return length
+
+    def _update(self, block: feed.Block) -> Info:
+        """Do updates, fewer where the state has no room, and collect."""
+        length = self._length(block.end)
+        started, before = time.perf_counter(), self.state
+        result = self._advance(block.stream, before, length)
+        if self._step + length == block.end:
+            self._reader.read_ahead()  # while the device works
+        self.state, info, collected = jax.block_until_ready(result)
+        elapsed = processes.agreed(time.perf_counter() - started)
+        self._seconds += elapsed
+        if self._grow is not None:
+            length = int(current_step(self.state)) - self._step
+        self._pace = max(1, min(8 * self._pace, int(length * PULSE / max(elapsed, 1e-9))))
+        step, thin = self._step, self._times.thin
+        if count := (step + length) // thin - step // thin:
+            self._pieces.append(_first(collected, count))
+        if _has_nan(self.state):
+            raise FloatingPointError(_describe(self._advance, block.stream, before, step, length))
+        self._step += length
+        if self._step == block.end:
+            self._reader.move_on()
+        return info
+
+    def _call(self, info: Info) -> None:
+        """Call the hooks that are due."""
+        step, times, calls = self._step, self._times, self.calls
+        self._event = event = Event(
+            *(step, times.first, times.last, self._seconds, self._compile_seconds),
+            *(self.state, info, {}),
+        )
+        ended = step == times.last or self._reader.block is None
+        late = times.max_seconds is not None and self._seconds >= times.max_seconds
+        over = processes.any_of([ended or any(limit(event) for limit in calls.over), late])
+        if step % times.every == 0 or over:
+            for sample in calls.sample:
+                sample(event)
+        due = step % times.chunk == 0 or over
+        answers = [callback(event) for callback in calls.callbacks] if due else []
+        pulses = [pulse(event) for pulse in calls.pulse]
+        self._stop = processes.any_of([over, *answers, *pulses])
 
 
 @jax.jit
@@ -258,10 +337,6 @@ def _check_shapes(piece: PyTree, collected: PyTree) -> None:
                 f"the state has grown, and an array of `collect` changed its shape from "
                 f"{leaf.shape[1:]} to {new.shape[1:]}: collect what does not depend on its capacity"
             )
-
-
-def _methods(hooks: Sequence[Hook], name: str) -> list[Callable]:
-    return [getattr(hook, name) for hook in hooks if hasattr(hook, name)]
 
 
 def _first(collected: PyTree, count: int) -> PyTree:

@@ -15,9 +15,9 @@ _MOST = 8
 
 
 class Lagging:
-    """Batches of which each is read while the update before it runs, none earlier.
+    """Batches that are read one at a time, each while the update before it runs.
 
-    They may depend on what updates before that one have left, and on what hooks made of it.
+    A batch may depend on the results of earlier updates, and on what hooks made of them.
     """
 
     def __init__(self, batches: Iterator[Batch]) -> None:
@@ -29,9 +29,9 @@ class Lagging:
 
 
 class Block(NamedTuple):
-    """Batches of some steps."""
+    """Batches of consecutive steps."""
 
-    stream: Stream  # A stream, as a pytree, that has them
+    stream: Stream  # a stream of them, as a pytree
     end: int  # the step after the last that it has a batch for
 
 
@@ -54,6 +54,30 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *filled)
         yield Block(bind(_stacked, jax.device_put(stacked), step), end)
         step, left = end, left - len(batches)
+
+
+class Reader:
+    """Blocks one after the other, of which the next can be read ahead.
+
+    Attributes:
+        block: The current block; None before the first and after the last.
+    """
+
+    block: Block | None = None
+
+    def __init__(self, blocks: Iterator[Block]) -> None:
+        self._blocks = blocks
+        self._ahead: list[Block | None] = []
+
+    def read_ahead(self) -> None:
+        """Read the next block, unless it has been read."""
+        if not self._ahead:
+            self._ahead.append(next(self._blocks, None))
+
+    def move_on(self) -> None:
+        """Take the next block."""
+        self.read_ahead()
+        self.block = self._ahead.pop()
 
 
 def _stacked(batches: Batch, start: int, key: jax.Array, step: jax.Array) -> Batch:

@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax.runtime import output, processes
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, Hook
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.windows import Latest, Place, When, Window, back, when
 
@@ -78,13 +78,13 @@ class Gathered:
         self._traces = saved["traces"]
 
 
-class Posterior:
+class Posterior(Hook):
     """Moments and traces of the samples in the window of a run.
 
     Args:
         read: Reads a sample off an event.
         make: Returns moments and traces of no samples.
-        window: What counts.
+        window: The window.
         evaluated: Reads the quantities to trace that come with evaluations, which may be fewer
             than the samples.
     """
@@ -110,7 +110,7 @@ class Posterior:
             gathered.trace(self._evaluated(event))
 
     def gathered(self, last: Event | None = None) -> Gathered:
-        """Return what was gathered; of a run that ended before the window, its last event."""
+        """Return moments and traces; of a run that ended before the window, of its last event."""
         gathered = self._latest.whole()
         if last is None or gathered.samples:
             return gathered
@@ -119,22 +119,22 @@ class Posterior:
         return gathered
 
     def save(self) -> list[Any]:
-        """Return what was gathered."""
+        """Return moments and traces."""
         return self._latest.save()
 
     def load(self, saved: list[Any]) -> None:
-        """Restore what was gathered."""
+        """Restore moments and traces."""
         self._latest.load(saved)
 
 
 class _Held(NamedTuple):
-    """A sample that is kept."""
+    """A kept sample."""
 
     when: When
     arrays: dict[str, np.ndarray]  # none where they are in a file
 
 
-class Kept:
+class Kept(Hook):
     """Thinned samples, evenly spaced over the window of a run.
 
     With a directory, made if it is missing, each is written as it is drawn, to `sample-00000.npz`
@@ -156,9 +156,6 @@ class Kept:
         self._held: dict[int, _Held] = {}  # by number
         if directory is not None and most and processes.is_first():
             directory.mkdir(parents=True, exist_ok=True)
-
-    def __call__(self, event: Event) -> None:
-        """Do nothing: samples come at their own pace."""
 
     def sample(self, event: Event) -> None:
         """Add a sample, if it is due."""
@@ -203,8 +200,8 @@ class Kept:
 
         Arrays of a state that has grown are filled up with zeros.
         """
-        held = sorted(self._held.values(), key=lambda held: held.when)
-        ordered = [one.arrays for one in held if one.arrays]
+        held = sorted(self._held.values(), key=lambda sample: sample.when)
+        ordered = [sample.arrays for sample in held if sample.arrays]
         if not ordered:
             return {}
         return {name: _stacked([arrays[name] for arrays in ordered]) for name in ordered[0]}
@@ -214,8 +211,8 @@ class Kept:
         return [[number, list(held.when), held.arrays] for number, held in self._held.items()]
 
     def load(self, saved: list[Any]) -> None:
-        """Restore them."""
-        self._held = {number: _Held(When(*then), arrays) for number, then, arrays in saved}
+        """Restore the samples."""
+        self._held = {number: _Held(When(*time), arrays) for number, time, arrays in saved}
 
 
 def _file(number: int) -> str:

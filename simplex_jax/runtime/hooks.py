@@ -6,9 +6,9 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, TextIO, TypeAlias
 
 import jax
 import numpy as np
@@ -43,22 +43,71 @@ class Event(NamedTuple):
     metrics: dict[str, float]
 
 
-class Hook(Protocol):
-    """Any function of an event; True ends the run.
+Callback: TypeAlias = Callable[[Event], bool | None]
+"""A function that is called at the end of a chunk, with its event; True ends the run."""
 
-    A hook may have further methods:
 
-    - `begin()`: called when all is compiled, before the first update.
-    - `sample(event)`: called every `sample_every` updates, before the hooks at the end of a chunk.
-    - `over(event)`: True ends the run there and then, after all hooks were called.
-    - `pulse(event)`: called about every second, also within a chunk, and after the hooks at the
-      end of one. True ends the run there, though in the middle of a chunk.
-    - `finish(event)`: called after the last update, unless there was an error.
-    - `close()`: called at the end, after an error as well.
+class Hook:
+    """Base class of callbacks that are also called at other times.
+
+    A class that derives from it defines the methods that it needs; those that are None are not
+    called.
+
+    Attributes:
+        begin: `()`, called when all is compiled, before the first update.
+        sample: `(event)`, called every `sample_every` updates, before the callbacks at the end of a
+            chunk.
+        over: `(event)`; True ends the run there and then, after all hooks were called.
+        pulse: `(event)`, called about every second, also within a chunk, and after the callbacks at
+            the end of one. True ends the run there, though in the middle of a chunk.
+        finish: `(event)`, called after the last update, unless there was an error.
+        close: `()`, called at the end, after an error as well.
     """
 
+    begin: Callable[[], None] | None = None
+    sample: Callable[[Event], None] | None = None
+    over: Callable[[Event], bool] | None = None
+    pulse: Callable[[Event], bool | None] | None = None
+    finish: Callable[[Event], None] | None = None
+    close: Callable[[], None] | None = None
+
     def __call__(self, event: Event, /) -> bool | None:
-        """Handle the end of a chunk."""
+        """Handle the end of a chunk; by default do nothing."""
+
+
+class Calls(NamedTuple):
+    """Functions to call in a run, those of all its hooks in order."""
+
+    callbacks: Sequence[Callback]
+    begin: Sequence[Callable[[], None]]
+    sample: Sequence[Callable[[Event], None]]
+    over: Sequence[Callable[[Event], bool]]
+    pulse: Sequence[Callable[[Event], bool | None]]
+    finish: Sequence[Callable[[Event], None]]
+    close: Sequence[Callable[[], None]]
+
+
+def calls_of(callbacks: Sequence[Callback]) -> Calls:
+    """Return the functions to call of callbacks, of which some are a `Hook`.
+
+    Raises:
+        TypeError: A callback has a method of hooks, which would never be called, and is no `Hook`.
+    """
+    for callback in callbacks:
+        for name in Calls._fields[1:]:
+            if not isinstance(callback, Hook) and callable(getattr(callback, name, None)):
+                kind = type(callback).__name__
+                raise TypeError(f"the hook {kind} has a method {name!r}: derive it from hooks.Hook")
+    hooks = [callback for callback in callbacks if isinstance(callback, Hook)]
+    return Calls(
+        callbacks,
+        [hook.begin for hook in hooks if hook.begin],
+        [hook.sample for hook in hooks if hook.sample],
+        [hook.over for hook in hooks if hook.over],
+        [hook.pulse for hook in hooks if hook.pulse],
+        [hook.finish for hook in hooks if hook.finish],
+        [hook.close for hook in hooks if hook.close],
+    )
 
 
 def info_metrics(info: Info) -> dict[str, float]:
@@ -73,10 +122,10 @@ MAX_STEPS = 2**31 - 1
 """The most updates a run can number; as the last step of an event: the run has no length."""
 
 EFFECTIVE = "ess_"
-"""What the names of metrics begin with that are effective sample sizes."""
+"""Prefix of the names of metrics that are effective sample sizes."""
 
 
-class Progress:
+class Progress(Hook):
     """Show steps, rate, time left and the latest metrics: a bar on a terminal, else plain lines.
 
     Args:
@@ -128,6 +177,9 @@ class Progress:
             self._bar.close()
             self._bar = None
 
+    def _shown(self) -> Iterator[tuple[str, float]]:
+        return ((name.replace("_", " "), value) for name, value in self._latest.items())
+
     def _draw(self, event: Event) -> None:
         done, total, unit = float(event.step), float(event.last_step), "steps"
         if self._target is not None:
@@ -144,7 +196,7 @@ class Progress:
                 initial=min(done, total),
                 file=self._file,
             )
-        postfix = {name: f"{value:.5g}" for name, value in self._latest.items()}
+        postfix = {name: f"{value:.5g}" for name, value in self._shown()}
         if unit != "steps":
             postfix = {"step": str(event.step)} | postfix
         self._bar.set_postfix(postfix, refresh=False)
@@ -162,10 +214,10 @@ class Progress:
             total = f"/{event.last_step}"
             left = f", {tqdm.format_interval((event.last_step - event.step) / rate)} left"
         line = f"step {event.step}{total}, {rate:.4g} steps/s{left}"
-        return line + "".join(f", {name} {value:.5g}" for name, value in self._latest.items())
+        return line + "".join(f", {name} {value:.5g}" for name, value in self._shown())
 
 
-class MetricsLog:
+class MetricsLog(Hook):
     """Append one JSON object a line: step, seconds, the numbers of the Info, and the metrics.
 
     A number that is not finite is written as null. The file, whose folder must exist, is closed
@@ -208,7 +260,7 @@ def _step_of(line: bytes) -> float:
         return math.inf
 
 
-class EarlyStop:
+class EarlyStop(Hook):
     """End the run when a metric, of `Event.metrics` or the Info, has stopped falling.
 
     It ends after `patience` values in a row without an improvement, which is a value below the best
@@ -250,7 +302,7 @@ class EquilibriumWarning(UserWarning):
     """A chain with velocities is not at its equilibrium."""
 
 
-class Equilibrium:
+class Equilibrium(Hook):
     """Warn at the end of a run whose chain, with velocities, was not at its equilibrium.
 
     The rule is `equilibrium.energy_warnings`, over the numbers of the Info at the ends of the

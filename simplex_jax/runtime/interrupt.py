@@ -8,12 +8,12 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Self
 
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, Hook
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interrupt:
+class Interrupt(Hook):
     """A hook that ends the run once SIGINT or SIGTERM has come, and remembers which in `signal`.
 
     The first signal lets the updates under way finish, about a second's worth; `driver.run` then

@@ -1,4 +1,4 @@
-"""One process at a time in a directory."""
+"""A lock that admits one process at a time to a directory."""
 
 import os
 from collections.abc import Iterator

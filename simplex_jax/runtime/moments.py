@@ -1,4 +1,4 @@
-"""Posterior mean and standard deviation, streaming: no sample is stored.
+"""Streaming posterior means and standard deviations: no sample is stored.
 
 Where the law of a quantity given the rest of a sample is explicit, its conditional mean and
 variance are worth more than a draw of it. By the laws of total expectation and variance

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+import jax
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -175,6 +176,6 @@ def plain(value: object) -> object:
         return {str(name): plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
-    if hasattr(value, "tolist"):  # NumPy and JAX arrays and scalars
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
         return plain(value.tolist())
     raise TypeError(f"cannot write a {type(value).__name__} as JSON: {value!r}")

@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.typing import ArrayLike
 
-# A process that does not answer for so long is lost, and the others end.
+# A process that does not answer for this time is lost, and the others end.
 _SECONDS = 30
 
 _joined = False
@@ -42,8 +42,8 @@ def join(
             was detected.
         RuntimeError: The others were not reached.
     """
-    given = (coordinator, processes, process)
-    if any(value is None for value in given) and any(value is not None for value in given):
+    missing = [value is None for value in (coordinator, processes, process)]
+    if any(missing) and not all(missing):
         raise ValueError("coordinator, processes and process go together: give all three, or none")
     if processes is not None and process is not None and not 0 <= process < processes:
         raise ValueError(f"process must be from 0 to {processes - 1}; it is {process}")

@@ -1,4 +1,4 @@
-"""Arrays that every device of a run has a copy of, as one of them has it."""
+"""Replicated arrays of a run, read from one device."""
 
 import jax
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from simplex_jax.corpus.packed import DAMAGED, unpacked_limit
 
+_DIFFERENT = "the files belong to different runs"
 _DAMAGED = (*DAMAGED, OSError, ValueError, LookupError, MemoryError)
 
 
@@ -82,7 +83,7 @@ def load_arrays(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.
         if array.shape != shapes[name] or array.dtype.kind != "f":
             raise RunError(
                 f"{path}: {name} is {array.dtype} {array.shape}, where the other files of the run "
-                f"imply floating point numbers of shape {shapes[name]}: they are of different runs"
+                f"imply floating point numbers of shape {shapes[name]}: {_DIFFERENT}"
             )
     return arrays
 
@@ -99,10 +100,10 @@ def load_proportions(path: Path, columns: int) -> tuple[tuple[str, ...], np.ndar
         raise RunError(f"{path}: the file is damaged ({', '.join(sorted(missing))} is missing)")
     names, shares = arrays["documents"], arrays["proportions"]
     if shares.shape != (len(names), columns) or shares.dtype != np.float32:
-        raise RunError(f"{path}: {shares.shape} shares for {len(names)} names: another run")
+        raise RunError(f"{path}: {shares.shape} shares for {len(names)} names: {_DIFFERENT}")
     errors = arrays.get("error", np.full(len(names), np.nan, np.float32))
     if errors.shape != (len(names),):
-        raise RunError(f"{path}: {len(errors)} errors for {len(names)} names: another run")
+        raise RunError(f"{path}: {len(errors)} errors for {len(names)} names: {_DIFFERENT}")
     return tuple(map(str, names.tolist())), shares, errors
 
 

@@ -5,7 +5,7 @@ import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
 
@@ -14,14 +14,14 @@ from simplex_jax.batches import Stream
 from simplex_jax.runtime import devices, processes
 from simplex_jax.runtime.checkpoint import Restored, Saver, Store
 from simplex_jax.runtime.driver import Grow, nothing, run
-from simplex_jax.runtime.hooks import MAX_STEPS, Event, Hook
+from simplex_jax.runtime.hooks import MAX_STEPS, Callback, Event, Hook
 from simplex_jax.runtime.interrupt import Interrupt
 
 _RARE = 20
 
 
 class Length(NamedTuple):
-    """Length of a run, and how often it is looked at."""
+    """Length of a run, and the intervals of its evaluations and samples."""
 
     steps: int | None  # updates, or
     seconds: float | None  # seconds of training; neither where a measure ends the run
@@ -30,22 +30,22 @@ class Length(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Time of what is done between updates, about, in updates."""
+    """Approximate time of an evaluation and of a sample, in updates."""
 
     evaluation: float = 0.0
     sample: float | None = None  # None: one is taken along with each evaluation
 
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""`(task, done, total)`: tells how far a task is."""
+"""`(task, done, total)`: reports the progress of a task."""
 
 
 class Portable(NamedTuple):
-    """How a state comes from a checkpoint to devices that may be others than those it was saved on.
+    """Restores a checkpoint onto a different set of devices.
 
-    `like` puts `checkpoint.ANY` in the place of leaves of a state, and `place` takes the state that
-    was restored, with NumPy arrays in these places, and puts them on the devices. `whole` returns
-    what is saved of a state, where a part of it is elsewhere.
+    `like` puts `checkpoint.ANY` in the place of leaves of a state, and `place` takes the restored
+    state, with NumPy arrays in these places, and puts them on the devices. `whole` returns the
+    state to save, where a part of it is elsewhere.
     """
 
     like: Callable[[State], PyTree]
@@ -64,15 +64,15 @@ class Run(NamedTuple):
     # saved and restored.
     measures: dict[str, Any]
     # Hooks that are called before these, with nothing to save
-    hooks: Sequence[Hook] = ()
-    # Makes room in a state, see `driver.run`, so that a run may go on from a checkpoint of a larger
-    # one; None for models of a fixed size.
+    hooks: Sequence[Callback] = ()
+    # Makes room in a state, see `driver.run`, so that a run may continue from a checkpoint of a
+    # larger one; None for models of a fixed size.
     grow: Grow | None = None
-    # How a state that was saved by another number of devices is restored; None where it is not
+    # Restores a state that was saved by another number of devices; None where that is impossible
     portable: Portable | None = None
-    # Tells whether a run that was restored, and has no length, has come to its end
+    # Tells whether a restored run without a length has ended
     ended: Callable[[], bool] = lambda: False
-    # Tells how far the tasks after the training are
+    # Reports the progress of the tasks after the training
     progress: Progress = lambda task, done, total: None
 
 
@@ -84,9 +84,33 @@ class Trained(NamedTuple):
     interrupted: signal.Signals | None  # the signal that ended the run before its time, or None
 
 
+class LengthOptions(Protocol):
+    """Options of the length of a run."""
+
+    @property
+    def passes(self) -> float | None:
+        """Passes over the data."""
+
+    @property
+    def steps(self) -> int | None:
+        """Updates."""
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of training."""
+
+    @property
+    def eval_every(self) -> int | None:
+        """Updates between evaluations."""
+
+    @property
+    def sample_every(self) -> int | None:
+        """Updates between posterior samples."""
+
+
 def length(
     per_pass: int,
-    given: Any,
+    options: LengthOptions,
     *,
     cost: Cost = Cost(),  # noqa: B008, it is immutable
     eval_timed: int | None = None,
@@ -102,14 +126,14 @@ def length(
     more than a 20th of the time. Samples are as many as evaluations; or, where their cost is known,
     up to one a pass.
     """
-    passes = given.passes
-    lengths = sum(value is not None for value in (passes, given.steps, given.seconds))
+    passes = options.passes
+    lengths = sum(value is not None for value in (passes, options.steps, options.seconds))
     if lengths > 1:
         raise ValueError("give at most one of passes, steps and seconds")
     rare = math.ceil(min(_RARE * cost.evaluation, MAX_STEPS))
     if not lengths:
         passes = default_passes
-    exact = given.steps if passes is None else passes * per_pass
+    exact = options.steps if passes is None else passes * per_pass
     if exact is None:
         total, part = None, per_pass if eval_timed is None else eval_timed
     else:
@@ -119,12 +143,12 @@ def length(
             )
         total = max(1, round(exact))
         part = max(1, total // evaluations)
-    every = min(given.eval_every or max(part, rare), total or MAX_STEPS)
+    every = min(options.eval_every or max(part, rare), total or MAX_STEPS)
     sampled = every
     if cost.sample is not None:
         most = every if total is None else min(every, part)
         sampled = min(most, max(per_pass, math.ceil(_RARE * cost.sample)))
-    return Length(total, given.seconds, every, given.sample_every or sampled)
+    return Length(total, options.seconds, every, options.sample_every or sampled)
 
 
 def start(init: Callable[..., State], *values: Any, remedy: str) -> State:
@@ -137,23 +161,21 @@ def start(init: Callable[..., State], *values: Any, remedy: str) -> State:
     return init(*values)
 
 
-class _Latest:
+class _Latest(Hook):
     """A hook that remembers the latest event, without its state."""
 
     event: Event | None = None
-
-    def __call__(self, event: Event) -> None:
-        """Do nothing: `pulse` is called at the end of a chunk as well."""
 
     def pulse(self, event: Event) -> None:
         """Remember the event."""
         self.event = event._replace(state=None)
 
 
-class Records:
+class Records(Hook):
     """Metrics of each evaluation, with the number of documents visited.
 
-    A pass has so many `documents`, a step so many on average; `measure` returns further numbers.
+    A pass visits `documents` documents and a step `per_step` on average; `measure` returns further
+    metrics.
     """
 
     def __init__(
@@ -187,7 +209,7 @@ def train(
     length: Length,
     about: Mapping[str, Any],
     *,
-    hooks: Sequence[Hook],
+    hooks: Sequence[Callback],
     checkpoint: Path | None,
     checkpoint_every: float,
     resume: bool,

@@ -1,4 +1,4 @@
-"""The part of a run that counts: which samples come after the burn-in."""
+"""Windows of a run: which of its samples come after the burn-in."""
 
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
@@ -7,10 +7,10 @@ from simplex_jax.runtime.hooks import Event
 
 
 class Place(NamedTuple):
-    """Where in what counts an event is."""
+    """Position of an event in the window of a run."""
 
     segment: int  # number of the segment
-    progress: float  # the part of the segment that is over, in [0, 1]
+    progress: float  # the completed share of the segment, in [0, 1]
 
 
 Window: TypeAlias = Callable[[Event], Place | None]
@@ -18,19 +18,19 @@ Window: TypeAlias = Callable[[Event], Place | None]
 
 
 class When(NamedTuple):
-    """When an event was."""
+    """Time of an event."""
 
     step: int
     seconds: float
 
 
 def when(event: Event) -> When:
-    """Return when an event was."""
+    """Return the time of an event."""
     return When(event.step, event.seconds)
 
 
 def back(event: Event, then: When) -> Event:
-    """Return an event of the same run at an earlier time, for a window to place."""
+    """Return an event moved to an earlier time of its run, for a window to place."""
     return event._replace(step=then.step, seconds=then.seconds)
 
 
@@ -64,10 +64,10 @@ def doubling(first: int) -> Window:
 
 
 class Accumulator(Protocol):
-    """Something that grows, and can be merged with others of its kind."""
+    """An accumulator, which can be merged with others of its kind."""
 
     def merge(self, other: Self) -> None:
-        """Add all that the other one has gathered."""
+        """Add the quantities of another."""
 
     def save(self) -> Any:
         """Return its contents."""
@@ -80,23 +80,23 @@ A = TypeVar("A", bound=Accumulator)
 
 
 class _Segment(Generic[A]):
-    """What was gathered in a segment, and when its first and last events were."""
+    """Quantities gathered in a segment, and the times of its first and last events."""
 
     def __init__(self, gathered: A, first: When, last: When) -> None:
         self.gathered, self.first, self.last = gathered, first, last
 
     def middle(self) -> When:
-        """Return when half of it was over."""
+        """Return the time in the middle."""
         return When(
             (self.first.step + self.last.step) // 2, (self.first.seconds + self.last.seconds) / 2
         )
 
 
 class Latest(Generic[A]):
-    """What was gathered in the segment of a window at hand, and in the one before.
+    """Quantities gathered in the current segment of a window and in the one before.
 
-    A run that goes on to another length has another window. What was gathered is then forgotten,
-    unless the middle of it lies in that window: it cannot be taken apart.
+    A run that is continued to another length has another window. A segment is then dropped unless
+    its middle lies in that window: it cannot be taken apart.
     """
 
     def __init__(self, make: Callable[[], A], window: Window) -> None:
@@ -104,7 +104,7 @@ class Latest(Generic[A]):
         self._segments: dict[int, _Segment[A]] = {}
 
     def at(self, event: Event) -> A | None:
-        """Return what gathers at an event, None in the burn-in, and forget what is over."""
+        """Return the accumulator of an event, None in the burn-in, and drop old segments."""
         place, now = self._window(event), when(event)
         self._segments = {
             number: segment
@@ -119,7 +119,7 @@ class Latest(Generic[A]):
         return segment.gathered
 
     def whole(self) -> A:
-        """Return what both have gathered."""
+        """Return the quantities of both segments, merged."""
         segments = [segment.gathered for segment in self._segments.values()]
         if len(segments) == 1:
             return segments[0]

@@ -37,7 +37,7 @@ class Rows(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many rows a device has."""
+        """Number of rows on each device."""
         return -(-self.total // self.devices)
 
     def first(self) -> jax.Array:

@@ -64,7 +64,7 @@ def test_groups_of_a_column_of_the_corpus(place, tmp_path):
     page = tmp_path / "report.html"
     asked = ["--by", "party", "--out", out, "--level", 0.9, "--report", page]
     said = told("--model", place / "run", *asked)
-    assert "warning: 1 documents without a word of the model are left out" in said
+    assert "warning: 1 document without a word of the model left out" in said
     assert "79 documents, 12 draws of their shares" in said
     found = table(out)
     assert list(found[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
@@ -96,7 +96,7 @@ def test_numbers_from_another_file_in_another_order(place, tmp_path):
     )
     one, other = tmp_path / "one.csv", tmp_path / "other.csv"
     said = told("--model", place / "run", "--by", "year", "--out", one, "--every", 40)
-    assert "1 documents for which a covariate is missing are left out" in said
+    assert "1 document with a missing covariate left out" in said
     picture = tmp_path / "other.png"
     told(
         *("--model", place / "run", "--by", "when", "--out", other, "--every", 40, "--quiet"),
@@ -139,7 +139,7 @@ def test_documents_that_have_moved_are_given(place, tmp_path):
         (["--by", "constant"], "'constant' has the one value 'same': there is nothing to compare"),
         (["--by", "empty"], "column 'empty' has no value"),
         (["--by", "name"], "79 documents are too few for 79 coefficients of name"),
-        (["--by", "party", "--every", 10], "every cuts numbers and dates, and there are none"),
+        (["--by", "party", "--every", 10], "every applies only to numeric and date columns"),
         (["--by", "year", "--smooth", 99], "too few for 100 coefficients"),
         (["--by", "year", "--smooth", 3, "--every", 10], "give one of the two"),
         (["--by", "party", "--level", 1.5], "level must be between 0 and 1"),
@@ -220,5 +220,5 @@ def test_nothing_is_written_over_and_usage_is_checked(place, tmp_path):
         assert "give --out, --plot and --report different names" in said
     assert not svg.exists()
     assert out.read_text().startswith("topic,")
-    assert "--id-column is about --metadata" in refused(*other, "--id-column", "a", status=2)
+    assert "--id-column requires --metadata" in refused(*other, "--id-column", "a", status=2)
     assert "--by" in refused("--model", place / "run", "--out", out, status=2)

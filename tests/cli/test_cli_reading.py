@@ -100,7 +100,7 @@ def test_words_to_drop_that_are_not_there_are_said(tmp_path):
     [
         (["--token-pattern", "("], "token_pattern='(': not a regular expression"),
         (["--ngrams", "2", "1"], "ngrams=(2, 1): give two whole numbers"),
-        (["--zero-based"], "zero_based=True: the format lines has no use for it"),
+        (["--zero-based"], "zero_based=True: not supported by format lines; supported by svmlight"),
     ],
 )
 def test_bad_options_of_reading_are_one_line(tmp_path, option, says):

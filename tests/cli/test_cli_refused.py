@@ -1,4 +1,4 @@
-"""What a command refuses before it works, and what it leaves where it fails or is cut short."""
+"""Commands that are refused, and the files left by those that fail or are cut short."""
 
 import json
 import signal
@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import Cut
 
-from simplex_jax.cli import commands, main
+from simplex_jax.cli import fit, main
 from simplex_jax.models import pipeline
 from simplex_jax.runtime import devices, lock
 
@@ -138,7 +138,7 @@ def test_a_stored_corpus_streams_with_defaults(tmp_path):
 def test_a_run_that_is_cut_before_its_first_evaluation_has_a_report(
     texts, tmp_path, monkeypatch, command
 ):
-    monkeypatch.setattr(commands, "MetricsLog", Cut(1, signal.SIGINT).log)
+    monkeypatch.setattr(fit, "MetricsLog", Cut(1, signal.SIGINT).log)
     out = tmp_path / "run"
     options = [*TINY[:4], "--steps", 10**6, "--eval-every", 10**6, *COMMANDS[command], "--quiet"]
     result = invoke(command, texts, *options, "--holdout", 4, "--out", out)

@@ -1,4 +1,4 @@
-"""Runs that are cut short, by signals and by kill -9, and go on."""
+"""Runs that are cut short, by signals and by kill -9, and resumed."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from support.cut_runs import Cut
 from support.paths import TESTS
 
-from simplex_jax.cli import commands, main
+from simplex_jax.cli import fit, main
 from simplex_jax.models import lda
 from simplex_jax.models.lda.commands import COMMANDS
 
@@ -36,7 +36,7 @@ def invoke(*arguments):
 
 
 def run_until_killed(step, *arguments):
-    commands.MetricsLog = Cut(step, signal.SIGKILL).log
+    fit.MetricsLog = Cut(step, signal.SIGKILL).log
     main(list(arguments))
 
 
@@ -68,7 +68,7 @@ def test_a_run_cut_three_times_ends_with_the_same_samples(texts, tmp_path, monke
 
     for number, step, status in ((signal.SIGINT, 40, 130), (signal.SIGTERM, 70, 143)):
         with monkeypatch.context() as patch:
-            patch.setattr(commands, "MetricsLog", Cut(step, number).log)
+            patch.setattr(fit, "MetricsLog", Cut(step, number).log)
             result = invoke("lda", "--resume", out, "--quiet")
         assert result.exit_code == status, result.stderr
         assert result.stderr.splitlines()[-1].endswith(f"simplex-jax lda --resume {out}")
@@ -88,7 +88,7 @@ def test_a_run_cut_three_times_ends_with_the_same_samples(texts, tmp_path, monke
 
 @pytest.fixture
 def begun(texts, tmp_path):
-    """What a run leaves that was killed before its first checkpoint."""
+    """The files of a run that was killed before its first checkpoint."""
     out = tmp_path / "run"
     assert invoke("lda", texts, *OPTIONS, "--out", out).exit_code == 0
     for path in out.iterdir():
@@ -142,7 +142,7 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
     assert invoke("lda", texts, *OPTIONS, "--out", out).exit_code == 0
     assert "come to its end" in invoke("lda", "--resume", out).stderr
     with monkeypatch.context() as patch:
-        patch.setattr(commands, "MetricsLog", Cut(120, signal.SIGINT).log)
+        patch.setattr(fit, "MetricsLog", Cut(120, signal.SIGINT).log)
         assert invoke("lda", "--resume", out, "--steps", 150, "--quiet").exit_code == 130
     assert lda.load(out).settings.steps == 150
     (out / "summary.json").write_text('{"interrupted": true}')  # whatever had become of the rest
@@ -187,10 +187,10 @@ def test_resume_wants_a_run(tmp_path):
     source = {"input": None, "reading": {}, "holdout": None, "holdout_seed": None}
     config = {"command": "lda", "settings": {"num_topics": 2}, "corpus": {}, "versions": {}}
     for wrong, says in (
-        (source | {"input": 1}, "how to go on"),
-        (source | {"more": 1}, "how to go on"),
-        (source | {"reading": {"format": None}}, "how to go on"),
-        (None, "how to go on"),
+        (source | {"input": 1}, "cannot resume"),
+        (source | {"more": 1}, "cannot resume"),
+        (source | {"reading": {"format": None}}, "cannot resume"),
+        (None, "cannot resume"),
         (source | {"reading": dict.fromkeys(COMMANDS.reading)}, "the settings are damaged"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config | {"source": wrong}))

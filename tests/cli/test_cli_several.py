@@ -66,9 +66,9 @@ def test_numbers_of_topics_are_compared(command, texts, tmp_path):
         (["--topics", "2,2"], "'2,2' has a number twice"),
         (["--topics", "2,x"], "'x' is not a valid integer"),
         (["--topics", "2,0"], "0 is not in the range"),
-        (["--topics", "2", "--repeats", "3"], "--repeats is about several numbers of --topics"),
+        (["--topics", "2", "--repeats", "3"], "--repeats requires several values of --topics"),
         (["--topics", "auto"], "The number of topics is found by simplex-jax hdp"),
-        (["--topics", "2,3", "--dry-run"], "--dry-run does not go with several numbers"),
+        (["--topics", "2,3", "--dry-run"], "--dry-run does not support several values"),
     ],
 )
 def test_bad_numbers_are_named(arguments, message, texts):

@@ -1,4 +1,4 @@
-"""What is done with a finished run: new documents, perplexity, the report; and dry runs, stores."""
+"""Commands on a finished run: new documents, perplexity, the report; and dry runs, stores."""
 
 import json
 import os

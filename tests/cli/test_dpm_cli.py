@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from support.cut_runs import cut
 
 from simplex_jax import dpm
-from simplex_jax.cli import commands, main
+from simplex_jax.cli import fit, main
 from simplex_jax.models import files
 
 AREAS = ("Home", "Search", "Office", "Word", "Visual C", "Basic <b>")
@@ -49,7 +49,7 @@ def run(visits, tmp_path_factory):
     result = invoke(visits, *TINY, "--out", out)
     assert result.exit_code == 0, result.stderr
     assert "48 rows (6 held out, 1 without an observation)" in result.stderr
-    assert "log_predictive" in result.stderr
+    assert "log predictive" in result.stderr
     assert re.search(r"clusters in a sample: 3 to \d", result.stderr)
     return out
 
@@ -142,7 +142,7 @@ def test_a_run_cut_twice_ends_with_the_same_numbers(run, visits, tmp_path, monke
     arguments = [visits, *TINY, "--checkpoint-every", 0, "--out", out]
     for number, step, status in ((signal.SIGINT, 30, 130), (signal.SIGTERM, 110, 143)):
         with monkeypatch.context() as patch:
-            patch.setattr(commands, "MetricsLog", cut(number, step))
+            patch.setattr(fit, "MetricsLog", cut(number, step))
             result = invoke(*arguments, "--quiet")
         assert result.exit_code == status, result.stderr
         assert result.stderr.splitlines()[-1].endswith(f"simplex-jax dpm --resume {out}")
@@ -239,7 +239,7 @@ def test_options_that_would_do_nothing_are_refused(tmp_path):
     assert "--min-df is for counts" in result.stderr
     result = invoke("--vocab", "x")
     assert result.exit_code == 2
-    assert "--vocab is about reading an INPUT" in result.stderr
+    assert "--vocab requires INPUT" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_resume_wants_a_run_and_no_other_settings(run, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config | {"source": {"input": "x"}}))
     result = invoke("--resume", tmp_path)
     assert result.exit_code == 1
-    assert "how to go on" in result.stderr
+    assert "cannot resume" in result.stderr
 
 
 def test_help_lists_the_verbs():

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 from support.cut_runs import Cut
 
-from simplex_jax.cli import commands, main
+from simplex_jax.cli import fit, main
 from simplex_jax.models import files, sam
 from simplex_jax.models.sam.commands import _standard_error
 
@@ -88,7 +88,7 @@ def test_a_run_writes_everything(run):
     np.testing.assert_allclose(shares["proportions"][-1], 1 / 3, rtol=1e-6)
     summary = json.loads((run / "summary.json").read_text())
     assert summary["aside"] == ["49"]
-    assert "1 documents (49;" in " ".join(summary["warnings"])
+    assert "1 document (49;" in " ".join(summary["warnings"])
     assert len(summary["documents"]) == 3
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     assert {"step", "passes", "seconds", "log_perplexity", "log_perplexity_average"} <= set(last)
@@ -130,7 +130,7 @@ def test_a_run_cut_twice_ends_with_the_same_samples(run, texts, tmp_path, monkey
     arguments = [texts, *CUT, *TINY, "--checkpoint-every", 0, "--out", out]
     for number, step, status in ((signal.SIGINT, 12, 130), (signal.SIGTERM, 28, 143)):
         with monkeypatch.context() as patch:
-            patch.setattr(commands, "MetricsLog", Cut(step, number).log)
+            patch.setattr(fit, "MetricsLog", Cut(step, number).log)
             result = invoke(*arguments, "--quiet")
         assert result.exit_code == status, result.stderr
         assert result.stderr.splitlines()[-1].endswith(f"simplex-jax sam --resume {out}")
@@ -237,7 +237,7 @@ def test_options_that_would_do_nothing_are_refused(tmp_path):
     assert "--min-df is for counts" in result.stderr
     result = invoke("--vocab", "x")
     assert result.exit_code == 2
-    assert "--vocab is about reading an INPUT" in result.stderr
+    assert "--vocab requires INPUT" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -334,4 +334,4 @@ def test_help_lists_the_verbs():
     for verb in ("fit", "transform", "evaluate", "report"):
         assert f" {verb} " in shown
         assert invoke(verb, "--help").exit_code == 0
-    assert "[default: 300, unless steps or seconds say]" in shown
+    assert "[default: 300, unless steps or seconds are given]" in shown

@@ -1,4 +1,4 @@
-"""What files say of documents besides their words."""
+"""Document metadata in files."""
 
 import json
 

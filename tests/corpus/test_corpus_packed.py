@@ -130,7 +130,7 @@ def test_an_npz_is_not_an_archive_of_texts(tmp_path):
 
 
 def from_standard_input(content, code):
-    """What a program prints that reads `content` from standard input."""
+    """The output of a program that reads `content` from standard input."""
     program = f"from simplex_jax.corpus import *\nevery = TextOptions(min_df=1, max_df=1.0)\n{code}"
     return subprocess.run(
         [sys.executable, "-c", program], input=content, capture_output=True, check=False

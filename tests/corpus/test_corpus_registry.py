@@ -1,6 +1,7 @@
 """The registry of formats: helps and docs name what is there; options of reading, resolved."""
 
 import dataclasses
+import inspect
 import re
 
 import pytest
@@ -8,7 +9,15 @@ from click.testing import CliRunner
 from support.paths import ROOT
 
 from simplex_jax.cli import main
-from simplex_jax.corpus import CorpusError, Reading, TextOptions, from_texts, read, resolve
+from simplex_jax.corpus import (
+    CorpusError,
+    Reading,
+    TextOptions,
+    convert,
+    from_texts,
+    read,
+    resolve,
+)
 from simplex_jax.corpus.formats import FORMATS, described, formats_of, having, registry
 from simplex_jax.corpus.formats.format import Format
 
@@ -25,6 +34,13 @@ def test_the_registry_is_sound():
     functions = [getattr(entry.read, "func", entry.read) for entry in FORMATS.values()]
     readers = {function.__module__.rpartition(".")[2] for function in functions}
     assert readers == modules - helpers, "give each a line in registry.py, or name it a helper here"
+
+
+@pytest.mark.parametrize("reader", [read, convert])
+def test_readers_spell_out_the_options_of_all_formats(reader):
+    parameters = inspect.signature(reader).parameters
+    assert {option for entry in formats_of("counts") for option in entry.options} <= set(parameters)
+    assert parameters["encoding"].default == Reading().encoding
 
 
 @pytest.mark.parametrize("kind", ["counts", "vectors", "table"])
@@ -62,7 +78,7 @@ def test_a_new_format_is_one_record(tmp_path, monkeypatch):
     assert having("layer") == "toy, h5ad"
     with pytest.raises(ValueError, match="give one of toy, store"):
         read(tmp_path / "x", "tyo")
-    with pytest.raises(ValueError, match="names=y: the format toy has no use for it"):
+    with pytest.raises(ValueError, match="names=y: not supported by format toy"):
         read(tmp_path / "x", names="y")
 
 

@@ -31,7 +31,7 @@ def test_lda():
 
 @pytest.mark.slow
 def test_clusters():
-    tree = executed("Clusters, of a number that is not given")["tree"]
+    tree = executed("Clusters whose number is unknown")["tree"]
     assert "alpha" in tree["posterior"]
 
 

@@ -34,9 +34,9 @@ def test_which_kernel_by_a_pilot():
     assert len(found.candidates) == 3
 
 
-def test_beside_nuts():
+def test_combined_with_nuts():
     pytest.importorskip("numpyro.infer.gibbs", reason="the Gibbs kernel came with numpyro 0.22")
-    samples = executed("Beside NUTS")["mcmc"].get_samples()
+    samples = executed("Combined with NUTS")["mcmc"].get_samples()
     np.testing.assert_allclose(samples["weights"].mean(axis=0), [0.747, 0.003, 0.25], atol=0.02)
     np.testing.assert_allclose(samples["centres"].mean(axis=0), [-3, 0, 3], atol=0.15)
 

@@ -91,7 +91,7 @@ def test_equinox():
 
 @pytest.mark.slow
 def test_convergence():
-    scope = executed("Has it converged, and to the right law?")
+    scope = executed("Has it converged, and to the right distribution?")
     assert abs(scope["found"]["rare"]["rhat"] - 1) < 0.02
     assert scope["p_value"] > 1e-3
     assert scope["distance"] < 0.05
@@ -99,7 +99,7 @@ def test_convergence():
 
 @pytest.mark.slow
 def test_pictures():
-    executed("Pictures")
+    executed("Plots")
     assert len(pyplot.get_fignums()) == 4
     for number in pyplot.get_fignums():
         pyplot.figure(number).canvas.draw()
@@ -113,7 +113,7 @@ def test_how_many_topics():
 
 @pytest.mark.slow
 def test_topics_with_given_words():
-    assert executed("Topics that are to have given words")["held"] == [0, 0, 1, 1]
+    assert executed("Topics with given words")["held"] == [0, 0, 1, 1]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from simplex_jax.evaluate import compare, fits
-from simplex_jax.models import lda
+from simplex_jax.models import hdp, lda
 
 COUNTS = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
 
@@ -31,7 +31,7 @@ def test_every_k_is_fitted_with_every_seed():
     np.testing.assert_allclose(entries[1].coherence, [1.0, 1.0])  # words 0 and 1 always meet
 
 
-class Estimator:
+class Estimator(fits.Fitted):
     """Has what an estimator of topics has, and is no fit of `lda.fit`."""
 
     def __init__(self, *fit):
@@ -70,8 +70,19 @@ def test_spherical_topics_count_by_their_largest_loadings():
 
 
 def test_what_has_no_topics_is_told():
-    with pytest.raises(ValueError, match=r"fitted `scikit\.LDA`.* it has returned a list"):
+    with pytest.raises(ValueError, match=r"what `lda\.fit`.* it has returned a list"):
         compare.models(lambda k, seed: [], [2], COUNTS)
+    with pytest.raises(ValueError, match="it has returned a Mixture"):
+        compare.models(lambda k, seed: fits.Mixture({}, {}), [2], COUNTS)
+
+
+def test_fits_of_hdp_are_compared():
+    def fit(k, seed):
+        return hdp.fit(COUNTS, initial_topics=k, passes=4, seed=seed, heldout=(COUNTS, COUNTS))
+
+    (entry,) = compare.models(fit, [2], COUNTS, repeats=1, top=2)
+    assert np.isfinite(entry.heldout).all()
+    assert np.isfinite(entry.coherence).all()
 
 
 def test_an_interrupted_fit_ends_the_comparison():

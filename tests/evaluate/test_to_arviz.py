@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from simplex_jax import base, batches, estimators, run
 from simplex_jax.evaluate import diagnostics, fits, to_arviz
+from simplex_jax.models import hdp, lda
 from simplex_jax.samplers import scir
-from simplex_jax.scikit import LDA, DirichletProcessMixture
+from simplex_jax.scikit import LDA, DirichletProcessMixture, HierarchicalDirichletProcess
 
 pytest.importorskip("arviz_base")
 
@@ -131,6 +133,27 @@ def test_a_mixture_that_was_interrupted_early_has_a_partition_without_a_step():
     assert set(to_arviz.from_fit(fitted)["partitions"].data_vars) == {"labels", "alpha"}
 
 
+def test_a_fit_of_hdp_has_its_traces_and_the_topics_of_its_tokens():
+    counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
+    fitted = hdp.fit(counts, passes=8, chains=2, keep_samples=3, seed=1)
+    tree = to_arviz.from_fit(fitted)
+    np.testing.assert_array_equal(tree["posterior"]["gamma"], fitted.traces["gamma"].T)
+    partitions = tree["partitions"]
+    assert partitions["labels"].dims == ("chain", "draw", "token")
+    assert partitions["labels"].shape == (2, 3, counts.sum())
+    assert partitions["concentrations"].dims == ("chain", "draw", "label")
+    np.testing.assert_array_equal(partitions["labels"][1, 2], fitted.partitions["labels"][2, 1])
+    estimator = HierarchicalDirichletProcess(passes=8, keep_samples=3, random_state=1)
+    labels = to_arviz.from_fit(estimator.fit(counts))["partitions"]["labels"]
+    assert (labels.dims, labels.shape) == (("chain", "draw", "token"), (1, 3, counts.sum()))
+
+
+def test_samples_of_topics_need_their_order_in_each_chain():
+    chains = kept_fit().kept["topics"].shape[1]
+    with pytest.raises(ValueError, match=f"order must have a row for each of the {chains} chains"):
+        to_arviz.from_fit(kept_fit()._replace(order=()))
+
+
 def test_the_words_are_those_of_the_fit_or_those_given():
     fitted = kept_fit()._replace(vocabulary=list("abcd"))
     for tree in (to_arviz.from_fit(fitted), to_arviz.from_fit(kept_fit(), list("abcd"))):
@@ -182,10 +205,6 @@ def test_without_arviz_base_the_error_says_what_to_install(monkeypatch):
 
 @pytest.mark.slow
 def test_a_real_fit():
-    import scipy.sparse as sp
-
-    from simplex_jax.models import lda
-
     counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
     fitted = lda.fit(
         counts, 2, passes=40, chains=2, keep_samples=5, heldout=(counts, counts), eval_every=1

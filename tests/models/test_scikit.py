@@ -1,4 +1,4 @@
-"""The estimators: scikit-learn's manners over the functional core, which is tested elsewhere."""
+"""The estimators: the scikit-learn interface over the core, which is tested elsewhere."""
 
 import copy
 import signal

@@ -10,16 +10,15 @@ import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner
 from sklearn.base import clone
-from support.cut_runs import Cut
+from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 from support.paths import TESTS
 
 import simplex_jax
 from simplex_jax import models
-from simplex_jax.cli import commands, main
+from simplex_jax.cli import fit, main
 from simplex_jax.corpus import from_counts
 from simplex_jax.evaluate import to_arviz
-from simplex_jax.runtime import driver
 from simplex_jax.runtime.checkpoint import CheckpointError
 
 COUNTS = sp.csr_array(np.array([[5, 4, 0, 1], [4, 6, 0, 0], [0, 0, 7, 3], [6, 3, 1, 0]] * 6))
@@ -73,7 +72,7 @@ def test_transform_takes_documents_of_any_vocabulary(fitted):
 
 
 def test_a_run_that_was_cut_goes_on(unigrams, fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    look_after_every_step(monkeypatch)
     corpus = from_counts(COUNTS, ["oak", "elm", "sun", "moon"])
     options = OPTIONS | {"checkpoint": tmp_path}
     cut = unigrams.fit(corpus, 2, hooks=[Cut(17, signal.SIGTERM)], **options)
@@ -104,7 +103,7 @@ def test_the_commands(tmp_path, monkeypatch):
     assert "Concentration of the shares, per topic." in " ".join(invoke("--help").output.split())
     given = ["--topics", 2, "--steps", 20, "--eval-every", 2, "--min-df", 1, "--max-df", 1.0]
     with monkeypatch.context() as patch:
-        patch.setattr(commands, "MetricsLog", Cut(6, signal.SIGINT).log)
+        patch.setattr(fit, "MetricsLog", Cut(6, signal.SIGINT).log)
         assert invoke(texts, *given, "--holdout", 4, "--out", out).exit_code == 130
     result = invoke("--resume", out)
     assert result.exit_code == 0, result.output

@@ -157,12 +157,24 @@ def believed(monkeypatch):
     monkeypatch.setattr(rows, "independent", lambda target, z, name: target.layout.plates[name])
 
 
+def pooled(monkeypatch):
+    """Each row is accepted by the ratio of all of them."""
+    right = sites.Rows.sums_of_term
+
+    def wrong(rows, term):
+        sums = right(rows, term)
+        return jnp.full_like(sums, sums.sum())
+
+    monkeypatch.setattr(sites.Rows, "sums_of_term", wrong)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "mutant"),
     [
         (factorisation, forgotten),
         (factorisation, turned),
+        (hierarchical, pooled),
         (neighbours, believed),
     ],
     ids=lambda function: function.__name__,

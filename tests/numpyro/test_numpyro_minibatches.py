@@ -130,13 +130,13 @@ def run(step_size=None, num_warmup=0, data=BURSTY, model=documents) -> MCMC:
 def test_a_step_that_is_too_long_is_told_at_the_start() -> None:
     """By the sizes of minibatches, without which nothing is said, as before."""
     kernel = SCIR(cases.categorical, 0.3)
-    with pytest.warns(UserWarning, match=r"10 of 200 rows a step_size of 0\.3 makes .* about 2 "):
+    with pytest.warns(UserWarning, match=r"10 of 200 rows a step_size of 0\.3 makes .* about 2:"):
         state = kernel.init(jax.random.key(0), 0, None, (LABELS, BATCH), {})
     # What runs have measured, by the progress bar or afterwards.
     known = state.tuning["p"]
     noise = known.noise._replace(ratio=191.0, inflation=jnp.asarray(5.4))
     state = state._replace(tuning={"p": known._replace(noise=noise)}, i=jnp.asarray(9))
-    with pytest.warns(UserWarning, match=r"deviations of 'p' about 5\.4 .* of at most 0\.0022"):
+    with pytest.warns(UserWarning, match=r"deviations of 'p' .* about 5\.4: .* of at most 0\.0022"):
         shown = kernel.get_diagnostics_str(state)
     assert shown == "p minibatch, conjugate, h=0.3, inflation 5.40, clamped 0.0%"
 

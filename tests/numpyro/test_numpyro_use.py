@@ -152,7 +152,7 @@ SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_siz
         (SCIR(direction), (X,), r"its latent sites are \['m'\]. Use NUTS"),
         (SCIR(lambda x: None), (X,), "no latent site"),
         (SGMCMC(normal, SGRLD), (X,), r"sgrld.build cannot move 'mu' \(other\): .* {None: "),
-        (SGMCMC(normal, {"w": SGRLD}), (X,), r"kernel says nothing of \['mu'\]"),
+        (SGMCMC(normal, {"w": SGRLD}), (X,), r"no kernel is given for \['mu'\]"),
         (SGMCMC(normal, {"v": SGRLD, None: SGLD}), (X,), r"kernel has sites \['v'\]"),
         (SGMCMC(bounded, {"mu": SGLD, None: SGLD}), (X,), r"support of \['top'\] depends on sites"),
         (SGMCMC(direction, SGLD), (X,), "use functools.partial.gsgnht.build"),

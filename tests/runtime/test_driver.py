@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.cut_runs import look_after_every_step
 from support.marks import slow_but
 
 from simplex_jax import base, batches, estimators, schedules
@@ -132,10 +133,10 @@ def test_host_batches_are_read_as_they_come(key, state):
 
 
 def test_few_host_batches_are_read_ahead_however_long_the_chunk(key, state, monkeypatch):
-    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    look_after_every_step(monkeypatch)
     taken, ahead = [], []
 
-    class Watch:
+    class Watch(hooks.Hook):
         def __call__(self, event):
             ahead.append(len(taken) - event.step)
 
@@ -151,7 +152,7 @@ def test_few_host_batches_are_read_ahead_however_long_the_chunk(key, state, monk
 def test_hooks_are_called_at_multiples_of_the_chunk_and_closed(key, state):
     events, closed = [], []
 
-    class Watch:
+    class Watch(hooks.Hook):
         def __call__(self, event):
             events.append(event)
 
@@ -171,11 +172,23 @@ def test_hooks_are_called_at_multiples_of_the_chunk_and_closed(key, state):
     assert len(closed) == 2
 
 
+def test_a_callable_with_methods_of_hooks_is_refused(key, state):
+    class Log:
+        def __call__(self, event):
+            pass
+
+        def close(self):
+            pass
+
+    with pytest.raises(TypeError, match="hook Log has a method 'close'"):
+        driver.run(key, KERNEL, state, STREAM, 5, hooks=[Log()])
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_hooks_are_closed_after_an_error(error, key, state):
     closed = []
 
-    class Fail:
+    class Fail(hooks.Hook):
         def __call__(self, event):
             if event.step == 20:
                 raise error
@@ -201,10 +214,10 @@ def test_a_hook_ends_the_run_after_all_hooks_saw_the_chunk(key, state, reference
 
 
 def test_pulses_come_within_chunks_and_the_end_is_told_once(key, state, reference, monkeypatch):
-    monkeypatch.setattr(driver, "_PULSE", 0.0)  # every step is a piece of its own
+    look_after_every_step(monkeypatch)
     calls = []
 
-    class Watch:
+    class Watch(hooks.Hook):
         def __call__(self, event):
             calls.append(("chunk", event.step))
             if event.step == 20:

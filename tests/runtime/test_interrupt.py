@@ -8,9 +8,11 @@ import threading
 import jax
 import jax.numpy as jnp
 import pytest
+from support.cut_runs import look_after_every_step
 
 from simplex_jax import batches, estimators
 from simplex_jax.runtime import driver
+from simplex_jax.runtime.hooks import Hook
 from simplex_jax.runtime.interrupt import Interrupt
 from simplex_jax.samplers import smld
 
@@ -91,10 +93,10 @@ def test_it_does_nothing_in_another_thread():
 
 @pytest.mark.parametrize("number", BOTH)
 def test_a_run_ends_within_a_chunk(number, getkey, monkeypatch):
-    monkeypatch.setattr(driver, "_PULSE", 0.0)  # every step is a piece of its own
+    look_after_every_step(monkeypatch)
     pulses, finished, ends = [], [], []
 
-    class Watch:
+    class Watch(Hook):
         def __call__(self, event):
             ends.append(event)
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.cut_runs import Cut
+from support.cut_runs import Cut, look_after_every_step
 
 from simplex_jax import batches, estimators
 from simplex_jax.runtime import driver, hooks
@@ -81,7 +81,7 @@ def saved_steps(directory):
 def test_cut_at_ten_random_points(tmp_path, fresh, monkeypatch, seed):
     mean = Mean()
     whole = run(fresh, hooks=[mean])
-    monkeypatch.setattr(driver, "_PULSE", 0.0)  # every step is a piece of its own
+    look_after_every_step(monkeypatch)
     cuts = np.sort(np.random.default_rng(seed).choice(np.arange(1, STEPS), 10, replace=False))
     for cut in cuts:
         end, _, events = part(tmp_path, fresh, cut)
@@ -109,7 +109,7 @@ def test_the_seconds_go_on(tmp_path, fresh):
 
 
 def test_it_saves_at_chunks_or_by_time_and_keeps_three(tmp_path, fresh, monkeypatch):
-    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    look_after_every_step(monkeypatch)
     part(tmp_path / "chunks", fresh, cut=55, every=0)
     assert saved_steps(tmp_path / "chunks") == [20, 40, 55]
     monkeypatch.setattr(saver_module.time, "monotonic", itertools.count().__next__)

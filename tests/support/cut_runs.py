@@ -4,10 +4,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from simplex_jax.runtime.hooks import Event, MetricsLog
+import pytest
+
+from simplex_jax.runtime import driver
+from simplex_jax.runtime.hooks import Event, Hook, MetricsLog
 
 
-class Cut:
+class Cut(Hook):
     """A hook that ends a run.
 
     Args:
@@ -56,3 +59,8 @@ class Cut:
 def cut(number: int, step: int) -> Callable[[Path], MetricsLog]:
     """Return what takes the place of `MetricsLog` in a command that is to be cut."""
     return Cut(step, number).log
+
+
+def look_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the driver call the pulse of hooks after every step, not about every second."""
+    monkeypatch.setattr(driver, "PULSE", 0.0)

@@ -80,7 +80,7 @@ def _names(
 
 
 def _variables(table: dict[str, tuple[str, ...]], path: Path, line: int) -> Variables:
-    """Columns and their values as a table has them."""
+    """Return the columns of a table and the values of each."""
     if not table:
         raise error_at(path, "no column is left", "give a table with a variable", line=line)
     values = [sorted(set(fields).difference(MISSING)) for fields in table.values()]

@@ -36,19 +36,19 @@ def resolved(columns: Sequence[str], reading: Reading, path: Path, line: int) ->
 
 
 def id_column(columns: Sequence[str], name: str | None, path: Path, line: int) -> str | None:
-    """Column with the names: the one given, or the first of `IDENTITY`; None without any."""
+    """Return the column of names: the one given, or the first of `IDENTITY`; None without any."""
     return _column(columns, name, IDENTITY, "id_column", path, line)
 
 
 def wanted(columns: Sequence[str], names: Sequence[str], path: Path, line: int | None) -> list[str]:
-    """Columns of these names, or a CorpusError where one is missing or there twice."""
-    found = []
+    """Return columns of these names; one missing or repeated is a CorpusError."""
+    columns_of_names = []
     for name in names:
         if name not in columns:
             problem = f"no column {printable(name)!r} among {_listed(columns)}"
             raise error_at(path, problem, "give one of these", line=line)
-        found.append(_column(columns, name, (), "by", path, line or 0) or name)
-    return found
+        columns_of_names.append(_column(columns, name, (), "by", path, line or 0) or name)
+    return columns_of_names
 
 
 def _column(
@@ -59,7 +59,7 @@ def _column(
     path: Path,
     line: int,
 ) -> str | None:
-    """Column of a name or, where that is None, the first with a usual one, if any."""
+    """Return the column of a name or, where that is None, the first with a usual one, if any."""
     titles = list(columns)
     if name is None:
         titles = [column.strip().lower() for column in columns]

@@ -68,22 +68,22 @@ def _is_empty(path: Path) -> bool:
 
 
 def _unpacked(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
-    """Names and texts of a zip archive, which together unpack to no more than a packed file may."""
+    """Yield names and texts of a zip archive, which unpacks to no more than a packed file may."""
     members = members_of(path)
     if members is None:
         raise error_at(path, "not a folder", "give a folder of text files, or another format")
     if not members:
         raise error_at(path, "no file in the archive", "give an archive of text files")
     with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
-        left = packed.unpacked_limit(os.fstat(file.fileno()).st_size)
+        limit = packed.unpacked_limit(os.fstat(file.fileno()).st_size)
         for member in members:
             place = path / member.filename
             source = files.open_member(archive, member, path)
-            guarded = files.Guarded(source, place, left, "zip")
+            guarded = files.Guarded(source, place, limit, "zip")
             stream: io.BufferedReader = io.BufferedReader(guarded, 2**16)
             with stream:
                 text = _text(stream, place, encoding)
-            left -= member.file_size
+            limit -= member.file_size
             yield member.filename.encode("utf-8", "backslashreplace").decode(), text
 
 

@@ -15,9 +15,9 @@ Kind = Literal["counts", "vectors", "table"]
 
 
 class Source(NamedTuple):
-    """A file or folder, as the recognition of formats sees it."""
+    """A file or folder whose format is to be recognised."""
 
-    path: Path  # where it is
+    path: Path  # the file or folder
     name: str  # of its content, in lower case, without the ending of a packing
     head: bytes  # up to 4 KiB of its unpacked content; empty for a folder
     folder: bool  # true for a folder, and for a zip archive of several files
@@ -49,7 +49,7 @@ class Format(NamedTuple):
 
 
 def source_of(path: Path) -> Source:
-    """Look at a file or folder, or raise a CorpusError if it cannot be read, or is empty."""
+    """Return the source at a path; one that cannot be read, or is empty, is a CorpusError."""
     if os.path.isdir(path):
         return Source(path, path.name.lower(), b"", folder=True)
     members = members_of(path)
@@ -61,7 +61,7 @@ def source_of(path: Path) -> Source:
 
 
 def members_of(path: Path) -> list[zipfile.ZipInfo] | None:
-    """Files of a zip archive of texts; None for any other file. See `packed.zip_members`."""
+    """Return the files of a zip archive, see `packed.zip_members`; None for other files."""
     with files.open_regular(path) as file:
         magic = file.read(2)
         return packed.zip_members(file) if magic == packed.ZIP else None

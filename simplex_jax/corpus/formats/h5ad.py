@@ -80,15 +80,15 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     axis = "var" if reading.transpose else "obs"
     with _intact(path), _opened(path) as contents:
         names = contents.labels(axis)
-        found = {name: contents.column(axis, name) for name in contents.wanted(axis, wanted)}
+        values = {name: contents.column(axis, name) for name in contents.wanted(axis, wanted)}
     if reading.names is not None:
         names = list(read_names(reading.names))
-    return Metadata(tuple(names), found)
+    return Metadata(tuple(names), values)
 
 
 @contextmanager
 def _intact(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into a CorpusError."""
+    """Raise errors of h5py as a CorpusError."""
     try:
         yield
     except CorpusError:
@@ -140,10 +140,10 @@ class _Contents:
     """The parts of an open file, each checked before it is read."""
 
     def __init__(self, file: Any, path: Path, limit: int, h5py: Any):
-        self._file, self._path, self._left, self._h5py = file, path, limit, h5py
+        self._file, self._path, self._remaining, self._h5py = file, path, limit, h5py
 
     def matrix(self, layer: str | None) -> sp.sparray:
-        """The matrix `X`, or a layer."""
+        """Return the matrix `X`, or a layer."""
         member, name = self._matrix(layer)
         if isinstance(member, self._h5py.Dataset):
             table: sp.sparray = sp.coo_array(self._numbers(member, 2))
@@ -153,7 +153,7 @@ class _Contents:
         return table
 
     def pieces(self, layer: str | None, *, transpose: bool) -> _Pieces | None:
-        """The matrix in pieces; None if the numbers of a document are not side by side."""
+        """Return the matrix in pieces; None if the numbers of a document are not side by side."""
         member, name = self._matrix(layer)
         if isinstance(member, self._h5py.Dataset):
             return None if transpose else self._rows(member, name)
@@ -205,7 +205,7 @@ class _Contents:
         return _Pieces((documents, words), cuts(), read)
 
     def _matrix(self, layer: str | None) -> tuple[Any, str]:
-        """The dataset or group of the matrix `X`, or of a layer, and its name."""
+        """Return the dataset or group of the matrix `X`, or of a layer, and its name."""
         if layer is None:
             return self._item(self._file, "X"), "X"
         if layer in self._layers():
@@ -227,7 +227,7 @@ class _Contents:
             )
 
     def labels(self, axis: str) -> list[str]:
-        """The index of `obs` or `var`."""
+        """Return the index of `obs` or `var`."""
         table = self._item(self._file, axis)
         if not isinstance(table, self._h5py.Group):
             raise self._error(f"{axis} is in an old format", _REMEDY)
@@ -235,11 +235,11 @@ class _Contents:
         return self._strings(index, f"the index of {axis}")
 
     def wanted(self, axis: str, names: Sequence[str]) -> list[str]:
-        """The names of columns of `obs` or `var`, all of which it must have."""
+        """Return names of columns of `obs` or `var`, all of which it must have."""
         return columns.wanted(list(self._item(self._file, axis)), names, self._path, None)
 
     def column(self, axis: str, name: str) -> Sequence[Any]:
-        """A column of `obs` or `var`: numbers, truths, strings, or categories."""
+        """Return a column of `obs` or `var`: numbers, booleans, strings, or categories."""
         member = self._item(self._item(self._file, axis), name)
         what = f"column {printable(name)} of {axis}"
         if isinstance(member, self._h5py.Group):
@@ -256,7 +256,7 @@ class _Contents:
         return self._numbers(array, 1).tolist()
 
     def _strings(self, index: Any, what: str) -> list[str]:
-        """A list of strings."""
+        """Return a list of strings."""
         if not isinstance(index, self._h5py.Dataset) or index.ndim != 1:
             raise self._error(f"{what} is not a list of strings", _REMEDY)
         if self._h5py.check_string_dtype(index.dtype) is None:
@@ -266,8 +266,8 @@ class _Contents:
         # A few at a time: any number of entries may share one long string of the file.
         for first in range(0, len(index), _STRINGS):
             part = [entry.decode("utf-8") for entry in index[first : first + _STRINGS]]
-            self._left -= sum(map(len, part))
-            if self._left < 0:
+            self._remaining -= sum(map(len, part))
+            if self._remaining < 0:
                 raise self._error("unpacks to far more than its size", "is it from a safe place?")
             labels += part
         return labels
@@ -294,15 +294,15 @@ class _Contents:
         self._take(array)
 
     def _take(self, array: Any) -> None:
-        """Count what an array takes, before it is read."""
+        """Count the bytes of an array, before it is read."""
         if array.is_virtual or array.external:
             raise self._error("an array lies in another file", _REMEDY)
-        self._left -= array.size * array.dtype.itemsize
-        if self._left < 0:
+        self._remaining -= array.size * array.dtype.itemsize
+        if self._remaining < 0:
             raise self._error("unpacks to far more than its size", "is it from a safe place?")
 
     def _item(self, group: Any, name: str) -> Any:
-        """A member of a group, in this file."""
+        """Return a member of a group, in this file."""
         if not isinstance(group, self._h5py.Group) or name not in group:
             raise self._error(f"there is no {printable(name)}", _REMEDY)
         if not isinstance(group.get(name, getlink=True), self._h5py.HardLink):

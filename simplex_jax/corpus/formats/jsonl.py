@@ -42,7 +42,7 @@ def resolve(path: Path, reading: Reading) -> Reading:
 def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     """Read fields of the objects, which are named as `read` names them.
 
-    A field may be missing or null; what is not a string, a number or a truth is refused.
+    A field may be missing or null; what is not a string, a number or a boolean is refused.
     """
     names, values = [], dict[str, list[Any]]((name, []) for name in wanted)
     seen, name = dict[str, None](), None
@@ -51,11 +51,11 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
             name = columns.id_column(list(entry), reading.id_column, path, line)
         names.append(str(number) if name is None else _name(entry, name, path, line))
         seen |= dict.fromkeys(entry)
-        for field, found in values.items():
+        for field, collected in values.items():
             value = entry.get(field)
             if not isinstance(value, str | int | float | None):
                 raise _wrong(path, line, field, value, "give a string or a number")
-            found.append(value)
+            collected.append(value)
     columns.wanted(list(seen), wanted, path, None)
     return Metadata(tuple(names), dict(values))
 

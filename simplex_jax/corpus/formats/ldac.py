@@ -47,9 +47,9 @@ def recognises(source: Source) -> bool:
 def read(path: Path, reading: Reading) -> Corpus:
     """Read documents, named by the numbers of their lines unless names are given.
 
-    `0` is an empty document; pairs that are there twice are summed. The vocabulary is the one
-    given, or the first there next to `path` of `vocab.NAME.txt`, `NAME.vocab` and `vocab.txt` (each
-    also packed); without one the words are `w0, w1, ...` up to the largest in the file.
+    `0` is an empty document; repeated pairs are summed. The vocabulary is the one given, or the
+    first of `vocab.NAME.txt`, `NAME.vocab` and `vocab.txt` next to `path` (each also packed);
+    without one the words are `w0, w1, ...` up to the largest in the file.
     """
     words = _vocabulary(path, reading)
     parts = list(_documents(path, MAX_WORDS if words is None else len(words)))
@@ -87,7 +87,7 @@ def _table(documents: _Documents, columns: int) -> sp.csr_array:
 
 
 def _documents(path: Path, words: int) -> Iterator[_Documents]:
-    """Documents of a file, some thousands at a time; a blank line is allowed at its end only."""
+    """Yield documents, some thousands at a time; a blank line is allowed at the end only."""
     blank = 0
     with files.reading(path) as (stream, _):
         for line, chunk in files.line_blocks(stream, path, 1, files.MAX_DOCUMENT):
@@ -107,7 +107,7 @@ def _blank(path: Path, line: int) -> Exception:
 
 
 def _quickly(chunk: bytes, words: int) -> _Documents | None:
-    """Documents of lines that are all well formed and in range; None if one may not be."""
+    """Return documents of lines that are all well formed and in range; None if one may not be."""
     chunk = chunk.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
     lines = [line.partition(b" ") for line in chunk.split(b"\n")[:-1]]
     sizes = np.array([pairs.count(b":") for _, _, pairs in lines], np.int64)

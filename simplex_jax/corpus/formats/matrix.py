@@ -53,9 +53,10 @@ def check_length(
     expected: int,
     other: int | None = None,
 ) -> None:
-    """Refuse a list of `what`, words or names, that has not one each for `expected` units.
+    """Raise a CorpusError unless a list of `what`, words or names, has one for each unit.
 
-    There would be `other` units if the matrix were the other way round, which the message says.
+    There are `expected` units, and there would be `other` if the matrix were transposed, which the
+    message then says.
     """
     if labels is None or len(labels) == expected:
         return
@@ -76,7 +77,7 @@ def assembled(
     path: Path,
     remedy: str,
 ) -> sp.sparray:
-    """Put a sparse array together from the arrays in a file, or raise a CorpusError.
+    """Return a sparse array from its parts in a file, or raise a CorpusError.
 
     The layout is `csr`, `csc` or `coo`; the parts are the values, then indices and pointers, or
     rows and columns.

@@ -81,7 +81,7 @@ def _checked_header(path: Path) -> str:
 
 
 def _check_entries(path: Path, field: str) -> None:
-    """Refuse a line that is not an entry."""
+    """Raise a CorpusError for a line that is not an entry."""
     grammar = re.compile(_LINE % _VALUES[field])
     with files.reading(path) as (stream, _):
         number, header = 1, stream.readline(_LONGEST)

@@ -1,5 +1,10 @@
 """The registry of input formats: a line each, in the order in which they are tried."""
 
+from dataclasses import fields
+from pathlib import Path
+
+from simplex_jax.corpus.corpus import printable
+from simplex_jax.corpus.files import ascii_compatible
 from simplex_jax.corpus.formats import (
     arrays,
     categories,
@@ -15,7 +20,8 @@ from simplex_jax.corpus.formats import (
     table,
     uci,
 )
-from simplex_jax.corpus.formats.format import Format, Kind, Source
+from simplex_jax.corpus.formats.format import Format, Kind, Source, source_of
+from simplex_jax.corpus.reading import Reading
 
 _ALL = (
     stored.FORMAT,
@@ -34,34 +40,56 @@ _ALL = (
     categories.FORMAT,
 )
 
+_COMMON = ("format", "vocabulary", "text", "encoding")
+"""Options of reading that all formats take, and none lists."""
+
 FORMATS = {entry.name: entry for entry in _ALL}
 """All formats by name."""
 
 
 def formats_of(*kinds: Kind) -> list[Format]:
-    """Formats whose contents are of some kinds, those of the first kind first."""
+    """Return formats whose contents are of some kinds, those of the first kind first."""
     return [entry for kind in kinds for entry in _ALL if entry.kind == kind]
 
 
 def recognised(source: Source, *kinds: Kind) -> Format:
-    """Format of a file: the first of some kinds that recognises it, or else the last of all."""
+    """Return the format of a file: the first of some kinds that recognises it, or else the last."""
     candidates = formats_of(*kinds)
     return next((entry for entry in candidates if entry.recognises(source)), candidates[-1])
 
 
 def having(option: str) -> str:
-    """Names of the formats that have an option, for its help."""
+    """Return the names of the formats that have an option, for its help."""
     return ", ".join(entry.name for entry in _ALL if option in entry.options)
 
 
 def described(*kinds: Kind) -> str:
-    """Descriptions and names of the formats of some kinds, for helps and docs."""
+    """Return descriptions and names of the formats of some kinds, for helps and docs."""
     return "; ".join(f"{entry.description} (`{entry.name}`)" for entry in formats_of(*kinds))
 
 
 def named(name: str, kind: Kind) -> Format:
-    """Format of a name, or a ValueError where there is none of this kind."""
+    """Return the format of a name and a kind, or raise a ValueError."""
     names = [entry.name for entry in formats_of(kind)]
     if name not in names:
         raise ValueError(f"format={name!r}: give one of {', '.join(names)}")
     return FORMATS[name]
+
+
+def selected(path: Path, reading: Reading, kind: Kind) -> Format:
+    """Return the format of a file, by name or recognised.
+
+    An option that the format does not support is a ValueError.
+    """
+    ascii_compatible(reading.encoding)  # raises for an unknown one, before any file is read
+    entry = (
+        recognised(source_of(path), kind) if reading.format is None else named(reading.format, kind)
+    )
+    for option in (field.name for field in fields(Reading)):
+        value = getattr(reading, option)
+        if value and option not in (*_COMMON, *entry.options):
+            raise ValueError(
+                f"{option}={printable(value)}: not supported by format {entry.name}; "
+                f"supported by {having(option)}"
+            )
+    return entry

@@ -34,7 +34,7 @@ def read(path: Path, reading: Reading) -> Corpus:
     Indices count from 1, as SVMlight defines it, and an index 0 is an error; with
     `reading.zero_based` they count from 0, as scikit-learn writes them by default. Nothing is
     guessed from the smallest index of a file, so that two files of one corpus never differ. Indices
-    may come in any order, those there twice are summed. Without a vocabulary the words are `w0, w1,
+    may come in any order, repeated ones are summed. Without a vocabulary the words are `w0, w1,
     ...` up to the largest in the file.
     """
     words = None if reading.vocabulary is None else read_vocabulary(reading.vocabulary)
@@ -60,7 +60,7 @@ FORMAT = Format("svmlight", "counts", "SVMlight", recognises, read, options=("na
 
 
 def _parts(block: tuple[int, bytes], path: Path, reading: Reading) -> Iterator[sp.csr_array]:
-    """Documents of some lines; if scikit-learn refuses them, the error says which line is wrong."""
+    """Yield documents of some lines; if scikit-learn refuses them, the error names the line."""
     line, content = block
     for load in (_load, _load_unsorted):
         try:
@@ -89,7 +89,7 @@ def _load(content: bytes, reading: Reading) -> sp.csr_array:
 
 
 def _load_unsorted(content: bytes, reading: Reading) -> sp.csr_array:
-    """Documents whose indices may come in any order, and twice, which scikit-learn refuses.
+    """Return documents whose indices may be unsorted or repeated, which scikit-learn refuses.
 
     It is given the labels, and then a line for each pair.
     """

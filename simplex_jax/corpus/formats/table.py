@@ -84,14 +84,14 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool)
 
 
 def _titles(first: Record, reading: Reading) -> list[str]:
-    """Names of the columns: numbers if the one of the text is named by its number."""
+    """Return the names of the columns: numbers if the column of the text is named by a number."""
     if (reading.text_column or "").isdecimal():
         return [str(number) for number in range(1, len(first.fields) + 1)]
     return first.fields
 
 
 def first_record(table: Iterator[Record], path: Path) -> Record:
-    """Take the first record, or raise a CorpusError where there is none."""
+    """Return the first record, or raise a CorpusError where there is none."""
     first = next(table, None)
     if first is None:
         raise error_at(path, "no record in the file", "give a line with column names")
@@ -99,14 +99,14 @@ def first_record(table: Iterator[Record], path: Path) -> Record:
 
 
 def check_length(fields: list[str], columns: int, path: Path, line: int) -> None:
-    """Refuse a record that has not as many fields as there are columns."""
+    """Raise a CorpusError unless a record has as many fields as there are columns."""
     if len(fields) != columns:
         remedy = "quote fields that hold a separator or a line end"
         raise error_at(path, f"{len(fields)} fields instead of {columns}", remedy, line=line)
 
 
 def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
-    """All records but blank ones, with their first lines."""
+    """Yield all records but blank ones, with their first lines."""
     lines = (line + "\n" for _, line in text_lines(path, encoding))
     if tabs:
         reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -129,7 +129,7 @@ def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Let `csv` read documents of 64 MiB; its limit is one of the whole process."""
+    """Allow fields of 64 MiB in `csv`, whose limit is that of the whole process."""
     before = csv.field_size_limit(MAX_DOCUMENT)
     try:
         yield

@@ -67,7 +67,7 @@ FORMAT = Format("uci", "counts", _NOUN, recognises, read, options=("names",), bl
 
 
 def _grouped(parts: Iterable[np.ndarray], header: _Header, path: Path) -> Iterator[sp.csr_array]:
-    """Counts of successive documents, none of them cut in two."""
+    """Yield counts of successive documents, none of them cut in two."""
 
     def table(entries: np.ndarray, first: int, end: int) -> sp.csr_array:
         document, word, count = entries.T
@@ -75,25 +75,25 @@ def _grouped(parts: Iterable[np.ndarray], header: _Header, path: Path) -> Iterat
             (count, (document - first, word - 1)), shape=(end - first, header.words)
         )
 
-    done, waiting = 1, np.zeros((0, 3), np.int32)
+    first, pending = 1, np.zeros((0, 3), np.int32)
     for part in parts:
-        waiting = np.concatenate([waiting, part])
-        document = waiting[:, 0]
+        pending = np.concatenate([pending, part])
+        document = pending[:, 0]
         if (back := np.flatnonzero(np.diff(document) < 0)).size:
             problem = f"document {document[back[0] + 1]} comes after document {document[back[0]]}"
             raise error_at(path, problem, "sort the lines by document to store it")
-        if len(waiting) and (last := int(document[-1])) > done:
+        if len(pending) and (last := int(document[-1])) > first:
             end = int(np.searchsorted(document, last))
-            yield table(waiting[:end], done, last)
-            done, waiting = last, waiting[end:]
-    yield table(waiting, done, header.documents + 1)
+            yield table(pending[:end], first, last)
+            first, pending = last, pending[end:]
+    yield table(pending, first, header.documents + 1)
 
 
 @contextmanager
 def _opened(
     path: Path, reading: Reading
 ) -> Iterator[tuple[_Header, tuple[str, ...], Iterator[np.ndarray]]]:
-    """Header, words and the entries to come; the file is open as long as the block lasts."""
+    """Yield header, words and the entries to come; the file is open within the block."""
     with files.reading(path) as (stream, limit):
         header = _header(stream, path, limit)
         words = read_vocabulary(reading.vocabulary or _vocabulary_beside(path))
@@ -129,29 +129,29 @@ def _header(stream: io.BufferedReader, path: Path, limit: int) -> _Header:
 def _vocabulary_beside(path: Path) -> Path:
     parts = content_name(path).removesuffix(".txt").split(".")[1:]
     names = [".".join(["vocab", *parts[:n], "txt"]) for n in range(len(parts), -1, -1)]
-    beside = vocabulary_beside(path, names)
-    if beside is None:
+    file = vocabulary_beside(path, names)
+    if file is None:
         problem = f"no vocabulary next to it (tried {', '.join(names)})"
         raise error_at(path, problem, "give a vocabulary file")
-    return beside
+    return file
 
 
 def _entries(stream: io.BufferedReader, path: Path, header: _Header) -> Iterator[np.ndarray]:
-    """Documents and words from 1, and counts 0..2**24, int32 [n, 3], in the order of the file."""
-    done = 0
+    """Yield documents and words from 1, and counts 0..2**24, int32 [n, 3], in order of the file."""
+    count = 0
     for number, chunk in files.line_blocks(stream, path, _ENTRIES_LINE + 1, files.BLOCK):
         table = _quickly(chunk, header)
-        if table is None or done + len(table) > header.entries:
-            table = _slowly(chunk, path, header, number, done)
-        done += len(table)
+        if table is None or count + len(table) > header.entries:
+            table = _slowly(chunk, path, header, number, count)
+        count += len(table)
         yield table
-    if done < header.entries:
-        problem = f"the header declares {header.entries} entries, the file has {done}"
+    if count < header.entries:
+        problem = f"the header declares {header.entries} entries, the file has {count}"
         raise error_at(path, problem, "is the file complete?", line=_ENTRIES_LINE)
 
 
 def _quickly(chunk: bytes, header: _Header) -> np.ndarray | None:
-    """Entries of lines that are all well formed and in range; None if one may not be."""
+    """Return entries of lines that are all well formed and in range; None if one may not be."""
     lines = chunk.count(b"\n")
     # With the digits taken out, well-formed lines all look the same. What looks different, has an
     # empty field, or a number out of range is read again slowly, to allow more blanks or to say
@@ -167,20 +167,20 @@ def _quickly(chunk: bytes, header: _Header) -> np.ndarray | None:
     return table.astype(np.int32)
 
 
-def _slowly(chunk: bytes, path: Path, header: _Header, line: int, done: int) -> np.ndarray:
+def _slowly(chunk: bytes, path: Path, header: _Header, line: int, count: int) -> np.ndarray:
     table: list[list[int]] = []
     for number, text in enumerate(chunk.split(b"\n"), start=line):
         if not text.strip():
             continue
         table.append(_entry(text, path, header, number))
-        if done + len(table) > header.entries:
+        if count + len(table) > header.entries:
             problem = f"more entries than the {header.entries} that the header declares"
             raise error_at(path, problem, f"correct line {_ENTRIES_LINE} of the file", line=number)
     return np.array(table, np.int32).reshape(-1, 3)
 
 
 def _entry(text: bytes, path: Path, header: _Header, line: int) -> list[int]:
-    """The entry on one line."""
+    """Return the entry on a line."""
     fields = text.split()
     if len(fields) != 3 or not all(map(files.WHOLE.fullmatch, fields)):
         problem = f"{files.shown(text)} is not three whole numbers"

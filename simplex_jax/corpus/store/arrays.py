@@ -40,7 +40,7 @@ class ArrayFile:
             os.fsync(file.fileno())
 
     def append(self, values: npt.ArrayLike) -> None:
-        """Write `values` [n] behind what is there."""
+        """Append `values` [n]."""
         array = np.ascontiguousarray(values, self._dtype)
         self._length += array.size
         self._file.write(array.data)
@@ -76,7 +76,7 @@ def map_arrays(
 
 
 def load_json(path: Path) -> Any:
-    """The value in a JSON file."""
+    """Return the value in a JSON file."""
     try:
         with open_regular(path) as file:
             return json.loads(file.read())
@@ -97,7 +97,7 @@ def checked(
     indices: np.ndarray,
     data: np.ndarray,
 ) -> tuple[str, np.ndarray]:
-    """Check the counts [D, V], read once; the directory is for messages.
+    """Check the counts [D, V], read once; messages name the directory.
 
     Returns the digest of the corpus, and the tokens before every document and at the end, int64
     [D + 1]. The entries of a document must be in order, and all numbers in their ranges.

@@ -25,16 +25,16 @@ def batches(
 ) -> Iterator[Documents]:
     """Yield uniform subsets of distinct documents for ever, the next ones made in a thread.
 
-    The batch of a step depends on `key` and the step alone, so that a run that goes on at a step
+    The batch of a step depends on `key` and the step alone, so that a run that is resumed at a step
     has the batches that it would have had. Documents of a batch are in the order of the store. The
     thread ends when the iterator is closed or forgotten.
 
     Args:
         stored: D documents.
-        batch_size: documents in a batch, 1..D.
-        key: a typed PRNG key.
-        first_step: the step of the first batch.
-        among: numbers of the documents to draw from, distinct; all when left out.
+        batch_size: Documents in a batch, 1..D.
+        key: A typed PRNG key.
+        first_step: The step of the first batch.
+        among: Numbers of the documents to draw from, distinct; all when left out.
 
     Returns:
         An iterator of compact documents with NumPy leaves. `tokens` is int32 [room] in all of them,

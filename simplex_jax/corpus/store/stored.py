@@ -46,7 +46,7 @@ class Stored:
         return _strings(self.path / "names.json", self.documents)
 
     def rows(self, first: int = 0, last: int | None = None) -> sp.csr_array:
-        """Counts of the documents `first` to `last` - 1 (to the end when None), int32 [n, V].
+        """Return counts of documents `first` to `last` - 1 (to the end when None), int32 [n, V].
 
         The entries stay on disk until they are used.
         """
@@ -60,7 +60,7 @@ class Stored:
         return counts
 
     def select(self, ids: np.ndarray) -> sp.csr_array:
-        """Counts of some documents by their numbers, int32 [n, V], in memory."""
+        """Return counts of some documents by their numbers, int32 [n, V], in memory."""
         place, sizes = self._entries(ids)
         return sp.csr_array(
             (self.data[place], self.indices[place], np.concatenate([[0], np.cumsum(sizes)])),
@@ -68,12 +68,12 @@ class Stored:
         )
 
     def tokens_of(self, ids: np.ndarray) -> np.ndarray:
-        """The tokens of some documents, one document after the other, int32, in memory."""
+        """Return the tokens of some documents, one after the other, int32, in memory."""
         place, _ = self._entries(ids)
         return np.repeat(self.indices[place], self.data[place])
 
     def batch(self, ids: np.ndarray, room: int) -> Documents:
-        """The tokens of some documents, side by side in an array of length `room`, in memory."""
+        """Return the tokens of some documents side by side in an array [room], in memory."""
         flat = self.tokens_of(ids)
         tokens = np.zeros(room, np.int32)
         tokens[: flat.size] = flat
@@ -83,7 +83,7 @@ class Stored:
         return Documents(tokens, *numbers)  # type: ignore[arg-type]
 
     def _entries(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places of all entries of some documents, one document after the other; their numbers."""
+        """Return the places of all entries of some documents, in order, and their numbers."""
         first = self.indptr[ids]
         sizes = self.indptr[ids + 1] - first
         return runs(first, sizes), sizes
@@ -98,10 +98,10 @@ def open(path: str | Path) -> Stored:
     """Open a stored corpus; its arrays are read through once, to check them.
 
     Args:
-        path: the folder that `write` or `convert` made. Its files must not change while it is used.
+        path: The folder that `write` or `convert` made. Its files must not change while it is used.
 
     Raises:
-        CorpusError: a file is missing, has another size or other contents than were written, or
+        CorpusError: A file is missing, has another size or other contents than were written, or
             holds numbers that cannot be the counts of a corpus.
     """
     path = Path(path)

@@ -22,11 +22,11 @@ def write(path: str | Path, corpus: Corpus) -> Stored:
     """Store a corpus.
 
     Args:
-        path: the folder to make; nothing, or an empty folder, may be there.
-        corpus: any corpus.
+        path: The folder to make; nothing, or an empty folder, may be there.
+        corpus: Any corpus.
 
     Raises:
-        FileExistsError: something is there already.
+        FileExistsError: Something is there already.
 
     Example:
         >>> import pathlib, tempfile
@@ -59,19 +59,19 @@ def write_blocks(
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path}: already there; choose another place, or remove it")
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    beside.mkdir()
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary.mkdir()
     try:
-        documents, entries = _write_counts(beside, blocks, len(words))
+        documents, entries = _write_counts(temporary, blocks, len(words))
         if entries == 0:
             raise error_at(path, "every document is empty", "give documents with words in them")
-        _write_strings(beside / "vocabulary.json", words)
+        _write_strings(temporary / "vocabulary.json", words)
         labels = map(str, range(1, documents + 1)) if names is None else names
-        written = _write_strings(beside / "names.json", labels)
+        written = _write_strings(temporary / "names.json", labels)
         if written != documents:
             raise error_at(path, f"{written} names for {documents} documents", "name every one")
-        digest, starts = checked(beside, words, *map_arrays(beside, documents, entries))
-        with (beside / "names.json").open("rb") as file:
+        digest, starts = checked(temporary, words, *map_arrays(temporary, documents, entries))
+        with (temporary / "names.json").open("rb") as file:
             names_digest = hashlib.file_digest(file, "sha256").hexdigest()
         manifest = {
             "kind": KIND,
@@ -82,23 +82,23 @@ def write_blocks(
             "digest": digest,
             "names": names_digest,
         }
-        _write_bytes(beside / MANIFEST, [json.dumps(manifest, indent=2) + "\n"])
-        beside.rename(path)
+        _write_bytes(temporary / MANIFEST, [json.dumps(manifest, indent=2) + "\n"])
+        temporary.rename(path)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
     return Stored(
         path, *map_arrays(path, documents, entries), starts=starts, vocabulary=words, digest=digest
     )
 
 
-def _write_counts(beside: Path, blocks: Iterable[sp.csr_array], words: int) -> tuple[int, int]:
+def _write_counts(temporary: Path, blocks: Iterable[sp.csr_array], words: int) -> tuple[int, int]:
     """Write the three arrays, and count documents and entries."""
     documents = entries = 0
     with (
-        ArrayFile(beside / "indptr.npy", "<i8") as indptr,
-        ArrayFile(beside / "indices.npy", "<i4") as indices,
-        ArrayFile(beside / "data.npy", "<i4") as data,
+        ArrayFile(temporary / "indptr.npy", "<i8") as indptr,
+        ArrayFile(temporary / "indices.npy", "<i4") as indices,
+        ArrayFile(temporary / "data.npy", "<i4") as data,
     ):
         indptr.append([0])
         for block in blocks:

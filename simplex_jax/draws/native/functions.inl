@@ -11,6 +11,21 @@ ALWAYS_INLINE Vector polynomial(const float (&coefficients)[kCount], Vector x) {
   return value;
 }
 
+// Whether any number is not 0.
+ALWAYS_INLINE bool any(Integers x) {
+#if WIDTH == 16 && defined(SIMPLEX_X86)
+  const __m512i bits = reinterpret_cast<__m512i>(x);
+  return _mm512_test_epi32_mask(bits, bits) != 0;
+#elif WIDTH == 8 && defined(SIMPLEX_X86)
+  const __m256i bits = reinterpret_cast<__m256i>(x);
+  return !_mm256_testz_si256(bits, bits);
+#else
+  int32_t bits = 0;
+  for (int j = 0; j < WIDTH; ++j) bits |= x[j];
+  return bits != 0;
+#endif
+}
+
 ALWAYS_INLINE Vector root(Vector x) {
   for (int j = 0; j < WIDTH; ++j) x[j] = __builtin_sqrtf(x[j]);
   return x;
@@ -99,8 +114,12 @@ ALWAYS_INLINE Vector normal(Words bits) {
                   kTailHalf = 1.2768858028273204f;
   const Vector v = magnitude(bits);
   const Vector w = -logarithm(4.0f * v * (1.0f - v));
-  const Vector centre = polynomial(kCentre, (w - kCentreLimit / 2) / (kCentreLimit / 2));
-  const Vector tail = polynomial(kTail, (root(larger(w, 0.0f)) - kTailMiddle) / kTailHalf);
-  const Vector z = (1.0f - 2.0f * v) * (w < kCentreLimit ? centre : tail);
+  const Integers central = w < kCentreLimit;
+  Vector ratio = polynomial(kCentre, (w - kCentreLimit / 2) / (kCentreLimit / 2));
+  if (__builtin_expect(any(~central), 0)) {
+    const Vector tail = polynomial(kTail, (root(larger(w, 0.0f)) - kTailMiddle) / kTailHalf);
+    ratio = central ? ratio : tail;
+  }
+  const Vector z = (1.0f - 2.0f * v) * ratio;
   return side(bits) ? -z : z;
 }

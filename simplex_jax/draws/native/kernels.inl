@@ -26,10 +26,12 @@ ALWAYS_INLINE Vector remainder(Vector y) {
                                   0.00010389083763584495f, -0.0004887076793238521f,
                                   0.0022348545026034117f,  -0.010416309349238873f,
                                   0.04999957233667374f,    -0.2500000298023224f};
-  const Vector rest = y * (1.0f - y * (0.5f - y / 3.0f));
+  const Integers small = absolute(y) < 0.25f;
   const Vector square = y * y;
   const Vector near = square * square * polynomial(kRemainder, y / 0.25f);
-  return absolute(y) < 0.25f ? near : logarithm(1.0f + y) - rest;
+  if (!any(~small)) return near;
+  const Vector rest = y * (1.0f - y * (0.5f - y / 3.0f));
+  return small ? near : logarithm(1.0f + y) - rest;
 }
 
 // Marsaglia and Tsang's proposal, or -1 where it is rejected.
@@ -45,6 +47,24 @@ ALWAYS_INLINE Vector propose_gamma(const uint32_t* key, uint32_t row, Words colu
   return taken ? d * cube : constant(-1);
 }
 
+// Writes the numbers of the lanes of a vector that are negative, counted from `first` on, and returns
+// how many there are. Behind these it writes anything: there must be room for a whole vector.
+ALWAYS_INLINE int negatives(Vector values, uint32_t first, uint32_t* numbers) {
+#if WIDTH == 16 && defined(SIMPLEX_X86)
+  const __mmask16 mask = _mm512_movepi32_mask(reinterpret_cast<__m512i>(values < 0.0f));
+  const Words all = lanes() + first;
+  _mm512_storeu_si512(numbers, _mm512_maskz_compress_epi32(mask, reinterpret_cast<__m512i>(all)));
+  return __builtin_popcount(mask);
+#else
+  int number = 0;
+  for (uint32_t j = 0; j < WIDTH; ++j) {
+    numbers[number] = first + j;
+    number += values[j] < 0;
+  }
+  return number;
+#endif
+}
+
 // Variates by rejection for the columns from `first` on, with parameters [kBlock]: what
 // `propose(row, columns, parameters)` returns where that is not negative.
 template <typename Propose>
@@ -56,11 +76,9 @@ inline void accepted(uint32_t first, int64_t count, const float* parameters, flo
     const Words columns = lanes() + static_cast<uint32_t>(first + i);
     const Vector value = propose(2, columns, load(parameters + i));
     store(values + i, value);
-    for (int64_t j = i; j < i + WIDTH; ++j) {
-      left[number] = static_cast<uint32_t>(j);
-      number += (values[j] < 0) & (j < count);
-    }
+    number += negatives(value, static_cast<uint32_t>(i), left + number);
   }
+  while (number > 0 && left[number - 1] >= count) --number;  // what the last vector has in excess
   for (int round = 1; number > 0; ++round) {
     if (round == kRounds) {
       for (int64_t i = 0; i < number; ++i) values[left[i]] = std::nanf("");
@@ -138,10 +156,12 @@ void log_gamma(const Gamma& task) {
     gammas(key, start, count, shape, g);
     for (int64_t i = 0; i < count; i += WIDTH) {
       const Vector x = load(a + i);
-      Words one, two;
-      words(key, 0, lanes() + static_cast<uint32_t>(start + i), one, two);
-      const Vector boost = x < 1.0f ? exponential(one) / x : constant(0);
-      const Vector value = logarithm(load(g + i)) - boost;
+      Vector value = logarithm(load(g + i));
+      if (any(x < 1.0f)) {
+        Words one, two;
+        words(key, 0, lanes() + static_cast<uint32_t>(start + i), one, two);
+        value -= x < 1.0f ? exponential(one) / x : constant(0);
+      }
       store(g + i, positive(x) ? value : constant(std::nanf("")));
     }
     std::memcpy(draws.values + row * draws.size + first, g, count * sizeof(float));
@@ -152,7 +172,8 @@ void cir(const Cir& task) {
   constexpr float kMostRate = 7.9e28f;  // whose square root has room
   constexpr float kLargeRate = 64.0f;
   alignas(64) float a[kBlock], theta[kBlock], h[kBlock], scale[kBlock], growth[kBlock],
-      decay[kBlock], shape[kBlock], g[kBlock], rates[kBlock], firsts[kBlock], normals[kBlock];
+      decay[kBlock], shape[kBlock], g[kBlock], rates[kBlock], firsts[kBlock];
+  alignas(64) uint32_t seconds[kBlock];
   const Draws& draws = task.draws;
   for_blocks(draws, [&](int64_t row, int64_t first_column, int64_t count) {
     const uint32_t* key = draws.keys + 2 * row;
@@ -173,27 +194,31 @@ void cir(const Cir& task) {
           smaller(exponential_of(known - load(decay + i)) / load(growth + i), kMostRate);
       store(rates + i, rate);
       store(firsts + i, first);
-      store(normals + i, normal(two));
+      std::memcpy(seconds + i, &two, sizeof(Words));
       store(shape + i, valid + (rate - first < 0.0f ? constant(1.0f) : constant(0.5f)));
     }
     gammas(key, start, count, shape, g);
     for (int64_t i = 0; i < count; i += WIDTH) {
       const Vector log_theta = load(theta + i), x = load(a + i), step = load(h + i);
       const Integers given = (log_theta <= kMost) & positive(x) & positive(step);
-      const Vector rate = load(rates + i), first = load(firsts + i), z = load(normals + i);
-      const Vector gamma = load(g + i), rest = rate - first;
+      const Vector rate = load(rates + i), first = load(firsts + i);
+      const Vector gamma = load(g + i), rest = rate - first, factor = load(scale + i);
       const Integers empty = rest < 0.0f;
-      const Vector twice = root(2.0f * larger(rest, 0.0f));
-      const Vector noise = z * (twice + z / 2.0f);
-      const Vector whole = empty ? gamma : (z + twice) * (z + twice) / 2.0f + gamma;
-      const Vector direct =
-          logarithm(load(scale + i) * whole) + (empty ? rest / x : constant(0));
-      const Vector moved = log_theta - step;
-      const Vector back = moved - log_theta;
-      const Vector lost = (log_theta - (moved - back)) - (step + back);
-      const Vector relative = moved + (logarithm_1p((noise + (gamma - first)) / rate) + lost);
-      const Integers drift = (rate > kLargeRate) & (rate > x) & ~empty;
-      const Vector value = drift ? relative : direct;
+      // With a long step nearly all vectors are empty.
+      Vector value = logarithm(factor * gamma) + rest / x;
+      if (any(~empty)) {
+        Words two;
+        std::memcpy(&two, seconds + i, sizeof(Words));
+        const Vector z = normal(two), twice = root(2.0f * larger(rest, 0.0f));
+        const Vector noise = z * (twice + z / 2.0f);
+        const Vector direct = logarithm(factor * ((z + twice) * (z + twice) / 2.0f + gamma));
+        const Vector moved = log_theta - step;
+        const Vector back = moved - log_theta;
+        const Vector lost = (log_theta - (moved - back)) - (step + back);
+        const Vector relative = moved + (logarithm_1p((noise + (gamma - first)) / rate) + lost);
+        const Integers drift = (rate > kLargeRate) & (rate > x);
+        value = empty ? value : drift ? relative : direct;
+      }
       store(g + i, given ? value : constant(std::nanf("")));
     }
     std::memcpy(draws.values + row * draws.size + first_column, g, count * sizeof(float));

@@ -69,12 +69,6 @@ ALWAYS_INLINE Vector complement(Vector x) {
   return u == 1.0f ? x : rest;
 }
 
-ALWAYS_INLINE bool any(Integers x) {
-  int32_t found = 0;
-  for (int j = 0; j < WIDTH; ++j) found |= x[j];
-  return found != 0;
-}
-
 // Counts at rates up to 10: how many of the tail probabilities exceed a uniform.
 ALWAYS_INLINE Vector by_inversion(Words bits, Vector rate) {
   const Vector v = (__builtin_convertvector(bits, Vector) + 0.5f) * 0x1p-32f;

@@ -3,22 +3,23 @@
 from typing import Any
 
 from simplex_jax.models import pipeline
-from simplex_jax.models.dpm import checks, data, families, fitting, options, tables
+from simplex_jax.models.dpm import checks, data, families, fitting, tables
 from simplex_jax.models.dpm.clusters import assign
 from simplex_jax.models.dpm.fitting import Fit
 from simplex_jax.models.dpm.model import build
-from simplex_jax.models.dpm.options import Arguments, Options
+from simplex_jax.models.dpm.options import Arguments, Options, of_size, settle
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.models.options import takes
+from simplex_jax.models.records import Model
 
-MODEL = Fit.MODEL = pipeline.Model(
+MODEL = Fit.MODEL = Model(
     name="dpm",
     options=Options,
     fit=Fit,
     as_data=data.as_data,
     digest=data.digest,
     hold_out=data.hold_out,
-    settle=options.settle,
+    settle=settle,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
@@ -30,7 +31,7 @@ MODEL = Fit.MODEL = pipeline.Model(
 
 
 @takes(Arguments)
-def fit(rows: Any, given: Arguments) -> Fit:
+def fit(rows: Any, arguments: Arguments) -> Fit:
     """Sample the partition of rows into clusters whose number is not given.
 
     It ends early, and is summarised, on Ctrl-C (SIGINT) and SIGTERM; see `pipeline.train`.
@@ -58,16 +59,11 @@ def fit(rows: Any, given: Arguments) -> Fit:
         >>> fitted.clusters.labels[[0, 24, 25, 39]].tolist()
         [0, 0, 1, 1]
     """
-    if given.samples_dir is not None:
-        raise ValueError(
-            "samples_dir: the partitions stay in memory, as the clusters are made of them; leave "
-            "it out"
-        )
-    return pipeline.fit(MODEL, data.Given(rows, given.family), given)
+    return pipeline.fit(MODEL, data.Given(rows, arguments.family), arguments)
 
 
 @takes(Options)
-def resolve(rows: int, given: Options) -> Options:
+def resolve(rows: int, options: Options) -> Options:
     """Return the options of a run with everything that was left out filled in.
 
     Args:
@@ -75,7 +71,7 @@ def resolve(rows: int, given: Options) -> Options:
         {options}
 
     Raises:
-        ValueError: An option is out of range or does nothing with the others; the message names it.
+        ValueError: An option is out of range or not used with the others; the message names it.
 
     Example:
         >>> from simplex_jax import dpm
@@ -83,7 +79,7 @@ def resolve(rows: int, given: Options) -> Options:
         >>> settings.batch_size, settings.steps, settings.initial_clusters
         (1000, 50, 60)
     """
-    return options.of_size(rows, given)
+    return of_size(rows, options)
 
 
 load = Fit.load

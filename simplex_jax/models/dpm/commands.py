@@ -16,7 +16,9 @@ from simplex_jax.corpus.categories import Categories
 from simplex_jax.corpus.formats import registry
 from simplex_jax.models.dpm import MODEL, Fit, assign, fitting, tables
 from simplex_jax.models.dpm.report import over_represented, variables_of
-from simplex_jax.models.pipeline import Plan, Progress
+from simplex_jax.models.pipeline import Progress
+from simplex_jax.models.records import Plan
+from simplex_jax.report.display import counted
 from simplex_jax.runtime import directory, output
 
 HELP = """Find clusters of the rows of INPUT, and how many there are, and write them to a directory.
@@ -90,7 +92,7 @@ def _announce(plan: Plan) -> str:
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
     return (
-        f"{facts['rows']:,} rows ({plan.held:,} held out{empty}), "
+        f"{counted(facts['rows'], 'row')} ({plan.held:,} held out{empty}), "
         f"{facts['observations']:,} observations, {facts['values']:,} values{columns}\n"
         f"{settings.sampler} slice sampler with {settings.counts} counts{chains}, alpha {alpha}, "
         f"{settings.batch_size:,} rows a batch, seed {settings.seed}, {console.machine()}"
@@ -138,8 +140,8 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
         variables=(variables.columns, variables.values),
     )
     about = (
-        f"{len(table.names):,} rows, {table.codes.size:,} fields: {table.unknown:,} with a value "
-        "unknown to the model are taken for missing"
+        f"{counted(len(table.names), 'row')}, {counted(table.codes.size, 'field')}: "
+        f"{table.unknown:,} with a value unknown to the model are taken for missing"
     )
     return Other(variables.rows(table.codes), table.names, about)
 

@@ -1,4 +1,4 @@
-"""Rows of a mixture: a corpus, a table of categories, or what a family of one's own takes."""
+"""Rows of a mixture: a corpus, a table of categories, or what a custom family takes."""
 
 import dataclasses
 import functools
@@ -71,14 +71,12 @@ def as_data(data: Any) -> Data:
     elif family is None:
         raise ValueError(
             "rows other than a corpus or a table of categories need a family (see "
-            f"models.dpm.families) or Variables; they are {type(rows).__name__}"
+            f"dpm.families) or Variables; they are {type(rows).__name__}"
         )
     elif isinstance(family, Variables):
         variables = family
     else:
-        raise ValueError(
-            f"family must be one of models.dpm.families or Variables; it is {family!r}"
-        )
+        raise ValueError(f"family must be one of dpm.families or Variables; it is {family!r}")
     table, names = mapped(variables, rows)
     return Data(table, names, np.arange(len(names)), variables, None)
 

@@ -21,7 +21,7 @@ from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.model import Mixture
 from simplex_jax.models.dpm.options import Options
 
-# New rows are padded to at least so many, so that few shapes are compiled.
+# New rows are padded to at least this number, so that few shapes are compiled.
 _LEAST_ROWS = 256
 
 
@@ -29,7 +29,7 @@ _LEAST_ROWS = 256
 class DirichletProcessMixture(
     ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, common.Estimator
 ):
-    r"""Clusters whose number is not given: `simplex_jax.dpm.fit` with scikit-learn's manners.
+    r"""Clusters whose number is not given: `simplex_jax.dpm.fit` with the scikit-learn interface.
 
     The rows of X are real vectors ("gaussian"), codes 0, 1, ... of categories a column, as
     `OrdinalEncoder` makes them, with NaN or -1 where a value is missing ("categorical"), counts as
@@ -44,7 +44,7 @@ class DirichletProcessMixture(
 
     Args:
         family: "gaussian", "categorical", "multinomial" or "von_mises_fisher"; or a `Family` of
-            `simplex_jax.models.dpm.families` with all its hyperparameters, for dense X.
+            `dpm.families` with all its hyperparameters, for dense X.
         family_params: Arguments of the named family, by default {}: of `families.gaussian`
             "mean", "scale", "strength" and "freedom", where mean and scale are by default mean and
             covariance of X (`gaussian_of`); of `categorical` "categories", by default as many as X
@@ -178,7 +178,7 @@ class DirichletProcessMixture(
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable cluster of each row; -1 where that is one of its own.
 
-        Of rows of the fit that is not always the one in `labels_`, which goes by all rows together.
+        Of rows of the fit that is not always the one in `labels_`, which depends on all rows.
         """
         assigned = self._assign(X)
         shares = assigned.shares

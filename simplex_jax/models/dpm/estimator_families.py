@@ -1,6 +1,6 @@
 """Component laws by name: from tables as scikit-learn has them to the rows of a family.
 
-The hyperparameters of one of the four families of `models.dpm.families` are a dict of plain arrays,
+The hyperparameters of one of the four families of `dpm.families` are a dict of plain arrays,
 so that they can be saved and its record built again.
 """
 
@@ -42,7 +42,7 @@ INPUT = {
     "categorical": Input(missing=True),
     "multinomial": Input(sparse=True, positive=True),
 }
-"""Of those families that take other tables than dense ones of real numbers."""
+"""Inputs of the families that take other tables than dense ones of real numbers."""
 
 
 def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:

@@ -11,6 +11,7 @@ import numpy as np
 
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate import partitions as point_partitions
+from simplex_jax.evaluate.fits import Mixture
 from simplex_jax.evaluate.partitions import PointPartition
 from simplex_jax.models import growth, pipeline
 from simplex_jax.models.dpm import clusters as clustering
@@ -18,18 +19,13 @@ from simplex_jax.models.dpm import families, model, posterior
 from simplex_jax.models.dpm.clusters import Clusters, assign
 from simplex_jax.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax.models.dpm.families import Family
-from simplex_jax.models.dpm.options import Options, concentration
+from simplex_jax.models.dpm.options import Options, process_alpha
 from simplex_jax.models.dpm.variables import Variables
-from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.models.records import Plan
 from simplex_jax.runtime import session
+from simplex_jax.runtime.session import Run
 
 _EXAMPLES, _VALUES = 3, 12
-
-# Options that the kernel has by the same name.
-_OF_KERNEL = (
-    *("sampler", "total", "counts", "batch_size", "variant", "alpha_update"),
-    *("atom_step_size", "stick_step_size", "split_merge"),
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -62,6 +58,7 @@ class Fit(pipeline.Fit):
             "step" [S]; empty for a fit that was loaded.
     """
 
+    settings: Options
     clusters: Clusters
     point: PointPartition
     alpha: float
@@ -76,6 +73,10 @@ class Fit(pipeline.Fit):
     examples: list[list[dict[str, Any]]]
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def as_fit(self) -> Mixture:
+        """Return traces and partitions, as `simplex_jax.evaluate` takes them."""
+        return Mixture(self.traces, self.partitions)
 
 
 def _law(data: Data, settings: Options) -> tuple[Family, Variables | None]:
@@ -102,11 +103,19 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     kernel, stream = model.build(
         rows,
         family,
-        alpha=concentration(settings),
-        chains=settings.chains if settings.chains > 1 else None,
+        sampler=settings.sampler,
+        total=settings.total,
+        counts=settings.counts,
+        batch_size=settings.batch_size,
+        variant=settings.variant,
+        alpha=process_alpha(settings),
+        alpha_update=settings.alpha_update,
+        atom_step_size=settings.atom_step_size,
+        stick_step_size=settings.stick_step_size,
         label_moves=settings.total == "refreshed",
+        split_merge=settings.split_merge,
         capacity=_room(settings, families.size(rows), max(starts)),
-        **{name: getattr(settings, name) for name in _OF_KERNEL},
+        chains=settings.chains if settings.chains > 1 else None,
     )
     key_labels, key_state = jax.random.split(key_init)
     labels = jnp.stack(
@@ -149,7 +158,7 @@ def _room(settings: Options, rows: int, clusters: int) -> int:
     if settings.alpha is not None:
         alpha = settings.alpha
     else:
-        prior, alpha = concentration(settings), 1.0
+        prior, alpha = process_alpha(settings), 1.0
         assert isinstance(prior, model.Gamma)
         for _ in range(3):
             alpha = float((prior.shape + clusters) / (prior.rate + math.log1p(rows / alpha)))

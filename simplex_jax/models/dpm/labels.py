@@ -68,7 +68,7 @@ def slices(key: jax.Array, model: Model, state: State, ids: jax.Array) -> Slices
     log_u = jnp.where(labels >= capacity, jnp.inf, log_u)
     least = jnp.min(log_u)
     if model.variant == "dependent":
-        # Sticks beyond are smaller than their sum; so many more bring it below u, about.
+        # Sticks beyond are smaller than their sum; about `more` of them bring it below u.
         short = position.log_rest - least
         more = jnp.clip(jnp.ceil(state.alpha * short), 1, _MOST_STICKS)
         needed = jnp.where(short > 0, capacity + more.astype(jnp.int32), 0)

@@ -14,10 +14,10 @@ An update of a batch of rows does, in this order:
 4. a slice u_i for every row of the batch, which leaves finitely many sticks to choose from;
 5. the labels of the batch, each from the sticks above its slice (`labels`).
 
-With memoised counts, 2 goes by the labels of all rows, whose statistics are kept up to date: every
-update is an exact Gibbs step whatever the batch, and with all rows in it the slice sampler of
+With memoised counts, 2 depends on the labels of all rows, whose statistics are kept up to date:
+every update is an exact Gibbs step whatever the batch, and with all rows in it the slice sampler of
 Walker (2007), Papaspiliopoulos (2008) and Kalli, Griffin and Walker (2011). With subsampled counts
-it goes by the old labels of the batch, scaled up (Baker, Fearnhead, Fox and Nemeth 2018, section
+it depends on the old labels of the batch, scaled up (Baker, Fearnhead, Fox and Nemeth 2018, section
 4.2): fast on its way to a fit, and not exact.
 
 **Nothing is cut off.** A state holds C sticks, all of them drawn. Where a slice is below the mass
@@ -130,8 +130,8 @@ def build(
             takes up to a few passes over the rows. With memoised counts and exact draws, and a
             family with a `log_evidence`; the order of the clusters is then redrawn as well.
         capacity: Sticks that a state has room for at first; rounded up to a multiple of 16.
-        chains: Run so many chains side by side; states have a leading axis, and all chains wait
-            where one has to grow.
+        chains: Number of chains to run side by side; states have a leading axis, and all chains
+            wait where one has to grow.
 
     Returns:
         A kernel whose `init` takes labels, int32 [N] in 0..capacity - 1 (`random_labels`), or for
@@ -139,7 +139,7 @@ def build(
         [batch_size], of which those from N on are not rows.
 
     Raises:
-        ValueError: An argument is out of range, not one of the names or does nothing with the
+        ValueError: An argument is out of range, not one of the names or not used with the
             others, or the rows are not those of the family.
 
     Example:
@@ -181,13 +181,13 @@ def build(
         stick_step_size=stick_step_size,
     )
     if total == "carried" and label_moves:
-        raise ValueError('label_moves would part sticks from a "carried" total: give False')
+        raise ValueError("label_moves=True is incompatible with total='carried'")
     size = families.size(rows)
     family.check(rows)
     if sampler != "exact" and family.simplex is None:
-        raise ValueError(f"atoms of this family are on no simplex: sampler {sampler!r} needs that")
+        raise ValueError(f"sampler {sampler!r} requires a family with simplex atoms")
     if decay is not None and variant != "independent":
-        raise ValueError(f"decay does nothing with the {variant} variant: leave it out")
+        raise ValueError(f"decay is not used by the {variant} variant; omit it")
     decay = _DECAY if decay is None else decay
     if not 0 < decay < 1:
         raise ValueError(f"decay must be between 0 and 1; it is {decay}")
@@ -255,16 +255,16 @@ def check(
     if alpha_update == "escobar-west" and counts != "memoised":
         raise ValueError('alpha_update "escobar-west" needs memoised counts: give "sticks"')
     if not learned and alpha_update != "sticks":
-        raise ValueError(f"alpha is given: alpha_update {alpha_update!r} would do nothing")
+        raise ValueError(f"alpha_update {alpha_update!r} cannot be combined with a fixed alpha")
     if split_merge and (sampler, counts) != ("exact", "memoised"):
         raise ValueError("split_merge needs the exact sampler and memoised counts: give 0")
     for name, step_size in step_sizes.items():
         if sampler == "exact" and step_size is not None:
-            raise ValueError(f"{name} does nothing with the exact sampler: leave it out")
+            raise ValueError(f"{name} is not used by the exact sampler; omit it")
 
 
 def check_batch_size(batch_size: int, rows: int) -> int:
-    """Return a batch size, or raise a ValueError unless a batch can have so many of the rows."""
+    """Return a batch size, or raise a ValueError unless it is between 1 and the number of rows."""
     if arguments.at_least("batch_size", batch_size, 1) > rows:
         raise ValueError(f"batch_size must be at most the {rows} rows; it is {batch_size}")
     return batch_size

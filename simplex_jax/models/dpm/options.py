@@ -37,7 +37,9 @@ class Options(RunOptions):
         least=1,
         unset="all; up to 1000 with subsampled counts",
     )
-    passes: float | None = again("passes", default=None, unset="500, unless steps or seconds say")
+    passes: float | None = again(
+        "passes", default=None, unset="500, unless steps or seconds are given"
+    )
     eval_every: int | None = again("eval_every", default=None, unset="a 100th of the run")
     keep_samples: int = option(
         "Partitions to keep of each chain, evenly spaced over the second half of the run: the "
@@ -133,7 +135,7 @@ class Options(RunOptions):
         )
         for name in ("alpha_shape", "alpha_rate"):
             if self.alpha is not None and getattr(self, name) is not None:
-                raise ValueError(f"{name} is about learning alpha, and alpha is given")
+                raise ValueError(f"{name} cannot be combined with a fixed alpha")
 
 
 @options
@@ -141,7 +143,7 @@ class Arguments(Options, Session):
     """Arguments of `dpm.fit`."""
 
     family: Any = option(
-        "The law of the components with its prior, one of `models.dpm.families`; or `Variables`, "
+        "The law of the components with its prior, one of `dpm.families`; or `Variables`, "
         "what the columns of an array are.",
         default=None,
         kw_only=False,
@@ -149,42 +151,44 @@ class Arguments(Options, Session):
         command=False,
         parameter=None,
     )
+    # Partitions stay in memory, as the clusters are made of them.
+    samples_dir: None = dataclasses.field(default=None, init=False)
 
 
-def settle(data: Data, heldout: PyTree, given: Options) -> Options:
+def settle(data: Data, heldout: PyTree, options: Options) -> Options:
     """Return options with everything that was left out filled in, or raise a ValueError."""
     del heldout
-    if data.variables is None and given.concentration is not None:
-        raise ValueError("concentration does nothing with a family, which has a prior of its own")
-    if data.variables is not None and given.concentration is None:
-        given = dataclasses.replace(given, concentration=data.variables.concentration)
-    return of_size(len(data.names), given)
+    if data.variables is None and options.concentration is not None:
+        raise ValueError("concentration cannot be combined with family")
+    if data.variables is not None and options.concentration is None:
+        options = dataclasses.replace(options, concentration=data.variables.concentration)
+    return of_size(len(data.names), options)
 
 
-def of_size(rows: int, given: Options) -> Options:
+def of_size(rows: int, options: Options) -> Options:
     """Return options with what depends on the number of rows, and on other options, filled in."""
     rows = arguments.at_least("rows", rows, 1)
-    batch_size = given.batch_size
+    batch_size = options.batch_size
     if batch_size is None:
-        batch_size = min(rows, _SUBSAMPLED) if given.counts == "subsampled" else rows
+        batch_size = min(rows, _SUBSAMPLED) if options.counts == "subsampled" else rows
     batch_size = model.check_batch_size(batch_size, rows)
-    default = min(_CLUSTERS, max(1, rows // _ROWS_EACH), given.capacity)
-    clusters = given.initial_clusters or default
-    if clusters > given.capacity:
+    default = min(_CLUSTERS, max(1, rows // _ROWS_EACH), options.capacity)
+    clusters = options.initial_clusters or default
+    if clusters > options.capacity:
         raise ValueError(
-            f"initial_clusters must be at most the capacity, {given.capacity}; it is {clusters}"
+            f"initial_clusters must be at most the capacity, {options.capacity}; it is {clusters}"
         )
     length = session.length(
-        -(-rows // batch_size), given, default_passes=_PASSES, evaluations=_EVALUATIONS
+        -(-rows // batch_size), options, default_passes=_PASSES, evaluations=_EVALUATIONS
     )
     sizes: Any = (None, None)
-    if given.sampler != "exact":
-        sizes = model.step_sizes(given.sampler, given.atom_step_size, given.stick_step_size)
-    learned = given.alpha is None
+    if options.sampler != "exact":
+        sizes = model.step_sizes(options.sampler, options.atom_step_size, options.stick_step_size)
+    learned = options.alpha is None
     return dataclasses.replace(
-        given,
-        alpha_shape=(given.alpha_shape or _PRIOR) if learned else None,
-        alpha_rate=(given.alpha_rate or _PRIOR) if learned else None,
+        options,
+        alpha_shape=(options.alpha_shape or _PRIOR) if learned else None,
+        alpha_rate=(options.alpha_rate or _PRIOR) if learned else None,
         atom_step_size=sizes[0],
         stick_step_size=sizes[1],
         initial_clusters=clusters,
@@ -194,8 +198,8 @@ def of_size(rows: int, given: Options) -> Options:
     )
 
 
-def concentration(settings: Options) -> float | Gamma:
-    """Return the concentration of the process, or its prior."""
+def process_alpha(settings: Options) -> float | Gamma:
+    """Return the concentration of the process, alpha, or its prior."""
     if settings.alpha is not None:
         return settings.alpha
     return Gamma(settings.alpha_shape or _PRIOR, settings.alpha_rate or _PRIOR)

@@ -1,4 +1,4 @@
-r"""Which cluster is at which stick: moves that leave the posterior alone.
+r"""Moves that reorder clusters and sticks, and leave the posterior alone.
 
 The weights of the sticks decrease on average, so that a mixture with its clusters in another order
 is less probable, and slices by themselves hardly ever exchange two clusters (Papaspiliopoulos and

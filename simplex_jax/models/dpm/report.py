@@ -30,7 +30,7 @@ def variables_of(fitted: Fit) -> Variables:
     """Return the variables of the rows of a fit; a ValueError where it has none to write down."""
     if fitted.variables is None:
         raise ValueError(
-            "a fit with a family of one's own has neither files nor a report: give dpm.fit a "
+            "a fit with a custom family has neither files nor a report: give dpm.fit a "
             "corpus, a table of categories or Variables, or save a scikit.DirichletProcessMixture"
         )
     return fitted.variables
@@ -51,7 +51,7 @@ def over_represented(profiles: np.ndarray, overall: np.ndarray, count: int) -> l
 
 
 def context(fitted: Fit, top_values: int) -> dict[str, Any]:
-    """Return the context of the template, with so many values of each cluster."""
+    """Return the context of the template, with `top_values` values of each cluster."""
     rows = _rows(fitted, top_values)
     settings, point, traces = fitted.settings, fitted.point, _traces(fitted)
     last, predictive = page.latest(fitted.metrics, "log_predictive")

@@ -132,7 +132,7 @@ def _refreshed(model: Model, state: State) -> Totals | None:
 
 
 def _given_labels(model: Model, key: jax.Array, state: State) -> tuple[State, jax.Array, jax.Array]:
-    """Do what goes by labels alone: alpha, and moves of the partition.
+    """Do what depends on labels alone: alpha, and moves of the partition.
 
     Return the state, how many sticks that needs and the share of split-merge moves accepted.
     """
@@ -145,7 +145,7 @@ def _given_labels(model: Model, key: jax.Array, state: State) -> tuple[State, ja
     if model.split_merge:
         state, needed, merged = _split_merge(model, keys[1], state)
     if model.alpha_update == "escobar-west" or model.split_merge:
-        # These go by the partition: which cluster is at which stick is redrawn.
+        # These depend on the partition: which cluster is at which stick is redrawn.
         ordered = dp_order.size_biased(keys[2], state.alpha, state.occupancy)
         state, needed = _reorder(state, ordered), jnp.maximum(needed, ordered.needed)
     return state, needed, merged

@@ -28,7 +28,7 @@ from simplex_jax.schedules import StepSize
 
 SAMPLERS: dict[str, ModuleType] = {"scir": scir, "sgrld": sgrld, "smld": smld}
 WEIGHTED = ("scir", "sgrld")
-"""Those of them that move weights, which have a total."""
+"""Samplers that move weights, which have a total."""
 
 # The batch is the counts themselves.
 _COUNTED = Estimator(lambda key: (), lambda key, memory, position, counts: (counts, memory))

@@ -15,7 +15,7 @@ from simplex_jax.models.dpm.fitting import Fit
 from simplex_jax.models.dpm.model import Mixture
 from simplex_jax.models.dpm.report import over_represented, variables_of
 from simplex_jax.models.dpm.variables import Variables
-from simplex_jax.models.files import Array, Files, Saved
+from simplex_jax.models.records import Array, Files, Saved
 from simplex_jax.runtime import directory, output, saved
 from simplex_jax.runtime.saved import RunError
 
@@ -142,7 +142,8 @@ def sizes(run: Saved) -> dict[str, int]:
     counts: Any = {axis: run.summary.get(name) for axis, name in axes.items()}
     if not all(isinstance(count, int) and count > 0 for count in counts.values()):
         raise RunError(
-            f"{run.directory / 'summary.json'}: it does not say how many clusters there are"
+            f"{run.directory / 'summary.json'}: the number of clusters, samples or components is "
+            "missing"
         )
     return counts | {"V": len(_variables(run).items), "D": int(run.corpus["rows"])}
 
@@ -162,7 +163,10 @@ def restore(run: Saved) -> dict[str, Any]:
     names, shares, _ = saved.load_proportions(path, len(arrays["sizes"]))
     partition = arrays["partition"].astype(int)
     if len(names) != len(partition):
-        raise RunError(f"{path}: {len(names)} rows instead of {len(partition)}: another run")
+        raise RunError(
+            f"{path}: {len(names)} rows instead of {len(partition)}: the files belong to different "
+            "runs"
+        )
     held_out = partition < 0
     mixtures = Mixture(
         jnp.asarray(arrays["log_weights"]),

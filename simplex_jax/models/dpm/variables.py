@@ -10,7 +10,7 @@ from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
 
 CONCENTRATION = 0.5
-"""Of the Dirichlet prior of a component's probabilities where none is given."""
+"""Default concentration of the Dirichlet prior of a component's probabilities."""
 
 
 class Variables(NamedTuple):

@@ -4,21 +4,22 @@ from typing import Any
 
 from simplex_jax.corpus import digest
 from simplex_jax.models import pipeline
-from simplex_jax.models.hdp import checks, fitting, options, tables
+from simplex_jax.models.hdp import checks, fitting, tables
 from simplex_jax.models.hdp.fitting import Fit
 from simplex_jax.models.hdp.kernel import build
-from simplex_jax.models.hdp.options import Arguments, Options
+from simplex_jax.models.hdp.options import Arguments, Options, settle
 from simplex_jax.models.options import takes
+from simplex_jax.models.records import Model
 from simplex_jax.models.topics import data, proportions
 
-MODEL = Fit.MODEL = pipeline.Model(
+MODEL = Fit.MODEL = Model(
     name="hdp",
     options=Options,
     fit=Fit,
     as_data=fitting.as_data,
     digest=digest,
     hold_out=data.hold_out,
-    settle=options.settle,
+    settle=settle,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
@@ -30,7 +31,7 @@ MODEL = Fit.MODEL = pipeline.Model(
 
 
 @takes(Arguments)
-def fit(corpus: Any, given: Arguments) -> Fit:
+def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample the topics of a corpus, and how many there are.
 
     It ends early, and is summarised, on SIGTERM or SIGINT (Ctrl-C), see `pipeline.train`.
@@ -57,15 +58,11 @@ def fit(corpus: Any, given: Arguments) -> Fit:
         >>> bool(shares[0].argmax() != shares[2].argmax()), min(fitted.number) >= 2
         (True, True)
     """
-    if given.samples_dir is not None:
-        raise ValueError(
-            "samples_dir: the samples stay in memory, as the topics are made of them; leave it out"
-        )
-    return pipeline.fit(MODEL, corpus, given)
+    return pipeline.fit(MODEL, corpus, arguments)
 
 
 @takes(Options)
-def resolve(corpus: Any, given: Options) -> Options:
+def resolve(corpus: Any, options: Options) -> Options:
     """Return the options of a run with everything that was left out filled in.
 
     Args:
@@ -82,7 +79,7 @@ def resolve(corpus: Any, given: Options) -> Options:
         >>> settings.initial_topics, settings.steps, settings.gamma_rate
         (2, 50, 0.1)
     """
-    return options.settle(fitting.as_data(corpus), None, given)
+    return settle(fitting.as_data(corpus), None, options)
 
 
 load = Fit.load

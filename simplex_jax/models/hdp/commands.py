@@ -13,7 +13,7 @@ from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import Corpus
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.models.hdp import MODEL, Fit
-from simplex_jax.models.pipeline import Plan
+from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import measures
 from simplex_jax.runtime import output
 
@@ -25,28 +25,27 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
 def _announce(plan: Plan) -> str:
     settings = plan.settings
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    given = [
+    priors = [
         f"{name} {'learned' if value is None else f'{value:g}'}"
         for name, value in (("alpha", settings.alpha), ("gamma", settings.gamma))
     ]
     return (
         f"{topics.described(plan)}\n"
         f"hierarchical Dirichlet process{chains}, from {settings.initial_topics} topics, "
-        f"{', '.join(given)}, beta {settings.beta:g}, seed {settings.seed}, {console.machine()}, "
+        f"{', '.join(priors)}, beta {settings.beta:g}, seed {settings.seed}, {console.machine()}, "
         f"{settings.engine} engine"
     )
 
 
 def _outcome(fitted: Fit) -> str:
     """Describe the topics, a line each, the most prevalent first."""
-    lines = [
-        f"{topic:4d} {100 * fitted.prevalence[topic]:5.1f}%  "
-        + " ".join(fitted.vocabulary[word] for word in words)
-        for topic, words in enumerate(top_words(fitted.mean, 10))
+    described = [
+        " ".join(fitted.vocabulary[word] for word in words) for words in top_words(fitted.mean, 10)
     ]
+    lines = topics.listed(fitted.prevalence, described)
     learned = ", ".join(
-        f"{name} {found['mean']:.3g}" + (f" (sd {found['sd']:.2g})" if found["sd"] else "")
-        for name, found in fitted.concentrations.items()
+        f"{name} {interval['mean']:.3g}" + (f" (sd {interval['sd']:.2g})" if interval["sd"] else "")
+        for name, interval in fitted.concentrations.items()
     )
     lines.append(f"topics in a sample: {min(fitted.number)} to {max(fitted.number)}; {learned}")
     return "\n".join(lines)
@@ -71,8 +70,8 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
     mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
     console.speaker(quiet)(counts.described(mapped))
     halves = corpora.split_tokens(mapped.corpus.counts, seed)
-    found = measures.completed(fitted, *halves, seed=seed) | {"unknown_tokens": mapped.unknown}
-    click.echo(json.dumps(output.plain(found), indent=2))
+    measured = measures.completed(fitted, *halves, seed=seed) | {"unknown_tokens": mapped.unknown}
+    click.echo(json.dumps(output.plain(measured), indent=2))
 
 
 COMMANDS = Commands(

@@ -5,15 +5,17 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax.evaluate.fits import Mixture, Topics
 from simplex_jax.models import estimator as common
 from simplex_jax.models import hdp
+from simplex_jax.models.hdp.fitting import DIMS
 from simplex_jax.models.hdp.options import Options
 from simplex_jax.models.topics.estimator import CountEstimator
 
 
 @common.parameters_of(Options)
 class HierarchicalDirichletProcess(CountEstimator):
-    """Topics whose number is not given: `simplex_jax.hdp.fit` with scikit-learn's manners.
+    """Topics whose number is not given: `simplex_jax.hdp.fit` with the scikit-learn interface.
 
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. The topics are those
     that at least half of the kept posterior samples have. There is no `partial_fit`: a sample is a
@@ -33,6 +35,8 @@ class HierarchicalDirichletProcess(CountEstimator):
         alpha_: Concentrations of topic proportions, [K].
         number_: Posterior probability of each number of topics with tokens, by number; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
+        traces_: "alpha", "gamma" and "topics" over the second half, [T, chains]; after `fit`.
+        samples_: Kept samples, "labels" [S, chains, T] and more; after `fit`.
         metrics_: One record an evaluation; after `fit`.
         seed_: The seed that was used.
         n_features_in_: V.
@@ -56,6 +60,14 @@ class HierarchicalDirichletProcess(CountEstimator):
         self.components_, self.components_sd_ = fitted.mean, fitted.sd
         self.prevalence_, self.alpha_ = fitted.prevalence, fitted.alpha
         self.number_, self.diagnostics_ = fitted.number, fitted.diagnostics
+        self.traces_, self.samples_ = fitted.traces, fitted.partitions
         self.metrics_ = fitted.metrics
         common.end(fitted.interrupted)
         return fitted.proportions
+
+    def as_fit(self) -> Topics:
+        """Return the topics, and the samples of tokens, as `simplex_jax.evaluate` takes them."""
+        topics = super().as_fit()
+        if "traces_" not in vars(self):
+            return topics
+        return topics._replace(kept={}, mixture=Mixture(self.traces_, self.samples_, DIMS))

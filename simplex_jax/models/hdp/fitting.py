@@ -11,14 +11,19 @@ import numpy as np
 from simplex_jax.corpus import Corpus, device
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.coherence import coherence
+from simplex_jax.evaluate.fits import Mixture, Topics
 from simplex_jax.evaluate.partitions import number_posterior
 from simplex_jax.models import growth, pipeline
 from simplex_jax.models.hdp import kernel, posterior, summary
 from simplex_jax.models.hdp.options import Options, concentration
-from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import data, perplexity, proportions
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import session
+from simplex_jax.runtime.session import Run
+
+DIMS = {"labels": ["token"], "concentrations": ["label"]}
+"""Names of the further axes of the kept samples."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -59,6 +64,7 @@ class Fit(pipeline.Fit):
             and "step" [S]; empty for a fit that was loaded.
     """
 
+    settings: Options
     mean: np.ndarray
     sd: np.ndarray
     prevalence: np.ndarray
@@ -79,6 +85,16 @@ class Fit(pipeline.Fit):
     empty: int = 0
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def as_fit(self) -> Topics:
+        """Return the topics, and the samples of tokens, as `simplex_jax.evaluate` takes them."""
+        return Topics(
+            self.mean,
+            self.metrics,
+            vocabulary=self.vocabulary,
+            interrupted=self.interrupted,
+            mixture=Mixture(self.traces, self.partitions, DIMS),
+        )
 
 
 def as_data(corpus: Any) -> Corpus:
@@ -147,23 +163,23 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         partitions = {name: array[None] for name, array in last.items()}
     documents: Corpus = plan.data
     stream: Any = run.feed(0)
-    found = summary.summarise(
+    summarised = summary.summarise(
         partitions["labels"],
         partitions["concentrations"],
         np.asarray(stream(run.key, 0).tokens),  # in the order of the labels
         len(documents.vocabulary),
         settings.beta,
     )
-    samples, chains, topics = found.prevalence.shape
+    samples, chains, topics = summarised.prevalence.shape
     axes = (0, 1)
-    alpha = found.concentrations.mean(axis=axes)
+    alpha = summarised.concentrations.mean(axis=axes)
     parts = proportions.shards(
-        found.mean, alpha, documents, seed=settings.seed, engine=settings.engine
+        summarised.mean, alpha, documents, seed=settings.seed, engine=settings.engine
     )
     shares, errors = proportions.joined(parts, (len(documents.names), topics), run.progress)
     traces = gathered.traces()
     moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
-    own = {f"prevalence {k}": found.prevalence[:, :, k].T for k in range(topics)}
+    own = {f"prevalence {k}": summarised.prevalence[:, :, k].T for k in range(topics)}
     return Fit(
         samples=samples * chains,
         diagnostics=diagnostics.summary(moving | own),
@@ -171,24 +187,24 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         settings=settings,
         interrupted=trained.interrupted,
         state=trained.state,
-        mean=found.mean,
-        sd=found.sd,
-        prevalence=found.prevalence.mean(axis=axes),
-        prevalence_sd=found.prevalence.std(axis=axes),
+        mean=summarised.mean,
+        sd=summarised.sd,
+        prevalence=summarised.prevalence.mean(axis=axes),
+        prevalence_sd=summarised.prevalence.std(axis=axes),
         alpha=alpha,
-        alpha_sd=found.concentrations.std(axis=axes),
+        alpha_sd=summarised.concentrations.std(axis=axes),
         number=number_posterior(traces["topics"].astype(int).ravel()),
         concentrations={name: _summary(traces[name]) for name in ("alpha", "gamma")},
-        present=found.present.mean(axis=axes),
-        stability=found.similarity,
-        shared=found.present.mean(axis=0) >= summary.LEAST_PRESENT,
+        present=summarised.present.mean(axis=axes),
+        stability=summarised.similarity,
+        shared=summarised.present.mean(axis=0) >= summary.LEAST_PRESENT,
         vocabulary=documents.vocabulary,
         names=documents.names,
         proportions=shares,
         proportions_error=errors,
-        coherence=coherence(found.mean, documents.counts),
+        coherence=coherence(summarised.mean, documents.counts),
         examples=representative(
-            documents.counts, documents.names, documents.vocabulary, shares, found.mean
+            documents.counts, documents.names, documents.vocabulary, shares, summarised.mean
         ),
         empty=int((np.diff(documents.counts.indptr) == 0).sum()),
         traces=traces,

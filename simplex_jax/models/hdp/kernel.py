@@ -49,6 +49,7 @@ from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words, use_up
 from simplex_jax.models import growth
 from simplex_jax.models.hdp.state import (
+    BETA,
     MOST_TOPICS,
     Info,
     Model,
@@ -71,7 +72,7 @@ def build(
     *,
     alpha: float | Prior = Prior(1.0),  # noqa: B008, it is immutable
     gamma: float | Prior = Prior(10.0),  # noqa: B008
-    beta: ArrayLike = 0.05,
+    beta: ArrayLike = BETA,
     capacity: int = 64,
     chains: int | None = None,
     engine: str | None = None,
@@ -85,7 +86,7 @@ def build(
         gamma: Concentration of the weights of the topics, likewise.
         beta: Concentration of a topic, per word, a scalar or [V].
         capacity: Topics that a state has room for at first; it grows.
-        chains: Run so many chains one beside the other; states have a leading axis, and all chains
+        chains: Number of chains to run side by side; states have a leading axis, and all chains
             wait where one has to grow.
         engine: "native" or "xla", see `topics.engine`; by default what works here.
 
@@ -219,7 +220,7 @@ def _attempt(model: Model, key: jax.Array, old: State, corpus: DeviceCorpus) -> 
     tables, state = _concentrations(model, keys[0], old, corpus)
     state = _weights(keys[1], state, tables)
     log_level = _log_level(keys[2], corpus, state.alpha.dtype)
-    # Sticks to come: so many bring the rest below the level, about.
+    # Sticks to come: about this number brings the rest below the level.
     short, capacity = state.log_rest - log_level, state.counts.shape[0]
     more = jnp.clip(jnp.ceil(state.gamma * short), 1, _MOST_STICKS).astype(jnp.int32)
     needed = jnp.where(short > 0, capacity + more, 0)

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from simplex_jax.corpus import Corpus
-from simplex_jax.models.hdp.state import check_capacity
+from simplex_jax.models.hdp.state import BETA, check_capacity
 from simplex_jax.models.options import again, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.topics.concentrations import Prior
@@ -36,9 +36,8 @@ class Options(TopicOptions):
         command=False,
         parameter=None,
     )
-    passes: float | None = again("passes", default=None, unset="500, unless steps or seconds say")
-    eval_every: int | None = again(
-        "eval_every", default=None, unset="a 50th of the run, or what takes a 20th of the time"
+    passes: float | None = again(
+        "passes", default=None, unset="500, unless steps or seconds are given"
     )
     sample_every: int | None = again(
         "sample_every",
@@ -55,7 +54,7 @@ class Options(TopicOptions):
     )
     beta: float = option(
         "Concentration of words, per word (not the sum); smaller ones make more topics.",
-        default=0.05,
+        default=BETA,
     )
     alpha: float | None = option(
         "Concentration of the topic shares of a document.", default=None, unset="learned"
@@ -91,54 +90,57 @@ class Options(TopicOptions):
         for name in _PRIORS:
             for part in (f"{name}_shape", f"{name}_rate"):
                 if getattr(self, name) is not None and getattr(self, part) is not None:
-                    raise ValueError(f"{part} is about learning {name}, and {name} is given")
+                    raise ValueError(f"{part} cannot be combined with a fixed {name}")
 
 
 @options
 class Arguments(Options, Session):
     """Arguments of `hdp.fit`."""
 
+    # Samples stay in memory, as the topics are made of them.
+    samples_dir: None = dataclasses.field(default=None, init=False)
 
-def settle(data: Corpus, heldout: Any, given: Options) -> Options:
+
+def settle(data: Corpus, heldout: Any, options: Options) -> Options:
     """Return options with all that was left out filled in; only the sizes of the data matter.
 
     Options that do not go together, or with the data, are a ValueError that names them.
     """
     size = size_of(data)
     check_words(size)
-    if given.batch_size not in (None, size.documents):
+    if options.batch_size not in (None, size.documents):
         raise ValueError(
-            f"batch_size must be {size.documents}, all documents; it is {given.batch_size}"
+            f"batch_size must be {size.documents}, all documents; it is {options.batch_size}"
         )
-    topics = given.initial_topics
+    topics = options.initial_topics
     if topics is None:
-        topics = min(_TOPICS, max(1, size.tokens // _TOKENS_EACH), given.capacity)
-    if topics > given.capacity:
+        topics = min(_TOPICS, max(1, size.tokens // _TOKENS_EACH), options.capacity)
+    if topics > options.capacity:
         raise ValueError(
-            f"initial_topics must be at most the capacity, {given.capacity}; it is {topics}"
+            f"initial_topics must be at most the capacity, {options.capacity}; it is {topics}"
         )
     # Concentrations, number of topics and thinned samples cost next to nothing.
     evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
-    length = session.length(1, given, cost=session.Cost(evaluation, 0.0), default_passes=_PASSES)
+    length = session.length(1, options, cost=session.Cost(evaluation, 0.0), default_passes=_PASSES)
     return dataclasses.replace(
-        given,
-        **_settled_priors(given),
+        options,
+        **_settled_priors(options),
         initial_topics=topics,
-        engine=resolve(given.engine),
+        engine=resolve(options.engine),
         batch_size=size.documents,
         passes=None,
         **length._asdict(),
     )
 
 
-def _settled_priors(given: Options) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _settled_priors(options: Options) -> dict[str, Any]:
+    priors: dict[str, Any] = {}
     for name, default in _PRIORS.items():
         for part, value in zip(("shape", "rate"), default, strict=True):
-            chosen = getattr(given, f"{name}_{part}")
+            chosen = getattr(options, f"{name}_{part}")
             value = value if chosen is None else chosen
-            found[f"{name}_{part}"] = value if getattr(given, name) is None else None
-    return found
+            priors[f"{name}_{part}"] = value if getattr(options, name) is None else None
+    return priors
 
 
 def concentration(settings: Options, name: str) -> float | Prior:

@@ -25,7 +25,7 @@ _CONCENTRATIONS = {
 
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
-    """Return what the template of the report shows, with so many words of each topic."""
+    """Return what the template of the report shows, with `top_words` words of each topic."""
     rows = rows_of(fitted, top_words)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")

@@ -12,6 +12,9 @@ from simplex_jax.models.topics.concentrations import Prior
 
 _STATIC = {"static": True}
 
+BETA = 0.05
+"""Default concentration of a topic, per word."""
+
 MOST_TOPICS = 2**16 - 1
 """The most topics that labels can number, which is also the label of no topic."""
 
@@ -56,7 +59,7 @@ class Model:
 
 
 def check_capacity(capacity: int) -> int:
-    """Return a capacity, or raise a ValueError where labels cannot number so many topics."""
+    """Return a capacity, or raise a ValueError where labels cannot number its topics."""
     if capacity > MOST_TOPICS:
         raise ValueError(
             f"capacity must be at most {MOST_TOPICS:,} topics; it is {capacity:,}. Where the data "
@@ -79,7 +82,7 @@ def grown(state: State) -> State | None:
 
 
 def grow(state: State, capacity: int) -> State:
-    """Return a state with room for so many topics, and otherwise the same; less is a ValueError.
+    """Return a state with room for `capacity` topics, otherwise the same; less is a ValueError.
 
     New topics have no weight until the next update draws them. The state may be that of several
     chains.

@@ -34,8 +34,8 @@ def summarise(
 ) -> Summary:
     """Put together samples of labels [S, chains, T] and concentrations [S, chains, C].
 
-    The tokens are words, [T], of so many. Given the labels a topic is Dirichlet(beta + n): of that
-    law mean and variance are averaged over the samples that have the topic.
+    The tokens are words, [T], numbers below `words`. Given the labels a topic is Dirichlet(beta +
+    n): of that law mean and variance are averaged over the samples that have the topic.
     """
     samples, chains = labels.shape[:2]
     reference, number = _counts(labels[-1, 0], tokens, words)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from simplex_jax.models.files import Array, Files, Saved
 from simplex_jax.models.hdp import report
 from simplex_jax.models.hdp.fitting import Fit
+from simplex_jax.models.records import Array, Files, Saved
 from simplex_jax.models.topics import tables
 from simplex_jax.runtime import saved
 from simplex_jax.runtime.saved import RunError
@@ -25,9 +25,7 @@ def sizes(run: Saved) -> dict[str, int]:
     """Return numbers of topics and words."""
     topics = run.summary.get("topics")
     if not isinstance(topics, int) or topics < 1:
-        raise RunError(
-            f"{run.directory / 'summary.json'}: it does not say how many topics there are"
-        )
+        raise RunError(f"{run.directory / 'summary.json'}: the number of topics is missing")
     return {"K": topics, "V": len(saved.load_vocabulary(run.directory))}
 
 

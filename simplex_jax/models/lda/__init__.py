@@ -3,24 +3,26 @@
 from typing import Any
 
 from simplex_jax.models import pipeline
-from simplex_jax.models.lda import checks, fitting, memory, options, regression, tables
+from simplex_jax.models.lda import checks, fitting, memory, regression, tables
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.lda.model import build, build_streaming
 from simplex_jax.models.lda.options import Arguments, Options
 from simplex_jax.models.lda.probability import left_to_right
 from simplex_jax.models.lda.regression import Effects, Question
+from simplex_jax.models.lda.settling import settle
 from simplex_jax.models.options import takes
+from simplex_jax.models.records import Model
 from simplex_jax.models.topics import data, proportions
 from simplex_jax.models.topics.proportions import shards, transform
 
-MODEL = Fit.MODEL = pipeline.Model(
+MODEL = Fit.MODEL = Model(
     name="lda",
     options=Options,
     fit=Fit,
     as_data=data.as_data,
     digest=data.digest,
     hold_out=data.hold_out,
-    settle=options.settle,
+    settle=settle,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
@@ -32,7 +34,7 @@ MODEL = Fit.MODEL = pipeline.Model(
 
 
 @takes(Arguments)
-def fit(corpus: Any, given: Arguments) -> Fit:
+def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample the topics of a corpus.
 
     It ends early, and is summarised, on SIGTERM or SIGINT (Ctrl-C), see `pipeline.train`.
@@ -61,11 +63,11 @@ def fit(corpus: Any, given: Arguments) -> Fit:
         ...     [0, 0, 1, 1], [1, 1, 0, 0])
         ((2, 4), True)
     """
-    return pipeline.fit(MODEL, corpus, given)
+    return pipeline.fit(MODEL, corpus, arguments)
 
 
 @takes(Options)
-def resolve(corpus: Any, given: Options) -> Options:
+def resolve(corpus: Any, options: Options) -> Options:
     """Return the options of a run with everything that was left out filled in.
 
     Args:
@@ -82,18 +84,18 @@ def resolve(corpus: Any, given: Options) -> Options:
         >>> settings.counts, settings.steps, settings.step_size
         ('memoised', 50, 5.0)
     """
-    return options.settle(data.as_data(corpus), None, given)
+    return settle(data.as_data(corpus), None, options)
 
 
 @takes(Question)
-def effects(fitted: Any, corpus: Any, columns: Any, given: Question) -> Effects:
+def effects(fitted: Fit, corpus: Any, columns: Any, question: Question) -> Effects:
     """Regress the topic shares of documents on what else is known of them.
 
     By the method of composition (Treier and Jackman 2008; `estimateEffect` of stm): for each kept
     draw of topics and alpha, of all chains, the shares of the documents are drawn from their
     posterior, the share of each topic is regressed on the covariates by least squares, and the
     coefficients have their posterior given these shares. What is reported is the mixture over the
-    draws, so it is as uncertain as topics, shares and a sample of so many documents make it.
+    draws, so it is as uncertain as topics, shares and a sample of D documents make it.
 
     The topics know nothing of the covariates. Differences of the shares of short documents are
     therefore drawn towards 0: where topics share no word, by the factor N / (N + sum of alpha) for
@@ -125,7 +127,7 @@ def effects(fitted: Any, corpus: Any, columns: Any, given: Question) -> Effects:
         >>> bool((abs(found.mean[:, 2]) > 0.7).all()), found.documents
         (True, 20)
     """
-    return regression.effects(fitted, corpus, columns, given)
+    return regression.effects(fitted, corpus, columns, question)
 
 
 load = Fit.load

@@ -85,14 +85,15 @@ def _shortfall(
 def warn(fitted: Fit) -> list[str]:
     """Return the reasons for doubt in a fit, a sentence each."""
     settings = fitted.settings
-    how = settings.sampler, settings.total, settings.counts
-    exact = how == ("scir", "refreshed", "memoised")
+    method = settings.sampler, settings.total, settings.counts
+    exact = method == ("scir", "refreshed", "memoised")
     sentences = topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence, exact=exact)
     if settings.target_ess is not None and fitted.interrupted is None:
         sentences += _shortfall(fitted.metrics, settings.target_ess, settings.num_topics)
     sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
     if settings.local == "blocked" and settings.counts != "memoised":
         least = float(np.min(fitted.alpha))
+        assert settings.sweeps is not None  # settled
         if least < _SMALL_ALPHA and settings.sweeps < _MANY_SWEEPS:
             sentences.append(
                 f"Alpha is {least:.2g}, and {settings.sweeps} blocked sweeps from no labels leave "

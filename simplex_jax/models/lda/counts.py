@@ -26,7 +26,7 @@ class Local(NamedTuple):
     """The local step: draws of the topics of the tokens of a batch.
 
     Attributes:
-        method: "collapsed" or "blocked", see the modules of `simplex_jax.models` of these names.
+        method: "collapsed" or "blocked", see `models.topics.collapsed` and `models.topics.blocked`.
         sweeps: Gibbs sweeps over a batch.
         burn_in: Of these, the first whose counts are not used.
         expected: Use the probabilities that the labels were drawn from in place of the labels:
@@ -57,15 +57,27 @@ class Counts(NamedTuple):
         The pseudo-counts of seeds are added to its counts, not to its memory. `rows` are the topics
         that it counts, None for all.
         """
-        estimate = bind(self.estimate, jnp.asarray(alpha))
-        if seeds is not None:
-            estimate = bind(_seeded, seeds if rows is None else seeds.since(rows.first()), estimate)
-        return Estimator(self.init, estimate)
+        if seeds is not None and rows is not None:
+            seeds = seeds.since(rows.first())
+        given = _Given(alpha=jnp.asarray(alpha), seeds=seeds, estimate=self.estimate)
+        return Estimator(self.init, bind(_estimate, given))
 
 
-def _seeded(seeds: Seeds, estimate: Callable, *arguments: Any) -> tuple[jax.Array, Any]:
-    counts, memory = estimate(*arguments)
-    return seeds.added(counts), memory
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Given:
+    """Arguments of an estimate of counts besides topics and documents."""
+
+    alpha: jax.Array  # concentrations of topic proportions, [K]
+    seeds: Seeds | None
+    estimate: Callable[..., tuple[jax.Array, Any]]  # that of `Counts`
+
+
+def _estimate(
+    given: _Given, key: jax.Array, memory: PyTree, log_topics: jax.Array, batch: Any
+) -> tuple[jax.Array, Any]:
+    counts, memory = given.estimate(given.alpha, key, memory, log_topics, batch)
+    return counts if given.seeds is None else given.seeds.added(counts), memory
 
 
 class Memory(NamedTuple):
@@ -151,7 +163,7 @@ def source_of(
     batch_size: int,
     learn: bool = False,
 ) -> Source:
-    """Return the source of counts that are estimated from batches of so many documents."""
+    """Return the source of counts that are estimated from batches of `batch_size` documents."""
     check(shape, local_step)
     size, room = device.size(corpus), device.capacity(corpus, batch_size)
     return Source(corpus, shape, local_step, size, batch_size, room, learn)
@@ -200,7 +212,7 @@ def subsampled(
 def streamed(
     documents: int, shape: tuple[int, int], local_step: Local, *, learn: bool = False
 ) -> Counts:
-    """Subsampled counts of a corpus of so many documents, whose batches are compact `Documents`."""
+    """Subsampled counts of a corpus of D documents, whose batches are compact `Documents`."""
     check(shape, local_step)
     source = Source(None, shape, local_step, documents, learn=learn)
     return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
@@ -254,7 +266,7 @@ def _memoised(
         documents, before = device.select(source.corpus, batch), memory.labels
     if shard is not None:
         documents = documents._replace(ids=shard.number(batch))
-        if local_step.method == "blocked":  # whose randomness does not go by the ids
+        if local_step.method == "blocked":  # whose randomness does not depend on the ids
             key = jax.random.fold_in(key, lax.axis_index(shard.axis))
     likelihood = local.likelihood_of(log_topics)
     counts = memory.counts if shard is None else jnp.zeros(log_topics.shape, jnp.int32)
@@ -311,7 +323,7 @@ def _expected_counts(
     labels: jax.Array,
     local_step: Local,
 ) -> tuple[jax.Array, jax.Array]:
-    """As `batch_counts`, of the probabilities that labels are drawn from."""
+    """Return what `batch_counts` does, of the probabilities that labels are drawn from."""
 
     def burn(i, labels):
         return blocked.blocked(jax.random.fold_in(key, i), likelihood, alpha, documents, labels)

@@ -24,7 +24,7 @@ _OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_")
 
 @common.parameters_of(Options)
 class LDA(CountEstimator):
-    """Topics of documents, sampled: `simplex_jax.lda.fit` with scikit-learn's manners.
+    """Topics of documents, sampled: `simplex_jax.lda.fit` with the scikit-learn interface.
 
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. Topics are posterior
     means, probabilities of words: rows sum to 1, where those of scikit-learn's
@@ -33,7 +33,7 @@ class LDA(CountEstimator):
     The words of `seed_words` are the names of the columns of X, or `w0, w1, ...` where it has none.
 
     Proportions are drawn, with random numbers that depend on the words of a document and the seed
-    alone. Only the rounding of `fractions="draw"` goes by the place of a document among others.
+    alone. Only the rounding of `fractions="draw"` depends on the place of a document among others.
 
     Args:
         {options}
@@ -126,8 +126,8 @@ class LDA(CountEstimator):
         beta, learn_beta = prior("beta", self.beta, shape[1])
         if learn_beta:
             raise ValueError("beta is learned by fit only: give partial_fit a number, or V of them")
-        given = Options(shape[0], seed_words=self.seed_words, seed_weight=self.seed_weight)
-        seeded = self._seeds(given, shape)
+        options = Options(shape[0], seed_words=self.seed_words, seed_weight=self.seed_weight)
+        seeded = self._seeds(options, shape)
         kernel = model.build_streaming(
             max(1, round(self.total_samples)),
             shape,
@@ -144,8 +144,8 @@ class LDA(CountEstimator):
             "alpha": self.alpha if learn_alpha else alpha,
             "beta": beta,
             # The lines of a file, and a plain number: they are compared, and saved as JSON.
-            "seed_words": given.seed_words,
-            "seed_weight": None if given.seed_weight is None else float(given.seed_weight),
+            "seed_words": options.seed_words,
+            "seed_weight": None if options.seed_weight is None else float(options.seed_weight),
         }
         if not first:
             self._compare(began)
@@ -175,17 +175,17 @@ class LDA(CountEstimator):
         names = getattr(self, "feature_names_in_", None)
         return None if names is None or self.seed_words is None else names.tolist()
 
-    def _seeds(self, given: Options, shape: tuple[int, int]) -> seeds.Seeds | None:
+    def _seeds(self, options: Options, shape: tuple[int, int]) -> seeds.Seeds | None:
         """Return the seeds of a stream, whose number of tokens is not known."""
-        if given.seed_words is None:
+        if options.seed_words is None:
             return None
-        if given.seed_weight is None:
+        if options.seed_weight is None:
             raise ValueError(
                 "seed_weight is set by the corpus in fit only: give partial_fit a number"
             )
         words = self._words() or [f"w{column}" for column in range(shape[1])]
-        seeds.check(given.seed_words, shape[0], words)
-        return seeds.placed(given, words)
+        seeds.check(options.seed_words, shape[0], words)
+        return seeds.placed(options, words)
 
     def _compare(self, now: dict[str, Any]) -> None:
         """Raise a ValueError where a parameter is not what the topics so far are of."""

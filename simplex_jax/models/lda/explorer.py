@@ -1,4 +1,4 @@
-"""What the report of a topic model has at hand to explore: leading words, documents, relatives.
+"""Data for the interactive report of a topic model: leading words, documents, relatives.
 
 Numbers are whole, to keep the page small: logarithms in units of 1 / 200 (half a per cent), shares
 in per mille. What is left out of a large fit is said in the page.

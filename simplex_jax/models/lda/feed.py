@@ -38,30 +38,38 @@ def build(
     shape = (settings.num_topics, size.words)
     alpha, learn_alpha = prior("alpha", settings.alpha, settings.num_topics)
     beta, learn_beta = prior("beta", settings.beta, size.words)
-    options: dict[str, Any] = {
-        "alpha": np.asarray(alpha, np.float32),
-        "beta": np.asarray(beta, np.float32),
-        "learn_alpha": learn_alpha,
-        "seeds": seeds,
-        "sampler": settings.sampler,
-        "total": settings.total,
-        "local_step": local_step(settings),
-        "step_size": step_size(settings),
-    }
     feed: Feed
     if isinstance(data, Stored | Selection):
         stored, among = data if isinstance(data, Selection) else (data, None)
-        kernel = model.build_streaming(size.documents, shape, **options)
+        kernel = model.build_streaming(
+            size.documents,
+            shape,
+            alpha=np.asarray(alpha, np.float32),
+            beta=np.asarray(beta, np.float32),
+            learn_alpha=learn_alpha,
+            seeds=seeds,
+            sampler=settings.sampler,
+            total=settings.total,
+            local_step=local_step(settings),
+            step_size=step_size(settings),
+        )
         feed = functools.partial(_read, stored, settings.batch_size, among)
     else:
         kernel, stream = model.build(
             data,
             shape,
+            alpha=np.asarray(alpha, np.float32),
+            beta=np.asarray(beta, np.float32),
+            learn_alpha=learn_alpha,
             learn_beta=learn_beta,
+            seeds=seeds,
+            sampler=settings.sampler,
+            total=settings.total,
             counts=settings.counts,
+            local_step=local_step(settings),
+            step_size=step_size(settings),
             batch_size=settings.batch_size,
             devices=devices.of_all_processes(settings.devices) if is_shared(settings) else None,
-            **options,
         )
         feed = functools.partial(_same, stream)
     if settings.chains > 1:

@@ -14,10 +14,11 @@ from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.device import Pages
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.coherence import coherence
+from simplex_jax.evaluate.fits import Topics
 from simplex_jax.models import pipeline
 from simplex_jax.models.lda import feed, memory, pages, posterior, seeds, sharding
 from simplex_jax.models.lda.options import Options, prior
-from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import perplexity, proportions
 from simplex_jax.models.topics.data import (
     check_heldout,
@@ -30,6 +31,7 @@ from simplex_jax.models.topics.data import (
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import session
 from simplex_jax.runtime.checkpoint import ANY
+from simplex_jax.runtime.session import Run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -70,6 +72,7 @@ class Fit(pipeline.Fit):
         effects: Records of `lda.effects` that the report is to show; no file of the fit holds them.
     """
 
+    settings: Options
     mean: np.ndarray
     sd: np.ndarray
     prevalence: np.ndarray
@@ -91,6 +94,12 @@ class Fit(pipeline.Fit):
     stiffness: float = 0.0
     empty: int = 0
     effects: Sequence[dict[str, Any]] = ()
+
+    def as_fit(self) -> Topics:
+        """Return the topics and the kept samples, as `simplex_jax.evaluate` takes them."""
+        return Topics(
+            self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
+        )
 
 
 def prepare(plan: Plan, samples_dir: Path | None) -> Run:

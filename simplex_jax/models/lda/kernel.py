@@ -26,8 +26,8 @@ from simplex_jax.schedules import StepSize
 
 _STATIC = {"static": True}
 
-# Documents are added up in so many classes, see `_sum`: a power of two, as are most numbers of
-# devices, and at least as large.
+# Number of classes in which documents are added up, see `_sum`: a power of two, as are most numbers
+# of devices, and at least as large.
 _CLASSES = 1024
 
 
@@ -39,24 +39,26 @@ class Sampler(NamedTuple):
     limit: float = math.inf  # step size from which on the sampler diverges, whatever the data
     weighted: bool = True  # whether it moves weights, which have a total
     shared: bool = False  # whether devices can share its rows, see `samplers.rows`
+    measures: tuple[str, ...] = ()  # numbers of its Info that an evaluation records
 
 
 SAMPLERS = {
     "scir": Sampler(scir.init, scir.update, shared=True),
     "sgrld": Sampler(sgrld.init, sgrld.update, limit=2.0),
     "sgrhmc": Sampler(sgrhmc.init, sgrhmc.update, limit=math.pi * math.sqrt(2)),
-    "smld": Sampler(smld.init, smld.update, weighted=False),
-    # Of the last word, for want of a better one: a reference must be the same for all topics.
+    "smld": Sampler(smld.init, smld.update, weighted=False, measures=("stiffness",)),
+    # The last word serves as reference: it must be the same for all topics.
     "smld-approximate": Sampler(
         static(smld.init, reference=-1, linearised=True),
         static(smld.update, reference=-1),
         weighted=False,
+        measures=("stiffness",),
     ),
     "reflected-cir": Sampler(reflected_cir.init, reflected_cir.update, limit=2.0),
 }
 
 TOTALS = ("refreshed", "carried")
-"""What becomes of the total of the weights, see `samplers.expanded`; the first is the default."""
+"""Treatments of the total of the weights, see `samplers.expanded`; the first is the default."""
 
 
 class State(NamedTuple):
@@ -160,38 +162,50 @@ def kernel(
     return Kernel(init=bind(_init, model), update=bind(_update, model))
 
 
+class Setup(NamedTuple):
+    """Static settings of LDA with memoised counts; hashable."""
+
+    shape: tuple[int, int]  # (K, V)
+    sampler: str
+    total: str | None
+    local_step: Local
+    learn_alpha: str | None
+    learn_beta: str | None
+    batch_size: int  # of a shard, where devices share the documents
+
+
 def memoised(
     corpus: DeviceCorpus | Pages,
     means: Means,
     step_size: StepSize,
     *,
-    shape: tuple[int, int],
-    sampler: str,
-    total: str | None,
-    local_step: Local,
-    learn_alpha: str | None,
-    learn_beta: str | None,
-    batch_size: int,
+    setup: Setup,
     shard: Shard | None = None,
 ) -> Kernel:
     """Return the kernel of LDA with memoised counts, whose documents may be a shard of all.
 
     From pages alpha cannot be learned: that takes all labels at once.
     """
-    estimate = counts.memoised(corpus, shape, local_step, shard)
-    rows = None if shard is None else shard.topics
-    if not (learn_alpha or learn_beta):
-        return kernel(estimate, means, sampler, step_size, total=total, rows=rows)
-    learner = Learner(
-        corpus=None if isinstance(corpus, Pages) else corpus,
-        means=means,
-        learn_alpha=learn_alpha,
-        learn_beta=learn_beta,
-        batch_size=batch_size,
-        shard=shard,
+    learn = None
+    if setup.learn_alpha or setup.learn_beta:
+        learner = Learner(
+            corpus=None if isinstance(corpus, Pages) else corpus,
+            means=means,
+            learn_alpha=setup.learn_alpha,
+            learn_beta=setup.learn_beta,
+            batch_size=setup.batch_size,
+            shard=shard,
+        )
+        learn = bind(_learn, learner)
+    return kernel(
+        counts.memoised(corpus, setup.shape, setup.local_step, shard),
+        means,
+        setup.sampler,
+        step_size,
+        total=setup.total,
+        learner=learn,
+        rows=None if shard is None else shard.topics,
     )
-    learn = bind(_learn, learner)
-    return kernel(estimate, means, sampler, step_size, total=total, learner=learn, rows=rows)
 
 
 def total_of(sampler: str, total: str | None) -> str | None:

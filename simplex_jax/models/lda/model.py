@@ -21,12 +21,14 @@ from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, HostCorpus, Pages
 from simplex_jax.models.lda import control, kernel, sharding
 from simplex_jax.models.lda.counts import Local, Memory, streamed, subsampled
-from simplex_jax.models.lda.kernel import TOTALS, Info, Means, State
+from simplex_jax.models.lda.kernel import TOTALS, Info, Means, Setup, State
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.concentrations import LEARN
 from simplex_jax.schedules import StepSize, polynomial_decay
 
 __all__ = [
+    "ALPHA",
+    "BETA",
     "COUNTS",
     "SAMPLERS",
     "TOTALS",
@@ -44,15 +46,26 @@ __all__ = [
 COUNTS = ("memoised", "subsampled", "control-variate")
 SAMPLERS = tuple(kernel.SAMPLERS)
 
+ALPHA, BETA = 0.1, 0.05
+"""Default concentrations of topic proportions, per topic, and of topics, per word."""
+
 
 def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> int:
     """Return a batch size at which drawing the topics costs a quarter of drawing the labels.
 
-    A topic update touches K V numbers whatever the batch, at about the cost of a token each. Sizes
-    below D are multiples of 64, which powers of two of devices can share.
+    A topic update touches K V numbers whatever the batch, at about the cost of a token each, so
+    that the last batch of a pass must not be much smaller than the others: it is at least half as
+    large. Sizes below D are multiples of 64, which powers of two of devices can share.
     """
-    wanted = -(-4 * documents * shape[0] * shape[1] // max(tokens, 1))
-    return max(1, min(documents, -(-wanted // 64) * 64))
+    least = max(1, -(-4 * documents * shape[0] * shape[1] // max(tokens, 1)))
+    batches = max(1, documents // least)
+    while batches > 1:
+        size = -(-documents // (64 * batches)) * 64
+        last = documents % size
+        if not 0 < last < size // 2:
+            return min(documents, size)
+        batches -= 1
+    return documents
 
 
 class Step(NamedTuple):
@@ -83,8 +96,8 @@ def build(
     corpus: DeviceCorpus | HostCorpus | Pages,
     shape: tuple[int, int],
     *,
-    alpha: ArrayLike = 0.1,
-    beta: ArrayLike = 0.05,
+    alpha: ArrayLike = ALPHA,
+    beta: ArrayLike = BETA,
     learn_alpha: str | None = None,
     learn_beta: str | None = None,
     seeds: Seeds | None = None,
@@ -164,14 +177,20 @@ def build(
         step_size = _schedule(sampler, counts)
     if counts == "memoised":
         share, here = -(-batch_size // shards), -(-documents // shards)
-        options: dict[str, Any] = {"shape": shape, "sampler": sampler, "local_step": local_step}
-        options["total"] = total
-        options |= {"learn_alpha": learn_alpha, "learn_beta": learn_beta, "batch_size": share}
+        setup = Setup(
+            shape=shape,
+            sampler=sampler,
+            total=total,
+            local_step=local_step,
+            learn_alpha=learn_alpha,
+            learn_beta=learn_beta,
+            batch_size=share,
+        )
         if isinstance(corpus, HostCorpus) and devices:
             schedules.check(step_size)
-            built = sharding.memoised(corpus, devices, means, step_size, options)
+            built = sharding.memoised(corpus, devices, means, step_size, setup)
         else:
-            built = kernel.memoised(_on_device(corpus), means, step_size, **options)
+            built = kernel.memoised(_on_device(corpus), means, step_size, setup=setup)
         stream = device.block_stream(here, share)
         if learn_alpha or learn_beta:
             # Not in the first pass, before which there are no labels to learn from.
@@ -193,8 +212,8 @@ def build_streaming(
     documents: int,
     shape: tuple[int, int],
     *,
-    alpha: ArrayLike = 0.1,
-    beta: ArrayLike = 0.05,
+    alpha: ArrayLike = ALPHA,
+    beta: ArrayLike = BETA,
     learn_alpha: str | None = None,
     seeds: Seeds | None = None,
     sampler: str = "scir",
@@ -309,7 +328,7 @@ def _shards(devices: Sequence[jax.Device] | None, counts: str) -> int:
     if counts != "memoised":
         raise ValueError("devices can share the documents with memoised counts only")
     if len(set(devices)) < len(devices):
-        raise ValueError("devices must be different ones")
+        raise ValueError("devices must be distinct")
     return len(devices)
 
 

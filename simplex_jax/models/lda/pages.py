@@ -28,13 +28,13 @@ from simplex_jax.models.topics import local
 from simplex_jax.models.topics.data import Training, is_stored, size_of
 from simplex_jax.runtime import devices, processes
 from simplex_jax.runtime.feed import Lagging
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, Hook
 
 _PIECE = 2**24  # labels that are written at once
 _REGION = 2**26  # tokens that are put in order in memory
 
 
-class Files:
+class Files(Hook):
     """The files of a corpus: they feed the kernel, and as a hook take the labels of every update.
 
     Args:
@@ -72,9 +72,6 @@ class Files:
             )
             yield with_page(batch, self._pages, tokens, labels, again=here == before)
             step, before = step + 1, here
-
-    def __call__(self, event: Event) -> None:
-        """Do nothing: `pulse` is called after every update."""
 
     def pulse(self, event: Event) -> None:
         """Write the labels of an update."""
@@ -119,7 +116,7 @@ def on_disk(data: Training, settings: Any) -> bool:
 
 
 def described(tokens: int, num_topics: int) -> str:
-    """Return where so many tokens and their labels are, and why, in words."""
+    """Return where the tokens and their labels are, and why, in words."""
     return (
         f"tokens and labels are on disk, {devices.size(_size(tokens, num_topics))} in "
         f"{tempfile.gettempdir()} (TMPDIR): they are too many for the memory"
@@ -168,8 +165,8 @@ def _by_region(
         lengths, regions = corpus.lengths[part], region[part]
         starts = np.cumsum(lengths) - lengths
         for number in np.unique(regions):
-            mine = regions == number
-            piece = tokens[device.runs(starts[mine], lengths[mine])]
+            in_region = regions == number
+            piece = tokens[device.runs(starts[in_region], lengths[in_region])]
             yield int(places[number]), piece
             places[number] += piece.size
 
@@ -179,10 +176,10 @@ def _put_in_order(region: np.ndarray, numbers: np.ndarray, lengths: np.ndarray) 
     stored, lengths = np.argsort(numbers), lengths[numbers]
     starts = np.empty_like(lengths)
     starts[stored] = np.cumsum(lengths[stored]) - lengths[stored]
-    found, place = region.copy(), 0
+    unordered, place = region.copy(), 0
     for part in device.parts(lengths):
         places = device.runs(starts[part], lengths[part])
-        region[place : place + places.size] = found[places]
+        region[place : place + places.size] = unordered[places]
         place += places.size
 
 

@@ -13,6 +13,7 @@ from simplex_jax.evaluate import matching
 from simplex_jax.models.goal import Goal
 from simplex_jax.models.heldout import measured
 from simplex_jax.models.lda import model, sharding
+from simplex_jax.models.lda.kernel import SAMPLERS
 from simplex_jax.models.lda.options import Options
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.data import Size
@@ -165,10 +166,10 @@ def records(settings: Any, size: Size) -> Records:
 
     def measure(event: Event, passes: float) -> Mapping[str, float]:
         rate = round(passes * size.tokens / max(event.seconds, 1e-9))
-        stiffness = getattr(event.info.sampler, "stiffness", None)
-        more = {} if stiffness is None else {"stiffness": float(np.max(stiffness))}
-        return {"tokens_per_second": rate} | more
+        largest = {name: float(np.max(getattr(event.info.sampler, name))) for name in measures}
+        return {"tokens_per_second": rate} | largest
 
+    measures = SAMPLERS[settings.sampler].measures
     per_pass = -(-size.documents // settings.batch_size)
     # Blocks of memoised counts cover the corpus exactly once a pass, the last one being short.
     memoised = settings.counts == "memoised"

@@ -1,4 +1,4 @@
-"""How the topic shares of documents depend on what else is known of them."""
+"""Regression of topic shares on document covariates."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,8 +10,10 @@ from simplex_jax.evaluate import composition, covariates, diagnostics
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.evaluate.covariates import Design, Term
 from simplex_jax.models.lda import shares
+from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.options import option, options
 from simplex_jax.models.topics.data import as_data, in_memory
+from simplex_jax.report.display import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +34,7 @@ def _columns(name: str, value: Any) -> tuple[str, ...] | None:
 
 @options
 class Question:
-    """What is asked about covariates."""
+    """Options of a regression on covariates."""
 
     by: Any = option(
         "Names of the columns to regress on, together.",
@@ -160,10 +162,10 @@ _NUMBERS = ("mean", "sd", "lower", "upper")
 
 
 def effects(
-    fitted: Any,
+    fitted: Fit,
     corpus: Any,
     columns: Any,
-    given: Question,
+    question: Question,
     *,
     progress: Callable[[str, int, int], None] = lambda task, done, total: None,
 ) -> Effects:
@@ -172,29 +174,29 @@ def effects(
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
     total = counts.shape[0]
     worded = np.flatnonzero(np.diff(counts.indptr))
-    known = {str(n): columns[n] for n in columns if given.by is None or str(n) in given.by}
-    for name, values in known.items():
+    selected = {str(n): columns[n] for n in columns if question.by is None or str(n) in question.by}
+    for name, values in selected.items():
         if len(values) != total:
             raise ValueError(
                 f"column {name!r} has {len(values)} values for {total} documents: give one each"
             )
-    read = {name: covariates.column(name, values) for name, values in known.items()}
+    read = {name: covariates.column(name, values) for name, values in selected.items()}
     made = covariates.design(
         {name: column.taken(worded) for name, column in read.items()},
-        given.by,
-        every=given.every,
-        smooth=given.smooth,
+        question.by,
+        every=question.every,
+        smooth=question.smooth,
         available=[str(name) for name in columns],
     )
-    samples = shares.kept(fitted, given.samples)
-    drawn = shares.Shares(counts[worded][made.rows], sweeps=given.sweeps)
+    samples = shares.kept(fitted, question.samples)
+    drawn = shares.Shares(counts[worded][made.rows], sweeps=question.sweeps)
     means, errors, number = [], [], 0
     asked = np.stack([term.row for term in made.terms])
     regression = composition.Regression(made.matrix, asked)
     chains = len(fitted.order)
     for sample in samples:
         for one in shares.of_chains(fitted, sample):
-            key = shares.stream(given.seed, number)
+            key = shares.stream(question.seed, number)
             estimate = regression.of(drawn.draw(key, one.topics, one.alpha))
             # Like all that is reported of a topic, it is of the chains that have it.
             lacks = ~fitted.shared[one.chain][:, None]
@@ -203,13 +205,13 @@ def effects(
             number += 1
             progress("draws of shares", number, chains * len(samples))
     pooled = composition.pool(
-        np.stack(means), np.stack(errors), estimate.freedom, level=given.level
+        np.stack(means), np.stack(errors), estimate.freedom, level=question.level
     )
     words = top_words(fitted.mean, 3)
     return Effects(
         terms=made.terms,
         **pooled._asdict(),
-        level=given.level,
+        level=question.level,
         documents=len(made.rows),
         draws=number,
         titles=tuple(
@@ -221,11 +223,11 @@ def effects(
     )
 
 
-def _warnings(fitted: Any, made: Design, total: int, worded: int, number: int) -> Iterator[str]:
+def _warnings(fitted: Fit, made: Design, total: int, worded: int, number: int) -> Iterator[str]:
     if empty := total - worded:
-        yield f"{empty:,} documents without a word of the model are left out"
+        yield f"{counted(empty, 'document')} without a word of the model left out"
     if missing := worded - len(made.rows):
-        yield f"{missing:,} documents for which a covariate is missing are left out"
+        yield f"{counted(missing, 'document')} with a missing covariate left out"
     if number < _FEW_DRAWS:
         yield (
             f"{number} draws of the topics say little about their uncertainty: keep more "

@@ -24,11 +24,12 @@ _SECTIONS = (
 
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
-    """Return what the template of the report shows, with so many words of each topic."""
+    """Return what the template of the report shows, with `top_words` words of each topic."""
     names = seeds.names(fitted.settings.seed_words, len(fitted.mean))
     rows = rows_of(fitted, top_words, names)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")
+    assert settings.chains is not None  # settled
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return overview(fitted, rows, positions(fitted.mean), "perplexity") | {
         "lead": f"Latent Dirichlet allocation, sampled by {settings.sampler}{chains}, "
@@ -66,22 +67,22 @@ def _goal(fitted: Fit) -> list[tuple[str, str]]:
 
 def _disagreements(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the topics that some chains lack, or whose share they disagree on, the worst first."""
-    found = []
+    topics = []
     for k, row in enumerate(rows):
         rhat = measured(fitted.diagnostics.get(f"prevalence {k}", {}).get("rhat"))
         if not fitted.shared[:, k].all() or (rhat is not None and rhat > diagnostics.LARGE_RHAT):
-            found.append(row | {"rhat": rhat})
-    return sorted(found, key=lambda row: (fitted.shared[:, row["number"]].sum(), row["stability"]))
+            topics.append(row | {"rhat": rhat})
+    return sorted(topics, key=lambda row: (fitted.shared[:, row["number"]].sum(), row["stability"]))
 
 
 def _concentration(
     name: str, unit: str, labels: Sequence[object], mean: np.ndarray, sd: np.ndarray
 ) -> dict[str, Any]:
     """Return the common value, or the extremes and the largest ones."""
-    found = interval(mean, sd)
+    ends = interval(mean, sd)
     order = np.argsort(-mean, kind="stable")[:_LARGEST]
     entries: list[dict[str, object]] = [
-        {"label": labels[k]} | {end: float(part[k]) for end, part in found.items()} for k in order
+        {"label": labels[k]} | {end: float(part[k]) for end, part in ends.items()} for k in order
     ]
     return {
         "name": name,

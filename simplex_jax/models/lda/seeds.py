@@ -80,14 +80,14 @@ def parsed(lines: Sequence[str] | None) -> list[Line]:
         >>> parsed(["economy: tax budget", "", "new york, war"])[::2]
         [Line(name='economy', words=('tax', 'budget')), Line(name='', words=('new york', 'war'))]
     """
-    found = []
+    entries = []
     for line in lines or ():
         name, colon, rest = f"{line} ".partition(": ")
         if not colon:
             name, rest = "", line
         words = [word.strip() for word in rest.split(",")] if "," in rest else rest.split()
-        found.append(Line(name.strip(), tuple(dict.fromkeys(filter(None, words)))))
-    return found
+        entries.append(Line(name.strip(), tuple(dict.fromkeys(filter(None, words)))))
+    return entries
 
 
 def check(lines: Sequence[str], num_topics: int, vocabulary: Sequence[str]) -> None:
@@ -97,10 +97,10 @@ def check(lines: Sequence[str], num_topics: int, vocabulary: Sequence[str]) -> N
             f"seed_words has {len(lines)} lines, one for each topic, and there are {num_topics} "
             "topics: give more topics, or fewer lines"
         )
-    given = {word for line in parsed(lines) for word in line.words}
-    if len(missing := unknown(lines, vocabulary)) == len(given):
+    words = {word for line in parsed(lines) for word in line.words}
+    if len(missing := unknown(lines, vocabulary)) == len(words):
         raise ValueError(
-            f"none of the {len(given)} seed words is in the vocabulary, the first is "
+            f"none of the {len(words)} seed words is in the vocabulary, the first is "
             f"{printable(missing[0])!r}: give words as the corpus has them, in lower case unless "
             "--keep-case was given"
         )
@@ -130,6 +130,6 @@ def placed(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:
 
 def names(lines: Sequence[str] | None, num_topics: int) -> list[str]:
     """Return what each topic is called by its seeds: their name, else the first three; or ""."""
-    found = parsed(lines)
-    found += [Line("", ())] * (num_topics - len(found))
-    return [line.name or " ".join(line.words[:3]) for line in found]
+    entries = parsed(lines)
+    entries += [Line("", ())] * (num_topics - len(entries))
+    return [line.name or " ".join(line.words[:3]) for line in entries]

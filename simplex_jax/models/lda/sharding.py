@@ -25,7 +25,7 @@ from simplex_jax.draws.native import LIBRARY
 from simplex_jax.geometry import simplex
 from simplex_jax.models.lda import kernel
 from simplex_jax.models.lda.counts import Shard
-from simplex_jax.models.lda.kernel import Means, State
+from simplex_jax.models.lda.kernel import Means, Setup, State
 from simplex_jax.samplers.rows import Rows
 from simplex_jax.schedules import StepSize
 
@@ -72,21 +72,20 @@ def memoised(
     devices: Sequence[jax.Device],
     means: Means,
     step_size: StepSize,
-    options: dict[str, Any],
+    setup: Setup,
 ) -> Kernel:
     """Return the kernel of LDA with memoised counts, spread over two devices or more.
 
     Its state is that of one device, but for labels [shards, T] that stay where their documents are,
-    and counts whose rows are spread, with zeros at the end (`samplers.rows`). `options` are the
-    other arguments of `kernel.memoised`.
+    and counts whose rows are spread, with zeros at the end (`samplers.rows`).
     """
-    topics = shared_topics(options["sampler"], len(devices), options["shape"][0])
+    topics = shared_topics(setup.sampler, len(devices), setup.shape[0])
     mesh = Mesh(np.asarray(devices), (AXIS,))
     spread = Spread(
         corpus=device.deal(corpus, mesh),
         means=means,
         step_size=step_size,
-        build=static(kernel.memoised, **options),
+        build=static(kernel.memoised, setup=setup),
         shard=Shard(AXIS, len(devices), topics),
         mesh=mesh,
     )
@@ -158,14 +157,14 @@ def shared_again(
     """Return the counts of K topics, as any number of devices had them, for those of a run.
 
     Raises:
-        ValueError: They are not those of so many topics.
+        ValueError: They are not those of K topics.
     """
     spare = like.shape[-2] - topics
     whole = counts[..., :topics, :]
-    found = np.pad(whole, [(0, 0)] * (whole.ndim - 2) + [(0, spare), (0, 0)])
-    if counts.dtype != like.dtype or found.shape != like.shape:
+    padded = np.pad(whole, [(0, 0)] * (whole.ndim - 2) + [(0, spare), (0, 0)])
+    if counts.dtype != like.dtype or padded.shape != like.shape:
         raise ValueError("the checkpoint's counts are not those of these topics and words")
-    return found
+    return padded
 
 
 def dealt_again(
@@ -194,11 +193,11 @@ def dealt_again(
         raise ValueError("the checkpoint's labels are not those of these documents")
     if old.shape[1] != shards:
         flat = np.empty((*lead, int(lengths.sum())), like.dtype)
-        for shard, mine in enumerate(_dealt(lengths, old.shape[1])):
-            flat[:, mine] = old[:, shard, : np.count_nonzero(mine)]
+        for shard, tokens in enumerate(_dealt(lengths, old.shape[1])):
+            flat[:, tokens] = old[:, shard, : np.count_nonzero(tokens)]
         old = np.zeros((*lead, shards, like.shape[-1]), like.dtype)
-        for shard, mine in enumerate(_dealt(lengths, shards)):
-            old[:, shard, : np.count_nonzero(mine)] = flat[:, mine]
+        for shard, tokens in enumerate(_dealt(lengths, shards)):
+            old[:, shard, : np.count_nonzero(tokens)] = flat[:, tokens]
     return old.reshape(like.shape)
 
 

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from simplex_jax import draws
 from simplex_jax.corpus.device import Documents
+from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics import local
 from simplex_jax.models.topics.proportions import SHARD, cuts, side_by_side, token_ends
@@ -29,7 +30,7 @@ class Kept(NamedTuple):
     alpha: np.ndarray  # [K]
 
 
-def kept(fitted: Any, directory: str | Path | None = None) -> list[Mapping[str, Any]]:
+def kept(fitted: Fit, directory: str | Path | None = None) -> list[Mapping[str, Any]]:
     """Return the samples that a fit has kept, each to be read by `of_chains`.
 
     Those in a directory, `samples/` of a run, are on disk until then.
@@ -38,8 +39,8 @@ def kept(fitted: Any, directory: str | Path | None = None) -> list[Mapping[str, 
         ValueError: There are none.
     """
     if directory is not None:
-        found = sorted(Path(directory).glob("sample-*.npz"))
-        samples: list[Mapping[str, Any]] = [{"path": path} for path in found]
+        paths = sorted(Path(directory).glob("sample-*.npz"))
+        samples: list[Mapping[str, Any]] = [{"path": path} for path in paths]
     else:
         number = len(fitted.kept.get("topics", ()))
         samples = [{name: fitted.kept[name][i] for name in _NAMES} for i in range(number)]
@@ -55,7 +56,7 @@ def kept(fitted: Any, directory: str | Path | None = None) -> list[Mapping[str, 
 _NAMES = ("topics", "alpha")
 
 
-def of_chains(fitted: Any, sample: Mapping[str, Any]) -> Iterator[Kept]:
+def of_chains(fitted: Fit, sample: Mapping[str, Any]) -> Iterator[Kept]:
     """Yield what one sample holds of each chain.
 
     Raises:
@@ -65,7 +66,10 @@ def of_chains(fitted: Any, sample: Mapping[str, Any]) -> Iterator[Kept]:
         place, sample = sample["path"], saved.load_npz(sample["path"], _NAMES)
         shape = (len(fitted.order), *fitted.mean.shape)
         if sample["topics"].shape != shape or sample["alpha"].shape != shape[:2]:
-            raise RunError(f"{place}: topics {sample['topics'].shape}, not {shape}: another run")
+            raise RunError(
+                f"{place}: topics {sample['topics'].shape}, not {shape}: the file belongs to a "
+                "different run"
+            )
     for chain, order in enumerate(fitted.order):
         yield Kept(chain, sample["topics"][chain][order], sample["alpha"][chain][order])
 
@@ -74,8 +78,8 @@ class Shares:
     """Draws of the topic shares of some documents, given topics and their concentrations.
 
     The labels of the tokens are drawn by collapsed Gibbs sweeps from none, and the shares given
-    these, Dirichlet(alpha + n_d). The random numbers of a document go by its row: documents of the
-    same words are drawn apart, as their posterior is.
+    these, Dirichlet(alpha + n_d). The random numbers of a document depend on its row: documents of
+    the same words are drawn apart, as their posterior is.
 
     Args:
         counts: The documents, [D, V].

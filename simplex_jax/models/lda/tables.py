@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from simplex_jax.models.files import Array, Files, Saved
 from simplex_jax.models.lda import report
 from simplex_jax.models.lda.fitting import Fit
+from simplex_jax.models.records import Array, Files, Saved
 from simplex_jax.models.topics import tables
 
 

@@ -4,21 +4,22 @@ from typing import Any
 
 from simplex_jax.models import pipeline
 from simplex_jax.models.options import takes
-from simplex_jax.models.sam import checks, data, fitting, options, tables
+from simplex_jax.models.records import Model
+from simplex_jax.models.sam import checks, data, fitting, tables
 from simplex_jax.models.sam.data import Data, weigh
 from simplex_jax.models.sam.fitting import Fit
 from simplex_jax.models.sam.model import build
-from simplex_jax.models.sam.options import Arguments, Options
+from simplex_jax.models.sam.options import Arguments, Options, settle
 from simplex_jax.models.sam.proportions import shards, transform
 
-MODEL = Fit.MODEL = pipeline.Model(
+MODEL = Fit.MODEL = Model(
     name="sam",
     options=Options,
     fit=Fit,
     as_data=data.as_data,
     digest=data.digest,
     hold_out=data.hold_out,
-    settle=options.settle,
+    settle=settle,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
@@ -30,7 +31,7 @@ MODEL = Fit.MODEL = pipeline.Model(
 
 
 @takes(Arguments)
-def fit(documents: Any, given: Arguments) -> Fit:
+def fit(documents: Any, arguments: Arguments) -> Fit:
     """Sample the directions of the topics of documents.
 
     It ends early, and is summarised, on SIGINT (Ctrl-C) or SIGTERM: see `pipeline.train`.
@@ -59,11 +60,11 @@ def fit(documents: Any, given: Arguments) -> Fit:
         >>> fitted.mean.shape, fitted.proportions.shape, bool(fitted.length.max() <= 1)
         ((2, 4), (20, 2), True)
     """
-    return pipeline.fit(MODEL, documents, given)
+    return pipeline.fit(MODEL, documents, arguments)
 
 
 @takes(Options)
-def resolve(documents: Any, given: Options) -> Options:
+def resolve(documents: Any, options: Options) -> Options:
     """Return the options of a run with everything that was left out filled in.
 
     Args:
@@ -79,7 +80,7 @@ def resolve(documents: Any, given: Options) -> Options:
         >>> settings.sigma, settings.kappa1, settings.batch_size, settings.steps
         (4.0, 12.0, 2, 50)
     """
-    return options.settle(data.as_data(documents), None, given)
+    return settle(data.as_data(documents), None, options)
 
 
 load = Fit.load

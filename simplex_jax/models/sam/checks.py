@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from simplex_jax.evaluate.diagnostics import chain_warnings, finite
 from simplex_jax.evaluate.matching import cosine
 from simplex_jax.models.sam.fitting import Fit
+from simplex_jax.report.display import counted
 from simplex_jax.runtime.equilibrium import energy_warnings
 
 _LEAST_EFFECTIVE = 10
@@ -68,6 +69,7 @@ def effective_warnings(effective: float) -> list[str]:
 def warn(fitted: Fit) -> list[str]:
     """Return the reasons for doubt in a fit, a sentence each."""
     friction, step_size = fitted.settings.friction, fitted.settings.step_size
+    assert step_size is not None  # settled
     sentences = energy_warnings(fitted.metrics, friction and friction * step_size)
     sentences += topic_warnings(fitted.metrics, fitted.mean, fitted.length)
     sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
@@ -75,6 +77,6 @@ def warn(fitted: Fit) -> list[str]:
         shown = ", ".join(aside[:5]) + (", ..." if len(aside) > 5 else "")
         sentences.append(
             f"Without a word that has a weight, and put aside with equal shares of all topics: "
-            f"{len(aside):,} documents ({shown}; summary.json names all)."
+            f"{counted(len(aside), 'document')} ({shown}; summary.json names all)."
         )
     return sentences

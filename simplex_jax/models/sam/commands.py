@@ -11,19 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from simplex_jax import corpus as corpora
-from simplex_jax.cli import console, counts, options
+from simplex_jax.cli import console, counts, options, topics
 from simplex_jax.cli.commands import Commands, Other, Transform, load
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import tfidf
 from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.evaluate import matching
-from simplex_jax.models.pipeline import Plan, Progress
+from simplex_jax.models.pipeline import Progress
+from simplex_jax.models.records import Plan
 from simplex_jax.models.sam import MODEL, Data, Fit, checks, density, weigh
 from simplex_jax.models.sam.data import alike, check_weighting
 from simplex_jax.models.sam.fitting import as_trained, infer
 from simplex_jax.models.sam.report import strongest
 from simplex_jax.models.sam.sparse import to_device
+from simplex_jax.report.display import counted
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output
 
@@ -77,7 +79,7 @@ WEIGHT_OPTIONS = {
 }
 # Other options of reading the embedded corpus are its own.
 _OF_EMBEDDED = {"min_df", "max_df", "max_vocabulary", "idf", "drop_words"}
-_OF_VECTORS = {"format", "vocab", "names", "normalise"}
+_OF_VECTORS = {"format", "vocabulary", "names", "normalise"}
 
 
 def _check_reading(input: Path | None, reading: dict[str, Any], typed: Mapping[str, str]) -> None:
@@ -110,12 +112,12 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Data | UnitVectors:
         corpus = counts.read(input, reading | every)
     corpus = tfidf.cut(corpus, **limits)
     directories.check_words(corpus.vocabulary)
-    return weigh(corpus, reading["idf"])
+    return weigh(corpus, weighting=reading["idf"])
 
 
 def _read_vectors(path: Path, reading: dict[str, Any]) -> UnitVectors:
     return corpora.read_vectors(
-        path, reading["vocab"], reading["names"], normalise=reading["normalise"]
+        path, reading["vocabulary"], reading["names"], normalise=reading["normalise"]
     )
 
 
@@ -130,8 +132,9 @@ def _announce(plan: Plan) -> str:
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     learned = f" (learned: {', '.join(settings.learn)})" if settings.learn else ""
     return (
-        f"{len(documents.names):,} documents ({plan.held:,} held out, {len(documents.aside):,} "
-        f"without a direction put aside), {table.shape[1]:,} words, {table.nnz:,} nonzeros\n"
+        f"{counted(len(documents.names), 'document')} ({plan.held:,} held out, "
+        f"{len(documents.aside):,} without a direction put aside), {table.shape[1]:,} words, "
+        f"{table.nnz:,} nonzeros\n"
         f"{settings.num_topics} topics by {settings.sampler}{chains}, alpha {settings.alpha:g}, "
         f"sigma {settings.sigma:g}, kappa0 {settings.kappa0:g}, kappa1 {settings.kappa1:g}{learned}"
         f", {settings.batch_size:,} documents a batch, step {settings.step_size:.3g}, "
@@ -142,10 +145,7 @@ def _announce(plan: Plan) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe the topics, a line each, the most prevalent first, and what they lack."""
     words = strongest(fitted, 9, 3)
-    return "\n".join(
-        f"{topic:4d} {100 * fitted.prevalence[topic]:5.1f}%  {' '.join(words[topic])}"
-        for topic in np.argsort(-fitted.prevalence, kind="stable")
-    )
+    return "\n".join(topics.listed(fitted.prevalence, [" ".join(leading) for leading in words]))
 
 
 def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:

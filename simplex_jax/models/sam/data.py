@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax import arguments
 from simplex_jax.corpus import Corpus, from_counts, same_words, split, tfidf, to_vocabulary
 from simplex_jax.corpus import digest as digest_of
 from simplex_jax.corpus import vectors as unit
@@ -41,15 +42,15 @@ def everyone(present: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return whole
 
 
-def weigh(corpus: Corpus, idf: str = "log") -> Data:
+def weigh(corpus: Corpus, weighting: str = "log") -> Data:
     """Make unit vectors of counts by tf-idf, the weights being those of the corpus.
 
     Args:
         corpus: D documents; `corpus.tfidf.cut` leaves out words that are rare or everywhere.
-        idf: The rule of the weights, see `corpus.tfidf.weights`.
+        weighting: The rule of the weights, one of `corpus.tfidf.IDF`, see `corpus.tfidf.weights`.
 
     Raises:
-        ValueError: No document has a direction, or `idf` is unknown.
+        ValueError: No document has a direction, or `weighting` is unknown.
 
     Example:
         >>> counts = from_counts([[2, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]])
@@ -57,7 +58,8 @@ def weigh(corpus: Corpus, idf: str = "log") -> Data:
         >>> data.idf.round(2).tolist(), data.aside
         ([0.29, 0.29, 1.39], ('3',))
     """
-    return _weighed(corpus, tfidf.weights(corpus, idf), idf)
+    arguments.choice("weighting", weighting, tfidf.IDF)
+    return _weighed(corpus, tfidf.weights(corpus, weighting), weighting)
 
 
 def _weighed(corpus: Corpus, idf: np.ndarray, weighting: str) -> Data:
@@ -65,15 +67,15 @@ def _weighed(corpus: Corpus, idf: np.ndarray, weighting: str) -> Data:
     return Data(weighed.vectors, corpus.names, weighed.rows, idf, corpus, weighting)
 
 
-def as_data(given: Any, source: str = "vectors") -> Data:
+def as_data(documents: Any, source: str = "vectors") -> Data:
     """Return documents, checked: unit vectors, or counts, which are weighed as by `weigh`."""
-    if isinstance(given, Data):
-        return given
-    if isinstance(given, UnitVectors):
-        return _of_vectors(given)
-    if (counts := _counts_of(given)) is not None:
+    if isinstance(documents, Data):
+        return documents
+    if isinstance(documents, UnitVectors):
+        return _of_vectors(documents)
+    if (counts := _counts_of(documents)) is not None:
         return weigh(counts)
-    return _of_vectors(unit.from_array(given, source=source))
+    return _of_vectors(unit.from_array(documents, source=source))
 
 
 def _of_vectors(vectors: UnitVectors) -> Data:
@@ -81,16 +83,17 @@ def _of_vectors(vectors: UnitVectors) -> Data:
     return Data(vectors, vectors.names, np.arange(documents), np.ones(words))
 
 
-def _counts_of(given: Any) -> Corpus | None:
-    if isinstance(given, Data):
-        return given.counts
-    if isinstance(given, Corpus):
-        return given
-    return from_counts(given) if np.dtype(getattr(given, "dtype", float)).kind in "iu" else None
+def _counts_of(documents: Any) -> Corpus | None:
+    if isinstance(documents, Data):
+        return documents.counts
+    if isinstance(documents, Corpus):
+        return documents
+    whole = np.dtype(getattr(documents, "dtype", float)).kind in "iu"
+    return from_counts(documents) if whole else None
 
 
 def alike(
-    given: Any,
+    documents: Any,
     vocabulary: tuple[str, ...],
     idf: np.ndarray,
     weighting: str | None,
@@ -101,9 +104,9 @@ def alike(
     Counts are over any vocabulary, unit vectors over the same one; `source` is the name of the
     documents in messages, and `weighting` None where those others were unit vectors.
     """
-    counts = _counts_of(given)
+    counts = _counts_of(documents)
     if counts is None:
-        data = as_data(given, source)
+        data = as_data(documents, source)
         return data._replace(vectors=same_words(data.vectors, vocabulary, source=source))
     rule = check_weighting(weighting, source)
     return _weighed(to_vocabulary(counts, vocabulary, source=source).corpus, idf, rule)

@@ -54,7 +54,7 @@ def importance(
     """Estimate log densities by importance sampling with Laplace's approximation as the proposal.
 
     The estimate of p is unbiased, and its relative standard error is about 1 / sqrt(ess). The
-    documents are held out, the topics unit rows [K, V]; there are so many draws for each document.
+    documents are held out, the topics unit rows [K, V]; each document has `samples` draws.
     Numbers that are not finite and positive, and documents of other words, are a ValueError.
     """
     return _estimate(key, topics, documents, alpha, kappa1, samples, "importance")

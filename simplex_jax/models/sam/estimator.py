@@ -27,7 +27,7 @@ class _Documents(NamedTuple):
 
 @common.parameters_of(Options)
 class SphericalAdmixture(common.TopicEstimator):
-    """Topics of unit vectors, sampled: `simplex_jax.sam.fit` with scikit-learn's manners.
+    """Topics of unit vectors, sampled: `simplex_jax.sam.fit` with the scikit-learn interface.
 
     Fit it to rows of length 1, dense or sparse, as `TfidfVectorizer` makes them. A negative entry
     of a topic says that its documents lack the word. A row that is zero, of a text without a known

@@ -14,20 +14,16 @@ from simplex_jax.base import Kernel, State
 from simplex_jax.batches import Stream
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.coherence import coherence
+from simplex_jax.evaluate.fits import Topics
 from simplex_jax.models import pipeline
-from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.models.records import Plan
 from simplex_jax.models.sam import model, posterior, proportions, variational
 from simplex_jax.models.sam.data import Data, alike
 from simplex_jax.models.sam.options import Options, hyperparameters, local_step
 from simplex_jax.models.sam.sparse import to_device
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import devices, session
-
-# Options that the kernel has by the same name.
-_OF_KERNEL = (
-    *("learn", "sampler", "batch_size", "inner_steps", "step_size", "friction"),
-    *("inertia", "noise_estimate"),
-)
+from simplex_jax.runtime.session import Run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -73,6 +69,7 @@ class Fit(pipeline.Fit):
             there are none.
     """
 
+    settings: Options
     mean: np.ndarray
     sd: np.ndarray
     length: np.ndarray
@@ -96,6 +93,12 @@ class Fit(pipeline.Fit):
     order: np.ndarray
     shared: np.ndarray
     kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def as_fit(self) -> Topics:
+        """Return the topics and the kept samples, as `simplex_jax.evaluate` takes them."""
+        return Topics(
+            self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
+        )
 
 
 def prepare(plan: Plan, samples_dir: Path | None) -> Run:
@@ -134,8 +137,15 @@ def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kern
         documents,
         (settings.num_topics, table.shape[1]),
         hyper=hyper,
+        learn=settings.learn,
+        sampler=settings.sampler,
+        batch_size=settings.batch_size,
         local_step=local_step(settings),
-        **{name: getattr(settings, name) for name in _OF_KERNEL},
+        inner_steps=settings.inner_steps,
+        step_size=settings.step_size,
+        friction=settings.friction,
+        inertia=settings.inertia,
+        noise_estimate=settings.noise_estimate,
     )
     key_topics, key_state = jax.random.split(key)
     keys = jax.random.split(key_topics, settings.chains)

@@ -191,12 +191,16 @@ def least_squares(law: Target) -> jax.Array:
     return _einsum("bl,lk->bk", _einsum("bk,lk->bl", law.cosines, inverse[0]), inverse[0])
 
 
-def scales(law: Target) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the modes [B, K], the curvatures of the log-ratios [B, K], and their largest rate.
+class Scales(NamedTuple):
+    """The modes of B laws and how narrow these are there."""
 
-    The last, [B, 1], is the largest eigenvalue of the curvature relative to its diagonal, by a few
-    power iterations from a fixed vector.
-    """
+    mode: jax.Array  # log-ratios [B, K]
+    mass: jax.Array  # curvatures of the log-ratios, [B, K]
+    rate: jax.Array  # largest eigenvalue of the curvature relative to its diagonal, [B, 1]
+
+
+def scales(law: Target) -> Scales:
+    """Return modes, masses and rates, these by a few power iterations from a fixed vector."""
     mode = _mode(law)
     point = at(law, mode)
     theta, force, share, height, squares = point
@@ -206,15 +210,15 @@ def scales(law: Target) -> tuple[jax.Array, jax.Array, jax.Array]:
     mass = jnp.maximum(exact, 0.1 * law.alpha)
     scale = lax.rsqrt(mass)
 
-    def multiply(_: int, found: tuple) -> tuple:
-        x = found[0]
+    def multiply(_: int, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        x = carry[0]
         x = x * lax.rsqrt(_sum(x**2))
         x = scale * curvature_times(law, point, scale * x)
         return x, jnp.sqrt(_sum(x**2))
 
     x = jnp.cos(jnp.arange(k, dtype=theta.dtype) * 2.4) * jnp.ones_like(theta)
     _, rate = lax.fori_loop(0, _POWERS, multiply, (x, jnp.ones_like(squares)))
-    return mode, mass, jnp.maximum(rate, 1)
+    return Scales(mode, mass, jnp.maximum(rate, 1))
 
 
 def _exists(factor: jax.Array) -> jax.Array:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from simplex_jax.geometry import manifolds
 from simplex_jax.models.sam import laplace, sparse
 from simplex_jax.models.sam.concentrations import Evidence
 from simplex_jax.models.sam.joint import Hyperparameters
-from simplex_jax.models.sam.laplace import Target
+from simplex_jax.models.sam.laplace import Scales, Target
 from simplex_jax.models.sam.sparse import UnitDocuments
 
 METHODS = ("hmc", "laplace", "gmc")
@@ -44,7 +44,7 @@ class Local(NamedTuple):
             theta, and from too near every move is refused.
         start: Where chains of "gmc" start: "mode", by default, near which a chain begins that goes
             on from update to update where all documents are in a batch; or "least-squares", as in
-            the paper: every update begins anew at the proportions whose mixture of topics is
+            the paper: every update begins afresh at the proportions whose mixture of topics is
             nearest to the document, those below `floor` raised to it. What is drawn then depends on
             the start unless `burn_in` is long enough to forget it.
         fixed: Take steps of the greatest length only, as in the paper, of "hmc" and "gmc".
@@ -61,7 +61,7 @@ class Local(NamedTuple):
 
 
 def check(local_step: Local) -> Local:
-    """Raise a ValueError unless all settings are in range and about the method."""
+    """Raise a ValueError unless all settings are in range and used by the method."""
     arguments.choice("method", local_step.method, METHODS)
     for name, least in (("samples", 1), ("burn_in", 0)):
         arguments.at_least(name, getattr(local_step, name), least)
@@ -77,7 +77,7 @@ def check(local_step: Local) -> Local:
     foreign["laplace"] = ("floor", "start", "num_steps", "step_size", "fixed")
     for name in foreign[local_step.method]:
         if getattr(local_step, name):
-            raise ValueError(f"{name} does nothing with method {local_step.method!r}: leave it out")
+            raise ValueError(f"{name} is not used by method {local_step.method!r}; omit it")
     return local_step
 
 
@@ -136,6 +136,13 @@ def draw(
     )
 
 
+class _Proposal(NamedTuple):
+    """One of the proposals of each document."""
+
+    number: jax.Array  # its place among them, int32
+    weight: jax.Array  # log of its importance weight
+
+
 def _laplace(
     key: jax.Array, law: Target, local_step: Local, start: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
@@ -149,18 +156,19 @@ def _laplace(
     weights = laplace.log_weights(law, fitted, proposals)
     log_u = -jax.random.exponential(key_accept, (steps, *weights.shape[1:]), weights.dtype)
 
-    def step(at: tuple, turn: tuple) -> tuple[tuple, tuple]:
-        place, weight = at
-        number, new, u = turn
+    def step(
+        old: _Proposal, turn: tuple[_Proposal, jax.Array]
+    ) -> tuple[_Proposal, tuple[jax.Array, jax.Array]]:
+        new, u = turn
         # From a start whose weight is not a number every proposal is welcome.
-        accept = ~(u >= new - weight) & ~jnp.isnan(new)
-        at = jnp.where(accept, number, place), jnp.where(accept, new, weight)
-        return at, (at[0], accept)
+        accept = ~(u >= new.weight - old.weight) & ~jnp.isnan(new.weight)
+        chosen = jax.tree.map(partial(jnp.where, accept), new, old)
+        return chosen, (chosen.number, accept)
 
-    first = jnp.zeros(weights.shape[1:], jnp.int32), weights[0]
-    turns = lax.iota(jnp.int32, steps) + 1, weights[1:], log_u
-    _, (places, accepted) = lax.scan(step, first, turns)
-    draws = jnp.take_along_axis(proposals, places[local_step.burn_in :, :, None], axis=0)
+    first = _Proposal(jnp.zeros(weights.shape[1:], jnp.int32), weights[0])
+    later = _Proposal(lax.iota(jnp.int32, steps) + 1, weights[1:])
+    _, (numbers, accepted) = lax.scan(step, first, (later, log_u))
+    draws = jnp.take_along_axis(proposals, numbers[local_step.burn_in :, :, None], axis=0)
     return jnp.moveaxis(draws, 0, 1), jnp.mean(accepted, axis=0, dtype=weights.dtype)
 
 
@@ -169,10 +177,10 @@ def _hmc(
 ) -> tuple[jax.Array, jax.Array]:
     """Move in log-ratios, with the curvature of each at the mode as its mass."""
     key_start, key = jax.random.split(key)
-    found = laplace.scales(law)
-    mode, mass, _ = found
-    ratios = mode + jax.random.normal(key_start, mode.shape, mode.dtype) * lax.rsqrt(mass)
-    begin, step = _trajectories(law, found, local_step, ratios if start is None else start)
+    scales = laplace.scales(law)
+    noise = jax.random.normal(key_start, scales.mode.shape, scales.mode.dtype)
+    ratios = scales.mode + noise * lax.rsqrt(scales.mass)
+    begin, step = _trajectories(law, scales, local_step, ratios if start is None else start)
     keys = jax.random.split(key, local_step.burn_in + local_step.samples)
     _, (trace, accepted) = lax.scan(step, begin, keys)
     draws = jnp.moveaxis(trace[local_step.burn_in :], 0, 1)
@@ -188,48 +196,72 @@ def mean_shares(
     Chains start at the mode: from a start far in a tail the first moves of all may be refused. The
     numbers may be traced, so that one program serves all of them.
     """
-    found = laplace.scales(law)
-    begin, step = _trajectories(law, found, Local(), found[0])
+    scales = laplace.scales(law)
+    begin, step = _trajectories(law, scales, Local(), scales.mode)
 
-    def turn(i: jax.Array, loop: tuple) -> tuple:
-        at, total = loop
-        at, _ = step(at, jax.random.fold_in(key, i))
-        return at, total + jnp.where(i < burn_in, 0, jax.nn.softmax(at[0]))
+    def turn(i: jax.Array, loop: tuple[_Point, jax.Array]) -> tuple[_Point, jax.Array]:
+        point, total = loop
+        point, _ = step(point, jax.random.fold_in(key, i))
+        return point, total + jnp.where(i < burn_in, 0, jax.nn.softmax(point.position))
 
-    start = begin, jnp.zeros_like(begin[0])
+    start = begin, jnp.zeros_like(begin.position)
     return lax.fori_loop(0, burn_in + samples, turn, start)[1] / samples
 
 
-def _trajectories(
-    law: Target, found: tuple, local_step: Local, ratios: jax.Array
-) -> tuple[tuple, Callable[[tuple, jax.Array], tuple[tuple, tuple]]]:
-    """Return where chains of "hmc" begin, and a step of them: `(at, key) -> (at, (ratios, ...))`.
+class _Point(NamedTuple):
+    """Positions of the chains of B documents."""
 
-    `found` are the `laplace.scales`. The log density does not change along the vector of ones;
-    where along it a chain is does not matter, and is forgotten in the end.
+    position: jax.Array  # log-ratios, or proportions, [B, K]
+    value: jax.Array  # log density there, [B]
+    slope: jax.Array  # its gradient, [B, K]
+
+
+class _Moving(NamedTuple):
+    """Chains on a trajectory."""
+
+    point: _Point
+    velocity: jax.Array  # or momentum, [B, K]
+
+
+class _Turn(NamedTuple):
+    """A step of the chains."""
+
+    position: jax.Array  # where they are after it, [B, K]
+    accepted: jax.Array  # whether it was accepted, bool [B]
+
+
+_Step: TypeAlias = Callable[[_Point, jax.Array], tuple[_Point, _Turn]]
+"""`(point, key) -> (point, turn)`."""
+
+
+def _trajectories(
+    law: Target, scales: Scales, local_step: Local, ratios: jax.Array
+) -> tuple[_Point, _Step]:
+    """Return where chains of "hmc" begin, and a step of them.
+
+    The log density does not change along the vector of ones; where along it a chain is does not
+    matter, and is forgotten in the end.
     """
-    _, mass, rate = found
+    mass, rate = scales.mass, scales.rate
     longest = 0.9 if local_step.step_size is None else local_step.step_size
     log_density = partial(laplace.log_density, law)
 
-    def leap(_: int, at: tuple, h: jax.Array) -> tuple:
-        y, p, _, slope = at
-        p = p + h / 2 * slope
-        y = y + h * p / mass
-        value, slope = _value_and_slope(log_density, y)
-        return y, p + h / 2 * slope, value, slope
+    def leap(_: int, moving: _Moving, h: jax.Array) -> _Moving:
+        momentum = moving.velocity + h / 2 * moving.point.slope
+        new = _point(log_density, moving.point.position + h * momentum / mass)
+        return _Moving(new, momentum + h / 2 * new.slope)
 
-    def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
+    def step(old: _Point, key: jax.Array) -> tuple[_Point, _Turn]:
         key_momentum, key_length, key_accept = jax.random.split(key, 3)
         h = longest * _share(key_length, local_step, rate) * lax.rsqrt(rate)
         momentum = jnp.sqrt(mass) * jax.random.normal(key_momentum, mass.shape, mass.dtype)
-        y, p, value, slope = lax.fori_loop(
-            0, local_step.num_steps or 6, partial(leap, h=h), (at[0], momentum, *at[1:])
+        new, last = lax.fori_loop(
+            0, local_step.num_steps or 6, partial(leap, h=h), _Moving(old, momentum)
         )
-        gain = value - at[1] + jnp.sum((momentum**2 - p**2) / mass, axis=-1) / 2
-        return _choose(key_accept, gain, (y, value, slope), at)
+        gain = new.value - old.value + jnp.sum((momentum**2 - last**2) / mass, axis=-1) / 2
+        return _choose(key_accept, gain, new, old)
 
-    return (ratios, *_value_and_slope(log_density, ratios)), step
+    return _point(log_density, ratios), step
 
 
 def _share(key: jax.Array, local_step: Local, like: jax.Array) -> jax.Array:
@@ -242,27 +274,25 @@ def _share(key: jax.Array, local_step: Local, like: jax.Array) -> jax.Array:
     return jax.random.uniform(key, like.shape, like.dtype, 0.5, 1)
 
 
-def _value_and_slope(
-    log_density: Callable[[jax.Array], jax.Array], x: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Return log densities [B] at x [B, K], and their gradients [B, K]."""
+def _point(log_density: Callable[[jax.Array], jax.Array], x: jax.Array) -> _Point:
+    """Return positions x [B, K] with their log densities, and the gradients of these."""
 
     def value(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         each = log_density(x)
         return jnp.sum(each), each
 
     slope, each = jax.grad(value, has_aux=True)(x)
-    return each, slope
+    return _Point(x, each, slope)
 
 
-def _choose(key: jax.Array, gain: jax.Array, new: tuple, old: tuple) -> tuple[tuple, tuple]:
+def _choose(key: jax.Array, gain: jax.Array, new: _Point, old: _Point) -> tuple[_Point, _Turn]:
     """Accept where the log density of position and velocity allows it; NaN is refused."""
     log_u = -jax.random.exponential(key, gain.shape, gain.dtype)
     accept = (log_u < gain) & jnp.isfinite(gain)
-    at = jax.tree.map(
+    chosen = jax.tree.map(
         lambda a, b: jnp.where(accept if a.ndim == 1 else accept[:, None], a, b), new, old
     )
-    return at, (at[0], accept)
+    return chosen, _Turn(chosen.position, accept)
 
 
 def _gmc(
@@ -286,25 +316,25 @@ def _gmc(
         fit = law.kappa * laplace.cosine(law, theta)
         return fit + (law.alpha - 1) * jnp.sum(jnp.log(theta), axis=-1)
 
-    def leap(_: int, at: tuple, h: jax.Array) -> tuple:
-        x, v, _, force = at
-        x, v = _FLAT.flow(x, v + h / 2 * _FLAT.project(x, force), h)
-        value, force = _value_and_slope(log_density, x)
-        return x, v + h / 2 * _FLAT.project(x, force), value, force
+    def leap(_: int, moving: _Moving, h: jax.Array) -> _Moving:
+        x, force = moving.point.position, moving.point.slope
+        x, v = _FLAT.flow(x, moving.velocity + h / 2 * _FLAT.project(x, force), h)
+        new = _point(log_density, x)
+        return _Moving(new, v + h / 2 * _FLAT.project(x, new.slope))
 
-    def step(at: tuple, key: jax.Array) -> tuple[tuple, tuple]:
+    def step(old: _Point, key: jax.Array) -> tuple[_Point, _Turn]:
         key_velocity, key_length, key_accept = jax.random.split(key, 3)
         h = longest * _share(key_length, local_step, longest)
-        drawn = jax.random.normal(key_velocity, at[0].shape, at[0].dtype)
-        velocity = _FLAT.project(at[0], drawn)
-        x, v, value, force = lax.fori_loop(
-            0, local_step.num_steps or 20, partial(leap, h=h), (at[0], velocity, *at[1:])
+        drawn = jax.random.normal(key_velocity, old.position.shape, old.position.dtype)
+        velocity = _FLAT.project(old.position, drawn)
+        new, last = lax.fori_loop(
+            0, local_step.num_steps or 20, partial(leap, h=h), _Moving(old, velocity)
         )
-        gain = value - at[1] + (jnp.sum(velocity**2, -1) - jnp.sum(v**2, -1)) / 2
-        return _choose(key_accept, gain, (x, value, force), at)
+        gain = new.value - old.value + (jnp.sum(velocity**2, -1) - jnp.sum(last**2, -1)) / 2
+        return _choose(key_accept, gain, new, old)
 
     keys = jax.random.split(key, local_step.burn_in + local_step.samples)
-    _, (trace, accepted) = lax.scan(step, (theta, *_value_and_slope(log_density, theta)), keys)
+    _, (trace, accepted) = lax.scan(step, _point(log_density, theta), keys)
     draws = jnp.log(trace[local_step.burn_in :])
     draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
     return jnp.moveaxis(draws, 0, 1), jnp.mean(accepted, axis=0, dtype=theta.dtype)

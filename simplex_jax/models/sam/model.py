@@ -121,7 +121,7 @@ def build(
         `update` takes: places of documents, int32 [batch_size].
 
     Raises:
-        ValueError: An argument is out of range, not one of the names or does nothing with this
+        ValueError: An argument is out of range, not one of the names or not used by this
             sampler, or there are more topics than words.
 
     Example:
@@ -152,7 +152,7 @@ def build(
             f"it is {local_step.samples}"
         )
     if friction is not None and step.is_metropolis(sampler):
-        raise ValueError(f"friction is for sggmc and gsgnht; {sampler} has none: leave it out")
+        raise ValueError(f"sampler={sampler!r} does not take friction")
     check_noise(sampler, inertia, noise_estimate)
     default = step.defaults(sampler, size, shape, hyper, batch_size)
     step_size = default.step_size if step_size is None else step_size

@@ -72,7 +72,7 @@ class Options(RunOptions):
         parameter=None,
     )
     local_start: str | None = option(
-        "Where gmc begins to draw shares: near their mode; or, as in the paper and anew in every "
+        "Where gmc begins to draw shares: near their mode; or, as in the paper and afresh in every "
         "update, at least squares.",
         default=None,
         choices=LOCAL_STARTS,
@@ -125,16 +125,18 @@ class Options(RunOptions):
     # At equilibrium a batch of B out of D documents wants steps so much shorter for the noise of
     # its gradient that some 5 D / B updates are worth one of all documents, at B / D of its cost.
     batch_size: int | None = option("Documents in a batch.", default=None, least=1, unset="all")
-    passes: float | None = again("passes", default=None, unset="300, unless steps or seconds say")
+    passes: float | None = again(
+        "passes", default=None, unset="300, unless steps or seconds are given"
+    )
 
     def __post_init__(self) -> None:
         if self.friction is not None and step.is_metropolis(self.sampler):
-            raise ValueError(f"friction is for sggmc and gsgnht; {self.sampler} has none")
+            raise ValueError(f"sampler={self.sampler!r} does not take friction")
         model.check_noise(self.sampler, self.inertia, self.noise_estimate)
         if self.local_start is not None and self.local != "gmc":
-            raise ValueError(f"local_start is for local gmc; {self.local} has a start of its own")
+            raise ValueError(f"local={self.local!r} does not take local_start")
         if self.local_fixed and self.local == "laplace":
-            raise ValueError("local_fixed is for local hmc and gmc; laplace has no steps")
+            raise ValueError("local='laplace' does not take local_fixed")
 
 
 @options
@@ -142,45 +144,45 @@ class Arguments(Options, Session):
     """Arguments of `sam.fit`."""
 
 
-def settle(data: Data, heldout: Data | None, given: Options) -> Options:
+def settle(data: Data, heldout: Data | None, options: Options) -> Options:
     """Return options with everything that was left out filled in, or raise a ValueError."""
     del heldout
     table = data.vectors.values
     documents, words = table.shape
-    if given.num_topics > words:
+    if options.num_topics > words:
         raise ValueError(
-            f"num_topics must be at most {words}, one a word; it is {given.num_topics}"
+            f"num_topics must be at most {words}, one a word; it is {options.num_topics}"
         )
-    batch_size = model.check_batch_size(given.batch_size, documents, given.sampler)
+    batch_size = model.check_batch_size(options.batch_size, documents, options.sampler)
     concentrations = {
-        name: per_word * words if getattr(given, name) is None else getattr(given, name)
+        name: per_word * words if getattr(options, name) is None else getattr(options, name)
         for name, per_word in PER_WORD.items()
     }
-    settled = dataclasses.replace(given, batch_size=batch_size, **concentrations)
-    hyper, shape = hyperparameters(table, settled), (given.num_topics, words)
-    default = step.defaults(given.sampler, documents, shape, hyper, batch_size)
+    settled = dataclasses.replace(options, batch_size=batch_size, **concentrations)
+    hyper, shape = hyperparameters(table, settled), (options.num_topics, words)
+    default = step.defaults(options.sampler, documents, shape, hyper, batch_size)
     length = session.length(
         -(-documents // batch_size),
-        given,
+        options,
         eval_timed=max(1, _EVAL_TIMED // batch_size),
         default_passes=PASSES,
     )
-    friction = float(default.friction) if given.friction is None else given.friction
+    friction = float(default.friction) if options.friction is None else options.friction
     return dataclasses.replace(
         settled,
-        step_size=schedules.constant("step_size", given.step_size or default.step_size),
-        friction=None if step.is_metropolis(given.sampler) else friction,
-        inertia=_inertia(given, friction),
-        inner_steps=given.inner_steps or default.inner_steps,
+        step_size=schedules.constant("step_size", options.step_size or default.step_size),
+        friction=None if step.is_metropolis(options.sampler) else friction,
+        inertia=_inertia(options, friction),
+        inner_steps=options.inner_steps or default.inner_steps,
         passes=None,
         **length._asdict(),
     )
 
 
-def _inertia(given: Options, friction: float) -> float | None:
-    if given.sampler != "gsgnht":
+def _inertia(options: Options, friction: float) -> float | None:
+    if options.sampler != "gsgnht":
         return None
-    return step.damped_inertia(friction) if given.inertia is None else given.inertia
+    return step.damped_inertia(friction) if options.inertia is None else options.inertia
 
 
 def hyperparameters(table: sp.csr_array, settings: Options) -> joint.Hyperparameters:

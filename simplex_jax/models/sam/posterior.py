@@ -111,11 +111,11 @@ def records(settings: Options, documents: int) -> Records:
     """Return the hook that records evaluations: rate, energy, noise, acceptance, thermostat."""
 
     def measure(event: Event, passes: float) -> Mapping[str, float]:
-        info = event.info.sampler
+        info = event.info.sampler._asdict()
         rate = round(passes * documents / max(event.seconds, 1e-9))
         measures: dict[str, float] = {"documents_per_second": rate}
         for name in ("kinetic", "thermostat", "gradient_noise", "step_size", "acceptance"):
-            if (value := getattr(info, name, None)) is not None:
+            if (value := info.get(name)) is not None:
                 measures[name] = float(np.mean(value))
         measures["local_acceptance"] = float(np.mean(event.info.local_acceptance))
         return measures | {"fit": float(np.mean(event.info.fit))}

@@ -32,7 +32,7 @@ def transform(
     """Return the topic proportions of documents.
 
     The posterior mean of each document's proportions given the topics, over Metropolis steps whose
-    proposals go by Laplace's approximation (`models.sam.local`).
+    proposals depend on Laplace's approximation (`models.sam.local`).
 
     Args:
         topics: Directions [K, V], of any length but 0; say `Fit.mean`.

@@ -23,7 +23,7 @@ _SECTIONS = (
 
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
-    """Return the context of the template: so many words a topic, and half as many negative ones."""
+    """Return the context of the template: `top_words` words a topic, half as many negative ones."""
     rows = _rows(fitted, top_words)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "log_perplexity")

@@ -8,7 +8,7 @@ import numpy as np
 
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import normal_interval
-from simplex_jax.models.files import Array, Files, Saved
+from simplex_jax.models.records import Array, Files, Saved
 from simplex_jax.models.sam import report
 from simplex_jax.models.sam.fitting import Fit
 from simplex_jax.models.sam.posterior import CONCENTRATIONS

@@ -1,1 +1,1 @@
-"""What models of the topics of tokens share: documents, the local step, concentrations, shares."""
+"""Shared code for topic models of counts: documents, local step, concentrations, shares."""

@@ -37,7 +37,7 @@ def expected(
     labels: jax.Array,
     words: jax.Array | None,
 ) -> tuple[jax.Array, Any]:
-    """As `blocked`, and add to `words` [K, V] the probabilities that the labels are drawn from.
+    """Sweep as `blocked` does, and add the probabilities of the labels to `words` [K, V].
 
     They are counts with less noise than those of the labels (Rao-Blackwell).
     """

@@ -1,4 +1,4 @@
-"""What a report shows of each topic: words and shares with their intervals, and judgements."""
+"""Per-topic context for the report templates: words and shares with intervals, and judgements."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +9,14 @@ from scipy import special
 from simplex_jax.evaluate import coherence as coherences
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.models.topics.fits import CountFit, TopicFit
 from simplex_jax.report import charts, page
+from simplex_jax.report.display import counted
 from simplex_jax.report.page import bars, measured
 
 
 def rows_of(
-    fitted: Any, top_words: int, names: Sequence[str] | None = None
+    fitted: CountFit, top_words: int, names: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return what is shown of each topic, in their own order; some may have names."""
     mean, rough = fitted.mean, diagnostics.rough(fitted.diagnostics, len(fitted.mean))
@@ -42,7 +44,7 @@ def rows_of(
     return rows
 
 
-def common_rows(fitted: Any) -> list[dict[str, Any]]:
+def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
     """Return what is shown of each topic of any kind, but for its words."""
     prevalence = fitted.prevalence
     sd = np.where(
@@ -64,14 +66,14 @@ def common_rows(fitted: Any) -> list[dict[str, Any]]:
 
 
 def overview(
-    fitted: Any, rows: list[dict[str, Any]], placed: np.ndarray, measure: str
+    fitted: TopicFit, rows: list[dict[str, Any]], placed: np.ndarray, measure: str
 ) -> dict[str, Any]:
     """Return the variables of templates that are about all topics, at their places on the map."""
     shares, documents = fitted.prevalence, fitted.corpus["documents"]
     leading = [row["leading"][0] if row["leading"] else "" for row in rows]
     name = f"held-out {measure.replace('_', '-')}"
     return {
-        "title": f"{len(rows)} topics of {documents:,} documents",
+        "title": f"{counted(len(rows), 'topic')} of {counted(documents, 'document')}",
         "charts": page.curves(fitted.metrics, measure, name),
         "map": charts.topic_map(placed, shares, leading),
         "by_number": rows,

@@ -1,11 +1,12 @@
 """Signs that topics, or their shares in documents, should not be trusted yet, in words."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from simplex_jax.models.topics.fits import CountFit
 from simplex_jax.models.topics.proportions import TOLERANCE
+from simplex_jax.report.display import counted
 
 _RISE = 0.02
 """Relative change of the perplexity that is more than its noise."""
@@ -46,7 +47,7 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
     return []
 
 
-def share_warnings(fitted: Any) -> list[str]:
+def share_warnings(fitted: CountFit) -> list[str]:
     """Return a sentence where shares of documents are imprecise, and on documents without words."""
     sentences, slow = [], fitted.proportions_error > TOLERANCE
     if slow.sum() > _MOST_SLOW * slow.size:
@@ -55,5 +56,5 @@ def share_warnings(fitted: Any) -> list[str]:
             f"above {TOLERANCE}, the largest one {fitted.proportions_error.max():.2f}."
         )
     if fitted.empty:
-        sentences.append(f"Without a word of the vocabulary: {fitted.empty:,} documents.")
+        sentences.append(f"Without a word of the vocabulary: {counted(fitted.empty, 'document')}.")
     return sentences

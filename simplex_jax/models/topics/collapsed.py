@@ -22,7 +22,7 @@ ROW = 16
 # a core. The many lanes of an accelerator want more.
 _ROOM, _ROOM_ELSEWHERE = 1 << 17, 1 << 25
 _NARROWEST = 8
-# Each narrowing is one more loop to compile; of the lanes at work, one in so many has a token.
+# Each narrowing is one more loop to compile; of the lanes at work, one in this number has a token.
 _NARROWING = 4
 
 

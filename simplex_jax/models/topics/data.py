@@ -1,4 +1,4 @@
-"""Documents of LDA: in memory, or on disk with batches read while a run goes on."""
+"""Documents of topic models: in memory, or on disk with batches read while a run goes on."""
 
 from typing import Any, NamedTuple, TypeAlias
 

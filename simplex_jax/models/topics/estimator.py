@@ -1,4 +1,4 @@
-"""What the estimators of topics of counts share."""
+"""Shared code for the estimators of topic models of counts."""
 
 import dataclasses
 from typing import Any

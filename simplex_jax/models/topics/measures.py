@@ -12,16 +12,17 @@ from simplex_jax.corpus import split_tokens
 from simplex_jax.evaluate import windows
 from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity
 from simplex_jax.models.topics import perplexity
+from simplex_jax.models.topics.fits import CountFit, TopicFit
 
 
 def completed(
-    fitted: Any, observed: sp.csr_array, target: sp.csr_array, *, seed: int
+    fitted: CountFit, observed: sp.csr_array, target: sp.csr_array, *, seed: int
 ) -> dict[str, Any]:
     """Measure how well topics predict the target part of documents from the observed part."""
     if observed.shape != target.shape:
         raise ValueError(
-            f"--observed has {observed.shape[0]} documents and --target {target.shape[0]}: "
-            "give two parts of the same documents, in the same order"
+            f"observed (--observed) has {observed.shape[0]} documents and target (--target) "
+            f"{target.shape[0]}: give two parts of the same documents, in the same order"
         )
     return {
         "perplexity": _perplexity(fitted.mean, fitted.alpha, observed, target, seed),
@@ -51,7 +52,7 @@ def _perplexity(
     return perplexity.perplexity(log_p, data.counts)
 
 
-def quality(fitted: Any, documents: sp.csr_array) -> dict[str, Any]:
+def quality(fitted: TopicFit, documents: sp.csr_array) -> dict[str, Any]:
     """Measure the coherence of topics in documents, and how far apart their words are."""
     return {
         "coherence": {
@@ -61,15 +62,15 @@ def quality(fitted: Any, documents: sp.csr_array) -> dict[str, Any]:
     }
 
 
-def windowed(fitted: Any, texts: list[list[str]]) -> dict[str, Any]:
+def windowed(fitted: TopicFit, texts: list[list[str]]) -> dict[str, Any]:
     """Measure the coherence of topics over sliding windows of texts."""
-    found = {
+    coherences = {
         name: _mean(
             windows.coherence_in_windows(fitted.mean, texts, fitted.vocabulary, measure=name)
         )
         for name in windows.MEASURES
     }
-    return {"coherence_in_windows": found}
+    return {"coherence_in_windows": coherences}
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -25,6 +25,7 @@ from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics import local
 from simplex_jax.models.topics.concentrations import positive
 from simplex_jax.models.topics.data import as_data, in_memory, size_of
+from simplex_jax.models.topics.fits import CountFit
 from simplex_jax.models.topics.native import calls
 from simplex_jax.runtime.session import Progress
 
@@ -118,7 +119,7 @@ def joined(
     return shares, errors
 
 
-def infer(fitted: Any, data: Any, *, seed: int = 0) -> np.ndarray:
+def infer(fitted: CountFit, data: Any, *, seed: int = 0) -> np.ndarray:
     """Return the topic proportions of other documents, of any vocabulary; see `Fit.transform`."""
     documents = in_memory(as_data(data))
     mapped = to_vocabulary(documents, fitted.vocabulary).corpus
@@ -205,13 +206,19 @@ def _average(
     most: int,
     engine: str,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean proportions [B, K] and their errors [B], by at most so many blocks of sweeps."""
+    """Return mean proportions [B, K] and their errors [B], by at most `most` blocks of sweeps.
+
+    `means` and `errors` are by document; `rows`, `waiting`, `total`, `squares` and `active` are by
+    slot, of which there are fewer and fewer. Where `waiting`, the slot sweeps document `rows`, and
+    `total` and `squares` hold its `done` blocks of each chain; other slots are idle, of length 0 in
+    `active`. Labels are by token, and stay whole.
+    """
     concentrations = np.asarray(alpha, np.float32)
     lengths, num_topics = np.asarray(documents.lengths), len(concentrations)
     means, errors = np.tile(concentrations, (len(lengths), 1)), np.zeros(len(lengths), np.float32)
     labels = [local.no_labels(documents.tokens.shape[0], num_topics) for _ in range(2)]
     total, squares = (jnp.zeros((num_topics, len(lengths)), jnp.float32) for _ in range(2))
-    rows = np.arange(len(lengths))  # of the documents that are swept, side by side
+    rows = np.arange(len(lengths))
     active, waiting = documents, lengths > 0
     done, check = -1, 2  # the first block is the burn-in
     while waiting.any() and done < most:
@@ -319,7 +326,7 @@ def token_ends(counts: sp.csr_array | Stored) -> np.ndarray:
 
 
 def cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
-    """Cut documents in shards: at most so many and, unless one has more, so many tokens."""
+    """Cut documents in shards of at most `shard` and, unless one has more, of 2^24 tokens."""
     first = 0
     while first < len(ends) - 1:
         fits = int(np.searchsorted(ends, ends[first] + _MOST_TOKENS, side="right")) - 1

@@ -9,7 +9,9 @@ import numpy as np
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.evaluate.intervals import beta_interval
-from simplex_jax.models.files import Saved, example
+from simplex_jax.models.files import example
+from simplex_jax.models.records import Saved
+from simplex_jax.models.topics.fits import CountFit, TopicFit
 from simplex_jax.runtime import directory, output, saved
 from simplex_jax.runtime.saved import RunError
 
@@ -21,7 +23,7 @@ NAMES = ("topics.csv", "topic_keys.txt", SHARES, "vocabulary.txt")
 _TOP_WORDS = 20
 
 
-def write(fitted: Any, place: Path) -> None:
+def write(fitted: CountFit, place: Path) -> None:
     """Write the files that are for people and for other programs, each atomically.
 
     `topics.csv` has the 20 most probable words of each topic with their probability and the 95%
@@ -36,7 +38,7 @@ def write(fitted: Any, place: Path) -> None:
 
 
 def write_all(
-    fitted: Any,
+    fitted: TopicFit,
     place: Path,
     errors: np.ndarray | None,
     rows: Iterable[tuple[object, ...]],
@@ -56,12 +58,12 @@ def write_all(
     output.write_text(place / "topic_keys.txt", lines)
 
 
-def summary(fitted: Any) -> dict[str, Any]:
+def summary(fitted: CountFit) -> dict[str, Any]:
     """Return what `summary.json` holds of topics of tokens and their documents."""
     return common_summary(fitted) | {"empty": fitted.empty}
 
 
-def common_summary(fitted: Any) -> dict[str, Any]:
+def common_summary(fitted: TopicFit) -> dict[str, Any]:
     """Return what `summary.json` holds of topics of any kind."""
     return {
         "coherence_npmi": fitted.coherence,
@@ -103,7 +105,7 @@ def common(run: Saved) -> tuple[dict[str, Any], np.ndarray]:
     }, errors
 
 
-def _rows_of_words(fitted: Any, top: np.ndarray) -> Iterable[tuple[object, ...]]:
+def _rows_of_words(fitted: CountFit, top: np.ndarray) -> Iterable[tuple[object, ...]]:
     mean, sd = (np.take_along_axis(array, top, axis=1) for array in (fitted.mean, fitted.sd))
     rough = diagnostics.rough(fitted.diagnostics, len(mean))
     lower, upper = beta_interval(np.clip(mean, 0, 1), sd)

@@ -8,11 +8,11 @@ from simplex_jax.base import PyTree, State
 from simplex_jax.runtime import processes
 from simplex_jax.runtime.checkpoint import leaves
 from simplex_jax.runtime.checkpoint.store import Store
-from simplex_jax.runtime.hooks import Event
+from simplex_jax.runtime.hooks import Event, Hook
 
 
 class Resumable(Protocol):
-    """A hook that accumulates something, and has to go on where it was."""
+    """A hook with contents that are saved and restored."""
 
     def save(self) -> PyTree:
         """Return its contents: dicts and lists of arrays and of JSON values."""
@@ -22,14 +22,14 @@ class Resumable(Protocol):
 
 
 class Restored(NamedTuple):
-    """The arguments of `driver.run` with which a run goes on."""
+    """Arguments of `driver.run` that continue a run."""
 
     state: State  # its state
     first_step: int  # the step that it began at
     seconds: float  # the seconds that it has trained for
 
 
-class Saver:
+class Saver(Hook):
     """Save a run: its state, the contents of its other hooks by name, and its seconds.
 
     It saves when `every` seconds have passed, also within a chunk, and at the end of the run; with

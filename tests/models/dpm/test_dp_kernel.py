@@ -80,9 +80,12 @@ BAD = [
     ({"alpha": 0.0}, "alpha must be finite and positive; it is 0.0"),
     ({"alpha": dp_mixture.Gamma(1.0, -1.0)}, "alpha.rate must be finite and positive"),
     ({"variant": "independent", "decay": 1.0}, "decay must be between 0 and 1"),
-    ({"decay": 0.5}, "decay does nothing with the dependent variant"),
-    ({"stick_step_size": 0.5}, "stick_step_size does nothing with the exact sampler"),
-    ({"alpha": 2.0, "alpha_update": "escobar-west"}, "alpha is given"),
+    ({"decay": 0.5}, "decay is not used by the dependent variant"),
+    ({"stick_step_size": 0.5}, "stick_step_size is not used by the exact sampler"),
+    (
+        {"alpha": 2.0, "alpha_update": "escobar-west"},
+        "with a fixed alpha",
+    ),
     ({"capacity": 0}, "capacity must be an integer of at least 1"),
     ({"chains": 0}, "chains must be an integer of at least 1"),
     ({"sampler": "scir", "atom_step_size": -1.0}, "step_size must be finite and positive"),
@@ -92,7 +95,7 @@ BAD = [
     (CARRIED, 'total "carried" is for scir and sgrld with subsampled counts'),
     (CARRIED | {"sampler": "smld"}, "carried"),
     (CARRIED | {"sampler": "scir", "counts": "memoised"}, "with subsampled counts: leave it out"),
-    (CARRIED | {"sampler": "scir", "label_moves": True}, "label_moves would part"),
+    (CARRIED | {"sampler": "scir", "label_moves": True}, "label_moves=True is incompatible"),
     ({"split_merge": -1}, "split_merge must be an integer of at least 0"),
     ({"split_merge": 1, "sampler": "scir"}, "split_merge needs the exact sampler"),
 ]
@@ -109,7 +112,7 @@ def test_rows_and_families_must_fit():
         dp_mixture.build(ROWS, families.multinomial(2))
     with pytest.raises(ValueError, match="multinomial_rows"):
         dp_mixture.build(jnp.zeros((3, 3)), FAMILY)
-    with pytest.raises(ValueError, match="on no simplex"):
+    with pytest.raises(ValueError, match="a family with simplex atoms"):
         dp_mixture.build(jnp.zeros((3, 1)), GAUSSIAN, sampler="scir")
     no_evidence = GAUSSIAN._replace(log_evidence=None)
     with pytest.raises(ValueError, match="log_evidence"):

@@ -6,14 +6,13 @@ import chex
 import jax
 import numpy as np
 import pytest
-from support.cut_runs import Cut
+from support.cut_runs import Cut, look_after_every_step
 
 from simplex_jax import dpm
 from simplex_jax.corpus import from_counts
 from simplex_jax.corpus.categories import Categories
 from simplex_jax.models.dpm import checks, clusters, families, fitting
 from simplex_jax.models.dpm.variables import Variables
-from simplex_jax.runtime import driver
 from simplex_jax.runtime.checkpoint import CheckpointError
 
 # Three groups of rows, each with two words of its own; one row without a word.
@@ -102,7 +101,7 @@ def test_new_rows(whole):
 
 @pytest.mark.parametrize("step", [1, 77, 114])
 def test_an_interrupted_run_ends_as_the_whole_one(step, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(driver, "_PULSE", 0.0)  # look after every step
+    look_after_every_step(monkeypatch)
     cut = fit(checkpoint=tmp_path, hooks=[Cut(step)])
     assert cut.state.step == step
     resumed = fit(checkpoint=tmp_path, resume=True)
@@ -110,7 +109,7 @@ def test_an_interrupted_run_ends_as_the_whole_one(step, whole, tmp_path, monkeyp
 
 
 def test_a_signal_ends_a_run_with_a_summary(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    look_after_every_step(monkeypatch)
     cut = fit(checkpoint=tmp_path, hooks=[Cut(5, signal.SIGINT)])
     assert cut.interrupted is signal.SIGINT
     assert cut.samples == 1
@@ -121,7 +120,7 @@ def test_a_signal_ends_a_run_with_a_summary(tmp_path, monkeypatch, capfd):
 
 
 def test_a_run_goes_on_with_its_own_rows_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    look_after_every_step(monkeypatch)
     fit(checkpoint=tmp_path, hooks=[Cut(5)])
     swapped = COUNTS.copy()
     swapped[[0, -2]] = swapped[[-2, 0]]
@@ -143,7 +142,7 @@ def test_a_run_that_grows_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     assert grown.state.occupancy.shape[-1] > 16
     assert (grown.alpha, grown.alpha_sd) == (15.0, 0.0)
     assert grown.metrics[-1]["capacity"] == grown.state.occupancy.shape[-1]
-    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    look_after_every_step(monkeypatch)
     fit(checkpoint=tmp_path, hooks=[Cut(10)], **options)
     resumed = fit(checkpoint=tmp_path, resume=True, **options)
     chex.assert_trees_all_equal(numbers(resumed), numbers(grown))
@@ -248,11 +247,18 @@ def test_a_family_without_simplex():
         (ROWS, {"sampler": "scir", "split_merge": 1}, "split_merge needs the exact"),
         (ROWS, {"sampler": "scir", "atom_step_size": -1.0}, "step_size"),
         (ROWS, {"sampler": "scir", "stick_step_size": lambda step: 0.1}, "must be a number"),
-        (ROWS, {"atom_step_size": 0.1}, "atom_step_size does nothing with the exact sampler"),
-        (ROWS, {"alpha": 1.0, "alpha_update": "escobar-west"}, "alpha is given"),
-        (ROWS, {"alpha": 1.0, "alpha_rate": 1.0}, "alpha_rate is about learning alpha"),
-        (ROWS, {"concentration": 1.0}, "concentration does nothing with a family"),
-        (ROWS, {"samples_dir": "x"}, "samples_dir: the partitions stay in memory"),
+        (ROWS, {"atom_step_size": 0.1}, "atom_step_size is not used by the exact sampler"),
+        (
+            ROWS,
+            {"alpha": 1.0, "alpha_update": "escobar-west"},
+            "with a fixed alpha",
+        ),
+        (
+            ROWS,
+            {"alpha": 1.0, "alpha_rate": 1.0},
+            "alpha_rate cannot be combined with",
+        ),
+        (ROWS, {"concentration": 1.0}, "concentration cannot be combined with family"),
         (ROWS, {"family": None}, "need a family"),
         (ROWS, {"family": "multinomial"}, "family must be one of"),
         (from_counts(COUNTS), {}, "a corpus or a table of categories decides its family"),
@@ -267,6 +273,11 @@ def test_bad_input_is_one_clear_error(rows, options, message):
     with pytest.raises(ValueError, match=message) as caught:
         dpm.fit(rows, **({"family": FAMILY} | options))
     assert "\n" not in str(caught.value)
+
+
+def test_there_is_no_directory_for_partitions():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'samples_dir'"):
+        dpm.fit(ROWS, FAMILY, samples_dir="x")
 
 
 @pytest.mark.parametrize(

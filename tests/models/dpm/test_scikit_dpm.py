@@ -1,4 +1,4 @@
-"""The estimator of mixtures: scikit-learn's manners over `dpm.fit`, which is tested elsewhere."""
+"""The estimator of mixtures: scikit-learn interface over `dpm.fit`, which is tested elsewhere."""
 
 import signal
 from types import SimpleNamespace
@@ -269,7 +269,7 @@ def test_a_family_of_ones_own(tmp_path):
         ({"family": "categorical"}, [[0.5], [1.0]], r"rows\[0, 0\] is 0.5"),
         ({"family": "multinomial"}, [[0.5, 1.0]], "whole numbers"),
         ({"family": "von_mises_fisher"}, [[3.0, 4.0]], "has length 5"),
-        ({"sampler": "scir"}, X, "on no simplex"),
+        ({"sampler": "scir"}, X, "a family with simplex atoms"),
         ({"loss": "best"}, X, "loss must be one of vi, binder"),
         ({"callbacks": [3]}, X, "callbacks must be callable"),
         ({"passes": 2, "seconds": 2}, X, "at most one of"),

@@ -151,8 +151,8 @@ def test_reasons_for_care_are_said(corpus):
     table = sp.vstack([counts, sp.csr_array((1, WORDS), dtype=counts.dtype)]).tocsr()
     columns = {"group": [*group[:58], None, "c", "a"]}
     said = "\n".join(lda.effects(few, table, columns, sweeps=2).warnings)
-    assert "1 documents without a word of the model are left out" in said
-    assert "1 documents for which a covariate is missing are left out" in said
+    assert "1 document without a word of the model left out" in said
+    assert "1 document with a missing covariate left out" in said
     assert "2 draws of the topics say little" in said
     assert "fewer than 5 documents are in group=c: their intervals are rough" in said
 

@@ -15,6 +15,7 @@ from simplex_jax.models import lda
 from simplex_jax.models.lda import memory, pages
 from simplex_jax.models.topics import data
 from simplex_jax.runtime import devices
+from simplex_jax.runtime.hooks import Hook
 
 # Documents of all lengths, some empty. There are four batches, and the last one has one document;
 # with this seed five passes begin with the batch that ended the one before.
@@ -99,15 +100,16 @@ def test_labels_stay_in_memory_where_they_must(changes, stored):
     assert fitted.state.sampler.memory.labels.shape[-1] == COUNTS.sum()
 
 
-class Crash(Exception):
-    """A hook that ends a run without a word in the middle of a pass, some updates after step 10."""
+class Crashed(Exception):
+    """The end of a run without a word."""
 
-    def __call__(self, event):
-        pass
+
+class Crash(Hook):
+    """A hook that ends a run in the middle of a pass, some updates after step 10."""
 
     def pulse(self, event):
         if event.step == 13:
-            raise self
+            raise Crashed
 
 
 @pytest.mark.slow
@@ -117,7 +119,7 @@ def test_a_crash_loses_nothing_on_disk_or_in_memory(before, after, stored, tmp_p
     little = devices.memory()
     given = {"checkpoint": tmp_path / "run", "checkpoint_every": 0.0}
     monkeypatch.setattr(devices, "memory", lambda: before * little)
-    with pytest.raises(Crash):
+    with pytest.raises(Crashed):
         lda.fit(stored, 3, hooks=[Crash()], **RUN | given)
     assert [path.name[-7:] for path in sorted(given["checkpoint"].iterdir())][-1] == "step-10"
     monkeypatch.setattr(devices, "memory", lambda: after * little)

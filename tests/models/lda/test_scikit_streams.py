@@ -54,7 +54,7 @@ def test_step_sizes_may_be_a_schedule(streamed, tmp_path):
     given = schedules.polynomial_decay(*lda.default_step("scir", "subsampled"))
     model = clone(MODEL).set_params(step_size=given)
     np.testing.assert_array_equal(stream(model, 5).components_, streamed.components_)
-    with pytest.raises(ValueError, match=r"three of a decay, not a function"):
+    with pytest.raises(ValueError, match=r"\(A, TAU, KAPPA\), not a function"):
         model.fit(COUNTS)
     with pytest.raises(ValueError, match="a parameter cannot be written as JSON"):
         model.save(tmp_path / "model.npz")

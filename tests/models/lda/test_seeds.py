@@ -17,7 +17,7 @@ from test_lda import ALPHA, BETA, CHAINS, CORPUS, MANY, SHAPE, flat
 
 from simplex_jax import base, estimators, lda, run
 from simplex_jax.corpus import device, embedded_corpus, from_counts
-from simplex_jax.models.lda import kernel, model, options, posterior, seeds
+from simplex_jax.models.lda import kernel, model, posterior, seeds, settling
 from simplex_jax.models.lda.counts import Local, Memory, memoised
 from simplex_jax.models.lda.seeds import Line, Seeds
 from simplex_jax.samplers import scir
@@ -151,7 +151,7 @@ def test_a_file_has_a_line_for_each_topic(tmp_path):
         ({"seed_words": 3}, "a line for each topic"),
         ({"seed_words": [["w0"]]}, "a line for each topic"),
         ({"seed_words": "no/such/file"}, "no such file"),
-        ({"seed_weight": 3}, "give seed_words too"),
+        ({"seed_weight": 3}, "seed_weight requires seed_words"),
         ({"seed_words": ["w0"], "seed_weight": 0}, "finite and positive"),
         ({"seed_words": ["w0"], "seed_weight": 1e40}, "seed_weight must be at most 16,777,216"),
         ({"seed_words": ["w0"], "beta": "learn"}, "beta cannot be learned beside seed words"),
@@ -165,7 +165,7 @@ def test_what_is_refused(given, message):
 def test_the_weight_is_settled_by_the_corpus():
     settled = lda.resolve(from_counts(1000 * TEXT), 2, seed_words=["w0"])
     assert settled.seed_weight == round(0.01 * 1000 * TEXT.sum() / 2)
-    assert options.settle(from_counts(TEXT), None, settled).seed_weight == settled.seed_weight
+    assert settling.settle(from_counts(TEXT), None, settled).seed_weight == settled.seed_weight
 
 
 def test_words_that_are_not_in_the_vocabulary_are_named():

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from support.cut_runs import Cut
+from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 
 from simplex_jax.base import Kernel
@@ -17,7 +17,7 @@ from simplex_jax.models.lda import feed as model
 from simplex_jax.models.lda import model as lda
 from simplex_jax.models.lda import sharding
 from simplex_jax.models.lda.counts import Memory
-from simplex_jax.runtime import driver, gathering
+from simplex_jax.runtime import gathering
 from simplex_jax.runtime.checkpoint import CheckpointError
 
 COUNTS = sp.csr_array(np.random.default_rng(0).poisson(1.0, (12, 6)).astype(np.int32))
@@ -45,7 +45,7 @@ def fit(kind, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_ten_interrupted_runs_end_as_the_whole_one(kind, tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(driver, "_PULSE", 0.0)  # look after every step
+    look_after_every_step(monkeypatch)
     whole = fit(kind)
     for step in np.random.default_rng(seed).choice(np.arange(1, STEPS), 10, replace=False):
         place = tmp_path / str(step)
@@ -57,7 +57,7 @@ def test_ten_interrupted_runs_end_as_the_whole_one(kind, tmp_path, monkeypatch, 
 @pytest.mark.slow
 def test_a_run_that_forgot_its_samples_would_be_noticed(tmp_path, monkeypatch):
     """The same with moments that are not brought back: it must differ."""
-    monkeypatch.setattr(driver, "_PULSE", 0.0)
+    look_after_every_step(monkeypatch)
     monkeypatch.setattr(gathering.Posterior, "load", lambda self, saved: None)
     fit("memoised", checkpoint=tmp_path, hooks=[Cut(20)])
     resumed = fit("memoised", checkpoint=tmp_path, resume=True)

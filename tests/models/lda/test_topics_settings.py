@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from simplex_jax.corpus import from_counts
 from simplex_jax.models import lda
-from simplex_jax.models.lda import memory, options
+from simplex_jax.models.lda import memory, model, settling
 from simplex_jax.models.lda.options import prior
 from simplex_jax.models.options import as_json, from_json
 
@@ -34,7 +34,7 @@ def test_a_run_towards_a_goal_has_two_chains_where_they_have_the_time(monkeypatc
     assert lda.resolve(COUNTS, 2, passes=9).chains == 1
     assert lda.resolve(COUNTS, 2, counts="subsampled").chains == 1
     assert lda.resolve(COUNTS, 2, chains=3).chains == 3
-    monkeypatch.setattr(options, "_PAIR", COUNTS.sum() + 2 * COUNTS.shape[1] - 1)
+    monkeypatch.setattr(settling, "_PAIR", COUNTS.sum() + 2 * COUNTS.shape[1] - 1)
     assert lda.resolve(COUNTS, 2).chains == 1
 
 
@@ -96,7 +96,7 @@ def test_settings_go_into_json_and_back():
         ({"num_topics": 2, "eval_every": 0}, "eval_every"),
         ({"num_topics": 2, "sweeps": 3, "burn_in": 3}, "burn_in"),
         ({"num_topics": 2, "step_size": 0.0}, "step_size must be finite and positive"),
-        ({"num_topics": 2, "step_size": [0.1, 0.2]}, "step_size must be a number, or three"),
+        ({"num_topics": 2, "step_size": [0.1, 0.2]}, r"step_size must be a number or \(A, TAU"),
         ({"num_topics": 2, "step_size": "fast"}, "step_size must be a number"),
         ({"num_topics": 2, "step_size": lambda step: 0.1}, "step_size must be .* not a function"),
         ({"num_topics": 2, "passes": 1e30}, "more than a run can number"),
@@ -122,14 +122,27 @@ def test_memory_is_that_of_the_arrays():
     """Memoised: tokens, the two arrays of documents, labels, and K V in float and in counts."""
     counts = sp.csr_array(np.random.default_rng(0).poisson(2, (100, 300)).astype(np.int32))
     tokens, num_topics = int(counts.sum()), 5
-    settings = lda.resolve(counts, num_topics)
+    settings = lda.resolve(counts, num_topics, chains=1)
     found = memory.estimate(from_counts(counts), settings, heldout=(counts[:9], counts[:9]))
     assert found["corpus"] == pytest.approx(4 * (tokens + 200), rel=0.05)
     assert found["state"] == pytest.approx(2 * (tokens + 8 * num_topics * 300), rel=0.1)
     assert found["total"] == sum(found.values()) - found["total"]
+    assert found.pop("documents") == 0  # names of a corpus in memory lie there already
     assert min(found.values()) > 0
 
 
 def test_a_vocabulary_of_one_word_is_refused_before_training():
     with pytest.raises(ValueError, match="at least two words; it has one"):
         lda.fit(np.ones((10, 1), int), 2)
+
+
+def test_default_batches_of_a_pass_are_about_as_large_as_each_other(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(2_000):
+        documents, length = int(rng.integers(1, 200_000)), int(rng.integers(1, 300))
+        shape = int(rng.integers(1, 1_000)), int(rng.integers(1, 50_000))
+        size = model.default_batch_size(documents, documents * length, shape)
+        least = min(documents, 4 * shape[0] * shape[1] / length)
+        assert least <= size <= documents
+        assert size == documents or size % 64 == 0
+        assert documents % size == 0 or documents % size >= size // 2

@@ -246,12 +246,12 @@ def test_settings_out_of_range_are_named() -> None:
         (Local(burn_in=-1), "burn_in"),
         (Local(step_size=0.0), "step_size"),
         (Local(method="gmc", floor=1.0), "floor"),
-        (Local(floor=0.1), "floor does nothing with method 'hmc'"),
-        (Local(start="mode"), "start does nothing with method 'hmc'"),
+        (Local(floor=0.1), "floor is not used by method 'hmc'"),
+        (Local(start="mode"), "start is not used by method 'hmc'"),
         (Local(method="gmc", start="zero"), "start must be one of mode, least-squares"),
-        (Local(method="laplace", fixed=True), "fixed does nothing"),
-        (Local(method="laplace", step_size=3.0), "step_size does nothing"),
-        (Local(method="laplace", num_steps=9), "num_steps does nothing"),
+        (Local(method="laplace", fixed=True), "fixed is not used"),
+        (Local(method="laplace", step_size=3.0), "step_size is not used"),
+        (Local(method="laplace", num_steps=9), "num_steps is not used"),
     ]:
         with pytest.raises(ValueError, match=name):
             local.check(local_step)

@@ -13,8 +13,9 @@ from simplex_jax.models.unigrams.options import Arguments, Options, settle
 from simplex_jax.corpus import digest, holdout
 from simplex_jax.models import pipeline
 from simplex_jax.models.options import takes
+from simplex_jax.models.records import Model
 
-MODEL = pipeline.Model(
+MODEL = Model(
     name="unigrams",
     options=Options,
     fit=Fit,
@@ -33,25 +34,25 @@ Fit.MODEL = MODEL
 
 
 @takes(Arguments)
-def fit(corpus: Any, given: Arguments) -> Fit:
+def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample the topics of documents of one topic each.
 
     Args:
         corpus: A `corpus.Corpus`, or a table of its counts [D, V].
         {options}
     """
-    return pipeline.fit(MODEL, corpus, given)
+    return pipeline.fit(MODEL, corpus, arguments)
 
 
 @takes(Options)
-def resolve(corpus: Any, given: Options) -> Options:
+def resolve(corpus: Any, options: Options) -> Options:
     """Return the options of a run with everything that was left out filled in.
 
     Args:
         corpus: As for `fit`; only its size matters.
         {options}
     """
-    return settle(fitting.as_data(corpus), None, given)
+    return settle(fitting.as_data(corpus), None, options)
 
 
 load = Fit.load

@@ -11,7 +11,8 @@ from simplex_jax import corpus as corpora
 from simplex_jax.cli import counts, options
 from simplex_jax.cli.commands import Commands, Other, Transform, load
 from simplex_jax.cli.errors import one_line_errors
-from simplex_jax.models.pipeline import Plan, Progress
+from simplex_jax.models.pipeline import Progress
+from simplex_jax.models.records import Plan
 from simplex_jax.runtime import directory
 
 

@@ -13,12 +13,13 @@ from simplex_jax import base, batches
 from simplex_jax.corpus import Corpus, from_counts, to_vocabulary
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.diagnostics import chain_warnings
+from simplex_jax.evaluate.fits import Topics
 from simplex_jax.models import pipeline
-from simplex_jax.models.pipeline import Plan, Run
+from simplex_jax.models.records import Plan
 from simplex_jax.runtime import gathering
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
-from simplex_jax.runtime.session import Records, Trained
+from simplex_jax.runtime.session import Records, Run, Trained
 from simplex_jax.runtime.windows import second_half
 
 
@@ -37,6 +38,11 @@ class Fit(pipeline.Fit):
     proportions: np.ndarray
     order: np.ndarray
     kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def as_fit(self) -> Topics:
+        return Topics(
+            self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
+        )
 
 
 def as_data(corpus: Any) -> Corpus:

@@ -29,11 +29,11 @@ class Arguments(Options, Session):
     """Arguments of `fit`."""
 
 
-def settle(data: Corpus, heldout: Corpus | None, given: Options) -> Options:
+def settle(data: Corpus, heldout: Corpus | None, options: Options) -> Options:
     """Return options with everything that was left out filled in."""
     del heldout
     size = len(data.names)
-    if given.batch_size not in (None, size):
-        raise ValueError(f"batch_size must be {size}, all documents; it is {given.batch_size}")
-    length = session.length(1, given)
-    return dataclasses.replace(given, batch_size=size, passes=None, **length._asdict())
+    if options.batch_size not in (None, size):
+        raise ValueError(f"batch_size must be {size}, all documents; it is {options.batch_size}")
+    length = session.length(1, options)
+    return dataclasses.replace(options, batch_size=size, passes=None, **length._asdict())

@@ -6,7 +6,7 @@ from typing import Any
 from simplex_jax.models.unigrams.fitting import Fit
 
 from simplex_jax.evaluate.coherence import top_words
-from simplex_jax.models.files import Array, Files, Saved
+from simplex_jax.models.records import Array, Files, Saved
 from simplex_jax.report import display, page
 from simplex_jax.runtime import directory, saved
 

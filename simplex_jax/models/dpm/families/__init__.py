@@ -1,6 +1,6 @@
 """Component families of mixtures: a record of functions each, and the rows that they are made for.
 
-A family of one's own is a `Family` whose functions are bound to their hyperparameters by
+A custom family is a `Family` whose functions are bound to their hyperparameters by
 `simplex_jax.base.bind`; see `multinomial` for a short one.
 """
 

@@ -22,10 +22,12 @@ from simplex_jax.models.lda.commands import inputs
 from simplex_jax.models.lda.commands.effects import effects
 from simplex_jax.models.lda.options import prior
 from simplex_jax.models.lda.probability import left_to_right
-from simplex_jax.models.pipeline import Plan, Progress
+from simplex_jax.models.pipeline import Progress
+from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import data
 from simplex_jax.models.topics.measures import completed, quality, windowed
 from simplex_jax.models.topics.proportions import shards
+from simplex_jax.report.display import counted
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output, processes
 
@@ -77,12 +79,11 @@ def _outcome(fitted: Fit) -> str:
     """Describe the topics, a line each, the most prevalent first."""
     words = top_words(fitted.mean, 10)
     names = seeds.names(fitted.settings.seed_words, len(words))
-    lines = [
-        f"{topic:4d} {100 * fitted.prevalence[topic]:5.1f}%  "
-        + (f"[{names[topic]}] " if names[topic] else "")
-        + " ".join(fitted.vocabulary[word] for word in words[topic])
-        for topic in np.argsort(-fitted.prevalence, kind="stable")
+    described = [
+        (f"[{name}] " if name else "") + " ".join(fitted.vocabulary[word] for word in leading)
+        for name, leading in zip(names, words, strict=True)
     ]
+    lines = topics.listed(fitted.prevalence, described)
     if not len(fitted.proportions):
         lines.append("topic shares of documents: simplex-jax lda transform --model RUN INPUT")
     return "\n".join(lines)
@@ -155,9 +156,9 @@ def evaluate(
     if whole and input is None:
         raise click.UsageError("--method left-to-right takes whole documents: give INPUT")
     if typed and not whole:
-        raise click.UsageError("--particles is about --method left-to-right")
+        raise click.UsageError("--particles requires --method left-to-right")
     if windows and input is None:
-        raise click.UsageError("--windows are of the texts of INPUT: give it")
+        raise click.UsageError("--windows requires INPUT")
     say = console.speaker(quiet)
     fitted, earlier = load(MODEL, model)
     more = windowed(fitted, counts.words(earlier, input, reading)) if windows and input else {}
@@ -186,9 +187,9 @@ def evaluate(
 
 
 def _probability(fitted: Fit, documents: sp.csr_array, particles: int, seed: int) -> dict[str, Any]:
-    found = left_to_right(fitted.mean, fitted.alpha, documents, particles=particles, seed=seed)
+    likelihood = left_to_right(fitted.mean, fitted.alpha, documents, particles=particles, seed=seed)
     lengths = documents.sum(axis=1)
-    value, error = found.perplexity(lengths)
+    value, error = likelihood.perplexity(lengths)
     return {
         "perplexity": value,
         "perplexity_error": error,
@@ -212,8 +213,8 @@ def store_command(input: Path, directory: Path, quiet: bool, **reading: Any) -> 
     """
     stored = counts.convert(input, directory, reading)
     console.speaker(quiet)(
-        f"{stored.documents:,} documents, {stored.tokens:,} tokens, "
-        f"{len(stored.vocabulary):,} words written to {directory}"
+        f"{counted(stored.documents, 'document')}, {counted(stored.tokens, 'token')}, "
+        f"{counted(len(stored.vocabulary), 'word')} written to {directory}"
     )
 
 
@@ -221,18 +222,18 @@ def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None
     """Write the shares of the documents that are this process's, if no process reads them all."""
     if not (processes.joined() and isinstance(plan.data, Stored)):
         return
-    mine, number = processes.share(plan.data.documents), processes.number()
+    numbers, number = processes.share(plan.data.documents), processes.number()
     folder = directory / directories.SHARES
     folder.mkdir(exist_ok=True)
-    rows = plan.data.rows(mine.start, mine.stop)
+    rows = plan.data.rows(numbers.start, numbers.stop)
 
     def parts() -> Iterator[directories.Part]:
         for part in shards(fitted.mean, fitted.alpha, rows, seed=plan.settings.seed):
             yield part.proportions, part.error
-            progress("shares of documents", part.first + len(part.error), len(mine))
+            progress("shares of documents", part.first + len(part.error), len(numbers))
 
     path = folder / f"part-{number:05d}-of-{processes.count():05d}.npz"
-    names = plan.data.names[mine.start : mine.stop]
+    names = plan.data.names[numbers.start : numbers.stop]
     directories.write_proportions(path, names, len(fitted.alpha), parts())
 
 
@@ -247,7 +248,9 @@ COMMANDS = Commands(
     resolve_reading=inputs.resolve,
     other=topics.other,
     shown=("perplexity", "tokens_per_second"),
+    goal=("target_ess", "time_limit"),
     target=lambda settings: settings.target_ess,
+    devices=lambda settings: settings.devices,
     similarity=matching.affinity,
     announce=_announce,
     outcome=_outcome,
@@ -256,5 +259,7 @@ COMMANDS = Commands(
     more=(effects, store_command),
     check=_check,
     memory=lambda plan: memory.estimate(plan.train, plan.settings, heldout=plan.heldout),
+    remedy="give fewer --topics, --chains or a smaller --batch-size, or store the corpus "
+    "(simplex-jax lda store) and --stream it",
     share=_share,
 )

@@ -1,4 +1,4 @@
-"""The command `effects`: how the topic shares of documents depend on what else is known of them."""
+"""The command `effects`: regression of topic shares on document covariates."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,7 @@ from simplex_jax.models.lda.commands.inputs import read
 from simplex_jax.models.lda.regression import Question
 from simplex_jax.models.lda.shares import kept
 from simplex_jax.models.topics import data
+from simplex_jax.report.display import counted
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output, saved
 
@@ -87,7 +88,7 @@ def effects(
             f"{', '.join(map(str, written))}: give --out, --plot and --report different names"
         )
     if id_column is not None and metadata is None:
-        raise click.UsageError("--id-column is about --metadata, and there is none")
+        raise click.UsageError("--id-column requires --metadata")
     fitted, reading = load(MODEL, model)
     if not reading:
         raise ValueError(
@@ -98,20 +99,23 @@ def effects(
     kept(fitted, question.samples)
     place, documents = _documents(model, input, reading)
     columns = _columns(place, documents.names, by, metadata, id_column, reading)
-    found = regression.effects(fitted, documents, columns, question, progress=console.Stages(quiet))
-    for warning in found.warnings:
+    progress = console.Stages(quiet)
+    estimates = regression.effects(fitted, documents, columns, question, progress=progress)
+    for warning in estimates.warnings:
         say(f"warning: {warning}")
     rows = (
-        (f"{x:.6g}" if isinstance(x, float) else x for x in row.values()) for row in found.rows()
+        (f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
+        for row in estimates.rows()
     )
     output.write_csv(
         out, ["topic", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
     )
     with output.replacing(picture) as file:
-        found.plot().savefig(file, format=picture.suffix[1:])
+        estimates.plot().savefig(file, format=picture.suffix[1:])
     if report is not None:
-        files.report(MODEL, dataclasses.replace(fitted, effects=list(found.rows())), report)
-    say(f"{found.documents:,} documents, {found.draws:,} draws of their shares")
+        files.report(MODEL, dataclasses.replace(fitted, effects=list(estimates.rows())), report)
+    draws = counted(estimates.draws, "draw")
+    say(f"{counted(estimates.documents, 'document')}, {draws} of their shares")
     say(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
 
 
@@ -126,13 +130,13 @@ def _documents(
     place = input or (config["source"]["input"] and Path(config["source"]["input"]))
     if place == STANDARD_INPUT:
         raise ValueError("the run has read standard input: give a file of its documents as INPUT")
-    found = read(place, reading)
-    if data.digest(found) != config["corpus"].get("digest"):
+    corpus = read(place, reading)
+    if data.digest(corpus) != config["corpus"].get("digest"):
         raise ValueError(
             f"{place}: these are not the data of the run in {model} (different digests): put them "
             "back, or name them as INPUT if they have moved"
         )
-    return place, data.in_memory(found)
+    return place, data.in_memory(corpus)
 
 
 def _columns(
@@ -150,6 +154,5 @@ def _columns(
         return {"year": corpora.embedded_years()}
     if reading["stream"]:
         raise ValueError(f"{place} is a stored corpus, which has no columns: give --metadata")
-    given = {name: reading[name] for name in counts.FILE_OPTIONS if name != "vocab"}
     # In its own file a document is where it is, whatever its name.
-    return corpora.read_columns(place, by, **given).columns
+    return counts.read_columns(place, by, reading).columns

@@ -1,0 +1,304 @@
+"""The command `fit`: a new run, or a run that is resumed."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from simplex_jax.cli import console, options, several
+from simplex_jax.cli.commands import Commands
+from simplex_jax.cli.declared import declared_options
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.models import files, pipeline
+from simplex_jax.models.options import declarations
+from simplex_jax.models.records import Model, Plan
+from simplex_jax.runtime import devices, lock, output, saved
+from simplex_jax.runtime import directory as directories
+from simplex_jax.runtime.hooks import Hook, MetricsLog, Progress
+from simplex_jax.runtime.processes import agreed_text, is_first, join
+from simplex_jax.runtime.saved import RunError
+
+_LENGTHS = ("passes", "steps", "seconds")
+_PROCESSES = ("distributed", "coordinator", "processes", "process")
+# Options that --resume allows, besides the goal of a model; config.json has all others.
+_WITH_RESUME = ("resume", "input", "checkpoint_every", "quiet", "debug", *_LENGTHS, *_PROCESSES)
+
+
+class _Request(NamedTuple):
+    """A run as the command line asks for it."""
+
+    settings: Any  # options of the model, before they are settled
+    source: dict[str, Any]  # its input and how that is read, as in `config.json`
+    digest: str | None = None  # digest of the data that a resumed run began with
+
+
+def fit_command(commands: Commands) -> click.Command:
+    """Return the command `fit` of a model."""
+    model = commands.model
+    names = [name for name, declared, _ in declarations(model.options) if declared.command]
+    each_number: list[Callable] = []
+    repeats: list[Callable] = []
+    if commands.similarity is not None:
+        each_number.append(several.each_number(model, commands.shown[0], commands.similarity))
+        repeats.append(several.REPEATS)
+
+    @click.command("fit", help=commands.help)
+    @click.argument("input", required=False, type=options.PATH)
+    @options.together(*declared_options(model.options), *repeats)
+    @options.run_options(f"simplex-jax-{model.name}", dry_run=commands.memory is not None)
+    @options.process_options(hidden=model.alone is not None)
+    @options.together(*commands.reading.values())
+    @options.common_options
+    @one_line_errors
+    @options.together(*each_number)
+    def fit(
+        input: Path | None,
+        resume: Path | None,
+        out: Path | None,
+        overwrite: bool,
+        holdout: int | None,
+        holdout_seed: int | None,
+        checkpoint_every: float,
+        quiet: bool,
+        dry_run: bool = False,
+        distributed: bool = False,
+        coordinator: str | None = None,
+        processes: int | None = None,
+        process: int | None = None,
+        **parameters: Any,
+    ) -> None:
+        if distributed or any(value is not None for value in (coordinator, processes, process)):
+            if model.alone is not None:
+                raise click.UsageError(pipeline.refusal(model))
+            # Before anything starts JAX.
+            join(coordinator, processes, process)
+        quiet = quiet or not is_first()
+        say = console.speaker(quiet)
+        settings = {name: parameters[name] for name in names}
+        _check_lengths(settings)
+        if resume is not None:
+            resumed = _resumed_run(commands, resume, input, settings)
+            if resumed is None:
+                say(f"the run in {resume} has come to its end: give it, say, more --passes")
+                return
+            request = resumed
+        else:
+            reading = {name: parameters[name] for name in commands.reading}
+            source = _source(commands, input, reading, holdout, holdout_seed)
+            if out is not None and not dry_run and is_first():
+                directories.check(out, model.name, files.names_of(model), overwrite=overwrite)
+            request = _Request(_options(model, settings), source)
+        planned = _planned(commands, request, say)
+        say(commands.announce(planned))
+        if dry_run and commands.memory is not None:
+            click.echo(console.memory(commands.memory(planned), commands.remedy))
+            return
+        config = _config(commands, request, planned)
+        if resume is not None:
+            _check_digest(request.digest, config, resume)
+        directory: AbstractContextManager[Path]
+        if not is_first():
+            directory = nullcontext(Path())
+        elif resume is not None:
+            directory = _reopened(commands, resume, config)
+        else:
+            directory = directories.claim(
+                out, config, files.names_of(model), overwrite=overwrite, say=say
+            )
+        with directory as path:
+            shared = Path(agreed_text(str(path.absolute())))
+            _train(commands, planned, shared, checkpoint_every, resume is not None, quiet)
+
+    return fit
+
+
+def _check_lengths(settings: Mapping[str, Any]) -> None:
+    """Raise a UsageError where a run is given several lengths."""
+    lengths = [name for name in _LENGTHS if settings[name] is not None]
+    if len(lengths) > 1:
+        raise click.UsageError(f"give one of --{' and --'.join(lengths)}")
+
+
+def _source(
+    commands: Commands,
+    input: Path | None,
+    reading: dict[str, Any],
+    holdout: int | None,
+    holdout_seed: int | None,
+) -> dict[str, Any]:
+    """Return the source of a new run for `config.json`, its options of reading checked."""
+    typed = options.typed(commands.reading)
+    idle = [flag for name, flag in typed.items() if name not in commands.of_embedded]
+    if input is None and idle:
+        raise click.UsageError(f"{idle[0]} requires INPUT")
+    commands.check_reading(input, reading, typed)
+    return {
+        "input": None if input is None else options.input_path(input),
+        "reading": options.absolute(reading),
+        "holdout": holdout,
+        "holdout_seed": holdout_seed,
+    }
+
+
+def _options(model: Model, settings: Mapping[str, Any]) -> Any:
+    """Return the options of a model."""
+    try:
+        return model.options(**settings)
+    except ValueError as error:  # Each is in range: they contradict each other.
+        raise click.UsageError(str(error)) from None
+
+
+def _resumed_run(
+    commands: Commands, directory: Path, input: Path | None, settings: Mapping[str, Any]
+) -> _Request | None:
+    """Return a run that is resumed; None where it is finished and given no other length."""
+    config = _resumed_config(commands, directory, settings)
+    if config is None:
+        return None
+    source = dict(config["source"])
+    if input is not None:
+        source["input"] = options.input_path(input)
+    chosen = files.settings_of(commands.model, config["settings"], directory)
+    return _Request(chosen, source, config["corpus"].get("digest"))
+
+
+def _resumed_config(
+    commands: Commands, directory: Path, settings: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return the configuration of a run that is resumed, with its new length, if there is one.
+
+    None where the run is finished and no length is given.
+    """
+    allowed = {*_WITH_RESUME, *commands.goal}
+    if refused := [flag for name, flag in options.typed().items() if name not in allowed]:
+        raise click.UsageError(
+            f"{refused[0]} cannot change a run that is resumed: --resume takes all settings but "
+            f"the length from {directory / files.CONFIG}"
+        )
+    config = saved.load_config(directory, commands.model.name)
+    _check_source(config.get("source"), commands.reading, directory / files.CONFIG)
+    if is_first():  # It may have locked the directory before the other processes look.
+        lock.check(directory)
+    changed = (*_LENGTHS, *commands.goal)
+    overrides = {name: settings[name] for name in changed if settings[name] is not None}
+    if overrides:
+        # A length takes the place of a goal, and the other way round.
+        replaced = _LENGTHS if overrides.keys() <= set(commands.goal) else changed
+        recorded = config["settings"]
+        unset = {name: None for name in replaced if name in recorded}
+        config["settings"] = recorded | unset | overrides
+    elif saved.finished(directory):
+        return None
+    return config
+
+
+def _check_source(source: Any, reading: Mapping[str, Any], config: Path) -> None:
+    """Raise a RunError unless the source of a run is as `fit` writes it."""
+    if not isinstance(source, dict):
+        raise RunError(f"{config}: cannot resume: its source is missing")
+    entries = {"input", "reading", "holdout", "holdout_seed"}
+    sound = (
+        source.keys() == entries
+        and isinstance(source["input"], str | None)
+        and isinstance(source["reading"], dict)
+        and source["reading"].keys() == reading.keys()
+    )
+    if not sound:
+        raise RunError(f"{config}: cannot resume: its source has missing, unknown or wrong entries")
+
+
+def _planned(commands: Commands, request: _Request, say: Callable[[str], None]) -> Plan:
+    """Read the data of a run and settle its options."""
+    # Before anything starts JAX, which takes the cores of a CPU for one device.
+    devices.use(commands.devices(request.settings))
+    source = request.source
+    say(f"reading {source['input'] or 'the embedded corpus'} ...")
+    input = None if source["input"] is None else Path(source["input"])
+    data = commands.read(input, source["reading"])
+    session = pipeline.Session(holdout=source["holdout"], holdout_seed=source["holdout_seed"])
+    planned = pipeline.plan_of(commands.model, data, request.settings, session)
+    if session.holdout is None and not planned.held and len(planned.train.names) > 9:
+        say("the documents are too short to hold some out: nothing will be predicted")
+    commands.check(planned)
+    return planned
+
+
+def _config(commands: Commands, request: _Request, planned: Plan) -> dict[str, Any]:
+    """Return the contents of `config.json`, with the options of reading that the input decides."""
+    source = request.source
+    reading = commands.resolve_reading(source["input"], source["reading"])
+    facts = pipeline.corpus_of(commands.model, planned)
+    return files.config_of(commands.model, planned.settings, facts, source | {"reading": reading})
+
+
+def _check_digest(digest: str | None, config: Mapping[str, Any], directory: Path) -> None:
+    """Raise a ValueError if a run would be resumed with other data than it began with."""
+    if digest != config["corpus"]["digest"]:
+        raise ValueError(
+            f"{config['source']['input']}: these are not the data of the run in {directory} "
+            "(different digests): put them back, or name them as INPUT if they have moved"
+        )
+
+
+@contextmanager
+def _reopened(commands: Commands, path: Path, config: Mapping[str, Any]) -> Iterator[Path]:
+    """Lock the directory of a run that is resumed, and write its new length to `config.json`."""
+    with directories.reopen(path, files.names_of(commands.model)) as directory:
+        changed = {files.CONFIG: dict(config)}
+        if saved.finished(directory):  # A longer run is unfinished until it has the new length.
+            summary = saved.load_json(directory / files.SUMMARY)
+            changed[files.SUMMARY] = summary | {"interrupted": True}
+        before = {name: (directory / name).read_text("utf-8") for name in changed}
+        for name, value in changed.items():
+            output.write_json(directory / name, value)
+        try:
+            yield directory
+        except ValueError:  # It was refused before it began.
+            for name, text in before.items():
+                output.write_text(directory / name, text)
+            raise
+
+
+def _train(
+    commands: Commands,
+    planned: Plan,
+    directory: Path,
+    checkpoint_every: float,
+    resume: bool,
+    quiet: bool,
+) -> None:
+    """Train a run in its directory and write its results."""
+    model, say = commands.model, console.speaker(quiet)
+    hooks: list[Hook] = [MetricsLog(directory / files.METRICS)] if is_first() else []
+    if not quiet:
+        say("compiling ...")
+        settings = planned.settings
+        target = commands.target(settings)
+        hooks.append(Progress(commands.shown, max_seconds=settings.seconds, target=target))
+    session = pipeline.Session(
+        hooks=hooks,
+        checkpoint=directory / directories.CHECKPOINT,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        samples_dir=directory / directories.SAMPLES,
+        progress=console.Stages(quiet),
+    )
+    fitted = pipeline.train(model, planned, session)
+    if commands.share is not None:
+        commands.share(fitted, planned, directory, console.Stages(quiet))
+    if is_first():
+        files.write(model, fitted, directory)
+    say(commands.outcome(fitted))
+    for warning in fitted.warnings:
+        say(f"warning: {warning}")
+    say(f"written to {directory}; open {directory / files.REPORT}")
+    if fitted.interrupted is not None:
+        if is_first():
+            click.echo(
+                f"{fitted.interrupted.name} has ended the run early; go on with: "
+                f"simplex-jax {model.name} --resume {directory}",
+                err=True,
+            )
+        raise SystemExit(128 + fitted.interrupted)

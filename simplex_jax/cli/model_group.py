@@ -1,0 +1,89 @@
+"""The group of commands of a model: fit, transform, report, evaluate and the model's own."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simplex_jax.cli import console, options
+from simplex_jax.cli.commands import Commands, load
+from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.cli.fit import fit_command
+from simplex_jax.cli.groups import DefaultGroup
+from simplex_jax.models import NAMES, files
+
+
+def group(commands: Commands) -> click.Group:
+    """Return all commands of a model; `fit` is the default."""
+    name, makers = commands.model.name, (fit_command, _transform_command, _report_command)
+    members = [*(make(commands) for make in makers), commands.evaluate, *commands.more]
+    return DefaultGroup(name, default="fit", commands=members, short_help=NAMES[name])
+
+
+def _transform_command(commands: Commands) -> click.Command:
+    transform = commands.transform
+    kind = Path(transform.ending).suffix
+    help = f"File to write ({kind}).  [default: INPUT's name.{transform.ending}]"
+    additional = [options.seed_option] if transform.random else []
+    if transform.every:
+        additional.insert(0, click.option("--all", "every", is_flag=True, help=transform.every))
+
+    @click.command("transform", help=transform.help)
+    @click.argument("input", type=options.PATH)
+    @options.model_option
+    @click.option("--out", type=options.PATH, help=help)
+    @click.option("--overwrite", is_flag=True, help="Replace the file.")
+    @options.together(*additional)
+    @options.together(*commands.file_reading.values())
+    @options.common_options
+    @one_line_errors
+    def run(
+        input: Path,
+        model: Path,
+        out: Path | None,
+        overwrite: bool,
+        quiet: bool,
+        seed: int = 0,
+        every: bool = False,
+        **reading: Any,
+    ) -> None:
+        say = console.speaker(quiet)
+        target = options.target(out, input, transform.ending, overwrite)
+        if every:
+            options.target(target.with_suffix(".npz"), input, "", overwrite)
+        fitted, model_reading = load(commands.model, model)
+        other = commands.other(fitted, input, reading, model_reading)
+        say(other.coverage)
+        written = transform.write(fitted, other, target, seed, every, console.Stages(quiet))
+        say(f"written to {' and '.join(map(str, written))}")
+
+    return run
+
+
+def _report_command(commands: Commands) -> click.Command:
+    page = commands.model.files.report
+
+    @click.command("report")
+    @click.argument("directory", type=options.PATH)
+    @click.option(
+        f"--top-{page.items}",
+        "top",
+        default=page.most,
+        type=click.IntRange(1),
+        help=f"How many {page.items} describe each.",
+    )
+    @click.option(
+        "--out", type=options.PATH, help="File to write.  [default: DIRECTORY/report.html]"
+    )
+    @options.common_options
+    @one_line_errors
+    def report(directory: Path, top: int, out: Path | None, quiet: bool) -> None:
+        """Write the report of the run in DIRECTORY again.
+
+        It is one HTML file that needs neither network nor scripts.
+        """
+        fitted = files.load(commands.model, directory)
+        path = files.report(commands.model, fitted, out or directory / files.REPORT, top)
+        console.speaker(quiet)(f"written to {path}")
+
+    return report

@@ -1,0 +1,201 @@
+"""Settled options of LDA: what is left out is filled in by the sizes of the data."""
+
+import dataclasses
+import math
+from typing import Any, TypeAlias
+
+import jax
+import scipy.sparse as sp
+
+from simplex_jax import arguments
+from simplex_jax.corpus.device import MOST_TOKENS
+from simplex_jax.models.lda import model, pages, seeds
+from simplex_jax.models.lda.counts import check, check_memoised
+from simplex_jax.models.lda.kernel import SAMPLERS, total_of
+from simplex_jax.models.lda.options import Options, local_step, prior
+from simplex_jax.models.topics.data import Size, Training, is_stored, size_of, vocabulary_of
+from simplex_jax.models.topics.engine import resolve
+from simplex_jax.models.topics.options import check_words
+from simplex_jax.models.topics.perplexity import SWEEPS
+from simplex_jax.runtime import processes, session
+
+Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
+"""Counts of the observed and of the target halves of held-out documents."""
+
+TARGET_ESS = 100.0
+PASSES = 200.0
+
+_SAMPLE = 100_000
+_SEED_SHARE = 0.01  # of the tokens of an average topic, for a seed word
+_PAIR = 5_000_000  # tokens and numbers of topics of which two cores do 400 passes in a minute
+
+
+def settle(data: Training, heldout: Heldout | None, options: Options) -> Options:
+    """Return options with all that was left out filled in; only the sizes of the data matter.
+
+    Options that do not go together, or with the data, are a ValueError that names them.
+    """
+    size = size_of(data)
+    check_words(size)
+    counts = _counts(data, options)
+    _check_topics(data, size, options, counts)
+    memoised, shape = counts == "memoised", (options.num_topics, size.words)
+    default = model.default_batch_size(size.documents, size.tokens, shape)
+    batch_size = model.check_batch_size(options.batch_size or default, size.documents)
+    sweeps = options.sweeps or (1 if memoised else 10)
+    burn_in = options.burn_in
+    if burn_in is None:
+        burn_in = 0 if memoised else sweeps // 2
+    length = _length(size, heldout, options, batch_size, sweeps, memoised)
+    target_ess = _goal(options, length)
+    settings = dataclasses.replace(
+        options,
+        counts=counts,
+        chains=options.chains or _chains(size, shape, target_ess),
+        local=options.local or ("blocked" if options.expected else "collapsed"),
+        engine=resolve(options.engine),
+    )
+    settings = dataclasses.replace(
+        settings,
+        total=total_of(options.sampler, options.total),
+        sweeps=sweeps,
+        burn_in=burn_in,
+        step_size=_step_size(options.step_size, options.sampler, counts),
+        seed_weight=_seed_weight(options, size),
+        batch_size=batch_size,
+        passes=None,
+        target_ess=target_ess,
+        **length._asdict(),
+        devices=_sharing(_devices(data, size, settings), batch_size, size, memoised),
+    )
+    (check_memoised if memoised else check)(shape, local_step(settings))
+    return settings
+
+
+def _counts(data: Training, options: Options) -> str:
+    """Return what counts a run has, of documents in memory or on disk, in one process or many."""
+    stored, together = is_stored(data), processes.count()
+    counts = options.counts or ("subsampled" if stored and together == 1 else "memoised")
+    if stored and counts == "control-variate":
+        raise ValueError(
+            "a corpus on disk is sampled with counts='memoised' or 'subsampled', not "
+            "'control-variate': give its counts as an array if they fit into memory"
+        )
+    if together > 1 and counts != "memoised":
+        raise ValueError(f"several processes share memoised counts only, not {counts!r}")
+    return counts
+
+
+def _check_topics(data: Training, size: Size, options: Options, counts: str) -> None:
+    """Raise a ValueError unless sampler, counts, concentrations and seed words go together."""
+    _, learn_alpha = prior("alpha", options.alpha, options.num_topics)
+    _, learn_beta = prior("beta", options.beta, size.words)
+    seeded = options.seed_words is not None
+    model.check_names(options.sampler, counts, learn_alpha, learn_beta, seeded=seeded)
+    if seeded:
+        seeds.check(options.seed_words, options.num_topics, vocabulary_of(data))
+
+
+def _length(
+    size: Size,
+    heldout: Heldout | None,
+    options: Options,
+    batch_size: int,
+    sweeps: int,
+    memoised: bool,
+) -> session.Length:
+    per_pass = -(-size.documents // batch_size)
+    numbers = options.num_topics * size.words
+    return session.length(
+        per_pass,
+        options,
+        cost=_cost(size.tokens * sweeps / per_pass, heldout, numbers),
+        # What batches estimate is too noisy a trace to show how a chain mixes.
+        default_passes=None if memoised else PASSES,
+    )
+
+
+def _cost(tokens: float, heldout: Heldout | None, numbers: int) -> session.Cost:
+    """Return the cost of an evaluation and of a sample, in updates of `tokens` tokens.
+
+    Measured on two cores: to draw one of the `numbers` of the topics takes about as long as to draw
+    the topic of a token, to add one to the moments half of that, and to add any sample as long as
+    `_SAMPLE` tokens.
+    """
+    update = tokens + numbers
+    evaluation = 0.0
+    if heldout is not None:
+        observed, target = (float(half.sum()) for half in heldout)
+        evaluation = SWEEPS * observed + target + numbers
+    return session.Cost(evaluation / update, (numbers / 2 + _SAMPLE) / update)
+
+
+def _goal(options: Options, length: session.Length) -> float | None:
+    """Return the effective samples at which a run ends; None for a run that has a length."""
+    if length.steps is None and length.seconds is None:
+        return TARGET_ESS if options.target_ess is None else options.target_ess
+    if options.target_ess is not None or options.time_limit is not None:
+        raise ValueError(
+            "target_ess and time_limit are for memoised counts and runs whose length is not given: "
+            "leave them out, or passes, steps and seconds"
+        )
+    return None
+
+
+def _chains(size: Size, shape: tuple[int, int], target_ess: float | None) -> int:
+    few = size.tokens + math.prod(shape) <= _PAIR
+    return 2 if target_ess is not None and few else 1
+
+
+def _step_size(step_size: Any, sampler: str, counts: str) -> Any:
+    if callable(step_size):
+        raise ValueError("step_size must be a number or (A, TAU, KAPPA), not a function")
+    if step_size is not None:
+        first = step_size[0] if isinstance(step_size, tuple) else step_size
+        if first >= (limit := SAMPLERS[sampler].limit):
+            raise ValueError(
+                f"step_size is {first}: {sampler} diverges at step sizes >= {limit:.3g}"
+            )
+        return step_size
+    default = model.default_step(sampler, counts)
+    return tuple(map(float, default)) if default.tau else default.initial
+
+
+def _seed_weight(options: Options, size: Size) -> float | None:
+    if options.seed_words is None or options.seed_weight is not None:
+        return options.seed_weight
+    return max(1.0, round(_SEED_SHARE * size.tokens / options.num_topics))
+
+
+def _devices(data: Training, size: Size, settings: Options) -> int | None:
+    """Return how many devices a process is to have at most; None for all of them.
+
+    The native engine's threads share the work of one device; more devices would only each draw all
+    topics again. But there may be more tokens than a device can number.
+    """
+    threads = settings.engine == "native" and settings.local == "collapsed"
+    if not threads or settings.devices is not None:
+        return settings.devices
+    alone = dataclasses.replace(settings, devices=1)
+    if settings.counts != "memoised" or pages.on_disk(data, alone):
+        return 1
+    return max(1, -(-size.tokens // (MOST_TOKENS * processes.count())))
+
+
+def _sharing(devices: int | None, batch_size: int, size: Size, memoised: bool) -> int:
+    """Return the largest number of devices a process that changes no batch, hence no sample."""
+    available, together = len(jax.local_devices()), processes.count()
+    most = available if devices is None else arguments.at_least("devices", devices, 1)
+    if most > available:
+        raise ValueError(f"devices must be at most {available}, as many as there are; it is {most}")
+    if not memoised:
+        return 1
+    if batch_size == size.documents:
+        return most
+    even = [n for n in range(1, most + 1) if batch_size % (n * together) == 0]
+    if not even:
+        raise ValueError(
+            f"batch_size must be a multiple of {together}, the number of processes; it is "
+            f"{batch_size}"
+        )
+    return even[-1]

@@ -1,0 +1,140 @@
+"""Records that a model fills in, and those that pass between its functions and the pipeline."""
+
+import dataclasses
+import platform
+import signal
+from collections.abc import Callable, Mapping, Sized
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+import simplex_jax
+from simplex_jax.models.options import RunOptions
+from simplex_jax.report import page
+from simplex_jax.runtime.session import Run, Trained
+
+_PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    own = {"simplex_jax": simplex_jax.__version__, "python": platform.python_version()}
+    return own | {name: metadata.version(name) for name in _PACKAGES}
+
+
+class Data(Protocol):
+    """Data of a model, as `Model.as_data` returns them."""
+
+    @property
+    def names(self) -> Sized:
+        """Names of the documents or rows."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Results:
+    """Attributes of all fits; those of a model add its results.
+
+    Attributes:
+        samples: Number of posterior samples behind the summary, of all chains.
+        diagnostics: R-hat and effective sample size over chains and samples, by name.
+        metrics: One record an evaluation.
+        settings: The options, every one settled.
+        corpus: Facts about the data: numbers of documents and words, digest.
+        versions: Versions of the packages that the results depend on.
+        warnings: Sentences, each a reason to doubt the results.
+        interrupted: The signal that ended the run before its time, or None.
+        state: Last state of the kernel, of all chains along a first axis if there are several;
+            None for a fit that was loaded.
+    """
+
+    MODEL: ClassVar["Model"]
+
+    samples: int
+    diagnostics: dict[str, dict[str, float]]
+    metrics: list[dict[str, float]]
+    settings: RunOptions
+    corpus: dict[str, Any] = dataclasses.field(default_factory=dict)
+    versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    interrupted: signal.Signals | None = None
+    state: Any = None
+
+
+O = TypeVar("O", bound=RunOptions)  # noqa: E741, it is not the number
+F = TypeVar("F", bound=Results)
+
+
+class Plan(NamedTuple, Generic[O]):
+    """A run before it starts."""
+
+    data: Any  # all the data, those held out too, as `Model.as_data` returns them
+    train: Any  # the data to learn from
+    heldout: Any  # the data to predict, or None
+    held: int  # number of documents or rows in `data` that are held out
+    settings: O  # the options, every one settled
+    digest: str  # digest of the data
+
+
+class Array(NamedTuple):
+    """An array of a fit in its files."""
+
+    axes: str  # a letter for each axis, "" for a scalar; equal letters are equally long
+    least: float = 0.0  # the smallest number allowed; -inf for logarithms, which may be -inf
+    most: float = np.inf  # the largest
+    positive: bool = False  # whether 0 is too small
+    unknown: bool = False  # whether NaN is allowed, where a single sample or chain is not enough
+
+
+class Saved(NamedTuple, Generic[O]):
+    """Contents of the files of a run, checked one by one."""
+
+    directory: Path  # their directory
+    settings: O  # the options, every one settled
+    corpus: dict[str, Any]  # facts about the data
+    summary: dict[str, Any]  # the contents of `summary.json`
+    arrays: dict[str, np.ndarray]  # all arrays by name
+
+
+class Files(NamedTuple, Generic[O, F]):
+    """Functions that write and read fits of a model."""
+
+    names: tuple[str, ...]  # the files that `write` makes, besides those that all runs have
+    arrays: Mapping[str, Mapping[str, Array]]  # attributes of the fit by file, those of each `.npz`
+    # `Saved -> length of each axis`, from all but arrays; a RunError names a file that is damaged
+    sizes: Callable[[Saved[O]], Mapping[str, int]]
+    # `(fit, directory)`, which writes the files that are for people
+    write: Callable[[F, Path], None]
+    summary: Callable[[F], dict[str, Any]]  # `fit -> further entries of summary.json`
+    # `Saved -> the attributes of the fit` that are not in `Results`
+    restore: Callable[[Saved[O]], dict[str, Any]]
+    report: page.Report  # the page of a run
+    # `fit -> the arrays by name`; by default its attributes
+    values: Callable[[F], Mapping[str, Any]] = vars
+
+
+class Model(NamedTuple, Generic[O, F]):
+    """A model, as the pipeline, the commands and the estimators see it."""
+
+    name: str  # its package, its command and the `command` of `config.json`
+    options: type[O]  # the dataclass of its options
+    fit: type[F]  # the class of its fits
+    # The data of a user of `fit`, checked, with `names`, one a document or row
+    as_data: Callable[[Any], Data]
+    digest: Callable[[Any], str]  # `data -> digest`, hexadecimal
+    # `(data, number, seed) -> (train, heldout)`; `heldout` is None where there is nothing to
+    # predict in it.
+    hold_out: Callable[[Any, int, int], tuple[Any, Any]]
+    # `(train, heldout, options) -> options` with every None that has a default filled in
+    settle: Callable[[Any, Any, O], O]
+    prepare: Callable[[Plan[O], Path | None], Run]  # `(plan, samples_dir) -> Run`
+    summarise: Callable[[Plan[O], Run, Trained], F]  # `(plan, run, trained) -> Fit`
+    warn: Callable[[F], list[str]]  # `Fit -> sentences`, each a reason for doubt
+    # `Plan -> facts` about the data, for `config.json` and the report
+    describe: Callable[[Plan[O]], dict[str, Any]]
+    files: Files[O, F]  # files of a fit
+    # `(fit, data, seed) -> shares` [n, K] of other documents or rows, in the words of the fit
+    infer: Callable[..., np.ndarray]
+    # Why one process has to fit it; None where several share its data
+    alone: str | None = "its data are not shared"
