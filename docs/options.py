@@ -1,0 +1,42 @@
+"""Write docs/options.md, the options of the models, from their declarations.
+
+usage: python docs/options.py
+"""
+
+from pathlib import Path
+
+import simplex_jax
+from simplex_jax.models import NAMES
+from simplex_jax.models.options import table
+
+PAGE = Path(__file__).with_suffix(".md")
+TITLES = {
+    "lda": "latent Dirichlet allocation",
+    "hdp": "hierarchical Dirichlet process",
+    "sam": "spherical admixture model",
+    "dpm": "Dirichlet-process mixtures",
+}
+BEGINNING = """# Options of the models
+
+Each option is an argument of `fit` and `resolve` of its model in Python and, where the table names
+one with dashes, an option of the command: `lda.fit(texts, num_topics=20)` is
+`simplex-jax lda texts/ --topics 20`. The command has more options, for input and output
+(`simplex-jax lda --help`), and `fit` more arguments, for checkpoints and held-out documents (see
+its docstring).
+
+`python docs/options.py` writes this page from the declarations in the code, and a test compares
+the two.
+"""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    parts = [BEGINNING]
+    for name in NAMES:
+        of = getattr(simplex_jax, name).MODEL.options
+        parts.append(f"## `{name}`: {TITLES[name]}\n\n{table(of)}\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
