@@ -17,7 +17,7 @@ from simplex_jax.evaluate import matching
 from simplex_jax.evaluate.fits import Fitted, Mixture, Record, Topics
 
 _NONE = (
-    "no samples have been kept: give `fit` keep_samples, and no samples_dir; what was loaded from "
+    "no samples have been kept: give `fit` keep_samples (and no samples_dir); what was loaded from "
     "a file, or has streamed, has none"
 )
 

@@ -172,6 +172,15 @@ def test_a_fit_that_python_has_saved_is_refused(place, tmp_path):
     assert "ask lda.effects there" in said
 
 
+def test_a_run_that_does_not_say_how_it_was_read(place, tmp_path):
+    run = shutil.copytree(place / "run", tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    del config["source"]["reading"]["vocabulary"]
+    (run / "config.json").write_text(json.dumps(config))
+    said = refused("--model", run, "--by", "party", "--out", tmp_path / "effects.csv")
+    assert f"{run / 'config.json'}: it does not say how the documents were read" in said
+
+
 @pytest.mark.slow
 def test_texts_without_columns_need_metadata(tmp_path):
     (tmp_path / "x.txt").write_text("river water stream\ngoal match team\n" * 20)

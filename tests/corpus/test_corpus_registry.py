@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -41,6 +42,33 @@ def test_readers_spell_out_the_options_of_all_formats(reader):
     parameters = inspect.signature(reader).parameters
     assert {option for entry in formats_of("counts") for option in entry.options} <= set(parameters)
     assert parameters["encoding"].default == Reading().encoding
+
+
+@pytest.mark.parametrize("reader", [read, convert])
+def test_readers_pass_the_options_of_all_formats_on(reader, tmp_path, monkeypatch):
+    class Passed(Exception):
+        """The reading that reaches a format."""
+
+    def selected(path, reading, kind):
+        raise Passed(reading)
+
+    monkeypatch.setattr(registry, "selected", selected)
+    places = [tmp_path / "x", tmp_path / "store"][: 1 + (reader is convert)]
+    for option, value in {
+        "format": "lines",
+        "vocabulary": Path("v"),
+        "text": TextOptions(min_df=7),
+        "encoding": "latin-1",
+        "names": Path("n"),
+        "transpose": True,
+        "layer": "raw",
+        "zero_based": True,
+        "text_column": "body",
+        "id_column": "key",
+    }.items():
+        with pytest.raises(Passed) as caught:
+            reader(*places, **{option: value})
+        assert getattr(caught.value.args[0], option) == value
 
 
 @pytest.mark.parametrize("kind", ["counts", "vectors", "table"])

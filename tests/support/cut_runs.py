@@ -42,7 +42,7 @@ class Cut(Hook):
         return self._number is None
 
     def log(self, path: Path) -> MetricsLog:
-        """Return a log of metrics, for `commands.MetricsLog`, that is followed by the cut."""
+        """Return a log of metrics, for `fit.MetricsLog`, that is followed by the cut."""
         cut = self
 
         class Log(MetricsLog):

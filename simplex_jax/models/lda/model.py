@@ -58,7 +58,7 @@ def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> i
     large. Sizes below D are multiples of 64, which powers of two of devices can share.
     """
     least = max(1, -(-4 * documents * shape[0] * shape[1] // max(tokens, 1)))
-    batches = max(1, documents // least)
+    batches = max(1, min(documents // least, -(-documents // 64)))
     while batches > 1:
         size = -(-documents // (64 * batches)) * 64
         last = documents % size

@@ -127,6 +127,10 @@ def _documents(
 ) -> tuple[Path | None, Corpus]:
     """Return the place of the documents of a run, None for the embedded ones, and read them."""
     config = saved.load_config(model, MODEL.name)
+    if not set(counts.FILE_OPTIONS) <= reading.keys():
+        raise saved.RunError(
+            f"{model / files.CONFIG}: it does not say how the documents were read; fit again"
+        )
     place = input or (config["source"]["input"] and Path(config["source"]["input"]))
     if place == STANDARD_INPUT:
         raise ValueError("the run has read standard input: give a file of its documents as INPUT")
