@@ -63,8 +63,6 @@ class Commands(NamedTuple):
     devices: Callable[[Any], int | None] = lambda settings: None
     # Similarity of topics, see `matching.align`, of models with a number of them
     similarity: Callable | None = None
-    # `Plan -> None`, a ValueError for runs that are likely a mistake on a command line
-    check: Callable[[Plan], None] = lambda plan: None
     # `Plan -> bytes by name`, "total" the last, of the device's memory that a run needs; None where
     # that is unknown, and there is no `--dry-run`.
     memory: Callable[[Plan], Mapping[str, int]] | None = None

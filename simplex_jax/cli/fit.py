@@ -221,7 +221,6 @@ def _planned(commands: Commands, request: _Request, say: Callable[[str], None]) 
     planned = pipeline.plan_of(commands.model, data, request.settings, session)
     if session.holdout is None and not planned.held and len(planned.train.names) > 9:
         say("the documents are too short to hold some out: nothing will be predicted")
-    commands.check(planned)
     return planned
 
 

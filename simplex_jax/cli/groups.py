@@ -19,7 +19,7 @@ class DefaultGroup(click.Group):
         self._default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Name the default command where none is named; a misspelt name is no input."""
+        """Name the default command where none is named; a misspelt name is not an input."""
         bare = bool(args) and Path(args[0]).name == args[0] and not Path(args[0]).exists()
         name = args[0] if bare else ""
         if name and name not in self.commands:

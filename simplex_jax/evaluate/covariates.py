@@ -83,7 +83,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
         return Column(name, "date", _years(array), ())
     texts = ["" if value is None else str(value).strip() for value in array.tolist()]
     present = np.array([text not in MISSING for text in texts], bool)
-    texts_present = [text for text, known in zip(texts, present, strict=True) if known]
+    texts_present = [text for text, given in zip(texts, present, strict=True) if given]
     if not any(isinstance(value, bool) for value in array.tolist()):
         for kind, read in (("number", _numbers), ("date", _dates)):
             if (numbers := read(texts_present)) is not None:

@@ -64,9 +64,9 @@ def coherence_in_windows(
     documents = [list(text) for text in texts if text]  # gensim counts empty ones as windows
     if not documents:
         raise ValueError("texts: there is no word in them; give the reference documents")
-    known = Dictionary(documents)
+    dictionary = Dictionary(documents)
     chosen = [
-        [word for word in (vocabulary[i] for i in row) if word in known.token2id]
+        [word for word in (vocabulary[i] for i in row) if word in dictionary.token2id]
         for row in words_of(topics, len(vocabulary), top)
     ]
     scores = np.full(len(chosen), np.nan)
@@ -75,7 +75,7 @@ def coherence_in_windows(
         model: Any = CoherenceModel(
             topics=[chosen[k] for k in scored],
             texts=documents,
-            dictionary=known,
+            dictionary=dictionary,
             coherence=measure,
             window_size=window,
             topn=max(len(chosen[k]) for k in scored),

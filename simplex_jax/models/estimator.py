@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simplex_jax.evaluate.fits import Fitted, Topics
 from simplex_jax.models.options import declarations, entry
+from simplex_jax.models.records import Results
 from simplex_jax.runtime import output, saved
 from simplex_jax.runtime.hooks import Callback
 
@@ -25,6 +26,7 @@ _FORMAT = 3
 Arrays: TypeAlias = dict[str, np.ndarray]
 
 E = TypeVar("E", bound="Estimator")
+R = TypeVar("R", bound=Results)
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -67,6 +69,28 @@ class Estimator(BaseEstimator, Fitted):
             if declared.parameter is not None
         }
         return arguments | {"seed": self.seed_, "hooks": hooks}
+
+    def _sampled(self, fit: Callable[..., R], *data: Any) -> R:
+        """Fit the model to data, and set the attributes that all fits have in common.
+
+        The caller sets those of the model, and then calls `end`.
+        """
+        try:
+            fitted = fit(*data, **self._arguments())
+        except ValueError as error:
+            if (message := self._named(str(error))) == str(error):
+                raise
+            raise ValueError(message) from None
+        self.diagnostics_, self.metrics_ = fitted.diagnostics, fitted.metrics
+        self.warnings_ = fitted.warnings
+        return fitted
+
+    def _named(self, message: str) -> str:
+        """Return a message about an option with the name that the option has as a parameter."""
+        for name, declared, _ in declarations(self._OPTIONS):
+            if declared.parameter and message.startswith(f"{name} must "):
+                return declared.parameter + message.removeprefix(name)
+        return message
 
     def save(self, path: str | Path) -> None:
         """Write parameters and fitted arrays into an `.npz` that `load` reads, without pickle.

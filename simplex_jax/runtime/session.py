@@ -235,7 +235,7 @@ def train(
     if prepared.ended():
         last = begin
     if begin > last:
-        raise ValueError(f"the run has done {begin} steps and is to have {last}: make it longer")
+        raise ValueError(f"the run has already done {begin} steps, and its length is {last}: make it longer")
     interrupt = Interrupt()
     with _naming_the_newest(checkpoint):
         state, _ = run(

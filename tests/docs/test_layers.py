@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.paths import ROOT
 
+from simplex_jax import _VERBS as VERBS
 from simplex_jax.models import NAMES
 
 MODELS = tuple(f"models.{name}" for name in NAMES)
@@ -33,6 +34,7 @@ LAYERS = (
     ("numpyro_kernels",),
     ("__main__",),
 )
+LAZY = ("simplex_jax.models.lda", "simplex_jax.runtime.driver")
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 
@@ -54,6 +56,15 @@ def modules(package: Path) -> dict[str, ast.Module]:
     return trees
 
 
+def module_of(module: str, name: str, trees: dict[str, ast.Module]) -> str:
+    """The module that `from module import name` imports."""
+    if f"{module}.{name}" in trees:
+        return f"{module}.{name}"
+    if module == "simplex_jax":  # which imports its verbs and models when they are first used
+        return f"simplex_jax.models.{name}" if name in NAMES else VERBS.get(name, module)
+    return module
+
+
 def imports(trees: dict[str, ast.Module]) -> set[tuple[str, str]]:
     """Imports of modules, in functions too, as pairs of dotted names within the package."""
     pairs = set()
@@ -61,9 +72,9 @@ def imports(trees: dict[str, ast.Module]) -> set[tuple[str, str]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 targets = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                whole = [f"{node.module}.{alias.name}" for alias in node.names]
-                targets = [target if target in trees else node.module for target in whole]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{name}, line {node.lineno}: a relative import"
+                targets = [module_of(node.module or "", alias.name, trees) for alias in node.names]
             else:
                 continue
             pairs |= {(name, target) for target in targets if target in trees}
@@ -128,6 +139,10 @@ def test_a_planted_import_is_seen():
     }
     trees = {name: ast.parse(source) for name, source in planted.items()}
     assert circles(imports(trees)) == set(planted)
+    lazy = {"simplex_jax.draws.cir": ast.parse("from simplex_jax import lda, run")}
+    assert len(upward(imports(lazy | {name: ast.parse("") for name in LAZY}))) == len(LAZY)
+    with pytest.raises(AssertionError, match="line 2: a relative import"):
+        imports({"simplex_jax.draws.cir": ast.parse("import jax\nfrom . import gamma")})
     assert upward({("simplex_jax.draws.cir", "simplex_jax.samplers.scir")})
     assert upward({("simplex_jax.models.lda.fitting", "simplex_jax.models.sam.fitting")})
     assert circles({("a", "b"), ("b", "c"), ("c", "a")}) == {"a", "b", "c"}

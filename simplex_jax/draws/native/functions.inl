@@ -43,7 +43,7 @@ ALWAYS_INLINE Vector logarithm(Vector x) {
                             -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
                             2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
   // x = 2^exponent (1 + m) with 1 + m between the square roots of 1/2 and 2.
-  // Words, as what is no such number must not overflow either.
+  // In words: what is not a positive number must not overflow either.
   const Words bits = reinterpret_cast<Words>(x);
   const Integers exponent = reinterpret_cast<Integers>(bits - 0x3f3504f3u) >> 23;
   const Vector m =

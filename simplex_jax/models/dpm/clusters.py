@@ -2,7 +2,7 @@ r"""From partitions of the posterior to clusters that can be shown, and the clus
 
 Labels mean nothing from one sample to the next. One of the sampled partitions is the reference: the
 one whose mean variation of information from the others is least. The clusters of every other sample
-are put to those of the reference one to one, so that as many rows as possible have the same label
+are matched to those of the reference one to one, so that as many rows as possible have the same label
 in both (an assignment problem); some of either may be left over, and clusters of less than a row on
 average are left out. The description of a cluster is then an average over the samples that have
 it, and shares are counted over all samples.
@@ -29,6 +29,7 @@ from simplex_jax.base import PyTree
 from simplex_jax.evaluate import partitions
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.families.family import component
 from simplex_jax.models.dpm.model import Mixture
 
 SHARD = 8_192
@@ -64,8 +65,8 @@ class Clusters(NamedTuple):
     # more.
     labels: np.ndarray
     confusion: np.ndarray  # mean shares of the rows with label c in each cluster, float64 [C, C]
-    # Posterior mean of the profiles: probabilities, a tree like atoms [C, ...]; of families whose
-    # atoms are on no simplex, means of the atoms.
+    # Posterior mean of the profiles, a tree like atoms [C, ...]: probabilities, or what else
+    # describes the components (`families.Family.profile`).
     profiles: PyTree
     profiles_sd: PyTree  # their standard deviation; NaN where there is a single sample
     overall: PyTree  # the profile of all rows as one cluster, a tree like an atom
@@ -215,17 +216,7 @@ def _of_sample(
     gammas = gammas.at[:-1].set(jnp.where(occupancy > 0, gammas[:-1], -jnp.inf))
     log_weights = jax.nn.log_softmax(gammas)
     mixture = Mixture(log_weights[:-1], log_weights[-1], atoms)
-    return mixture, *_component(family, statistics, atoms)
-
-
-def _component(family: Family, statistics: PyTree, atoms: PyTree) -> tuple[PyTree, PyTree]:
-    """Return mean and variance of components given the rows of their clusters, [K, ...]."""
-    if family.simplex is None:
-        return atoms, jax.tree.map(jnp.zeros_like, atoms)
-    a = jax.tree.map(jnp.add, family.simplex.alpha, family.simplex.counts(statistics))
-    total = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=-1, keepdims=True), a)
-    mean = jax.tree.map(jnp.divide, a, total)
-    return mean, jax.tree.map(lambda p, n: p * (1 - p) / (n + 1), mean, total)
+    return mixture, *component(family, statistics, atoms)
 
 
 class Assignment(NamedTuple):

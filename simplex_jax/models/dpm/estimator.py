@@ -75,6 +75,7 @@ class DirichletProcessMixture(
         traces_: "alpha", "occupied" and "largest" over the second half, [T, chains]; after `fit`.
         diagnostics_: R-hat and effective sample sizes of these, by name; after `fit`.
         metrics_: One record an evaluation; after `fit`.
+        warnings_: Sentences, each a reason to doubt the results; after `fit`.
         family_params_: All hyperparameters of the named family.
         seed_: The seed that was used.
         n_features_in_: Number of columns.
@@ -141,13 +142,12 @@ class DirichletProcessMixture(
             self.family_params_: common.Arrays = {}
         else:
             self.family_params_ = families.hyperparameters(self.family, table, given)
-        fitted = dpm.fit(self._rows(table), self._family(), **self._arguments())
+        fitted = self._sampled(dpm.fit, self._rows(table), self._family())
         self.labels_, self.expected_loss_ = fitted.point.labels, fitted.point.loss
         self.n_clusters_ = int(self.labels_.max()) + 1
         self.concentration_, self.concentration_sd_ = fitted.alpha, fitted.alpha_sd
         self.occupied_, self.traces_ = fitted.occupied, fitted.traces
-        self.samples_, self.diagnostics_ = fitted.partitions, fitted.diagnostics
-        self.metrics_ = fitted.metrics
+        self.samples_ = fitted.partitions
         self._describe(fitted.clusters.samples.mixtures)
         common.end(fitted.interrupted)
         return self

@@ -38,6 +38,7 @@ class HierarchicalDirichletProcess(CountEstimator):
         traces_: "alpha", "gamma" and "topics" over the second half, [T, chains]; after `fit`.
         samples_: Kept samples, "labels" [S, chains, T] and more; after `fit`.
         metrics_: One record an evaluation; after `fit`.
+        warnings_: Sentences, each a reason to doubt the results; after `fit`.
         seed_: The seed that was used.
         n_features_in_: V.
         feature_names_in_: The words, where X names its columns.
@@ -56,12 +57,11 @@ class HierarchicalDirichletProcess(CountEstimator):
     _FITTED: ClassVar = ("components_", "components_sd_", "prevalence_", "alpha_", "seed_")
 
     def _fit(self, data: sp.csr_array) -> np.ndarray:
-        fitted = hdp.fit(data, **self._arguments())
+        fitted = self._sampled(hdp.fit, data)
         self.components_, self.components_sd_ = fitted.mean, fitted.sd
         self.prevalence_, self.alpha_ = fitted.prevalence, fitted.alpha
-        self.number_, self.diagnostics_ = fitted.number, fitted.diagnostics
+        self.number_ = fitted.number
         self.traces_, self.samples_ = fitted.traces, fitted.partitions
-        self.metrics_ = fitted.metrics
         common.end(fitted.interrupted)
         return fitted.proportions
 

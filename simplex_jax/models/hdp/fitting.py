@@ -146,7 +146,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
 
 
 def _topics(key: jax.Array, numbers: list[int], words: int) -> jax.Array:
-    """Draw topics to start from, [K, V] or [chains, K, V]; rows of zeros are none."""
+    """Draw topics to start from, [K, V] or [chains, K, V]; rows of zeros are not topics."""
     most = max(numbers)
     drawn = jax.random.exponential(key, (len(numbers), most, words)) + 1e-6
     topics = jnp.where(jnp.arange(most)[:, None] < jnp.array(numbers)[:, None, None], drawn, 0)

@@ -92,7 +92,7 @@ def build(
 
     Returns:
         A kernel whose `init` takes topics to start from, [K, V] with K up to the capacity, or
-        [chains, K, V], by which it draws the labels of all tokens (rows of zeros are no topics).
+        [chains, K, V], by which it draws the labels of all tokens (rows of zeros are not topics).
         Its position is the logarithm of topics. And a stream of what `update` takes, the corpus.
 
     Raises:

@@ -19,7 +19,7 @@ from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.topics import proportions
 from simplex_jax.models.topics.estimator import CountEstimator
 
-_OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_")
+_OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_", "warnings_")
 
 
 @common.parameters_of(Options)
@@ -53,6 +53,7 @@ class LDA(CountEstimator):
         order_: Topic of each chain that was matched to each topic, [chains, K]; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
         metrics_: One record an evaluation; after `fit`.
+        warnings_: Sentences, each a reason to doubt the results; after `fit`.
         n_updates_: Updates done by `partial_fit`, since `fit` if there was one.
         seed_: The seed that was used.
         n_features_in_: V.
@@ -83,12 +84,11 @@ class LDA(CountEstimator):
     total_samples: float = 1e6
 
     def _fit(self, counts: sp.csr_array) -> np.ndarray:
-        fitted = lda.fit(from_counts(counts, self._words()), **self._arguments())
+        fitted = self._sampled(lda.fit, from_counts(counts, self._words()))
         self.components_, self.components_sd_ = fitted.mean, fitted.sd
         self.prevalence_ = fitted.prevalence
         self.alpha_, self.beta_ = fitted.alpha, fitted.beta
         self.samples_, self.order_ = fitted.kept, fitted.order
-        self.diagnostics_, self.metrics_ = fitted.diagnostics, fitted.metrics
         self.n_updates_ = 0
         self._stream: list[Any] = []
         self._began: dict[str, Any] = {"n_components": len(fitted.mean)}
@@ -105,7 +105,7 @@ class LDA(CountEstimator):
         A stream that was saved goes on as it would have without that. A model that was fitted goes
         on from its topics, and its alpha if that is learned; what else `fit` had found of the
         posterior is then out of date, and removed: `prevalence_`, `samples_`, `order_`,
-        `diagnostics_` and `metrics_`.
+        `diagnostics_`, `metrics_` and `warnings_`.
 
         Args:
             X: Counts of the batch [n, V].
@@ -115,7 +115,7 @@ class LDA(CountEstimator):
             ValueError: A parameter is out of range, or is not what the stream began with, or X
                 does not hold counts.
         """
-        first = not hasattr(self, "components_")
+        first = not self.__sklearn_is_fitted__()
         if first:
             self.seed_, self.n_updates_ = self._seed(), 0
         counts = self._data(X, reset=first)

@@ -39,14 +39,14 @@ def contents(fitted: Fit) -> dict[str, Any]:
     topics = []
     for k, chosen in enumerate(leading):
         lower, upper = beta_interval(np.clip(mean[k, chosen], 0, 1), fitted.sd[k, chosen])
-        known = not rough[k] and bool(np.isfinite(fitted.sd[k, chosen]).all())
+        has_interval = not rough[k] and bool(np.isfinite(fitted.sd[k, chosen]).all())
         topics.append(
             {
                 "name": names[k],
                 "share": float(f"{shares[k]:.4g}"),
                 "words": np.searchsorted(words, chosen).tolist(),
                 "p": _logs(mean[k, chosen]),
-                "interval": [_logs(lower), _logs(upper)] if known else None,
+                "interval": [_logs(lower), _logs(upper)] if has_interval else None,
                 "related": related[k],
                 "effects": _effects(fitted.effects, k),
                 "documents": [

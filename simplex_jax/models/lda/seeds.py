@@ -108,9 +108,9 @@ def check(lines: Sequence[str], num_topics: int, vocabulary: Sequence[str]) -> N
 
 def unknown(lines: Sequence[str] | None, vocabulary: Sequence[str]) -> list[str]:
     """Return the seed words that are not in the vocabulary, in order."""
-    known = set(vocabulary) if lines else set()
+    known_words = set(vocabulary) if lines else set()
     words = dict.fromkeys(word for line in parsed(lines) for word in line.words)
-    return [word for word in words if word not in known]
+    return [word for word in words if word not in known_words]
 
 
 def placed(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:

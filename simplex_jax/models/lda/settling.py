@@ -87,7 +87,15 @@ def _counts(data: Training, options: Options) -> str:
 
 
 def _check_topics(data: Training, size: Size, options: Options, counts: str) -> None:
-    """Raise a ValueError unless sampler, counts, concentrations and seed words go together."""
+    """Raise a ValueError unless sampler, counts, concentrations and seed words go together.
+
+    More topics than tokens are refused too: most would be empty.
+    """
+    if options.num_topics > size.tokens:
+        raise ValueError(
+            f"num_topics must be at most {size.tokens:,}, the number of tokens; it is "
+            f"{options.num_topics:,}: give fewer topics"
+        )
     _, learn_alpha = prior("alpha", options.alpha, options.num_topics)
     _, learn_beta = prior("beta", options.beta, size.words)
     seeded = options.seed_words is not None

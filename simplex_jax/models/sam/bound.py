@@ -44,8 +44,8 @@ def closeness(
         E |\phi \theta_d|^2 = \frac{w_{d.} + (1 - a^2) |w_d|^2 + a^2 |x' w_d|^2}
                                    {w_{d.} (w_{d.} + 1)},
 
-    the expectation of the numerator over the root of that of the squared denominator. This is no
-    bound of the expectation of the quotient, so that what is called the bound is one but for this.
+    the expectation of the numerator over the root of that of the squared denominator. This does not
+    bound the expectation of the quotient, so that the bound holds up to this difference.
     """
     total = jnp.sum(weights, axis=-1)
     square = jnp.sum(weights * matmul(weights, gram), axis=-1)

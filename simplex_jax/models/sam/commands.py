@@ -247,7 +247,7 @@ COMMANDS = Commands(
     transform=Transform(
         help="""Write the topic shares of the documents of INPUT, given the topics of a run.
 
-        Counts are put to the words of the model and weighed as those of the run were; tokens of
+        Counts are mapped to the words of the model and weighed as those of the run were; tokens of
         other words are left out. A document without a known word has equal shares of all topics.
         The file has the arrays `proportions` [D, K] and `documents` (their names), as the
         doc_topics.npz of a run.

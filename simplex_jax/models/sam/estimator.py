@@ -59,6 +59,7 @@ class SphericalAdmixture(common.TopicEstimator):
         order_: Topic of each chain that was matched to each topic, [chains, K].
         diagnostics_: R-hat and effective sample sizes by name.
         metrics_: One record an evaluation.
+        warnings_: Sentences, each a reason to doubt the results; after `fit`.
         seed_: The seed that was used.
         n_features_in_: V.
         feature_names_in_: The words, where X names its columns.
@@ -87,12 +88,11 @@ class SphericalAdmixture(common.TopicEstimator):
     normalize: bool = False
 
     def _fit(self, data: _Documents) -> np.ndarray:
-        fitted = sam.fit(data.vectors, **self._arguments())
+        fitted = self._sampled(sam.fit, data.vectors)
         self.components_, self.components_sd_ = fitted.mean, fitted.sd
         self.length_, self.prevalence_ = fitted.length, fitted.prevalence
         self.alpha_, self.sigma_, self.kappa1_ = fitted.alpha, fitted.sigma, fitted.kappa1
         self.samples_, self.order_ = fitted.kept, fitted.order
-        self.diagnostics_, self.metrics_ = fitted.diagnostics, fitted.metrics
         common.end(fitted.interrupted)
         return everyone(data.rows, fitted.proportions)
 

@@ -64,7 +64,7 @@ def hyperparameters(
     """
     direction = arguments.as_float("mean", mean)
     values = {"alpha": alpha, "sigma": sigma, "kappa0": kappa0, "kappa1": kappa1}
-    # In the dtype of the mean, weakly typed no longer, so that new values are no new program.
+    # In the dtype of the mean and not weakly typed, so that new values need no new program.
     checked = {
         name: arguments.scalar(name, value).astype(direction.dtype)
         for name, value in values.items()

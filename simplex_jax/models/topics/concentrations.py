@@ -107,6 +107,6 @@ def move(
         log_gamma = draws.loggamma(key, shape)
     else:
         log_gamma = draws.cir(key, jnp.log(concentration * rate), shape, step_size)
-    # A concentration of zero, below the least float, would be none.
+    # A concentration must not underflow to zero.
     new = jnp.maximum(jnp.exp(log_gamma - jnp.log(rate)), _LEAST).astype(concentration.dtype)
     return jnp.broadcast_to(new, (size,))

@@ -5,9 +5,15 @@ A custom family is a `Family` whose functions are bound to their hyperparameters
 """
 
 from simplex_jax.models.dpm.families.categorical import categorical, variables
+from simplex_jax.models.dpm.families.diagonal_gaussian import (
+    diagonal_gaussian,
+    diagonal_gaussian_of,
+)
 from simplex_jax.models.dpm.families.family import Family, Simplex
 from simplex_jax.models.dpm.families.gaussian import gaussian, gaussian_of
 from simplex_jax.models.dpm.families.multinomial import multinomial
+from simplex_jax.models.dpm.families.poisson import poisson
+from simplex_jax.models.dpm.families.product import product
 from simplex_jax.models.dpm.families.rows import SparseRows, multinomial_rows, size, take
 from simplex_jax.models.dpm.families.von_mises_fisher import von_mises_fisher
 
@@ -16,10 +22,14 @@ __all__ = [
     "Simplex",
     "SparseRows",
     "categorical",
+    "diagonal_gaussian",
+    "diagonal_gaussian_of",
     "gaussian",
     "gaussian_of",
     "multinomial",
     "multinomial_rows",
+    "poisson",
+    "product",
     "size",
     "take",
     "variables",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 
 from simplex_jax.base import PyTree
 
@@ -56,6 +57,9 @@ class Family(NamedTuple):
         check: `(rows) -> None`; raises a ValueError that says what is wrong with rows that are not
             the family's. For values at hand, not under `jit`.
         simplex: Where atoms are log-probabilities, how a kernel of the simplex moves them.
+        profile: `(statistics, atoms) -> (means, variances)` of what describes each component, given
+            the rows of its cluster: trees like atoms, of parameters that people read, such as rates
+            for log-rates. None stands for the probabilities of a simplex, or for the atoms.
     """
 
     draw: Callable[[jax.Array, Statistics], Atoms]
@@ -65,3 +69,16 @@ class Family(NamedTuple):
     log_evidence: Callable[..., jax.Array] | None
     check: Callable[[Rows], None]
     simplex: Simplex | None = None
+    profile: Callable[[Statistics, Atoms], tuple[PyTree, PyTree]] | None = None
+
+
+def component(family: Family, statistics: Statistics, atoms: Atoms) -> tuple[PyTree, PyTree]:
+    """Return mean and variance of components given the rows of their clusters, [K, ...]."""
+    if family.profile is not None:
+        return family.profile(statistics, atoms)
+    if family.simplex is None:
+        return atoms, jax.tree.map(jnp.zeros_like, atoms)
+    a = jax.tree.map(jnp.add, family.simplex.alpha, family.simplex.counts(statistics))
+    total = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=-1, keepdims=True), a)
+    mean = jax.tree.map(jnp.divide, a, total)
+    return mean, jax.tree.map(lambda p, n: p * (1 - p) / (n + 1), mean, total)

@@ -260,5 +260,6 @@ def _check(centre: jax.Array, rows: ArrayLike) -> None:
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
             f"rows[{row}, {column}] is {values[row, column]}: rows must be finite, or NaN in all "
-            "columns for a row without observations; fill single missing values in beforehand"
+            "columns for a row without observations; for single missing values take "
+            "families.diagonal_gaussian"
         )

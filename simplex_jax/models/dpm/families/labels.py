@@ -67,6 +67,10 @@ def sums(
 
 
 def counts(present: jax.Array, labels: jax.Array, num_clusters: int) -> jax.Array:
-    """Return the number of present rows in each cluster, int32 [K]; `present` is bool [n]."""
-    labels = jnp.where(present & (labels >= 0), labels, num_clusters)
-    return jnp.zeros(num_clusters, jnp.int32).at[labels].add(1, mode="drop")
+    """Return the number of present rows in each cluster, int32 [K]; `present` is bool [n].
+
+    Of cells, bool [n, p], it is that of each column, [K, p].
+    """
+    labels = jnp.where(labels < 0, num_clusters, labels)
+    none = jnp.zeros((num_clusters, *present.shape[1:]), jnp.int32)
+    return none.at[labels].add(present.astype(jnp.int32), mode="drop")

@@ -1,5 +1,6 @@
 """Rows of data on the device, whatever the family: how many, and some of them."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -90,9 +91,18 @@ def size(rows: PyTree) -> int:
     Raises:
         ValueError: There are none, or leaves differ in length.
     """
-    if isinstance(rows, SparseRows):
-        return rows.starts.shape[0]
-    return batches.length(rows, "rows")
+    return batches.length(_by_leaf(lambda leaf: leaf, lambda sparse: sparse.starts, rows), "rows")
+
+
+def _by_leaf(
+    dense: Callable[[Any], Any], sparse: Callable[[SparseRows], Any], rows: PyTree
+) -> PyTree:
+    """Apply one function to the dense leaves of rows, and another to the sparse ones."""
+    return jax.tree.map(
+        lambda leaf: sparse(leaf) if isinstance(leaf, SparseRows) else dense(leaf),
+        rows,
+        is_leaf=lambda leaf: isinstance(leaf, SparseRows),
+    )
 
 
 def take(rows: PyTree, ids: jax.Array) -> PyTree:
@@ -103,7 +113,8 @@ def take(rows: PyTree, ids: jax.Array) -> PyTree:
     n = size(rows)
     inside = (ids >= 0) & (ids < n)
     place = jnp.clip(ids, 0, n - 1)
-    if isinstance(rows, SparseRows):
+
+    def of_sparse(rows: SparseRows) -> SparseRows:
         lengths = jnp.where(inside, rows.lengths[place], 0)
         return rows._replace(starts=rows.starts[place], lengths=lengths)
 
@@ -115,4 +126,4 @@ def take(rows: PyTree, ids: jax.Array) -> PyTree:
         present = inside.reshape(inside.shape + (1,) * (leaf.ndim - 1))
         return jnp.where(present, taken, jnp.asarray(none, taken.dtype))
 
-    return jax.tree.map(of_leaf, rows)
+    return _by_leaf(of_leaf, of_sparse, rows)

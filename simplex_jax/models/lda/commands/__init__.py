@@ -32,16 +32,6 @@ from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output, processes
 
 
-def _check(plan: Plan) -> None:
-    """Raise a ValueError where there are more topics than tokens: most would be empty."""
-    number, tokens = plan.settings.num_topics, data.size_of(plan.train).tokens
-    if number > tokens:
-        raise ValueError(
-            f"num_topics must be at most {tokens:,}, the number of tokens; it is {number:,}: "
-            "give fewer topics"
-        )
-
-
 def _announce(plan: Plan) -> str:
     size, settings = data.size_of(plan.data), plan.settings
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
@@ -257,7 +247,6 @@ COMMANDS = Commands(
     transform=topics.transform("lda"),
     evaluate=evaluate,
     more=(effects, store_command),
-    check=_check,
     memory=lambda plan: memory.estimate(plan.train, plan.settings, heldout=plan.heldout),
     remedy="give fewer --topics, --chains or a smaller --batch-size, or store the corpus "
     "(simplex-jax lda store) and --stream it",

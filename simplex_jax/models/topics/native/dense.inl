@@ -34,7 +34,7 @@ struct Plan {
   uint32_t none;  // where tokens without a label are counted, rows * 16
 };
 
-// Where rounding, or weights that are no numbers, left no topic to choose: one after the other.
+// Where rounding, or weights that are NaN, left no topic to choose: one after the other.
 inline __attribute__((noinline)) int64_t careful(const float* masses, const float* weights,
                                                  int64_t rows, float u, int64_t fallback) {
   double total = 0;

@@ -1,0 +1,240 @@
+"""Columns of real numbers, each normal by itself: a normal-inverse-gamma prior a column."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax import arguments, draws
+from simplex_jax.base import bind
+from simplex_jax.geometry.rising import log_rising
+from simplex_jax.models.dpm.families import labels as by_label
+from simplex_jax.models.dpm.families.family import Family
+from simplex_jax.models.dpm.families.rows import check_table
+
+
+class DiagonalNormals(NamedTuple):
+    """Normal laws of independent columns."""
+
+    mean: jax.Array  # means, [K, p]
+    sd: jax.Array  # standard deviations, [K, p]
+
+
+class ColumnMoments(NamedTuple):
+    """Statistics of clusters, about the prior mean m, over the cells that are not missing."""
+
+    number: jax.Array  # number of cells, int32 [K, p]
+    total: jax.Array  # sums of x - m, [K, p]
+    square: jax.Array  # sums of (x - m)^2, [K, p]
+
+
+class _Prior(NamedTuple):
+    mean: jax.Array
+    scale: jax.Array
+    strength: jax.Array
+    freedom: jax.Array
+
+
+def diagonal_gaussian(
+    mean: ArrayLike, scale: ArrayLike, strength: ArrayLike = 1.0, freedom: ArrayLike = 3.0
+) -> Family:
+    """Return the family of p columns x_j ~ N(mu_j, s_j^2), independent given the component.
+
+    s_j^2 ~ InverseGamma(freedom_j / 2, scale_j / 2), whose mean is scale_j / (freedom_j - 2), and
+    mu_j ~ N(mean_j, s_j^2 / strength_j): of one column, the law of `gaussian`. A missing cell is
+    left out of the likelihood, which is exact and fills nothing in: whether it is missing must not
+    depend on its value.
+
+    Rows are floats [n, p], NaN where missing. Atoms are `DiagonalNormals`, statistics
+    `ColumnMoments`. As those of `gaussian`, moments are taken about the prior mean, and lose their
+    digits where a cluster lies many of its own standard deviations away from it: 1e-7 d^2 of the
+    variance in float32 at d of them. What the prior mean itself is does not matter.
+
+    Args:
+        mean: Prior means, [p].
+        scale: Positive, a scalar or [p].
+        strength: Positive, a scalar or [p]; the prior mean counts as this many rows.
+        freedom: Positive, a scalar or [p]; at 3, the default, `scale` is the prior mean of the
+            variance.
+
+    Raises:
+        ValueError: An argument is out of range or does not fit.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax.models.dpm import families
+        >>> family = families.diagonal_gaussian(jnp.zeros(2), 1.0)
+        >>> rows = jnp.array([[0.0, jnp.nan], [0.0, 0.0]])
+        >>> print(family.log_predictive(rows).round(4))  # Student's t, 3 degrees, for each cell
+        [-0.7982 -1.5963]
+        >>> family.statistics(rows, jnp.array([0, 0]), 1).number.tolist()
+        [[2, 1]]
+    """
+    m, psi, k, nu = arguments.promote(mean=mean, scale=scale, strength=strength, freedom=freedom)
+    if m.ndim != 1 or m.size == 0:
+        raise ValueError(f"mean must have shape [p]; the shape is {m.shape}")
+    arguments.require("mean", m, jnp.isfinite(m), "finite")
+    spread = []
+    for name, value in (("scale", psi), ("strength", k), ("freedom", nu)):
+        if value.shape not in ((), m.shape):
+            raise ValueError(f"{name} must be a scalar or [{m.size}]; it is {value.shape}")
+        arguments.require(name, value, arguments.positive(value), "finite and positive")
+        spread.append(jnp.broadcast_to(value, m.shape))
+    prior = _Prior(m, *spread)
+    return Family(
+        draw=bind(_draw, prior),
+        statistics=bind(_statistics, prior.mean),
+        log_likelihood=bind(_log_likelihood, prior.mean),
+        log_predictive=bind(_log_predictive, prior),
+        log_evidence=bind(_log_evidence, prior),
+        check=bind(_check, prior.mean),
+        profile=bind(_profile, prior),
+    )
+
+
+def diagonal_gaussian_of(rows: ArrayLike, strength: ArrayLike = 1.0) -> Family:
+    """Return the `diagonal_gaussian` family with means and variances of the data.
+
+    The prior mean of a column is that of its cells, and so is the prior mean of the variance of a
+    component, both computed in float64; `strength` is as there. Missing cells are left out.
+
+    Raises:
+        ValueError: A cell is infinite, or a column is constant or has no cells.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.models.dpm import families
+        >>> rows = jnp.array([[0.0, 1e4], [2.0, jnp.nan], [4.0, 1e4 + 1]])
+        >>> family = families.diagonal_gaussian_of(rows)
+        >>> print(family.log_predictive(jnp.array([[2.0, jnp.nan]])).round(4))
+        [-1.2886]
+    """
+    values = np.asarray(rows, np.float64)
+    if values.ndim != 2 or values.shape[1] == 0:
+        raise ValueError(f"rows must have shape [n, p]; it is {values.shape}")
+    _check(jnp.zeros(values.shape[1]), values)
+    moments = [moments_of(column, f"column {j} of rows") for j, column in enumerate(values.T)]
+    mean, sd = np.array(moments).T
+    return diagonal_gaussian(jnp.asarray(mean, float), jnp.asarray(sd**2, float), strength)
+
+
+def moments_of(column: np.ndarray, name: str) -> tuple[float, float]:
+    """Return mean and standard deviation of the cells of a column; a ValueError if constant."""
+    cells = column[~np.isnan(column)].astype(np.float64)
+    mean, sd = (float(cells.mean()), float(cells.std())) if len(cells) else (0.0, 0.0)
+    # The deviation of equal numbers can be rounding.
+    if not sd > 0 or cells.min() == cells.max():
+        raise ValueError(f"{name} does not vary: leave it out")
+    return mean, sd
+
+
+def _posterior(prior: _Prior, rows: ColumnMoments) -> _Prior:
+    """Return the prior given the rows of each cluster, leaves [K, p]; its mean is relative."""
+    n = rows.number.astype(prior.mean.dtype)
+    # What is left of sums from which all rows were taken out again is rounding.
+    total, square = (jnp.where(n > 0, leaf, 0) for leaf in (rows.total, rows.square))
+    strength = prior.strength + n
+    shift = total / strength
+    scale = prior.scale + jnp.maximum(square - total * shift, 0)
+    return _Prior(shift, scale, strength, prior.freedom + n)
+
+
+def _draw(prior: _Prior, key: jax.Array, statistics: ColumnMoments) -> DiagonalNormals:
+    after = _posterior(prior, statistics)
+    key_scale, key_mean = jax.random.split(key)
+    log_gamma = draws.loggamma(key_scale, after.freedom / 2)
+    sd = jnp.exp(0.5 * (jnp.log(after.scale) - math.log(2) - log_gamma))
+    z = jax.random.normal(key_mean, sd.shape, sd.dtype)
+    return DiagonalNormals(prior.mean + (after.mean + z * sd / jnp.sqrt(after.strength)), sd)
+
+
+def _profile(
+    prior: _Prior, statistics: ColumnMoments, atoms: DiagonalNormals
+) -> tuple[DiagonalNormals, DiagonalNormals]:
+    """Return means and variances of mean and sd; infinite where the degrees are too few."""
+    del atoms
+    after = _posterior(prior, statistics)
+    half = jnp.asarray(0.5, after.scale.dtype)
+    few = after.freedom <= 2
+    variance = jnp.where(few, jnp.inf, after.scale / jnp.where(few, 1, after.freedom - 2))
+    # E[s] = sqrt(scale / 2) Gamma((freedom - 1) / 2) / Gamma(freedom / 2).
+    least = jnp.maximum(after.freedom - 1, jnp.finfo(half.dtype).tiny) / 2
+    sd = jnp.sqrt(after.scale / 2) * jnp.exp(-log_rising(least, half))
+    mean = DiagonalNormals(prior.mean + after.mean, jnp.where(after.freedom <= 1, jnp.inf, sd))
+    spread = jnp.where(few, jnp.inf, jnp.maximum(variance - sd**2, 0))
+    return mean, DiagonalNormals(variance / after.strength, spread)
+
+
+def _deviation(centre: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return rows - centre, 0 in missing cells, and which cells are there."""
+    present = ~jnp.isnan(rows)
+    return jnp.where(present, rows - centre, 0), present
+
+
+def _statistics(
+    centre: jax.Array, rows: jax.Array, labels: jax.Array, num_clusters: int
+) -> ColumnMoments:
+    y, present = _deviation(centre, rows)
+    p = centre.shape[0]
+    sums = by_label.sums(
+        lambda y: jnp.concatenate([y, y**2], axis=1), 2 * p, y, labels, num_clusters
+    )
+    return ColumnMoments(
+        by_label.counts(present, labels, num_clusters), sums[:, :p], sums[:, p:]
+    )
+
+
+def _log_likelihood(centre: jax.Array, rows: jax.Array, atoms: DiagonalNormals) -> jax.Array:
+    y, present = _deviation(centre, rows)
+    # Rows along the last axis: sums over the first one vectorise.
+    columns, here = y.T, present.T
+
+    def of_atom(atom: DiagonalNormals) -> jax.Array:
+        z = (columns - (atom.mean - centre)[:, None]) / atom.sd[:, None]
+        peak = jnp.log(atom.sd) + 0.5 * math.log(2 * math.pi)
+        return -jnp.sum(jnp.where(here, 0.5 * z**2 + peak[:, None], 0), axis=0)
+
+    return lax.map(of_atom, atoms).T
+
+
+def _log_predictive(prior: _Prior, rows: jax.Array) -> jax.Array:
+    """Return sums of log densities of Student's t, with `freedom` degrees of freedom."""
+    y, present = _deviation(prior.mean, rows)
+    widen = prior.scale * (prior.strength + 1) / prior.strength
+    constant = log_rising(prior.freedom / 2, jnp.asarray(0.5, y.dtype))
+    constant -= 0.5 * (math.log(math.pi) + jnp.log(widen))
+    log_t = constant - 0.5 * (prior.freedom + 1) * jnp.log1p(y * (y / widen))
+    return jnp.sum(jnp.where(present, log_t, 0), axis=1)
+
+
+def _log_evidence(
+    prior: _Prior, statistics: ColumnMoments, given: ColumnMoments | None = None
+) -> jax.Array:
+    if given is None:
+        given = jax.tree.map(jnp.zeros_like, statistics)
+    before = _posterior(prior, given)
+    n = statistics.number.astype(prior.mean.dtype)
+    total, square = (jnp.where(n > 0, x, 0) for x in (statistics.total, statistics.square))
+    # What the scale grows by, about the mean that is expected before.
+    off = total - n * before.mean
+    about = square - before.mean * (total + off)
+    more = jnp.maximum(about - off * (off / (before.strength + n)), 0)
+    growth = jnp.log1p(more / before.scale)
+    each = log_rising(before.freedom / 2, n / 2) - 0.5 * (before.freedom + n) * growth
+    each -= 0.5 * (n * (math.log(math.pi) + jnp.log(before.scale)) + jnp.log1p(n / before.strength))
+    return jnp.sum(each, axis=-1)
+
+
+def _check(centre: jax.Array, rows: ArrayLike) -> None:
+    values = check_table(rows, centre.shape[0], np.floating, "floats")
+    bad = np.isinf(values)
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"rows[{row}, {column}] is {values[row, column]}: rows must be finite, or NaN where a "
+            "value is missing"
+        )

@@ -1,0 +1,183 @@
+"""Columns of counts, each Poisson by itself: a gamma prior a column."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax import arguments, draws
+from simplex_jax.base import bind
+from simplex_jax.geometry.rising import excess
+from simplex_jax.models.dpm.families import labels as by_label
+from simplex_jax.models.dpm.families.family import Family
+from simplex_jax.models.dpm.families.rows import check_table
+
+MOST = 2**24
+"""The largest count: float32 has all whole numbers up to it."""
+
+
+class Counted(NamedTuple):
+    """Statistics of clusters, over the cells that are not missing."""
+
+    number: jax.Array  # number of cells, int32 [K, p]
+    total: jax.Array  # their sums, int32 [K, p]
+
+
+class _Prior(NamedTuple):
+    shape: jax.Array
+    rate: jax.Array
+
+
+def poisson(shape: ArrayLike, rate: ArrayLike) -> Family:
+    """Return the family of p columns x_j ~ Poisson(l_j), independent given the component.
+
+    l_j ~ Gamma(shape_j, rate_j), whose mean is m_j = shape_j / rate_j. Rows are integers [n, p]
+    with -1, or floats with NaN, where a count is missing, which is left out of the likelihood:
+    whether it is missing must not depend on its value. Atoms are log-rates [K, p], and the
+    statistics `Counted`, exact up to sums of 2^31.
+
+    Likelihoods are relative to Poisson laws of the prior means: of a cell, x log(l / m) - (l - m).
+    The factor m^x e^-m / x! that is left out is the same for all components. Without it large
+    counts keep their digits: a likelihood is right to about 1e-6 x.
+
+    Args:
+        shape: Positive, a scalar or [p].
+        rate: Positive, a scalar or [p]. One of the two is [p].
+
+    Raises:
+        ValueError: An argument is out of range or does not fit.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax.models.dpm import families
+        >>> family = families.poisson(jnp.ones(2), jnp.array([1.0, 0.1]))
+        >>> rows = jnp.array([[3, 12], [0, -1]])
+        >>> [leaf.tolist() for leaf in family.statistics(rows, jnp.array([0, 0]), 1)]
+        [[[2, 1]], [[3, 12]]]
+        >>> print(family.log_predictive(rows[1:]).round(4))  # a half, over the e^-1 of Poisson(1)
+        [0.3069]
+    """
+    a, b = arguments.promote(shape=shape, rate=rate)
+    try:
+        size = jnp.broadcast_shapes(a.shape, b.shape)
+    except ValueError:
+        size = ()
+    if len(size) != 1 or size == (0,):
+        raise ValueError(
+            "shape and rate must be scalars or [p], one of them [p]; their shapes are "
+            f"{a.shape} and {b.shape}"
+        )
+    arguments.require("shape", a, arguments.positive(a), "finite and positive")
+    arguments.require("rate", b, arguments.positive(b), "finite and positive")
+    prior = _Prior(jnp.broadcast_to(a, size), jnp.broadcast_to(b, size))
+    return Family(
+        draw=bind(_draw, prior),
+        statistics=bind(_statistics),
+        log_likelihood=bind(_log_likelihood, prior),
+        log_predictive=bind(_log_predictive, prior),
+        log_evidence=bind(_log_evidence, prior),
+        check=bind(_check, prior.shape),
+        profile=bind(_profile, prior),
+    )
+
+
+def _draw(prior: _Prior, key: jax.Array, statistics: Counted) -> jax.Array:
+    return draws.loggamma(key, prior.shape + statistics.total) - jnp.log(
+        prior.rate + statistics.number
+    )
+
+
+def _profile(
+    prior: _Prior, statistics: Counted, atoms: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return means and variances of the rates."""
+    del atoms
+    rate = prior.rate + statistics.number
+    mean = (prior.shape + statistics.total) / rate
+    return mean, mean / rate
+
+
+def _cells(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the counts, int32 and 0 where missing, and which are there."""
+    if jnp.issubdtype(rows.dtype, jnp.floating):
+        present = ~jnp.isnan(rows)
+    else:
+        present = rows != -1
+    return jnp.where(present, rows, 0).astype(jnp.int32), present
+
+
+def _statistics(rows: jax.Array, labels: jax.Array, num_clusters: int) -> Counted:
+    x, present = _cells(rows)
+    # A negative index would count from the end.
+    labels = jnp.where(labels < 0, num_clusters, labels)
+    none = jnp.zeros((num_clusters, x.shape[1]), jnp.int32)
+    return Counted(
+        by_label.counts(present, labels, num_clusters), none.at[labels].add(x, mode="drop")
+    )
+
+
+def _log_likelihood(prior: _Prior, rows: jax.Array, atoms: jax.Array) -> jax.Array:
+    x, present = _cells(rows)
+    columns, here = x.T.astype(atoms.dtype), present.T
+    mean = prior.shape / prior.rate
+    log_ratio = atoms - jnp.log(mean)
+    # Of both by expm1: the difference of two large rates would lose the digits of a small one.
+    apart = mean * jnp.expm1(log_ratio)
+
+    def of_atom(atom: tuple[jax.Array, jax.Array]) -> jax.Array:
+        log_ratio, apart = atom
+        each = columns * log_ratio[:, None] - apart[:, None]
+        # A rate of 0, of which x is 0.
+        each = jnp.where(columns > 0, each, -apart[:, None])
+        return jnp.sum(jnp.where(here, each, 0), axis=0)
+
+    return lax.map(of_atom, (log_ratio, apart)).T
+
+
+def _log_predictive(prior: _Prior, rows: jax.Array) -> jax.Array:
+    x, present = _cells(rows)
+    return _log_evidence(prior, Counted(present.astype(jnp.int32), x))
+
+
+def _log_evidence(
+    prior: _Prior, statistics: Counted, given: Counted | None = None
+) -> jax.Array:
+    """Return log of Gamma(a + s) b^a / (Gamma(a) (b + n)^(a + s)) over m^s e^(-n m).
+
+    With a and b those of the posterior of the given rows, the large terms are collected in
+    s log(1 + u) - (s - n m), where m (1 + u) is the mean given all rows.
+    """
+    m = prior.shape / prior.rate
+    n, s = (leaf.astype(m.dtype) for leaf in statistics)
+    a, b, beyond = prior.shape, prior.rate, jnp.zeros_like(s)
+    if given is not None:
+        n_given, s_given = (leaf.astype(m.dtype) for leaf in given)
+        a, b, beyond = a + s_given, b + n_given, s_given - n_given * m
+    above = s - n * m
+    u = (beyond + above) / (m * (b + n))
+    each = s * jnp.log1p(u) - above + (excess(a, s) - a * jnp.log1p(n / b))
+    return jnp.sum(each, axis=-1)
+
+
+def _check(shape: jax.Array, rows: ArrayLike) -> None:
+    values = check_table(rows, shape.shape[0], np.number, "counts")
+    if np.iscomplexobj(values):
+        raise ValueError(f"rows must be counts, not {values.dtype}")
+    missing = np.isnan(values) if values.dtype.kind == "f" else values == -1
+    bad = ~missing & ~((values >= 0) & (values <= MOST) & (values == np.floor(values)))
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"rows[{row}, {column}] is {values[row, column]}: counts must be whole numbers from 0 "
+            "to 2^24, and NaN (of integers -1) where one is missing"
+        )
+    total = np.where(missing, 0, values).sum(axis=0, dtype=np.float64)
+    if (total >= 2**31).any():
+        column = int(np.argmax(total))
+        raise ValueError(
+            f"column {column} of rows has {total[column]:.6g} counts in all; the sum must be below "
+            "2^31: take its logarithm as a number, or count in larger units"
+        )
