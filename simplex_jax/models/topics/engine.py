@@ -69,8 +69,7 @@ def sweeps(
     Sweep i has the key `fold_in(key, i)`; `likelihood` [K, V] and `labels` [T] are as for
     `local.Sweep` and `alpha` is [K]. To `words`, int32 [K, V], `count` adds the "changes" of the
     labels by all sweeps, or the "labels" after each sweep from the burn-in on. `tally` asks for
-    counts in documents. `kind` is that of `native.calls.sweep`, by default the faster one for these
-    documents.
+    counts in documents. `kind` is that of `native.calls.sweep`, by default the fastest one for K.
     """
     engine = resolve(engine)
     num_topics = alpha.shape[0]

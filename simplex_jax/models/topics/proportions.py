@@ -26,7 +26,6 @@ from simplex_jax.models.topics import local
 from simplex_jax.models.topics.concentrations import positive
 from simplex_jax.models.topics.data import as_data, in_memory, size_of
 from simplex_jax.models.topics.fits import CountFit
-from simplex_jax.models.topics.native import calls
 from simplex_jax.runtime.session import Progress
 
 SHARD = 16_384
@@ -121,7 +120,7 @@ def joined(
 
 def infer(fitted: CountFit, data: Any, *, seed: int = 0) -> np.ndarray:
     """Return the topic proportions of other documents, of any vocabulary; see `Fit.transform`."""
-    documents = in_memory(as_data(data))
+    documents = in_memory(as_data(data, fitted.vocabulary))
     mapped = to_vocabulary(documents, fitted.vocabulary).corpus
     return transform(fitted.mean, fitted.alpha, mapped, seed=seed)
 
@@ -294,8 +293,6 @@ def _sweep(
         times=_BLOCK,
         tally=True,
         engine=engine,
-        # By the number of topics alone: neighbours must not change what a document draws.
-        kind=calls.kind_for(len(alpha)),
     )
     counts = jnp.where(counted, swept.documents, 0)
     return swept.labels, total + counts, squares + counts**2

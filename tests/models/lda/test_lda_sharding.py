@@ -79,6 +79,18 @@ def wide(count):
 
 found["wide"] = [wide(None), wide(4)]
 
+# Documents so short for the topics that those of one device are shorter than those of another.
+def short(count):
+    lengths = np.random.default_rng(3).integers(1, 25, 101)
+    places = np.repeat(np.arange(101), lengths), np.arange(lengths.sum()) * 7 % 300
+    some = device.on_host(sp.coo_array((np.ones(lengths.sum(), np.int32), places), (101, 300)).tocsr())
+    devices = jax.devices()[:count] if count else None
+    kernel, stream = lda.build(some, (50, 300), batch_size=64, devices=devices)
+    state = kernel.init(jax.random.key(1), jax.random.exponential(jax.random.key(7), (50, 300)))
+    return run(jax.random.key(2), kernel, state, stream, 5)[1].tolist()
+
+found["short"] = [short(None), short(2), short(4)]
+
 def shapes():
     kernel, _ = lda.build(corpus, (5, 11), batch_size=12, devices=jax.devices())
     state = kernel.init(jax.random.key(1), jnp.ones((5, 11)))
@@ -161,6 +173,8 @@ def test_topics_are_shared_unevenly_without_changing_a_bit(found):
         assert several == [one] * 2, name
     one, several = found["wide"]
     assert one == several
+    one, *several = found["short"]
+    assert several == [one] * 2
     one, several = found["no mutant"]
     assert one == several
 

@@ -10,15 +10,19 @@ from simplex_jax.models.topics.native import library
 
 _LANES = 16
 COUNT = {"nothing": 0, "changes": 1, "labels": 2}
-KINDS = {None: 0, "dense": 1, "sparse": 2, "integer": 3}
+KINDS = {"dense": 1, "sparse": 2, "integer": 3}
 
-# Numbers of topics from and to which whole numbers are the fastest, as in handlers.cc.
+# Numbers of topics from and to which whole numbers are the fastest.
 _WHOLE = (192, 2048)
 _GROUP = 64  # topics of a group of whole numbers, as in task.h
 
 
 def kind_for(num_topics: int) -> str:
-    """Return the fastest kind of `sweep` by the number of topics alone, whatever the documents."""
+    """Return the fastest kind of `sweep` for a number of topics.
+
+    It does not depend on the documents: those of a device differ with the number of devices, and
+    kinds draw different labels. Up to 191 topics "dense" is the fastest for short documents too.
+    """
     least, most = _WHOLE
     return "dense" if num_topics < least else "integer" if num_topics <= most else "sparse"
 
@@ -70,8 +74,7 @@ def sweep(
     There is a key for each sweep, [S]; weights are from `lay_out`, labels uint8 or uint16. `kind`
     "dense" weighs all topics for a token, "sparse" those of its document and, all at once, the
     rest, and "integer" all topics in whole numbers, of documents of up to some 30,000 tokens
-    (longer ones as one of the others); by default it is the fastest one, by K and the length of the
-    documents. `width` is that of the widest vectors, in numbers: for tests, since no result depends
+    (longer ones as one of the others); by default it is that of `kind_for`. `width` is that of the widest vectors, in numbers: for tests, since no result depends
     on it. Counts in documents are int32 [B, K], or [0, K].
     """
     num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
@@ -94,7 +97,7 @@ def sweep(
         words,
         burn_in=np.int64(burn_in),
         count=np.int64(COUNT[count]),
-        kind=np.int64(KINDS[kind]),
+        kind=np.int64(KINDS[kind or kind_for(num_topics)]),
         width=np.int64(width),
     )
 

@@ -31,23 +31,14 @@ void sparse(const Task&);
 
 namespace {
 
-enum Kind : int64_t { kAutomatic = 0, kDense = 1, kSparse = 2, kInteger = 3 };
+enum Kind : int64_t { kDense = 1, kSparse = 2, kInteger = 3 };
 
 using Kernel = void (*)(const Task&);
 
-// Whether the sparse kernel is faster. A draw costs about a row of 16 topics for each five of those
-// that the document has (measured on Zen 3), which are some two in five of its tokens, to 60.
-bool is_sparse(int64_t topics, int64_t tokens, int64_t documents) {
-  return topics >= std::min<int64_t>(5 * tokens / std::max<int64_t>(documents, 1), 768) &&
-         topics > kLanes;
-}
-
-// The fastest kernel. In whole numbers a draw is faster from some 200 topics on (measured on Zen 4
-// at 200 and 1,000). Beyond the last bound, where a row outgrows the caches, nothing was measured.
-Kind kind_for(int64_t topics, int64_t tokens, int64_t documents) {
-  if (topics >= 192 && topics <= 2048) return kInteger;
-  return is_sparse(topics, tokens, documents) ? kSparse : kDense;
-}
+// The kernel for documents that are too long for whole numbers. Like all choices of a kernel it must
+// not depend on the other documents, which differ with the number of devices: kernels draw different
+// labels.
+Kind kind_of_long(int64_t topics) { return topics >= 768 ? kSparse : kDense; }
 
 // The kernel for the widest vectors that the machine has, and `width` allows.
 Kernel kernel_for(Kind kind, int64_t width) {
@@ -226,16 +217,14 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
   task.part = task.apart || (threads == 1 && cells <= kSmallTable) ? 0 : part_for(cells);
   std::unique_ptr<std::mutex[]> locks(new std::mutex[kMostParts]);
   task.locks = locks.get();
-  const Kind chosen = kind == kAutomatic ? kind_for(task.num_topics, total, task.num_documents)
-                                         : static_cast<Kind>(kind);
+  const Kind chosen = static_cast<Kind>(kind);
   task.shortest = 1;
   task.longest = longest;
   if (chosen == kInteger && longest > longest_scaled(task)) {
-    // One document after the other decides for itself: the same ones on any number of devices.
     Task rest = task;
     task.longest = longest_scaled(task);
     rest.shortest = task.longest + 1;
-    run(pool, threads, rest, is_sparse(task.num_topics, longest, 1) ? kSparse : kDense, width);
+    run(pool, threads, rest, kind_of_long(task.num_topics), width);
   }
   run(pool, threads, task, chosen, width);
   return ffi::Error::Success();
