@@ -14,7 +14,7 @@ from simplex_jax.corpus import Corpus
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.models.hdp import MODEL, Fit
 from simplex_jax.models.records import Plan
-from simplex_jax.models.topics import measures
+from simplex_jax.models.topics import engine, measures
 from simplex_jax.runtime import output
 
 
@@ -33,7 +33,7 @@ def _announce(plan: Plan) -> str:
         f"{topics.described(plan)}\n"
         f"hierarchical Dirichlet process{chains}, from {settings.initial_topics} topics, "
         f"{', '.join(priors)}, beta {settings.beta:g}, seed {settings.seed}, {console.machine()}, "
-        f"{settings.engine} engine"
+        f"{engine.described(settings.engine)}"
     )
 
 

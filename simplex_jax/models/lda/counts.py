@@ -92,8 +92,14 @@ class Memory(NamedTuple):
 
     @property
     def topic_tokens(self) -> jax.Array:
-        """Tokens of each topic, integers [K]."""
-        return self.counts.sum(axis=-1)
+        """Tokens of each topic, float [K].
+
+        A topic may have more than 2^31 of them, though no word of it has: the lowest eight bits and
+        the others are added up apart, which is exact, and the sum is rounded once.
+        """
+        low = (self.counts & 255).sum(axis=-1, dtype=jnp.uint32)
+        high = (self.counts >> 8).sum(axis=-1, dtype=jnp.uint32)
+        return 256 * high.astype(float) + low.astype(float)
 
 
 class Page(NamedTuple):
@@ -223,7 +229,7 @@ def check(shape: tuple[int, int], local_step: Local) -> None:
     if shape[0] < 1 or shape[1] < 1:
         raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
     arguments.choice("method", local_step.method, engine.METHODS)
-    engine.resolve(local_step.engine)
+    engine.resolve(local_step.engine, shape[0])
     whole = isinstance(local_step.sweeps, int) and isinstance(local_step.burn_in, int)
     if not whole or not 0 <= local_step.burn_in < local_step.sweeps:
         raise ValueError(

@@ -85,19 +85,27 @@ def check(data: Training, settings: Any) -> None:
     """Raise a ValueError if the device has less memory than a run needs, by arithmetic alone.
 
     Topics and their counts, or its part of these, lie on the device before and after an update,
-    beside the tokens and their labels: no run can do with less. Where these are on disk, it must
-    have room for them.
+    beside the tokens and their labels and, on the first device, a sample and the moments: no run
+    can do with less. Devices that are cores of a CPU have one memory. Where labels are on disk, it
+    must have room for them.
     """
     size = size_of(data)
+    together = settings.devices if jax.default_backend() == "cpu" else 1
     topics = settings.chains * (settings.num_topics + _counted(settings)) * size.words
+    # As in `_summary`: the mean and, of memoised counts, the variance; both and squares, summed.
+    read_off = 2 if settings.counts == "memoised" else 1
+    segments = 1 if settings.target_ess is None else 3
+    arrays = read_off + (read_off + 1) * segments
+    moments = settings.chains * settings.num_topics * size.words * arrays
     labels = np.dtype(local.label_dtype(settings.num_topics)).itemsize * settings.chains
     read = is_stored(data) and settings.counts == "subsampled"
     if pages.on_disk(data, settings):
         pages.check(size.tokens, settings.num_topics)
         read = True
-    tokens = 0 if read else size.tokens // processes.count()
+    shards = processes.count() * settings.devices
+    tokens = 0 if read else together * (size.tokens // shards)
     devices.check_memory(
-        2 * 4 * topics + (4 + 2 * labels) * tokens,
+        2 * 4 * together * topics + 4 * moments + (4 + 2 * labels) * tokens,
         "give fewer topics (--topics) or chains, or smaller batches (--batch-size)",
     )
 

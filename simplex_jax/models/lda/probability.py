@@ -62,8 +62,8 @@ def left_to_right(
         topics: Probabilities of the words in each topic, [K, V].
         alpha: Concentration of the shares, a scalar or [K].
         counts: The documents [D, V]; tokens are taken in an order drawn at random.
-        particles: Number of particles of a document, in four groups: a number that is not a multiple
-            of four is rounded up to one.
+        particles: Number of particles of a document, in four groups: a number that is not a
+            multiple of four is rounded up to one.
         sweeps: Sweep over the labels so far before each token, as the paper has it: the work is
             quadratic in the length.
         seed: Of all randomness.

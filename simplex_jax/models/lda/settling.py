@@ -5,15 +5,24 @@ import math
 from typing import Any, TypeAlias
 
 import jax
+import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import arguments
+from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.device import MOST_TOKENS
 from simplex_jax.models.lda import model, pages, seeds
 from simplex_jax.models.lda.counts import check, check_memoised
 from simplex_jax.models.lda.kernel import SAMPLERS, total_of
 from simplex_jax.models.lda.options import Options, local_step, prior
-from simplex_jax.models.topics.data import Size, Training, is_stored, size_of, vocabulary_of
+from simplex_jax.models.topics.data import (
+    Selection,
+    Size,
+    Training,
+    is_stored,
+    size_of,
+    vocabulary_of,
+)
 from simplex_jax.models.topics.engine import resolve
 from simplex_jax.models.topics.options import check_words
 from simplex_jax.models.topics.perplexity import SWEEPS
@@ -27,6 +36,8 @@ PASSES = 200.0
 
 _SAMPLE = 100_000
 _SEED_SHARE = 0.01  # of the tokens of an average topic, for a seed word
+_MOST_COUNTED = 2**31 - 1
+_ENTRIES = 1 << 24  # of a corpus on disk that are in memory at a time
 _PAIR = 5_000_000  # tokens and numbers of topics of which two cores do 400 passes in a minute
 
 
@@ -53,7 +64,7 @@ def settle(data: Training, heldout: Heldout | None, options: Options) -> Options
         counts=counts,
         chains=options.chains or _chains(size, shape, target_ess),
         local=options.local or ("blocked" if options.expected else "collapsed"),
-        engine=resolve(options.engine),
+        engine=resolve(options.engine, options.num_topics),
     )
     settings = dataclasses.replace(
         settings,
@@ -69,7 +80,29 @@ def settle(data: Training, heldout: Heldout | None, options: Options) -> Options
         devices=_sharing(_devices(data, size, settings), batch_size, size, memoised),
     )
     (check_memoised if memoised else check)(shape, local_step(settings))
+    if memoised:
+        _check_words(data, size)
     return settings
+
+
+def _check_words(data: Training, size: Size) -> None:
+    """Raise a ValueError if a word has more tokens than int32 can count: one topic may have all."""
+    if size.tokens <= _MOST_COUNTED:
+        return
+    if isinstance(data, Corpus):
+        tokens = data.counts.sum(axis=0, dtype=np.int64)
+    else:
+        stored = data.stored if isinstance(data, Selection) else data
+        tokens = np.zeros(size.words, np.int64)
+        for first in range(0, len(stored.indices), _ENTRIES):
+            part = slice(first, first + _ENTRIES)
+            tokens += np.bincount(stored.indices[part], stored.data[part], size.words).astype(int)
+    if tokens.max() > _MOST_COUNTED:
+        word = vocabulary_of(data)[int(tokens.argmax())]
+        raise ValueError(
+            f"memoised counts take words of at most {_MOST_COUNTED:,} tokens; {word!r} has "
+            f"{tokens.max():,}: leave it out, or take subsampled counts"
+        )
 
 
 def _counts(data: Training, options: Options) -> str:

@@ -96,7 +96,8 @@ class Shares:
     """
 
     def __init__(self, counts: sp.csr_array, *, sweeps: int, engine: str | None = None) -> None:
-        self._sweeps, self._engine = sweeps, engines.resolve(engine)
+        engines.resolve(engine)
+        self._sweeps, self._engine = sweeps, engine
         self._size, self._parts = counts.shape[0], []
         width = min(SHARD, self._size)
         for first, last in cuts(token_ends(counts), SHARD):
@@ -109,6 +110,7 @@ class Shares:
         tiny = np.finfo(np.float32).tiny
         log_topics = jnp.log(jnp.maximum(jnp.asarray(topics, jnp.float32), tiny))
         concentrations = jnp.asarray(alpha, jnp.float32)
+        engine = engines.resolve(self._engine, len(topics))
         shares = np.empty((self._size, len(topics)), np.float32)
         first = 0
         for documents, rows, last in self._parts:
@@ -118,7 +120,7 @@ class Shares:
                 concentrations,
                 documents,
                 self._sweeps,
-                self._engine,
+                engine,
             )
             shares[rows[: last - first]] = np.asarray(drawn)[: last - first]
             first = last

@@ -35,17 +35,36 @@ class Swept(NamedTuple):
     documents: jax.Array
 
 
-def resolve(engine: str | None = None) -> str:
+def resolve(engine: str | None = None, num_topics: int = 1) -> str:
     """Return an engine that works here: by default, "native" on CPUs that have its library.
 
-    An unknown name, or one of an engine that does not work here, is a ValueError.
+    An unknown name, or one of an engine that does not work here or with so many topics, is a
+    ValueError.
     """
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; it is {engine!r}")
     works = jax.default_backend() == "cpu" and library.prefix() is not None
     if engine == "native" and not works:
         raise ValueError(f"engine 'native' does not work here: {library.why_not()}; take 'xla'")
-    return engine or ("native" if works else "xla")
+    if engine == "native" and num_topics > _MOST_TOPICS:
+        raise ValueError(
+            f"engine 'native' takes at most {_MOST_TOPICS:,} topics; num_topics is {num_topics:,}: "
+            "take 'xla'"
+        )
+    return engine or ("native" if works and num_topics <= _MOST_TOPICS else "xla")
+
+
+def described(engine: str, method: str = "collapsed") -> str:
+    """Describe what sweeps run by, and why not by native code on a CPU that lacks it.
+
+    Example:
+        >>> described("native"), described("native", "blocked")
+        ('native engine', 'blocked sweeps by XLA')
+    """
+    if method == "blocked":
+        return "blocked sweeps by XLA"
+    lacking = jax.default_backend() == "cpu" and library.prefix() is None
+    return f"{engine} engine" + (f" ({library.why_not()})" if lacking else "")
 
 
 def sweeps(
@@ -71,11 +90,11 @@ def sweeps(
     labels by all sweeps, or the "labels" after each sweep from the burn-in on. `tally` asks for
     counts in documents. `kind` is that of `native.calls.sweep`, by default the fastest one for K.
     """
-    engine = resolve(engine)
     num_topics = alpha.shape[0]
+    engine = resolve(engine, num_topics)
     if words is None:
         words, count = jnp.zeros((0, 0), jnp.int32), "nothing"
-    if engine == "native" and method == "collapsed" and num_topics <= _MOST_TOPICS:
+    if engine == "native" and method == "collapsed":
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
         labels, words, in_documents = calls.sweep(
             keys,

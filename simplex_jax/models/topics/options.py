@@ -10,7 +10,8 @@ class TopicOptions(RunOptions):
     """Options of a run of all these models."""
 
     engine: str | None = option(
-        "Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere.",
+        "Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere. Blocked sweeps "
+        "always run by xla.",
         default=None,
         choices=ENGINES,
         unset="native where it works",

@@ -175,7 +175,7 @@ def shards(
     log_topics = jnp.log(jnp.maximum(jnp.asarray(table), jnp.finfo(jnp.float32).tiny))
     likelihood = local.likelihood_of(log_topics)
     key = jax.random.fold_in(jax.random.key(seed), _STREAM)
-    engine = engines.resolve(engine)
+    engine = engines.resolve(engine, len(table))
     shard = max(1, min(shard, _MOST_SHARES // len(table)))
 
     def work() -> Iterator[Shares]:

@@ -83,7 +83,8 @@ found["wide"] = [wide(None), wide(4)]
 def short(count):
     lengths = np.random.default_rng(3).integers(1, 25, 101)
     places = np.repeat(np.arange(101), lengths), np.arange(lengths.sum()) * 7 % 300
-    some = device.on_host(sp.coo_array((np.ones(lengths.sum(), np.int32), places), (101, 300)).tocsr())
+    ones = np.ones(lengths.sum(), np.int32)
+    some = device.on_host(sp.coo_array((ones, places), (101, 300)).tocsr())
     devices = jax.devices()[:count] if count else None
     kernel, stream = lda.build(some, (50, 300), batch_size=64, devices=devices)
     state = kernel.init(jax.random.key(1), jax.random.exponential(jax.random.key(7), (50, 300)))

@@ -2,15 +2,20 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support import native_sweeps
 
-from simplex_jax.corpus import from_counts
+from simplex_jax.corpus import from_counts, store
 from simplex_jax.models import lda
 from simplex_jax.models.lda import memory, model, settling
+from simplex_jax.models.lda.counts import Memory
 from simplex_jax.models.lda.options import prior
 from simplex_jax.models.options import as_json, from_json
+from simplex_jax.models.topics import engine
+from simplex_jax.runtime import devices
 
 COUNTS = sp.csr_array(np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]] * 5))
 
@@ -27,6 +32,27 @@ def test_defaults_depend_on_the_counts():
     assert lda.resolve(COUNTS, 2, step_size=0.2).step_size == 0.2
     assert memoised.total == "refreshed"
     assert lda.resolve(COUNTS, 2, sampler="smld").total is None
+
+
+def test_a_concentration_beside_which_no_token_is_seen_is_refused():
+    for name in ("alpha", "beta"):
+        assert getattr(lda.resolve(COUNTS, 2, **{name: 2.0**24}), name) == 2**24
+        for value in (1e30, [1e30] + [1.0] * (1 if name == "alpha" else 3)):
+            with pytest.raises(ValueError, match=rf"{name} must be at most 16,777,216, .* 1e\+30"):
+                lda.resolve(COUNTS, 2, **{name: value})
+
+
+def test_a_step_of_any_length_draws_from_the_full_conditional():
+    """The decay of the old weights, e^-h, is 0 in float32 from about 100 on."""
+    first, second = (lda.fit(COUNTS, 2, step_size=h, steps=3, holdout=0) for h in (200, 1e30))
+    np.testing.assert_array_equal(first.mean, second.mean)
+
+
+def test_more_topics_than_tokens_are_refused():
+    tokens = int(COUNTS.sum())
+    assert lda.resolve(COUNTS, tokens).num_topics == tokens
+    with pytest.raises(ValueError, match=f"num_topics must be at most {tokens}, the number of tok"):
+        lda.resolve(COUNTS, tokens + 1)
 
 
 def test_a_run_towards_a_goal_has_two_chains_where_they_have_the_time(monkeypatch):
@@ -146,3 +172,53 @@ def test_default_batches_of_a_pass_are_about_as_large_as_each_other(seed):
         assert least <= size <= documents
         assert size == documents or size % 64 == 0
         assert documents % size == 0 or documents % size >= size // 2
+
+
+def test_a_topic_may_have_more_tokens_than_int32():
+    """The sum of int32, which was taken before, is -2147483638 for the first."""
+    most = 2**31 - 1
+    counts = jnp.array([[2**30 + 5, 2**30 + 5], [1, 2], [most, most], [0, 2**24 + 1]], jnp.int32)
+    memory = Memory(jnp.zeros(1, jnp.uint8), counts)
+    exact = np.asarray(counts, np.int64).sum(axis=1)
+    assert memory.topic_tokens.tolist() == exact.astype(np.float32).tolist()
+    assert counts.sum(axis=1).tolist() != exact.tolist()
+
+
+def test_a_word_of_more_tokens_than_int32_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(settling, "_MOST_COUNTED", int(COUNTS.sum(axis=0).max()))
+    lda.resolve(COUNTS, 2)
+    monkeypatch.setattr(settling, "_MOST_COUNTED", int(COUNTS.sum(axis=0).max()) - 1)
+    monkeypatch.setattr(settling, "_ENTRIES", 7)
+    stored = store.write(tmp_path / "store", from_counts(COUNTS))
+    for data in (COUNTS, stored):
+        with pytest.raises(ValueError, match=r"words of at most .* tokens; 'w\d' has .* leave it"):
+            lda.resolve(data, 2, counts="memoised")
+    lda.resolve(COUNTS, 2, counts="subsampled")
+
+
+def test_more_topics_than_native_labels_can_number():
+    most = 2**16 - 1
+    assert engine.resolve(None, most) == engine.resolve()
+    assert engine.resolve(None, most + 1) == "xla"
+    native_sweeps.needs("native")
+    with pytest.raises(ValueError, match="num_topics is 65,536: take 'xla'"):
+        engine.resolve("native", most + 1)
+
+
+def test_the_announcement_says_why_there_is_no_native_engine(monkeypatch):
+    monkeypatch.setattr(engine.library, "prefix", lambda: None)
+    assert engine.described("xla").startswith("xla engine (")
+
+
+@pytest.mark.parametrize("options", [{"passes": 3.0}, {}, {"counts": "subsampled", "passes": 3.0}])
+def test_a_run_that_does_not_fit_is_refused(options, monkeypatch):
+    """What arithmetic alone finds is most of what the compiled program needs."""
+    rng = np.random.default_rng(0)
+    corpus = from_counts(sp.csr_array(rng.poisson(0.05, (300, 4000)).astype(np.int32)))
+    settings = lda.resolve(corpus, 300, **options)
+    needed = memory.estimate(corpus, settings)["total"]
+    monkeypatch.setattr(devices, "memory", lambda: needed)
+    memory.check(corpus, settings)
+    monkeypatch.setattr(devices, "memory", lambda: int(0.6 * needed))
+    with pytest.raises(ValueError, match="of memory and the device has"):
+        memory.check(corpus, settings)

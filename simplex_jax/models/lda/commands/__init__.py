@@ -24,7 +24,7 @@ from simplex_jax.models.lda.options import prior
 from simplex_jax.models.lda.probability import left_to_right
 from simplex_jax.models.pipeline import Progress
 from simplex_jax.models.records import Plan
-from simplex_jax.models.topics import data
+from simplex_jax.models.topics import data, engine
 from simplex_jax.models.topics.measures import completed, quality, windowed
 from simplex_jax.models.topics.proportions import shards
 from simplex_jax.report.display import counted
@@ -41,7 +41,8 @@ def _announce(plan: Plan) -> str:
         topics.described(plan),
         f"{settings.num_topics} topics by {settings.sampler} with {settings.counts} counts{chains},"
         f" alpha {alpha}, beta {beta}, {settings.batch_size:,} documents a batch, "
-        f"seed {settings.seed}, {console.machine(settings.devices)}, {settings.engine} engine",
+        f"seed {settings.seed}, {console.machine(settings.devices)}, "
+        f"{engine.described(settings.engine, settings.local)}",
     ]
     if settings.seed_words is not None:
         names = seeds.names(settings.seed_words, settings.num_topics)

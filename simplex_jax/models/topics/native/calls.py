@@ -74,8 +74,9 @@ def sweep(
     There is a key for each sweep, [S]; weights are from `lay_out`, labels uint8 or uint16. `kind`
     "dense" weighs all topics for a token, "sparse" those of its document and, all at once, the
     rest, and "integer" all topics in whole numbers, of documents of up to some 30,000 tokens
-    (longer ones as one of the others); by default it is that of `kind_for`. `width` is that of the widest vectors, in numbers: for tests, since no result depends
-    on it. Counts in documents are int32 [B, K], or [0, K].
+    (longer ones as one of the others); by default it is that of `kind_for`. `width` is that of the
+    widest vectors, in numbers: for tests, since no result depends on it. Counts in documents are
+    int32 [B, K], or [0, K].
     """
     num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
     ids = jnp.arange(num_documents) if documents.ids is None else documents.ids
