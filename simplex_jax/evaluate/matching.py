@@ -21,12 +21,15 @@ Affinity: TypeAlias = Callable[[ArrayLike, ArrayLike], np.ndarray]
 SAME = 0.7
 """Affinity below which two topics are not the same."""
 
+MARGIN = 0.1
+"""Lead of the nearest topic over the second nearest below which a match is ambiguous."""
+
 WORDS_AT_ONCE = 65_536
 """Words whose square roots are taken together, which bounds the memory for them."""
 
 
 class Match(NamedTuple):
-    """Topics of one run put to those of another."""
+    """Topics of one run matched with those of another."""
 
     # For each reference topic the number of its partner, int64 [K]; -1 where the other run has
     # fewer topics and none is left. `topics[order]` are in the reference's order.
@@ -136,8 +139,8 @@ class Alignment(NamedTuple):
     # Mean affinity over all pairs of runs, float64 [K], NaN for a single run. Near 1 all found the
     # same topic; topics that share nothing but common words and smoothing have that of those.
     stability: np.ndarray
-    # Whether a run has the topic of the first: each is the other's nearest, with an affinity of at
-    # least `SAME`, bool [R, K].
+    # Whether a run has the topic of the first: each is the other's nearest by at least `MARGIN`,
+    # with an affinity of at least `SAME`, bool [R, K].
     shared: np.ndarray
 
 
@@ -145,8 +148,8 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
     """Match the topics of several chains or runs to those of the first.
 
     The runs are topics [K, V], best posterior means, the first in the order wanted:
-    `runs[r][order[r]]` are in the order of the first. What is not `shared` was put together only
-    because nothing else was left, or may as well belong to another topic.
+    `runs[r][order[r]]` are in the order of the first. What is not `shared` was matched only
+    because nothing else was left, or could as well belong to another topic.
 
     Example:
         >>> first = [[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]
@@ -165,9 +168,11 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
         table = measure(arrays[0], run)
         order = _assignment(table)[1]
         near = table[own, order]
-        nearest = (near >= table.max(axis=1)) & (near >= table.max(axis=0)[order])
+        others = table.copy()
+        others[own, order] = -np.inf
+        second = np.maximum(others.max(axis=1), others.max(axis=0)[order])
         orders.append(order)
-        shared.append(nearest & (near >= SAME))
+        shared.append((near >= SAME) & (near >= second + MARGIN))
     stability = np.full(len(own), np.nan)
     if len(arrays) > 1:
         aligned = [run[rows] for run, rows in zip(arrays, orders, strict=True)]

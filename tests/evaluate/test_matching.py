@@ -60,15 +60,25 @@ def test_stability_is_the_mean_over_all_pairs_of_runs():
 
 
 def test_topics_are_shared_if_each_is_the_others_nearest_and_near():
-    first = np.array([[0.5, 0.5, 0, 0], [0.4, 0.6, 0, 0], [0, 0, 0.9, 0.1]])
-    other = np.array([[0.45, 0.55, 0, 0], [0, 0, 0.1, 0.9], [0, 0, 0.8, 0.2]])
+    first = np.array([[0.5, 0.5, 0, 0], [0, 0.2, 0.8, 0], [0, 0, 0.1, 0.9]])
+    other = np.array([[0.4, 0.6, 0, 0], [0.4, 0, 0, 0.6], [0, 0.1, 0.8, 0.1]])
     found = matching.align([first, other])
-    # The first two topics are as near to one topic of the other run, which only one can have.
     assert found.shared[0].all()
-    assert sorted(found.shared[1, :2]) == [False, True]
-    assert found.shared[1, 2]
+    assert found.shared[1].tolist() == [True, True, True]
     far = matching.align([np.eye(3), np.full((3, 3), 1 / 3)])
     assert not far.shared[1].any()
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_an_ambiguous_match_is_not_shared(swap):
+    """The first two topics of one run are nearly equal: both are as near to one of the other."""
+    alike = np.array([[0.5, 0.5, 0, 0], [0.4, 0.6, 0, 0], [0, 0, 0.9, 0.1]])
+    other = np.array([[0.45, 0.55, 0, 0], [0, 0, 0.1, 0.9], [0, 0, 0.8, 0.2]])
+    runs = [other, alike] if swap else [alike, other]
+    found = matching.align(runs)
+    pair = found.shared[1, :2] if not swap else found.shared[1, :1]
+    assert not pair.any()
+    assert found.shared[1, 2]
 
 
 def test_stability_of_one_run_is_not_known():
