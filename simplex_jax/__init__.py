@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from simplex_jax.base import Kernel, chains, product
     from simplex_jax.models import dpm, hdp, lda, sam
     from simplex_jax.runtime.driver import run
+    from simplex_jax.runtime.to_blackjax import to_blackjax
 
 __version__ = "0.1.0"
 
@@ -21,6 +22,7 @@ _VERBS = {
     "chains": "simplex_jax.base",
     "product": "simplex_jax.base",
     "run": "simplex_jax.runtime.driver",
+    "to_blackjax": "simplex_jax.runtime.to_blackjax",
 }
 _ROOMS = (
     "base",
@@ -42,7 +44,7 @@ _ROOMS = (
     "step_sizes",
 )
 
-__all__ = ["Kernel", "chains", "dpm", "hdp", "lda", "product", "run", "sam"]
+__all__ = ["Kernel", "chains", "dpm", "hdp", "lda", "product", "run", "sam", "to_blackjax"]
 
 
 def __getattr__(name: str) -> Any:

@@ -69,10 +69,38 @@ def bind(function: Callable, *arguments: PyTree, **named: PyTree) -> Partial:
 
 
 def freeze(
-    init: Callable, update: Callable, shared: Mapping[str, PyTree], **of_update: PyTree
+    init: Callable,
+    update: Callable,
+    shared: Mapping[str, PyTree],
+    *,
+    of_init: Any = None,
+    **of_update: PyTree,
 ) -> Kernel:
-    """Return the kernel of two functions with their hyperparameters, some of which they share."""
-    return Kernel(bind(init, **shared), bind(update, **shared, **of_update))
+    """Return the kernel of two functions with their hyperparameters, some of which they share.
+
+    `of_init` is a mapping of those that `init` has alone, or None.
+    """
+    start = bind(init, **shared, **(of_init or {}))
+    return Kernel(bind(_start, start), bind(update, **shared, **of_update))
+
+
+def _start(init: Init, key: jax.Array, position: Position) -> State:
+    """Start a chain whose state has arrays of its own.
+
+    An update whose state is donated deletes the arrays of the old state. These must not be the
+    caller's position or arrays of the kernel, such as the first memory of an estimator, and none
+    may be there twice.
+    """
+    state = init(key, position)
+    taken = {id(leaf) for leaf in jax.tree.leaves((init, position))}
+
+    def own(leaf: jax.Array) -> jax.Array:
+        if id(leaf) in taken:
+            leaf = jnp.copy(leaf)
+        taken.add(id(leaf))
+        return leaf
+
+    return jax.tree.map(own, state)
 
 
 def current_step(state: State) -> jax.Array:

@@ -70,8 +70,8 @@ def _series_parts(order: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]
     """Return x - log 0F1 and log 0F1 (nu + 1; x^2 / 4), sums of terms that hardly cancel.
 
     With a reference M = N, log 0F1(N + 1) = d - N log1p(d / 2M) - log1p(d / M) / 2 + Q + C where
-    d = r - N and C = -Q(x = 0), by Stirling's series. That is no good at small N: there, x being
-    large, M = N + 1/2, the numerators follow suit and C is found from the gamma function.
+    d = r - N and C = -Q(x = 0), by Stirling's series. That is inaccurate at small N: there, x
+    being large, M = N + 1/2, the numerators change with it, and C is found from the gamma function.
     """
     e = debye.expand(order, x)
     stirling = debye.settings(x.dtype).stirling

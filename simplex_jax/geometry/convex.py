@@ -41,11 +41,11 @@ def simplex(total: ArrayLike = 1.0) -> Projection:
 
 
 def box(lower: ArrayLike, upper: ArrayLike) -> Projection:
-    """Project on the box of coordinates between `lower` and `upper`; infinite bounds are none.
+    """Project on the box of coordinates between `lower` and `upper`.
 
     Args:
-        lower: Lower bounds, broadcast to a leaf.
-        upper: Upper bounds, above the lower ones.
+        lower: Lower bounds, broadcast to a leaf; -inf for no bound.
+        upper: Upper bounds, above the lower ones; inf for no bound.
 
     Raises:
         ValueError: A lower bound is not below its upper one.

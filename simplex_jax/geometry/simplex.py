@@ -36,7 +36,7 @@ def log_probabilities(weights: ArrayLike, name: str = "position") -> jax.Array:
         name: Name of the weights in errors.
 
     Raises:
-        ValueError: The weights are none of that.
+        ValueError: A weight is negative or not finite, or a row is all zero.
 
     Example:
         >>> import jax.numpy as jnp

@@ -100,7 +100,7 @@ def _density_of_batch(
 
 
 def start(estimator: Estimator, position: PyTree) -> Position:
-    """Return a position of real numbers as floating point arrays, fit to start a chain from.
+    """Return a copy of a position as floating point arrays, fit to start a chain from.
 
     An exact `density` that needs no batch is evaluated at the position.
 
@@ -119,7 +119,8 @@ def start(estimator: Estimator, position: PyTree) -> Position:
         for path, leaf in jax.tree.leaves_with_path(gradient):
             name = f"the gradient of the log density at position{jax.tree_util.keystr(path)}"
             arguments.require(name, leaf, jnp.isfinite(leaf), needs)
-    return position
+    # An update whose state is donated deletes its arrays, and the caller keeps the position.
+    return jax.tree.map(jnp.copy, position)
 
 
 def gradient_of(name: str, function: Callable[..., jax.Array]) -> Callable[..., PyTree]:

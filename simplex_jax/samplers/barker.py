@@ -100,8 +100,8 @@ def build(
     proposals stay where they are. `samplers.sgbd` is the kernel of minibatches, without the test.
 
     Args:
-        log_density: `(position) -> scalar`, which need not be normalised; -inf or NaN where there
-            is no density.
+        log_density: `(position) -> scalar`, which need not be normalised; -inf or NaN outside of
+            the support.
         step_size: h, positive, or a schedule of the number of updates. An acceptance of about 0.4
             to 0.6 is efficient.
         preconditioner: M, finite and positive: an array that broadcasts to the leaves of the

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax import arguments, gradients, schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind, static
+from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.estimators import Estimator
 from simplex_jax.samplers import euler
 from simplex_jax.samplers.dynamics import (
@@ -186,21 +186,14 @@ def build(
     noise_estimate = arguments.tree("noise_estimate", noise_estimate, "nonnegative")
     dynamics = Dynamics(diffusion, curl or _zero, kinetic or _no_energy)
     options = {"coordinatewise": coordinatewise}
-    return Kernel(
-        init=bind(
-            static(init, **options),
-            estimator=estimator,
-            dynamics=dynamics,
-            auxiliary=auxiliary or _nothing,
-        ),
-        update=bind(
-            static(update, **options),
-            estimator=estimator,
-            dynamics=dynamics,
-            step_size=step_size,
-            fold=fold,
-            noise_estimate=noise_estimate,
-        ),
+    return freeze(
+        static(init, **options),
+        static(update, **options),
+        {"estimator": estimator, "dynamics": dynamics},
+        of_init={"auxiliary": auxiliary or _nothing},
+        step_size=step_size,
+        fold=fold,
+        noise_estimate=noise_estimate,
     )
 
 

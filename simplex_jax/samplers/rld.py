@@ -235,7 +235,7 @@ def build(
     if metropolis is not None:
         metropolis = arguments.at_least("metropolis", metropolis, 1)
         if log_likelihood is None and are_derivatives(estimator):
-            # Equal counts at both ends would be no proof: derivatives do not see jumps.
+            # Equal counts at both ends would prove nothing: derivatives do not see jumps.
             raise ValueError(
                 "the Metropolis correction of counts that are derivatives of a log likelihood "
                 "needs it: give the function of gradients.counts as log_likelihood too"

@@ -115,7 +115,7 @@ def _hamiltonian(
     away = _repelled(key_away, log_u, r, a, time)
     into = _attracted(key_phase, log_u, r, a, time)
     log_u, r = (
-        # A concentration that is none of a law must not pass for 1/2.
+        # An invalid concentration must give NaN and not the result of another.
         jnp.where(a > 0, jnp.where(a < 0.5, x, y), jnp.nan)
         for x, y in zip(into, away, strict=True)
     )

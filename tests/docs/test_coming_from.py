@@ -4,6 +4,8 @@ import importlib
 import re
 from functools import partial
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -33,6 +35,50 @@ def test_lda():
 def test_clusters():
     tree = executed("Clusters whose number is unknown")["tree"]
     assert "alpha" in tree["posterior"]
+
+
+@pytest.mark.slow
+def test_multinomial():
+    """Means and deviations of Dirichlet(12.5, 5.5, 3.5, 0.5), to five standard errors."""
+    p = executed("Dirichlet models of PyMC and Stan")["p"]
+    a = np.array([12.5, 5.5, 3.5, 0.5])
+    mean = a / a.sum()
+    deviation = np.sqrt(mean * (1 - mean) / (a.sum() + 1))
+    error = deviation / np.sqrt(2000 * np.tanh(1.0))  # autocorrelation e^-2 of a step
+    assert (np.abs(p.mean(axis=0) - mean) < 5 * error).all()
+    np.testing.assert_allclose(p.std(axis=0), deviation, rtol=0.15)
+
+
+@pytest.mark.slow
+def test_mixture():
+    """Components at -3 and 2, far enough apart for the labels to be known."""
+    scope = executed("A mixture of PyMC or Stan")
+    np.testing.assert_allclose(scope["weights"], np.array([31, 71]) / 102, atol=0.01)
+    np.testing.assert_allclose(scope["means"], [-3, 2], atol=0.05)
+
+
+@pytest.mark.slow
+def test_hidden_markov_model():
+    """Posterior means of both changes of state, summed over a grid, to a fifth of a deviation."""
+    scope = executed("A hidden Markov model of PyMC or Stan")
+    middles = (np.arange(60) + 0.5) / 60
+    grid = np.meshgrid(0.02 + 0.2 * middles, 0.05 + 0.55 * middles, indexing="ij")
+    p, q = (axis.ravel() for axis in grid)
+    log_rows = np.log(np.stack([[1 - p, p], [q, 1 - q]])).transpose(2, 0, 1)
+    log_likelihood = jax.vmap(scope["log_likelihood"], in_axes=(0, None))
+    log_density = log_likelihood(jnp.asarray(log_rows, jnp.float32), scope["y"][None])
+    weights = np.asarray(jax.nn.softmax(log_density))
+    for values, found in ((p, scope["rows"][0, 1]), (q, scope["rows"][1, 0])):
+        mean = weights @ values
+        assert abs(found - mean) < 0.2 * np.sqrt(weights @ (values - mean) ** 2)
+
+
+@pytest.mark.slow
+def test_dirichlet_regression():
+    """The coefficients that data were drawn with, to three posterior deviations."""
+    scope = executed("A Dirichlet regression of PyMC or Stan")
+    deviation = scope["trace"][1000:].std(axis=0)
+    assert (np.abs(scope["beta"] - scope["truth"]) < 3 * deviation).all()
 
 
 def test_every_block_is_run():

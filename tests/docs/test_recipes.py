@@ -78,6 +78,34 @@ def test_blackjax():
 
 
 @pytest.mark.slow
+def test_minibatches_in_blackjax():
+    """The exact posterior mean, to a fifth of its deviation."""
+    pytest.importorskip("blackjax")
+    scope = executed("Minibatches in BlackJAX")
+    x, y = (np.asarray(scope[name], np.float64) for name in "xy")
+    covariance = np.linalg.inv(x.T @ x + np.eye(2))
+    deviations = np.sqrt(np.diag(covariance))
+    assert (np.abs(scope["mean"] - covariance @ x.T @ y) < 0.2 * deviations).all()
+
+
+@pytest.mark.slow
+def test_methods_of_sgmcmcjax():
+    """Deviations as stated and as in theory, of a linear recursion, to three standard errors."""
+    pytest.importorskip("blackjax")
+    scope = executed("The methods of SGMCMCJax in BlackJAX")
+    x, y, mode = (np.asarray(scope[name], np.float64) for name in ("x", "y", "mode"))
+    h, precision = 1e-4, 1 + x @ x
+    noise = 1000**2 / 50 * np.var(x * (y - x * mode))
+    euler = 1 / np.sqrt(1 - h * precision / 2)
+    excess = scope["excess"]
+    assert excess["standard"] == pytest.approx(euler * np.sqrt(1 + h * noise / 2), rel=0.06)
+    assert excess["standard"] == pytest.approx(1.5, abs=0.1)
+    for name in ("control variates", "SVRG"):
+        assert excess[name] == pytest.approx(euler, rel=0.06)
+        assert excess[name] == pytest.approx(1.03, abs=0.02)
+
+
+@pytest.mark.slow
 def test_equinox():
     """The network's mean prediction is nearer to the sine than the first guess by far."""
     pytest.importorskip("equinox")

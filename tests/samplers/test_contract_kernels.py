@@ -3,7 +3,6 @@
 Simplex kernels have more to promise, and are tested for it in `test_contract.py`.
 """
 
-import importlib
 from pathlib import Path
 
 import chex
@@ -11,27 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.paths import TESTS
+from support.contracts import CASES, KERNELS, VARIANTS
 
 from simplex_jax import base, samplers
 from simplex_jax.runtime import driver
 
-MODULES = sorted({path.stem for path in (TESTS / "support").glob("contract_*.py")})
-MODULES.remove("contract_case")
-CASES = {
-    (module, name): build
-    for module in MODULES
-    for name, build in importlib.import_module(f"support.{module}").CASES.items()
-}
-
-
-# A name of several words is a variant of a kernel, which differs in few lines.
-VARIANTS = {case for case in CASES if " " in case[1]}
-KERNELS = [case for case in CASES if case not in VARIANTS]
-
 
 @pytest.fixture(
-    params=[*KERNELS, *(pytest.param(case, marks=pytest.mark.slow) for case in sorted(VARIANTS))],
+    params=[*KERNELS, *(pytest.param(case, marks=pytest.mark.slow) for case in VARIANTS)],
     ids=" ".join,
 )
 def case(request):
@@ -44,11 +30,11 @@ def kernel_case(request):
 
 
 def test_every_sampler_has_a_case():
-    """Of its own name; SGRLD has all of `test_contract.py`."""
+    """Of its own name."""
     files = Path(samplers.__file__).parent.glob("*.py")
     built = {path.stem for path in files if "\ndef build(" in path.read_text("utf-8")}
     assert built == set(samplers.__all__), "import each in samplers/__init__.py"
-    without = built - {name for _, name in CASES} - {"sgrld"}
+    without = built - {name for _, name in CASES}
     assert not without, "give each a line in CASES of a tests/support/contract_*.py"
 
 
@@ -81,6 +67,47 @@ def test_eager_equals_jit_and_loop_equals_vmap(kernel_case, getkey):
     chex.assert_trees_all_close(together, stacked, rtol=2e-4, atol=1e-5)
     eager = case.kernel.update(keys[0], state, batch)
     chex.assert_trees_all_close(eager, alone[0], rtol=2e-4, atol=1e-5)
+
+
+def arrays(*trees):
+    """The arrays of JAX among the leaves, and where their numbers are; empty ones are nowhere."""
+    leaves = [leaf for leaf in jax.tree.leaves(trees) if isinstance(leaf, jax.Array) and leaf.size]
+    return leaves, [leaf.unsafe_buffer_pointer() for leaf in leaves]
+
+
+def check_donation(case, key):
+    """Run twice from one start with donated states: the same numbers, and nothing is deleted."""
+    given = case.kernel, case.position, case.stream
+    update = jax.jit(case.kernel.update, donate_argnums=1)
+    key_init, key_stream, *keys = jax.random.split(key, 5)
+    batch = case.stream(key_stream, 0)
+    ends = []
+    for _ in range(2):
+        state = case.kernel.init(key_init, case.position)
+        _, places = arrays(state)
+        assert len(set(places)) == len(places), "no array is in the state twice"
+        assert not set(places) & set(arrays(given)[1]), "the arrays of a state are its own"
+        for key_update in keys:
+            state, _ = update(key_update, state, batch)
+        ends.append(state)
+    chex.assert_trees_all_equal(*ends)
+    assert not any(leaf.is_deleted() for leaf in arrays(given)[0])
+
+
+def test_a_donated_state_leaves_the_start_as_it_is(case, getkey):
+    check_donation(case, getkey())
+
+
+@pytest.mark.parametrize("mutant", ["position", "memory"])
+def test_a_state_of_the_arrays_that_were_given_is_seen(mutant, getkey):
+    case = CASES["contract_langevin", "sgld running"]()
+    inits = {
+        "position": lambda key, x: case.kernel.init(key, x)._replace(position=x),
+        "memory": case.kernel.init.args[0],  # without the copies of `base.freeze`
+    }
+    kernel = case.kernel._replace(init=inits[mutant])
+    with pytest.raises(AssertionError, match="its own"):
+        check_donation(case._replace(kernel=kernel), getkey())
 
 
 def position_and_info(state, info):
@@ -137,3 +164,81 @@ def test_bad_step_sizes_are_named(step_size):
     for build in CASES.values():
         with pytest.raises(ValueError, match="step_size"):
             build().rebuild(step_size)
+
+
+def few_updates(case, key, number):
+    """The state and the info after a few updates, each of a batch of its own."""
+    key_init, key_stream, *keys = jax.random.split(key, 2 + number)
+    state = case.kernel.init(key_init, case.position)
+    update = jax.jit(case.kernel.update)
+    for step, key_update in enumerate(keys):
+        state, info = update(key_update, state, case.stream(key_stream, step))
+    return jax.block_until_ready((state, info))
+
+
+def leaking(kernel):
+    kept = []
+
+    def update(key, state, batch):
+        kept.append(state.step + 1)
+        return kernel.update(key, state, batch)
+
+    return update
+
+
+def with_a_nan(kernel):
+    """NaN that does not get into the result."""
+
+    def update(key, state, batch):
+        lost = jax.jit(lambda step: jnp.log(-1.0 - step))(state.step)
+        state, info = kernel.update(key, state, batch)
+        return state, (info, lost)
+
+    return update
+
+
+# Of the others each takes more than two seconds on a busy core.
+FAST = {"sgrld", "reflected_cir"}
+MODES = {
+    "debug_nans": (lambda: jax.debug_nans(True), 3),
+    "checking_leaks": (jax.checking_leaks, 1),
+    "disable_jit": (jax.disable_jit, 2),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(case, marks=[] if case[1] in FAST else pytest.mark.slow) for case in KERNELS],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_the_modes_of_jax_for_finding_errors_find_none(name, mode, getkey):
+    """No NaN on the way, no tracer that outlives its trace, and the same program without `jit`."""
+    case = CASES[name]()
+    context, number = MODES[mode]
+    with context():
+        state, _ = few_updates(case, getkey(), number)
+    assert int(base.current_step(state)) == number
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "mutant", "error"),
+    [("debug_nans", with_a_nan, FloatingPointError), ("checking_leaks", leaking, Exception)],
+    ids=["nan", "leak"],
+)
+def test_the_modes_see_planted_errors(mode, mutant, error, getkey):
+    case = CASES["contract_cir", "reflected_cir"]()
+    kernel = case.kernel._replace(update=mutant(case.kernel))
+    context, number = MODES[mode]
+    with context(), pytest.raises(error, match=r"invalid value \(nan\)|[Ll]eaked"):
+        few_updates(case._replace(kernel=kernel), getkey(), number)
+
+
+@pytest.mark.slow
+def test_a_thousand_chains(kernel_case, getkey):
+    case = kernel_case
+    many = case._replace(kernel=base.chains(case.kernel, 1000))
+    for leaf in jax.tree.leaves(few_updates(many, getkey(), 2)):
+        assert leaf.shape[0] == 1000
+        assert np.isfinite(leaf).all()

@@ -1,4 +1,4 @@
-"""Small problems for the kernels of Cox-Ingersoll-Ross and lognormal processes."""
+"""Small problems for SGRLD and the kernels of Cox-Ingersoll-Ross and lognormal processes."""
 
 import functools
 
@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simplex_jax import batches, estimators
-from simplex_jax.samplers import cir, gbm, reflected_cir, scir
+from simplex_jax.samplers import cir, gbm, reflected_cir, scir, sgrld
 from simplex_jax.samplers.positive import Evidence, LogEvidence
 from support.contract_case import Case
 
@@ -51,6 +51,7 @@ CASES = {
     "gbm": positive_gbm,
     "scir": functools.partial(simplex, scir.build, 0.5),
     "scir refreshed": functools.partial(simplex, scir.build, 0.5, total="refreshed"),
+    "sgrld": functools.partial(simplex, sgrld.build, 0.01),
     "reflected_cir": functools.partial(simplex, reflected_cir.build, 0.1),
     "reflected_cir refreshed": functools.partial(
         simplex, reflected_cir.build, 0.1, total="refreshed"

@@ -81,7 +81,7 @@ def dual_log_density(
     Args:
         mirror: The mirror map.
         log_density: `(x [..., n]) -> scalar`.
-        y: Where, [..., d].
+        y: Dual variable, [..., d].
         near: A point [..., n] inside the set, for maps without a formula.
 
     Example: a uniform law on the interval (-1, 1) has the density sech(y)^2 / 2 of y.
