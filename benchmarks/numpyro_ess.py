@@ -4,7 +4,8 @@
 
 Ours are SCIR and, for models that NUTS moves alone, NUTS in normal scores of learned references
 (`learn_reference`). Rivals are NUTS as numpyro has it, which breaks sticks on the simplex, and for
-models with Dirichlet sites NUTS in log ratios (`numpyro_coordinates.py`).
+models with Dirichlet or LogDirichlet sites NUTS in log ratios, and on gamma variates
+(`numpyro_coordinates.py`).
 
 Each kernel is compiled, warmed up, and then sampled for about the given time; compiling, pilots and
 warming up are not counted, but a kernel is given up where its warm-up takes longer than
@@ -29,7 +30,7 @@ import numpy as np
 import numpyro
 from numpyro.diagnostics import split_gelman_rubin
 from numpyro.infer import NUTS
-from numpyro_coordinates import COORDINATES, has_dirichlet, in_log_ratios
+from numpyro_coordinates import COORDINATES, has_dirichlet, in_coordinates
 from numpyro_models import Example, examples, mixture
 
 from simplex_jax.numpyro_kernels import SGMCMC, learn_reference, pilots
@@ -38,7 +39,7 @@ from simplex_jax.samplers import sgrld
 
 NUMBERS = ("slowest", "median", "r_hat", "apart")
 OURS = ("SCIR", "NUTS in scores")
-RIVALS = ("NUTS", "NUTS, ILR", "NUTS, softmax")
+RIVALS = ("NUTS", *(f"NUTS, {name}" for name in COORDINATES))
 
 
 def sample(
@@ -78,7 +79,7 @@ def rivals(example: Example) -> dict[str, Any]:
     found = {"NUTS": example.rival}
     if isinstance(example.rival, NUTS) and has_dirichlet(example.model, example.args):
         for name, coordinates in COORDINATES.items():
-            rewritten = partial(in_log_ratios, coordinates=coordinates)
+            rewritten = partial(in_coordinates, coordinates=coordinates)
             found[f"NUTS, {name}"] = example.rival.wrap_model(rewritten)
     return found
 
@@ -118,12 +119,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     A cell has the effective samples a second of the slowest number and of the median one, and R-hat
     where it is above 1.01. The ratio is that of the best of ours to the best of NUTS, and apart
     the largest distance from SCIR of a kernel whose R-hat is not above 1.01, if there is one.
+    Kernels that have not been run have no column.
     """
-    lines = ["| model | " + " | ".join((*OURS, *RIVALS)) + " | ratio | apart |"]
-    lines.append("|---" * (3 + len(OURS) + len(RIVALS)) + "|")
+    run = {facts["kernel"] for facts in rows}
+    columns = [kernel for kernel in (*OURS, *RIVALS) if kernel in run]
+    lines = ["| model | " + " | ".join(columns) + " | ratio | apart |"]
+    lines.append("|---" * (3 + len(columns)) + "|")
     for model in dict.fromkeys(facts["model"] for facts in rows):
         of = {facts["kernel"]: facts for facts in rows if facts["model"] == model}
-        cells = [_cell(of.get(kernel)) for kernel in (*OURS, *RIVALS)]
+        cells = [_cell(of.get(kernel)) for kernel in columns]
         ratios = [_best(of, OURS, name) / _best(of, RIVALS, name) for name in NUMBERS[:2]]
         cells.append(", ".join(f"{ratio:.2g}" for ratio in ratios if not math.isnan(ratio)))
         converged = [facts["apart"] for facts in of.values() if (facts["r_hat"] or 2) <= 1.01]

@@ -1,10 +1,11 @@
 """The command line, `simplex-jax`.
 
 The modules of a model, and JAX with them, are imported when one of its commands is used:
-`--version`, `--help` and shell completion of the models' names do without. Completion of a model's
-own commands and options imports them, which takes about two seconds.
+`--version`, `--help` and shell completion of the names of models and of their commands do without.
+Completion of options imports them, which takes a few seconds.
 """
 
+import functools
 import importlib
 import os
 from pathlib import Path
@@ -13,8 +14,14 @@ import click
 from click.shell_completion import CompletionItem
 
 import simplex_jax
+from simplex_jax.cli.groups import DefaultGroup, Members
 from simplex_jax.models import NAMES
 from simplex_jax.native import VARIABLE
+
+_VERBS = ("fit", "transform", "report", "evaluate")
+"""The commands of all models."""
+_MORE = {"lda": ("effects", "store")}
+"""Those that a model has besides, as `Commands.more` declares them."""
 
 
 def _local_step() -> str:
@@ -22,6 +29,15 @@ def _local_step() -> str:
     folder = Path(simplex_jax.__file__).parent / "models" / "topics" / "native"
     native = os.environ.get(VARIABLE) != "0" and any(folder.glob("_library*"))
     return f"local step of LDA on CPUs by {'native code' if native else 'XLA'}"
+
+
+def _members(model: str) -> dict[str, click.Command]:
+    """Return the commands of a model by name; imports it."""
+    from simplex_jax.cli import model_group
+
+    return model_group.members(
+        importlib.import_module(f"simplex_jax.models.{model}.commands").COMMANDS
+    )
 
 
 class _Models(click.Group):
@@ -35,11 +51,9 @@ class _Models(click.Group):
         """Return the group of commands of a model."""
         if name not in NAMES:
             return None
-        from simplex_jax.cli import model_group
-
-        return model_group.group(
-            importlib.import_module(f"simplex_jax.models.{name}.commands").COMMANDS
-        )
+        verbs = _VERBS + _MORE.get(name, ())
+        members = Members(verbs, functools.partial(_members, name))
+        return DefaultGroup(name, default="fit", commands=members, short_help=NAMES[name])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete names of models and options; unlike `click.Group`, import no model."""

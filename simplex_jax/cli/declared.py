@@ -40,7 +40,7 @@ def declared_option(of: type, name: str, default: Any) -> Callable:
         attributes["type"] = click.IntRange(int(declared.least or 0), most)
     else:
         low = 0 if declared.least is None else declared.least
-        attributes["type"] = _Number(low, min_open=declared.least is None)
+        attributes["type"] = _Number(low, declared.most, min_open=declared.least is None)
     if declared.metavar is not None:
         attributes["metavar"] = declared.metavar
     return click.option(flag_of(name, declared), name, help=help, **attributes)

@@ -4,12 +4,13 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 from jax.errors import JaxRuntimeError
 
-from simplex_jax.runtime import processes
+from simplex_jax.runtime import output, processes
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -35,7 +36,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
         ) as error:
             if debug:
                 raise
-            message = " ".join(str(error).split()) or type(error).__name__
+            message = " ".join(_message(error).split()) or type(error).__name__
             if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in message:
                 message = (
                     "out of memory: give a smaller --batch-size or a smaller model "
@@ -58,6 +59,18 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             sys.exit(130)
 
     return guarded
+
+
+def _message(error: BaseException) -> str:
+    """Return the message of an error; the system's own say which file it is about."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    if not isinstance(error.filename, str):
+        return error.strerror
+    path = Path(error.filename)
+    if name := output.final_name(path):  # It has that name only when it is whole.
+        return f"{path.with_name(name)} cannot be written ({error.strerror})"
+    return f"{path}: {error.strerror}"
 
 
 def _show_warning(message: Warning | str, *place: Any, **source: Any) -> None:

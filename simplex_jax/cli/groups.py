@@ -1,10 +1,43 @@
-"""A group of commands with a default."""
+"""A group of commands with a default, which are made when one of them is used."""
 
 import difflib
+import functools
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
+from click.shell_completion import CompletionItem
+
+
+class Members(Mapping[str, click.Command]):
+    """Commands by name, of which the names are known before the commands are made.
+
+    Args:
+        names: Their names.
+        make: Returns the commands by name; called once, when one of them is used.
+    """
+
+    def __init__(self, names: Sequence[str], make: Callable[[], Mapping[str, click.Command]]):
+        self._names, self._make = names, make
+
+    @functools.cached_property
+    def _made(self) -> Mapping[str, click.Command]:
+        return self._make()
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class DefaultGroup(click.Group):
@@ -14,20 +47,35 @@ class DefaultGroup(click.Group):
     The help of the group is that of the default command and the list of the others.
     """
 
-    def __init__(self, name: str, *, default: str, **attributes: Any) -> None:
-        super().__init__(name, **attributes)
+    def __init__(
+        self, name: str, *, default: str, commands: Mapping[str, click.Command], **attributes: Any
+    ) -> None:
+        # click changes them only where a command is added.
+        super().__init__(name, cast(MutableMapping, commands), **attributes)
         self._default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Name the default command where none is named; a misspelt name is not an input."""
+        if ctx.resilient_parsing and not args:  # A shell completes the first word.
+            return super().parse_args(ctx, args)
         bare = bool(args) and Path(args[0]).name == args[0] and not Path(args[0]).exists()
         name = args[0] if bare else ""
-        if name and name not in self.commands:
+        if name and name not in self.commands and not ctx.resilient_parsing:
             for close in difflib.get_close_matches(name, self.commands, n=1):
                 ctx.fail(f"No such command {name!r}. Did you mean {close!r}?")
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = [self._default, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names of commands, without making them, and what the default command takes."""
+        if incomplete.startswith("-"):
+            default = self.commands[self._default]
+            with default.make_context(self._default, [], ctx, resilient_parsing=True) as inner:
+                return default.shell_complete(inner, incomplete)
+        names = [name for name in self.commands if name.startswith(incomplete)]
+        # Files first, as bash forgets what comes before them.
+        return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the usage of the default command."""

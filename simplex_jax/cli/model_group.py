@@ -1,4 +1,4 @@
-"""The group of commands of a model: fit, transform, report, evaluate and the model's own."""
+"""The commands of a model: fit, transform, report, evaluate and the model's own."""
 
 from pathlib import Path
 from typing import Any
@@ -9,15 +9,14 @@ from simplex_jax.cli import console, options
 from simplex_jax.cli.commands import Commands, load
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.cli.fit import fit_command
-from simplex_jax.cli.groups import DefaultGroup
-from simplex_jax.models import NAMES, files
+from simplex_jax.models import files
 
 
-def group(commands: Commands) -> click.Group:
-    """Return all commands of a model; `fit` is the default."""
-    name, makers = commands.model.name, (fit_command, _transform_command, _report_command)
-    members = [*(make(commands) for make in makers), commands.evaluate, *commands.more]
-    return DefaultGroup(name, default="fit", commands=members, short_help=NAMES[name])
+def members(commands: Commands) -> dict[str, click.Command]:
+    """Return all commands of a model by name."""
+    makers = (fit_command, _transform_command, _report_command)
+    everything = [*(make(commands) for make in makers), commands.evaluate, *commands.more]
+    return {command.name or "": command for command in everything}
 
 
 def _transform_command(commands: Commands) -> click.Command:

@@ -1,6 +1,7 @@
 """Options that the commands of all models share, and their values."""
 
 import functools
+import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,11 +30,21 @@ PATH = _Path(path_type=Path)
 
 
 def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
-    """Return the file that a command writes about INPUT, which must not exist already."""
+    """Return the file that a command writes about INPUT, which must not exist already.
+
+    An OSError says that it does, or that it cannot be written: before the long work begins.
+    """
     name = "documents" if input == STANDARD_INPUT else input.absolute().name.split(".")[0]
     out = out or Path(f"{name}.{ending}")
     if out.exists() and not overwrite:
         raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite")
+    try:
+        with tempfile.TemporaryFile(dir=out.parent):  # Nothing else shows it for certain.
+            pass
+    except OSError as error:
+        raise type(error)(
+            f"{out} cannot be written ({error.strerror}): choose another --out"
+        ) from None
     return out
 
 

@@ -75,8 +75,8 @@ def transform(model: str) -> Transform:
     return Transform(
         help=f"""Write the topic shares of the documents of INPUT, given the topics of a run.
 
-        INPUT is in any format that `simplex-jax {model}` reads. Its words are mapped to those of the
-        model; tokens of other words are left out. The file has the arrays `proportions` [D, K],
+        INPUT is in any format that `simplex-jax {model}` reads. Its words are mapped to those of
+        the model; tokens of other words are left out. The file has the arrays `proportions` [D, K],
         `documents` (their names) and `error` (Monte-Carlo error of the most uncertain share of
         each, 0.02 or less but for documents that mix slowly), as the doc_topics.npz of a run. The
         shares of a document depend on its words and the seed alone. With --out NAME.csv it is a

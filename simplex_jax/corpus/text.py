@@ -1,11 +1,14 @@
 """Text to counts: tokens and vocabulary limits by scikit-learn's `CountVectorizer`."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from simplex_jax.corpus.corpus import (
     Corpus,
@@ -97,7 +100,7 @@ def from_texts(
         The corpus, with words in alphabetical order (or the order of `vocabulary`).
 
     Raises:
-        CorpusError: There is no text, or no word is left.
+        CorpusError: There is no text, one is not a string, or no word is left.
 
     Example:
         >>> limits = TextOptions(min_df=1, max_df=1.0)
@@ -105,6 +108,12 @@ def from_texts(
         >>> corpus.vocabulary, corpus.counts.toarray().tolist()
         (('apple', 'pear'), [[1, 1], [0, 2]])
     """
+    if isinstance(texts, str | os.PathLike):
+        raise error_at(
+            source,
+            f"one string or path, {printable(texts)!r}, in place of several texts",
+            "give a list of strings, one a document, or for a file corpus.read(path)",
+        )
     options = options or TextOptions()
     vocabulary = None if vocabulary is None else distinct_words(vocabulary, source)
     # Slow to import, and corpora of counts do without.
@@ -115,6 +124,12 @@ def from_texts(
 
     def counted(text: str) -> list[str]:
         nonlocal tokens
+        if not isinstance(text, str):
+            raise error_at(
+                source,
+                f"text {len(excerpts)} (counted from 0) is {printable(repr(text))}, not a string",
+                "give one string a document",
+            )
         words = terms(text)
         tokens += len(words)
         excerpts.append(excerpt(text))
@@ -146,6 +161,38 @@ def from_texts(
         raise error_at(source, *_nothing_left(options, len(excerpts), tokens))
     corpus = from_counts(counts, vectorizer.get_feature_names_out(), names, source=source)
     return corpus._replace(excerpts=tuple(excerpts))
+
+
+def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
+    """Count the words of texts, and return anything else as it is.
+
+    So functions that take a corpus take a list of strings as well.
+
+    Args:
+        data: Texts, one string a document, in a list, a tuple, an array or a column of a data
+            frame; or other data, which are not looked at.
+        vocabulary: V words to count, and no others, however rare; by default those of the texts,
+            within the limits of `TextOptions()`.
+
+    Returns:
+        A `Corpus` of texts, split into words by `TextOptions()`; else `data`.
+
+    Raises:
+        CorpusError: The errors of `from_texts`; `data` is one string or path.
+
+    Example:
+        >>> count_texts(["An oak, and an elm.", "Ash."], ["ash", "oak"]).counts.toarray().tolist()
+        [[0, 1], [1, 0]]
+        >>> count_texts([[0, 1], [1, 0]])
+        [[0, 1], [1, 0]]
+    """
+    single = isinstance(data, str | os.PathLike)
+    several = isinstance(data, list | tuple) or (
+        getattr(data, "ndim", None) == 1 and not sp.issparse(data)
+    )
+    if single or (several and isinstance(next(iter(data), None), str)):
+        return from_texts(data, vocabulary=vocabulary)
+    return data
 
 
 def excerpt(text: str) -> str:

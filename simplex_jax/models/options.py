@@ -30,6 +30,9 @@ import numpy as np
 
 from simplex_jax import arguments
 
+MOST_CONCENTRATION = 2.0**24
+"""Largest concentration of a Dirichlet distribution: beside more, float32 does not see a token."""
+
 D = TypeVar("D")
 D2 = TypeVar("D2")
 D3 = TypeVar("D3")
@@ -45,6 +48,7 @@ class Option:
 
     help: str  # one or two sentences, for command, Python and estimator
     least: float | None = None  # the smallest number allowed; numbers without one must be positive
+    most: float | None = None  # the largest number allowed, where it is not the largest float
     choices: Sequence[str] | None = None  # the names allowed, of strings and tuples of strings
     # Those of them that the command offers; comparators of the papers stay in Python
     offered: Sequence[str] | None = None
@@ -145,12 +149,15 @@ def checked(name: str, value: Any, declared: Option, kind: Any) -> Any:
     if kind is int:
         return arguments.at_least(name, value, int(declared.least or 0))
     if kind is float:
-        return number(name, value, declared.least)
+        return number(name, value, declared.least, declared.most)
     return value
 
 
-def number(name: str, value: Any, least: float | None = None) -> float:
-    """Return a finite number, positive or of at least `least`, or raise a ValueError."""
+def number(name: str, value: Any, least: float | None = None, most: float | None = None) -> float:
+    """Return a finite number, positive or of at least `least`, or raise a ValueError.
+
+    It is at most `most`, if that is given.
+    """
     try:
         result = float(value)
     except (TypeError, ValueError):
@@ -158,7 +165,13 @@ def number(name: str, value: Any, least: float | None = None) -> float:
     if not (math.isfinite(result) and (result > 0 if least is None else result >= least)):
         limits = "finite and positive" if least is None else f"finite and at least {least:g}"
         raise ValueError(f"{name} must be {limits}; it is {value}")
+    if most is not None and result > most:
+        raise ValueError(f"{name} must be at most {_limit(most)}; it is {value}")
     return result
+
+
+def _limit(most: float) -> str:
+    return f"{most:,.0f}" if most < 1e9 else f"{most:g}"
 
 
 def described(of: type, *, indent: int = 4) -> str:
@@ -207,9 +220,8 @@ def _values(declared: Option, kind: Any) -> str:
     if kind is int:
         return f"integer, at least {int(declared.least or 0)}"
     if kind is float:
-        return (
-            "number, positive" if declared.least is None else f"number, at least {declared.least:g}"
-        )
+        least = "positive" if declared.least is None else f"at least {declared.least:g}"
+        return f"number, {least}" + (f", at most {_limit(declared.most)}" if declared.most else "")
     return "True, False" if kind is bool else ""
 
 

@@ -108,7 +108,9 @@ class Fit(Results, Fitted):
 
         Args:
             data: Documents or rows as for `fit`, over any vocabulary: words that the model does
-                not have are left out.
+                not have are left out. Of texts all words that it has count, however rare; they
+                are split by the default options of `corpus.from_texts`, so where the fit had
+                others, give `corpus.from_texts(texts, options=..., vocabulary=fit.vocabulary)`.
             seed: Seed of the random numbers.
 
         Raises:

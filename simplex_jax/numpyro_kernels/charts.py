@@ -38,7 +38,9 @@ from simplex_jax.samplers import (
 
 Build: TypeAlias = Callable[..., Kernel]
 
-COUNTS, POINTS, SPHERES, REAL = "counts", "points", "spheres", "real"
+COUNTS, POINTS, SPHERES, REAL, DENSITY = "counts", "points", "spheres", "real", "density"
+# Those that move real numbers.
+_REAL = (REAL, DENSITY)
 # Coordinates of the samplers that do not move real numbers.
 _CHARTS: dict[Build, str] = {
     **dict.fromkeys(
@@ -46,11 +48,13 @@ _CHARTS: dict[Build, str] = {
     ),
     **dict.fromkeys((gsgnht.build, sggmc.build), SPHERES),
     **dict.fromkeys((mld.build, myula.build, plmc.build), POINTS),
+    barker.build: DENSITY,
 }
 _UNFIT: dict[Build, str] = {
     **dict.fromkeys(
-        (barker.build, gmc.build, mamla.build, mapla.build),
-        "it takes a log density and cannot be shown minibatches",
+        (gmc.build, mamla.build, mapla.build),
+        "it takes a log density of points of a manifold, a mirror map or a metric; barker takes "
+        "that of real numbers",
     ),
     cir.build: "it is for one gamma law: SCIR moves gamma sites",
     gbm.build: "it is for one lognormal law",
@@ -65,21 +69,25 @@ _UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {
     )
 }
 # Arguments that a model gives.
-_GIVEN = {REAL: {"estimator"}, POINTS: {"estimator"}}
+_GIVEN = {REAL: {"estimator"}, POINTS: {"estimator"}, DENSITY: {"log_density"}}
 _GIVEN |= {COUNTS: {"estimator", "alpha"}, SPHERES: {"estimator", "manifold"}}
 # Where one of them is frozen, the coordinates in place of the chart: points of that manifold.
 _FROZEN = {SPHERES: ("manifold", POINTS)}
+
+
+_NAMED = {"estimator": "an estimator", "log_density": "a log_density"}
 
 
 class Sampler(NamedTuple):
     """A `build` function of your own for `SGMCMC`, and the coordinates that its kernel moves.
 
     Attributes:
-        build: It takes an `estimator`; its options are frozen by `functools.partial`.
+        build: It takes an `estimator`, or a `log_density`; its options are frozen by
+            `functools.partial`.
         chart: "counts" for simplex kernels, which take generalised counts and `alpha`; "points" for
             kernels that move constrained values; "spheres" for those that take a `manifold` as
-            well; "real" for kernels of unconstrained values, which is what any other function is
-            taken for.
+            well; "density" for exact kernels of unconstrained values, which take a `log_density`;
+            "real" for those that take an estimator, which is what any other function is taken for.
     """
 
     build: Build
@@ -113,8 +121,9 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     option, value, reason = _UNFIT_OPTIONS.get(getattr(build, "func", build), ("", "", ""))
     if option and parameters[option].default == value:
         raise ValueError(f"kernel {_name(build)} cannot be used here {reason}")
-    if "estimator" not in parameters:
-        raise ValueError(f"kernel {_name(build)} does not take an estimator")
+    given = "log_density" if chart == DENSITY else "estimator"
+    if given not in parameters:
+        raise ValueError(f"kernel {_name(build)} does not take {_NAMED[given]}")
     required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
     argument, instead = _FROZEN.get(chart, ("", chart))
     if argument and argument not in required:
@@ -139,8 +148,11 @@ def check(group: Group, layout: Layout) -> None:
         "functools.partial(sgld.build, step_size=...)}",
         SPHERES: "it moves unit vectors, on the sphere that it is given by default; give the "
         "others a kernel of their own, {None: functools.partial(sgld.build, step_size=...)}",
-        REAL: "numpyro has no map from the real numbers to unit vectors; use "
-        "functools.partial(gsgnht.build, step_size=..., friction=...) for them",
+        **dict.fromkeys(
+            _REAL,
+            "numpyro has no map from the real numbers to unit vectors; use "
+            "functools.partial(gsgnht.build, step_size=..., friction=...) for them",
+        ),
     }[group.chart]
     raise ValueError(f"kernel {_name(group.build)} cannot move {kinds}: {advice}")
 
@@ -158,7 +170,7 @@ def check_support(group: Group, target: Target, values: Values) -> None:
 
     While those move, the coordinate of the site is held fixed, and not its value.
     """
-    if group.chart != REAL:
+    if group.chart not in _REAL:
         return
     dependent = density.dependent(target, values, group.names, lambda law: law.support)
     if dependent:
@@ -166,6 +178,16 @@ def check_support(group: Group, target: Target, values: Values) -> None:
             f"the support of {sites.listed(dependent)} depends on sites that another kernel moves: "
             "give these to one kernel such as sgld, or write the site as a function of one with a "
             "constant support, for example x = low + (high - low) * u with u ~ Uniform(0, 1)"
+        )
+
+
+def check_noise(group: Group, *, noisy: bool) -> None:
+    """Raise a ValueError if an exact kernel is shown minibatches, or other noise."""
+    if noisy and group.chart == DENSITY:
+        raise ValueError(
+            f"kernel {_name(group.build)} needs the exact log density, and that of this model "
+            "changes from step to step: give its plates all their rows, or use "
+            "functools.partial(sgbd.build, step_size=...), which takes minibatches"
         )
 
 
@@ -192,18 +214,35 @@ def kernel(
     position: Values,
     fixed: Values,
     totals: Mapping[str, tuning.Total],
+    *,
+    remembers: bool,
 ) -> Kernel:
-    """Build the kernel of a group, given the constrained values of all other sites."""
+    """Build the kernel of a group, given the constrained values of all other sites.
+
+    If it remembers, the memory of its estimator is what the last minibatch said.
+    """
+
+    def log_density(position: Values) -> jax.Array:
+        return _log_density(position, group, target, fixed)
+
+    if group.chart == DENSITY:
+        return group.build(log_density=log_density)
+
+    def init(key: jax.Array) -> Any:
+        del key
+        return jax.tree.map(jnp.zeros_like, position) if remembers else ()
 
     def estimate(key: jax.Array, memory: Any, position: Values, batch: Any) -> tuple[Values, Any]:
         del key, batch
         if group.chart == COUNTS:
             counts = density.evaluate(target, position, fixed).counts
-            return {
+            seen = {
                 name: simplex_moves.with_total(counts[name], y, totals[name].of(counts[name]))
                 for name, y in position.items()
-            }, memory
-        return jax.grad(_log_density)(position, group, target, fixed), memory
+            }
+        else:
+            seen = jax.grad(log_density)(position)
+        return seen, seen if remembers else memory
 
     options: dict[str, Any] = {}
     if group.chart == COUNTS:
@@ -211,7 +250,7 @@ def kernel(
         options["alpha"] = {name: parameters[name][0] for name in position}
     elif group.chart == SPHERES:
         options["manifold"] = manifolds.product({name: manifolds.sphere() for name in group.names})
-    return group.build(estimator=Estimator(init=lambda key: (), estimate=estimate), **options)
+    return group.build(estimator=Estimator(init=init, estimate=estimate), **options)
 
 
 def _log_density(position: Values, group: Group, target: Target, fixed: Values) -> jax.Array:
@@ -248,7 +287,7 @@ def constrained(groups: Sequence[Group], target: Target, position: Values, fixed
     for group in groups:
         for name in group.names:
             y = position[name]
-            if group.chart == REAL:
+            if group.chart in _REAL:
                 real[name] = y
             elif group.chart == COUNTS:
                 values[name] = sites.constrain(target.layout.kinds[name], y)

@@ -59,9 +59,9 @@ def inflation(ratio: jax.Array, step: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def longest(ratio: jax.Array, most: float = _AIM) -> jax.Array:
-    """Return the longest step with at most this inflation."""
-    return step_sizes.for_inflation(1.0, ratio, most**2 - 1, largest=_LONGEST)
+def longest(ratio: jax.Array, most: float = _AIM, largest: float = _LONGEST) -> jax.Array:
+    """Return the longest step with at most this inflation, and at most the largest."""
+    return step_sizes.for_inflation(1.0, ratio, most**2 - 1, largest=largest)
 
 
 def first(name: str, kind: str, y: Values, total: Total, evaluate: Evaluate, ratio: float) -> Noise:

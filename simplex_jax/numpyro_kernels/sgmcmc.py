@@ -1,5 +1,6 @@
 """Any gradient kernel of the library as a kernel of numpyro."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -7,10 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax.base import PyTree
-from simplex_jax.numpyro_kernels import charts, floors, sites
+from simplex_jax.base import Kernel, PyTree
+from simplex_jax.numpyro_kernels import charts, density, floors, inflations, minibatches, sites
 from simplex_jax.numpyro_kernels.charts import Build, Group, Sampler
 from simplex_jax.numpyro_kernels.density import Target
+from simplex_jax.numpyro_kernels.inflations import Noise
 from simplex_jax.numpyro_kernels.kernel import ModelKernel, over_chains
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 from simplex_jax.numpyro_kernels.tuning import Total
@@ -25,7 +27,11 @@ class SGMCMCState(NamedTuple):
     # Sums that the counts of simplex sites are given, by name; see `charts.totals`
     totals: dict[str, Total]
     raised: Values  # mean share of numbers that underflow, of sites where that matters; `floors`
+    # What minibatches add to the deviations of a site, by name, None where it is not known; empty
+    # where all the data are shown.
+    noise: dict[str, Noise | None]
     i: jax.Array  # number of steps done
+    num_warmup: jax.Array  # number of steps of the warm-up
     rng_key: jax.Array  # key of the next step
 
 
@@ -35,7 +41,14 @@ class SGMCMC(ModelKernel):
     Every step sees a fresh minibatch of each ``plate(..., subsample_size=n)``, whose log density
     numpyro scales to all the rows, and the kernel moves the sites by its gradient. There is no
     Metropolis step: the bias is of the order of the step size, and it is yours to choose. Jumps of
-    the log density (constraints, thresholds, changepoints) have no gradient and are not seen.
+    the log density (constraints, thresholds, changepoints) have no gradient and are not seen. Only
+    `barker` is exact, and takes all the data.
+
+    The noise of the minibatches adds to the deviations of the samples, more with longer steps. By
+    which factor is shown as the *inflation* of each site, and warned about above 1.1, with the
+    step size that would bring it down (see `inflation_rules`, where each kernel has its rule; "not
+    known" for `rld`, `recipe`, `sgrld` with refreshed totals, and kernels of your own). Models
+    whose log density is random itself, by ``numpyro.prng_key()``, are looked at in the same way.
 
     Each sampler has its coordinates:
 
@@ -46,8 +59,9 @@ class SGMCMC(ModelKernel):
       shows as "clamped"; the kernel `SCIR` has none there;
     - `sggmc`, `gsgnht`: unit vectors, as points of the sphere, unless they are given a manifold;
     - `mld`, `plmc`, `myula`: constrained values as they are;
-    - `sgld`, `sghmc`, `sgnht`, `recipe`: any continuous site, through numpyro's bijection from the
-      real numbers. So is a ``build`` of your own, unless a `Sampler` declares its coordinates.
+    - `sgld`, `sghmc`, `sgnht`, `sgbd`, `recipe`, `barker`: any continuous site, through numpyro's
+      bijection from the real numbers. So is a ``build`` of your own, unless a `Sampler` declares
+      its coordinates.
 
     Several kernels take turns within a step, all with the same minibatch. Works as a block of
     ``Gibbs`` too, for models without minibatches. ``init_params`` are constrained values.
@@ -104,13 +118,16 @@ class SGMCMC(ModelKernel):
     ) -> tuple[SGMCMCState, jax.Array]:
         groups = self._groups(target.layout)
         kernels, z, info, totals, raised = [], {}, [], {}, {}
+        noise: dict[str, Noise | None] = {}
+        noisy = _is_noisy(target, values)
         for group, key_group in zip(groups, jax.random.split(key, len(groups)), strict=True):
             charts.check_support(group, target, values)
+            charts.check_noise(group, noisy=noisy)
             fixed = {name: value for name, value in values.items() if name not in group.names}
             position = charts.coordinates(group, target, values)
             totals.update(charts.totals(group, target, position, fixed))
             # Concentrations of the prior may depend on other sites, not on the site itself.
-            kernel = charts.kernel(group, target, position, fixed, totals)
+            kernel = charts.kernel(group, target, position, fixed, totals, remembers=noisy)
             # Simplex kernels start from probabilities and hold their logarithms.
             logs = group.chart == charts.COUNTS
             if logs:
@@ -118,10 +135,22 @@ class SGMCMC(ModelKernel):
             state = kernel.init(key_group, jax.tree.map(jnp.exp, position) if logs else position)
             kernels.append(state)
             z.update(state.position)
+            if noisy:
+                noise.update(inflations.first(kernel, state))
+            _check_step(kernel, state, target.layout, num_warmup)
             shapes = jax.eval_shape(kernel.update, key_group, state, None)[1]
             info.append(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
-        count = jnp.zeros((), jnp.int32)
-        state = SGMCMCState(z, tuple(kernels), tuple(info), totals, raised, count, key)
+        state = SGMCMCState(
+            z=z,
+            kernels=tuple(kernels),
+            info=tuple(info),
+            totals=totals,
+            raised=raised,
+            noise=noise,
+            i=jnp.zeros((), jnp.int32),
+            num_warmup=jnp.asarray(num_warmup, jnp.int32),
+            rng_key=key,
+        )
         return state, jax.jit(partial(self._is_valid, target=target))(values)
 
     def _is_valid(self, values: Values, target: Target) -> jax.Array:
@@ -158,18 +187,23 @@ class SGMCMC(ModelKernel):
         """Let every kernel move once."""
         groups = self._groups(target.layout)
         values = self._constrained(target, state.z)
-        kernels, z, info = [], dict(state.z), []
+        kernels, z, info, noise = [], dict(state.z), [], dict(state.noise)
         for group, old, key_group in zip(
             groups, state.kernels, jax.random.split(key, len(groups)), strict=True
         ):
             fixed = {name: value for name, value in values.items() if name not in group.names}
-            kernel = charts.kernel(group, target, old.position, fixed, state.totals)
+            kernel = charts.kernel(
+                group, target, old.position, fixed, state.totals, remembers=bool(noise)
+            )
             new, kernel_info = kernel.update(key_group, old, None)
             kernels.append(new)
             info.append(kernel_info)
             z.update(new.position)
+            if noise:
+                before = {name: noise[name] for name in group.names}
+                noise |= inflations.looked_at(kernel, old, new, before, state.i, state.num_warmup)
             values = {**fixed, **charts.constrained([group], target, new.position, fixed)}
-        return state._replace(z=z, kernels=tuple(kernels), info=tuple(info))
+        return state._replace(z=z, kernels=tuple(kernels), info=tuple(info), noise=noise)
 
     def _constrained(self, target: Target, z: Values) -> Values:
         return charts.constrained(self._groups(target.layout), target, z, {})
@@ -180,15 +214,57 @@ class SGMCMC(ModelKernel):
         """Return the state, which keeps nothing of the density."""
         return state
 
+    def _doubts(self, state: SGMCMCState) -> list[str]:
+        doubts = super()._doubts(state)
+        if (state.i <= state.num_warmup).any():
+            return doubts
+        noise = inflations.of_chains(state.noise) if jnp.ndim(state.i) else state.noise
+        return doubts + [
+            inflations.message(name, seen)
+            for name, seen in noise.items()
+            if seen is not None and seen.inflation > inflations.MOST
+        ]
+
     def _shown(self, state: SGMCMCState) -> str:
         parts = []
         infos, raised = over_chains(state, (state.info, state.raised))
+        noise = inflations.of_chains(state.noise) if jnp.ndim(state.i) else state.noise
         for group, info in zip(self._groups(self._inspected), infos, strict=True):
             numbers = [
                 f"{name} {float(value):.3g}"
                 for name, value in info._asdict().items()
                 if isinstance(value, jax.Array) and not value.ndim
             ]
-            ends = [f"{name}{floors.shown(raised, name)}" for name in group.names]
+            ends = [
+                name + inflations.shown(noise, name) + floors.shown(raised, name)
+                for name in group.names
+            ]
             parts.append(f"{', '.join(ends)}: {', '.join(numbers)}")
         return "; ".join(parts)
+
+
+def _is_noisy(target: Target, values: Values) -> bool:
+    """Return whether the log density changes from step to step where the sites do not.
+
+    It does with minibatches, and in models that draw numbers of their own (``numpyro.prng_key``).
+    """
+
+    def joint(key: jax.Array) -> list[jax.Array]:
+        terms, _ = density.log_joint(target._replace(key=key), values, frozenset())
+        return [density.summed(terms)]
+
+    return bool(target.layout.subsampled) or density.depending(joint, target.key)[0]
+
+
+def _check_step(kernel: Kernel, state: PyTree, layout: Layout, num_warmup: int) -> None:
+    """Warn of a step of counts that is too long for minibatches of rows that are alike."""
+    ratio = minibatches.ratio_of_rows(layout.subsampled)
+    if not ratio:
+        return
+    sizes = ", ".join(f"{shown} of {size} rows" for size, shown in layout.subsampled.values())
+    for name, noise in inflations.expected(kernel, state, ratio, num_warmup).items():
+        if isinstance(noise.inflation, jax.core.Tracer) or noise.inflation <= inflations.MOST:
+            continue
+        warnings.warn(
+            f"with minibatches of {sizes} {inflations.message(name, noise)}", stacklevel=2
+        )

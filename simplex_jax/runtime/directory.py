@@ -16,9 +16,13 @@ __all__ = ["CHECKPOINT", "SAMPLES", "SHARES", "check", "check_words", "claim", "
 
 
 def check(path: str | Path, command: str, files: Sequence[str], *, overwrite: bool = False) -> None:
-    """Raise the errors of `claim`, and touch nothing: for a check before the work begins."""
+    """Raise the errors of `claim`, and leave all as it is: for a check before the work begins.
+
+    Whether a directory can be made is known only when it has been: it is, and removed again.
+    """
     place = Path(path)
     if not place.exists():
+        _unmake(_make(place, command)[1])
         return
     if not place.is_dir():
         raise NotADirectoryError(f"output {str(place)!r} is a file: give a directory")
@@ -63,9 +67,7 @@ def claim(
                 if not left.results:
                     contents.remove(place, left)
     finally:
-        for folder in made:
-            with suppress(OSError):  # not empty
-                folder.rmdir()
+        _unmake(made)
 
 
 @contextmanager
@@ -86,7 +88,14 @@ def _make(path: str | Path | None, command: str) -> tuple[Path, list[Path]]:
     if path is not None:
         place = Path(path)
         made = [folder for folder in (place, *place.parents) if not folder.exists()]
-        place.mkdir(parents=True, exist_ok=True)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            _unmake(made)
+            raise type(error)(
+                f"output directory {str(place)!r} cannot be made ({error.strerror}): choose "
+                "another one (--out)"
+            ) from None
         return place, made
     name = f"simplex-jax-{command}"
     for place in map(Path, itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))):
@@ -94,6 +103,13 @@ def _make(path: str | Path | None, command: str) -> tuple[Path, list[Path]]:
             place.mkdir()
             return place, [place]
     raise AssertionError("there are infinitely many names")
+
+
+def _unmake(folders: Sequence[Path]) -> None:
+    """Remove directories, the innermost first, that are empty."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _look(place: Path, command: str, files: Sequence[str], overwrite: bool) -> Contents:

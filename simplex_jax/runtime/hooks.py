@@ -91,7 +91,8 @@ def calls_of(callbacks: Sequence[Callback]) -> Calls:
     """Return the functions to call of callbacks, of which some are a `Hook`.
 
     Raises:
-        TypeError: A callback has a method of hooks, which would never be called, and is not a `Hook`.
+        TypeError: A callback has a method of hooks, which would never be called, and is not a
+            `Hook`.
     """
     for callback in callbacks:
         for name in Calls._fields[1:]:

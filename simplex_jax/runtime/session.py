@@ -235,7 +235,9 @@ def train(
     if prepared.ended():
         last = begin
     if begin > last:
-        raise ValueError(f"the run has already done {begin} steps, and its length is {last}: make it longer")
+        raise ValueError(
+            f"the run has already done {begin} steps, and its length is {last}: make it longer"
+        )
     interrupt = Interrupt()
     with _naming_the_newest(checkpoint):
         state, _ = run(

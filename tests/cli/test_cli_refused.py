@@ -100,6 +100,46 @@ def test_more_topics_than_tokens(texts, tmp_path, topics):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(texts, command):
+    place, wrong = texts / "run", "cannot be {} (Not a directory): choose another"
+    # Not even "reading ...", which would be another line.
+    said = refused(command, texts, *COMMANDS[command], "--out", place)
+    assert f"output directory {str(place)!r} {wrong.format('made')}" in said
+    said = refused(command, "transform", "no-such-input", "--model", "no-run", "--out", place)
+    assert f"{place} {wrong.format('written')}" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--checkpoint-every", "nan"], "'--checkpoint-every': 'nan' is not a number"),
+        (
+            ["--alpha", "1e30", "--dry-run"],
+            "alpha must be at most 16,777,216, beside which float32",
+        ),
+        (["--beta", "1e30"], "beta must be at most 16,777,216"),
+    ],
+)
+def test_values_out_of_range_are_errors_of_usage(texts, given, told):
+    result = invoke("lda", texts, *given)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_a_mistyped_command_is_told_the_right_one():
+    result = invoke("lda", "tranform", "texts.txt")
+    assert result.exit_code == 2
+    assert "No such command 'tranform'. Did you mean 'transform'?" in result.stderr
+
+
+def test_a_step_at_which_a_sampler_diverges(texts, tmp_path):
+    given = ["--topics", 2, "--sampler", "sgrld", "--step-size", 5, "--out", tmp_path / "run"]
+    said = refused("lda", texts, *TINY, *given)
+    assert "step_size is 5.0: sgrld diverges at step sizes >= 2" in said
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("command", "size", "remedy"),
     [

@@ -160,7 +160,9 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
     before = [(out / name).read_bytes() for name in ("config.json", "summary.json")]
     result = invoke("lda", "--resume", out, "--steps", 50, "--quiet")
     assert result.exit_code == 1
-    assert "the run has already done 150 steps, and its length is 50: make it longer" in result.stderr
+    assert (
+        "the run has already done 150 steps, and its length is 50: make it longer" in result.stderr
+    )
     assert before == [(out / name).read_bytes() for name in ("config.json", "summary.json")]
 
 

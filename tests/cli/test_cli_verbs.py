@@ -1,5 +1,6 @@
 """Commands on a finished run: new documents, perplexity, the report; and dry runs, stores."""
 
+import csv
 import json
 import os
 import shutil
@@ -85,6 +86,20 @@ def test_transform(run, tmp_path):
     assert "--overwrite" in again.stderr
     quiet = ["--out", out, "--overwrite", "--quiet"]
     assert invoke("lda", "transform", "--model", run, documents, *quiet).output == ""
+
+
+def test_transform_to_a_table(run, tmp_path):
+    documents = write(tmp_path / "new.txt", NEW)
+    for name in ("new.npz", "new.csv"):
+        result = invoke("lda", "transform", documents, "--model", run, "--out", tmp_path / name)
+        assert result.exit_code == 0, result.stderr
+    with np.load(tmp_path / "new.npz", allow_pickle=False) as arrays:
+        shares = arrays["proportions"]
+    with (tmp_path / "new.csv").open() as file:
+        header, *rows = csv.reader(file)
+    assert header == ["document", "error", "topic_0", "topic_1"]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
+    np.testing.assert_allclose([list(map(float, row[2:])) for row in rows], shares, rtol=1e-4)
 
 
 def test_transform_names_its_file_after_the_input(run, tmp_path, monkeypatch):

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
+from simplex_jax.cli import _members, main
 from simplex_jax.models import NAMES
 
+COMMON = ["fit", "transform", "report", "evaluate"]
 PROGRAM = """
 import sys
 from simplex_jax.__main__ import main
@@ -37,10 +39,28 @@ def completed(words):
         ("simplex-jax ", [f"plain,{name}" for name in NAMES]),
         ("simplex-jax l", ["plain,lda"]),
         ("simplex-jax --ver", ["plain,--version"]),
+        (
+            "simplex-jax lda ",
+            ["file,", *(f"plain,{name}" for name in (*COMMON, "effects", "store"))],
+        ),
+        ("simplex-jax hdp ", ["file,", *(f"plain,{name}" for name in COMMON)]),
+        ("simplex-jax lda rep", ["file,rep", "plain,report"]),
     ],
 )
-def test_completion_of_the_models_imports_none_of_them(words, offered):
+def test_completion_of_models_and_commands_imports_none_of_them(words, offered):
     assert completed(words) == (offered, "[]")
+
+
+@pytest.mark.parametrize("model", NAMES)
+def test_the_commands_of_a_model_are_those_that_are_completed(model):
+    group = main.get_command(None, model)
+    assert list(group.commands) == list(_members(model))
+    assert all(group.commands[name].name == name for name in group.commands)
+
+
+def test_completion_after_a_mistyped_command():
+    offered, _ = completed("simplex-jax lda tranform ")
+    assert offered == [""]
 
 
 def test_completion_of_the_options_of_a_model():

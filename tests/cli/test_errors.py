@@ -33,3 +33,25 @@ def test_a_lost_process_is_told_from_other_errors(error, lost, monkeypatch, caps
     message = capsys.readouterr().err
     assert message.startswith("simplex-jax: process 2: error: ")
     assert ("another process of the run has ended" in message) == lost
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            FileNotFoundError(2, "No such file or directory", "/a/.x.html.0123abcd.tmp"),
+            "/a/x.html cannot be written (No such file or directory)",
+        ),
+        (PermissionError(13, "Permission denied", "/a/x"), "/a/x: Permission denied"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (FileExistsError("x exists: choose another"), "x exists: choose another"),
+    ],
+)
+def test_errors_of_the_system_say_what_they_are_about(error, told, capsys):
+    @one_line_errors
+    def command():
+        raise error
+
+    with pytest.raises(SystemExit):
+        command(debug=False)
+    assert capsys.readouterr().err == f"simplex-jax: error: {told}\n"

@@ -105,6 +105,9 @@ def test_the_report(run, tmp_path):
         "Learned concentrations",
     ):
         assert shown in html
+    tiles = re.search(r'<dl class="tiles">(.*?)</dl>', html, re.DOTALL)[1]
+    assert "posterior samples" in tiles
+    assert "kinetic" not in tiles
     assert not re.search(r'(src|href)="(?!#|data:)|url\((?!#)', html)
     ids = re.findall(r'\bid="([^"]+)"', html)
     assert len(set(ids)) == len(ids)

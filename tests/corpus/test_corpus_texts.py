@@ -2,11 +2,15 @@
 
 import json
 import zipfile
+from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from simplex_jax import corpus
 from simplex_jax.corpus import CorpusError, TextOptions
+from simplex_jax.corpus.text import count_texts
 
 NAMES, TEXTS = ["b", "a"], ["The river, the Stream", "goal match"]
 
@@ -58,3 +62,51 @@ def test_excerpts_are_the_beginnings_of_the_texts():
     assert all(len(text) <= 200 and text.endswith("…") for text in cut)
     assert corpus.drop_words(found, ["river"]).excerpts == found.excerpts
     assert corpus.from_counts([[1, 2]]).excerpts == ()
+
+
+MANY = ["the river, the stream, an oak", "goal match"] * 5
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, lambda x: np.array(x, object), "series"])
+def test_texts_are_a_corpus(kind):
+    if kind == "series":
+        kind = pytest.importorskip("pandas").Series
+    found, counted = count_texts(kind(MANY)), corpus.from_texts(MANY)
+    assert found.vocabulary == counted.vocabulary
+    assert (found.counts != counted.counts).nnz == 0
+    assert found.excerpts == counted.excerpts
+    few = count_texts(kind(MANY[:1]), ["stream", "the", "zebra"])
+    assert few.counts.toarray().tolist() == [[1, 2, 0]], "rare words, and stop words"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        corpus.from_counts([[1, 2]]),
+        [[1, 2]],
+        [],
+        np.eye(2),
+        np.ones(3),
+        np.array([["a", "b"]]),
+        sp.csr_array(np.eye(2)),
+        sp.coo_array(np.ones(3)),
+        None,
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_other_data_are_left_alone(data):
+    assert count_texts(data) is data
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("the river", "texts: one string or path, 'the river', in place of several texts; give a"),
+        (Path("a.txt"), "'a.txt', in place of several texts"),
+        (["a river", None], r"text 1 \(counted from 0\) is None, not a string; give one string a"),
+    ],
+)
+def test_what_is_not_texts_is_told(data, told):
+    for take in (count_texts, corpus.from_texts):
+        with pytest.raises(CorpusError, match=told):
+            take(data)

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy import stats
 from support import pages
 
 PAGE = "numpyro.md"
@@ -61,10 +62,60 @@ def test_minibatches():
     np.testing.assert_allclose(p.std(axis=0)[:3], deviation[:3], rtol=0.22)
 
 
+def inflations(shown):
+    """The inflations that diagnostics show, without a warning, which is an error here."""
+    return [float(number) for number in re.findall(r"inflation ([\d.]+)", shown)]
+
+
 def test_gradients():
-    samples = executed("Gradients: SGLD and its relatives")["samples"]
+    scope = executed("Gradients: SGLD and its relatives")
+    samples = scope["samples"]
     np.testing.assert_allclose(samples["weights"].mean(axis=0), [0.7, 0.3], atol=0.03)
     np.testing.assert_allclose(samples["centres"].mean(axis=0), [-2, 2], atol=0.1)
+    assert len(inflations(scope["shown"])) == 2
+    assert min(inflations(scope["shown"])) > 1.02
+
+
+def test_sg_mcmc_for_a_model_as_it_is():
+    """Means and deviations of linear regression, of 20,000 rows and a scale of 1/2."""
+    scope = executed("SG-MCMC for a model as it is")
+    w = np.asarray(scope["samples"]["w"], np.float64)
+    features, y = (np.asarray(scope[name], np.float64) for name in ("features", "y"))
+    exact = np.linalg.lstsq(features, y)[0]
+    deviation = 0.5 / 20_000**0.5
+    assert (np.abs(w.mean(axis=0) - exact) < 2 * deviation).all()
+    shown = inflations(scope["shown"])
+    assert len(shown) == 2
+    assert 0.7 < (w.std(axis=0) / deviation).mean() < 1.4
+    assert abs(scope["samples"]["scale"].mean() - 0.5) < 0.02
+
+
+def test_a_likelihood_that_is_random_itself():
+    scope = executed("A likelihood that is random itself")
+    w = np.asarray(scope["samples"]["w"], np.float64)
+    matrix, y = (np.asarray(scope[name], np.float64) for name in ("matrix", "y"))
+    covariance = np.linalg.inv(matrix.T @ matrix + np.eye(2))
+    deviation = np.sqrt(np.diag(covariance))
+    assert (np.abs(w.mean(axis=0) - covariance @ matrix.T @ y) < deviation).all()
+    (shown,) = inflations(scope["shown"])
+    assert 1.02 < shown < 1.1
+
+
+def test_langevin_moves_with_all_the_data():
+    """By quadrature of the exact posterior; the noise of a chain is a tenth of a deviation."""
+    scope = executed("Langevin moves with all the data")
+    y = np.asarray(scope["y"], np.float64)
+    mu, scale = np.meshgrid(np.linspace(-3, 6, 400), np.linspace(0.2, 5, 400), indexing="ij")
+    logs = stats.norm.logpdf(mu, 0, 10) + stats.halfnorm.logpdf(scale, 0, 5)
+    logs += stats.norm.logpdf(y[:, None, None], mu, scale).sum(axis=0)
+    mass = np.exp(logs - logs.max())
+    for name, value in {"mu": mu, "scale": scale}.items():
+        mean = (mass * value).sum() / mass.sum()
+        deviation = np.sqrt((mass * (value - mean) ** 2).sum() / mass.sum())
+        found = np.asarray(scope["samples"][name], np.float64)
+        assert abs(found.mean() - mean) < 0.3 * deviation
+        assert abs(found.std() / deviation - 1) < 0.25
+    assert "acceptance" in scope["shown"]
 
 
 def test_every_block_is_run():

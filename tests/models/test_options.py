@@ -29,7 +29,9 @@ class Example:
     """Example options."""
 
     count: int = option("A count.", default=3, kw_only=False, least=2)
-    size: float | None = option("A size.", default=None, unset="chosen", parameter="extent")
+    size: float | None = option(
+        "A size.", default=None, most=2e3, unset="chosen", parameter="extent"
+    )
     kind: str = option("A kind.", default="a", choices=("a", "b"))
     parts: tuple[str, ...] = option("Parts.", default=(), choices=("x", "y"))
     secret: bool = option("A switch.", default=False, command=False, parameter=None)
@@ -62,6 +64,7 @@ def test_values_are_checked_and_named():
         ({"count": 2.5}, "count must be an integer"),
         ({"count": True}, "count must be an integer"),
         ({"size": 0}, "size must be finite and positive; it is 0"),
+        ({"size": 2001}, "size must be at most 2,000; it is 2001"),
         ({"size": math.nan}, "size must be finite and positive; it is nan"),
         ({"size": "long"}, "size must be a number; it is 'long'"),
         ({"kind": "c"}, "kind must be one of a, b; it is 'c'"),
@@ -112,7 +115,7 @@ def test_options_go_into_json_and_back_or_are_refused():
 def test_the_table_has_every_option():
     lines = declared.table(Example).splitlines()
     assert lines[2] == "| `count`, `--count` | integer, at least 2 | 3 | A count. |"
-    assert lines[3] == "| `size`, `--size` | number, positive | chosen | A size. |"
+    assert lines[3] == "| `size`, `--size` | number, positive, at most 2,000 | chosen | A size. |"
     assert lines[4] == "| `kind`, `--kind` | a, b | a | A kind. |"
     assert lines[-1] == "| `secret` | True, False | False | A switch. |"
 
@@ -126,7 +129,7 @@ def test_fit_and_resolve_are_explicit(name):
         session.remove("samples_dir")
     for function, wanted in ((room.fit, {*names, *session}), (room.resolve, set(names))):
         parameters = list(inspect.signature(function).parameters.values())[1:]
-        assert {parameter.name for parameter in parameters} - {"family"} == wanted
+        assert {parameter.name for parameter in parameters} - {"family", "kinds"} == wanted
         assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         assert all(f"        {entry}: " in function.__doc__ for entry in wanted)
         assert "{options}" not in function.__doc__

@@ -14,9 +14,14 @@ from sklearn.pipeline import make_pipeline
 from support.cut_runs import Cut
 
 from simplex_jax.evaluate import compare, to_arviz
-from simplex_jax.models import lda, sam
+from simplex_jax.models import dpm, hdp, lda, sam
 from simplex_jax.runtime.saved import RunError
-from simplex_jax.scikit import LDA, SphericalAdmixture
+from simplex_jax.scikit import (
+    LDA,
+    DirichletProcessMixture,
+    HierarchicalDirichletProcess,
+    SphericalAdmixture,
+)
 
 TEXTS = ["cat dog cat mouse", "dog cat dog", "sun moon sun star", "moon sun moon"] * 5
 ALPHA = [0.1, 0.3]
@@ -40,6 +45,29 @@ def test_it_is_the_fit_of_the_core(counts, fitted):
     np.testing.assert_array_equal(fitted.samples_["topics"], core.kept["topics"])
     again = clone(fitted)
     np.testing.assert_array_equal(again.fit_transform(counts), core.proportions)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "model"),
+    [
+        (LDA(2, passes=4), lda),
+        pytest.param(HierarchicalDirichletProcess(passes=4), hdp, marks=pytest.mark.slow),
+        pytest.param(SphericalAdmixture(2, passes=4, normalize=True), sam, marks=pytest.mark.slow),
+        pytest.param(DirichletProcessMixture("multinomial", passes=4), dpm, marks=pytest.mark.slow),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_warnings_are_those_of_the_fit(estimator, model, counts, monkeypatch):
+    fits, fit = [], model.fit
+
+    def remember(*data, **options):
+        fits.append(fit(*data, **options))
+        return fits[-1]
+
+    monkeypatch.setattr(model, "fit", remember)
+    estimator = clone(estimator).set_params(random_state=0).fit(counts)
+    assert estimator.warnings_ == fits[0].warnings
+    assert any("longer run gives more" in sentence for sentence in estimator.warnings_)
 
 
 @pytest.mark.slow
@@ -175,7 +203,7 @@ def test_streaming_goes_on_from_a_fit(counts, fitted):
     model.set_params(alpha="learn", total_samples=20, step_size=1e-6).partial_fit(counts)
     np.testing.assert_allclose(model.components_, fitted.components_, atol=0.02)
     np.testing.assert_allclose(model.alpha_, ALPHA, rtol=0.02)
-    for name in ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_"):
+    for name in ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_", "warnings_"):
         assert hasattr(fitted, name)
         assert not hasattr(model, name)
     with pytest.raises(ValueError, match="has streamed, has none"):
@@ -213,14 +241,18 @@ def test_files_hold_the_names_of_the_words(tmp_path):
         ({}, [[1.5, 2.0]], "1.5, which is not a whole number"),
         ({}, [[-1, 2]], "Negative values"),
         ({"fractions": "round"}, [[1, 2]], "fractions must be one of error, draw"),
-        ({"n_components": 0}, [[1, 2]], "num_topics must be"),
+        ({"n_components": 0}, [[1, 2]], "^n_components must be an integer of at least 1"),
+        ({"n_components": 4}, [[1, 2]], "^n_components must be at most 3, the number of tokens"),
+        ({"n_chains": 0}, [[1, 2]], "^n_chains must be"),
+        ({"random_state": -1}, [[1, 2]], "^random_state must be"),
+        ({"beta": -1}, [[1, 2]], "^beta must be"),
         ({"callbacks": [3]}, [[1, 2]], "callbacks must be callable"),
         ({"passes": 2, "seconds": 2}, [[1, 2]], "at most one of"),
     ],
 )
 def test_bad_input_is_told(params, X, message):
     with pytest.raises(ValueError, match=message):
-        LDA(**params, random_state=0).fit(X)
+        LDA(**{"n_components": 2, "random_state": 0} | params).fit(X)
 
 
 def test_nothing_is_done_before_fit(counts):

@@ -59,8 +59,8 @@ def test_posteriors_agree(name) -> None:
     check(getattr(models, name)(**SMALL[name]))
 
 
-@pytest.mark.parametrize("name", ["NUTS, ILR", "NUTS, softmax"])
-def test_nuts_in_log_ratios(name) -> None:
+@pytest.mark.parametrize("name", ["NUTS, ILR", "NUTS, softmax", "NUTS, gammas"])
+def test_nuts_in_other_coordinates(name) -> None:
     """The law is Dirichlet, and one with half an observation more is told from it."""
     example = importlib.import_module("numpyro_models").dirichlet_multinomial(size=4, rows=2)
     script = importlib.import_module("numpyro_ess")
@@ -69,6 +69,19 @@ def test_nuts_in_log_ratios(name) -> None:
     right, wrong = (np.random.default_rng(0).dirichlet(a, len(p)) for a in (counts, counts + 0.5))
     assert not family(p_values(p, right))
     assert family(p_values(p, wrong))
+
+
+def test_other_coordinates_of_log_probabilities() -> None:
+    """Of sites in plates, whose concentrations are learned: values of the same shapes."""
+    example = importlib.import_module("numpyro_models").hierarchical(groups=2, size=4)
+    script = importlib.import_module("numpyro_ess")
+    rivals = script.rivals(example)
+    assert tuple(rivals) == script.RIVALS
+    ours = script.sample(example, example.kernel, 2000, 0, 20_000).watched
+    for name in ("NUTS, softmax", "NUTS, gammas"):
+        theirs = script.sample(example, rivals[name], 1000, 0, 4000).watched
+        assert not family(p_values(ours, theirs))
+        assert family(p_values(ours, theirs + 0.5 * theirs.std(axis=0)))
 
 
 def test_empty_parts_of_a_mixture() -> None:

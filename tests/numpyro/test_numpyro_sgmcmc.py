@@ -14,7 +14,7 @@ from support.statistics_checks import family, mean_z, variance_z
 
 from simplex_jax.numpyro_distributions import VonMisesFisher
 from simplex_jax.numpyro_kernels import SGMCMC
-from simplex_jax.samplers import gsgnht, reflected_cir, scir, sgld, sgrld, smld
+from simplex_jax.samplers import barker, gsgnht, reflected_cir, scir, sgld, sgrld, smld
 
 pytestmark = pytest.mark.slow
 
@@ -43,8 +43,9 @@ def precision(x, subsample_size=None):
         partial(sgrld.build, step_size=0.01),
         partial(smld.build, step_size=0.002),
         partial(sgld.build, step_size=0.01),
+        partial(barker.build, step_size=0.1),
     ],
-    ids=["sgrld", "smld", "sgld"],
+    ids=["sgrld", "smld", "sgld", "barker"],
 )
 def test_simplex_sites(getkey, build) -> None:
     """In its own coordinates each kernel has the Dirichlet posterior, up to a known small bias."""

@@ -19,7 +19,7 @@ from support.statistics_checks import family
 from simplex_jax import samplers
 from simplex_jax.numpyro_distributions import VonMisesFisher
 from simplex_jax.numpyro_kernels import SCIR, SGMCMC, Sampler, charts, density
-from simplex_jax.samplers import gbm, gmc, gsgnht, mld, sgld, sgrld
+from simplex_jax.samplers import barker, gbm, gmc, gsgnht, mld, sgld, sgrld
 
 X = jnp.asarray(cases.POINTS, jnp.float32)
 KERNELS = {
@@ -135,6 +135,7 @@ def bounded(x):
     numpyro.sample("x", dist.Normal(mu, 1), obs=x)
 
 
+BARKER = partial(barker.build, step_size=1e-3)
 SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_size=1e-3)
 
 
@@ -155,6 +156,7 @@ SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_siz
         (SGMCMC(normal, {"w": SGRLD}), (X,), r"no kernel is given for \['mu'\]"),
         (SGMCMC(normal, {"v": SGRLD, None: SGLD}), (X,), r"kernel has sites \['v'\]"),
         (SGMCMC(bounded, {"mu": SGLD, None: SGLD}), (X,), r"support of \['top'\] depends on sites"),
+        (SGMCMC(normal, BARKER), (X, 5), r"barker.build needs the exact .* functools.partial.sgbd"),
         (SGMCMC(direction, SGLD), (X,), "use functools.partial.gsgnht.build"),
     ],
 )
@@ -170,7 +172,7 @@ def test_what_cannot_be_sampled_is_refused(kernel, arguments, message) -> None:
         (lambda: SCIR(normal, target_accept=1.0), "target_accept must be between 0 and 1"),
         (lambda: SGMCMC(normal, sgld.build), "sgld.build needs step_size: freeze"),
         (lambda: SGMCMC(normal, "sgld"), "kernel must be the build function"),
-        (lambda: SGMCMC(normal, partial(gmc.build, step_size=1.0)), "it takes a log density"),
+        (lambda: SGMCMC(normal, partial(gmc.build, step_size=1.0)), "it takes a log density of"),
         (lambda: SGMCMC(normal, partial(mld.build, form="dual")), "Leave out form='dual'"),
         (lambda: SGMCMC(normal, partial(gbm.build, mean=0.0, precision=1.0)), "one lognormal law"),
         (lambda: SGMCMC(normal, print), "does not take an estimator"),
@@ -240,15 +242,17 @@ def test_every_sampler_has_its_coordinates() -> None:
         build = getattr(samplers, name).build
         if build in charts._UNFIT:
             continue
-        takes = "estimator" in inspect.signature(build).parameters
+        takes = {"estimator", "log_density"} & set(inspect.signature(build).parameters)
         assert takes, f"{name} takes no estimator: give it a line in _UNFIT of charts.py"
         required = [
             key
             for key, parameter in inspect.signature(build).parameters.items()
             if parameter.default is inspect.Parameter.empty
         ]
-        options = {key: 1.0 for key in required if key not in ("estimator", "alpha", "manifold")}
+        model = ("estimator", "log_density", "alpha", "manifold")
+        options = {key: 1.0 for key in required if key not in model}
         chart = charts.sampler(partial(build, **options)).chart
+        assert ("log_density" in required) == (chart == charts.DENSITY), name
         assert ("alpha" in required) == (chart == charts.COUNTS), name
         assert ("manifold" in required) == (chart == charts.SPHERES), name
         constrained = {"mirror", "projection"} & set(required)

@@ -43,6 +43,15 @@ def run(tmp_path):
     return place
 
 
+def test_a_directory_that_cannot_be_made_is_told_before(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for refuse in (directory.check, lambda *given: claim(given[0]).__enter__()):
+        with pytest.raises(NotADirectoryError, match=r"file/a/b' cannot be made \(Not a directory"):
+            refuse(tmp_path / "file" / "a" / "b", "lda", FILES)
+    directory.check(tmp_path / "new" / "run", "lda", FILES)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_an_earlier_run_goes_whole_and_nothing_else(run):
     theirs = ["notes.txt", ".other.tmp", "checkpoint/model.pt", "checkpoint/old/model.pt"]
     theirs += ["samples/take.wav", "samples/sample-one.npz", "plots/a.png", ".topics.npz.tmp"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,24 @@ Variables = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Names of columns, and the values of each, of a model."""
 
 
-def read(path: Path, reading: Reading, variables: Variables | None = None) -> Categories:
-    """Read a table whose first line names its columns; see `corpus.read_table`."""
+class Fields(NamedTuple):
+    """The fields of a table, blanks around them taken off."""
+
+    table: dict[str, tuple[str, ...]]  # the columns by name, those left out apart
+    names: tuple[str, ...]  # row names
+    line: int  # line of the column names
+
+    @property
+    def cells(self) -> dict[str, list[str | None]]:
+        """The columns with None for the fields of `categories.MISSING`."""
+        return {
+            name: [None if field in MISSING else field for field in fields]
+            for name, fields in self.table.items()
+        }
+
+
+def fields_of(path: Path, reading: Reading) -> Fields:
+    """Read the fields of a table whose first line names its columns."""
     tabs = recognises(source_of(path), *TABS)
     with long_fields():
         lines = records(path, reading.encoding, tabs=tabs)
@@ -42,11 +59,17 @@ def read(path: Path, reading: Reading, variables: Variables | None = None) -> Ca
         if name not in table:
             raise error_at(path, f"no column {printable(name)!r}", "drop others", line=header.line)
         del table[name]
-    titles, values = variables or _variables(table, path, header.line)  # type: ignore[assignment]
+    return Fields(table, names, header.line)
+
+
+def read(path: Path, reading: Reading, variables: Variables | None = None) -> Categories:
+    """Read a table whose first line names its columns; see `corpus.read_table`."""
+    table, names, line = fields_of(path, reading)
+    titles, values = variables or _variables(table, path, line)
     if absent := [name for name in titles if name not in table]:
         problem = f"no column {printable(absent[0])!r}, which the model has"
-        raise error_at(path, problem, "give all columns of the model", line=header.line)
-    codes = np.full((len(rows), len(titles)), -1, np.int32)
+        raise error_at(path, problem, "give all columns of the model", line=line)
+    codes = np.full((len(names), len(titles)), -1, np.int32)
     unknown = 0
     for column, (name, levels) in enumerate(zip(titles, values, strict=True)):
         numbers = {value: number for number, value in enumerate(levels)}

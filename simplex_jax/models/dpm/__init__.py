@@ -5,6 +5,7 @@ from typing import Any
 from simplex_jax.models import pipeline
 from simplex_jax.models.dpm import checks, data, families, fitting, tables
 from simplex_jax.models.dpm.clusters import assign
+from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.fitting import Fit
 from simplex_jax.models.dpm.model import build
 from simplex_jax.models.dpm.options import Arguments, Options, of_size, settle
@@ -34,11 +35,17 @@ MODEL = Fit.MODEL = Model(
 def fit(rows: Any, arguments: Arguments) -> Fit:
     """Sample the partition of rows into clusters whose number is not given.
 
+    Columns of numbers in a data frame are standardised, so that the prior of a cluster is that of
+    their own scale, and a missing cell is left out of the likelihood: nothing is filled in. Whether
+    a cell is missing must not depend on its value.
+
     It ends early, and is summarised, on Ctrl-C (SIGINT) and SIGTERM; see `pipeline.train`.
 
     Args:
         rows: A `corpus.Corpus`, whose rows are counts, or a table of categories
-            (`corpus.read_table`); or rows that `family` takes.
+            (`corpus.read_table`); texts, a sequence of N strings, whose words `corpus.from_texts`
+            counts with its default options; a data frame, or a mapping from names to columns, of
+            numbers, categories and counts (see `kinds`); or rows that `family` takes.
         {options}
 
     Returns:
@@ -59,7 +66,7 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
         >>> fitted.clusters.labels[[0, 24, 25, 39]].tolist()
         [0, 0, 1, 1]
     """
-    return pipeline.fit(MODEL, data.Given(rows, arguments.family), arguments)
+    return pipeline.fit(MODEL, data.Given(rows, arguments.family, arguments.kinds), arguments)
 
 
 @takes(Options)
@@ -86,6 +93,7 @@ load = Fit.load
 
 __all__ = [
     "MODEL",
+    "Columns",
     "Fit",
     "Options",
     "Variables",

@@ -2,10 +2,10 @@ r"""From partitions of the posterior to clusters that can be shown, and the clus
 
 Labels mean nothing from one sample to the next. One of the sampled partitions is the reference: the
 one whose mean variation of information from the others is least. The clusters of every other sample
-are matched to those of the reference one to one, so that as many rows as possible have the same label
-in both (an assignment problem); some of either may be left over, and clusters of less than a row on
-average are left out. The description of a cluster is then an average over the samples that have
-it, and shares are counted over all samples.
+are matched to those of the reference one to one, so that as many rows as possible have the same
+label in both (an assignment problem); some of either may be left over, and clusters of less than a
+row on average are left out. The description of a cluster is then an average over the samples that
+have it, and shares are counted over all samples.
 
 Where rows say little each, as users with three clicks, their labels differ from sample to sample
 even though the clusters are the same ones. The matching holds there, too: where two samples draw

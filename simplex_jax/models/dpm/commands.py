@@ -11,11 +11,14 @@ from simplex_jax import corpus as corpora
 from simplex_jax.cli import console, counts, options
 from simplex_jax.cli.commands import Commands, Other, Transform, load
 from simplex_jax.cli.errors import one_line_errors
-from simplex_jax.corpus import Corpus
+from simplex_jax.corpus import Corpus, Reading
 from simplex_jax.corpus.categories import Categories
+from simplex_jax.corpus.formats import categories as of_columns
 from simplex_jax.corpus.formats import registry
-from simplex_jax.models.dpm import MODEL, Fit, assign, fitting, tables
-from simplex_jax.models.dpm.report import over_represented, variables_of
+from simplex_jax.models.dpm import MODEL, Columns, Fit, Variables, assign, cells, fitting, tables
+from simplex_jax.models.dpm.cells import Frame
+from simplex_jax.models.dpm.data import Given
+from simplex_jax.models.dpm.report import told, variables_of
 from simplex_jax.models.pipeline import Progress
 from simplex_jax.models.records import Plan
 from simplex_jax.report.display import counted
@@ -23,10 +26,10 @@ from simplex_jax.runtime import directory, output
 
 HELP = """Find clusters of the rows of INPUT, and how many there are, and write them to a directory.
 
-INPUT is a table of categorical columns (.csv or .tsv, see --format) or any corpus that
-`simplex-jax lda` reads, whose rows are counts; - is standard input. Without it, the documentation
-of the installed Python packages is taken. An INPUT that is named like one of the commands below is
-given as ./NAME.
+INPUT is a table of categorical columns (.csv or .tsv, see --format), with --kind mixed one of
+numbers, categories and counts, or any corpus that `simplex-jax lda` reads, whose rows are counts;
+- is standard input. Without it, the documentation of the installed Python packages is taken. An
+INPUT that is named like one of the commands below is given as ./NAME.
 
 Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
 """
@@ -45,9 +48,31 @@ DROP_COLUMN = click.option(
     "--drop-column",
     multiple=True,
     metavar="NAME",
-    help="A column to leave out (categories); may be repeated.",
+    help="A column to leave out (tables); may be repeated.",
 )
-_OF_TABLES = {"format", "id_column", "encoding", "drop_column"}
+_KINDS = {"number_column": "number", "category_column": "category", "count_column": "count"}
+TABLE_OPTIONS = {
+    "drop_column": DROP_COLUMN,
+    "kind": click.option(
+        "--kind",
+        type=click.Choice(["categories", "mixed"]),
+        default="categories",
+        show_default=True,
+        help="What the columns of a table are: categories, or numbers, categories and counts. In a "
+        "mixed table text is a category, and other columns are numbers; those of whole numbers "
+        "from 0 on must be named.",
+    ),
+} | {
+    name: click.option(
+        f"--{name.replace('_', '-')}",
+        name,
+        multiple=True,
+        metavar="NAME",
+        help=f"A column that is a {kind} (--kind mixed); may be repeated.",
+    )
+    for name, kind in _KINDS.items()
+}
+_OF_TABLES = {"format", "id_column", "encoding", *TABLE_OPTIONS}
 _MOST_SHOWN = 30
 
 
@@ -60,19 +85,36 @@ def _holds_categories(path: Path | None, format: str | None) -> bool:
 
 def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
     table = _holds_categories(input, reading["format"])
+    mixed = reading["kind"] == "mixed"
     for name, flag in typed.items():
+        if name in _KINDS and not mixed:
+            raise click.UsageError(f"{flag} is for mixed tables: give --kind mixed")
         if table and name not in _OF_TABLES:
             raise click.UsageError(
                 f"{flag} is for counts, and INPUT is a table of categories; to count the words "
                 "of a column of text, give --format csv or tsv"
             )
-        if not table and name == "drop_column":
-            raise click.UsageError(f"{flag} is for tables of categories, and INPUT has counts")
+        if not table and name in TABLE_OPTIONS:
+            raise click.UsageError(f"{flag} is for tables of columns, and INPUT has counts")
+    named = [column for name in _KINDS for column in reading[name]]
+    if twice := [column for column in named if named.count(column) > 1]:
+        raise click.UsageError(f"column {twice[0]!r} is named twice: give it one kind")
 
 
-def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Categories:
+def _frame(path: Path, reading: dict[str, Any], kinds: dict[str, str]) -> Frame:
+    """Read a mixed table."""
+    drop = tuple(reading.get("drop_column", ()))
+    options = Reading(id_column=reading["id_column"], encoding=reading["encoding"], drop=drop)
+    fields = of_columns.fields_of(path, options)
+    return Frame(cells.of_texts(fields.cells, kinds), fields.names)
+
+
+def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Categories | Given:
     if input is None:
         return corpora.embedded_corpus()
+    if reading["kind"] == "mixed":
+        kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
+        return Given(_frame(input, reading, kinds), None, kinds)
     if _holds_categories(input, reading["format"]):
         table = {name: reading[name] for name in ("id_column", "encoding")}
         return corpora.read_table(input, drop=tuple(reading["drop_column"]), **table)
@@ -84,16 +126,25 @@ def _resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
     return counts.resolved(input, reading, "table" if table else "counts")
 
 
+def _columns(variables: Variables | Columns, values: int) -> str:
+    """Describe what the rows consist of."""
+    if isinstance(variables, Columns):
+        names = {"number": "numbers", "category": "categories", "count": "counts"}
+        kinds = [(len(variables.places(kind)), name) for kind, name in names.items()]
+        return "columns " + " and ".join(f"of {name} ({size:,})" for size, name in kinds if size)
+    of = f" of {len(variables.columns):,} columns" if variables.kind == "categories" else ""
+    return f"{values:,} values{of}"
+
+
 def _announce(plan: Plan) -> str:
     settings, facts = plan.settings, fitting.describe(plan)
     empty = f", {facts['empty']:,} without an observation" if facts["empty"] else ""
-    table = plan.data.variables.kind == "categories"
-    columns = f" of {facts['variables']:,} columns" if table else ""
+    columns = _columns(plan.data.variables, facts["values"])
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
     return (
         f"{counted(facts['rows'], 'row')} ({plan.held:,} held out{empty}), "
-        f"{facts['observations']:,} observations, {facts['values']:,} values{columns}\n"
+        f"{facts['observations']:,} observations, {columns}\n"
         f"{settings.sampler} slice sampler with {settings.counts} counts{chains}, alpha {alpha}, "
         f"{settings.batch_size:,} rows a batch, seed {settings.seed}, {console.machine()}"
     )
@@ -102,12 +153,10 @@ def _announce(plan: Plan) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe the clusters, a line each, the largest first."""
     variables, clusters = variables_of(fitted), fitted.clusters
-    mean, overall = variables.flat(clusters.profiles), variables.flat(clusters.overall)
-    items = variables.items
     lines = [
         f"{cluster:4d} {clusters.sizes[cluster]:8,.0f} rows ({clusters.lower[cluster]:,.0f} to "
-        f"{clusters.upper[cluster]:,.0f})  " + ", ".join(items[value] for value in values)
-        for cluster, values in enumerate(over_represented(mean, overall, 6)[:_MOST_SHOWN])
+        f"{clusters.upper[cluster]:,.0f})  " + ", ".join(words)
+        for cluster, words in enumerate(told(variables, clusters, 6)[:_MOST_SHOWN])
     ]
     if (more := len(clusters.sizes) - _MOST_SHOWN) > 0:
         rest = clusters.sizes[_MOST_SHOWN:].sum()
@@ -133,6 +182,8 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
         mapped = counts.read_as(variables.values[0], earlier, path, reading)
         rows = variables.rows(mapped.corpus.counts)
         return Other(rows, mapped.corpus.names, counts.described(mapped))
+    if isinstance(variables, Columns):
+        return _other_cells(variables, path, reading, earlier)
     table = corpora.read_table(
         path,
         id_column=reading["id_column"] or earlier.get("id_column"),
@@ -144,6 +195,24 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
         f"{table.unknown:,} with a value unknown to the model are taken for missing"
     )
     return Other(variables.rows(table.codes), table.names, about)
+
+
+def _other_cells(
+    variables: Columns, path: Path, reading: dict[str, Any], earlier: dict[str, Any]
+) -> Other:
+    options = reading | {"id_column": reading["id_column"] or earlier.get("id_column")}
+    frame = _frame(path, options, dict(zip(variables.columns, variables.kinds, strict=True)))
+    try:
+        table = variables.table(frame)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    given = sum(cell is not None for name in variables.columns for cell in frame.columns[name])
+    unknown = given - int(np.count_nonzero(~np.isnan(table)))
+    about = (
+        f"{counted(len(frame.names), 'row')}, {counted(table.size, 'field')}: {unknown:,} with a "
+        "value unknown to the model are taken for missing"
+    )
+    return Other(variables.rows(table), frame.names, about)
 
 
 def _transform(
@@ -171,7 +240,8 @@ def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:
     `log_predictive` is the mean over the rows of the log of their probability, averaged over the
     samples of the run, new clusters included; `log_predictive_samples` has the mean and
     the least and largest value of single samples. Of counts the multinomial coefficient is left
-    out. `new` is the mean probability that a row is the first of a new cluster.
+    out; in a mixed table numbers are standardised, and counts relative to the Poisson law of their
+    mean. `new` is the mean probability that a row is the first of a new cluster.
     """
     fitted, earlier = load(MODEL, model)
     other = _other(fitted, input, reading, earlier)
@@ -197,7 +267,7 @@ def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:
 COMMANDS = Commands(
     model=MODEL,
     help=HELP,
-    reading={**FILE_OPTIONS, "drop_column": DROP_COLUMN, **counts.VOCABULARY_OPTIONS},
+    reading={**FILE_OPTIONS, **TABLE_OPTIONS, **counts.VOCABULARY_OPTIONS},
     file_reading=FILE_OPTIONS,
     check_reading=_check_reading,
     read=_read,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,8 +13,10 @@ from simplex_jax.base import PyTree
 from simplex_jax.corpus import Corpus, categories, split, to_vocabulary
 from simplex_jax.corpus import digest as digest_of_corpus
 from simplex_jax.corpus.categories import Categories
+from simplex_jax.corpus.text import count_texts
 from simplex_jax.models import pipeline
-from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm import cells, columns, families
+from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.variables import Variables
 
@@ -22,18 +25,20 @@ class Given(NamedTuple):
     """Rows and their law, or their variables; None where the rows decide that."""
 
     rows: Any
-    family: Family | Variables | None
+    family: Family | Variables | Columns | None
+    kinds: Mapping[str, str] | None = None  # of the columns of a mixed table
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Data:
     """Rows with their law."""
 
-    # of variables, counts [N, V], sparse, or codes [N, P]; else rows as the family has them
+    # of variables, counts [N, V], sparse, codes or cells [N, P]; else rows as the family has them
     table: Any
     names: tuple[str, ...]  # N names
     numbers: np.ndarray  # place of each row in all of the data, int [N]
-    variables: Variables | None  # of the rows, which have their law; None where a family is given
+    # of the rows, which have their law; None where a family is given
+    variables: Variables | Columns | None
     family: Family | None  # the family that is given; None where the variables decide
 
     @functools.cached_property
@@ -53,8 +58,18 @@ class Data:
 
 
 def as_data(data: Any) -> Data:
-    """Return rows and their law, checked: of `Given`, a corpus or a table of categories."""
-    rows, family = data if isinstance(data, Given) else (data, None)
+    """Return rows and their law, checked: of `Given`, a corpus, texts or a table of categories."""
+    rows, family, kinds = data if isinstance(data, Given) else (data, None, None)
+    if family is None and cells.is_frame(rows) and not isinstance(rows, Corpus | Categories):
+        found, table, names = columns.of(rows, kinds)
+        return Data(table, names, np.arange(len(names)), found, None)
+    if kinds is not None:
+        raise ValueError(
+            "kinds are of the columns of a data frame or a mapping, without a family: leave them "
+            "out"
+        )
+    if family is None:
+        rows = count_texts(rows)
     if isinstance(family, Family):
         if isinstance(rows, Corpus | Categories):
             raise ValueError(
@@ -65,15 +80,16 @@ def as_data(data: Any) -> Data:
         rows = jax.tree.map(jnp.asarray, rows)
         return Data(rows, tuple(map(str, range(size))), np.arange(size), None, family)
     if family is None and isinstance(rows, Corpus):
-        variables = Variables("counts", ("",), (rows.vocabulary,))
+        variables: Variables | Columns = Variables("counts", ("",), (rows.vocabulary,))
     elif family is None and isinstance(rows, Categories):
         variables = Variables("categories", rows.columns, rows.values)
     elif family is None:
         raise ValueError(
-            "rows other than a corpus or a table of categories need a family (see "
-            f"dpm.families) or Variables; they are {type(rows).__name__}"
+            "rows other than a corpus, texts, a data frame, a mapping of columns or a table of "
+            f"categories need a family (see dpm.families) or Variables; they are "
+            f"{type(rows).__name__}"
         )
-    elif isinstance(family, Variables):
+    elif isinstance(family, Variables | Columns):
         variables = family
     else:
         raise ValueError(f"family must be one of dpm.families or Variables; it is {family!r}")
@@ -81,13 +97,22 @@ def as_data(data: Any) -> Data:
     return Data(table, names, np.arange(len(names)), variables, None)
 
 
-def mapped(variables: Variables, rows: Any) -> tuple[Any, tuple[str, ...]]:
+def mapped(variables: Variables | Columns, rows: Any) -> tuple[Any, tuple[str, ...]]:
     """Return a table and names of rows in terms of some variables.
 
-    The rows are a corpus, of which other words are left out; a table of categories, of which other
-    columns are passed over and other values missing; or an array: counts [N, V], or codes [N, P]
-    with -1 where missing.
+    The rows are a corpus or texts, of which other words are left out; a table of categories, of
+    which other columns are passed over and other values missing; a data frame or a mapping
+    likewise, of a mixed table; or an array: counts [N, V], or codes [N, P] with -1 where missing.
     """
+    frame = cells.is_frame(rows) and not isinstance(rows, Corpus | Categories)
+    if isinstance(variables, Columns):
+        if isinstance(rows, Corpus | Categories):
+            raise ValueError("the model is of a mixed table: give a data frame or a mapping")
+        table = variables.table(rows)
+        return table, cells.as_frame(rows).names if frame else tuple(map(str, range(len(table))))
+    if frame:
+        raise ValueError(f"the rows are a table of columns, and the model is of {variables.kind}")
+    rows = count_texts(rows, variables.values[0] if variables.kind == "counts" else None)
     kind = {Corpus: "counts", Categories: "categories"}.get(type(rows), variables.kind)
     if kind != variables.kind:
         raise ValueError(f"the rows are {kind}, and the model is of {variables.kind}")
@@ -117,10 +142,12 @@ def digest(data: Data) -> str:
     variables = data.variables
     if variables is None:
         return pipeline.digest_of((data.table, data.family))
+    if isinstance(variables, Columns):
+        return variables.digest(data.table)
     if variables.kind == "counts":
         return digest_of_corpus(Corpus(data.table, variables.values[0], data.names))
-    columns, values = variables.columns, variables.values
-    return categories.digest(Categories(data.table, columns, values, data.names, 0))
+    table = Categories(data.table, variables.columns, variables.values, data.names, 0)
+    return categories.digest(table)
 
 
 def hold_out(data: Data, count: int, seed: int) -> tuple[Data, PyTree]:

@@ -17,6 +17,7 @@ from simplex_jax.models.dpm import clusters
 from simplex_jax.models.dpm import estimator_families as families
 from simplex_jax.models.dpm import families as dp_families
 from simplex_jax.models.dpm.clusters import Assignment, Samples
+from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.model import Mixture
 from simplex_jax.models.dpm.options import Options
@@ -34,7 +35,8 @@ class DirichletProcessMixture(
     The rows of X are real vectors ("gaussian"), codes 0, 1, ... of categories a column, as
     `OrdinalEncoder` makes them, with NaN or -1 where a value is missing ("categorical"), counts as
     of `CountVectorizer`, dense or sparse ("multinomial"), or unit vectors, as `Normalizer` makes
-    them ("von_mises_fisher").
+    them ("von_mises_fisher"). Real numbers with missing ones, NaN, are for "diagonal_gaussian", and
+    data frames or arrays of objects with columns of numbers, categories and counts for "mixed".
 
     The posterior is over partitions of the rows. `labels_` is the one of least expected loss. New
     rows are assigned to its C clusters through the posterior samples: in each of these a row has
@@ -43,11 +45,13 @@ class DirichletProcessMixture(
     own. There is no `partial_fit`: a sample is a label for every row, so all rows have to be there.
 
     Args:
-        family: "gaussian", "categorical", "multinomial" or "von_mises_fisher"; or a `Family` of
-            `dpm.families` with all its hyperparameters, for dense X.
+        family: "gaussian", "diagonal_gaussian", "categorical", "multinomial", "von_mises_fisher" or
+            "mixed"; or a `Family` of `dpm.families` with all its hyperparameters, for dense X.
         family_params: Arguments of the named family, by default {}: of `families.gaussian`
             "mean", "scale", "strength" and "freedom", where mean and scale are by default mean and
-            covariance of X (`gaussian_of`); of `categorical` "categories", by default as many as X
+            covariance of X (`gaussian_of`); of `diagonal_gaussian` likewise; of "mixed" "kinds",
+            see `dpm.fit`, of columns "x0", "x1", ... where X has no names, and "concentration"
+            (0.5); of `categorical` "categories", by default as many as X
             shows, and "concentration" (1); of `multinomial` "concentration" (0.5); of
             `von_mises_fisher` "concentrations", "weights", "mean" and "strength".
         {options}
@@ -63,6 +67,10 @@ class DirichletProcessMixture(
             averaged over these rows, [C, p]. Of "von_mises_fisher": its direction, [C, p].
         covariances_: Of "gaussian": likewise, [C, p, p].
         concentrations_: Of "von_mises_fisher": likewise, [C].
+        standard_deviations_: Of "diagonal_gaussian": likewise, [C, p].
+        columns_: Of "mixed": names, kinds, values and scales of the columns, a `dpm.Columns`.
+        profiles_: Of "mixed": likewise, what `Columns.items` of `columns_` names: mean and standard
+            deviation of each number, in its units, rates and probabilities, [C, V].
         components_: Of "multinomial" and "categorical": likewise, probabilities of the values; of
             the categories of all columns, one column after the other, [C, sum of d].
         concentration_: Posterior mean of alpha, or alpha as given.
@@ -100,7 +108,9 @@ class DirichletProcessMixture(
         "weights_",
         "means_",
         "covariances_",
+        "standard_deviations_",
         "concentrations_",
+        "profiles_",
         "components_",
         "concentration_",
         "concentration_sd_",
@@ -121,7 +131,7 @@ class DirichletProcessMixture(
         tags.input_tags.sparse = takes.sparse
         tags.input_tags.positive_only = takes.positive
         tags.input_tags.allow_nan = takes.missing
-        tags.input_tags.categorical = self.family == "categorical"
+        tags.input_tags.categorical = self.family in ("categorical", "mixed")
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
@@ -175,6 +185,14 @@ class DirichletProcessMixture(
         check_is_fitted(self)
         return fits.Mixture(*(vars(self).get(name, {}) for name in ("traces_", "samples_")))
 
+    @property
+    def columns_(self) -> Columns:
+        """The columns of a mixed table: names, kinds, values and scales."""
+        check_is_fitted(self)
+        if self.family != "mixed":
+            raise AttributeError("columns_ are those of family 'mixed'")
+        return families.columns_of(self.family_params_)
+
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable cluster of each row; -1 where that is one of its own.
 
@@ -214,6 +232,10 @@ class DirichletProcessMixture(
     def _table(self, X: Any, *, reset: bool) -> families.Table:
         """Return a table, checked by scikit-learn."""
         takes = self._takes()
+        if takes.mixed:
+            mapping = families.as_mapping(X)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return mapping
         return validate_data(
             self,
             X,
@@ -259,6 +281,6 @@ class DirichletProcessMixture(
     def _take(self, arrays: common.Arrays) -> None:
         self.family_params_ = common.part(arrays, "family.")
         log_weights, log_rest, *leaves = common.part(arrays, "mixtures.").values()
-        drawn = families.atoms(str(self.family), leaves)
+        drawn = families.atoms(str(self.family), self.family_params_, leaves)
         self.mixtures_ = Mixture(jnp.asarray(log_weights), jnp.asarray(log_rest), drawn)
         super()._take(arrays)

@@ -1,9 +1,10 @@
 """Component laws by name: from tables as scikit-learn has them to the rows of a family.
 
-The hyperparameters of one of the four families of `dpm.families` are a dict of plain arrays,
+The hyperparameters of a family of `dpm.families`, or of a mixed table, are a dict of plain arrays,
 so that they can be saved and its record built again.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,16 +14,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.base import PyTree
-from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm import cells, columns, families
+from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.families import Family, SparseRows
+from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals, moments_of
 from simplex_jax.models.dpm.families.gaussian import Normals, covariance_of
 from simplex_jax.models.dpm.families.von_mises_fisher import Directions
 from simplex_jax.models.estimator import Arrays
 
-Table: TypeAlias = np.ndarray | sp.csr_array
+Table: TypeAlias = np.ndarray | sp.csr_array | dict[str, Any]
 
 ALLOWED = {
     "gaussian": ("mean", "scale", "strength", "freedom"),
+    "diagonal_gaussian": ("mean", "scale", "strength", "freedom"),
+    "mixed": ("kinds", "concentration"),
     "categorical": ("categories", "concentration"),
     "multinomial": ("concentration",),
     "von_mises_fisher": ("concentrations", "weights", "mean", "strength"),
@@ -36,10 +41,13 @@ class Input(NamedTuple):
     sparse: bool = False
     positive: bool = False  # entries must not be negative
     missing: bool = False  # NaN is a missing value
+    mixed: bool = False  # columns are of several types
 
 
 INPUT = {
     "categorical": Input(missing=True),
+    "diagonal_gaussian": Input(missing=True),
+    "mixed": Input(missing=True, mixed=True),
     "multinomial": Input(sparse=True, positive=True),
 }
 """Inputs of the families that take other tables than dense ones of real numbers."""
@@ -54,7 +62,12 @@ def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
             f"family_params of {name} can be {', '.join(ALLOWED[name])}; they have {unknown[0]!r}"
         )
     parameters: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    if name == "gaussian":
+    if name == "mixed":
+        return _mixed(X, **parameters)
+    assert not isinstance(X, dict)
+    if name == "diagonal_gaussian":
+        parameters = _diagonal(np.asarray(X, np.float64), parameters)
+    elif name == "gaussian":
         parameters = _gaussian(np.asarray(X, np.float64), parameters)
     elif name == "categorical":
         # One where no value of a column is known
@@ -79,14 +92,47 @@ def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
     return parameters | {"scale": scale}
 
 
+def _diagonal(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the prior, as `diagonal_gaussian_of` has it where it is left out."""
+    if {"mean", "scale"} <= set(parameters):
+        return parameters
+    mean, sd = np.array([moments_of(x, f"column {j} of X") for j, x in enumerate(X.T)]).T
+    return {"mean": mean, "scale": sd**2} | parameters
+
+
+def _mixed(X: Any, kinds: Mapping[str, str] | None = None, **more: Any) -> Arrays:
+    found = columns.of(X, kinds)[0]._replace(**more)
+    return {"columns": np.asarray(json.dumps(found._asdict()))}
+
+
+def columns_of(parameters: Arrays) -> Columns:
+    """Return the columns of a mixed table from their hyperparameters."""
+    return columns.from_json(json.loads(str(parameters["columns"])))
+
+
+def as_mapping(X: Any) -> dict[str, Any]:
+    """Return the columns of a mixed table, those of an array by number: "x0", "x1", ..."""
+    if hasattr(X, "columns"):
+        return cells.as_frame(X).columns
+    table = None if isinstance(X, Mapping) else np.asarray(X, object)
+    if table is None:
+        raise ValueError("X must be a data frame or a table [n, p]: a mapping is for dpm.fit")
+    if table.ndim != 2:
+        raise ValueError(f"X must be a data frame or a table [n, p]; its shape is {table.shape}")
+    return {f"x{j}": table[:, j] for j in range(table.shape[1])}
+
+
 def build(name: str, parameters: Arrays) -> Family:
     """Return the family that arrays of `hyperparameters` decide.
 
     A Gaussian one is about 0: the prior mean is taken out of its rows, in float64.
     """
-    if name == "gaussian":
+    if name == "mixed":
+        return columns_of(parameters).family()
+    if name in ("gaussian", "diagonal_gaussian"):
         options = {key: value for key, value in parameters.items() if key != "mean"}
-        return families.gaussian(np.zeros(len(parameters["mean"]), np.float32), **options)
+        of = families.gaussian if name == "gaussian" else families.diagonal_gaussian
+        return of(np.zeros(len(parameters["mean"]), np.float32), **options)
     if name == "categorical":
         sizes = parameters["categories"].tolist()
         return families.categorical(sizes, parameters.get("concentration", 1.0))
@@ -99,7 +145,11 @@ def build(name: str, parameters: Arrays) -> Family:
 
 def rows(name: str, parameters: Arrays, X: Table) -> PyTree:
     """Return the rows of a family that a table has."""
-    if name == "gaussian":
+    if name == "mixed":
+        found = columns_of(parameters)
+        return found.rows(found.table(X))
+    assert not isinstance(X, dict)
+    if name in ("gaussian", "diagonal_gaussian"):
         return (np.asarray(X, np.float64) - parameters["mean"]).astype(np.float32)
     if name == "multinomial":
         return families.multinomial_rows(X)
@@ -130,11 +180,17 @@ def padded(rows: PyTree, least: int, most: int) -> PyTree:
     return families.take(rows, jnp.arange(width, dtype=jnp.int32))
 
 
-def atoms(name: str, leaves: list[np.ndarray]) -> PyTree:
+def atoms(name: str, parameters: Arrays, leaves: list[np.ndarray]) -> PyTree:
     """Return atoms from their leaves."""
+    if name == "mixed":
+        return columns_of(parameters).from_leaves(leaves)
     if name == "multinomial":
         return leaves[0]
-    record: Any = {"gaussian": Normals, "von_mises_fisher": Directions}.get(name)
+    record: Any = {
+        "gaussian": Normals,
+        "diagonal_gaussian": DiagonalNormals,
+        "von_mises_fisher": Directions,
+    }.get(name)
     return tuple(leaves) if record is None else record(*leaves)
 
 
@@ -150,6 +206,13 @@ def profiles(name: str, parameters: Arrays, drawn: PyTree, weights: np.ndarray) 
         total = sum(w @ atoms for w, atoms in zip(weights, flat, strict=True))
         return total.reshape(len(total), *leaf.shape[2:])
 
+    if name == "mixed":
+        found = columns_of(parameters)
+        described = jax.tree.map(mean, found.described(drawn))
+        return {"profiles_": found.in_units(found.flat(described))}
+    if name == "diagonal_gaussian":
+        means = parameters["mean"] + mean(drawn.mean)
+        return {"means_": means, "standard_deviations_": mean(drawn.sd)}
     if name == "gaussian":
         inverse = np.linalg.inv(np.asarray(drawn.root, np.float64))
         return {

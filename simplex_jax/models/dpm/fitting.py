@@ -17,6 +17,7 @@ from simplex_jax.models import growth, pipeline
 from simplex_jax.models.dpm import clusters as clustering
 from simplex_jax.models.dpm import families, model, posterior
 from simplex_jax.models.dpm.clusters import Clusters, assign
+from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.options import Options, process_alpha
@@ -69,7 +70,7 @@ class Fit(pipeline.Fit):
     held_out: np.ndarray
     shares: np.ndarray
     family: Family
-    variables: Variables | None
+    variables: Variables | Columns | None
     examples: list[list[dict[str, Any]]]
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
@@ -79,7 +80,7 @@ class Fit(pipeline.Fit):
         return Mixture(self.traces, self.partitions)
 
 
-def _law(data: Data, settings: Options) -> tuple[Family, Variables | None]:
+def _law(data: Data, settings: Options) -> tuple[Family, Variables | Columns | None]:
     """Return the law of the components of a run, and the variables of its rows."""
     if data.family is not None:
         return data.family, None
@@ -217,7 +218,9 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     )
 
 
-def _examples(data: Data, variables: Variables, shares: np.ndarray) -> list[list[dict[str, Any]]]:
+def _examples(
+    data: Data, variables: Variables | Columns, shares: np.ndarray
+) -> list[list[dict[str, Any]]]:
     """Return rows of the largest shares of each cluster, with their values."""
     return [
         [

@@ -9,7 +9,7 @@ from simplex_jax.evaluate import partitions
 from simplex_jax.models.dpm import model
 from simplex_jax.models.dpm.data import Data
 from simplex_jax.models.dpm.model import Gamma
-from simplex_jax.models.options import RunOptions, again, option, options
+from simplex_jax.models.options import MOST_CONCENTRATION, RunOptions, again, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.runtime import session
 
@@ -48,7 +48,9 @@ class Options(RunOptions):
         least=1,
         metavar="NUMBER",
     )
-    alpha: float | None = option("Concentration of the process.", default=None, unset="learned")
+    alpha: float | None = option(
+        "Concentration of the process.", default=None, most=MOST_CONCENTRATION, unset="learned"
+    )
     alpha_shape: float | None = option(
         "Shape of its Gamma prior, where it is learned.", default=None, unset="1"
     )
@@ -64,6 +66,7 @@ class Options(RunOptions):
         "Of the Dirichlet prior of a cluster's probabilities, per value (not the sum); of counts "
         "and categories.",
         default=None,
+        most=MOST_CONCENTRATION,
         unset="0.5",
         parameter=None,
     )
@@ -147,7 +150,16 @@ class Arguments(Options, Session):
         "what the columns of an array are.",
         default=None,
         kw_only=False,
-        unset="that of a corpus, or of a table of categories",
+        unset="that of a corpus, or of a table",
+        command=False,
+        parameter=None,
+    )
+    kinds: Any = option(
+        'Of a data frame or a mapping, what columns are, by name: "number", "category" or "count". '
+        "Missing cells are NaN, None or empty texts.",
+        default=None,
+        unset="text and booleans are categories, numbers are numbers; columns of whole numbers "
+        "from 0 on must be named",
         command=False,
         parameter=None,
     )

@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 
 from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.models.dpm.clusters import Clusters
+from simplex_jax.models.dpm.columns import Columns
+from simplex_jax.models.dpm.estimates import Estimate, estimates, rounded
 from simplex_jax.models.dpm.fitting import Fit
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.report import charts, display, page
@@ -26,14 +29,35 @@ _SECTIONS = (
 )
 
 
-def variables_of(fitted: Fit) -> Variables:
+def variables_of(fitted: Fit) -> Variables | Columns:
     """Return the variables of the rows of a fit; a ValueError where it has none to write down."""
     if fitted.variables is None:
         raise ValueError(
             "a fit with a custom family has neither files nor a report: give dpm.fit a "
-            "corpus, a table of categories or Variables, or save a scikit.DirichletProcessMixture"
+            "corpus, a table of categories, a data frame or Variables, or save a "
+            "scikit.DirichletProcessMixture"
         )
     return fitted.variables
+
+
+def profiles(
+    variables: Variables | Columns, clusters: Clusters
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return profiles [C, V], their standard deviations and the profile of all rows [V]."""
+    mean, sd, overall = (
+        variables.flat(tree) for tree in (clusters.profiles, clusters.profiles_sd, clusters.overall)
+    )
+    return mean, sd, overall
+
+
+def told(variables: Variables | Columns, clusters: Clusters, count: int) -> list[list[str]]:
+    """Return what sets each cluster apart most from all rows, in words, best first."""
+    mean, sd, overall = profiles(variables, clusters)
+    if isinstance(variables, Columns):
+        found = estimates(variables, mean, sd, overall, count)
+        return [[one.text() for one in those] for those in found]
+    items = variables.items
+    return [[items[value] for value in values] for values in over_represented(mean, overall, count)]
 
 
 def over_represented(profiles: np.ndarray, overall: np.ndarray, count: int) -> list[np.ndarray]:
@@ -76,6 +100,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
         "traces": traces,
         "trace": traces[1:2],
         "clusters": rows,
+        "mixed": variables_of(fitted).kind == "mixed",
         "confusion": fitted.clusters.confusion[:_MOST_CONFUSED, :_MOST_CONFUSED].tolist(),
         "alpha": {
             "mean": fitted.alpha,
@@ -121,30 +146,75 @@ def _traces(fitted: Fit) -> list[dict[str, str]]:
 def _rows(fitted: Fit, top_values: int) -> list[dict[str, Any]]:
     """Return what is shown of each cluster, the largest first."""
     variables, clusters = variables_of(fitted), fitted.clusters
-    mean, sd, overall = (
-        variables.flat(tree) for tree in (clusters.profiles, clusters.profiles_sd, clusters.overall)
-    )
     scale = float(clusters.upper.max())
     bars = page.bars(
         clusters.sizes, clusters.lower, clusters.upper, np.zeros(len(clusters.sizes)), scale
     )
-    chosen = over_represented(mean, overall, top_values)
+    shown = _shown(variables, clusters, top_values)
     return [
         {
             "number": cluster,
             "size": bars[cluster],
             "present": float(clusters.present[cluster]),
             "certain": float(clusters.confusion[cluster, cluster]),
-            "top": _values(
-                [variables.items[value] for value in values],
-                mean[cluster, values],
-                sd[cluster, values],
-                overall[values],
-            ),
+            "top": top,
             "examples": fitted.examples[cluster],
         }
-        for cluster, values in enumerate(chosen)
+        for cluster, top in enumerate(shown)
     ]
+
+
+def _shown(
+    variables: Variables | Columns, clusters: Clusters, top_values: int
+) -> list[list[dict[str, Any]]]:
+    """Return the values of each cluster that are shown, at most `top_values`."""
+    mean, sd, overall = profiles(variables, clusters)
+    if isinstance(variables, Columns):
+        found = estimates(variables, mean, sd, overall, top_values)
+        return [[_estimate(one) for one in those] for those in found]
+    items = variables.items
+    return [
+        _values(
+            [items[value] for value in values],
+            mean[cluster, values],
+            sd[cluster, values],
+            overall[values],
+        )
+        for cluster, values in enumerate(over_represented(mean, overall, top_values))
+    ]
+
+
+def _estimate(one: Estimate) -> dict[str, Any]:
+    """Return a value, a mean or a rate, with bar and interval, as a column of any kind has it."""
+    low, high = one.place(one.lower), one.place(one.upper)
+    if one.measure == "probability":
+        shown, *ends, overall = (
+            f"{display.percent(x)}%" for x in (one.mean, one.lower, one.upper, one.overall)
+        )
+    else:
+        width = one.within or 0.0
+        shown, *ends, overall = (
+            rounded(x, width) if width else f"{x:.3g}"
+            for x in (one.mean, one.lower, one.upper, one.overall)
+        )
+    if one.lift is None:
+        shown = f"{shown}, sd {one.within:.2g}; all rows {overall}"
+    else:
+        shown = f"{shown} {_times(one.lift)}"
+    return {
+        "value": one.name,
+        "shown": shown,
+        "title": f"{ends[0]} to {ends[1]}; of all rows {overall}",
+        "sure": one.sure,
+        "bar": 100 * one.place(one.mean),
+        "interval": (one.lower, one.upper) if one.known else None,
+        "low": 100 * low,
+        "width": 100 * (high - low),
+    }
+
+
+def _times(lift: float) -> str:
+    return f"×{lift:.1f}" if lift < 10 else f"×{display.count(lift)}"
 
 
 def _values(
@@ -156,8 +226,15 @@ def _values(
     scale = float(np.where(np.isnan(sd), mean, upper).max(initial=0)) or 1.0
     bars = page.bars(mean, lower, upper, sd, scale)
     return [
-        {"value": name, "lift": float(p / q), "overall": float(q), "sure": bool(low > q)} | bar
-        for name, p, q, low, bar in zip(names, mean, overall, lower, bars, strict=True)
+        {
+            "value": name,
+            "shown": f"{display.percent(p)}% {_times(p / q)}",
+            "title": f"{display.percent(low)} to {display.percent(high)}%; of all rows "
+            f"{display.percent(q)}%",
+            "sure": bool(low > q),
+        }
+        | bar
+        for name, p, q, low, high, bar in zip(names, mean, overall, lower, upper, bars, strict=True)
     ]
 
 

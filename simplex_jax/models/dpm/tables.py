@@ -9,11 +9,13 @@ import numpy as np
 
 from simplex_jax.evaluate.intervals import beta_interval
 from simplex_jax.evaluate.partitions import PointPartition
-from simplex_jax.models.dpm import report, variables
+from simplex_jax.models.dpm import columns, report, variables
 from simplex_jax.models.dpm.clusters import Clusters, Samples, most_probable
+from simplex_jax.models.dpm.columns import Columns
+from simplex_jax.models.dpm.estimates import Estimate, estimates
 from simplex_jax.models.dpm.fitting import Fit
 from simplex_jax.models.dpm.model import Mixture
-from simplex_jax.models.dpm.report import over_represented, variables_of
+from simplex_jax.models.dpm.report import over_represented, told, variables_of
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.models.records import Array, Files, Saved
 from simplex_jax.runtime import directory, output, saved
@@ -49,32 +51,37 @@ def write(fitted: Fit, place: Path) -> None:
 
     `clusters.csv` has the sizes of the clusters and the share of samples that have them;
     `profiles.csv` the 20 values of each that are over-represented most, with their 95% interval by
-    `intervals.beta_interval`; `cluster_keys.txt` cluster, size and the first values, parted by
-    tabs; `rows.csv` the most probable cluster of every row with its probability, -1 for clusters
+    `intervals.beta_interval`, or of a mixed table the 20 values, means and rates that set it apart
+    most, in the units of the columns; `cluster_keys.txt` cluster, size and the first values, parted
+    by tabs; `rows.csv` the most probable cluster of every row with its probability, -1 for clusters
     that only some samples have, and its cluster in the point partition, which those held out do not
     have; `row_clusters.npz` the probabilities of all clusters of every row, by name.
     """
-    clusters, items = fitted.clusters, variables_of(fitted).items
-    arrays = values(fitted)
-    top = over_represented(arrays["profiles"], arrays["overall"], _TOP_VALUES)
-    output.write_json(place / VARIABLES, variables_of(fitted)._asdict())
+    clusters, variables = fitted.clusters, variables_of(fitted)
+    words = told(variables, clusters, _TOP_VALUES)
+    output.write_json(place / VARIABLES, variables._asdict())
     shares = [(fitted.shares, None)]
     directory.write_proportions(place / SHARES, fitted.names, len(clusters.sizes), shares)
     output.write_csv(
         place / "clusters.csv",
         ["cluster", "size", "lower", "upper", "present", "most_over_represented"],
-        _rows_of_clusters(clusters, top, items),
+        _rows_of_clusters(clusters, words),
     )
-    output.write_csv(
-        place / "profiles.csv",
-        ["cluster", "rank", "value", "probability", "lower", "upper", "overall", "lift"],
-        _rows_of_values(arrays, top, items),
-    )
+    parts = report.profiles(variables, clusters)
+    if isinstance(variables, Columns):
+        found = estimates(variables, *parts, _TOP_VALUES)
+        output.write_csv(place / "profiles.csv", _OF_ESTIMATES, _rows_of_estimates(found))
+    else:
+        output.write_csv(
+            place / "profiles.csv",
+            ["cluster", "rank", "value", "probability", "lower", "upper", "overall", "lift"],
+            _rows_of_values(*parts, variables.items),
+        )
     output.write_text(
         place / "cluster_keys.txt",
         "".join(
-            f"{cluster}\t{size:.0f}\t{', '.join(items[value] for value in values[:10])}\n"
-            for cluster, (size, values) in enumerate(zip(clusters.sizes, top, strict=True))
+            f"{cluster}\t{size:.0f}\t{', '.join(first[:10])}\n"
+            for cluster, (size, first) in enumerate(zip(clusters.sizes, words, strict=True))
         ),
     )
     point = np.full(len(fitted.names), "", object)
@@ -83,25 +90,38 @@ def write(fitted: Fit, place: Path) -> None:
 
 
 def _rows_of_clusters(
-    clusters: Clusters, top: Sequence[np.ndarray], items: Sequence[str]
+    clusters: Clusters, words: Sequence[Sequence[str]]
 ) -> Iterable[tuple[object, ...]]:
-    for cluster, those in enumerate(top):
+    for cluster, those in enumerate(words):
         numbers = clusters.sizes[cluster], clusters.lower[cluster], clusters.upper[cluster]
-        first = ", ".join(items[value] for value in those[:5])
+        first = ", ".join(those[:5])
         sizes = (f"{number:.1f}" for number in numbers)
         yield cluster, *sizes, f"{clusters.present[cluster]:.4g}", first
 
 
 def _rows_of_values(
-    arrays: dict[str, np.ndarray], top: Sequence[np.ndarray], items: Sequence[str]
+    profiles: np.ndarray, profiles_sd: np.ndarray, of_all: np.ndarray, items: Sequence[str]
 ) -> Iterable[tuple[object, ...]]:
-    for cluster, those in enumerate(top):
-        mean, sd = arrays["profiles"][cluster, those], arrays["profiles_sd"][cluster, those]
+    for cluster, those in enumerate(over_represented(profiles, of_all, _TOP_VALUES)):
+        mean, sd = profiles[cluster, those], profiles_sd[cluster, those]
         lower, upper = beta_interval(np.clip(mean, 0, 1), sd)
-        overall = arrays["overall"][those]
+        overall = of_all[those]
         table = zip(those, mean, lower, upper, overall, mean / overall, strict=True)
         for rank, (value, *numbers) in enumerate(table, start=1):
             yield cluster, rank, items[value], *(f"{number:.6g}" for number in numbers)
+
+
+_OF_ESTIMATES = [
+    *("cluster", "rank", "value", "measure", "estimate", "lower", "upper", "sd", "overall", "lift")
+]
+
+
+def _rows_of_estimates(found: Sequence[Sequence[Estimate]]) -> Iterable[tuple[object, ...]]:
+    for cluster, those in enumerate(found):
+        for rank, one in enumerate(those, start=1):
+            numbers = one.mean, one.lower, one.upper, one.within, one.overall, one.lift
+            shown = ("" if number is None else f"{number:.8g}" for number in numbers)
+            yield cluster, rank, one.name, one.measure, *shown
 
 
 def write_rows(path: Path, names: Sequence[str], shares: np.ndarray, **more: np.ndarray) -> None:
@@ -148,10 +168,12 @@ def sizes(run: Saved) -> dict[str, int]:
     return counts | {"V": len(_variables(run).items), "D": int(run.corpus["rows"])}
 
 
-def _variables(run: Saved) -> Variables:
+def _variables(run: Saved) -> Variables | Columns:
     path = run.directory / VARIABLES
     fields = saved.load_json(path)
     try:
+        if fields.get("kind") == "mixed":
+            return columns.from_json(fields)
         return variables.from_json(fields)
     except ValueError as error:
         raise RunError(f"{path}: {error}: the file is damaged") from None
@@ -160,6 +182,7 @@ def _variables(run: Saved) -> Variables:
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its files."""
     arrays, parts, path = run.arrays, _variables(run), run.directory / SHARES
+    _check_ranges(run, parts)
     names, shares, _ = saved.load_proportions(path, len(arrays["sizes"]))
     partition = arrays["partition"].astype(int)
     if len(names) != len(partition):
@@ -204,6 +227,22 @@ def restore(run: Saved) -> dict[str, Any]:
     }
 
 
+def _check_ranges(run: Saved, parts: Variables | Columns) -> None:
+    """Raise a RunError where profiles or atoms are not numbers of what they describe."""
+    measures = np.array(parts.measures)
+    values, sds = measures == "probability", measures == "sd"
+    bounds = {
+        "profiles": (CLUSTERS, ~(measures == "mean"), values, _PROBABILITY),
+        "overall": (CLUSTERS, ~(measures == "mean"), values, _PROBABILITY),
+        "profiles_sd": (CLUSTERS, measures != "", measures == "", 0.0),
+        "atoms": (SAMPLES, sds, values, 1e-5),  # logarithms, but for numbers
+    }
+    for name, (file, positive, bounded, most) in bounds.items():
+        array = run.arrays[name]
+        if (array[..., positive] < 0).any() or (array[..., bounded] > most).any():
+            raise RunError(f"{run.directory / file}: {name} has numbers out of range")
+
+
 def _example(entry: dict[str, Any]) -> dict[str, Any]:
     words = [str(value) for value in entry["values"]]
     return {"name": str(entry["name"]), "share": float(entry["share"]), "values": words}
@@ -218,15 +257,16 @@ FILES = Files(
             "upper": Array("C"),
             "present": Array("C", most=_PROBABILITY),
             "confusion": Array("CC", most=_PROBABILITY),
-            "profiles": Array("CV", most=_PROBABILITY),
+            # Of probabilities, means and rates: `_check_ranges` knows which.
+            "profiles": Array("CV", least=-np.inf),
             "profiles_sd": Array("CV", unknown=True),
-            "overall": Array("V", most=_PROBABILITY),
+            "overall": Array("V", least=-np.inf),
             "partition": Array("D", least=-1),
         },
         SAMPLES: {
             "log_weights": Array("SK", least=-np.inf, most=1e-5),
             "log_rest": Array("S", least=-np.inf, most=1e-5),
-            "atoms": Array("SKV", least=-np.inf, most=1e-5),
+            "atoms": Array("SKV", least=-np.inf),
             "shares": Array("SCK", most=_PROBABILITY),
         },
     },

@@ -37,6 +37,11 @@ class Variables(NamedTuple):
             for value in values
         )
 
+    @property
+    def measures(self) -> list[str]:
+        """What each of the V numbers of a component is: a probability."""
+        return ["probability"] * sum(self.sizes)
+
     def family(self) -> Family:
         """Return the component law."""
         if self.kind == "counts":

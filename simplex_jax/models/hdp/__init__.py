@@ -37,7 +37,8 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     It ends early, and is summarised, on SIGTERM or SIGINT (Ctrl-C), see `pipeline.train`.
 
     Args:
-        corpus: A `corpus.Corpus`, or a table of its counts [D, V].
+        corpus: A `corpus.Corpus`, or a table of its counts [D, V]; or texts, a sequence of D
+            strings, whose words `corpus.from_texts` counts with its default options.
         {options}
 
     Returns:

@@ -98,7 +98,7 @@ class Fit(pipeline.Fit):
 
 
 def as_data(corpus: Any) -> Corpus:
-    """Return a corpus; a table of counts [D, V] gets names, and one on disk is read."""
+    """Return a corpus, as `topics.data.as_data` does; one on disk is read."""
     return data.in_memory(data.as_data(corpus))
 
 

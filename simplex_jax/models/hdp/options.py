@@ -5,7 +5,7 @@ from typing import Any
 
 from simplex_jax.corpus import Corpus
 from simplex_jax.models.hdp.state import BETA, check_capacity
-from simplex_jax.models.options import again, option, options
+from simplex_jax.models.options import MOST_CONCENTRATION, again, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.topics.concentrations import Prior
 from simplex_jax.models.topics.data import size_of
@@ -55,9 +55,13 @@ class Options(TopicOptions):
     beta: float = option(
         "Concentration of words, per word (not the sum); smaller ones make more topics.",
         default=BETA,
+        most=MOST_CONCENTRATION,
     )
     alpha: float | None = option(
-        "Concentration of the topic shares of a document.", default=None, unset="learned"
+        "Concentration of the topic shares of a document.",
+        default=None,
+        most=MOST_CONCENTRATION,
+        unset="learned",
     )
     alpha_shape: float | None = option(
         "Shape of its Gamma prior, where it is learned.", default=None, unset="1"
@@ -66,6 +70,7 @@ class Options(TopicOptions):
     gamma: float | None = option(
         "Concentration of the weights of the topics; larger ones make more topics.",
         default=None,
+        most=MOST_CONCENTRATION,
         unset="learned",
     )
     gamma_shape: float | None = option(

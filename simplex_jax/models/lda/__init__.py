@@ -41,7 +41,8 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
 
     Args:
         corpus: A `corpus.Corpus`, a table of its counts [D, V], or a corpus on disk
-            (`corpus.store.open`), of which batches are read while the run goes on.
+            (`corpus.store.open`), of which batches are read while the run goes on; or texts, a
+            sequence of D strings, whose words `corpus.from_texts` counts with its default options.
         {options}
 
     Returns:

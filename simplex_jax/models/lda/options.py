@@ -8,12 +8,10 @@ import numpy as np
 from simplex_jax import schedules
 from simplex_jax.models.lda import model, seeds
 from simplex_jax.models.lda.counts import Local
-from simplex_jax.models.options import again, number, option, options
+from simplex_jax.models.options import MOST_CONCENTRATION, again, number, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.topics.engine import METHODS
 from simplex_jax.models.topics.options import TopicOptions
-
-_MOST_SEEDS = 2**24  # beside more, a float32 does not see a token
 
 # First values and prior means of learned concentrations.
 _FIRST = {"alpha": model.ALPHA, "beta": model.BETA}
@@ -40,6 +38,11 @@ def _concentration(name: str, value: Any) -> Any:
     sound = (array > 0) & np.isfinite(array)
     if array.ndim > 1 or not sound.all():
         raise ValueError(f"{name} must be finite and positive, {wanted}; it is {value!r}")
+    if array.size and (largest := float(array.max())) > MOST_CONCENTRATION:
+        raise ValueError(
+            f"{name} must be at most {MOST_CONCENTRATION:,.0f}, beside which float32 still sees a "
+            f"token; it is {largest:g}"
+        )
     return float(array) if array.ndim == 0 else tuple(array.tolist())
 
 
@@ -108,6 +111,7 @@ class Options(TopicOptions):
         "What is added to beta for each seed word: the tokens of it, in pseudo-counts, that the "
         "topic is taken to have had already.",
         default=None,
+        most=MOST_CONCENTRATION,
         unset="a hundredth of the tokens of an average topic",
     )
     sampler: str = option(
@@ -201,11 +205,6 @@ class Options(TopicOptions):
     def __post_init__(self) -> None:
         if self.seed_weight is not None and self.seed_words is None:
             raise ValueError("seed_weight requires seed_words")
-        if self.seed_weight is not None and self.seed_weight > _MOST_SEEDS:
-            raise ValueError(
-                f"seed_weight must be at most {_MOST_SEEDS:,}, to which float32 counts tokens; "
-                f"it is {self.seed_weight:g}"
-            )
 
 
 @options

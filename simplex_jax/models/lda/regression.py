@@ -170,7 +170,7 @@ def effects(
     progress: Callable[[str, int, int], None] = lambda task, done, total: None,
 ) -> Effects:
     """Regress the topic shares of documents on covariates; see `lda.effects`."""
-    documents = in_memory(as_data(corpus))
+    documents = in_memory(as_data(corpus, fitted.vocabulary))
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
     total = counts.shape[0]
     worded = np.flatnonzero(np.diff(counts.indptr))

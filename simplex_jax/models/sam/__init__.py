@@ -39,7 +39,8 @@ def fit(documents: Any, arguments: Arguments) -> Fit:
     Args:
         documents: Unit vectors, a `corpus.vectors.UnitVectors` or a table of floating point numbers
             [D, V]; or counts, which become tf-idf vectors: a `corpus.Corpus`, a table of integers,
-            or what `weigh` returns.
+            what `weigh` returns, or texts, a sequence of D strings, whose words
+            `corpus.from_texts` counts with its default options.
         {options}
 
     Returns:

@@ -1,6 +1,7 @@
 """Documents of the spherical admixture model: unit vectors, or counts that are weighed."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from simplex_jax import arguments
 from simplex_jax.corpus import Corpus, from_counts, same_words, split, tfidf, to_vocabulary
 from simplex_jax.corpus import digest as digest_of
 from simplex_jax.corpus import vectors as unit
+from simplex_jax.corpus.text import count_texts
 from simplex_jax.corpus.vectors import UnitVectors
 
 
@@ -68,7 +70,7 @@ def _weighed(corpus: Corpus, idf: np.ndarray, weighting: str) -> Data:
 
 
 def as_data(documents: Any, source: str = "vectors") -> Data:
-    """Return documents, checked: unit vectors, or counts, which are weighed as by `weigh`."""
+    """Return documents, checked: unit vectors; or counts or texts, which `weigh` weighs."""
     if isinstance(documents, Data):
         return documents
     if isinstance(documents, UnitVectors):
@@ -83,7 +85,8 @@ def _of_vectors(vectors: UnitVectors) -> Data:
     return Data(vectors, vectors.names, np.arange(documents), np.ones(words))
 
 
-def _counts_of(documents: Any) -> Corpus | None:
+def _counts_of(documents: Any, vocabulary: Sequence[str] | None = None) -> Corpus | None:
+    documents = count_texts(documents, vocabulary)
     if isinstance(documents, Data):
         return documents.counts
     if isinstance(documents, Corpus):
@@ -101,10 +104,10 @@ def alike(
 ) -> Data:
     """Return documents over a vocabulary, their counts weighed as those of others were.
 
-    Counts are over any vocabulary, unit vectors over the same one; `source` is the name of the
-    documents in messages, and `weighting` None where those others were unit vectors.
+    Counts and texts are over any vocabulary, unit vectors over the same one; `source` is the name
+    of the documents in messages, and `weighting` None where those others were unit vectors.
     """
-    counts = _counts_of(documents)
+    counts = _counts_of(documents, vocabulary)
     if counts is None:
         data = as_data(documents, source)
         return data._replace(vectors=same_words(data.vectors, vocabulary, source=source))

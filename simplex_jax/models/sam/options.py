@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import schedules
-from simplex_jax.models.options import RunOptions, again, option, options
+from simplex_jax.models.options import MOST_CONCENTRATION, RunOptions, again, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.sam import joint, model, step
 from simplex_jax.models.sam.data import Data
@@ -15,6 +15,7 @@ from simplex_jax.models.sam.local import STARTS as LOCAL_STARTS
 from simplex_jax.models.sam.variational import STARTS
 from simplex_jax.runtime import session
 
+_MOST = 1e18  # whose square float32 still holds
 PER_WORD = {"sigma": 2.0, "kappa0": 2.0, "kappa1": 6.0}
 """Concentrations for each word of the vocabulary, where none are given."""
 
@@ -38,19 +39,28 @@ class Options(RunOptions):
         flag="--topics",
         parameter="n_components",
     )
-    alpha: float = option("Concentration of topic shares, per topic (not the sum).", default=10.0)
+    alpha: float = option(
+        "Concentration of topic shares, per topic (not the sum).",
+        default=10.0,
+        most=MOST_CONCENTRATION,
+    )
     # These are about what Liu, Zhu and Song (2016) take for 5,000 and for 3,000 words.
     sigma: float | None = option(
-        "Concentration of the topics about their mean.", default=None, unset="2 for each word"
+        "Concentration of the topics about their mean.",
+        default=None,
+        most=_MOST,
+        unset="2 for each word",
     )
     kappa0: float | None = option(
         "Concentration of that mean about the mean direction of the documents.",
         default=None,
+        most=_MOST,
         unset="2 for each word",
     )
     kappa1: float | None = option(
         "Concentration of the documents about the mixture of their topics.",
         default=None,
+        most=_MOST,
         unset="6 for each word",
     )
     learn: tuple[str, ...] = option(

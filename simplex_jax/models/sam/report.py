@@ -36,7 +36,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             ("documents", display.count(corpus["documents"])),
             ("vocabulary", display.count(corpus["vocabulary"])),
             ("held-out log-perplexity", display.count(perplexity)),
-            ("kinetic energy", display.number(last.get("kinetic"))),
+            ("posterior samples", display.count(fitted.samples)),
             ("time of training", display.duration(last.get("seconds"))),
             ("documents a second", display.count(last.get("documents_per_second"))),
         ],

@@ -1,5 +1,6 @@
 """Documents of topic models: in memory, or on disk with batches read while a run goes on."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -9,6 +10,7 @@ from simplex_jax.corpus import Corpus, device, from_counts, holdout, split_token
 from simplex_jax.corpus import digest as digest_of
 from simplex_jax.corpus.device import HostCorpus
 from simplex_jax.corpus.store import Stored
+from simplex_jax.corpus.text import count_texts
 
 
 class Selection(NamedTuple):
@@ -35,8 +37,12 @@ class Size(NamedTuple):
     words: int  # V
 
 
-def as_data(corpus: Any) -> Corpus | Stored:
-    """Return a corpus, or one on disk as it is; a table of counts [D, V] gets names."""
+def as_data(corpus: Any, vocabulary: Sequence[str] | None = None) -> Corpus | Stored:
+    """Return a corpus, or one on disk as it is; a table of counts [D, V] gets names.
+
+    The words of texts are counted: those of a vocabulary, by default their own.
+    """
+    corpus = count_texts(corpus, vocabulary)
     return corpus if isinstance(corpus, Corpus | Stored) else from_counts(corpus)
 
 

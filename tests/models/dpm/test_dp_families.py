@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy import special, stats
+from support import dp_cells
 from support import statistics_checks as checks
 from support.marks import slow_but
 
@@ -26,7 +27,7 @@ SCALE = np.array([[2.0, 0.6], [0.6, 0.5]])
 GRID = np.array([0.5, 3.0, 20.0])
 WEIGHTS = np.array([0.5, 0.2, 0.3])
 NORTH = np.array([0.6, 0.0, 0.8])
-NAMES = ("multinomial", "categorical", "gaussian", "von_mises_fisher")
+NAMES = ("multinomial", "categorical", "gaussian", "von_mises_fisher", *dp_cells.NAMES)
 DRAWS = 20_000
 
 # Compiled once a family: compiling is most of the time of these tests.
@@ -41,6 +42,8 @@ predictive_of = jax.jit(lambda family, rows: family.log_predictive(rows))
 
 def make(name, **changed):
     """A small family of that name, all of whose hyperparameters matter."""
+    if name in dp_cells.NAMES:
+        return dp_cells.make(name, **changed)
     if name == "multinomial":
         options = {"categories": 4, "concentration": np.array([0.3, 1.0, 2.0, 0.05])} | changed
         return families.multinomial(**options)
@@ -57,6 +60,8 @@ def make(name, **changed):
 
 def data(name, rng, n=7):
     """Rows, of which the last but one has no observations."""
+    if name in dp_cells.NAMES:
+        return dp_cells.data(name, rng, n)
     if name == "multinomial":
         table = rng.poisson(0.8, (n, 4))
         table[-2] = 0
@@ -77,6 +82,8 @@ def data(name, rng, n=7):
 
 def some_atoms(name, rng):
     """Three atoms, in single precision."""
+    if name in dp_cells.NAMES:
+        return dp_cells.some_atoms(name, rng)
     if name == "multinomial":
         atoms = special.log_softmax(rng.normal(size=(3, 4)), axis=-1)
     elif name == "categorical":
@@ -179,16 +186,22 @@ def nodes_of(name):
     return family, jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), atoms), log_prior.ravel()
 
 
-@pytest.mark.parametrize("name", slow_but(NAMES, "gaussian", "categorical"))
+INTEGRALS = NAMES[:-1]  # that of a product is the sum of those of its groups
+
+
+@pytest.mark.parametrize("name", slow_but(INTEGRALS, "gaussian", "categorical", "poisson"))
 def test_predictive_and_evidence_are_integrals_of_the_likelihood(name) -> None:
-    family, atoms, log_prior = nodes_of(name)
+    if name in dp_cells.NAMES:
+        family, atoms, log_prior, rows = dp_cells.nodes_of(name)
+    else:
+        family, atoms, log_prior = nodes_of(name)
+        rows = {
+            "multinomial": lambda: families.multinomial_rows([[3, 1], [0, 2], [1, 0]]),
+            "categorical": lambda: jnp.array([[0, 0], [-1, 0], [1, -1]]),
+            "gaussian": lambda: jnp.array([[0.3], [2.5], [-4.0]]),
+            "von_mises_fisher": lambda: jnp.array([[1.0, 0.0], [0.6, -0.8], [0.28, 0.96]]),
+        }[name]()
     np.testing.assert_allclose(special.logsumexp(log_prior), 0, atol=2e-5)
-    rows = {
-        "multinomial": lambda: families.multinomial_rows([[3, 1], [0, 2], [1, 0]]),
-        "categorical": lambda: jnp.array([[0, 0], [-1, 0], [1, -1]]),
-        "gaussian": lambda: jnp.array([[0.3], [2.5], [-4.0]]),
-        "von_mises_fisher": lambda: jnp.array([[1.0, 0.0], [0.6, -0.8], [0.28, 0.96]]),
-    }[name]()
     if name == "categorical":  # columns by number of categories
         rows = rows.at[:, 1].set(0)
     log_f = np.asarray(likelihood(family, rows, atoms), np.float64)
@@ -302,9 +315,14 @@ def check_directions(atoms, total, n, weights, strength):
     }
 
 
-def p_values(name, statistics, family, getkey, seen=None):
-    """Checks of draws of a family, given what it has seen, against those of `make(name)`."""
+def p_values(name, statistics, family, getkey, seen=None, rows=None):
+    """Checks of draws of a family, given what it has seen, against those of `make(name)`.
+
+    Of tables with missing cells the posterior is that of `rows`, or of none.
+    """
     atoms = posterior_draws(statistics if seen is None else seen, family, getkey)
+    if name in dp_cells.NAMES:
+        return dp_cells.p_values(name, atoms, rows)
     host = jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), statistics)
     if name == "multinomial":
         return check_dirichlet(atoms, np.array([0.3, 1.0, 2.0, 0.05]) + host)
@@ -330,7 +348,7 @@ def test_draws_follow_the_posterior(name, seed, getkey) -> None:
     some = statistics_of(family, rows, jnp.zeros(7, jnp.int32), 1)
     none = jax.tree.map(jnp.zeros_like, some)
     found = checks.prefixed("prior", p_values(name, none, family, getkey))
-    found |= checks.prefixed("posterior", p_values(name, some, family, getkey))
+    found |= checks.prefixed("posterior", p_values(name, some, family, getkey, rows=rows))
     assert not checks.family(found)
 
 
@@ -341,6 +359,13 @@ MUTANTS = {
     "gaussian, strength": ("gaussian", {"strength": 0.74}),
     "gaussian, scale": ("gaussian", {"scale": SCALE * 1.04}),
     "gaussian, mean": ("gaussian", {"mean": [1.05, -1.0]}),
+    "diagonal, freedom": ("diagonal_gaussian", {"freedom": [3.5, 2.3]}),
+    "diagonal, strength": ("diagonal_gaussian", {"strength": [0.74, 1.3]}),
+    "diagonal, scale": ("diagonal_gaussian", {"scale": [2.0, 0.52]}),
+    "diagonal, mean": ("diagonal_gaussian", {"mean": [1.07, -1.0]}),
+    "poisson, shape": ("poisson", {"shape": [0.8, 2.6]}),
+    "poisson, rate": ("poisson", {"rate": [0.55, 0.3]}),
+    "product, one group": ("product", {"strength": [0.7, 1.37]}),
     "vMF, weights": ("von_mises_fisher", {"weights": [0.53, 0.2, 0.27]}),
     "vMF, strength": ("von_mises_fisher", {"strength": 1.3}),
 }
@@ -362,7 +387,7 @@ def test_a_row_forgotten_is_rejected(name, seed, getkey) -> None:
     family, rows = make(name), data(name, np.random.default_rng(seed))
     whole = statistics_of(family, rows, jnp.zeros(7, jnp.int32), 1)
     fewer = statistics_of(family, rows, jnp.array([-1, 0, 0, 0, 0, 0, 0]), 1)
-    assert checks.family(p_values(name, whole, family, getkey, seen=fewer))
+    assert checks.family(p_values(name, whole, family, getkey, seen=fewer, rows=rows))
 
 
 SOME_SLOW = slow_but(NAMES, NAMES[0])

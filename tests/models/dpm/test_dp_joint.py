@@ -72,7 +72,51 @@ def look_at_normals(atoms, rows):
     return jnp.concatenate([jnp.tanh(rows), jnp.tanh(atoms.mean - 1) ** 2, sd, z**2 * sd], axis=1)
 
 
+# Cells of a number, a category and a count that are missing: of one row all.
+GONE = jnp.zeros((N, 3), bool).at[jnp.array([0, 2, 4]), jnp.array([0, 1, 2])].set(True)
+GONE = GONE.at[1].set(True).at[5, :2].set(True)
+
+
+def mixed(scale=1.5):
+    return families.product(
+        {
+            "number": families.diagonal_gaussian(jnp.array([1.0]), scale, 0.5, 8.0),
+            "category": families.categorical([3], 0.6),
+            "count": families.poisson(jnp.array([2.0]), 0.7),
+        }
+    )
+
+
+def draw_mixed(key, atoms):
+    keys = jax.random.split(key, 3)
+    normal = atoms["number"]
+    number = normal.mean + normal.sd * jax.random.normal(keys[0], normal.mean.shape)
+    category = jax.random.categorical(keys[1], atoms["category"][0][:, 0])[:, None]
+    count = jax.random.poisson(keys[2], jnp.exp(atoms["count"]))
+    return {
+        "number": jnp.where(GONE[:, :1], jnp.nan, number),
+        "category": jnp.where(GONE[:, 1:2], -1, category).astype(jnp.int32),
+        "count": jnp.where(GONE[:, 2:], -1, count).astype(jnp.int32),
+    }
+
+
+def look_at_mixed(atoms, rows):
+    number, category, count = (rows[name] for name in ("number", "category", "count"))
+    normal, rate, seen = atoms["number"], jnp.exp(atoms["count"]), jnp.maximum(count, 0)
+    own = jnp.take_along_axis(jnp.exp(atoms["category"][0][:, 0]), category % 3, axis=1)
+    z = jnp.nan_to_num((number - normal.mean) / normal.sd)
+    numbers = [jnp.tanh(jnp.nan_to_num(number)), jnp.tanh(normal.mean - 1) ** 2, normal.sd, z**2]
+    return jnp.concatenate([*numbers, category, own, jnp.tanh(seen / 4), jnp.sqrt(rate)], axis=1)
+
+
+MIXED = {
+    "number": jnp.zeros((N, 1)),
+    "category": jnp.zeros((N, 1), jnp.int32),
+    "count": jnp.zeros((N, 1), jnp.int32),
+}
+
 CASES = {
+    "mixed": Case(mixed, draw_mixed, look_at_mixed),
     "categorical": Case(tables, draw_categories, look_at_categories),
     "gaussian": Case(normals, draw_normals, look_at_normals),
 }
@@ -102,6 +146,8 @@ def independent(case, keys):
 
 
 def rows_like(case):
+    if case.family is mixed:
+        return MIXED
     return jnp.zeros((N, 1)) if case.family is normals else jnp.zeros((N, 2), jnp.int32)
 
 
@@ -186,6 +232,8 @@ def test_updates_and_rows_together_keep_the_prior(getkey):
         ("gaussian", {"variant": "independent", "alpha_update": "escobar-west"}),
         ("categorical", {"sampler": "scir"}),
         ("categorical", {"split_merge": 1}),
+        ("mixed", {}),
+        ("mixed", {"split_merge": 1}),
     ],
 )
 def test_other_families_and_moves_keep_the_prior(name, options, getkey):
@@ -195,3 +243,21 @@ def test_other_families_and_moves_keep_the_prior(name, options, getkey):
 @pytest.mark.slow
 def test_a_wrong_normal_prior_is_seen(getkey):
     assert rejected(CASES["gaussian"], getkey, family=normals(0.7))
+
+
+def with_missing_as_0(rows, labels, num_clusters):
+    filled = jax.tree.map(lambda leaf: jnp.where(leaf == -1, 0, jnp.nan_to_num(leaf)), rows)
+    number = jnp.nan_to_num(rows["number"])
+    return mixed().statistics(filled | {"number": number}, labels, num_clusters)
+
+
+def with_cells_twice(rows, labels, num_clusters):
+    found = mixed().statistics(rows, labels, num_clusters)
+    return found | {"count": found["count"]._replace(total=2 * found["count"].total)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statistics", [with_missing_as_0, with_cells_twice])
+def test_wrong_statistics_of_a_table_are_seen(statistics, getkey):
+    wrong = mixed()._replace(statistics=jax.tree_util.Partial(statistics))
+    assert rejected(CASES["mixed"], getkey, family=wrong)

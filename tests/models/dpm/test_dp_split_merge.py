@@ -39,7 +39,25 @@ def gaussian():
     return families.gaussian([0.2], [[0.5]], strength=0.3, freedom=2.5), rows
 
 
-CASES = {"multinomial": multinomial, "gaussian": gaussian}
+def mixed():
+    """Numbers, categories and counts, of which some are missing."""
+    nan = jnp.nan
+    rows = {
+        "number": jnp.array([[-2.0, 0.1], [-1.2, nan], [nan, nan], [1.0, 1.5], [2.5, -0.2]]),
+        "category": jnp.array([[0], [-1], [1], [1], [0]]),
+        "count": jnp.array([[0], [1], [7], [-1], [3]]),
+    }
+    family = families.product(
+        {
+            "number": families.diagonal_gaussian([0.2, 0.4], [0.5, 1.0], 0.3, 2.5),
+            "category": families.categorical([2], 0.7),
+            "count": families.poisson([1.2], 0.5),
+        }
+    )
+    return family, rows
+
+
+CASES = {"multinomial": multinomial, "gaussian": gaussian, "mixed": mixed}
 
 
 def exact_posterior(family, rows, every):
@@ -132,6 +150,27 @@ def test_another_evidence_is_rejected(seed, getkey) -> None:
     other = families.multinomial(2, np.array([0.85, 0.9]))
     change = partial(families.Family._replace, log_evidence=other.log_evidence)
     assert checks.family(p_values("multinomial", seed, getkey(), change=change))
+
+
+def with_missing_as_0(family, rows, labels, num_clusters):
+    filled = jax.tree.map(lambda leaf: jnp.where(leaf == -1, 0, leaf), rows)
+    filled |= {"number": jnp.nan_to_num(rows["number"])}
+    return family.statistics(filled, labels, num_clusters)
+
+
+def with_a_column_twice(family, rows, labels, num_clusters):
+    found = family.statistics(rows, labels, num_clusters)
+    return found | {"count": jax.tree.map(lambda leaf: 2 * leaf, found["count"])}
+
+
+@pytest.mark.parametrize("wrong", [with_missing_as_0, with_a_column_twice])
+def test_wrong_statistics_of_a_table_are_rejected(wrong, seed, getkey) -> None:
+    """That of the proposal is the same in both directions: the evidence decides."""
+
+    def change(family):
+        return family._replace(statistics=jax.tree_util.Partial(wrong, family))
+
+    assert checks.family(p_values("mixed", seed, getkey(), change=change))
 
 
 def without_log_q(choose):

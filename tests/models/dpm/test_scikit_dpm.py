@@ -183,6 +183,7 @@ def interrupted(by_hand):
         partitions=by_hand.samples_,
         diagnostics={},
         metrics=[],
+        warnings=[],
         clusters=SimpleNamespace(samples=SimpleNamespace(mixtures=by_hand.mixtures_)),
         interrupted=signal.SIGINT,
     )

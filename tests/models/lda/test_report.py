@@ -254,6 +254,9 @@ def test_more_words_asked_than_there_are(tmp_path):
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
+        # Of eight evaluations the last two are compared: 1% is more than their noise.
+        ([*range(1000, 300, -100), 395.0], "was still falling, to 395"),
+        ([*range(1000, 300, -100), 397.0], None),
         ([], None),
         ([None, None], None),
         ([900.0], None),
@@ -265,6 +268,23 @@ def test_more_words_asked_than_there_are(tmp_path):
 )
 def test_perplexity_warnings(values, expected):
     found = checks.topic_warnings([{"perplexity": v} for v in values], np.eye(2), [0.5, 0.5])
+    assert len(found) == (expected is not None)
+    if expected:
+        assert expected in found[0]
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (700.0, None),
+        (700.04, None),  # shown as 700 too
+        (713.0, None),
+        (715.0, "rose again, from 700 to 715: run it longer."),
+    ],
+)
+def test_small_rises_of_an_exact_chain_are_noise(last, expected):
+    metrics = [{"perplexity": value} for value in (900.0, 700.0, last)]
+    found = checks.topic_warnings(metrics, np.eye(2), [0.5, 0.5], exact=True)
     assert len(found) == (expected is not None)
     if expected:
         assert expected in found[0]

@@ -27,9 +27,9 @@ class Unigrams(common.TopicEstimator):
         return from_counts(self._table(X, reset=reset))
 
     def _fit(self, data: Any) -> np.ndarray:
-        fitted = unigrams.fit(data, **self._arguments())
+        fitted = self._sampled(unigrams.fit, data)
         self.components_, self.shares_ = fitted.mean, fitted.shares
-        self.samples_, self.order_, self.metrics_ = fitted.kept, fitted.order, fitted.metrics
+        self.samples_, self.order_ = fitted.kept, fitted.order
         common.end(fitted.interrupted)
         return fitted.proportions
 

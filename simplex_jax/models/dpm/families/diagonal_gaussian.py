@@ -69,8 +69,8 @@ def diagonal_gaussian(
         >>> from simplex_jax.models.dpm import families
         >>> family = families.diagonal_gaussian(jnp.zeros(2), 1.0)
         >>> rows = jnp.array([[0.0, jnp.nan], [0.0, 0.0]])
-        >>> print(family.log_predictive(rows).round(4))  # Student's t, 3 degrees, for each cell
-        [-0.7982 -1.5963]
+        >>> [round(float(x), 3) for x in family.log_predictive(rows)]  # Student's t, 3 degrees
+        [-0.798, -1.596]
         >>> family.statistics(rows, jnp.array([0, 0]), 1).number.tolist()
         [[2, 1]]
     """
@@ -110,8 +110,8 @@ def diagonal_gaussian_of(rows: ArrayLike, strength: ArrayLike = 1.0) -> Family:
         >>> from simplex_jax.models.dpm import families
         >>> rows = jnp.array([[0.0, 1e4], [2.0, jnp.nan], [4.0, 1e4 + 1]])
         >>> family = families.diagonal_gaussian_of(rows)
-        >>> print(family.log_predictive(jnp.array([[2.0, jnp.nan]])).round(4))
-        [-1.2886]
+        >>> round(float(family.log_predictive(jnp.array([[2.0, jnp.nan]]))[0]), 4)
+        -1.2886
     """
     values = np.asarray(rows, np.float64)
     if values.ndim != 2 or values.shape[1] == 0:
@@ -183,22 +183,22 @@ def _statistics(
     sums = by_label.sums(
         lambda y: jnp.concatenate([y, y**2], axis=1), 2 * p, y, labels, num_clusters
     )
-    return ColumnMoments(
-        by_label.counts(present, labels, num_clusters), sums[:, :p], sums[:, p:]
-    )
+    return ColumnMoments(by_label.counts(present, labels, num_clusters), sums[:, :p], sums[:, p:])
 
 
 def _log_likelihood(centre: jax.Array, rows: jax.Array, atoms: DiagonalNormals) -> jax.Array:
     y, present = _deviation(centre, rows)
-    # Rows along the last axis: sums over the first one vectorise.
-    columns, here = y.T, present.T
+    peak = jnp.log(atoms.sd) + 0.5 * math.log(2 * math.pi)
 
-    def of_atom(atom: DiagonalNormals) -> jax.Array:
-        z = (columns - (atom.mean - centre)[:, None]) / atom.sd[:, None]
-        peak = jnp.log(atom.sd) + 0.5 * math.log(2 * math.pi)
-        return -jnp.sum(jnp.where(here, 0.5 * z**2 + peak[:, None], 0), axis=0)
+    # Column by column: a sum over the columns of all atoms at once does not vectorise.
+    def add(total, column):
+        y, here, mean, inverse, peak = column
+        z = (y[:, None] - mean) * inverse
+        return total - jnp.where(here[:, None], 0.5 * z**2 + peak, 0), None
 
-    return lax.map(of_atom, atoms).T
+    start = jnp.zeros((y.shape[0], peak.shape[0]), peak.dtype)
+    each = (y, present, atoms.mean - centre, 1 / atoms.sd, peak)
+    return lax.scan(add, start, jax.tree.map(jnp.transpose, each))[0]
 
 
 def _log_predictive(prior: _Prior, rows: jax.Array) -> jax.Array:

@@ -1,0 +1,228 @@
+"""Columns of a table as people have them: what kind each is, and its cells as numbers or texts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simplex_jax.corpus.categories import MAX_VALUES
+from simplex_jax.models.dpm.families.diagonal_gaussian import moments_of
+from simplex_jax.models.dpm.families.poisson import MOST
+
+KINDS = ("number", "category", "count")
+"""What a column can be."""
+
+_SHOWN = 8
+
+
+class Frame(NamedTuple):
+    """Columns of equal lengths by name, and the names of the rows."""
+
+    columns: dict[str, Any]
+    names: tuple[str, ...]
+
+
+class Column(NamedTuple):
+    """A column of some kind, with what a family of it has to know."""
+
+    kind: str  # one of `KINDS`
+    values: tuple[str, ...]  # of a category, sorted
+    centre: float  # mean of the cells of a number or a count
+    scale: float  # standard deviation of those of a number
+
+
+def of_texts(
+    columns: Mapping[str, Sequence[str | None]], kinds: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return columns of texts, as a file has them, with numbers in those that have nothing else.
+
+    Columns whose kind is given are left as they are.
+    """
+    return {
+        name: column if name in kinds else _numbers_or_texts(column)
+        for name, column in columns.items()
+    }
+
+
+def _numbers_or_texts(column: Sequence[str | None]) -> Any:
+    try:
+        return np.array([np.nan if cell is None else float(cell) for cell in column])
+    except ValueError:
+        return column
+
+
+def is_frame(rows: Any) -> bool:
+    """Tell whether rows are a data frame, a mapping of columns or a structured array."""
+    if isinstance(rows, np.ndarray):
+        return rows.dtype.names is not None
+    return isinstance(rows, Mapping) or hasattr(rows, "columns")
+
+
+def as_frame(rows: Any) -> Frame:
+    """Return the columns of a data frame, a mapping or a structured array, which has some rows.
+
+    Rows are named by the index of a pandas data frame, and numbered from 0 otherwise.
+    """
+    if isinstance(rows, Frame):
+        return rows
+    if isinstance(rows, np.ndarray):
+        columns = {name: rows[name] for name in rows.dtype.names or ()}
+    else:
+        keys = rows if isinstance(rows, Mapping) else rows.columns
+        columns = {str(key): rows[key] for key in keys}
+        if len(columns) < len(list(keys)):
+            raise ValueError("two columns of the table have one name: give them different names")
+    sizes = {name: len(column) for name, column in columns.items()}
+    if len(set(sizes.values())) != 1 or 0 in sizes.values():
+        raise ValueError(f"a table must have columns of one length, with rows; it has {sizes}")
+    size = next(iter(sizes.values()))
+    index = getattr(rows, "index", None)
+    return Frame(columns, tuple(map(str, range(size) if index is None else index)))
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def kinds_of(columns: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, str]:
+    """Return the kind of each column: the one that is given, or what its cells say.
+
+    Text and booleans are categories, and numbers are numbers, but for columns of whole numbers
+    from 0 on, which may be any of the three: a ValueError asks what they are.
+    """
+    for name, kind in kinds.items():
+        if name not in columns:
+            raise ValueError(f"kinds names {name!r}, and the table has {_listed(columns)}")
+        if kind not in KINDS:
+            raise ValueError(f"kinds[{name!r}] must be one of {', '.join(KINDS)}; it is {kind!r}")
+    found = {name: kinds.get(name) or _kind(name, column) for name, column in columns.items()}
+    if asked := [name for name, kind in found.items() if not kind]:
+        example = ", ".join(f"{name!r}: 'count'" for name in asked[:_SHOWN])
+        raise ValueError(
+            f"{'columns' if len(asked) > 1 else 'column'} {_listed(map(repr, asked))}: whole "
+            "numbers from 0 on may be counts, numbers such as years, or codes of categories. Say "
+            f"which: kinds={{{example}}}, or 'number', or 'category' (--count-column, "
+            "--number-column, --category-column)"
+        )
+    return found
+
+
+def _kind(name: str, column: Any) -> str:
+    """Return the kind of a column by its cells, "" where they leave it open."""
+    if str(getattr(column, "dtype", "")).startswith("category"):
+        return "category"
+    array, missing = _cells(name, column)
+    if array.dtype.kind == "O":
+        there = array[~missing]
+        if not all(_is_number(cell) for cell in there) or not len(there):
+            return "category"
+    elif array.dtype.kind != "f":
+        return "category"
+    numbers = array[~missing].astype(np.float64)
+    return "" if ((numbers >= 0) & (numbers == np.floor(numbers))).all() else "number"
+
+
+def _is_number(cell: object) -> bool:
+    return isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
+
+
+def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return a column as floats, booleans or objects, [n], and which cells are missing.
+
+    Missing are NaN and other values that differ from themselves, None and empty texts.
+    """
+    array = np.asarray(column)
+    if array.ndim != 1:
+        raise ValueError(f"column {name!r} must have one cell a row; its shape is {array.shape}")
+    if array.dtype.kind in "iuf":
+        array = array.astype(np.float64)
+        return array, np.isnan(array)
+    if array.dtype.kind == "b":
+        return array, np.zeros(len(array), bool)
+    if array.dtype.kind not in "OUST":
+        raise ValueError(
+            f"column {name!r} has {array.dtype}: give numbers, such as days from a date on, or text"
+        )
+    array = array.astype(object)
+    return array, np.fromiter(map(_is_missing, array), bool, len(array))
+
+
+def _is_missing(cell: Any) -> bool:
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # those of pandas
+        return True
+    if isinstance(cell, str):
+        return not cell.strip()
+    return bool(cell != cell)
+
+
+def numbers_of(name: str, column: Any, kind: str) -> np.ndarray:
+    """Return the cells of a column of numbers or counts, float64 [n], NaN where missing.
+
+    Raises:
+        ValueError: A cell is not a finite number or, of counts, not one from 0 to 2^24.
+    """
+    array, missing = _cells(name, column)
+    numbers = np.full(len(array), np.nan)
+    if array.dtype.kind == "O":
+        for place in np.flatnonzero(~missing).tolist():
+            try:
+                numbers[place] = float(array[place])
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"column {name!r}, row {place}: {array[place]!r} is not a number; leave a "
+                    "missing cell empty, or call the column a category"
+                ) from None
+    else:
+        numbers[~missing] = array[~missing]
+    bad = np.isinf(numbers)
+    if kind == "count":
+        there = ~np.isnan(numbers)
+        bad = there & ~((numbers >= 0) & (numbers <= MOST) & (numbers == np.floor(numbers)))
+    if bad.any():
+        row = int(np.argmax(bad))
+        sound = "counts are whole numbers from 0 to 2^24" if kind == "count" else "it is infinite"
+        raise ValueError(f"column {name!r}, row {row}: {numbers[row]:g} cannot be used: {sound}")
+    return numbers
+
+
+def texts_of(name: str, column: Any) -> list[str | None]:
+    """Return the cells of a category as texts without blanks around them, None where missing."""
+    array, missing = _cells(name, column)
+    return [None if gone else _text(cell) for cell, gone in zip(array, missing, strict=True)]
+
+
+def _text(cell: Any) -> str:
+    # 1 and 1.0 are one category: pandas makes floats of whole numbers beside a missing cell.
+    if _is_number(cell) and float(cell).is_integer():
+        return str(int(cell))
+    return str(cell).strip()
+
+
+def codes_of(texts: Iterable[str | None], values: Iterable[str]) -> np.ndarray:
+    """Return the numbers of texts among values, float64 [n]; NaN for others, and where missing."""
+    number_of: dict[str | None, float] = {value: i for i, value in enumerate(values)}
+    return np.array([number_of.get(text, np.nan) for text in texts])
+
+
+def learned(name: str, column: Any, kind: str) -> tuple[Column, np.ndarray]:
+    """Return what a family has to know of a column, and its cells, float64 [n], NaN where missing.
+
+    Raises:
+        ValueError: The column has no cells, does not vary, or has too many values for a category.
+    """
+    if kind == "category":
+        texts = texts_of(name, column)
+        values = tuple(sorted({text for text in texts if text is not None}))
+        if not 0 < len(values) <= MAX_VALUES:
+            size = f"{len(values):,} values, and is not a category" if values else "no value"
+            raise ValueError(f"column {name!r} has {size}: leave it out (--drop-column)")
+        return Column(kind, values, 0.0, 1.0), codes_of(texts, values)
+    cells = numbers_of(name, column, kind)
+    if kind == "number":
+        return Column(kind, (), *moments_of(cells, f"column {name!r}")), cells
+    there = cells[~np.isnan(cells)]
+    if not there.any():
+        raise ValueError(f"column {name!r} has no count above 0: leave it out")
+    return Column(kind, (), float(there.mean()), 1.0), cells

@@ -1,0 +1,275 @@
+"""Tables of numbers, categories and counts side by side, and the component law that goes with them.
+
+A column of numbers is standardised, in float64: the prior of a component is then N(0, s^2) for its
+mean, with an inverse-gamma prior of mean 1 for its variance s^2, in units of the column's own mean
+and standard deviation. A column of counts has the prior Gamma(1, 1 / mean of the column) for its
+rate. Densities of numbers are those of standardised ones, and likelihoods of counts are relative to
+the Poisson law of the column's mean (`families.poisson`): neither depends on units.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from simplex_jax.base import PyTree
+from simplex_jax.corpus.corpus import digest_parts
+from simplex_jax.models.dpm import cells, families
+from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals
+from simplex_jax.models.dpm.variables import CONCENTRATION, Variables
+
+
+class Columns(NamedTuple):
+    """The columns of a table of several kinds; `of` finds them out."""
+
+    columns: tuple[str, ...]  # P distinct names
+    kinds: tuple[str, ...]  # of each: "number", "category" or "count"
+    values: tuple[tuple[str, ...], ...]  # the values of each category; none of other columns
+    centres: tuple[float, ...]  # mean of each column of numbers or counts
+    scales: tuple[float, ...]  # standard deviation of each column of numbers
+    concentration: float = CONCENTRATION  # of the Dirichlet prior of a component, of each value
+    kind: str = "mixed"
+
+    def places(self, kind: str) -> list[int]:
+        """Return the columns of a kind."""
+        return [place for place, own in enumerate(self.kinds) if own == kind]
+
+    @property
+    def measures(self) -> list[str]:
+        """What describes a component, V numbers: "probability", "rate", or "mean" and "sd"."""
+        names = {"number": ["mean", "sd"], "count": ["rate"]}
+        return [
+            measure
+            for kind, values in zip(self.kinds, self.values, strict=True)
+            for measure in names.get(kind, ["probability"] * len(values))
+        ]
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The names of what describes a component, V."""
+        return tuple(
+            item
+            for name, kind, values in zip(self.columns, self.kinds, self.values, strict=True)
+            for item in (
+                (f"{name}={value}" for value in values)
+                if kind == "category"
+                else ((name, f"{name} (sd)") if kind == "number" else (name,))
+            )
+        )
+
+    @property
+    def _categories(self) -> Variables:
+        places = self.places("category")
+        names = tuple(self.columns[place] for place in places)
+        values = tuple(self.values[place] for place in places)
+        return Variables("categories", names, values, self.concentration)
+
+    def family(self) -> Family:
+        """Return the component law: a product of "number", "category" and "count"."""
+        groups: dict[str, Family] = {}
+        if places := self.places("number"):
+            groups["number"] = families.diagonal_gaussian(np.zeros(len(places), np.float32), 1.0)
+        if self.places("category"):
+            groups["category"] = self._categories.family()
+        if places := self.places("count"):
+            means = np.array([self.centres[place] for place in places])
+            groups["count"] = families.poisson(1.0, (1 / means).astype(np.float32))
+        return families.product(groups)
+
+    def table(self, data: Any) -> np.ndarray:
+        """Return the cells of a table, or of an array [N, P] of numbers and codes, float64 [N, P].
+
+        A missing cell is NaN, and so is a value that a category does not have. Other columns are
+        passed over.
+
+        Raises:
+            ValueError: A column is missing, or a cell is not of its kind.
+        """
+        if not cells.is_frame(data):
+            table = np.asarray(data, np.float64)
+            if table.ndim != 2 or table.shape[1] != len(self.columns) or not len(table):
+                raise ValueError(
+                    f"rows must be a table with the columns of the model or have shape [n, "
+                    f"{len(self.columns)}]; it is {table.shape}"
+                )
+            self.family().check(self.rows(table))
+            return table
+        given = cells.as_frame(data).columns
+        if absent := [name for name in self.columns if name not in given]:
+            raise ValueError(f"the table has no column {absent[0]!r}, which the model has")
+        parts = []
+        for name, kind, values in zip(self.columns, self.kinds, self.values, strict=True):
+            if kind == "category":
+                parts.append(cells.codes_of(cells.texts_of(name, given[name]), values))
+            else:
+                parts.append(cells.numbers_of(name, given[name], kind))
+        return np.stack(parts, axis=1)
+
+    def rows(self, data: np.ndarray) -> PyTree:
+        """Return rows for that law: of cells, float64 [N, P]."""
+        groups: dict[str, np.ndarray] = {}
+        if places := self.places("number"):
+            centres, scales = (np.array(x)[places] for x in (self.centres, self.scales))
+            groups["number"] = ((data[:, places] - centres) / scales).astype(np.float32)
+        for kind in ("category", "count"):
+            if places := self.places(kind):
+                part = np.where(np.isnan(data[:, places]), -1, data[:, places])
+                whole = (part == np.floor(part)).all() and (np.abs(part) < 2**31).all()
+                # Others stay what they are: the family refuses them.
+                groups[kind] = part.astype(np.int32) if whole else part
+        return groups
+
+    def observations(self, data: np.ndarray) -> np.ndarray:
+        """Return the number of cells of each row that are not missing."""
+        return (~np.isnan(data)).sum(axis=1)
+
+    def of_row(self, data: np.ndarray, row: int) -> list[str]:
+        """Return the cells of a row that are not missing, with the names of their columns."""
+        each = zip(self.columns, self.kinds, self.values, data[row], strict=True)
+        return [
+            f"{name}={values[int(cell)] if kind == 'category' else f'{cell:.6g}'}"
+            for name, kind, values, cell in each
+            if not np.isnan(cell)
+        ]
+
+    def flat(self, tree: PyTree) -> np.ndarray:
+        """Return numbers of each item, such as atoms, in the order of `items`: [..., V]."""
+        found: dict[int, np.ndarray] = {}
+        for i, place in enumerate(self.places("number")):
+            pair = [np.asarray(leaf)[..., i] for leaf in tree["number"]]
+            found[place] = np.stack(pair, axis=-1)
+        for i, place in enumerate(self.places("count")):
+            found[place] = np.asarray(tree["count"])[..., i : i + 1]
+        if places := self.places("category"):
+            parts = families.variables(self._categories.sizes, tree["category"])
+            found |= {place: np.asarray(x) for place, x in zip(places, parts, strict=True)}
+        return np.concatenate([found[place] for place in range(len(self.columns))], axis=-1)
+
+    def tree(self, flat: np.ndarray) -> PyTree:
+        """Return the inverse of `flat`."""
+        measures = np.array(self.measures)
+        groups: dict[str, Any] = {}
+        if self.places("number"):
+            leaves: Any = (flat[..., measures == name] for name in ("mean", "sd"))
+            groups["number"] = DiagonalNormals(*leaves)
+        if self.places("category"):
+            groups["category"] = self._categories.tree(flat[..., measures == "probability"])
+        if self.places("count"):
+            groups["count"] = flat[..., measures == "rate"]
+        return groups
+
+    def from_leaves(self, leaves: Sequence[np.ndarray]) -> PyTree:
+        """Return a tree like atoms from its leaves."""
+        empty = self.tree(np.zeros((1, len(self.measures))))
+        return jax.tree.unflatten(jax.tree.structure(empty), leaves)
+
+    def described(self, atoms: PyTree) -> PyTree:
+        """Return atoms by what describes them: probabilities and rates for their logarithms."""
+        return {
+            kind: part if kind == "number" else jax.tree.map(np.exp, part)
+            for kind, part in atoms.items()
+        }
+
+    def in_units(self, flat: np.ndarray, *, deviations: bool = False) -> np.ndarray:
+        """Return profiles [..., V], or their standard deviations, in the units of the columns."""
+        centre, scale = np.zeros(len(self.measures)), np.ones(len(self.measures))
+        numbers = np.isin(self.measures, ("mean", "sd"))
+        scale[numbers] = np.repeat([self.scales[place] for place in self.places("number")], 2)
+        means = np.array(self.measures) == "mean"
+        centre[means] = [self.centres[place] for place in self.places("number")]
+        return np.asarray(flat, np.float64) * scale + (0 if deviations else centre)
+
+    def gains(self, profiles: np.ndarray, overall: np.ndarray) -> np.ndarray:
+        r"""Return what each item adds to the divergence of clusters [C, V] from all rows, [V].
+
+        Those of a value are :math:`p \log(p / q)`; those of a column of numbers or of counts the
+        divergence of its normal or Poisson law. All are nats. The deviation of a column is counted
+        with its mean.
+        """
+        tiny = np.finfo(np.float64).tiny
+        p, q = (np.asarray(x, np.float64) for x in (profiles, overall))
+        measures = np.array(self.measures)
+        gains = np.zeros(p.shape)
+        with np.errstate(divide="ignore"):
+            log_ratio = np.log(np.maximum(p, tiny)) - np.log(np.maximum(q, tiny))
+        values, rates, means, sds = (
+            measures == name for name in ("probability", "rate", "mean", "sd")
+        )
+        gains[:, values] = p[:, values] * log_ratio[:, values]
+        gains[:, rates] = p[:, rates] * log_ratio[:, rates] - p[:, rates] + q[rates]
+        width = 2 * q[sds] ** 2
+        apart = (p[:, sds] ** 2 + (p[:, means] - q[means]) ** 2) / width
+        gains[:, means] = apart - 0.5 - log_ratio[:, sds]
+        return gains
+
+    def digest(self, data: np.ndarray) -> str:
+        """Return the SHA-256 of cells, names, kinds and values, hexadecimal."""
+        plain = np.where(np.isnan(data), np.nan, data)  # one NaN of many
+        texts = [*self.columns, *self.kinds, *(value for own in self.values for value in own)]
+        return digest_parts(data.shape, [np.ascontiguousarray(plain, "<f8")], texts)
+
+
+def of(rows: Any, kinds: Mapping[str, str] | None = None) -> tuple[Columns, np.ndarray, tuple]:
+    """Return the columns of a table, its cells, float64 [N, P], and the names of its rows.
+
+    Args:
+        rows: A data frame of pandas, a mapping from names to columns, or a structured array.
+            Missing are NaN, None and "".
+        kinds: What columns are, by name: "number", "category" or "count". Left out, text and
+            booleans are categories and numbers are numbers; columns of whole numbers from 0 on must
+            be named.
+
+    Raises:
+        ValueError: The message names the column, and says what to do.
+
+    Example:
+        >>> from simplex_jax.models.dpm import columns
+        >>> table = {"age": [30.5, None, 50.5], "sex": ["f", "m", ""], "visits": [0, 3, 1]}
+        >>> found, cells, names = columns.of(table, {"visits": "count"})
+        >>> found.kinds, cells.tolist()[:2]
+        (('number', 'category', 'count'), [[30.5, 0.0, 0.0], [nan, 1.0, 3.0]])
+    """
+    frame = cells.as_frame(rows)
+    kinds = cells.kinds_of(frame.columns, kinds or {})
+    both = [cells.learned(name, column, kinds[name]) for name, column in frame.columns.items()]
+    learned = [column for column, _ in both]
+    found = Columns(
+        columns=tuple(frame.columns),
+        kinds=tuple(column.kind for column in learned),
+        values=tuple(column.values for column in learned),
+        centres=tuple(column.centre for column in learned),
+        scales=tuple(column.scale for column in learned),
+    )
+    return found, np.stack([part for _, part in both], axis=1), frame.names
+
+
+def from_json(fields: dict[str, Any]) -> Columns:
+    """Take back the fields of columns that have gone through JSON.
+
+    Raises:
+        ValueError: They are not those of columns.
+    """
+    try:
+        names, kinds = (tuple(map(str, fields[name])) for name in ("columns", "kinds"))
+        values = tuple(tuple(map(str, own)) for own in fields["values"])
+        centres, scales = (tuple(map(float, fields[name])) for name in ("centres", "scales"))
+        concentration = float(fields["concentration"])
+    except (KeyError, TypeError):
+        raise ValueError("these are not the columns of a mixture") from None
+    sound = (
+        0 < concentration < np.inf
+        and len(set(names)) == len(names) > 0
+        and {len(x) for x in (kinds, values, centres, scales)} == {len(names)}
+        and set(kinds) <= set(cells.KINDS)
+        and bool(np.isfinite([*centres, *scales]).all())
+        and min(scales) > 0
+        and all(
+            bool(own) == (kind == "category") and (kind != "count" or centre > 0)
+            for own, kind, centre in zip(values, kinds, centres, strict=True)
+        )
+    )
+    if not sound:
+        raise ValueError("the columns of a mixture do not go together")
+    return Columns(names, kinds, values, centres, scales, concentration)

@@ -1,0 +1,311 @@
+r"""How kernels of `SGMCMC` are affected by the noise of minibatches: the rule of each.
+
+A kernel injects noise of a known size, and the noise of the minibatches comes on top. Near the
+posterior, where the drift is linear, a sampler with T times as much noise as it should have has T
+times the variance: standard deviations are :math:`\sqrt T` times too large, the *inflation*. With
+V, the variance of a coordinate of the estimated gradient, a step h, a preconditioner M, a mass m, a
+friction c and a noise estimate W (0 if there is none),
+
+.. math::
+    T - 1 = \tfrac12 h M V \text{ (sgld, plmc, myula, mld)}, \qquad
+    \frac{h (V - W)}{2 c\, m} \text{ (sghmc, sggmc)}.
+
+Kernels on counts move weights theta, whose noise is proportional to theta. With
+:math:`\rho = \mathrm{Var}[\hat a - \hat b x] / (b\, v)` as in `minibatches`, T - 1 is
+
+.. math::
+    \rho \tanh(h / 2) \text{ (scir)}, \qquad \tfrac12 \rho h \text{ (reflected_cir)}, \qquad
+    \frac{\rho h}{2 c} \text{ (sgrhmc)}, \qquad \tfrac12 \rho h b / S \text{ (sgrld)},
+
+since the weights of `sgrld` sum to some S of about the sum of the prior's concentrations, and not
+to b. S moves slowly, and 1 / S has a large mean where that sum is small: a run that has not seen
+small S says too little. For `smld`, whose noise is that of log omega, it is
+:math:`\tfrac12 h V` times :math:`\mathrm{tr} J^2 / (\mathrm{tr} J)^2`, J = diag(omega) - omega
+omega', and V summed over coordinates.
+
+- A **thermostat** (sgnht, gsgnht) raises its friction from c to that which holds the mean
+  temperature of its coordinates at 1. Noise that is the same in all of them is absorbed: no
+  inflation. Otherwise :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and what is shown is that
+  of a variance that is off by the root mean square of T_j - 1.
+- **sgbd** decides signs: noise brings them nearer to chance, and the drift is weaker by the mean of
+  :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that of z^2, z ~ N(0, 2 h
+  M). A true noise estimate corrects that as long as the first term is positive.
+
+T is a mean over the coordinates of a site. Where they are correlated, deviations along the
+directions that the posterior determines best are inflated most, and those of single coordinates
+less than the mean.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax import schedules
+from simplex_jax.base import Kernel, PyTree
+from simplex_jax.geometry import simplex
+from simplex_jax.numpyro_kernels import minibatches
+from simplex_jax.numpyro_kernels.sites import Values
+from simplex_jax.samplers import (
+    gsgnht,
+    mld,
+    myula,
+    plmc,
+    reflected_cir,
+    scir,
+    sgbd,
+    sggmc,
+    sghmc,
+    sgld,
+    sgnht,
+    sgrhmc,
+    sgrld,
+    smld,
+)
+
+# What T may exceed 1 by.
+_EXCESS = minibatches.MOST**2 - 1
+# The longest step of `scir` that is asked for: it forgets all there.
+_LONGEST = 10.0
+_PROBIT = 1.702  # as in `samplers.skewed`
+# Of a normal variate, for means of its functions.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+_SCALES = 2.0 ** (-np.arange(160) / 8)
+
+
+class Step(NamedTuple):
+    """A step of a kernel, after which its noise is looked at."""
+
+    change: Values  # of the gradients, or counts, of the last two minibatches
+    counts: Values  # the last ones
+    state: Any  # of the kernel, after the step
+    options: Mapping[str, Any]  # what its `build` froze
+    h: jax.Array
+
+    def tree(self, name: str) -> Values:
+        """Return an option that is one array or a tree, by site; 0 where it is left out."""
+        option, position = self.options.get(name), self.state.position
+        if callable(option):
+            option = option(position, None)
+        leaves = simplex.like(name, jnp.zeros(()) if option is None else option, position)
+        return jax.tree.unflatten(jax.tree.structure(position), leaves)
+
+
+class Rule(NamedTuple):
+    """How a kernel is affected by noise."""
+
+    look: Callable[[Step], Values]  # numbers by site, of which the mean over the steps is taken
+    # Inflation and longest step by site, of those means.
+    judge: Callable[[Values, Step], dict[str, tuple[jax.Array, jax.Array]]]
+
+
+def known(kernel: Kernel, state: Any) -> Rule | None:
+    """Return the rule of a kernel, or None where there is none."""
+    update, options = unwrapped(kernel.update)
+    if update is sgrld.update and state.log_total is None:
+        return None
+    if update in (sggmc.update, gsgnht.update):
+        # Matrices, and functions of the position, are left to whoever gives them.
+        given = (options["friction"], options["noise_estimate"])
+        if any(callable(x) or jnp.ndim(x) for x in given if x is not None):
+            return None
+    return RULES.get(update)
+
+
+def unwrapped(function: Any) -> tuple[Any, dict[str, Any]]:
+    """Return a function without what `partial` froze, and that."""
+    options: dict[str, Any] = {}
+    while True:
+        if isinstance(function, functools.partial):
+            options = {**function.keywords, **options}
+            function = function.func
+        elif hasattr(function, "fun"):  # JAX's `Partial` wraps another one like this
+            function = function.fun
+        else:
+            return function, options
+
+
+def step(kernel: Kernel, state: Any, change: Values, counts: Values, i: jax.Array | int) -> Step:
+    """Return a step of a kernel, with i updates done before it."""
+    options = unwrapped(kernel.update)[1]
+    h = schedules.at(options["step_size"], jnp.asarray(i, jnp.int32))
+    return Step(change, counts, state, options, h)
+
+
+# What is averaged.
+
+
+def _variance(step: Step) -> Values:
+    # Half a squared difference has the mean of the variance, of minibatches that are independent.
+    return {name: x**2 / 2 for name, x in step.change.items()}
+
+
+def _dual_variance(step: Step) -> Values:
+    inverse, state = step.options["mirror"].inverse_hessian, step.state
+    return {
+        name: inverse(state.position[name], state.dual[name], x) ** 2 / 2
+        for name, x in step.change.items()
+    }
+
+
+def _tangent_variance(step: Step) -> Values:
+    """Return means over the dimensions, of the sum of inner steps, which see one minibatch."""
+    manifold, x = step.options["manifold"], step.state.position
+    along = manifold.project(x, step.change)
+    share = manifold.dimension(x) / sum(leaf.size for leaf in x.values())
+    return {
+        name: step.options["num_steps"] * (v**2).mean() / 2 / share for name, v in along.items()
+    }
+
+
+class _Pull(NamedTuple):
+    """Sums over a simplex site."""
+
+    noise: jax.Array  # the variance of a - b x
+    spread: jax.Array  # x (1 - x), times a number of each row
+
+
+def _pull(step: Step, weight: Callable[[str], jax.Array]) -> dict[str, _Pull]:
+    found = {}
+    for name, change in step.change.items():
+        x = jnp.exp(step.state.position[name])
+        pull = change - x * change.sum(axis=-1, keepdims=True)
+        found[name] = _Pull((pull**2).sum() / 2, (weight(name) * x * (1 - x)).sum())
+    return found
+
+
+def ratio(step: Step) -> Values:
+    """Return rho, which does not depend on the step size."""
+    alpha = step.tree("alpha")
+
+    def rate(name: str) -> jax.Array:
+        a = jnp.broadcast_to(alpha[name] + step.counts[name], step.counts[name].shape)
+        return a.sum(axis=-1, keepdims=True)
+
+    return {name: pull.noise / pull.spread for name, pull in _pull(step, rate).items()}
+
+
+def _ratio_to_total(step: Step) -> Values:
+    def total(name: str) -> jax.Array:
+        return jnp.exp(step.state.log_total[name])
+
+    return {name: pull.noise / pull.spread for name, pull in _pull(step, total).items()}
+
+
+def _ratio_of_logs(step: Step) -> Values:
+    seen = {}
+    for name, pull in _pull(step, lambda name: jnp.ones(())).items():
+        x = jnp.exp(step.state.position[name])
+        squares = (x**2).sum(axis=-1, keepdims=True)
+        seen[name] = pull.noise * (x**2 * ((1 - x) ** 2 + squares - x**2)).sum() / pull.spread**2
+    return seen
+
+
+# What follows from it.
+
+Judged = dict[str, tuple[jax.Array, jax.Array]]
+
+
+def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
+    """Return the rule T - 1 = h times the mean of a factor times V, V less a noise estimate."""
+
+    def judge(means: Values, step: Step) -> Judged:
+        estimate = step.tree(less) if less else dict.fromkeys(means, jnp.zeros(()))
+        judged = {}
+        for name, mean in means.items():
+            excess = step.h * (factor(step, name) * (mean - estimate[name])).mean()
+            longest = jnp.where(excess > 0, step.h * _EXCESS / excess, jnp.inf)
+            judged[name] = jnp.sqrt(jnp.maximum(1 + excess, 0)), longest
+        return judged
+
+    return judge
+
+
+def _tanh(means: Values, step: Step) -> Judged:
+    return {
+        name: (
+            minibatches.inflation(rho, step.h),
+            minibatches.longest(rho, minibatches.MOST, _LONGEST),
+        )
+        for name, rho in means.items()
+    }
+
+
+def _held(means: Values, step: Step) -> Judged:
+    """Return the rule of a thermostat, of the friction c."""
+    c, estimate = step.options["friction"], step.tree("noise_estimate")
+    h = step.h
+    # A mean over a site is one number, and stands for as many coordinates.
+    sizes = {name: x.size for name, x in step.state.position.items()}
+    variances = {name: v - estimate[name] for name, v in means.items()}
+    all_of = sum(v.mean() * sizes[name] for name, v in variances.items()) / sum(sizes.values())
+    judged = {}
+    for name, v in variances.items():
+        apart = jnp.sqrt(((v - all_of) ** 2).mean()) / 2
+        left = apart - _EXCESS * all_of / 2
+        longest = jnp.where(left > 0, _EXCESS * c / left, jnp.inf)
+        judged[name] = jnp.sqrt(1 + h * apart / (c + h * all_of / 2)), longest
+    return judged
+
+
+def _signs(means: Values, step: Step) -> Judged:
+    scales, estimate = step.tree("preconditioner"), step.tree("noise_estimate")
+    unit = 2 * step.h / _PROBIT**2
+    judged = {}
+    for name, mean in means.items():
+        u, w = (unit * (scales[name] * v).mean() for v in (mean, estimate[name]))
+        longest = (
+            step.h
+            * jnp.where(_weaker(u * _SCALES, w * _SCALES) <= minibatches.MOST**2, _SCALES, 0).max()
+        )
+        judged[name] = jnp.sqrt(_weaker(u, w)), longest
+    return judged
+
+
+def _weaker(u: jax.Array, w: jax.Array) -> jax.Array:
+    """Return by how much drift is weaker where z^2 V and z^2 W are u and w times a chi-square."""
+    square = _NODES**2
+    left = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
+    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(left, 1e-6))).sum(axis=-1) / _SUM)
+
+
+_SUM = (_WEIGHTS * _NODES**2).sum()
+
+
+def _langevin(step: Step, name: str) -> jax.Array:
+    return step.tree("preconditioner")[name] / 2
+
+
+def _half(step: Step, name: str) -> float:
+    del step, name
+    return 0.5
+
+
+def _momentum(step: Step, name: str) -> jax.Array:
+    return 1 / (2 * step.options["friction"] * step.tree("mass")[name])
+
+
+def _per_friction(step: Step, name: str) -> jax.Array:
+    del name
+    return 1 / (2 * step.options["friction"])
+
+
+RULES: dict[Callable, Rule] = {
+    sgld.update: Rule(_variance, _linear(_langevin)),
+    plmc.update: Rule(_variance, _linear(_half)),
+    myula.update: Rule(_variance, _linear(_half)),
+    mld.update: Rule(_dual_variance, _linear(_half)),
+    sgbd.update: Rule(_variance, _signs),
+    sghmc.update: Rule(_variance, _linear(_momentum, less="noise_estimate")),
+    sgnht.update: Rule(_variance, _held),
+    sggmc.update: Rule(_tangent_variance, _linear(_per_friction, less="noise_estimate")),
+    gsgnht.update: Rule(_tangent_variance, _held),
+    scir.update: Rule(ratio, _tanh),
+    reflected_cir.update: Rule(ratio, _linear(_half)),
+    sgrhmc.update: Rule(ratio, _linear(_per_friction)),
+    sgrld.update: Rule(_ratio_to_total, _linear(_half)),
+    smld.update: Rule(_ratio_of_logs, _linear(_half)),
+}

@@ -1,0 +1,118 @@
+"""What the noise of minibatches adds to the deviations of the samples of `SGMCMC`.
+
+A kernel injects noise of a known size, and that of the minibatches comes on top. Standard
+deviations are too large by a factor, the *inflation*, that the rule of the kernel tells from the
+variance V of the estimated gradient, or counts (`inflation_rules`).
+
+V comes from the differences of the gradients, or counts, of successive minibatches. In between the
+chain moves, and that is counted too: too much by a share of the order of h times the curvature
+(before the step is too long for any gradient), and by the movement of other sites. So the inflation
+is an upper estimate. It is a mean over the steps of the warm-up, of which later ones count for
+more, and starts anew where the samples begin.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from simplex_jax.base import Kernel
+from simplex_jax.numpyro_kernels import inflation_rules, minibatches
+
+MOST = minibatches.MOST
+# The steps of the warm-up count for at most so many of those that follow.
+_KEPT = 30
+
+
+class Noise(NamedTuple):
+    """The noise of minibatches in a site."""
+
+    mean: jax.Array  # what the rule of its kernel averages, such as V, [...] or a scalar
+    inflation: jax.Array  # factor of standard deviations, a scalar
+    longest: jax.Array  # step at which it would be `MOST`, a scalar
+
+
+def first(kernel: Kernel, state: Any) -> dict[str, Noise | None]:
+    """Return what is known before the first step; None by site where the kernel has no rule."""
+    rule = inflation_rules.known(kernel, state)
+    if rule is None:
+        return dict.fromkeys(state.position)
+    zeros = jax.tree.map(jnp.zeros_like, state.position)
+    shapes = jax.eval_shape(
+        lambda: rule.look(inflation_rules.step(kernel, state, zeros, zeros, state.step))
+    )
+    one = {name: jnp.ones((), x.dtype) for name, x in state.position.items()}
+    return {
+        name: Noise(jnp.zeros(shape.shape, one[name].dtype), one[name], jnp.inf * one[name])
+        for name, shape in shapes.items()
+    }
+
+
+def expected(kernel: Kernel, state: Any, ratio: float, i: int) -> dict[str, Noise]:
+    """Return the noise of rows that are alike after i steps, for kernels that count."""
+    rule = inflation_rules.known(kernel, state)
+    if rule is None or rule.look is not inflation_rules.ratio:
+        return {}
+    zeros = jax.tree.map(jnp.zeros_like, state.position)
+    means = {name: jnp.asarray(ratio, x.dtype) for name, x in state.position.items()}
+    judged = rule.judge(means, inflation_rules.step(kernel, state, zeros, zeros, i))
+    return {name: Noise(means[name], *judged[name]) for name in means}
+
+
+def looked_at(
+    kernel: Kernel,
+    old: Any,
+    new: Any,
+    noise: dict[str, Noise | None],
+    i: jax.Array,
+    num_warmup: jax.Array,
+) -> dict[str, Noise | None]:
+    """Return the noise of the sites of a kernel after a step, with i steps done before it.
+
+    The memory of the states has the gradients, or counts, of the last two minibatches.
+    """
+    rule = inflation_rules.known(kernel, new)
+    if rule is None:
+        return noise
+    step = inflation_rules.step(
+        kernel, new, jax.tree.map(jnp.subtract, new.memory, old.memory), new.memory, old.step
+    )
+    done = jnp.where(i < num_warmup, i, i - num_warmup + jnp.minimum(num_warmup, _KEPT))
+    means = {}
+    for name, seen in rule.look(step).items():
+        mean = noise[name].mean  # type: ignore[union-attr]
+        # Before the first step there is no gradient.
+        gain = jnp.where((i > 0) & jnp.isfinite(seen), 2 / (done + 1).astype(mean.dtype), 0)
+        means[name] = mean + gain * (jnp.where(gain > 0, seen, mean) - mean)
+    return {
+        name: Noise(means[name], *(x.astype(new.position[name].dtype) for x in judged))
+        for name, judged in rule.judge(means, step).items()
+    }
+
+
+def of_chains(noise: Mapping[str, Noise | None]) -> dict[str, Noise | None]:
+    """Return the noise of all samples, for that of chains [n]: variances are averaged."""
+
+    def one(seen: Noise) -> Noise:
+        inflation = jnp.sqrt((seen.inflation**2).mean())
+        return Noise(seen.mean.mean(axis=0), inflation, 1 / (1 / seen.longest).mean())
+
+    return {name: None if seen is None else one(seen) for name, seen in noise.items()}
+
+
+def message(name: str, noise: Noise) -> str:
+    """Return the doubt about a site."""
+    return (
+        f"the noise of the minibatches makes the standard deviations of {name!r} too large by a "
+        f"factor of about {float(noise.inflation):.2g}: give its kernel a step_size of at most "
+        f"{float(noise.longest):.2g}, or larger minibatches"
+    )
+
+
+def shown(noise: Mapping[str, Noise | None], name: str) -> str:
+    """Return what diagnostics say of a site, which is nothing where all the data are shown."""
+    if name not in noise:
+        return ""
+    seen = noise[name]
+    return " inflation not known" if seen is None else f" inflation {float(seen.inflation):.2f}"

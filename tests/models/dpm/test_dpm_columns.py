@@ -1,0 +1,198 @@
+"""Columns of a table of several kinds: what they are taken for, their law, and what is refused."""
+
+import json
+
+import chex
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+from support.dp_table import CELLS, FOUND, KINDS, NEW, TABLE
+
+from simplex_jax import dpm
+from simplex_jax.models.dpm import cells, columns, estimates, variables
+
+
+def test_the_kinds_of_columns():
+    assert FOUND.columns == ("age", "income", "sex", "visits", "smoker")
+    assert FOUND.kinds == ("number", "number", "category", "count", "category")
+    assert FOUND.values == ((), (), ("f", "m"), (), ("False", "True"))
+    np.testing.assert_allclose(FOUND.centres[1], np.nanmean(TABLE["income"]), rtol=1e-12)
+    np.testing.assert_allclose(FOUND.scales[0], np.nanstd(TABLE["age"]), rtol=1e-12)
+    assert (FOUND.observations(CELLS) == np.isfinite(CELLS).sum(axis=1)).all()
+    assert FOUND.observations(CELLS)[-1] == 0
+    assert len(FOUND.items) == len(FOUND.measures) == 2 + 2 + 2 + 1 + 2
+    rows = FOUND.rows(CELLS)
+    FOUND.family().check(rows)
+    for column in (0, 1):
+        standard = np.asarray(rows["number"][:, column], np.float64)
+        assert np.nanmean(standard) == pytest.approx(0, abs=1e-6)
+        assert np.nanstd(standard) == pytest.approx(1, rel=1e-6)
+    missing = {"category": [2, 4], "count": [3]}
+    for kind, places in missing.items():
+        np.testing.assert_array_equal(rows[kind] == -1, np.isnan(CELLS[:, places]))
+    np.testing.assert_array_equal(np.isnan(rows["number"]), np.isnan(CELLS[:, :2]))
+
+
+def test_the_density_of_a_row_is_that_of_its_cells():
+    """Student's t of standardised numbers, shares of categories, and counts over their mean."""
+    new = FOUND.table(NEW)
+    found = FOUND.family().log_predictive(jax.tree.map(np.asarray, FOUND.rows(new)))
+    t = stats.t(3, scale=np.sqrt(2 / 3))
+    first = t.logpdf((70 - FOUND.centres[0]) / FOUND.scales[0])
+    mean = FOUND.centres[3]
+    first += stats.nbinom.logpmf(8, 1, 1 / (mean + 1)) - stats.poisson.logpmf(8, mean)
+    second = t.logpdf((10_002 - FOUND.centres[1]) / FOUND.scales[1]) + 2 * np.log(0.5)
+    np.testing.assert_allclose(found, [first, second], rtol=1e-5)
+
+
+def test_frames_mappings_and_structured_arrays_are_one_table():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TABLE, index=[f"row {i}" for i in range(53)])
+    other, same, names = columns.of(frame, KINDS)
+    assert other == FOUND
+    np.testing.assert_array_equal(same, CELLS)
+    assert names[:2] == ("row 0", "row 1")
+    nullable = frame.convert_dtypes().astype({"sex": "category"})
+    assert columns.of(nullable, KINDS)[0] == FOUND
+    np.testing.assert_array_equal(columns.of(nullable, KINDS)[1], CELLS)
+    dtype = [(name, "O" if x.dtype == object else "f8") for name, x in TABLE.items()]
+    structured = np.empty(53, dtype)
+    for name, column in TABLE.items():
+        structured[name] = column
+    assert columns.of(structured, KINDS)[0] == FOUND
+    coded = pandas.DataFrame({"a": pandas.Categorical([3, 1, None]), "b": [0.5, 1.5, 2.5]})
+    assert columns.of(coded)[0].values == (("1", "3"), ())
+
+
+def test_categories_are_texts_however_they_are_stored():
+    found, codes, _ = columns.of({"a": [1.0, np.nan, 3.0, 2.5]}, {"a": "category"})
+    assert found.values == (("1", "2.5", "3"),)
+    np.testing.assert_array_equal(found.table({"a": [3, 1, 7, None]})[:, 0], [2, 0, np.nan, np.nan])
+    assert codes[:, 0].tolist()[2:] == [2.0, 1.0]
+    assert found.of_row(codes, 0) == ["a=1"]
+
+
+def test_the_digest_is_of_cells_names_and_kinds():
+    other = CELLS.copy()
+    other[0, 1] += 1
+    names = FOUND._replace(columns=("years", *FOUND.columns[1:]))
+    kinds = FOUND._replace(kinds=(*FOUND.kinds[:3], "number", "category"))
+    digests = [FOUND.digest(CELLS), FOUND.digest(other), names.digest(CELLS), kinds.digest(CELLS)]
+    assert len(set(digests)) == 4
+    negative = np.where(np.isnan(CELLS), -np.nan, CELLS)
+    assert FOUND.digest(negative) == digests[0], "a NaN is a NaN"
+
+
+def test_flat_and_tree_are_inverse(seed):
+    atoms = FOUND.tree(np.random.default_rng(seed).normal(size=(3, 2, 9)))
+    chex.assert_trees_all_equal(FOUND.tree(FOUND.flat(atoms)), atoms)
+    chex.assert_trees_all_equal(FOUND.from_leaves(jax.tree.leaves(atoms)), atoms)
+    rows = jax.tree.map(np.asarray, FOUND.rows(CELLS))
+    family = FOUND.family()
+    drawn = family.draw(jax.random.key(0), family.statistics(rows, np.zeros(53, np.int32), 1))
+    assert jax.tree.structure(drawn) == jax.tree.structure(FOUND.tree(np.zeros((1, 9))))
+    described = FOUND.flat(FOUND.described(drawn))
+    flat = FOUND.flat(drawn)
+    logs = np.isin(FOUND.measures, ("rate", "probability"))
+    np.testing.assert_allclose(described[:, logs], np.exp(flat[:, logs]), rtol=1e-6)
+
+
+def test_what_sets_clusters_apart_by_divergence():
+    """Against divergences by hand, in units of the columns or of standard deviations alike."""
+    overall = FOUND.flat(FOUND.tree(np.array([0, 1.0, 0, 1, 0.5, 0.5, 4, 0.6, 0.4])))
+    profile = np.array([[1.5, 0.5, 0.1, 1, 0.9, 0.1, 8, 0.6, 0.4]])
+    gains = FOUND.gains(profile, overall)[0]
+    numbers = [
+        np.log(1 / sd) + (sd**2 + mean**2) / 2 - 0.5 for mean, sd in ((1.5, 0.5), (0.1, 1.0))
+    ]
+    expected = [numbers[0], 0, numbers[1], 0, 0.9 * np.log(1.8), 0.1 * np.log(0.2)]
+    expected += [8 * np.log(2) - 4, 0, 0]
+    np.testing.assert_allclose(gains, expected, atol=1e-12)
+    (found,) = estimates.estimates(FOUND, profile, np.full((1, 9), 0.01), overall, 9)
+    assert [one.name for one in found] == ["visits", "age", "sex=f", "income"]
+    visits, age, sex, income = found
+    assert age.mean == pytest.approx(FOUND.centres[0] + 1.5 * FOUND.scales[0])
+    assert age.within == pytest.approx(0.5 * FOUND.scales[0])
+    assert age.place(age.mean) == pytest.approx(stats.norm.cdf(1.5))
+    assert (visits.lift, visits.place(8.0)) == (2.0, 8 / 12)
+    assert sex.place(0.9) == 0.9
+    assert visits.sure
+    assert sex.sure
+    low, high = stats.gamma.interval(0.95, 8e2**2, scale=0.01**2 / 8)
+    np.testing.assert_allclose([visits.lower, visits.upper], [low, high], rtol=1e-6)
+    assert income.lower == pytest.approx(income.mean - 1.96 * 0.01 * FOUND.scales[1], rel=1e-4)
+    (single,) = estimates.estimates(FOUND, profile, np.full((1, 9), np.nan), overall, 9)
+    assert not any(one.known or one.sure for one in single)
+
+
+def test_columns_through_json():
+    through = json.loads(json.dumps(FOUND._asdict()))
+    assert columns.from_json(through) == FOUND
+    for wrong in (
+        {},
+        through | {"kinds": ["number"] * 4},
+        through | {"kinds": ["number"] * 5},
+        through | {"kinds": ["date", *FOUND.kinds[1:]]},
+        through | {"scales": [0.0, *FOUND.scales[1:]]},
+        through | {"centres": [np.nan, *FOUND.centres[1:]]},
+        through | {"concentration": 0.0},
+        through | {"columns": ["age"] * 5},
+        through | {"columns": []},
+        through | {"values": 1},
+    ):
+        with pytest.raises(ValueError, match="columns of a mixture"):
+            columns.from_json(wrong)
+    with pytest.raises(ValueError, match="variables of a mixture"):
+        variables.from_json(through)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ({"a": [0, 1, 2]}, {}, r"'a': whole numbers from 0 on .* kinds=\{'a': 'count'\}"),
+        ({"a": [0, None], "b": [3.0, 4.0]}, {}, "columns 'a', 'b': whole"),
+        ({"a": [1.5, 2]}, {"kinds": {"b": "count"}}, "kinds names 'b', and the table has a"),
+        ({"a": [1.5, 2]}, {"kinds": {"a": "text"}}, "number, category, count; it is 'text'"),
+        ({"a": [1.5, 2]}, {"kinds": {"a": "count"}}, "row 0: 1.5 cannot be used: counts are"),
+        ({"a": [-1, 2]}, {"kinds": {"a": "count"}}, "row 0: -1 cannot be used"),
+        ({"a": [0, 0]}, {"kinds": {"a": "count"}}, "no count above 0"),
+        ({"a": [1.5, 1.5, np.nan]}, {}, "column 'a' does not vary"),
+        ({"a": [1.5, np.inf]}, {}, "row 1: inf cannot be used: it is infinite"),
+        ({"a": ["x", "2"]}, {"kinds": {"a": "number"}}, "row 0: 'x' is not a number"),
+        ({"a": [None, ""]}, {}, "column 'a' has no value"),
+        ({"a": list(map(str, range(1001)))}, {}, "1,001 values, and is not a category"),
+        ({"a": np.array(["2020-01-01"], "M8[D]")}, {}, "column 'a' has datetime64"),
+        ({"a": np.ones((2, 2))}, {}, "one cell a row"),
+        ({"a": [1.5, 2], "b": [1.5]}, {}, "columns of one length"),
+        ({}, {}, "columns of one length, with rows"),
+        ({"a": []}, {}, "with rows"),
+        (np.eye(2), {"kinds": {"a": "count"}}, "kinds are of the columns of a data frame"),
+        (TABLE, {"kinds": KINDS, "sampler": "scir"}, "a family with simplex atoms"),
+        (TABLE, {"kinds": KINDS, "family": FOUND}, "kinds are of the columns"),
+    ],
+)
+def test_bad_input_is_one_clear_error(rows, options, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        dpm.fit(rows, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_cells_that_are_missing():
+    pandas = pytest.importorskip("pandas")
+    column = [1, None, np.nan, "", " ", pandas.NA, pandas.NaT, True]
+    assert cells.texts_of("a", column) == ["1", *[None] * 6, "True"]
+    assert cells.kinds_of({"a": [True, None]}, {}) == {"a": "category"}
+    assert cells.kinds_of({"a": [1.5, "x"]}, {}) == {"a": "category"}
+    assert cells.kinds_of({"a": [None, -1]}, {}) == {"a": "number"}
+    np.testing.assert_array_equal(
+        cells.numbers_of("a", ["1.5", None, " 2 "], "number")[::2], [1.5, 2]
+    )
+
+
+def test_numbers_in_a_file():
+    texts = {"a": ["1.5", None], "b": ["1", "x"], "c": ["1", "2"]}
+    found = cells.of_texts(texts, {"c": "category"})
+    np.testing.assert_array_equal(found["a"], [1.5, np.nan])
+    assert found["b"] == ["1", "x"]
+    assert found["c"] == ["1", "2"]

@@ -1,0 +1,41 @@
+"""Every model of words takes texts as it takes their counts."""
+
+import numpy as np
+import pytest
+
+from simplex_jax.corpus import CorpusError, from_texts
+from simplex_jax.models import dpm, hdp, lda, sam
+
+TEXTS = ["river water stream boat", "goal match team ball"] * 8
+# One word each, which the limits of a vocabulary of their own would drop.
+NEW = ["the river, a zebra", "ball"]
+MODELS = {
+    "lda": lambda data: lda.fit(data, 2, steps=5),
+    "hdp": lambda data: hdp.fit(data, steps=5),
+    "sam": lambda data: sam.fit(data, 2, steps=5),
+    "dpm": lambda data: dpm.fit(data, steps=5),
+}
+RECORDS = {"lda": lda.MODEL, "hdp": hdp.MODEL, "sam": sam.MODEL, "dpm": dpm.MODEL}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_texts_are_their_counts(name):
+    model = RECORDS[name]
+    assert model.digest(model.as_data(TEXTS)) == model.digest(model.as_data(from_texts(TEXTS)))
+    with pytest.raises(CorpusError, match="one string or path, 'river', in place of several texts"):
+        model.as_data("river")
+
+
+@pytest.mark.parametrize(
+    "name", ["lda", *(pytest.param(name, marks=pytest.mark.slow) for name in ("hdp", "sam", "dpm"))]
+)
+def test_other_texts_are_put_to_the_words_of_a_fit(name):
+    fitted = MODELS[name](TEXTS)
+    words = from_texts(TEXTS).vocabulary
+    shares = fitted.transform(NEW)
+    np.testing.assert_array_equal(shares, fitted.transform(from_texts(NEW, vocabulary=words)))
+    assert len(shares) == 2
+    with pytest.raises(CorpusError, match="none of the 1 documents has a word of the vocabulary"):
+        fitted.transform(["zebra"])
+    with pytest.raises(CorpusError, match="in place of several texts"):
+        fitted.transform("river")
