@@ -173,5 +173,12 @@ def test_commands_are_understood():
         pages.parse(cli.main.get_command(click.Context(cli.main), name), arguments)
 
 
+def test_clusters_of_a_mixed_table():
+    scope = executed("Clusters of a mixed table with missing cells")
+    sizes = np.sort(scope["fitted"].clusters.sizes)[::-1]
+    assert np.abs(sizes[:3] - [120, 80, 50]).max() < 15
+    assert scope["clusters"][1, 1] > 0.9
+
+
 def test_every_recipe_is_run():
     assert pages.all_run(PAGE, __file__)
