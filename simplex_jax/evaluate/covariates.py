@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.interpolate import CubicSpline
 
 from simplex_jax import arguments
 
@@ -319,6 +318,8 @@ def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth
                 f"column {name!r} has {len(distinct)} values, too few for smooth={smooth}: "
                 "give a smaller one"
             )
+        from scipy.interpolate import CubicSpline  # here, since it is slow to import
+
         # Splines that are 1 at one knot and 0 at the others: with a constant, all but the first.
         cardinal = CubicSpline(knots, np.eye(len(knots))[:, 1:], bc_type="natural")
 

@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jax.typing import ArrayLike
-from scipy.optimize import linear_sum_assignment
 
 Affinity: TypeAlias = Callable[[ArrayLike, ArrayLike], np.ndarray]
 """`(topics [K, V], topics [L, V]) -> [K, L]`, 1 for equal topics."""
@@ -123,7 +122,7 @@ def match(reference: ArrayLike, topics: ArrayLike, measure: Affinity = affinity)
         ([1, 0], [0.99, 0.993])
     """
     table = measure(reference, topics)
-    rows, partners = _assignment(table)
+    rows, partners = assignment(table)
     order = np.full(len(table), -1)
     similarity = np.zeros(len(table))
     order[rows] = partners
@@ -166,7 +165,7 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
     orders, shared = [own], [np.ones(len(own), bool)]
     for run in arrays[1:]:
         table = measure(arrays[0], run)
-        order = _assignment(table)[1]
+        order = assignment(table)[1]
         near = table[own, order]
         others = table.copy()
         others[own, order] = -np.inf
@@ -187,5 +186,8 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
     return Alignment(np.stack(orders), stability, np.stack(shared))
 
 
-def _assignment(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def assignment(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows and the columns of the pairs, one to one, of the largest sum in a table."""
+    from scipy.optimize import linear_sum_assignment  # here, since it is slow to import
+
     return linear_sum_assignment(table, maximize=True)

@@ -6,11 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from simplex_jax.evaluate.diagnostics import finite
 
@@ -43,6 +39,11 @@ def curves(
     Returns an `<svg>` element; ids in it begin with measure and key, so that a page can have
     several.
     """
+    import matplotlib  # here, since commands that draw nothing should not wait for it
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
     soft, line = _COLOURS["var(--soft)"], _COLOURS["var(--line)"]
     style: dict[Any, Any] = {
         "svg.fonttype": "none",  # text stays text, in the fonts of the page

@@ -22,11 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from scipy import special
-from scipy.optimize import linear_sum_assignment
 
 from simplex_jax import arguments, draws
 from simplex_jax.base import PyTree
-from simplex_jax.evaluate import partitions
+from simplex_jax.evaluate import matching, partitions
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.families.family import component
@@ -154,7 +153,7 @@ def _medoid(sampled: np.ndarray) -> int:
 def _match(reference: np.ndarray, one: np.ndarray, count: int, width: int) -> np.ndarray:
     """Return the partner of each cluster of the reference, int [C]; `width` where there is none."""
     both = np.bincount(reference * width + one, minlength=count * width).reshape(count, width)
-    rows, columns = linear_sum_assignment(both, maximize=True)
+    rows, columns = matching.assignment(both)
     partners = np.full(count, width)
     partners[rows] = np.where(both[rows, columns] > 0, columns, width)
     return partners
