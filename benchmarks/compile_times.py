@@ -33,7 +33,7 @@ from simplex_jax import dpm, hdp, lda, sam, samplers
 from simplex_jax.base import Kernel
 from simplex_jax.corpus import device
 from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm import model as dpm_mixture
 from simplex_jax.models.hdp import kernel as hdp_kernel
 from simplex_jax.models.sam import model as sam_model
 from simplex_jax.models.sam import sparse
@@ -108,7 +108,7 @@ def sam_update() -> Program:
 def dpm_update() -> Program:
     rows = jnp.asarray(points(), jnp.float32)
     family = families.gaussian(jnp.zeros(3), jnp.eye(3))
-    kernel, stream = dp_mixture.build(rows, family, split_merge=1)
+    kernel, stream = dpm_mixture.build(rows, family, split_merge=1)
     return update_of(kernel, stream, jnp.zeros(len(rows), jnp.int32))
 
 

@@ -3,10 +3,12 @@
     python benchmarks/lda_mixing.py [--corpora sotu ap] [--passes 3000] [--seeds 3] [--keep FILE]
     python benchmarks/lda_mixing.py --priors 0.1,0.05 0.1,0.2 0.5,0.2
 
-Memoised SCIR with one update of the topics a pass, as by default, and with two, four and eight,
-beside a sampler with the topics integrated out as well (tomotopy, `pip install tomotopy`; one
-worker, since two make it approximate). The same corpora, K, alpha and beta; shares are read after
-every pass, the first quarter is left out, and the size is that of `evaluate.diagnostics`.
+Memoised SCIR with one update of the topics a pass, as by default, and with two, four and eight;
+with five sweeps an update; with documents that move all their tokens of a topic to another one,
+see `relabelled`; and a sampler with the topics integrated out as well (tomotopy, `pip install
+tomotopy`; one worker, since two make it approximate). The same corpora, K, alpha and beta; shares
+are read after every pass, the first quarter is left out, and the size is that of
+`evaluate.diagnostics`.
 
 With --priors, in place of all that, one update a pass with other alpha and beta, and the perplexity
 of 500 held-out documents, averaged over the second half of the run, whose samples are counted.
@@ -27,19 +29,34 @@ import scipy.sparse as sp
 from lda_corpora import NAMES, load
 from lda_recorder import SHARED
 
-from simplex_jax import lda, run
+from simplex_jax import Kernel, lda, run
 from simplex_jax.corpus import device, embedded_corpus
+from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.evaluate.diagnostics import effective_size
 from simplex_jax.models.lda import model
+from simplex_jax.models.lda.counts import Local, Memory
 
 ALPHA, BETA = 0.1, 0.05
 
 
-def ours(train: sp.csr_array, topics: int, passes: int, seed: int, updates: int) -> np.ndarray:
+def ours(
+    train: sp.csr_array,
+    topics: int,
+    passes: int,
+    seed: int,
+    updates: int = 1,
+    sweeps: int = 1,
+    relabel: bool = False,
+) -> np.ndarray:
     """Return the tokens of each topic after every pass, [passes, K]."""
     corpus, shape = device.to_device(train), (topics, train.shape[1])
+    local_step = Local(sweeps=sweeps)
     size = -(-train.shape[0] // updates)
-    kernel, stream = model.build(corpus, shape, alpha=ALPHA, beta=BETA, batch_size=size)
+    kernel, stream = model.build(
+        corpus, shape, alpha=ALPHA, beta=BETA, local_step=local_step, batch_size=size
+    )
+    if relabel:
+        kernel = Kernel(kernel.init, functools.partial(_moved, kernel.update, corpus))
     key = jax.random.key(seed)
     state = kernel.init(key, jnp.ones(shape))
     _, trace = run(
@@ -53,6 +70,48 @@ def ours(train: sp.csr_array, topics: int, passes: int, seed: int, updates: int)
         chunk=50 * updates,
     )
     return np.asarray(trace)
+
+
+def _moved(update: Callable, corpus: DeviceCorpus, key: jax.Array, state: Any, ids: Any) -> Any:
+    key, key_move = jax.random.split(key)
+    state, info = update(key, state, ids)
+    labels = relabelled(key_move, state.position, corpus, state.sampler.memory.labels)
+    counts = jnp.zeros(state.position.shape, jnp.int32).at[labels, corpus.tokens].add(1)
+    return state._replace(sampler=state.sampler._replace(memory=Memory(labels, counts))), info
+
+
+def relabelled(
+    key: jax.Array, log_topics: jax.Array, corpus: DeviceCorpus, labels: jax.Array
+) -> jax.Array:
+    """Move the tokens of a topic in a document together to one that it lacks, or leave them.
+
+    Given the topics, and with one alpha for all of them, the new topic has the probability of the
+    tokens' words under it: a Gibbs step. The topics of a document take their turns one by one.
+    """
+    topics, documents = log_topics.shape[0], device.size(corpus)
+    sizes = jnp.diff(corpus.starts)
+    document = jnp.repeat(jnp.arange(documents), sizes, total_repeat_length=labels.shape[0])
+    groups = document * topics + labels.astype(jnp.int32)
+    fit = jax.ops.segment_sum(log_topics.T[corpus.tokens], groups, documents * topics)
+    fit = fit.reshape(documents, topics, topics)
+    held = jax.ops.segment_sum(jnp.ones_like(groups), groups, documents * topics) > 0
+    held = held.reshape(documents, topics)
+    numbers = jnp.arange(topics)
+
+    def move(j: jax.Array, loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        places, taken = loop
+        free = ~taken | (numbers == j)
+        drawn = jax.random.categorical(
+            jax.random.fold_in(key, j), jnp.where(free, fit[:, j], -jnp.inf)
+        )
+        new = jnp.where(held[:, j], drawn, j)
+        mine = held[:, j, None] & (numbers == new[:, None])
+        taken = (taken & (numbers != j)) | mine
+        return places.at[:, j].set(new), taken
+
+    start = jnp.tile(numbers, (documents, 1)), held
+    places, _ = jax.lax.fori_loop(0, topics, move, start)
+    return places[document, labels].astype(labels.dtype)
 
 
 def collapsed(train: sp.csr_array, topics: int, passes: int, seed: int) -> np.ndarray:
@@ -149,6 +208,8 @@ def main() -> None:
             f"ours, {updates} updates a pass": functools.partial(ours, *job, updates=updates)
             for updates in (1, 2, 4, 8)
         }
+        samplers["ours, 5 sweeps an update"] = functools.partial(ours, *job, sweeps=5)
+        samplers["ours, documents relabelled"] = functools.partial(ours, *job, relabel=True)
         samplers["topics integrated out"] = functools.partial(collapsed, *job)
         for sampler, sample in samplers.items():
             keep(corpus=name, sampler=sampler, **measure(sample, options.seeds))

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from simplex_jax import run
 from simplex_jax.base import Info, State
 from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm import model as dpm_mixture
 from simplex_jax.runtime.averaging import LogMean
 from simplex_jax.runtime.hooks import Event
 
@@ -26,13 +26,13 @@ class Method(NamedTuple):
     """A sampler of the mixture with its settings.
 
     Attributes:
-        sampler: As `dp_mixture.build` has it.
+        sampler: As `dpm_mixture.build` has it.
         counts: Likewise.
         whole: Whether all rows are in a batch.
         base: Concentration of the base measure.
         clusters: Labels that rows start with at random.
         steps: Step sizes of atoms and sticks; None to tune them.
-        total: As `dp_mixture.build` has it; the papers carry it.
+        total: As `dpm_mixture.build` has it; the papers carry it.
     """
 
     sampler: str
@@ -103,14 +103,14 @@ class Recorder:
                 "averaged": -float(self._average.value().mean())
                 if self._average.samples
                 else float("nan"),
-                "clusters": float(dp_mixture.occupied(event.state)),
+                "clusters": float(dpm_mixture.occupied(event.state)),
                 "alpha": float(event.state.alpha),
             }
         )
 
 
 # Made once: a new function would be compiled anew, and a process has room for so many programs.
-_score = jax.jit(dp_mixture.log_predictive)
+_score = jax.jit(dpm_mixture.log_predictive)
 
 
 def _nothing(state: State, info: Info) -> tuple:
@@ -128,19 +128,19 @@ def scores(
     steps = {}
     if method.sampler != "exact" and method.steps is not None:
         steps = dict(zip(("atom_step_size", "stick_step_size"), method.steps, strict=True))
-    kernel, stream = dp_mixture.build(
+    kernel, stream = dpm_mixture.build(
         rows,
         family,
         sampler=method.sampler,
         total=method.total,
         counts=method.counts,
         batch_size=size if method.whole else min(BATCH, size),
-        alpha=dp_mixture.Gamma(1.0, 1.0),
+        alpha=dpm_mixture.Gamma(1.0, 1.0),
         **steps,
         label_moves=method.counts == "memoised",
     )
     keys = jax.random.split(jax.random.key(seed), 3)
-    state = kernel.init(keys[0], dp_mixture.random_labels(keys[1], rows, method.clusters))
+    state = kernel.init(keys[0], dpm_mixture.random_labels(keys[1], rows, method.clusters))
     recorder = Recorder(family, families.multinomial_rows(problem.test), updates // 2)
     every = max(1, updates // evaluations)
     run(
@@ -152,7 +152,7 @@ def scores(
         collect=_nothing,
         chunk=every,
         hooks=[recorder],
-        grow=dp_mixture.grown,
+        grow=dpm_mixture.grown,
     )
     return recorder.records
 

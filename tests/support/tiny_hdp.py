@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special, stats
 
-from support.tiny_dp import log_evidence, partitions
+from support.tiny_dpm import log_evidence, partitions
 
 # Unsigned Stirling numbers of the first kind, by customers and tables.
 STIRLING = ((1,), (0, 1), (0, 1, 1), (0, 2, 3, 1), (0, 6, 11, 6, 1))

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
-from support.dp_table import CELLS, FOUND, KINDS, NEW, TABLE
+from support.dpm_table import CELLS, FOUND, KINDS, NEW, TABLE
 
 from simplex_jax import dpm
 from simplex_jax.models.dpm import cells, columns, estimates, variables

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.cut_runs import Cut, look_after_every_step
-from support.dp_table import CELLS, FOUND, GROUPS, KINDS, NEW, TABLE
+from support.dpm_table import CELLS, FOUND, GROUPS, KINDS, NEW, TABLE
 
 from simplex_jax import dpm
 from simplex_jax.cli import main

@@ -1,6 +1,6 @@
 """The native lowering of the local step beside the one of XLA, mutants of it, and its edges.
 
-Its law is tested with that of the other sweeps in test_lda_local.py. False alarms as there.
+Its law is tested with that of the other sweeps in test_local.py. False alarms as there.
 """
 
 import functools
@@ -12,7 +12,7 @@ import pytest
 from support import native_sweeps
 from support import statistics_checks as checks
 from support.marks import slow_but
-from test_lda_local import conditional_checks
+from test_local import conditional_checks
 
 from simplex_jax.corpus.device import Documents
 from simplex_jax.models.lda import counts

@@ -8,7 +8,7 @@ import pytest
 from simplex_jax import run
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm import labels as dp_labels
-from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm import model as dpm_mixture
 from simplex_jax.models.dpm import step as dp_step
 
 ROWS = families.multinomial_rows([[2, 0, 1], [0, 0, 3], [0, 1, 0], [0, 0, 0]])
@@ -42,8 +42,8 @@ CARRIED = {"total": "carried", "counts": "subsampled", "label_moves": False}
 @pytest.mark.parametrize(("sampler", "counts", "variant", "alpha_update", "chains"), COMBINATIONS)
 def test_states_keep_their_structure(sampler, counts, variant, alpha_update, chains):
     options = {"sampler": sampler, "counts": counts, "variant": variant, "chains": chains}
-    prior = dp_mixture.Gamma(1, 2)
-    kernel, stream = dp_mixture.build(
+    prior = dpm_mixture.Gamma(1, 2)
+    kernel, stream = dpm_mixture.build(
         ROWS, FAMILY, alpha=prior, alpha_update=alpha_update, batch_size=3, capacity=20, **options
     )
     labels = jnp.zeros(4, jnp.int32)
@@ -64,7 +64,7 @@ def test_the_dtype_follows_the_family():
     with jax.enable_x64(True):
         rows = jnp.zeros((4, 1))
         family = families.gaussian(jnp.zeros(1), jnp.eye(1))
-        kernel, stream = dp_mixture.build(rows, family, alpha=dp_mixture.Gamma(1.0, 1.0))
+        kernel, stream = dpm_mixture.build(rows, family, alpha=dpm_mixture.Gamma(1.0, 1.0))
         state, _ = shapes(kernel, stream, jnp.zeros(4, jnp.int32))
     assert state.position.log_weights.dtype == state.alpha.dtype == jnp.float64
     assert state.labels.dtype == state.step.dtype == jnp.int32
@@ -78,7 +78,7 @@ BAD = [
     ({"batch_size": 5}, "batch_size must be at most the 4 rows; it is 5"),
     ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
     ({"alpha": 0.0}, "alpha must be finite and positive; it is 0.0"),
-    ({"alpha": dp_mixture.Gamma(1.0, -1.0)}, "alpha.rate must be finite and positive"),
+    ({"alpha": dpm_mixture.Gamma(1.0, -1.0)}, "alpha.rate must be finite and positive"),
     ({"variant": "independent", "decay": 1.0}, "decay must be between 0 and 1"),
     ({"decay": 0.5}, "decay is not used by the dependent variant"),
     ({"stick_step_size": 0.5}, "stick_step_size is not used by the exact sampler"),
@@ -104,19 +104,19 @@ BAD = [
 @pytest.mark.parametrize(("options", "message"), BAD)
 def test_bad_arguments_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        dp_mixture.build(ROWS, FAMILY, **options)
+        dpm_mixture.build(ROWS, FAMILY, **options)
 
 
 def test_rows_and_families_must_fit():
     with pytest.raises(ValueError, match="category 2"):
-        dp_mixture.build(ROWS, families.multinomial(2))
+        dpm_mixture.build(ROWS, families.multinomial(2))
     with pytest.raises(ValueError, match="multinomial_rows"):
-        dp_mixture.build(jnp.zeros((3, 3)), FAMILY)
+        dpm_mixture.build(jnp.zeros((3, 3)), FAMILY)
     with pytest.raises(ValueError, match="a family with simplex atoms"):
-        dp_mixture.build(jnp.zeros((3, 1)), GAUSSIAN, sampler="scir")
+        dpm_mixture.build(jnp.zeros((3, 1)), GAUSSIAN, sampler="scir")
     no_evidence = GAUSSIAN._replace(log_evidence=None)
     with pytest.raises(ValueError, match="log_evidence"):
-        dp_mixture.build(jnp.zeros((3, 1)), no_evidence, split_merge=1)
+        dpm_mixture.build(jnp.zeros((3, 1)), no_evidence, split_merge=1)
 
 
 @pytest.mark.parametrize(
@@ -129,17 +129,17 @@ def test_rows_and_families_must_fit():
     ],
 )
 def test_bad_first_labels_are_named(labels, message):
-    kernel, _ = dp_mixture.build(ROWS, FAMILY, capacity=16)
+    kernel, _ = dpm_mixture.build(ROWS, FAMILY, capacity=16)
     with pytest.raises(ValueError, match=message):
         kernel.init(KEY, labels)
 
 
 def test_random_labels():
-    labels = dp_mixture.random_labels(KEY, ROWS, 2, chains=50)
+    labels = dpm_mixture.random_labels(KEY, ROWS, 2, chains=50)
     assert labels.shape == (50, 4)
     assert set(np.unique(labels)) == {0, 1}
     with pytest.raises(ValueError, match="clusters must be an integer of at least 1"):
-        dp_mixture.random_labels(KEY, ROWS, 0)
+        dpm_mixture.random_labels(KEY, ROWS, 0)
 
 
 def test_running_sums_keep_what_rounding_takes():
@@ -159,10 +159,10 @@ def test_running_sums_keep_what_rounding_takes():
 def test_a_slice_that_rounds_to_its_bound_leaves_the_stick_open():
     """u < w_z, and in float32 log u = log w_z once in ten million rows."""
     weights = jnp.log(jnp.array([0.2, 0.5, 0.3]))
-    position = dp_mixture.Mixture(weights, jnp.float32(-jnp.inf), jnp.full((3, 3), -jnp.log(3.0)))
+    position = dpm_mixture.Mixture(weights, jnp.float32(-jnp.inf), jnp.full((3, 3), -jnp.log(3.0)))
     labels = jnp.array([1, 1, 2, 0])
     sliced = dp_labels.Slices(weights, weights[labels], jnp.int32(0))
-    kernel, _ = dp_mixture.build(ROWS, FAMILY)
+    kernel, _ = dpm_mixture.build(ROWS, FAMILY)
     state = kernel.init(KEY, labels)
     before = state._replace(position=position, occupancy=jnp.array([1, 2, 1]), totals=None)
     ids = jnp.arange(4, dtype=jnp.int32)
@@ -180,10 +180,10 @@ def test_running_sums_do_not_drift(split_merge):
     centres = rng.normal(size=(6, 2)) * 300
     x = (centres[np.repeat(np.arange(6), 50)] + rng.normal(size=(300, 2))).astype(np.float32)
     family = families.gaussian(jnp.zeros(2), 4e4 * jnp.eye(2), 0.01, 50.0)
-    kernel, stream = dp_mixture.build(
+    kernel, stream = dpm_mixture.build(
         jnp.asarray(x), family, alpha=3.0, batch_size=100, split_merge=split_merge
     )
-    state = kernel.init(KEY, dp_mixture.random_labels(KEY, x, 10))
+    state = kernel.init(KEY, dpm_mixture.random_labels(KEY, x, 10))
     state, moved = run(
         KEY,
         kernel,
@@ -191,7 +191,7 @@ def test_running_sums_do_not_drift(split_merge):
         stream,
         2016,
         collect=lambda state, info: info.moved,
-        grow=dp_mixture.grown,
+        grow=dpm_mixture.grown,
     )
     assert moved.sum() * 100 > 500
     labels = np.asarray(state.labels)
@@ -207,7 +207,7 @@ def test_running_sums_do_not_drift(split_merge):
 
 @pytest.mark.slow
 def test_a_move_of_two_clusters_leaves_the_sums_of_others():
-    kernel, _ = dp_mixture.build(ROWS, FAMILY, split_merge=1, capacity=16)
+    kernel, _ = dpm_mixture.build(ROWS, FAMILY, split_merge=1, capacity=16)
     state = kernel.init(KEY, jnp.array([0, 0, 1, 2]))
     lost = state.totals.lost.at[2].set(1)
     state = state._replace(totals=state.totals._replace(lost=lost))
@@ -222,18 +222,18 @@ def test_a_move_of_two_clusters_leaves_the_sums_of_others():
 @pytest.mark.slow
 def test_the_log_predictive_keeps_the_leftover_mass():
     """Where all weight is beyond the sticks at hand, rows are predicted by the prior alone."""
-    kernel, _ = dp_mixture.build(ROWS, FAMILY, capacity=16)
+    kernel, _ = dpm_mixture.build(ROWS, FAMILY, capacity=16)
     mixture = kernel.init(KEY, jnp.zeros(4, jnp.int32)).position
     beyond = mixture._replace(
         log_weights=jnp.full(16, -jnp.inf), log_rest=jnp.zeros(()), atoms=mixture.atoms
     )
-    found = dp_mixture.log_predictive(FAMILY, beyond, ROWS)
+    found = dpm_mixture.log_predictive(FAMILY, beyond, ROWS)
     np.testing.assert_allclose(found, FAMILY.log_predictive(ROWS), rtol=1e-6)
     likelihood = np.asarray(FAMILY.log_likelihood(ROWS, mixture.atoms), np.float64)
     dense = np.exp(likelihood) @ np.exp(np.asarray(mixture.log_weights, np.float64))
     dense += np.exp(float(mixture.log_rest) + np.asarray(FAMILY.log_predictive(ROWS), np.float64))
     np.testing.assert_allclose(
-        dp_mixture.log_predictive(FAMILY, mixture, ROWS), np.log(dense), rtol=1e-5, atol=1e-6
+        dpm_mixture.log_predictive(FAMILY, mixture, ROWS), np.log(dense), rtol=1e-5, atol=1e-6
     )
 
 
@@ -241,13 +241,13 @@ def test_the_log_predictive_keeps_the_leftover_mass():
 def test_another_model_of_the_same_shape_does_not_compile_again():
     def kernel_of(counts, concentration, h, alpha):
         rows = families.multinomial_rows(counts)
-        return dp_mixture.build(
+        return dpm_mixture.build(
             rows,
             families.multinomial(2, concentration),
             sampler="scir",
             atom_step_size=h,
             stick_step_size=2 * h,
-            alpha=dp_mixture.Gamma(alpha, 1.0),
+            alpha=dpm_mixture.Gamma(alpha, 1.0),
             capacity=16,
         )[0]
 
@@ -265,10 +265,10 @@ def test_another_model_of_the_same_shape_does_not_compile_again():
 
 @pytest.mark.slow
 def test_chains_that_take_turns_are_those_side_by_side(monkeypatch):
-    kernel, _ = dp_mixture.build(
-        ROWS, FAMILY, alpha=dp_mixture.Gamma(2.0, 1.0), chains=3, capacity=32
+    kernel, _ = dpm_mixture.build(
+        ROWS, FAMILY, alpha=dpm_mixture.Gamma(2.0, 1.0), chains=3, capacity=32
     )
-    start = kernel.init(KEY, dp_mixture.random_labels(KEY, ROWS, 3, chains=3))
+    start = kernel.init(KEY, dpm_mixture.random_labels(KEY, ROWS, 3, chains=3))
     ids, found = jnp.arange(4, dtype=jnp.int32), []
     for large in (0, 2**30):
         monkeypatch.setattr(dp_step, "_LARGE", large)
@@ -291,12 +291,12 @@ def test_chains_that_take_turns_are_those_side_by_side(monkeypatch):
 )
 def test_one_row_rows_alike_and_rows_without_data(table):
     rows = families.multinomial_rows(table)
-    kernel, stream = dp_mixture.build(
-        rows, families.multinomial(2), alpha=dp_mixture.Gamma(2.0, 2.0)
+    kernel, stream = dpm_mixture.build(
+        rows, families.multinomial(2), alpha=dpm_mixture.Gamma(2.0, 2.0)
     )
     state = kernel.init(KEY, jnp.zeros(len(table), jnp.int32))
     state, labels = run(
-        KEY, kernel, state, stream, 200, collect=dp_mixture.labels_of, grow=dp_mixture.grown
+        KEY, kernel, state, stream, 200, collect=dpm_mixture.labels_of, grow=dpm_mixture.grown
     )
     assert labels.shape == (200, len(table))
     assert int(state.occupancy.sum()) == len(table)
@@ -313,7 +313,7 @@ def test_totals_are_carried_where_sticks_are_in_use(sampler):
     """
     options = CARRIED | {"sampler": sampler, "batch_size": 3, "capacity": 16}
     sizes = {"atom_step_size": 1e-6, "stick_step_size": 1e-6}
-    kernel, stream = dp_mixture.build(ROWS, FAMILY, alpha=1.0, **options, **sizes)
+    kernel, stream = dpm_mixture.build(ROWS, FAMILY, alpha=1.0, **options, **sizes)
     state = kernel.init(KEY, jnp.array([0, 0, 2, 2]))
     assert all(np.isinf(leaf).all() for leaf in jax.tree.leaves(state.log_totals))
     seen = []
@@ -329,7 +329,7 @@ def test_totals_are_carried_where_sticks_are_in_use(sampler):
         seen += np.abs(change).ravel().tolist()
     assert seen
     assert max(seen) < 0.05
-    grown = dp_mixture.grow(state, 32)
+    grown = dpm_mixture.grow(state, 32)
     assert np.isinf(grown.log_totals.sticks[16:]).all()
 
 
@@ -339,7 +339,7 @@ def test_langevin_samplers_come_near_the_exact_one(sampler):
     """Two groups of rows that nothing confuses: sizes are found, whatever moves the atoms."""
     table = np.repeat([[20, 2, 0], [0, 3, 20]], [30, 60], axis=0)
     rows = families.multinomial_rows(table)
-    kernel, stream = dp_mixture.build(
+    kernel, stream = dpm_mixture.build(
         rows,
         families.multinomial(3, concentration=1.0),
         sampler=sampler,
@@ -348,16 +348,16 @@ def test_langevin_samplers_come_near_the_exact_one(sampler):
         alpha=0.2,
         batch_size=45,
     )
-    state = kernel.init(KEY, dp_mixture.random_labels(KEY, rows, 5))
+    state = kernel.init(KEY, dpm_mixture.random_labels(KEY, rows, 5))
     state, labels = run(
         KEY,
         kernel,
         state,
         stream,
         3000,
-        collect=dp_mixture.labels_of,
+        collect=dpm_mixture.labels_of,
         thin=10,
-        grow=dp_mixture.grown,
+        grow=dpm_mixture.grown,
     )
     late = labels[150:]
     assert (late[:, 0, None] == late[:, :30]).mean() > 0.9

@@ -1,6 +1,6 @@
 """Seconds of a pass of the Dirichlet-process mixture over synthetic rows of counts, on this device.
 
-    python benchmarks/dp_mixture.py [--rows 100000 1000000] [--categories 300] [--passes 20]
+    python benchmarks/dpm_mixture.py [--rows 100000 1000000] [--categories 300] [--passes 20]
 
 Rows have about ten tokens each of 30 clusters with sparse profiles and geometric weights. A pass
 draws the labels of all rows once. Passes start from 20 random clusters; the first is apart, as it
@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from simplex_jax import run
 from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm import model as dpm_mixture
 
 CLUSTERS, HELD_OUT = 30, 10_000
 CASES = {
@@ -78,14 +78,14 @@ def passes_of(counts: sp.csr_array, held_out: sp.csr_array, case: dict, passes: 
     family = families.multinomial(categories, concentration=0.1)
     options = dict(case)
     batches = options.pop("batches", 1)
-    kernel, stream = dp_mixture.build(
+    kernel, stream = dpm_mixture.build(
         rows,
         family,
-        alpha=dp_mixture.Gamma(1.0, 1.0),
+        alpha=dpm_mixture.Gamma(1.0, 1.0),
         batch_size=-(-size // batches),
         **options,
     )
-    state = kernel.init(jax.random.key(0), dp_mixture.random_labels(jax.random.key(1), rows, 20))
+    state = kernel.init(jax.random.key(0), dpm_mixture.random_labels(jax.random.key(1), rows, 20))
     clock, processor = [], []
     for _ in range(passes):
         started = time.perf_counter(), time.process_time()
@@ -96,11 +96,11 @@ def passes_of(counts: sp.csr_array, held_out: sp.csr_array, case: dict, passes: 
             stream,
             batches,
             collect=nothing,
-            grow=dp_mixture.grown,
+            grow=dpm_mixture.grown,
         )
         clock.append(time.perf_counter() - started[0])
         processor.append(time.process_time() - started[1])
-    score = dp_mixture.log_predictive(family, state.position, families.multinomial_rows(held_out))
+    score = dpm_mixture.log_predictive(family, state.position, families.multinomial_rows(held_out))
     return {
         "first pass": round(clock[0], 2),
         "seconds a pass": round(float(np.median(clock[1:])), 3),

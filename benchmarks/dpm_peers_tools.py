@@ -1,4 +1,4 @@
-"""The tools of `dp_peers.py`: each takes rows and a seed, and returns a `Score`."""
+"""The tools of `dpm_peers.py`: each takes rows and a seed, and returns a `Score`."""
 
 import contextlib
 import io

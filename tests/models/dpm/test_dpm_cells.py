@@ -1,6 +1,6 @@
 """Families of tables with missing cells: exact without imputation, and in single precision.
 
-What the other families are tested for as well is in `test_dp_families`. Statistical tests fail at
+What the other families are tested for as well is in `test_dpm_families`. Statistical tests fail at
 a rate of 1e-3 with a fresh seed, and reject their mutants.
 """
 
@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special, stats
-from support import dp_cells
+from support import dpm_cells
 from support import statistics_checks as checks
-from support.dp_cells import NAMES, N, data, make, some_atoms
+from support.dpm_cells import NAMES, N, data, make, some_atoms
 
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals
@@ -30,7 +30,7 @@ def test_the_evidence_is_that_of_the_cells_that_are_there(name, seed):
     found = jax.jit(family.log_evidence)(family.statistics(rows, labels, 3))
     for k in range(3):
         mine = jax.tree.map(lambda leaf, k=k: np.asarray(leaf)[np.asarray(labels) == k], rows)
-        assert float(found[k]) == pytest.approx(dp_cells.log_evidence(name, mine), abs=2e-5)
+        assert float(found[k]) == pytest.approx(dpm_cells.log_evidence(name, mine), abs=2e-5)
 
 
 def without(name, rows, row, column):
@@ -78,7 +78,7 @@ def test_likelihoods_are_those_of_scipy(seed):
     log_rates, counts = some_atoms("poisson", rng), jnp.arange(12).reshape(6, 2)
     found = make("poisson").log_likelihood(counts, log_rates)
     rates = np.exp(np.asarray(log_rates, np.float64))
-    reference = np.array(dp_cells.COUNT["shape"]) / dp_cells.COUNT["rate"]
+    reference = np.array(dpm_cells.COUNT["shape"]) / dpm_cells.COUNT["rate"]
     exact = (
         stats.poisson.logpmf(counts[:, None], rates)
         - stats.poisson.logpmf(counts, reference)[:, None]
@@ -113,7 +113,7 @@ def draws_p_values(name, family, seen, rows, getkey):
     repeated = jax.tree.map(lambda leaf: jnp.tile(leaf, (DRAWS,) + (1,) * (leaf.ndim - 1)), seen)
     atoms = jax.jit(family.draw)(getkey(), repeated)
     host = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), atoms)
-    return dp_cells.p_values(name, host, rows)
+    return dpm_cells.p_values(name, host, rows)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -223,7 +223,7 @@ def test_numbers_far_from_0_keep_their_digits(offset, seed):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5 + (moved * 4 if n == 1 else 1e-2))
     cells = np.where(np.isnan(x[:, 0]), np.nan, x[:, 0].astype(np.float64))
     own = cells[np.asarray(labels) == 0]
-    exact, _ = dp_cells.normal_posterior(own, float(np.float32(offset)), 1.0, 0.1, 3.0)
+    exact, _ = dpm_cells.normal_posterior(own, float(np.float32(offset)), 1.0, 0.1, 3.0)
     mean, sd = single[4][0]
     assert abs(float(mean[0, 0]) - exact["mean"]) < 1e-6 * abs(offset) + 1e-5
     nu, psi = exact["freedom"], exact["scale"]

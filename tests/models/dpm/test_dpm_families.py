@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy import special, stats
-from support import dp_cells
+from support import dpm_cells
 from support import statistics_checks as checks
 from support.marks import slow_but
 
@@ -27,7 +27,7 @@ SCALE = np.array([[2.0, 0.6], [0.6, 0.5]])
 GRID = np.array([0.5, 3.0, 20.0])
 WEIGHTS = np.array([0.5, 0.2, 0.3])
 NORTH = np.array([0.6, 0.0, 0.8])
-NAMES = ("multinomial", "categorical", "gaussian", "von_mises_fisher", *dp_cells.NAMES)
+NAMES = ("multinomial", "categorical", "gaussian", "von_mises_fisher", *dpm_cells.NAMES)
 DRAWS = 20_000
 
 # Compiled once a family: compiling is most of the time of these tests.
@@ -42,8 +42,8 @@ predictive_of = jax.jit(lambda family, rows: family.log_predictive(rows))
 
 def make(name, **changed):
     """A small family of that name, all of whose hyperparameters matter."""
-    if name in dp_cells.NAMES:
-        return dp_cells.make(name, **changed)
+    if name in dpm_cells.NAMES:
+        return dpm_cells.make(name, **changed)
     if name == "multinomial":
         options = {"categories": 4, "concentration": np.array([0.3, 1.0, 2.0, 0.05])} | changed
         return families.multinomial(**options)
@@ -60,8 +60,8 @@ def make(name, **changed):
 
 def data(name, rng, n=7):
     """Rows, of which the last but one has no observations."""
-    if name in dp_cells.NAMES:
-        return dp_cells.data(name, rng, n)
+    if name in dpm_cells.NAMES:
+        return dpm_cells.data(name, rng, n)
     if name == "multinomial":
         table = rng.poisson(0.8, (n, 4))
         table[-2] = 0
@@ -82,8 +82,8 @@ def data(name, rng, n=7):
 
 def some_atoms(name, rng):
     """Three atoms, in single precision."""
-    if name in dp_cells.NAMES:
-        return dp_cells.some_atoms(name, rng)
+    if name in dpm_cells.NAMES:
+        return dpm_cells.some_atoms(name, rng)
     if name == "multinomial":
         atoms = special.log_softmax(rng.normal(size=(3, 4)), axis=-1)
     elif name == "categorical":
@@ -191,8 +191,8 @@ INTEGRALS = NAMES[:-1]  # that of a product is the sum of those of its groups
 
 @pytest.mark.parametrize("name", slow_but(INTEGRALS, "gaussian", "categorical", "poisson"))
 def test_predictive_and_evidence_are_integrals_of_the_likelihood(name) -> None:
-    if name in dp_cells.NAMES:
-        family, atoms, log_prior, rows = dp_cells.nodes_of(name)
+    if name in dpm_cells.NAMES:
+        family, atoms, log_prior, rows = dpm_cells.nodes_of(name)
     else:
         family, atoms, log_prior = nodes_of(name)
         rows = {
@@ -321,8 +321,8 @@ def p_values(name, statistics, family, getkey, seen=None, rows=None):
     Of tables with missing cells the posterior is that of `rows`, or of none.
     """
     atoms = posterior_draws(statistics if seen is None else seen, family, getkey)
-    if name in dp_cells.NAMES:
-        return dp_cells.p_values(name, atoms, rows)
+    if name in dpm_cells.NAMES:
+        return dpm_cells.p_values(name, atoms, rows)
     host = jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), statistics)
     if name == "multinomial":
         return check_dirichlet(atoms, np.array([0.3, 1.0, 2.0, 0.05]) + host)

@@ -1,6 +1,6 @@
 """What split-merge moves gain: held-out log predictive against updates and seconds.
 
-    python benchmarks/dp_split_merge.py [--rows 10000] [--updates 200] [--seeds 3] [--msweb FILE]
+    python benchmarks/dpm_split_merge.py [--rows 10000] [--updates 200] [--seeds 3] [--msweb FILE]
 
 The exact full-batch slice sampler of a multinomial mixture, with 0, 1 and 4 proposals an update,
 from two starts: all rows in one cluster, and random labels of 20. Rows are synthetic, 24 clusters
@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from simplex_jax import run
 from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm import model as dpm_mixture
 from simplex_jax.models.dpm.model import State
 
 PIECE, PROPOSALS, LABELS, NEAR = 20, (0, 1, 4), 20, 0.02
@@ -38,12 +38,12 @@ def synthetic(rows: int, words: int = 100, pairs: int = 12) -> sp.csr_array:
     return sp.csr_array(rng.multinomial(rng.poisson(15, rows), profiles[labels]))
 
 
-def clusters_of(state: State, info: dp_mixture.Info) -> jax.Array:
+def clusters_of(state: State, info: dpm_mixture.Info) -> jax.Array:
     """Return the number of clusters; one function for all runs, which then share a program."""
     return info.occupied
 
 
-predictive = jax.jit(dp_mixture.log_predictive)
+predictive = jax.jit(dpm_mixture.log_predictive)
 
 
 def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[int, np.ndarray]:
@@ -57,9 +57,9 @@ def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[i
         labels = jnp.asarray(np.random.default_rng(seed).integers(0, LABELS, n, np.int32))
     runs = {}
     for proposals in PROPOSALS:
-        kernel, stream = dp_mixture.build(rows, family, split_merge=proposals)
+        kernel, stream = dpm_mixture.build(rows, family, split_merge=proposals)
         state = kernel.init(jax.random.key(seed), labels)
-        options = {"collect": clusters_of, "grow": dp_mixture.grown}
+        options = {"collect": clusters_of, "grow": dpm_mixture.grown}
         run(jax.random.key(0), kernel, state, stream, 2, **options)  # compiles
         runs[proposals] = [kernel, stream, state, options, 0.0, []]
     for piece in range(updates // PIECE):
@@ -70,7 +70,7 @@ def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[i
             state, _ = run(key, kernel, state, stream, PIECE, **options)
             jax.block_until_ready(state)
             seconds += time.perf_counter() - began
-            clusters = int(dp_mixture.occupied(state))
+            clusters = int(dpm_mixture.occupied(state))
             now = float(predictive(family, state.position, heldout).mean())
             found.append(((piece + 1) * PIECE, seconds, now, clusters))
             runs[proposals][2], runs[proposals][4] = state, seconds

@@ -14,7 +14,7 @@ import pytest
 from simplex_jax import run
 from simplex_jax.base import Kernel, bind
 from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm import model as dpm_mixture
 from simplex_jax.runtime import checkpoint
 
 RNG = np.random.default_rng(1)
@@ -26,12 +26,12 @@ STEPS = 30
 
 @functools.cache
 def build(capacity, **options):
-    options = {"alpha": dp_mixture.Gamma(30.0, 10.0), "batch_size": 50} | options
-    return dp_mixture.build(ROWS, FAMILY, capacity=capacity, **options)
+    options = {"alpha": dpm_mixture.Gamma(30.0, 10.0), "batch_size": 50} | options
+    return dpm_mixture.build(ROWS, FAMILY, capacity=capacity, **options)
 
 
 def start(kernel):
-    return kernel.init(jax.random.key(2), dp_mixture.random_labels(KEY, ROWS, 3))
+    return kernel.init(jax.random.key(2), dpm_mixture.random_labels(KEY, ROWS, 3))
 
 
 def chain(capacity, **options):
@@ -42,8 +42,8 @@ def chain(capacity, **options):
         start(kernel),
         stream,
         STEPS,
-        collect=dp_mixture.labels_of,
-        grow=dp_mixture.grown,
+        collect=dpm_mixture.labels_of,
+        grow=dpm_mixture.grown,
         chunk=7,
     )
 
@@ -73,16 +73,16 @@ def test_a_small_capacity_grows_to_the_chain_of_a_large_one(case):
 def test_growing_changes_nothing_but_room():
     kernel, _ = build(16)
     state = start(kernel)
-    larger = dp_mixture.grow(state, 17)
+    larger = dpm_mixture.grow(state, 17)
     assert larger.occupancy.shape == (32,)
-    assert dp_mixture.grown(larger) is None
+    assert dpm_mixture.grown(larger) is None
     np.testing.assert_allclose(
-        dp_mixture.log_predictive(FAMILY, larger.position, ROWS),
-        dp_mixture.log_predictive(FAMILY, state.position, ROWS),
+        dpm_mixture.log_predictive(FAMILY, larger.position, ROWS),
+        dpm_mixture.log_predictive(FAMILY, state.position, ROWS),
         rtol=1e-6,
     )
     with pytest.raises(ValueError, match="capacity must be an integer of at least 16"):
-        dp_mixture.grow(state, 15)
+        dpm_mixture.grow(state, 15)
 
 
 class Room(NamedTuple):

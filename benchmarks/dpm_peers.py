@@ -1,6 +1,6 @@
 """Dirichlet-process mixtures side by side: held-out log predictive density and seconds.
 
-    python benchmarks/dp_peers.py [--cases digits synth] [--tools TOOL ...] [--seeds 3] [--out FILE]
+    python benchmarks/dpm_peers.py [--cases digits synth] [--tools TOOL ...] [--seeds 3] [--out FILE]
 
 Every tool gets the same training rows, the same prior and as many seeds, in one process, one after
 the other; held-out rows are judged afterwards, in nats a row: higher is better. Real vectors:
@@ -29,7 +29,7 @@ import jax
 import msweb as web_data
 import numpy as np
 import scipy.sparse as sp
-from dp_peers_tools import Rows, Tool, bayespy, bnpy, ours, scikit
+from dpm_peers_tools import Rows, Tool, bayespy, bnpy, ours, scikit
 from scipy import stats
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits

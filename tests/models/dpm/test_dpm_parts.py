@@ -1,6 +1,6 @@
 """Each part of an update of the mixture leaves the posterior alone, and a mutant of it does not.
 
-The method and its rate of false alarms are those of `test_dp_mixture`. A mutant sees as many
+The method and its rate of false alarms are those of `test_dpm_mixture`. A mutant sees as many
 samples as the right part.
 """
 
@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models.dpm.test_dp_mixture import CHAINS, LAW, PRIOR, build, compared, state_of
+from models.dpm.test_dpm_mixture import CHAINS, LAW, PRIOR, build, compared, state_of
 from support import statistics_checks as checks
-from support import tiny_dp
+from support import tiny_dpm
 from support.tiny_lda import mutated
 
 from simplex_jax.models.dpm import labels as dp_labels
-from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm import model as dpm_mixture
 from simplex_jax.models.dpm import order
 from simplex_jax.models.dpm import state as dp_state
 from simplex_jax.models.dpm import step as dp_step
@@ -106,8 +106,8 @@ def after(part, module, getkey, seed):
             0, TURNS, lambda i, state: part(module, jax.random.fold_in(key, i), state), state
         )
 
-    state = state_of(tiny_dp.draw(LAW, np.random.default_rng([seed, 3]), CHAINS))
-    state = turns(jax.random.split(getkey(), CHAINS), dp_mixture.grow(state, 96))
+    state = state_of(tiny_dpm.draw(LAW, np.random.default_rng([seed, 3]), CHAINS))
+    state = turns(jax.random.split(getkey(), CHAINS), dpm_mixture.grow(state, 96))
     # In the mutants some chains may want more sticks; what they lack is far below what is seen.
     assert (state.needed > 96).mean() < 1e-3
     return compared(state, seed)

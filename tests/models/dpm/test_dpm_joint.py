@@ -17,12 +17,12 @@ from support import statistics_checks as checks
 
 from simplex_jax import draws
 from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dp_mixture
+from simplex_jax.models.dpm import model as dpm_mixture
 from simplex_jax.models.dpm import state as dp_state
 from simplex_jax.models.dpm import step as dp_step
 
 N, CAPACITY, CHAINS, TURNS = 6, 48, 4000, 5
-PRIOR = dp_mixture.Gamma(3.0, 4.0)
+PRIOR = dpm_mixture.Gamma(3.0, 4.0)
 
 
 class Case(NamedTuple):
@@ -135,7 +135,7 @@ def joint(case, key):
     rows = case.sample(keys[4], pick(position.atoms, labels))
     occupancy = jnp.zeros(CAPACITY, jnp.int32).at[labels].add(1)
     none = jnp.int32(0)
-    state = dp_mixture.State(position, none, labels, occupancy, sticks, alpha, None, none)
+    state = dpm_mixture.State(position, none, labels, occupancy, sticks, alpha, None, none)
     return rows, state
 
 
@@ -180,7 +180,7 @@ def features(case, rows, state):
     mine = jax.vmap(pick)(state.position.atoms, state.labels)
     seen = np.asarray(jax.vmap(case.look)(mine, rows), np.float64)
     alpha, labels = np.asarray(state.alpha, np.float64), np.asarray(state.labels)
-    clusters = np.asarray(dp_mixture.occupied(state), np.float64)
+    clusters = np.asarray(dpm_mixture.occupied(state), np.float64)
     values = {"alpha": alpha, "log alpha": np.log(alpha), "clusters": clusters}
     values["both"] = alpha * clusters
     values["first"] = np.exp(np.asarray(state.sticks[:, 0, 0], np.float64))
@@ -197,7 +197,7 @@ def features(case, rows, state):
 def rejected(case, getkey, family=None, prior=PRIOR, **options):
     if options.get("sampler", "exact") != "exact":
         options |= {"atom_step_size": 1.0, "stick_step_size": 1.0}
-    kernel, _ = dp_mixture.build(
+    kernel, _ = dpm_mixture.build(
         rows_like(case), family or case.family(), alpha=prior, capacity=CAPACITY, **options
     )
     # Rows are new in every turn: sums of floats are never rebuilt from old ones.
@@ -220,7 +220,7 @@ def test_updates_and_rows_together_keep_the_prior(getkey):
     case = CASES["categorical"]
     assert not rejected(case, getkey)
     # Other numbers in the same program, which is what a wrong formula comes to.
-    assert rejected(case, getkey, prior=dp_mixture.Gamma(3.0, 3.2))
+    assert rejected(case, getkey, prior=dpm_mixture.Gamma(3.0, 3.2))
     assert rejected(case, getkey, family=tables(0.75))
 
 
