@@ -1,6 +1,6 @@
 """Dirichlet-process mixtures side by side: held-out log predictive density and seconds.
 
-    python benchmarks/dpm_peers.py [--cases digits synth] [--tools TOOL ...] [--seeds 3] [--out FILE]
+    python benchmarks/dpm_peers.py [--cases digits synth] [--tools TOOL ...] [--seeds 3] [--out F]
 
 Every tool gets the same training rows, the same prior and as many seeds, in one process, one after
 the other; held-out rows are judged afterwards, in nats a row: higher is better. Real vectors:

@@ -15,9 +15,9 @@ of 500 held-out documents, averaged over the second half of the run, whose sampl
 """
 
 import argparse
-import functools
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from lda_corpora import NAMES, load
 from lda_recorder import SHARED
 
-from simplex_jax import Kernel, lda, run
+from simplex_jax import Kernel, corpus, lda, run
 from simplex_jax.corpus import device, embedded_corpus
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.evaluate.diagnostics import effective_size
@@ -49,14 +49,14 @@ def ours(
     relabel: bool = False,
 ) -> np.ndarray:
     """Return the tokens of each topic after every pass, [passes, K]."""
-    corpus, shape = device.to_device(train), (topics, train.shape[1])
+    documents, shape = device.to_device(train), (topics, train.shape[1])
     local_step = Local(sweeps=sweeps)
     size = -(-train.shape[0] // updates)
     kernel, stream = model.build(
-        corpus, shape, alpha=ALPHA, beta=BETA, local_step=local_step, batch_size=size
+        documents, shape, alpha=ALPHA, beta=BETA, local_step=local_step, batch_size=size
     )
     if relabel:
-        kernel = Kernel(kernel.init, functools.partial(_moved, kernel.update, corpus))
+        kernel = Kernel(kernel.init, partial(_moved, kernel.update, documents))
     key = jax.random.key(seed)
     state = kernel.init(key, jnp.ones(shape))
     _, trace = run(
@@ -72,44 +72,47 @@ def ours(
     return np.asarray(trace)
 
 
-def _moved(update: Callable, corpus: DeviceCorpus, key: jax.Array, state: Any, ids: Any) -> Any:
+def _moved(update: Callable, held: DeviceCorpus, key: jax.Array, state: Any, ids: Any) -> Any:
     key, key_move = jax.random.split(key)
     state, info = update(key, state, ids)
-    labels = relabelled(key_move, state.position, corpus, state.sampler.memory.labels)
-    counts = jnp.zeros(state.position.shape, jnp.int32).at[labels, corpus.tokens].add(1)
+    labels = relabelled(key_move, state.position, held, state.sampler.memory.labels)
+    counts = jnp.zeros(state.position.shape, jnp.int32).at[labels, held.tokens].add(1)
     return state._replace(sampler=state.sampler._replace(memory=Memory(labels, counts))), info
 
 
 def relabelled(
-    key: jax.Array, log_topics: jax.Array, corpus: DeviceCorpus, labels: jax.Array
+    key: jax.Array, log_topics: jax.Array, held: DeviceCorpus, labels: jax.Array
 ) -> jax.Array:
     """Move the tokens of a topic in a document together to one that it lacks, or leave them.
 
     Given the topics, and with one alpha for all of them, the new topic has the probability of the
-    tokens' words under it: a Gibbs step. The topics of a document take their turns one by one.
+    tokens' words under it: a Gibbs step. The groups of a document take their turns in the order of
+    their first tokens, which no such move changes; in that of their topics it would be wrong.
     """
-    topics, documents = log_topics.shape[0], device.size(corpus)
-    sizes = jnp.diff(corpus.starts)
+    topics, documents = log_topics.shape[0], device.size(held)
+    sizes = jnp.diff(held.starts)
     document = jnp.repeat(jnp.arange(documents), sizes, total_repeat_length=labels.shape[0])
     groups = document * topics + labels.astype(jnp.int32)
-    fit = jax.ops.segment_sum(log_topics.T[corpus.tokens], groups, documents * topics)
+    fit = jax.ops.segment_sum(log_topics.T[held.tokens], groups, documents * topics)
     fit = fit.reshape(documents, topics, topics)
-    held = jax.ops.segment_sum(jnp.ones_like(groups), groups, documents * topics) > 0
-    held = held.reshape(documents, topics)
-    numbers = jnp.arange(topics)
+    first = jax.ops.segment_min(jnp.arange(groups.size), groups, documents * topics)
+    first = first.reshape(documents, topics)
+    there = first < groups.size  # where there is no token, it is the largest integer
+    order = jnp.argsort(first, axis=1)
+    numbers, rows = jnp.arange(topics), jnp.arange(documents)
 
-    def move(j: jax.Array, loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def move(i: jax.Array, loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         places, taken = loop
-        free = ~taken | (numbers == j)
-        drawn = jax.random.categorical(
-            jax.random.fold_in(key, j), jnp.where(free, fit[:, j], -jnp.inf)
-        )
-        new = jnp.where(held[:, j], drawn, j)
-        mine = held[:, j, None] & (numbers == new[:, None])
-        taken = (taken & (numbers != j)) | mine
-        return places.at[:, j].set(new), taken
+        group = order[:, i]
+        free = ~taken | (numbers == group[:, None])
+        scores = jnp.where(free, fit[rows, group], -jnp.inf)
+        new = jax.random.categorical(jax.random.fold_in(key, i), scores)
+        new = jnp.where(there[rows, group], new, group)
+        taken = taken & (numbers != group[:, None])
+        taken |= there[rows, group][:, None] & (numbers == new[:, None])
+        return places.at[rows, group].set(new), taken
 
-    start = jnp.tile(numbers, (documents, 1)), held
+    start = jnp.tile(numbers, (documents, 1)), there
     places, _ = jax.lax.fori_loop(0, topics, move, start)
     return places[document, labels].astype(labels.dtype)
 
@@ -128,6 +131,14 @@ def collapsed(train: sp.csr_array, topics: int, passes: int, seed: int) -> np.nd
         sampler.train(1, workers=1)
         trace.append(sampler.get_count_by_topics())
     return np.asarray(trace)
+
+
+SAMPLERS = {
+    **{f"{updates} updates": partial(ours, updates=updates) for updates in (1, 2, 4, 8)},
+    "5 sweeps": partial(ours, sweeps=5),
+    "relabelled": partial(ours, relabel=True),
+    "integrated": collapsed,
+}
 
 
 def measure(sample: Callable[[int], np.ndarray], seeds: int) -> dict[str, float]:
@@ -175,7 +186,10 @@ def of_prior(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpora", nargs="+", choices=("sotu", *NAMES), default=["sotu", "ap"])
+    parser.add_argument(
+        "--corpora", nargs="+", choices=("sotu", "msweb", *NAMES), default=["sotu", "ap"]
+    )
+    parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     parser.add_argument("--topics", type=int, default=30)
     parser.add_argument("--passes", type=int, default=3_000)
     parser.add_argument("--seeds", type=int, default=3)
@@ -195,6 +209,8 @@ def main() -> None:
     for name in options.corpora:
         if name == "sotu":
             train = embedded_corpus().counts
+        elif name == "msweb":
+            train = corpus.read(options.data / "msweb" / "anonymous-msweb.data").counts
         else:
             train = load(name, options.peers, options.data, quick=False).train
         job = train, options.topics, options.passes
@@ -204,15 +220,12 @@ def main() -> None:
             keep(corpus=name, alpha=alpha, beta=beta, **found)
         if options.priors:
             continue
-        samplers = {
-            f"ours, {updates} updates a pass": functools.partial(ours, *job, updates=updates)
-            for updates in (1, 2, 4, 8)
-        }
-        samplers["ours, 5 sweeps an update"] = functools.partial(ours, *job, sweeps=5)
-        samplers["ours, documents relabelled"] = functools.partial(ours, *job, relabel=True)
-        samplers["topics integrated out"] = functools.partial(collapsed, *job)
-        for sampler, sample in samplers.items():
-            keep(corpus=name, sampler=sampler, **measure(sample, options.seeds))
+        for sampler in options.samplers:
+            keep(
+                corpus=name,
+                sampler=sampler,
+                **measure(partial(SAMPLERS[sampler], *job), options.seeds),
+            )
 
 
 if __name__ == "__main__":
