@@ -187,10 +187,10 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
         [[0, 1], [1, 0]]
     """
     single = isinstance(data, str | os.PathLike)
-    several = isinstance(data, list | tuple) or (
+    several = type(data) in (list, tuple) or (  # vectors are a tuple too, of some fields
         getattr(data, "ndim", None) == 1 and not sp.issparse(data)
     )
-    if single or (several and isinstance(next(iter(data), None), str)):
+    if single or (several and any(isinstance(text, str) for text in data)):
         return from_texts(data, vocabulary=vocabulary)
     return data
 

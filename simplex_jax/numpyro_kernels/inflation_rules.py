@@ -26,7 +26,8 @@ omega', and V summed over coordinates.
 - A **thermostat** (sgnht, gsgnht) raises its friction from c to that which holds the mean
   temperature of its coordinates at 1. Noise that is the same in all of them is absorbed: no
   inflation. Otherwise :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and what is shown is that
-  of a variance that is off by the root mean square of T_j - 1.
+  of a variance that is off by the root mean square of T_j - 1. Of the points of a manifold a site
+  has one V, and differences within it are not seen.
 - **sgbd** decides signs: noise brings them nearer to chance, and the drift is weaker by the mean of
   :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that of z^2, z ~ N(0, 2 h
   M). A true noise estimate corrects that as long as the first term is positive.
@@ -107,10 +108,12 @@ def known(kernel: Kernel, state: Any) -> Rule | None:
     update, options = unwrapped(kernel.update)
     if update is sgrld.update and state.log_total is None:
         return None
+    if update is smld.update and options.get("reference") is not None:
+        return None  # its noise is that of the other coordinates
     if update in (sggmc.update, gsgnht.update):
         # Matrices, and functions of the position, are left to whoever gives them.
-        given = (options["friction"], options["noise_estimate"])
-        if any(callable(x) or jnp.ndim(x) for x in given if x is not None):
+        given = jax.tree.leaves((options["friction"], options["noise_estimate"]))
+        if any(callable(x) or jnp.ndim(x) for x in given):
             return None
     return RULES.get(update)
 
@@ -236,7 +239,7 @@ def _tanh(means: Values, step: Step) -> Judged:
 
 def _held(means: Values, step: Step) -> Judged:
     """Return the rule of a thermostat, of the friction c."""
-    c, estimate = step.options["friction"], step.tree("noise_estimate")
+    frictions, estimate = step.tree("friction"), step.tree("noise_estimate")
     h = step.h
     # A mean over a site is one number, and stands for as many coordinates.
     sizes = {name: x.size for name, x in step.state.position.items()}
@@ -245,7 +248,7 @@ def _held(means: Values, step: Step) -> Judged:
     judged = {}
     for name, v in variances.items():
         apart = jnp.sqrt(((v - all_of) ** 2).mean()) / 2
-        left = apart - _EXCESS * all_of / 2
+        left, c = apart - _EXCESS * all_of / 2, frictions[name].mean()
         longest = jnp.where(left > 0, _EXCESS * c / left, jnp.inf)
         judged[name] = jnp.sqrt(1 + h * apart / (c + h * all_of / 2)), longest
     return judged
@@ -285,12 +288,11 @@ def _half(step: Step, name: str) -> float:
 
 
 def _momentum(step: Step, name: str) -> jax.Array:
-    return 1 / (2 * step.options["friction"] * step.tree("mass")[name])
+    return _per_friction(step, name) / step.tree("mass")[name]
 
 
 def _per_friction(step: Step, name: str) -> jax.Array:
-    del name
-    return 1 / (2 * step.options["friction"])
+    return 1 / (2 * step.tree("friction")[name])
 
 
 RULES: dict[Callable, Rule] = {

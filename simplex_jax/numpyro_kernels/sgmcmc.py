@@ -266,5 +266,7 @@ def _check_step(kernel: Kernel, state: PyTree, layout: Layout, num_warmup: int) 
         if isinstance(noise.inflation, jax.core.Tracer) or noise.inflation <= inflations.MOST:
             continue
         warnings.warn(
-            f"with minibatches of {sizes} {inflations.message(name, noise)}", stacklevel=2
+            f"with minibatches of {sizes} (if they outweigh the prior) "
+            f"{inflations.message(name, noise)}",
+            stacklevel=2,
         )

@@ -59,6 +59,17 @@ def test_the_columns_of_a_model(tmp_path):
         read_table(tmp_path / "x.csv", variables=(("age",), (("1",),)))
 
 
+def test_a_variable_of_a_model_does_not_name_the_rows(tmp_path):
+    """One row is always distinct, and a column of a usual name may be a variable."""
+    path = tmp_path / "x.csv"
+    path.write_text("title,size\nMr,small\n")
+    table = read_table(path, variables=(("title", "size"), (("Mr", "Ms"), ("large", "small"))))
+    assert table.codes.tolist() == [[0, 1]]
+    assert table.names == ("1",)
+    path.write_text("id,size\na,small\nb,large\n")
+    assert read_table(path, drop=("id",)).names == ("1", "2")
+
+
 def test_digest(tmp_path):
     table = read_table(saved(tmp_path, TEXT))
     some = table._replace(codes=table.codes[[0, 3]], names=("a", "d"))

@@ -103,6 +103,7 @@ def test_other_data_are_left_alone(data):
     [
         ("the river", "texts: one string or path, 'the river', in place of several texts; give a"),
         (Path("a.txt"), "'a.txt', in place of several texts"),
+        ([None, "a river"], r"text 0 \(counted from 0\) is None, not a string; give one string a"),
         (["a river", None], r"text 1 \(counted from 0\) is None, not a string; give one string a"),
     ],
 )

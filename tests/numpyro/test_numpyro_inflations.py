@@ -215,6 +215,16 @@ def direction(x, subsample_size=None):
         numpyro.sample("x", VonMisesFisher(p, 1.5), obs=x[rows])
 
 
+def test_friction_by_site() -> None:
+    x = VonMisesFisher(jnp.array([1.0, 0.0, 0.0]), 1.5).sample(jax.random.key(1), (200,))
+    told = []
+    for friction in (10.0, {"p": 10.0}):
+        build = partial(sggmc.build, step_size=0.005, friction=friction)
+        case = Case(direction, np.asarray(x), np.ones(3), build, 1.0)
+        told.append(of_one_chain(case, 40)[0])
+    assert told[0] == told[1] > 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_unit_vectors(repeats) -> None:

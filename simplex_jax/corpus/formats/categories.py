@@ -1,6 +1,6 @@
 """Tables of categorical columns, `.csv` and `.tsv`: rows of fields that have few values each."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,8 +40,11 @@ class Fields(NamedTuple):
         }
 
 
-def fields_of(path: Path, reading: Reading) -> Fields:
-    """Read the fields of a table whose first line names its columns."""
+def fields_of(path: Path, reading: Reading, variables: Collection[str] = ()) -> Fields:
+    """Read the fields of a table whose first line names its columns.
+
+    Columns that are known to be variables do not name the rows, whatever they are called.
+    """
     tabs = recognises(source_of(path), *TABS)
     with long_fields():
         lines = records(path, reading.encoding, tabs=tabs)
@@ -54,17 +57,19 @@ def fields_of(path: Path, reading: Reading) -> Fields:
     if not rows:
         raise error_at(path, "no row below the column names", "give a table with rows")
     table = dict(zip(titles, zip(*rows, strict=True), strict=True))
-    names = _names(table, reading.id_column, path, header.line, len(rows))
     for name in reading.drop:
         if name not in table:
             raise error_at(path, f"no column {printable(name)!r}", "drop others", line=header.line)
         del table[name]
+    names = _names(table, reading.id_column, path, header.line, variables)
+    if names is None:
+        names = tuple(map(str, range(1, len(rows) + 1)))
     return Fields(table, names, header.line)
 
 
 def read(path: Path, reading: Reading, variables: Variables | None = None) -> Categories:
     """Read a table whose first line names its columns; see `corpus.read_table`."""
-    table, names, line = fields_of(path, reading)
+    table, names, line = fields_of(path, reading, variables[0] if variables else ())
     titles, values = variables or _variables(table, path, line)
     if absent := [name for name in titles if name not in table]:
         problem = f"no column {printable(absent[0])!r}, which the model has"
@@ -93,12 +98,18 @@ def _titles(fields: list[str], path: Path, line: int) -> list[str]:
 
 
 def _names(
-    table: dict[str, tuple[str, ...]], id_column: str | None, path: Path, line: int, rows: int
-) -> tuple[str, ...]:
-    """Take the column of row names out of a table."""
+    table: dict[str, tuple[str, ...]],
+    id_column: str | None,
+    path: Path,
+    line: int,
+    variables: Collection[str],
+) -> tuple[str, ...] | None:
+    """Take the column of row names out of a table; None where it has none."""
     name = columns.id_column(list(table), id_column, path, line)
-    if name is None or (id_column is None and len(set(table[name])) < rows):
-        return tuple(map(str, range(1, rows + 1)))
+    if name is None:
+        return None
+    if id_column is None and (name in variables or len(set(table[name])) < len(table[name])):
+        return None
     return table.pop(name)
 
 

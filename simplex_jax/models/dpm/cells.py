@@ -1,6 +1,7 @@
 """Columns of a table as people have them: what kind each is, and its cells as numbers or texts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -65,17 +66,21 @@ def as_frame(rows: Any) -> Frame:
     Rows are named by the index of a pandas data frame, and numbered from 0 otherwise.
     """
     if isinstance(rows, Frame):
-        return rows
-    if isinstance(rows, np.ndarray):
+        columns = rows.columns
+    elif isinstance(rows, np.ndarray):
         columns = {name: rows[name] for name in rows.dtype.names or ()}
     else:
         keys = rows if isinstance(rows, Mapping) else rows.columns
         columns = {str(key): rows[key] for key in keys}
         if len(columns) < len(list(keys)):
             raise ValueError("two columns of the table have one name: give them different names")
+    if not columns:
+        raise ValueError("the table has no column left: give one with a variable")
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) != 1 or 0 in sizes.values():
         raise ValueError(f"a table must have columns of one length, with rows; it has {sizes}")
+    if isinstance(rows, Frame):
+        return rows
     size = next(iter(sizes.values()))
     index = getattr(rows, "index", None)
     return Frame(columns, tuple(map(str, range(size) if index is None else index)))
@@ -114,32 +119,33 @@ def _kind(name: str, column: Any) -> str:
     if str(getattr(column, "dtype", "")).startswith("category"):
         return "category"
     array, missing = _cells(name, column)
-    if array.dtype.kind == "O":
-        there = array[~missing]
-        if not all(_is_number(cell) for cell in there) or not len(there):
-            return "category"
-    elif array.dtype.kind != "f":
+    there = array[~missing]
+    if not len(there) or array.dtype.kind == "b":
         return "category"
-    numbers = array[~missing].astype(np.float64)
+    if array.dtype.kind == "O" and not all(map(_is_number, there)):
+        return "category"
+    numbers = there.astype(np.float64)
     return "" if ((numbers >= 0) & (numbers == np.floor(numbers))).all() else "number"
 
 
 def _is_number(cell: object) -> bool:
-    return isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
+    return isinstance(cell, Real | Decimal) and not isinstance(cell, bool | np.bool_)
 
 
 def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return a column as floats, booleans or objects, [n], and which cells are missing.
+    """Return a column as numbers, booleans or objects, [n], and which cells are missing.
 
     Missing are NaN and other values that differ from themselves, None and empty texts.
     """
-    array = np.asarray(column)
+    # NumPy would make one type of the cells of a list, and a text of a NaN beside texts.
+    array = (
+        np.asarray(column) if hasattr(column, "dtype") else np.array([*column, None], object)[:-1]
+    )
     if array.ndim != 1:
         raise ValueError(f"column {name!r} must have one cell a row; its shape is {array.shape}")
-    if array.dtype.kind in "iuf":
-        array = array.astype(np.float64)
+    if array.dtype.kind == "f":
         return array, np.isnan(array)
-    if array.dtype.kind == "b":
+    if array.dtype.kind in "iub":
         return array, np.zeros(len(array), bool)
     if array.dtype.kind not in "OUST":
         raise ValueError(
@@ -152,7 +158,7 @@ def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
 def _is_missing(cell: Any) -> bool:
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # those of pandas
         return True
-    if isinstance(cell, str):
+    if isinstance(cell, str | bytes):
         return not cell.strip()
     return bool(cell != cell)
 
@@ -197,13 +203,31 @@ def _text(cell: Any) -> str:
     # 1 and 1.0 are one category: pandas makes floats of whole numbers beside a missing cell.
     if _is_number(cell) and float(cell).is_integer():
         return str(int(cell))
-    return str(cell).strip()
+    return (cell.decode("utf-8") if isinstance(cell, bytes) else str(cell)).strip()
 
 
 def codes_of(texts: Iterable[str | None], values: Iterable[str]) -> np.ndarray:
     """Return the numbers of texts among values, float64 [n]; NaN for others, and where missing."""
     number_of: dict[str | None, float] = {value: i for i, value in enumerate(values)}
     return np.array([number_of.get(text, np.nan) for text in texts])
+
+
+def codes_within(name: str, codes: np.ndarray, count: int) -> np.ndarray:
+    """Return the numbers of values of a category, float64 [n], with NaN for -1.
+
+    Raises:
+        ValueError: One is not a whole number from 0 to `count` - 1, nor -1 or NaN.
+    """
+    codes = np.where(codes == -1, np.nan, codes)
+    there = ~np.isnan(codes)
+    bad = there & ~((codes >= 0) & (codes < count) & (codes == np.floor(codes)))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(
+            f"column {name!r}, row {row}: {codes[row]:g} is not the number of one of its {count} "
+            "values, from 0 on; a missing one is NaN or -1"
+        )
+    return codes
 
 
 def learned(name: str, column: Any, kind: str) -> tuple[Column, np.ndarray]:

@@ -81,21 +81,27 @@ class Columns(NamedTuple):
     def table(self, data: Any) -> np.ndarray:
         """Return the cells of a table, or of an array [N, P] of numbers and codes, float64 [N, P].
 
-        A missing cell is NaN, and so is a value that a category does not have. Other columns are
-        passed over.
+        A missing cell is NaN, as is a code of -1 and a value that a category does not have. Other
+        columns are passed over.
 
         Raises:
             ValueError: A column is missing, or a cell is not of its kind.
         """
         if not cells.is_frame(data):
-            table = np.asarray(data, np.float64)
+            table = np.array(data, np.float64)
             if table.ndim != 2 or table.shape[1] != len(self.columns) or not len(table):
                 raise ValueError(
                     f"rows must be a table with the columns of the model or have shape [n, "
                     f"{len(self.columns)}]; it is {table.shape}"
                 )
-            self.family().check(self.rows(table))
-            return table
+            each = zip(self.columns, self.kinds, self.values, table.T, strict=True)
+            parts = [
+                cells.codes_within(name, part, len(values))
+                if kind == "category"
+                else cells.numbers_of(name, part, kind)
+                for name, kind, values, part in each
+            ]
+            return np.stack(parts, axis=1)
         given = cells.as_frame(data).columns
         if absent := [name for name in self.columns if name not in given]:
             raise ValueError(f"the table has no column {absent[0]!r}, which the model has")
@@ -205,10 +211,15 @@ class Columns(NamedTuple):
         return gains
 
     def digest(self, data: np.ndarray) -> str:
-        """Return the SHA-256 of cells, names, kinds and values, hexadecimal."""
+        """Return the SHA-256 of cells and of what is known of the columns, hexadecimal."""
         plain = np.where(np.isnan(data), np.nan, data)  # one NaN of many
-        texts = [*self.columns, *self.kinds, *(value for own in self.values for value in own)]
-        return digest_parts(data.shape, [np.ascontiguousarray(plain, "<f8")], texts)
+        texts = [*self.columns, *self.kinds]
+        for own in self.values:
+            texts += [str(len(own)), *own]
+        arrays = [plain, np.array([self.centres, self.scales])]
+        return digest_parts(
+            data.shape, [np.ascontiguousarray(array, "<f8") for array in arrays], texts
+        )
 
 
 def of(rows: Any, kinds: Mapping[str, str] | None = None) -> tuple[Columns, np.ndarray, tuple]:

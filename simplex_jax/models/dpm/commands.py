@@ -1,6 +1,7 @@
 """The commands of the Dirichlet-process mixture."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ HELP = """Find clusters of the rows of INPUT, and how many there are, and write 
 
 INPUT is a table of categorical columns (.csv or .tsv, see --format), with --kind mixed one of
 numbers, categories and counts, or any corpus that `simplex-jax lda` reads, whose rows are counts;
-- is standard input. Without it, the documentation of the installed Python packages is taken. An
-INPUT that is named like one of the commands below is given as ./NAME.
+- is standard input. Without it, paragraphs of the embedded corpus are clustered. An INPUT that is
+named like one of the commands below is given as ./NAME.
 
 Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
 """
@@ -101,11 +102,13 @@ def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str,
         raise click.UsageError(f"column {twice[0]!r} is named twice: give it one kind")
 
 
-def _frame(path: Path, reading: dict[str, Any], kinds: dict[str, str]) -> Frame:
-    """Read a mixed table."""
+def _frame(
+    path: Path, reading: dict[str, Any], kinds: dict[str, str], variables: Collection[str] = ()
+) -> Frame:
+    """Read a mixed table, of which some columns may be known to be variables."""
     drop = tuple(reading.get("drop_column", ()))
     options = Reading(id_column=reading["id_column"], encoding=reading["encoding"], drop=drop)
-    fields = of_columns.fields_of(path, options)
+    fields = of_columns.fields_of(path, options, variables)
     return Frame(cells.of_texts(fields.cells, kinds), fields.names)
 
 
@@ -182,6 +185,9 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
         mapped = counts.read_as(variables.values[0], earlier, path, reading)
         rows = variables.rows(mapped.corpus.counts)
         return Other(rows, mapped.corpus.names, counts.described(mapped))
+    if refused := options.typed(FILE_OPTIONS.keys() - _OF_TABLES):
+        flag = next(iter(refused.values()))
+        raise click.UsageError(f"{flag} is for counts, and the model is of a table of columns")
     if isinstance(variables, Columns):
         return _other_cells(variables, path, reading, earlier)
     table = corpora.read_table(
@@ -201,7 +207,8 @@ def _other_cells(
     variables: Columns, path: Path, reading: dict[str, Any], earlier: dict[str, Any]
 ) -> Other:
     options = reading | {"id_column": reading["id_column"] or earlier.get("id_column")}
-    frame = _frame(path, options, dict(zip(variables.columns, variables.kinds, strict=True)))
+    kinds = dict(zip(variables.columns, variables.kinds, strict=True))
+    frame = _frame(path, options, kinds, variables.columns)
     try:
         table = variables.table(frame)
     except ValueError as error:

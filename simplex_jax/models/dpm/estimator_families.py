@@ -20,7 +20,9 @@ from simplex_jax.models.dpm.families import Family, SparseRows
 from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals, moments_of
 from simplex_jax.models.dpm.families.gaussian import Normals, covariance_of
 from simplex_jax.models.dpm.families.von_mises_fisher import Directions
+from simplex_jax.models.dpm.variables import CONCENTRATION
 from simplex_jax.models.estimator import Arrays
+from simplex_jax.models.options import MOST_CONCENTRATION, number
 
 Table: TypeAlias = np.ndarray | sp.csr_array | dict[str, Any]
 
@@ -83,9 +85,7 @@ def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
 def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the prior, as `gaussian_of` has it where it is left out."""
     parameters = {"mean": X.mean(axis=0), "strength": 1.0} | parameters
-    shape = np.asarray(parameters["mean"]).shape
-    if shape != X.shape[1:]:
-        raise ValueError(f"mean in family_params must have shape [{X.shape[1]}]; it is {shape}")
+    _check_mean(X, parameters)
     if "scale" in parameters:
         return parameters
     scale = covariance_of(X, "X", f"give scale in family_params (n_samples = {len(X)})")
@@ -94,14 +94,24 @@ def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
 
 def _diagonal(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the prior, as `diagonal_gaussian_of` has it where it is left out."""
+    _check_mean(X, parameters)
     if {"mean", "scale"} <= set(parameters):
         return parameters
     mean, sd = np.array([moments_of(x, f"column {j} of X") for j, x in enumerate(X.T)]).T
     return {"mean": mean, "scale": sd**2} | parameters
 
 
-def _mixed(X: Any, kinds: Mapping[str, str] | None = None, **more: Any) -> Arrays:
-    found = columns.of(X, kinds)[0]._replace(**more)
+def _check_mean(X: np.ndarray, parameters: dict[str, Any]) -> None:
+    shape = np.shape(parameters.get("mean", X[0]))
+    if shape != X.shape[1:]:
+        raise ValueError(f"mean in family_params must have shape [{X.shape[1]}]; it is {shape}")
+
+
+def _mixed(
+    X: Any, kinds: Mapping[str, str] | None = None, concentration: float = CONCENTRATION
+) -> Arrays:
+    concentration = number("concentration in family_params", concentration, most=MOST_CONCENTRATION)
+    found = columns.of(X, kinds)[0]._replace(concentration=concentration)
     return {"columns": np.asarray(json.dumps(found._asdict()))}
 
 

@@ -15,6 +15,7 @@ from support.dpm_cells import NAMES, N, data, make, some_atoms
 
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals
+from simplex_jax.models.dpm.families.poisson import Counted
 
 DRAWS = 20_000
 
@@ -260,6 +261,32 @@ def test_counts_of_all_sizes_keep_their_digits(mean, seed):
     for a, b, n in zip(single[:4], double[:4], (300, 300, 1, 1), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5 + 1e-6 * n * mean)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), single[4], double[4])
+
+
+@pytest.mark.parametrize("total", [0, 3])
+@pytest.mark.parametrize("given", [False, True])
+def test_the_evidence_of_many_zeros(total, given):
+    """Where the mean given all rows is far below that of the prior."""
+    n, start = 50_000, np.float32(1000)
+
+    def evidence(start):
+        family = families.poisson(jnp.ones(1, start.dtype), jnp.asarray([1 / start]))
+        few = Counted(jnp.full((1, 1), n, jnp.int32), jnp.full((1, 1), total, jnp.int32))
+        many = Counted(few.number * 3, few.total * 2) if given else None
+        return family.log_evidence(few, many)
+
+    found, exact = evidence(jnp.asarray(start))[0], exactly(evidence, start)[0]
+    np.testing.assert_allclose(found, exact, rtol=2e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.int32, np.float32])
+def test_counts_may_have_any_type(dtype):
+    family = families.poisson(jnp.ones(2), jnp.ones(2))
+    rows = np.array([[255, 3], [0, 255]], dtype)
+    family.check(rows)
+    found = family.statistics(jnp.asarray(rows), jnp.array([0, 0]), 1)
+    assert found.number.tolist() == [[2, 2]]
+    assert found.total.tolist() == [[255, 258]]
 
 
 def test_words_and_columns_in_one_table(seed):

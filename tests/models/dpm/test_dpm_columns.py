@@ -1,6 +1,7 @@
 """Columns of a table of several kinds: what they are taken for, their law, and what is refused."""
 
 import json
+from decimal import Decimal
 
 import chex
 import jax
@@ -73,13 +74,19 @@ def test_categories_are_texts_however_they_are_stored():
     assert found.of_row(codes, 0) == ["a=1"]
 
 
-def test_the_digest_is_of_cells_names_and_kinds():
+def test_the_digest_is_of_cells_and_columns():
     other = CELLS.copy()
     other[0, 1] += 1
     names = FOUND._replace(columns=("years", *FOUND.columns[1:]))
     kinds = FOUND._replace(kinds=(*FOUND.kinds[:3], "number", "category"))
-    digests = [FOUND.digest(CELLS), FOUND.digest(other), names.digest(CELLS), kinds.digest(CELLS)]
-    assert len(set(digests)) == 4
+    units = FOUND._replace(scales=(2.0, *FOUND.scales[1:]))
+    values = FOUND._replace(values=((), (), ("f",), ("m",), FOUND.values[4]))
+    digests = [
+        FOUND.digest(CELLS),
+        FOUND.digest(other),
+        *(columns.digest(CELLS) for columns in (names, kinds, units, values)),
+    ]
+    assert len(set(digests)) == 6
     negative = np.where(np.isnan(CELLS), -np.nan, CELLS)
     assert FOUND.digest(negative) == digests[0], "a NaN is a NaN"
 
@@ -165,7 +172,8 @@ def test_columns_through_json():
         ({"a": np.array(["2020-01-01"], "M8[D]")}, {}, "column 'a' has datetime64"),
         ({"a": np.ones((2, 2))}, {}, "one cell a row"),
         ({"a": [1.5, 2], "b": [1.5]}, {}, "columns of one length"),
-        ({}, {}, "columns of one length, with rows"),
+        ({}, {}, "the table has no column left"),
+        ({"a": [np.nan, np.nan]}, {}, "column 'a' has no value"),
         ({"a": []}, {}, "with rows"),
         (np.eye(2), {"kinds": {"a": "count"}}, "kinds are of the columns of a data frame"),
         (TABLE, {"kinds": KINDS, "sampler": "scir"}, "a family with simplex atoms"),
@@ -188,6 +196,35 @@ def test_cells_that_are_missing():
     np.testing.assert_array_equal(
         cells.numbers_of("a", ["1.5", None, " 2 "], "number")[::2], [1.5, 2]
     )
+
+
+def test_cells_of_lists_stay_what_they_are():
+    """NumPy makes one type of them: a text of NaN, and a number of True."""
+    found, codes, _ = columns.of({"sex": ["f", np.nan, "m"], "x": [0.5, Decimal("1.5"), 2.5]})
+    assert found.values == (("f", "m"), ())
+    np.testing.assert_array_equal(codes, [[0, 0.5], [np.nan, 1.5], [1, 2.5]])
+    assert cells.texts_of("a", [True, np.nan, False]) == ["True", None, "False"]
+    large = [10**16 + 1, 10**16 + 2]
+    assert cells.texts_of("a", np.array(large)) == list(map(str, large))
+    assert cells.texts_of("a", np.array([b"f", b""])) == ["f", None]
+
+
+def test_missing_cells_of_an_array():
+    row = np.array([[1.0, np.nan, -1.0, np.nan, 0.0]])
+    found = FOUND.table(row)
+    np.testing.assert_array_equal(found, [[1, np.nan, np.nan, np.nan, 0]])
+    assert FOUND.observations(found)[0] == 2
+    assert FOUND.of_row(found, 0) == ["age=1", "smoker=False"]
+    for place, value, message in (
+        (3, -1.0, "'visits', row 0: -1 cannot be used"),
+        (2, 2.0, "'sex', row 0: 2 is not the number of one of its 2 values"),
+        (2, 0.5, "'sex', row 0: 0.5 is not"),
+        (0, np.inf, "'age', row 0: inf"),
+    ):
+        wrong = row.copy()
+        wrong[0, place] = value
+        with pytest.raises(ValueError, match=message):
+            FOUND.table(wrong)
 
 
 def test_numbers_in_a_file():

@@ -62,7 +62,7 @@ def test_new_rows(fitted):
         fitted.transform({"sex": ["f"]})
     with pytest.raises(ValueError, match=r"column 'visits', row 0: 1\.5 cannot be used"):
         fitted.transform(NEW | {"visits": [1.5, 2]})
-    with pytest.raises(ValueError, match=r"category: rows\[0, 0\] is 2"):
+    with pytest.raises(ValueError, match=r"column 'sex', row 0: 2 is not the number"):
         fitted.transform(np.array([[1.0, 1, 2, 1, 1]]))
     with pytest.raises(ValueError, match=r"shape \[n, 5\]"):
         fitted.transform(np.ones((2, 4)))
@@ -225,6 +225,9 @@ def test_the_command(fitted, tmp_path):
     result = invoke("evaluate", "--model", out, path, "--quiet")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["rows"] == 53
+    result = invoke("transform", "--model", out, new, "--names", path)
+    assert result.exit_code == 2
+    assert "--names is for counts, and the model is of a table" in result.stderr
     bad = write(tmp_path / "bad.csv", NEW | {"visits": [-3, 2]})
     result = invoke("evaluate", "--model", out, bad)
     assert result.exit_code == 1
