@@ -197,7 +197,7 @@ def test_both_lowerings_draw_the_same_labels(num_topics):
     assert (np.asarray(native) < num_topics).all()
 
 
-@pytest.mark.parametrize("num_topics", [17, 50, 191, 192, 2049])
+@pytest.mark.parametrize("num_topics", [17, 50, 191, 192, 4097])
 def test_the_kind_does_not_depend_on_other_documents(num_topics):
     """Devices have different documents of a batch, and kinds differ in some labels."""
     lengths = [9, 40, 10, 300] * 20

@@ -13,7 +13,7 @@ COUNT = {"nothing": 0, "changes": 1, "labels": 2}
 KINDS = {"dense": 1, "sparse": 2, "integer": 3}
 
 # Numbers of topics from and to which whole numbers are the fastest.
-_WHOLE = (192, 2048)
+_WHOLE = (192, 4096)
 _GROUP = 64  # topics of a group of whole numbers, as in task.h
 
 
