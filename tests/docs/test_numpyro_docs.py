@@ -42,6 +42,21 @@ def test_combined_with_nuts():
     np.testing.assert_allclose(samples["centres"].mean(axis=0), [-3, 0, 3], atol=0.15)
 
 
+def test_topics_in_a_larger_model():
+    """Slopes of 1 and -1, known to 0.3 or so, and topics that share no words."""
+    pytest.importorskip("numpyro.infer.gibbs", reason="the Gibbs kernel came with numpyro 0.22")
+    scope = executed("Topics in a larger model")
+    samples = {name: np.asarray(x, np.float64) for name, x in scope["samples"].items()}
+    of_words = np.exp(samples["log_phi"]).mean(axis=0)[:, :6].sum(axis=1)
+    late = of_words.argmax()
+    assert of_words.max() > 0.97
+    assert of_words.min() < 0.03
+    slope = samples["slope"].mean(axis=0)
+    assert abs(slope[late] - slope[1 - late] - 2) < 1
+    np.testing.assert_array_equal(samples["in_documents"].sum(axis=2), 40)
+    assert re.match(r"labels moved [\d.]+% \| log_phi exact", scope["shown"])
+
+
 def test_nuts_in_normal_scores():
     """Two groups, each of which shares a block: nodes are with their own, and not with others."""
     pi = executed("NUTS in normal scores")["pi"]

@@ -1,0 +1,140 @@
+"""Sweeps over the labels of a corpus whose documents have concentrations in common, or their own.
+
+The engine of `lda` takes one vector of concentrations for all documents that it visits. Where each
+document has its own it is called once for each; a token is drawn with the same random number either
+way, which its document and its place there determine.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import DeviceCorpus, Documents
+from simplex_jax.models.topics import engine as engines
+from simplex_jax.models.topics import local
+from simplex_jax.models.topics.native import calls
+
+
+class Labelled(NamedTuple):
+    """The topics of all tokens, and their counts."""
+
+    labels: jax.Array  # [T], documents and tokens in the order of the device; K for no topic
+    documents: jax.Array  # tokens of each topic in each document, by row, int32 [D, K]
+    words: jax.Array  # tokens of each word in each topic, int32 [K, V]
+
+
+def unlabelled(corpus: DeviceCorpus, shape: tuple[int, int]) -> Labelled:
+    """Return the labels of a corpus no token of which has one; the shape is (K, V)."""
+    labels = local.no_labels(corpus.tokens.shape[0], shape[0])
+    documents = jnp.zeros((device.size(corpus), shape[0]), jnp.int32)
+    return Labelled(labels, documents, jnp.zeros(shape, jnp.int32))
+
+
+def swept(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    corpus: DeviceCorpus,
+    before: Labelled,
+    *,
+    times: int,
+    engine: str | None,
+) -> Labelled:
+    """Return labels after collapsed Gibbs sweeps over all tokens, given topics and concentrations.
+
+    The topics are normalised logarithms, [K, V], and alpha is [1, K], for all documents, or [D, K],
+    in the order of rows. `engine` is that of `models.topics.engine`.
+    """
+    documents = device.select(corpus, jnp.arange(device.size(corpus)))
+    likelihood = local.likelihood_of(log_topics)
+    if len(alpha) == 1:
+        labels, words, counts = engines.sweeps(
+            key,
+            likelihood,
+            alpha[0],
+            documents,
+            before.labels,
+            before.words,
+            times=times,
+            burn_in=times - 1,
+            tally=True,
+            engine=engine,
+        )
+        counts = counts.T.astype(jnp.int32)
+    else:
+        native = engines.resolve(engine, alpha.shape[1]) == "native"
+        one_by_one = _native if native else functools.partial(_xla, device.capacity(corpus, 1))
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
+        labels, counts = one_by_one(keys, likelihood, alpha[corpus.order], documents, before.labels)
+        words = local.count_words(labels, documents, before.words, before=before.labels)
+    return Labelled(labels, jnp.zeros_like(counts).at[corpus.order].set(counts), words)
+
+
+def _native(
+    keys: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Sweep over one document after the other, of which each has its row of alpha, [D, K].
+
+    Return the labels and the counts, int32 [D, K], in the order of the documents.
+    """
+    tokens, *places = documents
+    weights = calls.lay_out(likelihood)
+    no_words = jnp.zeros((0, 0), jnp.int32)
+
+    def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
+        *place, alpha = row
+        document = Documents(tokens, *(x[None] for x in place))
+        # The kind that has no tables of all topics to make for each document.
+        labels, _, counts = calls.sweep(
+            keys,
+            weights,
+            alpha,
+            document,
+            labels,
+            no_words,
+            burn_in=len(keys) - 1,
+            count="nothing",
+            tally=True,
+            kind="dense",
+        )
+        return labels, counts[0]
+
+    return lax.scan(visit, labels, (*places, alpha))
+
+
+def _xla(
+    room: int,
+    keys: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Do what `_native` does; the longest document has `room` tokens.
+
+    Its loops would go through many tokens of others as well: a document is cut out. A cut has room,
+    because the documents are in order of length.
+    """
+    tokens, *places = documents
+
+    def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
+        start, length, number, alpha = row
+        own, mine = (lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels))
+        document = Documents(own, jnp.zeros(1, jnp.int32), length[None], number[None])
+
+        def sweep(i: jax.Array, mine: jax.Array) -> jax.Array:
+            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, mine)
+
+        mine = lax.fori_loop(0, len(keys), sweep, mine)
+        counts = local.count_labels(mine, document, alpha.shape[0])[:, 0]
+        return lax.dynamic_update_slice_in_dim(labels, mine, start, 0), counts.astype(jnp.int32)
+
+    return lax.scan(visit, labels, (*places, alpha))

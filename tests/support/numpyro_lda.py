@@ -1,0 +1,44 @@
+"""Models of LDA in numpyro, with sites "n" of topics in documents and "m" of words in topics."""
+
+import numpyro
+import pytest
+
+from simplex_jax.models.topics import collapsed, engine
+from simplex_jax.numpyro_kernels import LDAGibbs, TopicCounts, WordCounts, lda_labels
+from support import tiny_lda
+
+
+def documents_of(lengths, alpha):
+    with numpyro.plate("documents", len(lengths)):
+        return numpyro.sample("n", TopicCounts(lengths, alpha))
+
+
+def words_of(n, topics=None, *, log_topics=None):
+    with numpyro.plate("topics", n.shape[1]):
+        numpyro.sample("m", WordCounts(n.sum(axis=0), topics, log_topics=log_topics))
+
+
+def block(model, counts, **options):
+    return LDAGibbs(model, counts, documents="n", words="m", **options)
+
+
+def needs_gibbs():
+    """numpyro's module of its Gibbs kernel; the test is skipped where there is none."""
+    return pytest.importorskip(
+        "numpyro.infer.gibbs", reason="the composable Gibbs kernel came with numpyro 0.22"
+    )
+
+
+def swept_with(old, new):
+    """A function that plants a mutant of the sweeps."""
+
+    def plant(monkeypatch):
+        monkeypatch.setattr(lda_labels, "swept", tiny_lda.mutated(lda_labels, old, new).swept)
+
+    return plant
+
+
+def kept_in(monkeypatch):
+    """The label of a token itself is left in the counts that it is drawn given (engine "xla")."""
+    mutant = tiny_lda.mutated(collapsed, ".add(-labelled)", ".add(0 * labelled)")
+    monkeypatch.setitem(engine.METHODS, "collapsed", mutant.collapsed)
