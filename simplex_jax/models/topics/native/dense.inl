@@ -107,6 +107,8 @@ ALWAYS_INLINE void choose(const Plan& plan, Cursor<Label>& cursor, Log& log) {
   float below;
   std::memcpy(&below, &bits, 4);
   left = left < below ? left : below;
+  // Nor to a topic without mass: rounded running sums of lanes may decrease.
+  left = left > 0 ? left : 0;
   uint32_t row = 0;
 #pragma GCC unroll 8
   for (uint32_t b = 0; b < rows - 1; ++b) row += partial[b * kLanes + lane] <= left;

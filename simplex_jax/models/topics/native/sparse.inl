@@ -141,6 +141,7 @@ ALWAYS_INLINE uint32_t topic_of(const Task& task, size_t word, uint32_t lane, fl
   float below;
   std::memcpy(&below, &bits, 4);
   left = left < below ? left : below;
+  left = left > 0 ? left : 0;  // as in the dense kernel
   uint32_t at = lane;
   for (uint32_t b = 0; b < end; b += kLanes) at += partial[b + lane] <= left ? kLanes : 0;
   return cursor.topics[at];
