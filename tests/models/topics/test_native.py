@@ -156,6 +156,36 @@ def test_tokens_refused_too_often_have_the_exact_law(tmp_path):
     assert bound_checks("integer", prefix) > 1e-3  # the false-alarm rate
 
 
+def drawn_between_sums(width=16, prefix=None):
+    """The topic of a token whose random number lies where the running sums of lanes decrease.
+
+    Lane 3 has a mass in its second row only, and (c + b) + a < c + (b + a) as floats: that lane is
+    chosen with less than nothing left to pass. A search over 10^7 documents found this one.
+    """
+    a, b, c = map(float.fromhex, ("0x1.fc955ap-1", "0x1.cc2838p-1", "0x1.7abb84p-1"))
+    likelihood = np.zeros((32, 1), np.float32)
+    likelihood[[0, 1, 2, 4, 19], 0] = a, b, c, 1, 1e-9
+    one = jnp.ones(1, jnp.int32)
+    document = Documents(0 * one, 0 * one, one, 1_291_546 * one)
+    labels = jnp.full(1, 32, jnp.uint8)
+    key, alpha, options = jax.random.key(2), jnp.ones(32), {"kind": "dense", "prefix": prefix}
+    drawn = native_sweeps.sweep(
+        key, jnp.asarray(likelihood), alpha, document, labels, width=width, **options
+    )
+    return int(drawn[0])
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+def test_a_topic_without_mass_is_never_drawn(width):
+    assert drawn_between_sums(width) == 19
+
+
+@pytest.mark.slow
+def test_sums_that_decrease_lead_to_one_otherwise(tmp_path):
+    line = "  left = left > 0 ? left : 0;\n"
+    assert drawn_between_sums(prefix=native_sweeps.mutated(tmp_path, "dense.inl", line, "")) == 3
+
+
 @pytest.mark.parametrize("kind", ["sparse", "integer"])
 def test_a_document_draws_alike_beside_a_long_one(kind):
     """Documents too long for whole numbers leave them to the others."""
