@@ -16,6 +16,7 @@ import numpyro.distributions as dist
 import pytest
 from support import numpyro_cases as cases
 
+from simplex_jax import estimators
 from simplex_jax.numpyro_distributions import VonMisesFisher
 from simplex_jax.numpyro_kernels import SGMCMC, Sampler, inflation_rules, inflations
 from simplex_jax.samplers import (
@@ -213,6 +214,12 @@ def direction(x, subsample_size=None):
     p = numpyro.sample("p", VonMisesFisher(jnp.array([0.0, 0.0, 1.0]), 2.0))
     with numpyro.plate("rows", len(x), subsample_size=subsample_size) as rows:
         numpyro.sample("x", VonMisesFisher(p, 1.5), obs=x[rows])
+
+
+def test_a_reference_category_has_no_rule() -> None:
+    options = {"estimator": estimators.categorical(size=4), "alpha": 1.0, "step_size": 1e-3}
+    assert inflation_rules.known(smld.build(**options), None) is not None
+    assert inflation_rules.known(smld.build(**options, reference=-1), None) is None
 
 
 def test_friction_by_site() -> None:

@@ -137,10 +137,10 @@ def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Missing are NaN and other values that differ from themselves, None and empty texts.
     """
-    # NumPy would make one type of the cells of a list, and a text of a NaN beside texts.
-    array = (
-        np.asarray(column) if hasattr(column, "dtype") else np.array([*column, None], object)[:-1]
-    )
+    if hasattr(column, "dtype"):
+        array = np.asarray(column)
+    else:  # of a list NumPy would make one type, and a text of a NaN beside texts
+        array = np.fromiter(column, object, len(column))
     if array.ndim != 1:
         raise ValueError(f"column {name!r} must have one cell a row; its shape is {array.shape}")
     if array.dtype.kind == "f":
@@ -196,7 +196,10 @@ def numbers_of(name: str, column: Any, kind: str) -> np.ndarray:
 def texts_of(name: str, column: Any) -> list[str | None]:
     """Return the cells of a category as texts without blanks around them, None where missing."""
     array, missing = _cells(name, column)
-    return [None if gone else _text(cell) for cell, gone in zip(array, missing, strict=True)]
+    try:
+        return [None if gone else _text(cell) for cell, gone in zip(array, missing, strict=True)]
+    except UnicodeDecodeError:
+        raise ValueError(f"column {name!r} has bytes that are not UTF-8: give text") from None
 
 
 def _text(cell: Any) -> str:

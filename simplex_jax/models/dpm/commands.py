@@ -185,7 +185,10 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
         mapped = counts.read_as(variables.values[0], earlier, path, reading)
         rows = variables.rows(mapped.corpus.counts)
         return Other(rows, mapped.corpus.names, counts.described(mapped))
-    if refused := options.typed(FILE_OPTIONS.keys() - _OF_TABLES):
+    of_counts = FILE_OPTIONS.keys() - _OF_TABLES
+    if reading["format"] not in (None, "categories"):
+        of_counts |= {"format"}
+    if refused := options.typed(of_counts):
         flag = next(iter(refused.values()))
         raise click.UsageError(f"{flag} is for counts, and the model is of a table of columns")
     if isinstance(variables, Columns):

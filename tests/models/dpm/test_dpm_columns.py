@@ -172,6 +172,7 @@ def test_columns_through_json():
         ({"a": np.array(["2020-01-01"], "M8[D]")}, {}, "column 'a' has datetime64"),
         ({"a": np.ones((2, 2))}, {}, "one cell a row"),
         ({"a": [1.5, 2], "b": [1.5]}, {}, "columns of one length"),
+        ({"a": np.array([b"\xff"])}, {}, "column 'a' has bytes that are not UTF-8"),
         ({}, {}, "the table has no column left"),
         ({"a": [np.nan, np.nan]}, {}, "column 'a' has no value"),
         ({"a": []}, {}, "with rows"),

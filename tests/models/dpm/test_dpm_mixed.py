@@ -225,9 +225,10 @@ def test_the_command(fitted, tmp_path):
     result = invoke("evaluate", "--model", out, path, "--quiet")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["rows"] == 53
-    result = invoke("transform", "--model", out, new, "--names", path)
-    assert result.exit_code == 2
-    assert "--names is for counts, and the model is of a table" in result.stderr
+    for option, value in (("--names", path), ("--format", "csv")):
+        result = invoke("transform", "--model", out, new, option, value)
+        assert result.exit_code == 2
+        assert f"{option} is for counts, and the model is of a table" in result.stderr
     bad = write(tmp_path / "bad.csv", NEW | {"visits": [-3, 2]})
     result = invoke("evaluate", "--model", out, bad)
     assert result.exit_code == 1
