@@ -1,11 +1,17 @@
 r"""A move of the labels that splits a cluster in two or merges two, exact for any number of rows.
 
-Two rows, the anchors, are drawn at random. Where they share a cluster, a split of it is proposed,
-and else the merger of their clusters. As in Jain and Neal (2004), a split comes out of a launch
-that knows nothing of the present labels but which rows are concerned, so that a merger can tell how
-likely the split was that it undoes. Their scans of one row after the other are replaced by what all
-rows can do at once: two atoms are drawn given one anchor each; all other rows choose between them
-independently; shares and atoms are drawn given both groups, and so on, some rounds long.
+A row is drawn at random, the first anchor. By the toss of a coin a split of its cluster is
+proposed, or a merger with another one; the second anchor is another row of that cluster, or one of
+the other. As in Jain and Neal (2004), a split comes out of a launch that knows nothing of the
+present labels but which rows are concerned, so that a merger can tell how likely the split was that
+it undoes. Their scans of one row after the other are replaced by what all rows can do at once: two
+atoms are drawn given one anchor each; all other rows choose between them independently; shares and
+atoms are drawn given both groups, and so on, some rounds long.
+
+Jain and Neal draw both anchors from all rows, so that among many clusters two that belong together
+hardly ever meet. Here half of the partners are drawn by their sizes, as there, and the other half
+in proportion to the square root of what the merger does to the posterior, a locally balanced
+proposal (Zanella 2020).
 
 Sticks and atoms are integrated out, and which cluster is at which stick too: the target is the
 posterior of the partition into clusters of :math:`m_1, \dots, m_k` rows,
@@ -17,6 +23,7 @@ with f the evidence of the rows of a cluster. The order of the clusters, sticks 
 be redrawn, given the partition, before they are used again: see `dp_order.size_biased`.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -29,6 +36,7 @@ from simplex_jax import draws
 from simplex_jax.base import PyTree
 from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.categorical import choose
 from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
@@ -79,14 +87,16 @@ def propose(
 ) -> Proposal:
     """Propose one split or merger and accept it by Metropolis and Hastings.
 
-    With groups A and B of m and l rows, a split of their union has the ratio
+    With groups A and B of m and l rows, the first anchor in A, a split of their union has the ratio
 
-        alpha Gamma(m) Gamma(l) f(A) f(B) / (Gamma(m + l) f(A and B)) / q(A, B),
+        alpha Gamma(m) Gamma(l) f(A) f(B) / (Gamma(m + l) f(A and B))
+            (m + l - 1) p(B | A) / (l q(A, B)),
 
-    q being the probability that the launch ends in these groups, and a merger one over it. The time
-    is that of `rounds` + 1 passes over the rows concerned with two atoms, and of one over all
-    labels, int32 [N]. A new cluster goes to the first empty stick. The family needs a
-    `log_evidence`; statistics and occupancy are those of all sticks, leaves [C, ...].
+    q being the probability that the launch ends in these groups and p(B | A) that of B as the
+    partner of A; a merger has one over it. The time is that of `rounds` + 1 passes over the rows
+    concerned with two atoms, of one over all labels, int32 [N], and of two or four evidences of all
+    sticks. A new cluster goes to the first empty stick. The family needs a `log_evidence`;
+    statistics and occupancy are those of all sticks, leaves [C, ...].
     """
     if family.log_evidence is None:
         raise ValueError("split-merge moves need a family that has a log_evidence")
@@ -95,10 +105,19 @@ def propose(
     if n < 2:
         return Proposal(labels, statistics, occupancy, jnp.bool_(False), jnp.int32(0))
     key_anchors, key_launch, key_accept = jax.random.split(key, 3)
+    key_first, key_kind, key_partner, key_second = jax.random.split(key_anchors, 4)
     key_shares, key_atoms, key_sides = jax.random.split(key_launch, 3)
-    members = _draw_members(key_anchors, labels)
-    first, second = labels[members.anchors]
-    split = first == second
+    anchor = jax.random.randint(key_first, (), 0, n)
+    first = labels[anchor]
+    split = jax.random.bernoulli(key_kind)
+    log_partners = _log_partners(family, statistics, occupancy, first)
+    # By one number: the partner must not depend on the empty sticks at the end.
+    u = jax.random.uniform(key_partner, (1,), log_partners.dtype)
+    partner = choose(jnp.exp(log_partners)[:, None], u)[0].astype(labels.dtype)
+    second = jnp.where(split, first, partner)
+    # A cluster of one row has no split, and a single cluster no partner.
+    possible = jnp.where(split, occupancy[first] > 1, jnp.isfinite(log_partners[second]))
+    members = _find_members(key_second, labels, anchor, second)
     present = (labels == second).astype(jnp.int32)
 
     def launch(i: jax.Array, groups: _Groups) -> _Groups:
@@ -117,12 +136,25 @@ def propose(
         jnp.zeros((), jnp.result_type(float)),
     )
     groups = lax.fori_loop(0, rounds + 1, launch, start)
-    log_split = _log_split(family, groups, alpha) - groups.log_q
-    log_ratio = jnp.where(split, log_split, -log_split)
     empty = jnp.argmin(occupancy > 0).astype(labels.dtype)
-    full = split & jnp.all(occupancy > 0)
+    full = possible & split & jnp.all(occupancy > 0)
+
+    def log_partner_after() -> jax.Array:
+        both = jnp.stack([first, empty])
+        apart, sizes = jax.tree.map(
+            lambda leaf, new: leaf.at[both].set(new.astype(leaf.dtype)),
+            (statistics, occupancy),
+            (groups.statistics, groups.sizes),
+        )
+        return _log_partners(family, apart, sizes, first)[empty]
+
+    log_partner = lax.cond(split, log_partner_after, lambda: log_partners[second])
+    sizes = groups.sizes.astype(alpha.dtype)
+    log_anchors = log_partner + jnp.log((jnp.sum(sizes) - 1) / sizes[1])
+    log_split = _log_split(family, groups, alpha) + log_anchors - groups.log_q
+    log_ratio = jnp.where(split, log_split, -log_split)
     chance = jax.random.uniform(key_accept, (), log_ratio.dtype)
-    accepted = (jnp.log(chance) < log_ratio) & ~full
+    accepted = (jnp.log(chance) < log_ratio) & possible & ~full
     # Where the second group is to be, or was.
     other = jnp.where(split, empty, second)
     targets = jnp.stack([first, jnp.where(split, other, first), labels.dtype.type(capacity)])
@@ -146,16 +178,45 @@ def propose(
     )
 
 
-def _draw_members(key: jax.Array, labels: jax.Array) -> _Members:
-    """Draw two rows uniformly, and find all rows that share the cluster of one of them."""
+def _log_partners(
+    family: Family, statistics: PyTree, occupancy: jax.Array, first: jax.Array
+) -> jax.Array:
+    """Return the log probabilities of the clusters that one may be merged with, [C].
+
+    All are -inf where there is no other.
+    """
+    assert family.log_evidence is not None
+    alone = family.log_evidence(statistics)
+    one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[first], leaf.shape), statistics)
+    together = family.log_evidence(statistics, one)
+    others = (occupancy > 0) & (jnp.arange(occupancy.shape[0]) != first)
+    sizes = jnp.where(others, occupancy, 1).astype(alone.dtype)
+    log_prior = log_rising(occupancy[first].astype(alone.dtype), sizes) - gammaln(sizes)
+
+    def normalised(logits: jax.Array) -> jax.Array:
+        return jax.nn.log_softmax(jnp.where(others, logits, -jnp.inf))
+
+    by_ratio = normalised((log_prior + together - alone) / 2)
+    log_p = jnp.logaddexp(normalised(jnp.log(sizes)), by_ratio) - math.log(2)
+    return jnp.where(others, log_p, -jnp.inf)
+
+
+def _find_members(
+    key: jax.Array, labels: jax.Array, anchor: jax.Array, second: jax.Array
+) -> _Members:
+    """Draw another row of a cluster, and find all rows that share a cluster with one of the two.
+
+    Where the cluster has no other row the result is not to be used.
+    """
     n = labels.shape[0]
-    key_first, key_second = jax.random.split(key)
-    i = jax.random.randint(key_first, (), 0, n)
-    j = jax.random.randint(key_second, (), 0, n - 1)
-    anchors = jnp.stack([i, jnp.where(j >= i, j + 1, j)])
-    inside = (labels == labels[anchors[0]]) | (labels == labels[anchors[1]])
+    numbers = lax.iota(jnp.int32, n)
+    others = jnp.cumsum((labels == second) & (numbers != anchor))
+    rank = jax.random.randint(key, (), 0, jnp.maximum(others[-1], 1))
+    other = jnp.minimum(jnp.searchsorted(others, rank, side="right"), n - 1)
+    anchors = jnp.stack([anchor, other.astype(anchor.dtype)])
+    inside = (labels == labels[anchor]) | (labels == second)
     place = jnp.where(inside, jnp.cumsum(inside) - 1, n)
-    ids = jnp.full(n, n, jnp.int32).at[place].set(lax.iota(jnp.int32, n), mode="drop")
+    ids = jnp.full(n, n, jnp.int32).at[place].set(numbers, mode="drop")
     return _Members(ids, jnp.sum(inside, dtype=jnp.int32), anchors)
 
 
