@@ -15,12 +15,12 @@ from simplex_jax.evaluate.fits import Mixture
 from simplex_jax.evaluate.partitions import PointPartition
 from simplex_jax.models import growth, pipeline
 from simplex_jax.models.dpm import clusters as clustering
-from simplex_jax.models.dpm import families, model, posterior
+from simplex_jax.models.dpm import families, model, posterior, starts
 from simplex_jax.models.dpm.clusters import Clusters, assign
 from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax.models.dpm.families import Family
-from simplex_jax.models.dpm.options import Options, process_alpha
+from simplex_jax.models.dpm.options import Options, most_clusters, process_alpha
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.models.records import Plan
 from simplex_jax.runtime import session
@@ -100,7 +100,8 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     rows, (family, _) = plan.train.rows, _law(plan.train, settings)
     heldout = plan.heldout
     key_init, key_run, _ = _keys(settings)
-    starts = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
+    key_labels, key_state = jax.random.split(key_init)
+    labels = _start(key_labels, family, rows, settings)
     kernel, stream = model.build(
         rows,
         family,
@@ -115,15 +116,8 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         stick_step_size=settings.stick_step_size,
         label_moves=settings.total == "refreshed",
         split_merge=settings.split_merge,
-        capacity=_room(settings, families.size(rows), max(starts)),
+        capacity=_room(settings, families.size(rows), int(labels.max()) + 1),
         chains=settings.chains if settings.chains > 1 else None,
-    )
-    key_labels, key_state = jax.random.split(key_init)
-    labels = jnp.stack(
-        [
-            model.random_labels(jax.random.fold_in(key_labels, chain), rows, clusters)
-            for chain, clusters in enumerate(starts)
-        ]
     )
     measures: dict[str, Any] = {}
     if heldout is not None:
@@ -146,6 +140,21 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         measures=measures,
         grow=model.grown,
     )
+
+
+def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.Array:
+    """Return the labels that each chain starts from, int32 [chains, N]."""
+    keys = [jax.random.fold_in(key, chain) for chain in range(settings.chains)]
+    if settings.initial_clusters is None:
+        most = most_clusters(families.size(rows), settings)
+        found = [starts.predictive_labels(key, family, rows, most) for key in keys]
+    else:
+        numbers = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
+        found = [
+            model.random_labels(key, rows, number)
+            for key, number in zip(keys, numbers, strict=True)
+        ]
+    return jnp.stack(found)
 
 
 def _room(settings: Options, rows: int, clusters: int) -> int:

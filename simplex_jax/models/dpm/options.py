@@ -22,9 +22,12 @@ _PRIOR = 1.0
 # Rows in a batch of subsampled counts, as the SCIR paper has them.
 _SUBSAMPLED = 1_000
 
-# Labels that rows start from, drawn at random: more than most data need, as a chain gives up
-# clusters sooner than it discovers them, but several rows each.
+# Clusters that rows start in, at most: more than most data need, as a chain gives up clusters
+# sooner than it discovers them, but several rows each.
 _CLUSTERS, _ROWS_EACH = 60, 5
+
+# Without them a chain does not leave clusters that are tight, and more gain little.
+_SPLIT_MERGE = 4
 
 
 @options
@@ -101,17 +104,17 @@ class Options(RunOptions):
         "Step size of components, of samplers other than exact.", default=None, unset="0.1"
     )
     stick_step_size: float | None = option("That of sticks, likewise.", default=None, unset="0.1")
-    split_merge: int = option(
+    split_merge: int | None = option(
         "Split-merge moves in every update (exact sampler, memoised counts).",
-        default=0,
+        default=None,
         least=0,
-        metavar="NUMBER",
+        unset="4, where they can be made",
     )
     initial_clusters: int | None = option(
         "Clusters that rows start in, at random; several chains take from half to twice as many.",
         default=None,
         least=1,
-        unset="60, or one for five rows",
+        unset="those of a partition, of up to 60, that predicts well",
     )
     capacity: int = option(
         "Sticks that there is room for at first, more for many clusters; it grows when it has to.",
@@ -130,7 +133,7 @@ class Options(RunOptions):
             self.sampler,
             self.counts,
             self.alpha_update,
-            self.split_merge,
+            self.split_merge or 0,
             total=self.total,
             learned=self.alpha is None,
             atom_step_size=self.atom_step_size,
@@ -174,19 +177,26 @@ def settle(data: Data, heldout: PyTree, options: Options) -> Options:
         raise ValueError("concentration cannot be combined with family")
     if data.variables is not None and options.concentration is None:
         options = dataclasses.replace(options, concentration=data.variables.concentration)
-    return of_size(len(data.names), options)
+    evident = data.family is None or data.family.log_evidence is not None
+    return of_size(len(data.names), options, evident)
 
 
-def of_size(rows: int, options: Options) -> Options:
-    """Return options with what depends on the number of rows, and on other options, filled in."""
+def of_size(rows: int, options: Options, evident: bool = True) -> Options:
+    """Return options with what depends on the number of rows, and on other options, filled in.
+
+    `evident` says whether the family of the components has a `log_evidence`, which split-merge
+    moves need.
+    """
     rows = arguments.at_least("rows", rows, 1)
     batch_size = options.batch_size
     if batch_size is None:
         batch_size = min(rows, _SUBSAMPLED) if options.counts == "subsampled" else rows
     batch_size = model.check_batch_size(batch_size, rows)
-    default = min(_CLUSTERS, max(1, rows // _ROWS_EACH), options.capacity)
-    clusters = options.initial_clusters or default
-    if clusters > options.capacity:
+    clusters, split_merge = options.initial_clusters, options.split_merge
+    if split_merge is None:
+        movable = evident and (options.sampler, options.counts) == ("exact", "memoised")
+        split_merge = _SPLIT_MERGE if movable else 0
+    if clusters is not None and clusters > options.capacity:
         raise ValueError(
             f"initial_clusters must be at most the capacity, {options.capacity}; it is {clusters}"
         )
@@ -204,10 +214,16 @@ def of_size(rows: int, options: Options) -> Options:
         atom_step_size=sizes[0],
         stick_step_size=sizes[1],
         initial_clusters=clusters,
+        split_merge=split_merge,
         batch_size=batch_size,
         passes=None,
         **length._asdict(),
     )
+
+
+def most_clusters(rows: int, options: Options) -> int:
+    """Return the most clusters that a chain starts with, unless it is told how many."""
+    return min(_CLUSTERS, max(1, rows // _ROWS_EACH), options.capacity)
 
 
 def process_alpha(settings: Options) -> float | Gamma:
