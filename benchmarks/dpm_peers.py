@@ -1,6 +1,6 @@
 """Dirichlet-process mixtures side by side: held-out log predictive density and seconds.
 
-    python benchmarks/dpm_peers.py [--cases digits synth] [--tools TOOL ...] [--seeds 3] [--out F]
+    python benchmarks/dpm_peers.py [--cases digits synth] [--tools TOOL ...] [--seeds 3] [--keep F]
 
 Every tool gets the same training rows, the same prior and as many seeds, in one process, one after
 the other; held-out rows are judged afterwards, in nats a row: higher is better. Real vectors:
@@ -26,14 +26,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import kept
 import msweb as web_data
 import numpy as np
 import scipy.sparse as sp
 from dpm_peers_tools import Rows, Tool, bayespy, bnpy, ours, scikit
 from scipy import stats
 from scipy.special import logsumexp
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -45,6 +47,14 @@ def digits(factor: float) -> Rows:
     train, heldout = pixels[order[450:]], pixels[order[:450]]
     project = PCA(8, random_state=0).fit(train)
     return Rows(project.transform(train), project.transform(heldout), factor=factor)
+
+
+def standardised(load: Callable[[], Any], factor: float) -> Rows:
+    """A table of scikit-learn with columns of mean 0 and variance 1; a quarter held out."""
+    rows = StandardScaler().fit_transform(load().data)
+    order = np.random.default_rng(0).permutation(len(rows))
+    out = len(rows) // 4
+    return Rows(rows[order[out:]], rows[order[:out]], factor=factor)
 
 
 def synth(size: int) -> Rows:
@@ -89,9 +99,8 @@ REAL: dict[str, Tool] = {
     "scikit-learn, n_init=10": scikit(10),
     "ours, exact, 100 passes": ours(100),
     "ours, exact, 500 passes": ours(500),
-    "ours, from 20 labels, 500 passes": ours(500, initial_clusters=20),
+    "ours, from 60 labels, 500 passes": ours(500, initial_clusters=60, split_merge=0),
     "ours, from one label, 500 passes": ours(500, initial_clusters=1),
-    "ours, split-merge, 100 passes": ours(100, split_merge=1),
     "ours, ten batches, 100 passes": ours(100, batches=10),
     "ours, subsampled, 100 passes": ours(100, batches=10, counts="subsampled"),
     "ours, alpha learned, 500 passes": ours(500, alpha=None),
@@ -102,6 +111,7 @@ COUNTS: dict[str, Tool] = {
     "bayespy, 30 components": bayespy(300),
     "ours, exact, 100 passes": ours(100),
     "ours, exact, 500 passes": ours(500),
+    "ours, from 60 labels, 500 passes": ours(500, initial_clusters=60, split_merge=0),
     "ours, ten batches, 100 passes": ours(100, batches=10),
     "ours, memoised SCIR, 100 passes": ours(
         100, batches=10, sampler="scir", atom_step_size=5.0, stick_step_size=5.0
@@ -111,6 +121,9 @@ COUNTS: dict[str, Tool] = {
 CASES: dict[str, tuple[Callable[[], Rows], dict[str, Tool]]] = {
     "digits": (lambda: digits(1.0), REAL),
     "digits, narrow prior": (lambda: digits(0.1), REAL),
+    "wine": (lambda: standardised(load_wine, 1.0), REAL),
+    "wine, narrow prior": (lambda: standardised(load_wine, 0.1), REAL),
+    "cancer": (lambda: standardised(load_breast_cancer, 1.0), REAL),
     "synth": (lambda: synth(20_000), REAL),
     "groups": (groups, COUNTS),
     "msweb": (msweb, COUNTS),
@@ -141,10 +154,10 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--tools", nargs="+", choices=REAL | COUNTS, default=list(REAL | COUNTS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="a JSON file, to which later runs add")
+    parser.add_argument("--keep", type=Path, help="a JSON file for the results")
     args = parser.parse_args()
     print(f"jax {jax.__version__} on {jax.devices()[0].platform}")
-    records = json.loads(args.out.read_text()) if args.out and args.out.exists() else []
+    records = []
     for case in args.cases:
         make, tools = CASES[case]
         rows = make()
@@ -156,10 +169,21 @@ def main() -> None:
                 continue
             record = {"case": case, "tool": name} | measure(tools[name], rows, args.seeds)
             print(json.dumps(record), flush=True)
-            same = (case, name)
-            records = [r for r in records if (r["case"], r["tool"]) != same] + [record]
-            if args.out:
-                args.out.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
+            heldout = record.pop("heldout")
+            records += [record | {"density": kind} | _spread(heldout[kind]) for kind in heldout]
+    if args.keep:
+        kept.write(args.keep, [_plain(record) for record in records])
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    """Return the mean and the range of the seeds."""
+    return {"heldout": float(np.mean(values)), "least": min(values), "most": max(values)}
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of numbers: seconds and clusters as means over the seeds."""
+    means = {name: float(np.mean(record[name])) for name in ("seconds", "clusters")}
+    return record | means
 
 
 if __name__ == "__main__":

@@ -24,9 +24,16 @@ def about() -> dict[str, Any]:
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": f"{_processor()}, {platform.system()}",
-        "cores": os.cpu_count(),
+        "cores": cores(),
         "command": shlex.join(["python", os.path.relpath(sys.argv[0]), *_without_places(sys.argv)]),
     }
+
+
+def cores() -> int:
+    """Return the cores that this process may use, which `taskset` limits."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _without_places(arguments: Sequence[str]) -> list[str]:

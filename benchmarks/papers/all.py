@@ -21,9 +21,10 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 EXPERIMENTS = (
-    *("scir_figure1", "scir_figure2", "scir_variates", "sgrld_figure1", "bias"),
-    *("mld_figure1", "mld_theorem4"),
-    *("lda_nips", "lda_wikipedia", "lda_variates", "dpm_synthetic", "dpm_msweb"),
+    *("scir_figure1", "scir_figure2", "scir_variates", "scir_vocabulary", "sgrld_figure1", "bias"),
+    *("mld_figure1", "mld_theorem4", "mld_variants"),
+    *("lda_nips", "lda_wikipedia", "lda_variates"),
+    *("dpm_synthetic", "dpm_msweb", "dpm_directions"),
     *("sggmc_order", "sggmc_circle", "sggmc_posterior", "sggmc_applications"),
     *("sam_20news", "sam_wikipedia"),
 )

@@ -7,7 +7,6 @@ depend on, to a small file of which `tables.py` makes the tables of `docs/experi
 
 import csv
 import json
-import os
 import platform
 import sys
 import time
@@ -110,7 +109,7 @@ def write(
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
         "machine": platform.platform(),
-        "cores": os.cpu_count(),
+        "cores": kept_results.cores(),
         "seconds": round(time.perf_counter() - started, 1),
     }
     (out / "settings.json").write_text(

@@ -8,13 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
-from baselines import collapsed_gibbs, hybrid, online_vb, scvb0
+from baselines import collapsed_gibbs, hybrid, online_vb, scvb0, sgrhmc_euler
 
 from simplex_jax import run, schedules
-from simplex_jax.base import Kernel
+from simplex_jax.base import Kernel, bind
 from simplex_jax.batches import Stream
-from simplex_jax.corpus import split_tokens
+from simplex_jax.corpus import device, split_tokens
 from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax.estimators import Estimator
+from simplex_jax.models.lda import counts as lda_counts
 from simplex_jax.models.lda import model as lda
 from simplex_jax.models.lda.counts import Local
 from simplex_jax.models.topics import perplexity
@@ -96,6 +98,56 @@ def sampled(
     return build
 
 
+class Topics(NamedTuple):
+    """State of LDA whose topics are moved by a kernel that `models.lda` does not know.
+
+    Attributes:
+        position: Log of the topics, [K, V].
+        step: Number of updates done.
+        alpha: Concentrations of topic proportions, [K].
+        sampler: The rest of the state of the kernel.
+    """
+
+    position: jax.Array
+    step: jax.Array
+    alpha: jax.Array
+    sampler: Any
+
+
+def moved_by(
+    kernel_of: Callable[[Estimator, float, Any], Kernel],
+) -> Callable[..., tuple[Kernel, Stream]]:
+    """Return the builder of LDA with subsampled counts and `kernel_of(counts, beta, step)`."""
+
+    def build(
+        problem: Problem, local_step: Local, batch_size: int, step: Any
+    ) -> tuple[Kernel, Stream]:
+        counts = lda_counts.subsampled(problem.corpus, problem.shape, local_step, batch_size)
+        alpha = jnp.full(problem.shape[0], problem.alpha)
+        inner = kernel_of(counts.given(alpha), problem.beta, step)
+        built = Kernel(bind(_init_topics, inner, alpha), bind(_update_topics, inner))
+        return built, device.uniform_stream(problem.corpus, batch_size)
+
+    return build
+
+
+def _init_topics(inner: Kernel, alpha: jax.Array, key: jax.Array, position: jax.Array) -> Topics:
+    # A state may be donated to jitted code, and must not share arrays with the kernel.
+    return _topics(inner.init(key, position), jnp.copy(alpha))
+
+
+def _update_topics(
+    inner: Kernel, key: jax.Array, state: Topics, batch: jax.Array
+) -> tuple[Topics, Any]:
+    moved = state.sampler._replace(position=state.position, step=state.step)
+    moved, info = inner.update(key, moved, batch)
+    return _topics(moved, state.alpha), info
+
+
+def _topics(state: Any, alpha: jax.Array) -> Topics:
+    return Topics(state.position, state.step, alpha, state._replace(position=None, step=None))
+
+
 def _memoised(
     problem: Problem, local_step: Local, batch_size: int, step: Any
 ) -> tuple[Kernel, Stream]:
@@ -145,8 +197,8 @@ def _tenths(
 
 
 HOFFMAN = Step(1025**-0.7, 1025, 0.7)
-SGRLD = tuple(Step(a, 1000, 0.6) for a in (0.01, 0.003, 0.03))
-SCIR = tuple(Step(a, 10, 0.33) for a in (0.5, 0.2, 1.0))
+SGRLD = tuple(Step(a, 1000, 0.6) for a in (0.01, 0.003, 0.03, 0.001))
+SCIR = tuple(Step(a, 10, 0.33) for a in (0.5, 0.2, 1.0, 0.1, 0.05, 0.02, 0.01))
 METHODS = {
     "collapsed Gibbs": Method(_collapsed, (Step(1.0),), sweeps=False),
     "online VB": Method(
@@ -160,6 +212,10 @@ METHODS = {
         sampled("sgrhmc"),
         tuple(Step(a, 10, 0.33) for a in (0.3, 0.1, 1.0)),
     ),
+    "SGRHMC, Ma et al.": Method(
+        moved_by(sgrhmc_euler.build),
+        tuple(Step(a) for a in (0.01, 0.003, 0.015, 0.02, 0.03)),
+    ),
     "SMLD": Method(
         sampled("smld"),
         tuple(Step(a, 1000, 0.6) for a in (1e-5, 1e-4, 1e-3)),
@@ -170,7 +226,7 @@ METHODS = {
     ),
     "reflected CIR": Method(
         sampled("reflected-cir"),
-        tuple(Step(a, 10, 0.33) for a in (0.5, 0.2, 0.1)),
+        tuple(Step(a, 10, 0.33) for a in (0.5, 0.2, 0.1, 0.05, 0.02)),
     ),
     "SCIR": Method(sampled("scir", "carried"), SCIR),
     "SCIR, total refreshed": Method(sampled("scir"), SCIR),
@@ -180,7 +236,8 @@ METHODS = {
 """Where nothing is published the steps are of the scale of SCIR's or SGRLD's.
 
 SGRLD and SCIR carry the total of their weights, from independent Gamma(1, 1) weights on, as their
-papers do. SGRHMC is the library's own, see `samplers.sgrhmc`, with a refreshed total.
+papers do. SGRHMC is the library's own, see `samplers.sgrhmc`, with a refreshed total; that of Ma,
+Chen and Fox (2015) is `baselines.sgrhmc_euler`, with a total that is carried like SGRLD's.
 """
 
 

@@ -4,14 +4,18 @@ Each document is split 80/20; topics are learned from the first parts of all, an
 of 300 are scored. Every method gets the same number of sweeps over the documents, as 1, 5 or 10 a
 topic update, of which the samplers with estimated counts drop the first half. Step sizes are chosen
 by a run of a quarter of the length with another seed and another split. (Their 2,483 papers are not
-to be had: these are the 1,740 of volumes 0-12.)
+to be had: these are the 1,740 of volumes 0-12.) Rows are kept in `rows/` of the folder as they are
+done, and the table and the figure are of all that are there: the experiment can be run in parts.
 """
 
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import common
+import jax
 import lda_common
 import numpy as np
 import scipy.sparse as sp
@@ -60,7 +64,7 @@ def main(
     tuning = problem(counts, num_topics, concentration, SPLIT_SEED if quick else TUNING_SPLIT_SEED)
     size = counts.shape[0]
 
-    rows, curves = [], {}
+    (out / "rows").mkdir(parents=True, exist_ok=True)
     for name in methods:
         method = METHODS[name]
         if name in ("online VB", "hybrid"):
@@ -79,29 +83,38 @@ def main(
                 for s in range(seed, seed + seeds)
             ]
             last = [records[-1] for records in runs]
-            rows.append(
-                {
-                    "method": name,
-                    "sweeps an update": sweeps,
-                    "step size": "" if len(method.steps) == 1 else str(step),
-                    "passes": passes // sweeps * sweeps,
-                    "seconds": float(np.mean([r["seconds"] for r in last])),
-                    "perplexity": round(float(np.mean([r["sample"] for r in last])), 1),
-                    "averaged": round(float(np.mean([r["average"] for r in last])), 1),
-                }
+            averages = [r["average"] for r in last]
+            row = {
+                "method": name,
+                "sweeps an update": sweeps,
+                "step size": "" if len(method.steps) == 1 else str(step),
+                "passes": passes // sweeps * sweeps,
+                "seconds": float(np.mean([r["seconds"] for r in last])),
+                "perplexity": round(float(np.mean([r["sample"] for r in last])), 1),
+                "averaged": round(float(np.mean(averages)), 1),
+                "least": round(min(averages), 1),
+                "most": round(max(averages), 1),
+            }
+            click.echo(row)
+            (out / "rows" / f"{name}, {sweeps}.json").write_text(
+                json.dumps({"row": row, "run": runs[0]}), encoding="utf-8"
             )
-            click.echo(rows[-1])
-            best = curves.get(name)
-            if best is None or last[0]["average"] < best[1][-1]["average"]:
-                curves[name] = (sweeps, runs[0])
+            jax.clear_caches()  # or the programs of all methods take more maps than a process has
 
+    done = [json.loads(path.read_text("utf-8")) for path in (out / "rows").iterdir()]
+    done.sort(key=lambda one: (list(METHODS).index(one["row"]["method"]), _sweeps(one)))
     figure, (axis,) = common.figure(1, width=5.5, height=3.6)
-    for colour, (name, (_, records)) in zip(common.COLOURS, curves.items(), strict=False):
+    for name, colour in zip(
+        dict.fromkeys(one["row"]["method"] for one in done), common.COLOURS * 2, strict=False
+    ):
+        of_method = [one for one in done if one["row"]["method"] == name]
+        records = min(of_method, key=lambda one: one["row"]["averaged"])["run"]
         # Evaluations are at equal distances, and the last is at the end.
-        done = np.linspace(0, passes, len(records) + 1)[1:]
-        axis.plot(done, [record["sample"] for record in records], color=colour, label=name)
+        place = np.linspace(0, passes, len(records) + 1)[1:]
+        axis.plot(place, [record["sample"] for record in records], color=colour, label=name)
     axis.set(xlabel="sweeps over the documents", ylabel="perplexity, one sample", yscale="log")
     axis.legend(fontsize=7, frameon=False)
+    rows = [one["row"] for one in done]
     settings = {
         "documents": size,
         "words": counts.shape[1],
@@ -111,6 +124,10 @@ def main(
         "seeds": [seed, seeds],
     }
     common.write(out, rows, figure, settings, started)
+
+
+def _sweeps(one: dict[str, Any]) -> int:
+    return one["row"]["sweeps an update"]
 
 
 if __name__ == "__main__":

@@ -11,11 +11,13 @@ and are of equal weight for data symmetric about e_1; the data drawn decide how 
 SGGMC has batches of 10, 10 steps of sqrt(5e-4 / 100), the friction 0.1 / step, and the empirical
 Fisher information for V; GMC takes 20 steps of 1e-3. Of each chain 25,000 samples are kept after
 15,000, as in their supplement. GMC with steps of 0.02 is there to show what it can do. The Fisher
-information is that of all data, along the circle: that of a batch of 10 exceeds 2 C / step now and
-then, and that of the gradient in the plane, most of which points outwards, does so mostly. As the
-10 steps share a batch, their noise adds up and the chain is too warm, V or not: "a batch a step"
-takes ten updates of one step each between samples instead. The truth is a quadrature over both
-angles. Distances are total variations over cells of 0.05 x 0.05.
+information is that of all data, along the circle. As the 10 steps share a batch, their noise adds
+up and the chain is too warm, V or not: "a batch a step" takes ten updates of one step each between
+samples instead. "Full-matrix V of the batch" is the covariance matrix of the gradients of each
+batch, as in the paper, for either point along its circle; "in the plane" has the whole gradient,
+most of whose noise points outwards. Where h V exceeds 2 C a chain becomes NaN, and its row says
+after how many samples. The truth is a quadrature over both angles.
+Distances are total variations over cells of 0.05 x 0.05.
 """
 
 import time
@@ -30,12 +32,16 @@ import numpy as np
 import sggmc_common
 
 from simplex_jax import batches, draws, gradients
-from simplex_jax.base import State, bind
+from simplex_jax.base import Kernel, State, bind
 from simplex_jax.geometry import manifolds
 from simplex_jax.samplers import gmc, gsgnht, sggmc
 
 KAPPA, SIZE, BATCH, STEPS = 20.0, 100, 10, 10
 ONCE = "SGGMC, a batch a step"
+FULL = "SGGMC, full-matrix V of the batch"
+FULL_ONCE = f"{FULL}, a batch a step"
+PLANE = f"{FULL} in the plane"
+APART = (FULL, FULL_ONCE, PLANE)
 TRUE = (-np.pi / 24, np.pi / 8)
 STEP = float(np.sqrt(5e-4 / SIZE))
 FRICTION = 0.1 / STEP
@@ -64,6 +70,9 @@ def main(quick: bool, out: Path, seed: int) -> None:
             small,
         ),
         ONCE: (once, small),
+        FULL: (_by_matrix(**told), small),
+        FULL_ONCE: (_by_matrix(friction=FRICTION), small),
+        PLANE: (_by_matrix(project=False, **told), small),
         "SGGMC, V = 0": (sggmc.build(estimator, circle, STEP, **told), small),
         "gSGNHT, V = 0": (gsgnht.build(estimator, circle, STEP, **told), small),
     }
@@ -79,11 +88,15 @@ def main(quick: bool, out: Path, seed: int) -> None:
         position, kinetic, share = sggmc_common.chains(
             common.key_of(seed, name),
             kernel,
-            start,
+            _apart(start) if name in APART else start,
             stream,
             collect=_kept,
-            **_times(lengths, STEPS if name == ONCE else 1),
+            **_times(lengths, STEPS if name in (ONCE, FULL_ONCE) else 1),
         )
+        finite = np.isfinite(position).all(axis=(2, 3)).sum(axis=1)
+        if finite.min() < lengths["kept"]:
+            rows.append(_broken(name, finite))
+            continue
         angle = sggmc_common.angles(position)
         counts = np.array([np.histogram2d(*a.T, bins=(edges, edges))[0] for a in angle])
         joint = [sggmc_common.total_variation(n, cells) for n in counts]
@@ -102,6 +115,7 @@ def main(quick: bool, out: Path, seed: int) -> None:
                 "kinetic energy": float(kinetic.mean()),
                 "noise / injected": float(share.max()),
                 "effective samples of a chain": sggmc_common.effective(left) / chains,
+                "samples before NaN": "",
             }
         )
     rows.append(_exact(cells, lengths["kept"], chains, below, seed))
@@ -153,6 +167,28 @@ def _variance(data: jax.Array, v: jax.Array, batch: jax.Array) -> jax.Array:
     return SIZE**2 / batch.shape[0] * spread
 
 
+def _apart(v: jax.Array) -> dict[str, jax.Array]:
+    """Return the two points [..., 2, 2] as vectors, which may have matrices for V."""
+    return {"v_1": v[..., 0, :], "v_2": v[..., 1, :]}
+
+
+def _together(v: dict[str, jax.Array]) -> jax.Array:
+    return jnp.stack([v["v_1"], v["v_2"]], axis=-2)
+
+
+def _by_matrix(*, project: bool = True, **options: Any) -> Kernel:
+    """Return SGGMC of two vectors whose V is the matrix of each batch, along the circles or not."""
+    circles = manifolds.product({"v_1": manifolds.sphere(), "v_2": manifolds.sphere()})
+    estimator = gradients.posterior(lambda v: _log_prior(_together(v)), _log_likelihood_apart, SIZE)
+    along = circles.project if project else None
+    information = gradients.fisher(_log_likelihood_apart, SIZE, along, matrix=True)
+    return sggmc.build(estimator, circles, STEP, noise_estimate=information, **options)
+
+
+def _log_likelihood_apart(v: dict[str, jax.Array], data: jax.Array) -> jax.Array:
+    return _log_likelihood(_together(v), data)
+
+
 def _target(v: jax.Array, data: jax.Array) -> jax.Array:
     return _log_prior(v) + _log_likelihood(v, data)
 
@@ -172,7 +208,8 @@ def _truth(data: jax.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def _kept(state: State, info: Any) -> tuple:
     share = getattr(info, "gradient_noise", None)
-    return state.position, info.kinetic, jnp.float32(jnp.nan) if share is None else share
+    position = _together(state.position) if isinstance(state.position, dict) else state.position
+    return position, info.kinetic, jnp.float32(jnp.nan) if share is None else share
 
 
 def _exact(cells: np.ndarray, kept: int, chains: int, below: float, seed: int) -> dict:
@@ -190,7 +227,16 @@ def _exact(cells: np.ndarray, kept: int, chains: int, below: float, seed: int) -
         "kinetic energy": float("nan"),
         "noise / injected": float("nan"),
         "effective samples of a chain": float(kept),
+        "samples before NaN": "",
     }
+
+
+def _broken(name: str, finite: np.ndarray) -> dict:
+    """Return the row of chains that became NaN after these numbers of samples."""
+    columns = ("joint, one chain", "joint, all", "v_1, all", "v_2, all", "mass of v_1 < 0")
+    others = ("true mass", "kinetic energy", "noise / injected", "effective samples of a chain")
+    nothing = dict.fromkeys((*columns, *others), float("nan"))
+    return {"method": name, **nothing, "samples before NaN": f"{finite.min()} to {finite.max()}"}
 
 
 def _figure(found: dict[str, np.ndarray], cells: np.ndarray, edges: np.ndarray):

@@ -57,9 +57,10 @@ def made(name: str) -> str:
     """Return a table, and how it was made."""
     result = kept.read(RESULTS / f"{name.partition('.')[0]}.json")
     about = result["about"]
+    cores = "1 core" if about["cores"] == 1 else f"{about['cores']} cores"
     return (
         f"{markdown(TABLES[name](result))}\n`{about['command']}`, {about['date']}: "
-        f"{result['seconds']:.0f} s, {about['cores']} cores ({about['machine']}), "
+        f"{result['seconds']:.0f} s, {cores} ({about['machine']}), "
         f"jax {about['versions']['jax']}.\n"
     )
 
@@ -141,6 +142,27 @@ def scir_variates(result: dict[str, Any]) -> Rows:
     return list(table.values())
 
 
+def scir_vocabulary(result: dict[str, Any]) -> Rows:
+    """Perplexities over that of the truth, and masses of unseen words, by vocabulary."""
+    rows = result["rows"]
+    sizes = list(dict.fromkeys(row["words"] for row in rows))
+    names = list(dict.fromkeys(row["method"] for row in rows))
+    found = {(row["method"], row["words"]): row for row in rows}
+    table: Rows = []
+    for name in names:
+        line: dict[str, Any] = {"": name}
+        for size in sizes:
+            row = found[name, size]
+            ratio = row["perplexity"] / found["truth", size]["perplexity"]
+            line[f"perplexity, V = {size:,}"] = shown(row["perplexity"]) + (
+                "" if name == "truth" else f" ({ratio:.2f})"
+            )
+        for size in sizes:
+            line[f"mass unseen, {size:,}"] = found[name, size]["unseen"]
+        table.append(line)
+    return table
+
+
 def lda_variates(result: dict[str, Any]) -> Rows:
     """Perplexities by counts, and the noise of an estimate."""
     return [
@@ -204,6 +226,59 @@ def mld_figure1(result: dict[str, Any]) -> Rows:
     )
 
 
+def mld_variants(result: dict[str, Any]) -> Rows:
+    """Of each approximation the errors of two laws, and perplexities."""
+    return [
+        {
+            "in place of exp(y)": row["name"],
+            **{
+                f"{target}: {told}": text
+                for target in ("dense", "sparse")
+                for told, text in (
+                    ("mean", row[f"{target}, mean"]),
+                    (
+                        "variances",
+                        f"{row[f'{target}, least variance']:.3g} to "
+                        f"{row[f'{target}, largest variance']:.3g}",
+                    ),
+                )
+            },
+            "step": row["step"],
+            "one sample": row["one sample"],
+            "average, second half": row["averaged"],
+            "of the seeds": _range(row["least"], row["most"]),
+        }
+        for row in result["rows"]
+        if row["part"] == "variants"
+    ]
+
+
+def mld_variants_ball(result: dict[str, Any]) -> Rows:
+    """Of each target and kernel the slope, and the bias at the ends of the grid."""
+    rows = [row for row in result["rows"] if row["part"] == "ball"]
+    curves: dict[tuple[str, str], Rows] = {}
+    for row in rows:
+        curves.setdefault((row["target"], row["name"]), []).append(row)
+    return [
+        {
+            "target": target,
+            "kernel": name,
+            "slope": "exact" if points[0]["exact"] else points[0]["slope"],
+            **{
+                f"{told}, {end} step": point[column]
+                for end, point in (("largest", points[0]), ("smallest", points[-1]))
+                for told, column in (
+                    ("h", "step_size"),
+                    ("bias", "bias"),
+                    ("steps for a sample", "steps"),
+                )
+            },
+            "noise": max(point["noise"] for point in points),
+        }
+        for (target, name), points in curves.items()
+    ]
+
+
 def sggmc_order(result: dict[str, Any]) -> Rows:
     """Slopes, and the bias at two of the step sizes."""
     points = result["settings"]["points"]
@@ -238,6 +313,7 @@ def sggmc_posterior(result: dict[str, Any]) -> Rows:
         **{"joint,_one_chain": "joint, one chain", "joint,_all": "joint, all"},
         kinetic_energy="kinetic energy",
         effective_samples="effective samples of a chain",
+        samples_before_NaN="samples before NaN",
     )
 
 
@@ -320,12 +396,17 @@ def lda_wikipedia(result: dict[str, Any]) -> Rows:
 
 def mld_figure1d(result: dict[str, Any]) -> Rows:
     """Likewise, beside what is printed in appendix H.2 of Hsieh et al. (2018)."""
-    printed = {"SMLD-approximate": "1323", "SGRHMC": "about 1400"}
+    printed = {"SMLD-approximate": "1323", "SGRHMC, Ma et al.": "about 1400"}
     rows = lda_wikipedia(result)
     return [row | {"printed": printed.get(row["method"], "")} for row in rows]
 
 
-def _range(low: float, high: float) -> str:
+def _range(low: float | None, high: float | None) -> str:
+    """Return a range; of a row whose seeds diverged, or were not kept, what there is."""
+    if low is None:
+        return ""
+    if high is None:
+        return f"{low:.0f} to none"
     return f"{low:.0f} to {high:.0f}" if low < high else "one"
 
 
@@ -341,6 +422,23 @@ def dpm(result: dict[str, Any]) -> Rows:
             "last state": row["current"],
             "averaged (sd over seeds)": f"{row['averaged']} ({row['sd over seeds']})",
             "clusters": f"{row['clusters']:.0f}",
+        }
+        for row in result["rows"]
+    ]
+
+
+def dpm_directions(result: dict[str, Any]) -> Rows:
+    """Densities, and what clusters say of groups."""
+    return [
+        {
+            "": row["method"],
+            "clusters": row["clusters"],
+            "log density": row["log density"],
+            "of the seeds": ""
+            if row["log density"] is None
+            else f"{row['least log density']:.2f} to {row['most log density']:.2f}",
+            "NMI": row["NMI"],
+            "NMI, training": row["NMI, training"],
         }
         for row in result["rows"]
     ]
@@ -366,8 +464,11 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "scir_figure1": scir_figure1,
     "scir_figure2": scir_figure2,
     "scir_variates": scir_variates,
+    "scir_vocabulary": scir_vocabulary,
     "lda_variates": lda_variates,
     "mld_theorem4": mld_theorem4,
+    "mld_variants": mld_variants,
+    "mld_variants.ball": mld_variants_ball,
     "sgrld_figure1": sgrld_figure1,
     "mld_figure1": mld_figure1,
     "bias": bias,
@@ -377,10 +478,12 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "sggmc_circle": sggmc_circle,
     "sggmc_posterior": sggmc_posterior,
     "sggmc_applications": sggmc_applications,
+    "lda_wikipedia_common": lda_wikipedia,
     "lda_wikipedia_published": lda_wikipedia,
     "mld_figure1d": mld_figure1d,
     "dpm_msweb": dpm,
     "dpm_synthetic": dpm,
+    "dpm_directions": dpm_directions,
     "sam_20news_small": sam,
 }
 """By the name of the result; one experiment may have several."""

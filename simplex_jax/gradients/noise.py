@@ -8,19 +8,22 @@ import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax import arguments
-from simplex_jax.base import Batch, Position, PyTree, as_pytree, bind
+from simplex_jax.base import Batch, Position, PyTree, as_pytree, bind, static
 from simplex_jax.batches import Stream, length
 from simplex_jax.estimators import Estimator
 from simplex_jax.gradients.densities import LogLikelihood, gradient_of
 
 Variance: TypeAlias = Callable[[Position, Batch], PyTree]
-"""`(position, batch) -> variance` of the gradient, entry by entry, a tree like the position."""
+"""`(position, batch) -> variance` of the gradient, a tree like the position: entry by entry, or in
+matrices along the last axis."""
 
 
 def fisher(
     log_likelihood: LogLikelihood,
     size: float,
     project: Callable[[Position, Position], Position] | None = None,
+    *,
+    matrix: bool = False,
 ) -> Variance:
     r"""Estimate the variance of the gradient of `gradients.posterior` from one batch.
 
@@ -33,7 +36,9 @@ def fisher(
     entry by entry: the diagonal of the empirical Fisher information, centred, times N^2 / n (Ahn,
     Korattikara and Welling 2012, section 3). It is unbiased with replacement; without it the
     variance is smaller by the factor 1 - n / N. Pass it as `noise_estimate` to `samplers.sggmc`
-    or `samplers.gsgnht`. It costs n gradients, and the memory for all of them at once.
+    or `samplers.gsgnht`. It costs n gradients, and the memory for all of them at once. With
+    `matrix` it is the whole matrix :math:`\sum_i (g_i - \bar g)(g_i - \bar g)^T` of each leaf,
+    without the blocks between leaves.
 
     Args:
         log_likelihood: `(position, batch) -> scalar`, summed over the batch; here it sees batches
@@ -42,10 +47,12 @@ def fisher(
         project: `(position, gradient) -> gradient` on the tangent space, as
             `manifolds.sphere().project`. Where points are on a manifold the kernels see only that
             part, and the rest, which may be far larger, must not count as noise. None for none.
+        matrix: Return a covariance matrix [d, d] for each leaf, which must be a vector [d]. It has
+            rank n - 1 at most.
 
     Raises:
-        ValueError: `size` is not positive; when used, the batch has a single datum, or the function
-            does not return a scalar.
+        ValueError: `size` is not positive; when used, the batch has a single datum, the function
+            does not return a scalar, or a leaf is no vector where matrices are wanted.
 
     Example: the mean of unit normals; the variance of two data at a distance of 2 is 2.
 
@@ -56,7 +63,7 @@ def fisher(
         10000.0
     """
     arguments.scalar("size", size)
-    return bind(_fisher, log_likelihood, size, project)
+    return bind(static(_fisher, matrix=matrix), log_likelihood, size, project)
 
 
 def _fisher(
@@ -65,6 +72,8 @@ def _fisher(
     project: Callable[[Position, Position], Position] | None,
     position: Position,
     batch: Batch,
+    *,
+    matrix: bool,
 ) -> PyTree:
     n = length(batch, "batch")
     if n < 2:
@@ -74,7 +83,18 @@ def _fisher(
     each = jax.vmap(gradient, in_axes=(None, 0))(position, single)
     if project is not None:
         each = jax.vmap(project, in_axes=(None, 0))(position, each)
-    return jax.tree.map(lambda g: size * size / n * jnp.var(g, axis=0, ddof=1), each)
+    spread = _covariance if matrix else lambda g: jnp.var(g, axis=0, ddof=1)
+    return jax.tree.map(lambda g: size * size / n * spread(g), each)
+
+
+def _covariance(each: jax.Array) -> jax.Array:
+    """Return the covariance matrix [d, d] of vectors [n, d]."""
+    if each.ndim != 2:
+        raise ValueError(
+            f"a matrix is that of a vector, and a leaf of the position has shape {each.shape[1:]}"
+        )
+    away = each - each.mean(axis=0)
+    return jnp.matmul(away.T, away, precision=lax.Precision.HIGHEST) / (len(each) - 1)
 
 
 def variance(

@@ -154,6 +154,36 @@ def test_measured_variance(getkey):
     assert spread["running"] < spread["posterior"] / 20
 
 
+def test_fisher_as_a_matrix_is_the_covariance_of_a_batch():
+    """The mean over all pairs of data, drawn with replacement, is the covariance of an estimate."""
+    pairs = jnp.array(list(itertools.product(range(6), repeat=2)))
+    data = (X[:6], Y[:6])
+    position = {"slope": POSITION["slope"], "intercept": jnp.array([0.2])}
+
+    def likelihood(p, batch):
+        return log_likelihood({"slope": p["slope"], "intercept": p["intercept"][0]}, batch)
+
+    variance = gradients.fisher(likelihood, 6, matrix=True)
+    estimator = gradients.posterior(lambda p: jnp.zeros(()), likelihood, 6)
+
+    def both(index):
+        batch = jax.tree.map(lambda leaf: leaf[index], data)
+        found = estimator.estimate(jax.random.key(0), (), position, batch)[0]
+        return variance(position, batch), found
+
+    matrices, found = jax.vmap(both)(pairs)
+    diagonal = gradients.fisher(likelihood, 6)
+    for name, size in (("slope", 2), ("intercept", 1)):
+        wanted = np.cov(np.asarray(found[name]).T, bias=True).reshape(size, size)
+        np.testing.assert_allclose(matrices[name].mean(axis=0), wanted, rtol=1e-3, atol=1e-5)
+        entries = diagonal(position, data)[name]
+        whole = variance(position, data)[name]
+        np.testing.assert_allclose(jnp.diagonal(whole), entries, rtol=1e-5)
+        np.testing.assert_allclose(whole, whole.T)
+    with pytest.raises(ValueError, match=r"a leaf of the position has shape \(\)"):
+        gradients.fisher(log_likelihood, 6, matrix=True)(POSITION, data)
+
+
 def counts_estimators():
     counts_of = gradients.counts_of(mixture.log_likelihood)
     reference = jnp.log(jnp.array([0.55, 0.27, 0.18]))
