@@ -2,11 +2,10 @@
 
 A chain gives up clusters sooner than it discovers them, unless they are tight: then it does
 neither, and where it ends depends on where it begins. So it begins at the partition, of several,
-that predicts best. A row each stands for some clusters at first; rows are then drawn to clusters
-and clusters given their rows, a few times, while a fifth of the rows is left out. This is done for
-several numbers of clusters, and the density of the rows that were left out decides between them;
-of those that are level, the one with the most. A start needs no more justification: the chain is
-exact from any.
+that predicts best. From random labels, clusters are drawn given their rows and rows are drawn to
+clusters, a few times, while a fifth of the rows is left out. This is done for several numbers of
+clusters, and the density of the rows that were left out decides between them; of those that are
+level, the one with the most. A start needs no more justification: the chain is exact from any.
 """
 
 import math
@@ -72,15 +71,16 @@ def _candidate(
 ) -> tuple[jax.Array, jax.Array]:
     """Return log densities of rows in random order, up to a constant, and labels of a partition.
 
-    The first rows stand for the clusters, and the last ones are left out.
+    The last rows are left out.
     """
     size = families.size(rows)
     places = lax.iota(jnp.int32, size)
     learned = places < size - size // _LEFT_OUT
+    key_start, key_turns = jax.random.split(key)
 
     def turn(i: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         labels, total = now
-        key_clusters, key_labels = jax.random.split(jax.random.fold_in(key, i))
+        key_clusters, key_labels = jax.random.split(jax.random.fold_in(key_turns, i))
         labels = jnp.where(learned, labels, most)
         log_shares, atoms = _draw_clusters(key_clusters, family, rows, labels, number, most)
         logits = family.log_likelihood(rows, atoms) + log_shares
@@ -89,7 +89,8 @@ def _candidate(
         total = jnp.where(i < _ROUNDS // 2, total, jnp.logaddexp(total, density))
         return _draw_labels(key_labels, logits), total
 
-    start = jnp.where(places < number, places, most), jnp.full(size, -jnp.inf)
+    random = jax.random.randint(key_start, (size,), 0, number, jnp.int32)
+    start = random, jnp.full(size, -jnp.inf)
     labels, total = lax.fori_loop(0, _ROUNDS, turn, start)
     return total, labels
 
