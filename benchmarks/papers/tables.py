@@ -394,6 +394,22 @@ def lda_wikipedia(result: dict[str, Any]) -> Rows:
     ]
 
 
+def lda_nips(result: dict[str, Any]) -> Rows:
+    """Perplexities by the sweeps of an update."""
+    return [
+        {
+            "method": row["method"],
+            "sweeps an update": row["sweeps an update"],
+            "step": row["step size"],
+            "one sample": row["perplexity"],
+            "average": row["averaged"],
+            "of the seeds": _range(row["least"], row["most"]),
+            "seconds": row["seconds"],
+        }
+        for row in result["rows"]
+    ]
+
+
 def mld_figure1d(result: dict[str, Any]) -> Rows:
     """Likewise, beside what is printed in appendix H.2 of Hsieh et al. (2018)."""
     printed = {"SMLD-approximate": "1323", "SGRHMC, Ma et al.": "about 1400"}
@@ -481,10 +497,12 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "lda_wikipedia_common": lda_wikipedia,
     "lda_wikipedia_published": lda_wikipedia,
     "mld_figure1d": mld_figure1d,
+    "lda_nips": lda_nips,
     "dpm_msweb": dpm,
     "dpm_synthetic": dpm,
     "dpm_directions": dpm_directions,
-    "sam_20news_small": sam,
+    "sam_20news": sam,
+    "sam_20news_variational": sam,
 }
 """By the name of the result; one experiment may have several."""
 

@@ -1,0 +1,507 @@
+"""Mixed memberships of a network by minibatches of nodes: SCIR and others on the political blogs.
+
+    python benchmarks/papers/scir_networks.py [--quick] [--out FOLDER] [--seed N] [--data FOLDER]
+
+Baker, Fearnhead, Fox and Nemeth (2018, section 1) name networks as sparse simplex models in which
+SCIR should do better than SGRLD; they show none. This is the assortative mixed-membership
+stochastic blockmodel, in the form of Gopalan and Blei (2013) and of Li, Ahn and Welling (2016), who
+sample it by SGRLD (neither paper was at hand: what follows is written from the model). Of N nodes
+and K communities,
+
+    pi_i ~ Dirichlet(alpha, ..., alpha),           memberships of node i
+    beta_k ~ Beta(1, 1),                           strength of community k
+    z_ij ~ pi_i and z_ji ~ pi_j for every pair,    their labels
+    y_ij ~ Bernoulli(beta_k) if z_ij = z_ji = k, otherwise Bernoulli(epsilon)
+
+A pair has the likelihood sum_k pi_ik pi_jk f_k + (1 - sum_k pi_ik pi_jk) f_0, where f_k and f_0 are
+the Bernoulli probabilities of y_ij. The expected labels given pi and beta are
+
+    P(z_ij = k | y_ij) prop. to pi_ik (pi_jk f_k + (1 - pi_jk) f_0)
+    P(z_ij = z_ji = k | y_ij) prop. to pi_ik pi_jk f_k
+
+The rows pi_i have the first as counts, summed over j, and the pairs (beta_k, 1 - beta_k) the
+second, summed over linked and over other pairs. An update takes n nodes, all their links and m
+nodes drawn uniformly for each, of which those that are not linked to it stand, scaled by N / m, for
+all that are not. It moves the memberships of the n nodes, and then the strengths, whose counts are
+scaled by N / (2 n): both counts are unbiased. Steps fall as h (1 + t / 100)^-0.33.
+
+The reference is Gibbs sampling of all pairs: labels are drawn, and then memberships and strengths
+are exact. It has as many sweeps as a node has visits in a run of the samplers.
+
+Links are undirected, of the largest component of the blogs. Of the links a tenth is held out, with
+as many pairs that are not linked; a second such set, with other seeds, is for the choice of steps.
+The score is the perplexity of Li et al., exp of minus the mean over held-out pairs of the log of
+the probability of y_ij, averaged over the samples of the second half of a run.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import common
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.sparse import csgraph
+
+from simplex_jax import draws, schedules
+from simplex_jax.base import Kernel, bind
+from simplex_jax.batches import permutation
+from simplex_jax.estimators import Estimator, no_memory
+from simplex_jax.samplers import reflected_cir, scir, sgrld, smld
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+COMMUNITIES = 10
+ALPHA = 1 / COMMUNITIES
+ETA = 1.0
+EPSILON = 0.002  # a tenth of the share of linked pairs
+NODES, OTHERS = 50, 50  # n and m
+HELD_OUT = 0.1
+TUNING = 1000  # seeds from here on are for tuning only
+EVERY = 50  # updates between two scores
+
+UNLINKED, LINKED, HIDDEN = 0, 1, 2
+"""What is known of a pair; nothing of a held-out one, and a node and itself are none."""
+
+
+class Network(NamedTuple):
+    """A network to learn from, and pairs to score.
+
+    Attributes:
+        status: Of every pair, uint8 [N, N].
+        neighbours: Links of every node that are not held out, [N, D], N where there are fewer.
+        pairs: Held-out pairs, [P, 2].
+        linked: Whether they are linked, [P].
+    """
+
+    status: jax.Array
+    neighbours: jax.Array
+    pairs: jax.Array
+    linked: jax.Array
+
+
+class Params(NamedTuple):
+    """Logs of memberships [N, K], and of strengths and their complements [K, 2]."""
+
+    pi: jax.Array
+    beta: jax.Array
+
+
+class Pairs(NamedTuple):
+    """Pairs of nodes, and what weight they have.
+
+    Attributes:
+        first: Rows of the first nodes, [n].
+        second: Numbers of the second nodes, [n, M].
+        linked: Whether they are linked, [n, M].
+        weight: Of each pair, [n, M].
+    """
+
+    first: jax.Array
+    second: jax.Array
+    linked: jax.Array
+    weight: jax.Array
+
+
+def blogs(folder: Path) -> np.ndarray:
+    """Return links of the largest component of the political blogs, bool [N, N]."""
+    words = (folder / "polblogs" / "polblogs.gml").read_text("utf-8").split()
+    edges = [
+        (int(words[i + 1]), int(words[i + 3]))
+        for i, word in enumerate(words)
+        if word == "source" and words[i + 2] == "target"
+    ]
+    links = np.zeros((max(map(max, edges)) + 1,) * 2, bool)
+    for source, target in edges:
+        links[source, target] = links[target, source] = source != target
+    component = csgraph.connected_components(links, directed=False)[1]
+    largest = component == np.bincount(component).argmax()
+    return links[np.ix_(largest, largest)]
+
+
+def drawn_network(seed: int, size: int) -> np.ndarray:
+    """Return links of a small network of three communities, for quick runs and tests."""
+    generator = np.random.default_rng(seed)
+    pi = generator.dirichlet(np.full(3, 0.1), size)
+    shared = pi @ pi.T
+    upper = np.triu(generator.uniform(size=(size, size)) < 0.5 * shared + 0.01 * (1 - shared), 1)
+    return upper | upper.T
+
+
+def split(links: np.ndarray, seed: int) -> tuple[Network, Network]:
+    """Hold out pairs twice; return the network without both, to score and to choose steps by."""
+    generator = np.random.default_rng(seed)
+    size = len(links)
+    i, j = np.triu_indices(size, 1)
+    here = links[i, j]
+    number = round(HELD_OUT * here.sum())
+    rows = [generator.permutation(np.flatnonzero(here == link)) for link in (True, False)]
+    status = np.where(links, LINKED, UNLINKED).astype(np.uint8)
+    np.fill_diagonal(status, HIDDEN)
+    for row in np.concatenate([part[: 2 * number] for part in rows]):
+        status[i[row], j[row]] = status[j[row], i[row]] = HIDDEN
+    known = status == LINKED
+    neighbours = np.full((size, known.sum(axis=1).max()), size, np.int32)
+    for node, row in enumerate(known):
+        neighbours[node, : row.sum()] = np.flatnonzero(row)
+    networks = []
+    for part in range(2):
+        held = np.concatenate([part_of[part * number : (part + 1) * number] for part_of in rows])
+        networks.append(
+            Network(
+                jnp.asarray(status),
+                jnp.asarray(neighbours),
+                jnp.asarray(np.stack([i[held], j[held]], axis=1)),
+                jnp.asarray(here[held]),
+            )
+        )
+    return networks[0], networks[1]
+
+
+def labels(
+    pi_i: jax.Array, pi_j: jax.Array, beta: jax.Array, linked: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the weights that make up the probability of pairs, and it.
+
+    Args:
+        pi_i: Memberships of first nodes, [..., K].
+        pi_j: Of the second ones, likewise.
+        beta: Strengths [K].
+        linked: Whether they are linked, [...].
+
+    Returns:
+        pi_ik pi_jk f_k, pi_ik (1 - pi_jk) f_0, both [..., K], and their sum over k and both, [...].
+    """
+    linked = linked[..., None]
+    inside = jnp.where(linked, beta, 1 - beta)
+    between = jnp.where(linked, EPSILON, 1 - EPSILON)
+    same, other = pi_i * pi_j * inside, pi_i * (1 - pi_j) * between
+    return same, other, (same + other).sum(axis=-1)
+
+
+def pairs_of(key: jax.Array, nodes: jax.Array, network: Network, others: int | None) -> Pairs:
+    """Return all links of nodes, and pairs that stand for the rest; with None all pairs."""
+    size = len(network.status)
+    if others is None:
+        second = jnp.broadcast_to(jnp.arange(size), (len(nodes), size))
+        status = network.status[nodes]
+        return Pairs(nodes, second, status == LINKED, (status != HIDDEN).astype(jnp.float32))
+    links = network.neighbours[nodes]
+    drawn = jax.random.randint(key, (len(nodes), others), 0, size)
+    weight = (network.status[nodes[:, None], drawn] == UNLINKED) * (size / others)
+    return Pairs(
+        nodes,
+        jnp.concatenate([jnp.minimum(links, size - 1), drawn], axis=1),
+        jnp.concatenate([jnp.ones_like(links, bool), jnp.zeros_like(drawn, bool)], axis=1),
+        jnp.concatenate([(links < size).astype(jnp.float32), weight], axis=1),
+    )
+
+
+def membership_counts(pi: jax.Array, params: Params, pairs: Pairs) -> jax.Array:
+    """Return the expected labels of the nodes of pairs, whose memberships are pi [n, K]."""
+    pi_j, beta = jnp.exp(params.pi)[pairs.second], jnp.exp(params.beta[:, 0])
+    same, other, total = labels(pi[:, None], pi_j, beta, pairs.linked)
+    return ((same + other) * (pairs.weight / total)[..., None]).sum(axis=1)
+
+
+def strength_counts(params: Params, pairs: Pairs) -> jax.Array:
+    """Return how many pairs are expected in each community, linked and not, [K, 2]."""
+    pi, beta = jnp.exp(params.pi), jnp.exp(params.beta[:, 0])
+    same, _, total = labels(pi[pairs.first][:, None], pi[pairs.second], beta, pairs.linked)
+    share = same * (pairs.weight / total)[..., None]
+    linked = pairs.linked[..., None]
+    parts = [jnp.where(linked, share, 0), jnp.where(linked, 0, share)]
+    size = len(params.pi)
+    scale = size / (2 * len(pairs.first))  # a pair is seen from both ends
+    return jnp.stack([scale * part.sum(axis=(0, 1)) for part in parts], axis=-1)
+
+
+def _memberships(
+    key: jax.Array, memory: Any, position: jax.Array, batch: tuple[Params, Pairs]
+) -> tuple[jax.Array, Any]:
+    del key
+    return membership_counts(jnp.exp(position), *batch), memory
+
+
+def _strengths(
+    key: jax.Array, memory: Any, position: jax.Array, batch: tuple[Params, Pairs]
+) -> tuple[jax.Array, Any]:
+    del key
+    params, pairs = batch
+    return strength_counts(params._replace(beta=position), pairs), memory
+
+
+class Method(NamedTuple):
+    """A sampler, with its steps of memberships, and those of strengths in units of them."""
+
+    build: Callable[..., Kernel]
+    steps: Sequence[float]
+    ratios: Sequence[float]
+
+
+# The stable steps of SGRLD and SMLD are about the inverse of the counts of a row: a thousand of
+# memberships, some ten thousand of strengths.
+METHODS = {
+    "SCIR": Method(scir.build, (1.0, 0.3, 0.1, 0.03), (1.0, 0.1)),
+    "reflected Euler": Method(reflected_cir.build, (1.0, 0.3, 0.1, 0.03), (1.0, 0.1)),
+    "SGRLD": Method(sgrld.build, (1e-2, 3e-3, 1e-3, 3e-4, 1e-4), (0.1, 0.01)),
+    "SMLD": Method(smld.build, (1e-2, 3e-3, 1e-3, 3e-4, 1e-4), (0.1, 0.01)),
+}
+
+
+class Chain(NamedTuple):
+    """What a run carries: states of the two kernels, and held-out probabilities."""
+
+    nodes: Any
+    strengths: Any
+    total: jax.Array  # sum of the probabilities of held-out pairs, over the samples that count
+    samples: jax.Array
+
+
+def probability(params: Params, network: Network) -> jax.Array:
+    """Return that of whether held-out pairs are linked, [P]."""
+    pi = jnp.exp(params.pi)
+    i, j = network.pairs.T
+    return labels(pi[i], pi[j], jnp.exp(params.beta[:, 0]), network.linked)[2]
+
+
+def start(key: jax.Array, size: int) -> Params:
+    """Draw memberships and strengths to start from."""
+    key_pi, key_beta = jax.random.split(key)
+    pi = draws.log_dirichlet(key_pi, jnp.ones((size, COMMUNITIES)))
+    return Params(pi, draws.log_dirichlet(key_beta, jnp.tile(jnp.array([2.0, 8.0]), (10, 1))))
+
+
+@functools.partial(jax.jit, static_argnames=("build", "updates", "nodes", "others", "every"))
+def sampled(
+    key: jax.Array,
+    network: Network,
+    step_size: jax.Array,
+    ratio: jax.Array,
+    *,
+    build: Callable[..., Kernel],
+    updates: int,
+    nodes: int = NODES,
+    others: int = OTHERS,
+    every: int = EVERY,
+) -> tuple[jax.Array, jax.Array, Params]:
+    """Run a sampler; return perplexities over time, of one sample and averaged, and its end."""
+    key_start, key_init, key_run = jax.random.split(key, 3)
+    size = len(network.status)
+    first = start(key_start, size)
+    kernels = [
+        build(Estimator(no_memory, bind(counts)), alpha, schedules.polynomial_decay(h, 100, 0.33))
+        for counts, alpha, h in (
+            (_memberships, ALPHA, step_size),
+            (_strengths, ETA, step_size * ratio),
+        )
+    ]
+
+    def move(states: tuple[Any, Any], t: jax.Array) -> tuple[tuple[Any, Any], None]:
+        whole, strengths = states
+        keys = jax.random.split(jax.random.fold_in(key_run, t), 4)
+        ids = permutation(keys[0], jnp.arange(nodes), size)
+        pairs = pairs_of(keys[1], ids, network, others)
+        # The kernel moves the rows of the batch alone.
+        own = jax.tree.map(lambda leaf: leaf[ids], (whole.position, _more(whole)))
+        state = _with(whole._replace(position=own[0]), own[1])
+        params = Params(whole.position, strengths.position)
+        state, _ = kernels[0].update(keys[2], state, (params, pairs))
+        back = jax.tree.map(
+            lambda leaf, rows: leaf.at[ids].set(rows),
+            (whole.position, _more(whole)),
+            (state.position, _more(state)),
+        )
+        whole = _with(state._replace(position=back[0]), back[1])
+        params = params._replace(pi=whole.position)
+        strengths, _ = kernels[1].update(keys[3], strengths, (params, pairs))
+        return (whole, strengths), None
+
+    def visit(chain: Chain, t: jax.Array) -> tuple[Chain, jax.Array]:
+        states, _ = jax.lax.scan(move, chain[:2], t * every + jnp.arange(every))
+        found = probability(Params(states[0].position, states[1].position), network)
+        counts = (t >= updates // every // 2).astype(found.dtype)
+        chain = Chain(*states, chain.total + counts * found, chain.samples + counts)
+        return chain, jnp.stack([perplexity(found), perplexity(chain.total / chain.samples)])
+
+    key_pi, key_beta = jax.random.split(key_init)
+    chain = Chain(
+        kernels[0].init(key_pi, jnp.exp(first.pi)),
+        kernels[1].init(key_beta, jnp.exp(first.beta)),
+        jnp.zeros(len(network.pairs)),
+        jnp.zeros(()),
+    )
+    chain, scores = jax.lax.scan(visit, chain, jnp.arange(updates // every))
+    return scores[:, 0], scores[:, 1], Params(chain.nodes.position, chain.strengths.position)
+
+
+def _more(state: Any) -> Any:
+    """Return what a state has of each row beside the position: a total, or nothing."""
+    return getattr(state, "log_total", None)
+
+
+def _with(state: Any, total: Any) -> Any:
+    return state if total is None else state._replace(log_total=total)
+
+
+def perplexity(probabilities: jax.Array) -> jax.Array:
+    """Return exp of minus the mean logarithm."""
+    return jnp.exp(-jnp.log(probabilities).mean())
+
+
+@functools.partial(jax.jit, static_argnames=("sweeps", "every"))
+def gibbs(
+    key: jax.Array, network: Network, *, sweeps: int, every: int = 1
+) -> tuple[jax.Array, jax.Array, Params]:
+    """Draw labels of all pairs, memberships and strengths; return what `sampled` returns."""
+    key_start, key_run = jax.random.split(key)
+    size = len(network.status)
+
+    def sweep(params: Params, t: jax.Array) -> tuple[Params, None]:
+        key_labels, key_pi, key_beta = jax.random.split(jax.random.fold_in(key_run, t), 3)
+        nodes, strengths = drawn_counts(key_labels, params, network)
+        pi = draws.log_dirichlet(key_pi, ALPHA + nodes)
+        return Params(pi, draws.log_dirichlet(key_beta, ETA + strengths)), None
+
+    def visit(carry: tuple, t: jax.Array) -> tuple[tuple, jax.Array]:
+        params, total, samples = carry
+        params, _ = jax.lax.scan(sweep, params, t * every + jnp.arange(every))
+        found = probability(params, network)
+        counts = (t >= sweeps // every // 2).astype(found.dtype)
+        total, samples = total + counts * found, samples + counts
+        return (params, total, samples), jnp.stack([perplexity(found), perplexity(total / samples)])
+
+    carry = (start(key_start, size), jnp.zeros(len(network.pairs)), jnp.zeros(()))
+    (params, _, _), scores = jax.lax.scan(visit, carry, jnp.arange(sweeps // every))
+    return scores[:, 0], scores[:, 1], params
+
+
+def drawn_counts(key: jax.Array, params: Params, network: Network) -> tuple[jax.Array, jax.Array]:
+    """Draw both labels of every pair; return counts of nodes [N, K] and of communities [K, 2]."""
+    size, communities = params.pi.shape
+    pi, beta = jnp.exp(params.pi), jnp.exp(params.beta[:, 0])
+    kinds = jnp.arange(communities)
+
+    def row(counts: tuple, i: jax.Array) -> tuple[tuple, None]:
+        nodes, strengths = counts
+        key_first, key_second = jax.random.split(jax.random.fold_in(key, i))
+        status = network.status[i]
+        linked = status == LINKED
+        used = (status != HIDDEN) & (jnp.arange(size) > i)
+        same, other, _ = labels(pi[i], pi, beta, linked)
+        first = draws.categorical(key_first, same + other)
+        # Given the first label, the second is the same, or one of the others.
+        at = kinds == first[:, None]
+        inside = jnp.where(linked[:, None], beta, 1 - beta)
+        between = jnp.where(linked, EPSILON, 1 - EPSILON)[:, None]
+        second = draws.categorical(key_second, pi * jnp.where(at, inside, between))
+        used_by = used[:, None].astype(pi.dtype)
+        of_first, of_second = at * used_by, (kinds == second[:, None]) * used_by
+        nodes = (nodes + of_second).at[i].add(of_first.sum(axis=0))
+        both = of_first * of_second
+        parts = [jnp.where(linked[:, None], both, 0), jnp.where(linked[:, None], 0, both)]
+        return (nodes, strengths + jnp.stack([p.sum(axis=0) for p in parts], axis=-1)), None
+
+    zeros = (jnp.zeros((size, communities)), jnp.zeros((communities, 2)))
+    return jax.lax.scan(row, zeros, jnp.arange(size))[0]
+
+
+@click.command(help=__doc__.splitlines()[0])
+@common.options("scir_networks")
+@click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True)
+@click.option("--seeds", "number", default=3, show_default=True, help="Runs that are averaged.")
+@click.option("--updates", default=10_000, show_default=True)
+def main(quick: bool, out: Path, seed: int, data: Path, number: int, updates: int) -> None:
+    started = time.perf_counter()
+    links = drawn_network(0, 60) if quick else blogs(data)
+    size = len(links)
+    updates, number, nodes, others = (400, 1, 10, 10) if quick else (updates, number, NODES, OTHERS)
+    sizes = {"nodes": nodes, "others": others}
+    sweeps = updates * nodes // size
+    judged, tuning = split(links, seed)
+    rows, curves = [], {}
+    for name, method in METHODS.items():
+        grid = [(h, ratio) for h in method.steps for ratio in method.ratios]
+        if quick:
+            grid = grid[1:4:2]
+
+        def run(s: int, network: Network, step: tuple, method: Method = method) -> tuple:
+            key = common.key_of(s, "network")  # and so one start of all methods
+            begun = time.perf_counter()
+            parts = sampled(key, network, *step, build=method.build, updates=updates, **sizes)
+            scores = [np.asarray(part) for part in parts[:2]]
+            return *scores, time.perf_counter() - begun, parts[2]
+
+        tried = [float(run(seed + TUNING, tuning, step)[1][-1]) for step in grid]
+        best = grid[int(np.nanargmin(tried))]
+        runs = [run(s, judged, best) for s in range(seed, seed + number)]
+        rows.append(_row(name, best, f"{nodes} nodes", updates, runs))
+        curves[name] = runs
+        click.echo([(step, round(score, 3)) for step, score in zip(grid, tried, strict=True)])
+        click.echo(rows[-1])
+
+    def exact(s: int) -> tuple:
+        begun = time.perf_counter()
+        parts = gibbs(common.key_of(s, "network"), judged, sweeps=sweeps)
+        scores = [np.asarray(part) for part in parts[:2]]
+        return *scores, time.perf_counter() - begun, parts[2]
+
+    runs = [exact(s) for s in range(seed, seed + number)]
+    rows.append(_row("Gibbs", None, "all pairs", sweeps, runs))
+    curves["Gibbs"] = runs
+    click.echo(rows[-1])
+    density = float((judged.status == LINKED).sum() / (judged.status != HIDDEN).sum())
+    blank = dict.fromkeys(rows[0], "")
+    alone = float(np.exp(-(np.log(density) + np.log1p(-density)) / 2))
+    rows.append(blank | {"method": "the share of links alone", "averaged": alone})
+    settings = {
+        "nodes": size,
+        "links": int(links.sum()) // 2,
+        "held out": len(judged.pairs),
+        "communities": COMMUNITIES,
+        "alpha": ALPHA,
+        "epsilon": EPSILON,
+        "batch": sizes,
+        "seeds": [seed, number],
+        "tuning seed": seed + TUNING,
+        "steps": {name: [method.steps, method.ratios] for name, method in METHODS.items()},
+    }
+    common.write(out, rows, _drawn(curves, size), settings, started)
+
+
+def _row(name: str, step: Any, batch: str, updates: int, runs: Sequence[tuple]) -> dict[str, Any]:
+    last, averaged = ([float(run[part][-1]) for run in runs] for part in range(2))
+    small = [float((np.asarray(run[3].pi) < np.log(1e-3)).mean()) for run in runs]
+    return {
+        "method": name,
+        "batch": batch,
+        "step size": "" if step is None else step[0],
+        "of strengths": "" if step is None else step[0] * step[1],
+        "updates": updates,
+        "seconds": min(run[2] for run in runs),  # without compilation
+        "one sample": float(np.mean(last)),
+        "averaged": float(np.mean(averaged)),
+        "least": min(averaged),
+        "most": max(averaged),
+        "below 0.001": float(np.mean(small)),
+    }
+
+
+def _drawn(curves: Mapping[str, Sequence[tuple]], size: int) -> Any:
+    figure, (axis,) = common.figure(1, width=5.5, height=3.6)
+    for colour, (name, runs) in zip(common.COLOURS, curves.items(), strict=False):
+        for number, run in enumerate(runs):
+            done = np.linspace(0, 1, len(run[0]) + 1)[1:]
+            label = name if number == 0 else None
+            axis.plot(done, run[0], color=colour, linewidth=0.9, label=label)
+    axis.set(xlabel="share of the run", ylabel="perplexity of held-out pairs, one sample")
+    axis.set(yscale="log")
+    axis.legend(fontsize=7, frameon=False)
+    return figure
+
+
+if __name__ == "__main__":
+    main()
