@@ -36,6 +36,7 @@ the probability of y_ij, averaged over the samples of the second half of a run.
 
 import functools
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ import common
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.cluster import vq
 from scipy.sparse import csgraph
 
 from simplex_jax import draws, schedules
@@ -242,13 +244,14 @@ class Method(NamedTuple):
     ratios: Sequence[float]
 
 
-# The stable steps of SGRLD and SMLD are about the inverse of the counts of a row: a thousand of
-# memberships, some ten thousand of strengths.
+# At its largest step SCIR draws anew, given the counts: larger ones are no different. Reflected
+# Euler steps diverge from 2 on. SGRLD and SMLD need steps of the order of the inverse counts of a
+# row, a thousand for memberships and up to a hundred thousand for strengths.
 METHODS = {
-    "SCIR": Method(scir.build, (1.0, 0.3, 0.1, 0.03), (1.0, 0.1)),
-    "reflected Euler": Method(reflected_cir.build, (1.0, 0.3, 0.1, 0.03), (1.0, 0.1)),
-    "SGRLD": Method(sgrld.build, (1e-2, 3e-3, 1e-3, 3e-4, 1e-4), (0.1, 0.01)),
-    "SMLD": Method(smld.build, (1e-2, 3e-3, 1e-3, 3e-4, 1e-4), (0.1, 0.01)),
+    "SCIR": Method(scir.build, (10.0, 3.0, 1.0, 0.3), (1.0, 0.1)),
+    "reflected Euler": Method(reflected_cir.build, (1.5, 1.0, 0.5), (1.0, 0.1)),
+    "SGRLD": Method(sgrld.build, (0.1, 0.03, 0.01, 0.003, 0.001), (0.1, 0.01)),
+    "SMLD": Method(smld.build, (0.1, 0.03, 0.01, 0.003, 0.001), (0.1, 0.01)),
 }
 
 
@@ -268,19 +271,33 @@ def probability(params: Params, network: Network) -> jax.Array:
     return labels(pi[i], pi[j], jnp.exp(params.beta[:, 0]), network.linked)[2]
 
 
-def start(key: jax.Array, size: int) -> Params:
-    """Draw memberships and strengths to start from."""
-    key_pi, key_beta = jax.random.split(key)
-    pi = draws.log_dirichlet(key_pi, jnp.ones((size, COMMUNITIES)))
-    return Params(pi, draws.log_dirichlet(key_beta, jnp.tile(jnp.array([2.0, 8.0]), (10, 1))))
+def start(network: Network, seed: int) -> Params:
+    """Return memberships of nine tenths in a cluster of each node, and the strengths of these.
+
+    The clusters are k-means of the leading eigenvectors of the known links, by their eigenvalues.
+    """
+    known = np.asarray(network.status == LINKED).astype(float)
+    values, vectors = np.linalg.eigh(known)
+    points = vectors[:, -COMMUNITIES:] * values[-COMMUNITIES:]
+    generator = np.random.default_rng(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an empty cluster
+        clusters = vq.kmeans2(points, COMMUNITIES, minit="++", rng=generator)[1]
+    own = np.eye(COMMUNITIES)[clusters]
+    linked = np.einsum("ik,ij,jk->k", own, known, own)
+    strengths = (linked + 1) / (own.sum(axis=0) ** 2 + 50)  # away from 0 and 1
+    pi = 0.9 * own + 0.1 / COMMUNITIES
+    beta = np.stack([strengths, 1 - strengths], axis=1)
+    return Params(*(jnp.asarray(np.log(part), jnp.float32) for part in (pi, beta)))
 
 
 @functools.partial(jax.jit, static_argnames=("build", "updates", "nodes", "others", "every"))
 def sampled(
     key: jax.Array,
     network: Network,
-    step_size: jax.Array,
-    ratio: jax.Array,
+    first: Params,
+    step_size: Any,
+    ratio: Any,
     *,
     build: Callable[..., Kernel],
     updates: int,
@@ -289,9 +306,8 @@ def sampled(
     every: int = EVERY,
 ) -> tuple[jax.Array, jax.Array, Params]:
     """Run a sampler; return perplexities over time, of one sample and averaged, and its end."""
-    key_start, key_init, key_run = jax.random.split(key, 3)
+    key_init, key_run = jax.random.split(key)
     size = len(network.status)
-    first = start(key_start, size)
     kernels = [
         build(Estimator(no_memory, bind(counts)), alpha, schedules.polynomial_decay(h, 100, 0.33))
         for counts, alpha, h in (
@@ -354,14 +370,12 @@ def perplexity(probabilities: jax.Array) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames=("sweeps", "every"))
 def gibbs(
-    key: jax.Array, network: Network, *, sweeps: int, every: int = 1
+    key: jax.Array, network: Network, first: Params, *, sweeps: int, every: int = 1
 ) -> tuple[jax.Array, jax.Array, Params]:
     """Draw labels of all pairs, memberships and strengths; return what `sampled` returns."""
-    key_start, key_run = jax.random.split(key)
-    size = len(network.status)
 
     def sweep(params: Params, t: jax.Array) -> tuple[Params, None]:
-        key_labels, key_pi, key_beta = jax.random.split(jax.random.fold_in(key_run, t), 3)
+        key_labels, key_pi, key_beta = jax.random.split(jax.random.fold_in(key, t), 3)
         nodes, strengths = drawn_counts(key_labels, params, network)
         pi = draws.log_dirichlet(key_pi, ALPHA + nodes)
         return Params(pi, draws.log_dirichlet(key_beta, ETA + strengths)), None
@@ -374,7 +388,7 @@ def gibbs(
         total, samples = total + counts * found, samples + counts
         return (params, total, samples), jnp.stack([perplexity(found), perplexity(total / samples)])
 
-    carry = (start(key_start, size), jnp.zeros(len(network.pairs)), jnp.zeros(()))
+    carry = (first, jnp.zeros(len(network.pairs)), jnp.zeros(()))
     (params, _, _), scores = jax.lax.scan(visit, carry, jnp.arange(sweeps // every))
     return scores[:, 0], scores[:, 1], params
 
@@ -422,36 +436,27 @@ def main(quick: bool, out: Path, seed: int, data: Path, number: int, updates: in
     sizes = {"nodes": nodes, "others": others}
     sweeps = updates * nodes // size
     judged, tuning = split(links, seed)
-    rows, curves = [], {}
+    rows: list[dict[str, Any]] = []
+    curves: dict[str, list[Run]] = {}
     for name, method in METHODS.items():
         grid = [(h, ratio) for h in method.steps for ratio in method.ratios]
-        if quick:
-            grid = grid[1:4:2]
-
-        def run(s: int, network: Network, step: tuple, method: Method = method) -> tuple:
-            key = common.key_of(s, "network")  # and so one start of all methods
-            begun = time.perf_counter()
-            parts = sampled(key, network, *step, build=method.build, updates=updates, **sizes)
-            scores = [np.asarray(part) for part in parts[:2]]
-            return *scores, time.perf_counter() - begun, parts[2]
-
-        tried = [float(run(seed + TUNING, tuning, step)[1][-1]) for step in grid]
-        best = grid[int(np.nanargmin(tried))]
-        runs = [run(s, judged, best) for s in range(seed, seed + number)]
-        rows.append(_row(name, best, f"{nodes} nodes", updates, runs))
-        curves[name] = runs
-        click.echo([(step, round(score, 3)) for step, score in zip(grid, tried, strict=True)])
+        grid = grid[1:4:2] if quick else grid
+        run = functools.partial(sampled, build=method.build, **sizes)
+        tried = [
+            _run(run, name, tuning, seed + TUNING, *step, updates=updates // 2) for step in grid
+        ]
+        scores = [trial.averaged[-1] for trial in tried]
+        best = grid[int(np.nanargmin(scores))]
+        curves[name] = [
+            _run(run, name, judged, s, *best, updates=updates) for s in range(seed, seed + number)
+        ]
+        rows.append(_row(name, best, f"{nodes} nodes", updates, curves[name]))
+        click.echo({step: round(float(score), 3) for step, score in zip(grid, scores, strict=True)})
         click.echo(rows[-1])
-
-    def exact(s: int) -> tuple:
-        begun = time.perf_counter()
-        parts = gibbs(common.key_of(s, "network"), judged, sweeps=sweeps)
-        scores = [np.asarray(part) for part in parts[:2]]
-        return *scores, time.perf_counter() - begun, parts[2]
-
-    runs = [exact(s) for s in range(seed, seed + number)]
-    rows.append(_row("Gibbs", None, "all pairs", sweeps, runs))
-    curves["Gibbs"] = runs
+    curves["Gibbs"] = [
+        _run(gibbs, "Gibbs", judged, s, sweeps=sweeps) for s in range(seed, seed + number)
+    ]
+    rows.append(_row("Gibbs", None, "all pairs", sweeps, curves["Gibbs"]))
     click.echo(rows[-1])
     density = float((judged.status == LINKED).sum() / (judged.status != HIDDEN).sum())
     blank = dict.fromkeys(rows[0], "")
@@ -469,34 +474,60 @@ def main(quick: bool, out: Path, seed: int, data: Path, number: int, updates: in
         "tuning seed": seed + TUNING,
         "steps": {name: [method.steps, method.ratios] for name, method in METHODS.items()},
     }
-    common.write(out, rows, _drawn(curves, size), settings, started)
+    common.write(out, rows, _drawn(curves), settings, started)
 
 
-def _row(name: str, step: Any, batch: str, updates: int, runs: Sequence[tuple]) -> dict[str, Any]:
-    last, averaged = ([float(run[part][-1]) for run in runs] for part in range(2))
-    small = [float((np.asarray(run[3].pi) < np.log(1e-3)).mean()) for run in runs]
+class Run(NamedTuple):
+    """Perplexities over a run, of one sample and averaged, its seconds, and how it ended."""
+
+    one: np.ndarray
+    averaged: np.ndarray
+    seconds: float
+    end: Params
+
+
+def _run(
+    run: Callable[..., tuple[jax.Array, jax.Array, Params]],
+    name: str,
+    network: Network,
+    seed: int,
+    *steps: float,
+    **lengths: int,
+) -> Run:
+    first = start(network, seed)
+    begun = time.perf_counter()
+    one, averaged, end = run(common.key_of(seed, name), network, first, *steps, **lengths)
+    # The scores are there when the run is done.
+    return Run(np.asarray(one), np.asarray(averaged), time.perf_counter() - begun, end)
+
+
+def _row(name: str, step: Any, batch: str, updates: int, runs: Sequence[Run]) -> dict[str, Any]:
+    averaged = [float(run.averaged[-1]) for run in runs]
+    small = [float((np.asarray(run.end.pi) < np.log(1e-3)).mean()) for run in runs]
+    strong = [float((np.asarray(run.end.beta[:, 0]) > np.log(5 * EPSILON)).sum()) for run in runs]
     return {
         "method": name,
         "batch": batch,
         "step size": "" if step is None else step[0],
         "of strengths": "" if step is None else step[0] * step[1],
         "updates": updates,
-        "seconds": min(run[2] for run in runs),  # without compilation
-        "one sample": float(np.mean(last)),
+        "seconds": min(run.seconds for run in runs),  # without compilation
+        "one sample": float(np.mean([run.one[-1] for run in runs])),
         "averaged": float(np.mean(averaged)),
         "least": min(averaged),
         "most": max(averaged),
         "below 0.001": float(np.mean(small)),
+        "communities": float(np.mean(strong)),
     }
 
 
-def _drawn(curves: Mapping[str, Sequence[tuple]], size: int) -> Any:
+def _drawn(curves: Mapping[str, Sequence[Run]]) -> Any:
     figure, (axis,) = common.figure(1, width=5.5, height=3.6)
     for colour, (name, runs) in zip(common.COLOURS, curves.items(), strict=False):
         for number, run in enumerate(runs):
-            done = np.linspace(0, 1, len(run[0]) + 1)[1:]
+            done = np.linspace(0, 1, len(run.one) + 1)[1:]
             label = name if number == 0 else None
-            axis.plot(done, run[0], color=colour, linewidth=0.9, label=label)
+            axis.plot(done, run.one, color=colour, linewidth=0.9, label=label)
     axis.set(xlabel="share of the run", ylabel="perplexity of held-out pairs, one sample")
     axis.set(yscale="log")
     axis.legend(fontsize=7, frameon=False)

@@ -476,10 +476,89 @@ def sam(result: dict[str, Any]) -> Rows:
     ]
 
 
+def scir_rates(result: dict[str, Any]) -> Rows:
+    """Distances by batch size; those within two standard errors of the least are bold."""
+    rows, seeds = result["rows"], len(result["settings"]["seeds"])
+    sizes = result["settings"]["batch_sizes"]
+    table: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        case, method, n = row["case"], row["method"], row["batch size"]
+        line = table.setdefault((case, method), {"": f"{case}: {method}"})
+        at = [r for r in rows if r["case"] == case and r["batch size"] == n]
+        best = min(at, key=lambda r: r["KS mean"])
+        near = row["KS mean"] <= best["KS mean"] + 2 * best["KS sd"] / math.sqrt(seeds)
+        text = f"{row['KS mean']:.3f}"
+        # Without events all batches are alike, and exact draws need none.
+        shown_at = sizes if n == "" or case == "no events" else [n]
+        line |= {f"n = {size}": f"**{text}**" if near and n != "" else text for size in shown_at}
+    return list(table.values())
+
+
+def scir_rates_moments(result: dict[str, Any]) -> Rows:
+    """Means and standard deviations of CIR beside those that are predicted."""
+    return [
+        {
+            "CIR": row["case"],
+            "n": row["batch size"],
+            "step": row["step size"],
+            "error of the mean, sds": f"{row['bias']:.3f}",
+            "predicted": f"{row['predicted bias']:.3f}",
+            "ratio of sds": f"{row['sd']:.2f}",
+            "predicted ratio": f"{row['predicted sd']:.2f}",
+        }
+        for row in result["rows"]
+        if row["method"] == "CIR" and row["batch size"] != 1000
+    ]
+
+
+def scir_networks(result: dict[str, Any]) -> Rows:
+    """Perplexities of held-out pairs."""
+    return [
+        {
+            "": row["method"],
+            "an update": row["batch"],
+            "step, of strengths": f"{row['step size']:g}, {row['of strengths']:g}"
+            if row["step size"]
+            else "",
+            "updates": row["updates"],
+            "seconds": row["seconds"],
+            "one sample": row["one sample"],
+            "averaged": f"{row['averaged']:.3f}",
+            "of the seeds": f"{row['least']:.3f} to {row['most']:.3f}" if row["least"] else "",
+            "memberships below 0.001": row["below 0.001"],
+            "communities": row["communities"],
+        }
+        for row in result["rows"]
+    ]
+
+
+def scir_hmm(result: dict[str, Any]) -> Rows:
+    """Distances to Gibbs sampling, and how much is near 0."""
+    return [
+        {
+            "": row["method"],
+            "subsequences": row["batch"],
+            "step": row["step size"],
+            "KS, transitions": f"{row['KS of transitions']:.3f}",
+            "KS, symbols": f"{row['KS of symbols']:.3f}",
+            "sd": "" if row["KS sd"] is None else f"{row['KS sd']:.3f}",
+            "log density of a symbol": f"{row['log density']:.4f}",
+            "transitions below 1e-6": row["transitions below 1e-6"],
+            "symbols below 1e-6": row["symbols below 1e-6"],
+            "seconds": row["seconds"],
+        }
+        for row in result["rows"]
+    ]
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "scir_figure1": scir_figure1,
     "scir_figure2": scir_figure2,
     "scir_variates": scir_variates,
+    "scir_rates": scir_rates,
+    "scir_rates.moments": scir_rates_moments,
+    "scir_networks": scir_networks,
+    "scir_hmm": scir_hmm,
     "scir_vocabulary": scir_vocabulary,
     "lda_variates": lda_variates,
     "mld_theorem4": mld_theorem4,
