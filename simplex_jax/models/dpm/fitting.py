@@ -115,7 +115,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         atom_step_size=settings.atom_step_size,
         stick_step_size=settings.stick_step_size,
         label_moves=settings.total == "refreshed",
-        split_merge=settings.split_merge,
+        split_merge=settings.split_merge or 0,
         capacity=_room(settings, families.size(rows), int(labels.max()) + 1),
         chains=settings.chains if settings.chains > 1 else None,
     )

@@ -48,10 +48,13 @@ def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -
     some = jax.random.permutation(key_some, size)[:_ROWS]
     compared = families.take(rows, some)
     numbers = jnp.asarray(sorted({min(number, most) for number in _NUMBERS}))
-    densities, labels = lax.map(
-        lambda candidate: _candidate(*candidate, family, compared, most),
-        (jax.random.split(key_candidates, len(numbers)), numbers),
-    )
+
+    def candidate(pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        key, number = pair
+        return _candidate(key, number, family, compared, most)
+
+    keys = jax.random.split(key_candidates, len(numbers))
+    densities, labels = lax.map(candidate, (keys, numbers))
     best = labels[_chosen(densities[:, len(some) - len(some) // _LEFT_OUT :])]
     if size == len(some):
         return jnp.zeros_like(best).at[some].set(best)
