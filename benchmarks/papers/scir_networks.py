@@ -29,7 +29,10 @@ The reference is Gibbs sampling of all pairs: labels are drawn, and then members
 are exact. It has as many sweeps as a node has visits in a run of the samplers.
 
 Links are undirected, of the largest component of the blogs. Of the links a tenth is held out, with
-as many pairs that are not linked; a second such set, with other seeds, is for the choice of steps.
+as many pairs that are not linked; a second such set, with another seed and runs of half the length,
+is for the choice of steps. Neither is learned from. All methods start at the same memberships, of
+clusters of the leading eigenvectors: from memberships without any structure runs end in modes of
+one or two communities.
 The score is the perplexity of Li et al., exp of minus the mean over held-out pairs of the log of
 the probability of y_ij, averaged over the samples of the second half of a run.
 """
