@@ -186,9 +186,15 @@ def _log_partners(
     All are -inf where there is no other.
     """
     assert family.log_evidence is not None
-    alone = family.log_evidence(statistics)
-    one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[first], leaf.shape), statistics)
-    together = family.log_evidence(statistics, one)
+    # By themselves and given the first, in one call: programs take time to compile.
+    twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), statistics)
+    given = jax.tree.map(
+        lambda leaf: jnp.concatenate(
+            [jnp.zeros_like(leaf), jnp.broadcast_to(leaf[first], leaf.shape)]
+        ),
+        statistics,
+    )
+    alone, together = jnp.split(family.log_evidence(twice, given), 2)
     others = (occupancy > 0) & (jnp.arange(occupancy.shape[0]) != first)
     sizes = jnp.where(others, occupancy, 1).astype(alone.dtype)
     log_prior = log_rising(occupancy[first].astype(alone.dtype), sizes) - gammaln(sizes)
