@@ -102,22 +102,9 @@ def identity(record: dict[str, Any]) -> tuple[Any, ...]:
 
 def measure(tool: str, task: Task, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Run a tool and judge its topics."""
-    limit = TOOLS[tool].limit * options.effort
     with tempfile.TemporaryDirectory() as root:
-        folder = Path(root)
-        sp.save_npz(folder / "train.npz", task.train, compressed=False)
-        alpha, beta = (None, None) if options.defaults else (ALPHA, BETA)
-        job = {"num_topics": task.num_topics, "alpha": alpha, "beta": beta, "seed": seed}
-        (folder / "task.json").write_text(json.dumps(job))
-        command = [sys.executable, str(Path(__file__).with_name("lda_tools.py")), tool, root]
-        command += ["--limit", str(limit), "--seconds", str(options.seconds or task.seconds)]
-        command += ["--points", str(options.points)]
-        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of the BLAS
-        subprocess.run([*command, "--peers", str(options.peers)], env=os.environ | one_thread)
-        if not (folder / "record.json").exists():
-            raise SystemExit(f"{tool} on {task.name} failed: see above")
-        record = json.loads((folder / "record.json").read_text())
-        points = judge(record["points"], folder, TOOLS[tool].samples, task, options.peers)
+        record = trained(tool, task, seed, options, Path(root))
+        points = judge(record["points"], Path(root), TOOLS[tool].samples, task, options.peers)
     result = record | {"points": points}
     last, kinds = points[-1], ("single", "averaged")
     print(
@@ -131,6 +118,25 @@ def measure(tool: str, task: Task, seed: int, options: argparse.Namespace) -> di
     about = {"corpus": task.name, "tool": tool, "seed": seed}
     about |= {"marks": task.marks, "quick": options.quick, "defaults": options.defaults}
     return about | size | shape | result
+
+
+def trained(
+    tool: str, task: Task, seed: int, options: argparse.Namespace, folder: Path
+) -> dict[str, Any]:
+    """Run a tool in a process of its own; return its record, whose topics are in the folder."""
+    sp.save_npz(folder / "train.npz", task.train, compressed=False)
+    alpha, beta = (None, None) if options.defaults else (ALPHA, BETA)
+    job = {"num_topics": task.num_topics, "alpha": alpha, "beta": beta, "seed": seed}
+    (folder / "task.json").write_text(json.dumps(job))
+    command = [sys.executable, str(Path(__file__).with_name("lda_tools.py")), tool, str(folder)]
+    command += ["--limit", str(TOOLS[tool].limit * options.effort)]
+    command += ["--seconds", str(options.seconds or task.seconds)]
+    command += ["--points", str(options.points), "--peers", str(options.peers)]
+    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of the BLAS
+    subprocess.run(command, env=os.environ | one_thread)
+    if not (folder / "record.json").exists():
+        raise SystemExit(f"{tool} on {task.name} failed: see above")
+    return json.loads((folder / "record.json").read_text())
 
 
 def judge(

@@ -33,6 +33,8 @@ sys.path.append(str(Path(__file__).parents[1]))
 import kept as kept_results
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "papers"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+TUNING = 1000  # seeds from here on are for the choice of steps only
 
 COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f"),

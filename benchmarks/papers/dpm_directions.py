@@ -43,7 +43,7 @@ from simplex_jax.models.dpm.families import Family
 from simplex_jax.runtime.averaging import LogMean
 from simplex_jax.runtime.hooks import Event
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "20news-different"
+DATA = common.DATA / "20news-different"
 DIMENSION, STARTS, SAMPLES, ITERATIONS = 20, 10, 100, 200
 NUMBERS = (3, 10, 20, 40)
 

@@ -23,7 +23,7 @@ from dpm_common import METHODS, Problem
 
 from simplex_jax.corpus import to_vocabulary
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "msweb"
+DATA = common.DATA / "msweb"
 
 
 @click.command(help=__doc__)

@@ -26,7 +26,6 @@ from simplex_jax.corpus import device, embedded_corpus, split_tokens
 from simplex_jax.models.lda.counts import Local
 from simplex_jax.models.topics import perplexity
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SPLIT_SEED, TUNING_SPLIT_SEED = 0, 1
 SCORED = 300
 """Documents whose second parts are scored: shares of all of them would cost more than training."""
@@ -44,7 +43,7 @@ def problem(counts: sp.csr_array, num_topics: int, concentration: float, seed: i
 
 @click.command(help=__doc__)
 @common.options("lda_nips")
-@click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True)
+@click.option("--data", type=click.Path(path_type=Path), default=common.DATA, show_default=True)
 @click.option("--passes", type=click.IntRange(20), default=200, show_default=True)
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--methods", multiple=True, type=click.Choice(list(METHODS)), default=list(METHODS))

@@ -31,7 +31,6 @@ from simplex_jax.estimators import Estimator
 from simplex_jax.models.lda import control, counts
 from simplex_jax.models.lda.counts import Local
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 JUDGED = 200  # documents to score, and as many to choose steps by
 REPEATS = 30  # batches that the noise is measured by
 METHODS = {
@@ -46,7 +45,7 @@ METHODS = {
 
 @click.command(help=__doc__.splitlines()[0])
 @common.options("lda_variates")
-@click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True)
+@click.option("--data", type=click.Path(path_type=Path), default=common.DATA, show_default=True)
 @click.option("--passes", type=click.IntRange(4), default=12, show_default=True)
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
 def main(quick: bool, out: Path, seed: int, data: Path, passes: int, seeds: int) -> None:

@@ -29,7 +29,7 @@ from simplex_jax import corpus
 from simplex_jax.corpus import device, embedded_corpus
 from simplex_jax.models.lda.counts import Local
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "wikipedia"
+DATA = common.DATA / "wikipedia"
 COMPARED = tuple(
     name for name in METHODS if name not in ("collapsed Gibbs", "SMLD", "memoised SCIR, tenths")
 )

@@ -39,7 +39,6 @@ ALPHA = 0.1
 COMPONENTS = (0, 1, 7)
 BINS = 60
 BEST = 3
-TUNING = 1000
 # The full-data counts are the batch.
 EXACT = estimators.multinomial(size=1)
 
@@ -83,7 +82,8 @@ def main(quick: bool, out: Path, seed: int, chains: int | None) -> None:
         method = METHODS[name]
         steps = method.step_sizes[1:3] if quick else method.step_sizes
         distance = {
-            h: distances(seed + TUNING, method, h, tuning_chains, times, edges) for h in steps
+            h: distances(seed + common.TUNING, method, h, tuning_chains, times, edges)
+            for h in steps
         }
         ranked = sorted(steps, key=lambda h: np.nan_to_num(distance[h], nan=1.0).mean())
         for h in ranked[:BEST]:

@@ -54,7 +54,6 @@ from simplex_jax.runtime import driver
 from simplex_jax.samplers import mamla, mld, myula, plmc
 from simplex_jax.schedules import StepSize
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 FLOOR = 0.01
 STEP, UNITS, CHAINS = 0.005, 30, 2_000
 
@@ -149,7 +148,7 @@ def approximate(name: str, estimator: Estimator, alpha: Any, step_size: StepSize
 
 @click.command(help=__doc__.splitlines()[0])
 @common.options("mld_variants")
-@click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True)
+@click.option("--data", type=click.Path(path_type=Path), default=common.DATA, show_default=True)
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
 def main(quick: bool, out: Path, seed: int, data: Path, seeds: int) -> None:
     started = time.perf_counter()

@@ -17,11 +17,12 @@ it ends, and the table and the figure are of all that are there.
 from pathlib import Path
 
 import click
+import common
 import sam_common
 import sam_data
 from sam_common import Published
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "20news-different"
+DATA = common.DATA / "20news-different"
 PUBLISHED = Published(
     gamma=1e-2,
     rho=1e-2,

@@ -12,13 +12,14 @@ them in the time given.
 from pathlib import Path
 
 import click
+import common
 import sam_common
 from sam_common import Problem, Published
 
 from simplex_jax import corpus
 from simplex_jax.corpus import tfidf
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "wikipedia"
+DATA = common.DATA / "wikipedia"
 PUBLISHED = Published(
     gamma=1e-1,
     rho=5e-1,

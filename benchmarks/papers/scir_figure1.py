@@ -20,7 +20,7 @@ from scipy import stats
 from scir_methods import METHODS
 
 BATCH_SIZE, COMPONENT = 10, 4
-SEEDS, TUNING = 5, 1000
+SEEDS = 5
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -31,7 +31,7 @@ def main(quick: bool, out: Path, seed: int) -> None:
     names = ("SCIR", "SGRLD", "SMLD") if quick else tuple(METHODS)
     lengths = {"burn_in": 500 if quick else 1000, "kept": 500 if quick else 1000}
     seeds = range(seed + 11, seed + 11 + SEEDS)
-    tuning_seeds = range(seed + TUNING, seed + TUNING + SEEDS)
+    tuning_seeds = range(seed + common.TUNING, seed + common.TUNING + SEEDS)
     data = scir_methods.data("sparse", [*tuning_seeds, *seeds])
     posterior = data.posterior[SEEDS]
 

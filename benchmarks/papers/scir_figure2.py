@@ -19,7 +19,6 @@ from scir_methods import METHODS
 
 CASES = ("sparse", "dense")
 BATCH_SIZES = (1, 10, 50, 100, 500)
-TUNING = 1000  # seeds from here on are for tuning only
 
 
 @click.command(help=__doc__.splitlines()[0])
@@ -32,7 +31,7 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
     names = ("SCIR", "SGRLD", "SMLD") if quick else tuple(METHODS)
     lengths = {"burn_in": 500 if quick else 1000, "kept": 500 if quick else 1000}
     seeds = range(seed + 5, seed + 5 + number)
-    tuning_seeds = range(seed + TUNING, seed + TUNING + number)
+    tuning_seeds = range(seed + common.TUNING, seed + common.TUNING + number)
 
     rows, curves = [], {}
     for case in cases:

@@ -55,7 +55,6 @@ ALPHA = 0.1
 LENGTH, HELD_OUT = 10_000, 5_000
 WINDOW, BUFFER = 50, 10
 BATCH_SIZES = (2, 20)
-TUNING = 1000  # seeds from here on are for tuning only
 NONE = -1  # a symbol before the text, or after it
 
 Position = dict[str, jax.Array]
@@ -298,7 +297,7 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
                 sampled, start=start, cut=cut, build=method.build, number=n, **lengths
             )
             grid = jnp.asarray(method.steps, jnp.float32)
-            tried = _judged(run(_keys(seed + TUNING, number), grid), truth)
+            tried = _judged(run(_keys(seed + common.TUNING, number), grid), truth)
             mean = [np.mean([sum(ks.values()) for ks in row]) for row in tried]
             best = int(np.nanargmin(np.where(np.isfinite(mean), mean, np.inf)))
             begun = time.perf_counter()
@@ -338,7 +337,7 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
         "alpha": ALPHA,
         "window and buffer": [WINDOW, BUFFER],
         "seeds": [seed, number],
-        "tuning seeds": [seed + TUNING, number],
+        "tuning seeds": [seed + common.TUNING, number],
         "Gibbs": {"first": first, "sweeps": sweeps, "chains": len(keys_exact)},
         "steps": {name: METHODS[name].steps for name in names},
         **lengths,

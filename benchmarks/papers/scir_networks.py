@@ -58,14 +58,12 @@ from simplex_jax.batches import permutation
 from simplex_jax.estimators import Estimator, no_memory
 from simplex_jax.samplers import reflected_cir, scir, sgrld, smld
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 COMMUNITIES = 10
 ALPHA = 1 / COMMUNITIES
 ETA = 1.0
 EPSILON = 0.002  # a tenth of the share of linked pairs
 NODES, OTHERS = 50, 50  # n and m
 HELD_OUT = 0.1
-TUNING = 1000  # seeds from here on are for tuning only
 EVERY = 50  # updates between two scores
 
 UNLINKED, LINKED, HIDDEN = 0, 1, 2
@@ -428,7 +426,7 @@ def drawn_counts(key: jax.Array, params: Params, network: Network) -> tuple[jax.
 
 @click.command(help=__doc__.splitlines()[0])
 @common.options("scir_networks")
-@click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True)
+@click.option("--data", type=click.Path(path_type=Path), default=common.DATA, show_default=True)
 @click.option("--seeds", "number", default=3, show_default=True, help="Runs that are averaged.")
 @click.option("--updates", default=10_000, show_default=True)
 def main(quick: bool, out: Path, seed: int, data: Path, number: int, updates: int) -> None:
@@ -446,7 +444,8 @@ def main(quick: bool, out: Path, seed: int, data: Path, number: int, updates: in
         grid = grid[1:4:2] if quick else grid
         run = functools.partial(sampled, build=method.build, **sizes)
         tried = [
-            _run(run, name, tuning, seed + TUNING, *step, updates=updates // 2) for step in grid
+            _run(run, name, tuning, seed + common.TUNING, *step, updates=updates // 2)
+            for step in grid
         ]
         scores = [trial.averaged[-1] for trial in tried]
         best = grid[int(np.nanargmin(scores))]
@@ -474,7 +473,7 @@ def main(quick: bool, out: Path, seed: int, data: Path, number: int, updates: in
         "epsilon": EPSILON,
         "batch": sizes,
         "seeds": [seed, number],
-        "tuning seed": seed + TUNING,
+        "tuning seed": seed + common.TUNING,
         "steps": {name: [method.steps, method.ratios] for name, method in METHODS.items()},
     }
     common.write(out, rows, _drawn(curves), settings, started)

@@ -56,7 +56,6 @@ SIZE, NUMBER = 1000, 10
 SHAPE, RATE = 0.1, 1.0
 CASES = ("rates", "few events", "no events", "precisions")
 BATCH_SIZES = (1, 10, 100, 1000)
-TUNING = 1000  # seeds from here on are for tuning only
 SIGMA = (2 / SIZE) ** 0.5
 """With it a step of CIR counts relaxation times, up to the ratio of b and N."""
 SMALLEST = 1e-30  # of theta, where (a - 1) / theta is still a float32
@@ -345,7 +344,7 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
     number = 2 if quick else number
     lengths = {"burn_in": 500 if quick else 1000, "kept": 500 if quick else 1000}
     seeds = range(seed + 5, seed + 5 + number)
-    tuning_seeds = range(seed + TUNING, seed + TUNING + number)
+    tuning_seeds = range(seed + common.TUNING, seed + common.TUNING + number)
     rows: list[dict[str, Any]] = []
     curves: dict[tuple[str, str], list[np.ndarray]] = {}
     for case in cases:

@@ -43,7 +43,6 @@ from simplex_jax.samplers import scir
 
 CASES = ("sparse", "dense")
 BATCH_SIZES = (10, 100)
-TUNING = 1000  # seeds from here on are for tuning only
 STEPS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02)
 LIKELIHOOD = np.full((CATEGORIES, CATEGORIES), 0.04) + 0.6 * np.eye(CATEGORIES)
 """Of a symbol, given the category: [symbols, categories]."""
@@ -132,7 +131,10 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
     number = 1 if quick else number
     lengths = {"burn_in": 200, "kept": 200} if quick else {"burn_in": 1000, "kept": 1000}
     sweeps = 200 if quick else 1000
-    seeds = [*range(seed + TUNING, seed + TUNING + number), *range(seed + 5, seed + 5 + number)]
+    seeds = [
+        *range(seed + common.TUNING, seed + common.TUNING + number),
+        *range(seed + 5, seed + 5 + number),
+    ]
     rows, curves = [], {}
     for case in cases:
         problems = [blurred(case, s) for s in seeds]

@@ -43,16 +43,17 @@ ALPHA = 0.1
 TOTAL = 100.0  # sum of beta over the words
 LENGTH = 100  # tokens of a document
 EVERY = 5  # updates from one evaluation to the next
-SCIR = tuple(Step(a, 10, 0.33) for a in (0.1, 0.3, 1.0))
+SCIR = tuple(Step(a, 10, 0.33) for a in (0.03, 0.1, 0.3, 1.0, 3.0))
 METHODS = {
     "SCIR": Method(lda_common.sampled("scir", "carried"), SCIR),
     "SCIR, total refreshed": Method(lda_common.sampled("scir"), SCIR),
     "SGRLD": Method(
         lda_common.sampled("sgrld", "carried"),
-        tuple(Step(a, 1000, 0.6) for a in (0.01, 0.03, 0.1, 0.3)),
+        tuple(Step(a, 1000, 0.6) for a in (0.01, 0.03, 0.1, 0.3, 1.0)),
     ),
     "SGRLD, total refreshed": Method(
-        lda_common.sampled("sgrld"), tuple(Step(a, 1000, 0.6) for a in (1e-3, 3e-3, 0.01, 0.03))
+        lda_common.sampled("sgrld"),
+        tuple(Step(a, 1000, 0.6) for a in (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)),
     ),
     "memoised SCIR": lda_common.METHODS["memoised SCIR"],
 }
@@ -206,7 +207,8 @@ def main(quick: bool, out: Path, seed: int, updates: int, seeds: int) -> None:
                 **{key: float(np.mean([one[key] for one in found])) for key in found[0]},
                 "least": min(perplexities),
                 "most": max(perplexities),
-                "largest tried": step == method.steps[-1] and len(method.steps) > 1,
+                "end of the grid": len(method.steps) > 1
+                and step in (method.steps[0], method.steps[-1]),
             }
             rows.append(about | row)
             told = {str(one): round(value, 1) for one, value in tried.items()}

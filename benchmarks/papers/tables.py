@@ -263,7 +263,7 @@ def mld_variants_ball(result: dict[str, Any]) -> Rows:
         {
             "target": target,
             "kernel": name,
-            "slope": "exact" if points[0]["exact"] else points[0]["slope"],
+            "slope": points[0]["slope"] + ", exact" * points[0]["exact"],
             **{
                 f"{told}, {end} step": point[column]
                 for end, point in (("largest", points[0]), ("smallest", points[-1]))
@@ -582,6 +582,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "dpm_directions": dpm_directions,
     "sam_20news": sam,
     "sam_20news_variational": sam,
+    "sam_wikipedia": sam,
+    "sam_wikipedia_variational": sam,
 }
 """By the name of the result; one experiment may have several."""
 

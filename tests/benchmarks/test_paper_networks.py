@@ -65,6 +65,18 @@ def test_counts_of_a_network_are_those_of_all_labels():
     assert set(np.asarray(network.status)[tuple(np.asarray(network.pairs).T)]) == {networks.HIDDEN}
 
 
+def test_an_update_moves_the_nodes_of_its_batch_alone():
+    networks = importlib.import_module("scir_networks")
+    network, _, params = small_network(networks)
+    for method in networks.METHODS.values():
+        options = {"build": method.build, "updates": 1, "nodes": 4, "others": 3, "every": 1}
+        *_, end = networks.sampled(jax.random.key(0), network, params, 0.1, 1.0, **options)
+        moved = np.abs(np.asarray(end.pi - params.pi)).max(axis=1) > 1e-4
+        assert moved.sum() == 4
+        np.testing.assert_allclose(jnp.exp(end.pi).sum(axis=1), 1, rtol=1e-5)
+        assert np.abs(np.asarray(end.beta - params.beta)).max(axis=1).min() > 1e-4
+
+
 def test_counts_of_batches_of_nodes_are_unbiased(seed):
     """Rate 1e-3 over all counts; those that forget to halve pairs are rejected."""
     networks = importlib.import_module("scir_networks")

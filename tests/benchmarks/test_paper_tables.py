@@ -51,9 +51,45 @@ def test_exact_kernels_have_no_bias_and_others_do():
     assert told == {row["kernel"] for row in rows if not row["exact"]}
 
 
+def summary():
+    """The cells of the table of all figures, and the sections of the page by their anchors."""
+    page = PAGES["experiments"]
+    _, _, after = page.partition("<!-- summary -->\n")
+    table, _, rest = after.partition("<!-- end -->")
+    sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", rest, re.DOTALL | re.MULTILINE))
+    anchors = {
+        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"): text
+        for title, text in sections.items()
+    }
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return rows[2:], anchors
+
+
+def unsupported(row, sections):
+    """The numbers of a row that are not in the section it is from."""
+    link = re.search(r"\(#([\w-]+)\)", row[0])
+    if link is None:
+        return []
+    text = sections[link[1]]
+    numbers = re.findall(r"(?<![\w.])-?\d+\.?\d+(?:%|\b)", " ".join(row[1:]))
+    return [
+        number for number in numbers if not re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", text)
+    ]
+
+
+def test_the_summary_has_the_numbers_of_its_sections():
+    rows, sections = summary()
+    assert len(rows) == 18
+    for row in rows:
+        assert unsupported(row, sections) == [], row[0]
+    wrong = [cell.replace("0.411", "0.412") for cell in rows[1]]
+    assert unsupported(wrong, sections) == ["0.412"]
+
+
 def test_other_tables_say_that_their_run_was_not_kept():
     """In the paragraph before them, or before another such table that it is about as well."""
-    others = re.sub(r"<!-- table \w+ -->.*?<!-- end -->", "", PAGES["experiments"], flags=re.DOTALL)
+    marked = r"<!-- (?:table \w+|summary) -->.*?<!-- end -->"
+    others = re.sub(marked, "", PAGES["experiments"], flags=re.DOTALL)
     paragraphs = [text for text in others.split("\n\n") if text.strip()]
     for before, table in itertools.pairwise(paragraphs):
         if table.startswith("|"):

@@ -1,0 +1,80 @@
+"""Whether document completion and left-to-right rank the LDA tools alike.
+
+    python benchmarks/lda_rankings.py [--corpora ap news20] [--tools ours tomotopy-2] [--keep FILE]
+
+The last topics of each tool, trained as in `lda_peers.py` with equal priors and judged on the same
+held-out documents: by completion, one half of each predicted from the other, and by the probability
+of all their tokens from left to right, but for words that no training document has. Errors are
+those of the second estimate, from its particles.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import kept
+import numpy as np
+from lda_corpora import NAMES, Task, load
+from lda_peers import ALPHA, SHARED, evaluate, prepare, trained
+from lda_tools import TOOLS
+from scipy import stats
+
+from simplex_jax import lda
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpora", nargs="+", choices=NAMES, default=["ap", "news20"])
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each, seeded 0, 1, ...")
+    parser.add_argument("--particles", type=int, default=20)
+    parser.add_argument("--seconds", type=float, help="training time of each tool, at most")
+    parser.add_argument("--quick", action="store_true", help="1,000 documents, a tenth of the work")
+    parser.add_argument("--peers", type=Path, default=SHARED / "peers")
+    parser.add_argument("--data", type=Path, default=SHARED / "data")
+    parser.add_argument("--keep", type=Path)
+    given = parser.parse_args()
+    given.effort, given.points, given.defaults = 0.1 if given.quick else 1.0, 5.0, False
+    rows: list[dict[str, Any]] = []
+    for name in given.corpora:
+        task = load(name, given.peers, given.data, given.quick)
+        prepare(task.observed, task.target, given.peers)
+        for tool in given.tools:
+            for seed in range(given.seeds):
+                rows.append({"corpus": name, "tool": tool, "seed": seed})
+                rows[-1] |= judged(tool, task, seed, given)
+                print(rows[-1], flush=True)
+                if given.keep:
+                    kept.write(given.keep, rows)
+        here = [row for row in rows if row["corpus"] == name]
+        scores = [[row[method] for row in here] for method in ("completion", "left to right")]
+        print(f"{name}: rank correlation {stats.spearmanr(*scores).statistic:.3f}")
+
+
+def judged(tool: str, task: Task, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    """Train a tool and return both perplexities of its last topics."""
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root)
+        last = trained(tool, task, seed, given, folder)["points"][-1]
+        file, alpha = folder / last["file"], last.get("alpha", ALPHA)
+        completion = evaluate([file], alpha)
+        topics = np.load(file).astype(np.float64)
+    # Some tools give no probability to words that they were not shown.
+    shown = np.asarray(task.train.sum(axis=0) > 0)
+    documents, topics = (task.observed + task.target)[:, shown], topics[:, shown]
+    found = lda.left_to_right(
+        topics / topics.sum(axis=1, keepdims=True),
+        alpha,
+        documents,
+        particles=given.particles,
+        seed=seed,
+    )
+    value, error = found.perplexity(documents.sum(axis=1))
+    return {"completion": completion, "left to right": value, "error": error}
+
+
+if __name__ == "__main__":
+    main()
