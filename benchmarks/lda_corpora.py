@@ -67,6 +67,7 @@ def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
         halves = corpus.split_tokens(heldout.counts[:_HELD_OUT], seed=0)
         num_topics = 1000 if name == "wikipedia-1000" else 200
         task = Task(name, train.counts, *halves, num_topics=num_topics, seconds=600, marks=())
+    task = _of_words_shown(task)
     if not quick:
         return task
     return task._replace(
@@ -76,6 +77,17 @@ def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
         num_topics=10,
         marks=(),
     )
+
+
+def _of_words_shown(task: Task) -> Task:
+    """Leave out the words that are in no training document.
+
+    Some tools give them no probability, others what the prior does: judged on them, those would be
+    behind these by what is no difference of their topics, and by much (9% on AP).
+    """
+    shown = np.asarray(task.train.sum(axis=0) > 0)
+    parts = (task.train[:, shown], task.observed[:, shown], task.target[:, shown])
+    return task._replace(**dict(zip(("train", "observed", "target"), parts, strict=True)))
 
 
 def nips(path: Path) -> Corpus:

@@ -4,8 +4,7 @@
 
 The last topics of each tool, trained as in `lda_peers.py` with equal priors and judged on the same
 held-out documents: by completion, one half of each predicted from the other, and by the probability
-of all their tokens from left to right, but for words that no training document has. Errors are
-those of the second estimate, from its particles.
+of all their tokens from left to right. Errors are those of the second estimate, from its particles.
 """
 
 import argparse
@@ -62,9 +61,7 @@ def judged(tool: str, task: Task, seed: int, given: argparse.Namespace) -> dict[
         file, alpha = folder / last["file"], last.get("alpha", ALPHA)
         completion = evaluate([file], alpha)
         topics = np.load(file).astype(np.float64)
-    # Some tools give no probability to words that they were not shown.
-    shown = np.asarray(task.train.sum(axis=0) > 0)
-    documents, topics = (task.observed + task.target)[:, shown], topics[:, shown]
+    documents = task.observed + task.target
     found = lda.left_to_right(
         topics / topics.sum(axis=1, keepdims=True),
         alpha,

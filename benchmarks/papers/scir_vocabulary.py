@@ -53,7 +53,7 @@ METHODS = {
     ),
     "SGRLD, total refreshed": Method(
         lda_common.sampled("sgrld"),
-        tuple(Step(a, 1000, 0.6) for a in (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)),
+        tuple(Step(a, 1000, 0.6) for a in (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)),
     ),
     "memoised SCIR": lda_common.METHODS["memoised SCIR"],
 }
@@ -179,7 +179,7 @@ def main(quick: bool, out: Path, seed: int, updates: int, seeds: int) -> None:
         rows.append(about | {"method": "truth", **_truth(corpus.log_topics, reported, unseen)})
         for name in names:
             method = METHODS[name]
-            step = method.steps[0]
+            step = method.steps[min(1, len(method.steps) - 1)]
             tried = {}
             if len(method.steps) > 1 and not quick:
                 tuning = problem._replace(heldout=chosen)

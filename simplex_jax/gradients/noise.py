@@ -35,10 +35,10 @@ def fisher(
 
     entry by entry: the diagonal of the empirical Fisher information, centred, times N^2 / n (Ahn,
     Korattikara and Welling 2012, section 3). It is unbiased with replacement; without it the
-    variance is smaller by the factor 1 - n / N. Pass it as `noise_estimate` to `samplers.sggmc`
-    or `samplers.gsgnht`. It costs n gradients, and the memory for all of them at once. With
-    `matrix` it is the whole matrix :math:`\sum_i (g_i - \bar g)(g_i - \bar g)^T` of each leaf,
-    without the blocks between leaves.
+    variance is smaller by the factor 1 - n / N. It costs n gradients, and the memory for all of
+    them at once. With `matrix` it is the whole matrix
+    :math:`\sum_i (g_i - \bar g)(g_i - \bar g)^T` of each leaf, without the blocks between leaves.
+    Pass it as `noise_estimate` to `samplers.sggmc` or `samplers.gsgnht`, which take either.
 
     Args:
         log_likelihood: `(position, batch) -> scalar`, summed over the batch; here it sees batches

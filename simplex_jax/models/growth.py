@@ -35,13 +35,12 @@ def doubled(capacity: int, needed: int) -> int:
     return capacity
 
 
-def starts(middle: int | None, capacity: int, chains: int) -> list[int]:
+def starts(middle: int, capacity: int, chains: int) -> list[int]:
     """Return the number of components that each chain starts with.
 
     Several start with from half to twice `middle`, or the capacity, in proportion, so that R-hat of
     the number means something.
     """
-    middle = middle or 1
     if chains == 1:
         return [middle]
     spread = np.geomspace(middle / 2, min(2 * middle, capacity), chains)

@@ -71,7 +71,10 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
 
 @takes(Options)
 def resolve(rows: int, options: Options) -> Options:
-    """Return the options of a run with everything that was left out filled in.
+    """Return the options of a run with what was left out filled in.
+
+    Two things are settled by the rows alone: `initial_clusters` stays None where the start is
+    searched for, and `split_merge` is that of a family with a `log_evidence`.
 
     Args:
         rows: How many rows there are to learn from.
@@ -83,8 +86,8 @@ def resolve(rows: int, options: Options) -> Options:
     Example:
         >>> from simplex_jax import dpm
         >>> settings = dpm.resolve(5_000, counts="subsampled", sampler="scir", passes=10)
-        >>> settings.batch_size, settings.steps, settings.initial_clusters
-        (1000, 50, 60)
+        >>> settings.batch_size, settings.steps, settings.split_merge
+        (1000, 50, 0)
     """
     return of_size(rows, options)
 

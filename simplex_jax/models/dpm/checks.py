@@ -24,11 +24,13 @@ def mixture_warnings(
     rows: int,
     *,
     starts: Sequence[int] = (),
+    split_merge: int = 0,
 ) -> list[str]:
     """Look for a log predictive that did not rise, a single cluster, and clusters that come and go.
 
     Clusters have `sizes` [C] on average and are `present` in a share of the samples [C]; chains
-    started from `starts` clusters. Return one sentence for each reason.
+    started from `starts` clusters, if these say nothing about the rows, and made `split_merge`
+    moves an update. Return one sentence for each reason.
     """
     values = [v for record in metrics if (v := record.get("log_predictive")) is not None]
     sentences = []
@@ -39,7 +41,7 @@ def mixture_warnings(
             f"The held-out log predictive did not rise: {values[0]:.4g} at first, "
             f"{values[-1]:.4g} at the end."
         )
-    sentences += _stuck(metrics, starts)
+    sentences += _stuck(metrics, starts, split_merge)
     means, share = np.asarray(sizes), np.asarray(present)
     if len(means) == 1 and rows > 1:
         sentences.append("All rows are in one cluster.")
@@ -56,7 +58,9 @@ def mixture_warnings(
     return sentences
 
 
-def _stuck(metrics: Sequence[Mapping[str, float | None]], starts: Sequence[int]) -> list[str]:
+def _stuck(
+    metrics: Sequence[Mapping[str, float | None]], starts: Sequence[int], split_merge: int
+) -> list[str]:
     """Look for chains that still have about the number of clusters which they started from."""
     near = []
     for chain, start in enumerate(starts):
@@ -68,21 +72,27 @@ def _stuck(metrics: Sequence[Mapping[str, float | None]], starts: Sequence[int])
     if not near:
         return []
     numbers = " and ".join(map(str, near))
+    or_moves = "" if split_merge else ", or one with --split-merge"
     return [
         f"The number of clusters has stayed at about that of the start ({numbers}): compare a run "
-        "from another number (--initial-clusters), or one with --split-merge."
+        f"from another number (--initial-clusters){or_moves}."
     ]
 
 
 def warn(fitted: Fit) -> list[str]:
     """Return the reasons for doubt in a fit, a sentence each."""
     clusters, settings = fitted.clusters, fitted.settings
+    # A start that was searched for is near the end where all is well.
+    starts: Sequence[int] = ()
+    if settings.initial_clusters is not None:
+        starts = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
     sentences = mixture_warnings(
         fitted.metrics,
         clusters.sizes,
         clusters.present,
         len(clusters.labels),
-        starts=growth.starts(settings.initial_clusters, settings.capacity, settings.chains),
+        starts=starts,
+        split_merge=settings.split_merge or 0,
     )
     samples = fitted.traces["alpha"].size
     return sentences + chain_warnings(samples, fitted.diagnostics, np.ones((1, 0), bool))

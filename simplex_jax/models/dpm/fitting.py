@@ -147,7 +147,7 @@ def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.
     keys = [jax.random.fold_in(key, chain) for chain in range(settings.chains)]
     if settings.initial_clusters is None:
         most = most_clusters(families.size(rows), settings)
-        found = [starts.predictive_labels(key, family, rows, most) for key in keys]
+        found = [_numbered(starts.predictive_labels(key, family, rows, most)) for key in keys]
     else:
         numbers = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
         found = [
@@ -157,10 +157,16 @@ def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.
     return jnp.stack(found)
 
 
+def _numbered(labels: jax.Array) -> jax.Array:
+    """Number clusters without gaps, the largest first, as sticks tend to be: that saves room."""
+    sizes = jnp.bincount(labels)
+    return jnp.argsort(jnp.argsort(-sizes, stable=True))[labels].astype(labels.dtype)
+
+
 def _room(settings: Options, rows: int, clusters: int) -> int:
     """Return the sticks to begin with: about what the first updates ask for.
 
-    A state that grows has its program compiled again. With k clusters drawn at random, the sticks
+    A state that grows has its program compiled again. With k clusters of about one size, the sticks
     beyond them weigh alpha / n, and the least slice of n rows is 1 / (k n), or a 20th of that at
     times: alpha log(20 k alpha) sticks later the rest is as small. A concentration that is learned
     begins near its posterior mean given k clusters.

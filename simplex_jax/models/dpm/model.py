@@ -24,7 +24,8 @@ it depends on the old labels of the batch, scaled up (Baker, Fearnhead, Fox and 
 of the sticks beyond C, the update is not done: the state comes back as it was but for `needed`,
 which is then above C. `grown` makes it larger, and the same update with the same key follows;
 `run(..., grow=model.grown)` does both. The randomness of a stick, and of a row, does not
-depend on C, so that the chain is that of a larger capacity from the start.
+depend on C, so that the chain is that of a larger capacity from the start (split-merge moves up to
+the rounding of sums over the sticks).
 
 Labels are places of sticks, and mean nothing by themselves: what rows have in common is the
 partition.
@@ -127,8 +128,9 @@ def build(
         decay: Of the bounds of the "independent" variant, between 0 and 1; 0.5 by default.
         label_moves: Propose swaps of clusters and of neighbouring sticks, see `order.swaps`.
         split_merge: Split-merge moves of the partition in every update, see `split_merge`; each
-            takes up to a few passes over the rows. With memoised counts and exact draws, and a
-            family with a `log_evidence`; the order of the clusters is then redrawn as well.
+            takes up to a few passes over the rows, and four evidences of all sticks. With memoised
+            counts and exact draws, and a family with a `log_evidence`; the order of the clusters is
+            then redrawn as well.
         capacity: Sticks that a state has room for at first; rounded up to a multiple of 16.
         chains: Number of chains to run side by side; states have a leading axis, and all chains
             wait where one has to grow.

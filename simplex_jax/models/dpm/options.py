@@ -111,10 +111,11 @@ class Options(RunOptions):
         unset="4, where they can be made",
     )
     initial_clusters: int | None = option(
-        "Clusters that rows start in, at random; several chains take from half to twice as many.",
+        "Clusters that rows start in, at random; several chains take from half to twice as many. "
+        "A start that is searched for has at most one for 5 rows, and is no part of --seconds.",
         default=None,
         least=1,
-        unset="those of a partition, of up to 60, that predicts well",
+        unset="a partition into up to 60 that predicts well, of each chain",
     )
     capacity: int = option(
         "Sticks that there is room for at first, more for many clusters; it grows when it has to.",

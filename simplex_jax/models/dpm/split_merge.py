@@ -11,7 +11,7 @@ atoms are drawn given both groups, and so on, some rounds long.
 Jain and Neal draw both anchors from all rows, so that among many clusters two that belong together
 hardly ever meet. Here half of the partners are drawn by their sizes, as there, and the other half
 in proportion to the square root of what the merger does to the posterior, a locally balanced
-proposal (Zanella 2020).
+proposal (Zanella 2020), but for those of little weight, which float32 could not draw.
 
 Sticks and atoms are integrated out, and which cluster is at which stick too: the target is the
 posterior of the partition into clusters of :math:`m_1, \dots, m_k` rows,
@@ -23,7 +23,6 @@ with f the evidence of the rows of a cluster. The order of the clusters, sticks 
 be redrawn, given the partition, before they are used again: see `dp_order.size_biased`.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -43,6 +42,9 @@ from simplex_jax.models.dpm.families import Family
 
 # Rows that are worked on at once.
 _CHUNK = 4096
+# Partners of a smaller weight are drawn by their sizes alone: a running sum in float32 resolves no
+# more than 2^-24, and what is drawn has to have the probability that it is said to have.
+_LEAST = 2.0**-13
 
 
 class Proposal(NamedTuple):
@@ -63,6 +65,20 @@ class _Members(NamedTuple):
     ids: jax.Array  # their numbers, in order, int32 [N]; N in places beyond the last one
     size: jax.Array  # their number, int32
     anchors: jax.Array  # the two rows that stand for the groups, int32 [2]
+
+
+class _Partners(NamedTuple):
+    """Probabilities of the clusters that one may be merged with, 0 for itself and for empty ones.
+
+    A partner is drawn by one or the other with equal probability; where both are 0 there is none.
+    """
+
+    by_size: jax.Array  # [C]
+    by_ratio: jax.Array  # [C]
+
+    def log_p(self, one: jax.Array) -> jax.Array:
+        """Return the log probability of one."""
+        return jnp.log((self.by_size[one] + self.by_ratio[one]) / 2)
 
 
 class _Groups(NamedTuple):
@@ -110,13 +126,11 @@ def propose(
     anchor = jax.random.randint(key_first, (), 0, n)
     first = labels[anchor]
     split = jax.random.bernoulli(key_kind)
-    log_partners = _log_partners(family, statistics, occupancy, first)
-    # By one number: the partner must not depend on the empty sticks at the end.
-    u = jax.random.uniform(key_partner, (1,), log_partners.dtype)
-    partner = choose(jnp.exp(log_partners)[:, None], u)[0].astype(labels.dtype)
+    partners = _find_partners(family, statistics, occupancy, first)
+    partner = _draw_partner(key_partner, partners, labels, first)
     second = jnp.where(split, first, partner)
     # A cluster of one row has no split, and a single cluster no partner.
-    possible = jnp.where(split, occupancy[first] > 1, jnp.isfinite(log_partners[second]))
+    possible = jnp.where(split, occupancy[first] > 1, partner != first)
     members = _find_members(key_second, labels, anchor, second)
     present = (labels == second).astype(jnp.int32)
 
@@ -139,16 +153,11 @@ def propose(
     empty = jnp.argmin(occupancy > 0).astype(labels.dtype)
     full = possible & split & jnp.all(occupancy > 0)
 
-    def log_partner_after() -> jax.Array:
-        both = jnp.stack([first, empty])
-        apart, sizes = jax.tree.map(
-            lambda leaf, new: leaf.at[both].set(new.astype(leaf.dtype)),
-            (statistics, occupancy),
-            (groups.statistics, groups.sizes),
-        )
-        return _log_partners(family, apart, sizes, first)[empty]
-
-    log_partner = lax.cond(split, log_partner_after, lambda: log_partners[second])
+    log_partner = lax.cond(
+        split,
+        lambda: _log_undone(family, statistics, occupancy, groups, first, empty),
+        lambda: partners.log_p(second),
+    )
     sizes = groups.sizes.astype(alpha.dtype)
     log_anchors = log_partner + jnp.log((jnp.sum(sizes) - 1) / sizes[1])
     log_split = _log_split(family, groups, alpha) + log_anchors - groups.log_q
@@ -178,13 +187,10 @@ def propose(
     )
 
 
-def _log_partners(
+def _find_partners(
     family: Family, statistics: PyTree, occupancy: jax.Array, first: jax.Array
-) -> jax.Array:
-    """Return the log probabilities of the clusters that one may be merged with, [C].
-
-    All are -inf where there is no other.
-    """
+) -> _Partners:
+    """Return the probabilities of the clusters that `first` may be merged with."""
     assert family.log_evidence is not None
     # By themselves and given the first, in one call: programs take time to compile.
     twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), statistics)
@@ -196,15 +202,52 @@ def _log_partners(
     )
     alone, together = jnp.split(family.log_evidence(twice, given), 2)
     others = (occupancy > 0) & (jnp.arange(occupancy.shape[0]) != first)
-    sizes = jnp.where(others, occupancy, 1).astype(alone.dtype)
+    sizes = jnp.where(others, occupancy, 0).astype(alone.dtype)
+    by_size = sizes / jnp.maximum(jnp.sum(sizes), 1)
+    sizes = jnp.maximum(sizes, 1)
     log_prior = log_rising(occupancy[first].astype(alone.dtype), sizes) - gammaln(sizes)
+    logits = jnp.where(others, (log_prior + together - alone) / 2, -jnp.inf)
+    weights = jnp.exp(logits - jnp.max(logits, initial=-jnp.inf, where=others))
+    weights = jnp.where(others, weights / jnp.sum(weights, where=others), 0)
+    weights = jnp.where(weights < _LEAST, 0, weights)
+    total = jnp.sum(weights)
+    return _Partners(by_size, jnp.where(total > 0, weights / total, by_size))
 
-    def normalised(logits: jax.Array) -> jax.Array:
-        return jax.nn.log_softmax(jnp.where(others, logits, -jnp.inf))
 
-    by_ratio = normalised((log_prior + together - alone) / 2)
-    log_p = jnp.logaddexp(normalised(jnp.log(sizes)), by_ratio) - math.log(2)
-    return jnp.where(others, log_p, -jnp.inf)
+def _draw_partner(
+    key: jax.Array, partners: _Partners, labels: jax.Array, first: jax.Array
+) -> jax.Array:
+    """Draw a cluster to be merged with; `first` itself where there is no other."""
+    key_kind, key_row, key_ratio = jax.random.split(key, 3)
+    # By its size: that of a row, whose rank is a whole number.
+    others = jnp.cumsum(labels != first)
+    rank = jax.random.randint(key_row, (), 0, jnp.maximum(others[-1], 1))
+    row = jnp.searchsorted(others, rank, side="right")
+    of_row = labels[jnp.minimum(row, labels.shape[0] - 1)]
+    # By one number: the partner must not depend on the empty sticks at the end.
+    u = jax.random.uniform(key_ratio, (1,), partners.by_ratio.dtype)
+    by_ratio = choose(partners.by_ratio[:, None], u)[0].astype(labels.dtype)
+    drawn = jax.random.bernoulli(key_kind) & jnp.any(partners.by_ratio != partners.by_size)
+    partner = jnp.where(drawn, by_ratio, of_row)
+    return jnp.where(others[-1] > 0, partner, first)
+
+
+def _log_undone(
+    family: Family,
+    statistics: PyTree,
+    occupancy: jax.Array,
+    groups: _Groups,
+    first: jax.Array,
+    empty: jax.Array,
+) -> jax.Array:
+    """Return the log probability that the second group, at `empty`, is the partner of the first."""
+    both = jnp.stack([first, empty])
+    apart, sizes = jax.tree.map(
+        lambda leaf, new: leaf.at[both].set(new.astype(leaf.dtype)),
+        (statistics, occupancy),
+        (groups.statistics, groups.sizes),
+    )
+    return _find_partners(family, apart, sizes, first).log_p(empty)
 
 
 def _find_members(

@@ -35,7 +35,7 @@ from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWar
 
 _NAME = r"(\d+)-step-\d+"
 _ARRAYS, _MANIFEST, _SUMS = "arrays-{}.npz", "manifest.json", "SHA256SUMS"
-_FORMAT = 3
+_FORMAT = 4
 _PIECE = 2**24  # bytes that are compared at once
 _FIELDS = {"format", "step", "about", "random", "versions", "leaves"}
 

@@ -190,21 +190,101 @@ def with_the_anchors(choose):
     return chosen
 
 
+def by_size_alone(find):
+    """As if the partner had been drawn by its size."""
+
+    def found(*arguments):
+        partners = find(*arguments)
+        return partners._replace(by_ratio=partners.by_size)
+
+    return found
+
+
+def drawn_otherwise(draw):
+    """Partners by their sizes alone, that are said to be drawn by the ratio as well."""
+
+    def drawn(key, partners, labels, first):
+        return draw(key, partners._replace(by_ratio=partners.by_size), labels, first)
+
+    return drawn
+
+
+def without_partner(log_undone):
+    return lambda *arguments: jnp.log(0.5)
+
+
 MUTANTS = {
     "no proposal": ("_choose", without_log_q),
     "anchors drawn": ("_choose", with_the_anchors),
+    "partner drawn otherwise": ("_draw_partner", drawn_otherwise),
+    "partner after a split not counted": ("_log_undone", without_partner),
 }
 
 
-@pytest.mark.parametrize(
-    "mutant", ["no proposal", pytest.param("anchors drawn", marks=pytest.mark.slow)]
-)
+def test_partners_by_size_alone_will_do(seed, getkey, monkeypatch) -> None:
+    name = "_find_partners"
+    monkeypatch.setattr(split_merge, name, by_size_alone(getattr(split_merge, name)))
+    fresh = jax.jit(lambda *arguments: run_moves(*arguments, 1))
+    run = lambda *arguments: fresh(*arguments[:-1])  # noqa: E731
+    assert not checks.family(p_values("multinomial", seed, getkey(), run=run))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_rejected(mutant, seed, getkey, monkeypatch) -> None:
     name, make = MUTANTS[mutant]
     monkeypatch.setattr(split_merge, name, make(getattr(split_merge, name)))
     fresh = jax.jit(lambda *arguments: run_moves(*arguments, 1))
     run = lambda *arguments: fresh(*arguments[:-1])  # noqa: E731
     assert checks.family(p_values("multinomial", seed, getkey(), run=run))
+
+
+def partition(sizes, getkey):
+    """Clusters of counts of given sizes, at every other stick, and their sums."""
+    family = families.multinomial(3, np.array([0.5, 0.7, 0.9]))
+    labels = jnp.repeat(2 * jnp.arange(len(sizes)), jnp.array(sizes))
+    table = jax.random.poisson(getkey(), 2.0, (len(labels), 3))
+    rows = families.multinomial_rows(np.asarray(table))
+    occupancy = jnp.zeros(12, jnp.int32).at[labels].add(1)
+    return family, rows, labels, family.statistics(rows, labels, 12), occupancy
+
+
+def test_partners_are_drawn_as_often_as_they_are_said_to_be(seed, getkey) -> None:
+    family, _, labels, statistics, occupancy = partition([3, 1, 5, 2], getkey)
+    partners = split_merge._find_partners(family, statistics, occupancy, jnp.int32(2))
+    expected = np.exp([partners.log_p(k) for k in range(12)])
+    assert ((expected > 0) == [True, *[False] * 3, True, False, True, *[False] * 5]).all()
+    keys = jax.random.split(getkey(), 50_000)
+    draw = jax.vmap(lambda key: split_merge._draw_partner(key, partners, labels, jnp.int32(2)))
+    drawn = np.bincount(draw(keys), minlength=12)
+    assert checks.chi_square(drawn[expected > 0], expected[expected > 0]) > 1e-3
+    assert drawn[expected == 0].sum() == 0
+    # By size alone it is another law.
+    assert checks.chi_square(drawn[[0, 4, 6]], np.array([3, 5, 2]) / 10) < 1e-6
+
+
+def test_a_single_cluster_has_no_partner(getkey) -> None:
+    family, _, labels, statistics, occupancy = partition([4], getkey)
+    partners = split_merge._find_partners(family, statistics, occupancy, jnp.int32(0))
+    assert np.isneginf([partners.log_p(k) for k in range(12)]).all()
+    assert split_merge._draw_partner(getkey(), partners, labels, jnp.int32(0)) == 0
+
+
+def test_a_split_is_undone_with_the_probability_of_its_partner(getkey) -> None:
+    """That of the state after it, of the second group: neither before it, nor of the first."""
+    family, rows, labels, before, sizes = partition([9, 2, 4], getkey)
+    # Of the nine rows of the first cluster the last two go to the empty stick 1.
+    after = labels.at[7:9].set(1)
+    sides = jnp.where(after == 0, 0, jnp.where(after == 1, 1, 2))
+    groups = split_merge._Groups(
+        sides, family.statistics(rows, sides, 2), jnp.array([7, 2]), jnp.zeros(())
+    )
+    found = split_merge._log_undone(family, before, sizes, groups, jnp.int32(0), jnp.int32(1))
+    occupancy = jnp.zeros(12, jnp.int32).at[after].add(1)
+    statistics = family.statistics(rows, after, 12)
+    partners = split_merge._find_partners(family, statistics, occupancy, jnp.int32(0))
+    np.testing.assert_allclose(found, partners.log_p(1), rtol=1e-5)
+    reverse = split_merge._find_partners(family, statistics, occupancy, jnp.int32(1))
+    assert abs(float(found - reverse.log_p(0))) > 0.05
 
 
 def test_many_rows_in_pieces(seed, getkey) -> None:
