@@ -115,7 +115,7 @@ class Options(RunOptions):
         "A start that is searched for has at most one for 5 rows, and is no part of --seconds.",
         default=None,
         least=1,
-        unset="a partition into up to 60 that predicts well, of each chain",
+        unset="a partition into up to 60 that predicts well, one for each chain",
     )
     capacity: int = option(
         "Sticks that there is room for at first, more for many clusters; it grows when it has to.",

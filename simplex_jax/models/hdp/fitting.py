@@ -129,6 +129,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     measures["kept"] = posterior.keep(settings)
     measures["records"] = posterior.records(settings, size)
     key_topics, key_state = jax.random.split(key_init)
+    assert settings.initial_topics is not None  # `resolve` has settled it
     starts = growth.starts(settings.initial_topics, settings.capacity, settings.chains)
     return Run(
         key=key_run,

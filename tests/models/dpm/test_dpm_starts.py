@@ -30,8 +30,8 @@ def found_apart(clusters, seed, key):
     """Whether of clusters far from each other few share a label: none of one, at most one pair."""
     rows, truth = groups(seed, [60] * clusters, 0.3)
     # A fresh function: a compiled one would not see what was changed.
-    start = jax.jit(starts.predictive_labels.__wrapped__, static_argnums=3)
-    labels = np.asarray(start(key, family(), rows, 60))
+    start = jax.jit(lambda *arguments: starts.predictive_labels.__wrapped__(*arguments, 60))
+    labels = np.asarray(start(key, family(), rows))
     found = [set(labels[truth == k]) for k in range(clusters)]
     return sum(bool(a & b) for a, b in itertools.combinations(found, 2)) <= 1
 
@@ -84,9 +84,8 @@ def test_rows_beyond_those_compared_choose_too(seed, getkey, monkeypatch) -> Non
     monkeypatch.setattr(starts, "_ROWS", 200)
     rows, truth = groups(seed, [300, 500], 0.3)
     # A fresh function, since the number of rows is a constant of the compiled one.
-    labels = jax.jit(starts.predictive_labels.__wrapped__, static_argnums=3)(
-        getkey(), family(), rows, 30
-    )
+    start = jax.jit(lambda *arguments: starts.predictive_labels.__wrapped__(*arguments, 30))
+    labels = start(getkey(), family(), rows)
     sides = [set(np.unique(np.asarray(labels)[truth == k])) for k in (0, 1)]
     assert labels.shape == (800,)
     assert not sides[0] & sides[1]
@@ -107,15 +106,26 @@ def test_of_level_partitions_the_one_with_the_most_clusters() -> None:
     assert starts._chosen(jnp.asarray(densities)) == 2
 
 
+@pytest.mark.slow
 def test_a_tight_prior_does_not_freeze_the_start() -> None:
-    """From random labels chains do not leave the clusters that they start with."""
-    rows, truth = groups(1, [60] * 5, 1.0)
-    narrow = families.gaussian(np.zeros(2, np.float32), 0.3 * np.eye(2))
-    fitted = dpm.fit(rows, narrow, alpha=1.0, passes=40, seed=3)
-    assert fitted.settings.split_merge == 4
-    assert 4 <= len(np.unique(fitted.point.labels)) <= 8
-    found = np.array([np.bincount(fitted.point.labels[truth == k]).max() for k in range(5)])
-    assert found.sum() / len(truth) > 0.9
+    """From 60 random labels without moves a chain does not leave them."""
+    rng = np.random.default_rng(1)
+    truth = np.repeat(np.arange(5), 60)
+    rows = 10 * rng.normal(size=(5, 5))[truth] + rng.normal(size=(300, 5))
+    narrow = families.gaussian(np.zeros(5, np.float32), 0.2 * np.eye(5))
+
+    def found(**options):
+        fitted = dpm.fit(jnp.asarray(rows, jnp.float32), narrow, passes=40, seed=3, **options)
+        labels = fitted.point.labels
+        share = sum(np.bincount(labels[truth == k]).max() for k in range(5)) / len(truth)
+        return len(np.unique(labels)), share
+
+    clusters, share = found(alpha=1.0)
+    assert 5 <= clusters <= 8
+    assert share > 0.95
+    clusters, share = found(alpha=1.0, initial_clusters=60, split_merge=0)
+    assert clusters > 30
+    assert share < 0.8
 
 
 @pytest.mark.slow
