@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate import partitions as point_partitions
@@ -147,7 +148,9 @@ def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.
     keys = [jax.random.fold_in(key, chain) for chain in range(settings.chains)]
     if settings.initial_clusters is None:
         most = most_clusters(families.size(rows), settings)
-        found = [_numbered(starts.predictive_labels(key, family, rows, most)) for key in keys]
+        found: list[ArrayLike] = [
+            _numbered(starts.predictive_labels(key, family, rows, most)) for key in keys
+        ]
     else:
         numbers = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
         found = [
@@ -157,10 +160,11 @@ def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.
     return jnp.stack(found)
 
 
-def _numbered(labels: jax.Array) -> jax.Array:
+def _numbered(labels: jax.Array) -> np.ndarray:
     """Number clusters without gaps, the largest first, as sticks tend to be: that saves room."""
-    sizes = jnp.bincount(labels)
-    return jnp.argsort(jnp.argsort(-sizes, stable=True))[labels].astype(labels.dtype)
+    given = np.asarray(labels)
+    order = np.argsort(-np.bincount(given), kind="stable")
+    return np.argsort(order, kind="stable")[given].astype(np.int32)
 
 
 def _room(settings: Options, rows: int, clusters: int) -> int:

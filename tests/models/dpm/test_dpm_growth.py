@@ -53,7 +53,7 @@ CASES = {
     "scir": {"sampler": "scir", "counts": "subsampled"},
     "independent": {"variant": "independent", "alpha_update": "escobar-west"},
     "chains": {"chains": 2, "alpha_update": "escobar-west"},
-    "moves": {"split_merge": 4},
+    "moves": {"split_merge": 1},
 }
 
 
