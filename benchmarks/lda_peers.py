@@ -40,24 +40,10 @@ ALPHA, BETA = 0.1, 0.05
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--corpora", nargs="+", choices=NAMES, default=["synth", "news20"])
-    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
-    parser.add_argument("--effort", type=float, default=1.0, help="times the passes of each tool")
-    parser.add_argument("--seconds", type=float, help="training time of each tool, at most")
-    parser.add_argument("--seeds", type=int, default=1, help="runs of each, seeded 0, 1, ...")
-    parser.add_argument("--defaults", action="store_true", help="priors that each tool has")
+    parser = parser_of(__doc__)
     parser.add_argument("--points", type=float, default=30.0, help="times topics are judged, about")
-    parser.add_argument("--quick", action="store_true", help="1,000 documents, a tenth of the work")
-    parser.add_argument("--peers", type=Path, default=SHARED / "peers")
-    parser.add_argument("--data", type=Path, default=SHARED / "data")
     parser.add_argument("--out", type=Path, help="build/lda_peers by default, with --quick apart")
-    parser.add_argument("--keep", type=Path, help="a JSON file for the ends of all runs in --out")
     options = parser.parse_args()
-    if options.quick:
-        options.effort *= 0.1
     if options.out is None:
         parts = ["lda_peers", *["defaults"] * options.defaults, *["quick"] * options.quick]
         options.out = Path("build") / "_".join(parts)
@@ -87,6 +73,24 @@ def main() -> None:
         kept.write(options.keep, [end(record) for record in records])
 
 
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options by which tools are trained."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--corpora", nargs="+", choices=NAMES, default=["synth", "news20"])
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument("--effort", type=float, default=1.0, help="times the passes of each tool")
+    parser.add_argument("--seconds", type=float, help="training time of each tool, at most")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each, seeded 0, 1, ...")
+    parser.add_argument("--defaults", action="store_true", help="priors that each tool has")
+    parser.add_argument("--quick", action="store_true", help="1,000 documents, a tenth of the work")
+    parser.add_argument("--peers", type=Path, default=SHARED / "peers")
+    parser.add_argument("--data", type=Path, default=SHARED / "data")
+    parser.add_argument("--keep", type=Path, help="a JSON file for the rows of the table")
+    return parser
+
+
 def end(record: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of a run at its end."""
     last = record["points"][-1]
@@ -103,7 +107,7 @@ def identity(record: dict[str, Any]) -> tuple[Any, ...]:
 def measure(tool: str, task: Task, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Run a tool and judge its topics."""
     with tempfile.TemporaryDirectory() as root:
-        record = trained(tool, task, seed, options, Path(root))
+        record = trained(tool, task, seed, options.points, options, Path(root))
         points = judge(record["points"], Path(root), TOOLS[tool].samples, task, options.peers)
     result = record | {"points": points}
     last, kinds = points[-1], ("single", "averaged")
@@ -121,17 +125,21 @@ def measure(tool: str, task: Task, seed: int, options: argparse.Namespace) -> di
 
 
 def trained(
-    tool: str, task: Task, seed: int, options: argparse.Namespace, folder: Path
+    tool: str, task: Task, seed: int, points: float, options: argparse.Namespace, folder: Path
 ) -> dict[str, Any]:
-    """Run a tool in a process of its own; return its record, whose topics are in the folder."""
+    """Run a tool in a process of its own; return its record, with topics in the folder.
+
+    They are kept about `points` times.
+    """
     sp.save_npz(folder / "train.npz", task.train, compressed=False)
     alpha, beta = (None, None) if options.defaults else (ALPHA, BETA)
     job = {"num_topics": task.num_topics, "alpha": alpha, "beta": beta, "seed": seed}
     (folder / "task.json").write_text(json.dumps(job))
     command = [sys.executable, str(Path(__file__).with_name("lda_tools.py")), tool, str(folder)]
-    command += ["--limit", str(TOOLS[tool].limit * options.effort)]
+    effort = options.effort * (0.1 if options.quick else 1)
+    command += ["--limit", str(TOOLS[tool].limit * effort)]
     command += ["--seconds", str(options.seconds or task.seconds)]
-    command += ["--points", str(options.points), "--peers", str(options.peers)]
+    command += ["--points", str(points), "--peers", str(options.peers)]
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of the BLAS
     subprocess.run(command, env=os.environ | one_thread)
     if not (folder / "record.json").exists():

@@ -1,6 +1,6 @@
 """Whether document completion and left-to-right rank the LDA tools alike.
 
-    python benchmarks/lda_rankings.py [--corpora ap news20] [--tools ours tomotopy-2] [--keep FILE]
+    python benchmarks/lda_rankings.py --corpora ap news20 [--tools ours tomotopy-2] [--keep FILE]
 
 The last topics of each tool, trained as in `lda_peers.py` with equal priors and judged on the same
 held-out documents: by completion, one half of each predicted from the other, and by the probability
@@ -14,29 +14,19 @@ from typing import Any
 
 import kept
 import numpy as np
-from lda_corpora import NAMES, Task, load
-from lda_peers import ALPHA, SHARED, evaluate, prepare, trained
-from lda_tools import TOOLS
+from lda_corpora import Task, load
+from lda_peers import ALPHA, evaluate, parser_of, prepare, trained
 from scipy import stats
 
 from simplex_jax import lda
 
+POINTS = 5  # times that topics are kept, of which the last are judged
+
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--corpora", nargs="+", choices=NAMES, default=["ap", "news20"])
-    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
-    parser.add_argument("--seeds", type=int, default=1, help="runs of each, seeded 0, 1, ...")
+    parser = parser_of(__doc__)
     parser.add_argument("--particles", type=int, default=20)
-    parser.add_argument("--seconds", type=float, help="training time of each tool, at most")
-    parser.add_argument("--quick", action="store_true", help="1,000 documents, a tenth of the work")
-    parser.add_argument("--peers", type=Path, default=SHARED / "peers")
-    parser.add_argument("--data", type=Path, default=SHARED / "data")
-    parser.add_argument("--keep", type=Path)
     given = parser.parse_args()
-    given.effort, given.points, given.defaults = 0.1 if given.quick else 1.0, 5.0, False
     rows: list[dict[str, Any]] = []
     for name in given.corpora:
         task = load(name, given.peers, given.data, given.quick)
@@ -57,7 +47,7 @@ def judged(tool: str, task: Task, seed: int, given: argparse.Namespace) -> dict[
     """Train a tool and return both perplexities of its last topics."""
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root)
-        last = trained(tool, task, seed, given, folder)["points"][-1]
+        last = trained(tool, task, seed, POINTS, given, folder)["points"][-1]
         file, alpha = folder / last["file"], last.get("alpha", ALPHA)
         completion = evaluate([file], alpha)
         topics = np.load(file).astype(np.float64)

@@ -379,7 +379,7 @@ def lda_wikipedia(result: dict[str, Any]) -> Rows:
     """Perplexities: one sample, the running average of the papers, and of the second half."""
     return [
         {
-            "settings": {"own": "published", "common": "common"}[row["settings"]],
+            "settings": _settings(row),
             "method": row["method"],
             "alpha, beta": f"{row['alpha']:g}, {row['beta']:g}",
             "sweeps": row["sweeps"],
@@ -392,6 +392,14 @@ def lda_wikipedia(result: dict[str, Any]) -> Rows:
         }
         for row in result["rows"]
     ]
+
+
+def _settings(row: dict[str, Any]) -> str:
+    """Return whether settings are published; for some methods none are printed."""
+    if row["settings"] == "common":
+        return "common"
+    unknown = row["method"].startswith(("SMLD", "SGRHMC"))
+    return "SGRLD's, step ours" if unknown else "published"
 
 
 def lda_nips(result: dict[str, Any]) -> Rows:
@@ -422,7 +430,7 @@ def _range(low: float | None, high: float | None) -> str:
     if low is None:
         return ""
     if high is None:
-        return f"{low:.0f} to none"
+        return f"{low:.0f}, others diverged"
     return f"{low:.0f} to {high:.0f}" if low < high else "one"
 
 

@@ -206,12 +206,14 @@ def _find_partners(
     by_size = sizes / jnp.maximum(jnp.sum(sizes), 1)
     sizes = jnp.maximum(sizes, 1)
     log_prior = log_rising(occupancy[first].astype(alone.dtype), sizes) - gammaln(sizes)
-    logits = jnp.where(others, (log_prior + together - alone) / 2, -jnp.inf)
-    weights = jnp.exp(logits - jnp.max(logits, initial=-jnp.inf, where=others))
-    weights = jnp.where(others, weights / jnp.sum(weights, where=others), 0)
+    logits = (log_prior + together - alone) / 2
+    largest = jnp.max(logits, where=others, initial=jnp.finfo(alone.dtype).min)
+    weights = jnp.where(others, jnp.exp(jnp.where(others, logits - largest, 0)), 0)
+    weights = weights / jnp.maximum(jnp.sum(weights), 1)  # the largest is 1, if there is one
     weights = jnp.where(weights < _LEAST, 0, weights)
     total = jnp.sum(weights)
-    return _Partners(by_size, jnp.where(total > 0, weights / total, by_size))
+    by_ratio = jnp.where(total > 0, weights / jnp.maximum(total, _LEAST), by_size)
+    return _Partners(by_size, by_ratio)
 
 
 def _draw_partner(
