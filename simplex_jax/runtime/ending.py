@@ -3,6 +3,7 @@
 This imports the standard library only: it stands before the import of JAX, which takes seconds.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -21,15 +22,17 @@ class Ending:
     """End the program on SIGINT with status 130, on SIGTERM with 143; within a `with` block.
 
     It ends by a `SystemExit`, so that half-written files are removed; but at once within an import,
-    where an exception may come out as another one, as a crash of compiled code, or not at all.
-    Python drops exceptions that are raised within a callback, such as the one that JAX gives to
-    the garbage collector; this one is then raised again. A second signal ends the program at once.
-    After the block signals are ignored: all is done. A signal that the process ignores, or that has
-    another handler, is left alone.
+    where an exception may come out as another one, as a crash of compiled code, or not at all; what
+    is left then, such as the directory of a run, is that of the next one. Python drops exceptions
+    that are raised within a callback, such as the one that JAX gives to the garbage collector; this
+    one is then raised again. A second signal ends the program at once. After the block signals are
+    ignored: all is done. A signal that the process ignores, or that has another handler, is left
+    alone.
     """
 
     def __init__(self) -> None:
         self._raised, self._said = False, False
+        self._status = 0
         self._hook: Callable[[Any], Any] = sys.unraisablehook
         self._handled: list[signal.Signals] = []
 
@@ -40,6 +43,7 @@ class Ending:
                 signal.signal(number, self._handle)
                 self._handled.append(number)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+        atexit.register(self._leave)  # before those of JAX are, and so run after them
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -58,8 +62,15 @@ class Ending:
                 os.write(2, text.encode())
         if self._raised or _is_importing(frame):
             os._exit(128 + number)
-        self._raised = True
-        raise SystemExit(128 + number)
+        self._raised, self._status = True, 128 + number
+        raise SystemExit(self._status)
+
+    def _leave(self) -> None:
+        """End without the interpreter's finalisation, where what JAX was compiling may crash."""
+        if self._raised:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+            os._exit(self._status)
 
     def _unraisable(self, unraisable: Any) -> None:
         lost = unraisable.exc_value
@@ -67,8 +78,7 @@ class Ending:
             self._hook(unraisable)
             return
         self._raised = False
-        number = int(str(lost)) - 128
-        threading.Timer(_AGAIN, signal.raise_signal, [number]).start()
+        threading.Timer(_AGAIN, signal.raise_signal, [self._status - 128]).start()
 
 
 def _is_importing(frame: FrameType | None) -> bool:
