@@ -10,7 +10,7 @@ from simplex_jax.base import Batch, Kernel, PyTree
 from simplex_jax.estimators import Estimator
 from simplex_jax.samplers import expanded
 from simplex_jax.samplers.expanded import State, init
-from simplex_jax.samplers.rows import Rows
+from simplex_jax.samplers.rows import Rows, sums
 from simplex_jax.schedules import StepSize
 
 __all__ = ["Info", "State", "build", "init", "update"]
@@ -58,7 +58,7 @@ def update(
     state = expanded.moved(state, log_thetas, memory, rows)
     info = Info(
         step_size=h,
-        concentration=expanded.mean([a_hat.sum(axis=-1) for a_hat in a_hats], rows),
+        concentration=expanded.mean([sums(a_hat) for a_hat in a_hats], rows),
         clamped=expanded.mean([leaf.counts < 0 for leaf in leaves], rows),
         smallest=expanded.smallest(state.position),
     )

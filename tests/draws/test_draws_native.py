@@ -250,6 +250,17 @@ def test_mutants_of_counts_are_seen(old, new, tmp_path, getkey):
 
 
 @pytest.mark.slow
+def test_a_bound_that_is_asked_first_changes_no_draw(tmp_path, getkey):
+    prefix = native_code.mutated(
+        native.LIBRARY, tmp_path, "kernels.inl", "taken = (y > -1.0f) & (", "taken = Integers{} & ("
+    )
+    a = jnp.exp(jnp.linspace(-14, 18, 2_000_000))
+    key = getkey()
+    draws = native.loggamma(key, a, 0, a.shape), native.loggamma(key, a, 0, a.shape, prefix=prefix)
+    np.testing.assert_array_equal(*draws)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["first", "first_column"])
 def test_forgotten_offsets_are_seen(column, tmp_path, getkey, seed):
     start = f"static_cast<uint32_t>({column});"
@@ -266,6 +277,7 @@ def test_forgotten_offsets_are_seen(column, tmp_path, getkey, seed):
     [
         ("loggamma", "return taken ? d * cube : constant(-1);", "return d * cube;"),
         ("loggamma", "2 * (round + 1), at + first", "2, at + first"),
+        ("loggamma", "-0.75f * d", "-0.4f * d"),
         ("loggamma", "exponential(one) / x : constant(0);", "exponential(one) : constant(0);"),
         ("cir", "(rate - first < 0.0f ? constant(1.0f) : constant(0.5f))", "0.5f"),
         ("cir", "twice = root(2.0f * larger", "twice = root(2.02f * larger"),
@@ -273,6 +285,7 @@ def test_forgotten_offsets_are_seen(column, tmp_path, getkey, seed):
     ids=[
         "nothing rejected",
         "the same proposal again",
+        "a bound that is none",
         "boost of another shape",
         "no boost at zero",
         "rate too large",

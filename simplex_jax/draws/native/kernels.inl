@@ -47,6 +47,23 @@ ALWAYS_INLINE Vector propose_gamma(const uint32_t* key, uint32_t row, Words colu
   return taken ? d * cube : constant(-1);
 }
 
+// The same proposal where simple bounds show that it is accepted, or -1 where they do not. With R(y)
+// = log1p(y) - y + y^2/2 - y^3/3, the alternating series of y > 0 has R(y) >= -y^4/4, and that of
+// -1 < y < 0, whose terms have one sign, R(y) >= -y^4/4 / (1 + y); and exp(x) >= 1 + x. What is left
+// is twenty times the rounding of the acceptance above, so that no draw depends on which of the two
+// is asked first.
+ALWAYS_INLINE Vector surely_gamma(const uint32_t* key, uint32_t row, Words columns, Vector shape) {
+  constexpr float kRounding = 1e-5f;
+  Words one, two;
+  words(key, row, columns, one, two);
+  const Vector d = shape - (1.0f / 3.0f);
+  const Vector y = normal(one) * (1.0f / root(d)) / 3.0f;
+  const Vector square = y * y, sum = 1.0f + y;
+  const Vector least = -0.75f * d * square * square * (y < 0.0f ? 1.0f / sum : constant(1));
+  const Integers taken = (y > -1.0f) & (uniform(two) < 1.0f - kRounding + least);
+  return taken ? d * (sum * sum * sum) : constant(-1);
+}
+
 // Writes the numbers of the lanes of a vector that are negative, counted from `first` on, and returns
 // how many there are. Behind these it writes anything: there must be room for a whole vector.
 ALWAYS_INLINE int negatives(Vector values, uint32_t first, uint32_t* numbers) {
@@ -66,20 +83,21 @@ ALWAYS_INLINE int negatives(Vector values, uint32_t first, uint32_t* numbers) {
 }
 
 // Variates by rejection for the columns from `first` on, with parameters [kBlock]: what
-// `propose(row, columns, parameters)` returns where that is not negative.
-template <typename Propose>
+// `propose(row, columns, parameters)` returns where that is not negative. `surely` is asked first,
+// and `propose` from the round `again` on: the next one, or the same where `surely` is not all.
+template <typename Surely, typename Propose>
 inline void accepted(uint32_t first, int64_t count, const float* parameters, float* values,
-                     Propose propose) {
+                     Surely surely, int again, Propose propose) {
   uint32_t left[kBlock + WIDTH];
   int64_t number = 0;
   for (int64_t i = 0; i < count; i += WIDTH) {
     const Words columns = lanes() + static_cast<uint32_t>(first + i);
-    const Vector value = propose(2, columns, load(parameters + i));
+    const Vector value = surely(2, columns, load(parameters + i));
     store(values + i, value);
     number += negatives(value, static_cast<uint32_t>(i), left + number);
   }
   while (number > 0 && left[number - 1] >= count) --number;  // what the last vector has in excess
-  for (int round = 1; number > 0; ++round) {
+  for (int round = again; number > 0; ++round) {
     if (round == kRounds) {
       for (int64_t i = 0; i < number; ++i) values[left[i]] = std::nanf("");
       return;
@@ -107,9 +125,15 @@ inline void accepted(uint32_t first, int64_t count, const float* parameters, flo
 // Gamma variates for the columns from `first` on, with shapes [kBlock] of at least 1/2.
 inline void gammas(const uint32_t* key, uint32_t first, int64_t count, const float* shapes,
                    float* values) {
-  accepted(first, count, shapes, values, [=](uint32_t row, Words columns, Vector shape) {
-    return propose_gamma(key, row, columns, shape);
-  });
+  accepted(
+      first, count, shapes, values,
+      [=](uint32_t row, Words columns, Vector shape) {
+        return surely_gamma(key, row, columns, shape);
+      },
+      0,
+      [=](uint32_t row, Words columns, Vector shape) {
+        return propose_gamma(key, row, columns, shape);
+      });
 }
 
 // A block of a parameter, from column `first` of a row on.

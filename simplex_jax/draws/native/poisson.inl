@@ -96,11 +96,12 @@ void poisson(const Poisson& task) {
       const Integers many = (rate >= kInversionLimit) & (rate <= kMost);
       store(large + i, many ? rate : constant(-1));
     }
-    accepted(start, count, large, counts, [=](uint32_t row, Words columns, Vector rate) {
+    const auto propose = [=](uint32_t row, Words columns, Vector rate) {
       const Integers needed = rate > 0.0f;
       if (!any(needed)) return constant(0);
       return needed ? propose_count(key, row, columns, rate) : constant(0);
-    });
+    };
+    accepted(start, count, large, counts, propose, 1, propose);
     for (int64_t i = 0; i < count; i += WIDTH) {
       const Vector rate = load(rates + i);
       const Integers valid = (rate >= 0.0f) & (rate <= kMost);

@@ -92,14 +92,8 @@ class Memory(NamedTuple):
 
     @property
     def topic_tokens(self) -> jax.Array:
-        """Tokens of each topic, float [K].
-
-        A topic may have more than 2^31 of them, though no word of it has: the lowest eight bits and
-        the others are added up apart, which is exact, and the sum is rounded once.
-        """
-        low = (self.counts & 255).sum(axis=-1, dtype=jnp.uint32)
-        high = (self.counts >> 8).sum(axis=-1, dtype=jnp.uint32)
-        return 256 * high.astype(float) + low.astype(float)
+        """Tokens of each topic, float [K]."""
+        return engine.totals(self.counts)
 
 
 class Page(NamedTuple):

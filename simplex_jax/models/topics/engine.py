@@ -67,6 +67,23 @@ def described(engine: str, method: str = "collapsed") -> str:
     return f"{engine} engine" + (f" ({library.why_not()})" if lacking else "")
 
 
+def totals(words: jax.Array) -> jax.Array:
+    """Return the tokens of each topic, float [..., K], of their counts in each word, [..., K, V].
+
+    A topic may have more than 2^31 of them, though no word of it has: by XLA the lowest eight bits
+    and the others are added up apart, which is exact, and their sum is rounded once.
+    """
+
+    def by_xla(words: jax.Array) -> jax.Array:
+        low = (words & 255).sum(axis=-1, dtype=jnp.uint32)
+        high = (words >> 8).sum(axis=-1, dtype=jnp.uint32)
+        return 256 * high.astype(float) + low.astype(float)
+
+    if jnp.result_type(float) != jnp.float32:
+        return by_xla(words)
+    return library.LIBRARY.lowered(calls.totals, by_xla, words)
+
+
 def sweeps(
     key: jax.Array,
     likelihood: jax.Array,

@@ -103,6 +103,11 @@ def sweep(
     )
 
 
+def totals(words: jax.Array) -> jax.Array:
+    """Return the tokens of each topic, float32 [..., K], see `engine.totals`."""
+    return _call("totals", jax.ShapeDtypeStruct(words.shape[:-1], jnp.float32))(words)
+
+
 def count(
     labels: jax.Array, documents: Documents, num_topics: int, *, prefix: str | None = None
 ) -> jax.Array:

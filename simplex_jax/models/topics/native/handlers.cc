@@ -239,17 +239,34 @@ ffi::Error lay_out(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> likelihood,
   float* to = weights->typed_data();
   std::atomic<int64_t> next{0};
   together(pool, threads_for(pool, topics * words), [&] {
-    constexpr int64_t kBlock = 16;  // words whose numbers share a cache line
+    constexpr int64_t kBlock = 64;  // words: some lines of each row, for the pages of few are at hand
     for (int64_t v; (v = next.fetch_add(kBlock, std::memory_order_relaxed)) < words;) {
       const int64_t count = std::min(kBlock, words - v);
-      float* rows = to + v * width;
-      for (int64_t k = 0; k < topics; ++k) {
-        const float* column = from + k * words + v;
-        for (int64_t w = 0; w < count; ++w) rows[w * width + k] = column[w];
+      for (int64_t k = 0; k < width; k += kLanes) {
+        const int64_t here = std::clamp<int64_t>(topics - k, 0, kLanes);
+        const float* tile = from + k * words + v;
+        for (int64_t w = 0; w < count; ++w) {
+          float* row = to + (v + w) * width + k;
+          for (int64_t i = 0; i < here; ++i) row[i] = tile[i * words + w];
+          std::fill(row + here, row + kLanes, 0.0f);
+        }
       }
-      for (int64_t w = 0; w < count; ++w) {
-        std::fill(rows + w * width + topics, rows + (w + 1) * width, 0.0f);
-      }
+    }
+  });
+  return ffi::Error::Success();
+}
+
+// Tokens of each topic, [..., K], from those of each topic and word, [..., K, V].
+ffi::Error totals(ffi::ThreadPool pool, ffi::Buffer<ffi::S32> counts,
+                  ffi::ResultBuffer<ffi::F32> sums) {
+  const int64_t rows = sums->element_count(), words = counts.dimensions().back();
+  const int32_t* from = counts.typed_data();
+  float* to = sums->typed_data();
+  std::atomic<int64_t> next{0};
+  together(pool, threads_for(pool, rows * words), [&] {
+    for (int64_t k; (k = next.fetch_add(1, std::memory_order_relaxed)) < rows;) {
+      const int32_t* row = from + k * words;
+      to[k] = static_cast<float>(std::accumulate(row, row + words, int64_t{0}));
     }
   });
   return ffi::Error::Success();
@@ -307,6 +324,12 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLayOut, lay_out,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexTotals, totals,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
                                   .Ret<ffi::Buffer<ffi::F32>>());
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCount, count,

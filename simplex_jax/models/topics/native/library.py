@@ -8,7 +8,12 @@ from simplex_jax.native.library import Library
 
 LIBRARY = Library(
     Path(__file__).parent,
-    (("sweep", "SimplexSweep"), ("lay_out", "SimplexLayOut"), ("count", "SimplexCount")),
+    (
+        ("sweep", "SimplexSweep"),
+        ("lay_out", "SimplexLayOut"),
+        ("count", "SimplexCount"),
+        ("totals", "SimplexTotals"),
+    ),
     "simplex_jax_lda",
 )
 prefix, register = LIBRARY.prefix, LIBRARY.register
