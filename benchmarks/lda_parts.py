@@ -71,8 +71,7 @@ def parts(train: Any, num_topics: int, passes: int) -> dict[str, float]:
     shapes = memory.counts + beta
 
     def labels(key: jax.Array) -> engine.Swept:
-        likelihood = local.likelihood_of(log_topics)
-        return engine.sweeps(key, likelihood, full, batch, memory.labels, memory.counts, times=1)
+        return engine.sweeps(key, log_topics, full, batch, memory.labels, memory.counts, times=1)
 
     return {
         "first call, s": round(first, 2),

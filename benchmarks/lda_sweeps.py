@@ -44,7 +44,7 @@ def measure(train: Any, num_topics: int, passes: int) -> dict[str, float]:
         state, _ = update(jax.random.fold_in(key, step), state, ids)
     memory = state.sampler.memory
     given = (
-        local.likelihood_of(state.position),
+        state.position,
         jnp.full(num_topics, ALPHA),
         device.select(corpus, ids),
         memory.labels,

@@ -50,11 +50,10 @@ def swept(
     in the order of rows. `engine` is that of `models.topics.engine`.
     """
     documents = device.select(corpus, jnp.arange(device.size(corpus)))
-    likelihood = local.likelihood_of(log_topics)
     if len(alpha) == 1:
         labels, words, counts = engines.sweeps(
             key,
-            likelihood,
+            log_topics,
             alpha[0],
             documents,
             before.labels,
@@ -69,14 +68,14 @@ def swept(
         native = engines.resolve(engine, alpha.shape[1]) == "native"
         one_by_one = _native if native else functools.partial(_xla, device.capacity(corpus, 1))
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
-        labels, counts = one_by_one(keys, likelihood, alpha[corpus.order], documents, before.labels)
+        labels, counts = one_by_one(keys, log_topics, alpha[corpus.order], documents, before.labels)
         words = local.count_words(labels, documents, before.words, before=before.labels)
     return Labelled(labels, jnp.zeros_like(counts).at[corpus.order].set(counts), words)
 
 
 def _native(
     keys: jax.Array,
-    likelihood: jax.Array,
+    log_topics: jax.Array,
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array,
@@ -86,7 +85,7 @@ def _native(
     Return the labels and the counts, int32 [D, K], in the order of the documents.
     """
     tokens, *places = documents
-    weights = calls.lay_out(likelihood)
+    weights = calls.lay_out(log_topics)
     no_words = jnp.zeros((0, 0), jnp.int32)
 
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
@@ -113,7 +112,7 @@ def _native(
 def _xla(
     room: int,
     keys: jax.Array,
-    likelihood: jax.Array,
+    log_topics: jax.Array,
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array,
@@ -124,6 +123,7 @@ def _xla(
     because the documents are in order of length.
     """
     tokens, *places = documents
+    likelihood = local.likelihood_of(log_topics)
 
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
         start, length, number, alpha = row

@@ -16,7 +16,7 @@ def needs(lowering):
 def sweep(key, likelihood, alpha, documents, labels, *, kind=None, prefix=None, width=16):
     """A sweep as `local.Sweep` is."""
     needs("native")
-    weights = calls.lay_out(likelihood, prefix=prefix)
+    weights = calls.lay_out(jnp.log(likelihood), prefix=prefix)
     options = {"burn_in": 0, "count": "nothing", "tally": False, "kind": kind, "width": width}
     return calls.sweep(
         key[None],

@@ -2,7 +2,7 @@
 // `simplex_jax.draws.gamma`, `.poisson` and `.cir`, whose comments say why: the same words of
 // randomness in the same formulas.
 
-#include "functions.inl"
+#include "simplex_jax/native/functions.inl"
 
 constexpr int kRounds = 66;
 constexpr float kLeast = std::numeric_limits<float>::min();

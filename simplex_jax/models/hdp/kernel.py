@@ -161,7 +161,7 @@ def _init(model: Model, corpus: DeviceCorpus, key: jax.Array, topics: jax.Array)
     none = jnp.full(corpus.tokens.shape[0], MOST_TOPICS, jnp.uint16)
     swept = engines.sweeps(
         key,
-        local.likelihood_of(position),
+        position,
         model.alpha * weights,
         _documents(corpus),
         none,
@@ -339,7 +339,7 @@ def _labels(
     documents = documents._replace(lengths=jnp.where(waits, 0, documents.lengths))
     swept = engines.sweeps(
         key,
-        local.likelihood_of(jnp.where(eligible[:, None], state.position, -jnp.inf)),
+        jnp.where(eligible[:, None], state.position, -jnp.inf),
         jnp.where(eligible, state.alpha * jnp.exp(state.log_weights), 0),
         documents,
         state.labels,

@@ -268,11 +268,10 @@ def _memoised(
         documents = documents._replace(ids=shard.number(batch))
         if local_step.method == "blocked":  # whose randomness does not depend on the ids
             key = jax.random.fold_in(key, lax.axis_index(shard.axis))
-    likelihood = local.likelihood_of(log_topics)
     counts = memory.counts if shard is None else jnp.zeros(log_topics.shape, jnp.int32)
     labels, counts, _ = engine.sweeps(
         key,
-        likelihood,
+        log_topics,
         alpha,
         documents,
         before,
@@ -294,13 +293,13 @@ def batch_counts(
     Also returns the counts of the last labels in each document, float [K, B].
     """
     num_topics = log_topics.shape[0]
-    likelihood = local.likelihood_of(log_topics)
     labels = local.no_labels(documents.tokens.shape[0], num_topics)
     if local_step.expected:
+        likelihood = local.likelihood_of(log_topics)
         return _expected_counts(key, likelihood, alpha, documents, labels, local_step)
     labels, words, _ = engine.sweeps(
         key,
-        likelihood,
+        log_topics,
         alpha,
         documents,
         labels,

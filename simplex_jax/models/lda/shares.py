@@ -144,7 +144,7 @@ def _draw(
     key_labels, key_shares = jax.random.split(key)
     swept = engines.sweeps(
         key_labels,
-        local.likelihood_of(log_topics),
+        log_topics,
         alpha,
         documents,
         local.no_labels(documents.tokens.shape[0], len(alpha)),

@@ -86,7 +86,7 @@ def totals(words: jax.Array) -> jax.Array:
 
 def sweeps(
     key: jax.Array,
-    likelihood: jax.Array,
+    log_topics: jax.Array,
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array,
@@ -102,8 +102,8 @@ def sweeps(
 ) -> Swept:
     """Sweep over the tokens of distinct documents, given topics; start tokens without a label.
 
-    Sweep i has the key `fold_in(key, i)`; `likelihood` [K, V] and `labels` [T] are as for
-    `local.Sweep` and `alpha` is [K]. To `words`, int32 [K, V], `count` adds the "changes" of the
+    Sweep i has the key `fold_in(key, i)`. The logarithms of the topics, [K, V], count up to a number
+    for each word; `alpha` [K] and `labels` [T] are as for `local.Sweep`. To `words`, int32 [K, V], `count` adds the "changes" of the
     labels by all sweeps, or the "labels" after each sweep from the burn-in on. `tally` asks for
     counts in documents. `kind` is that of `native.calls.sweep`, by default the fastest one for K.
     """
@@ -115,7 +115,7 @@ def sweeps(
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
         labels, words, in_documents = calls.sweep(
             keys,
-            calls.lay_out(likelihood),
+            calls.lay_out(log_topics),
             alpha,
             documents,
             labels,
@@ -126,6 +126,8 @@ def sweeps(
             kind=kind,
         )
         return Swept(labels, words, in_documents.T.astype(jnp.float32))
+
+    likelihood = local.likelihood_of(log_topics)
 
     def sweep(i, loop):
         labels, words, in_documents = loop

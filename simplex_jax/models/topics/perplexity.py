@@ -88,7 +88,7 @@ def log_predictive(
     )
     swept = engines.sweeps(
         key,
-        likelihood,
+        log_topics,
         alpha,
         documents,
         local.no_labels(documents.tokens.shape[0], len(alpha)),

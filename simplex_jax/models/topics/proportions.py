@@ -173,7 +173,6 @@ def shards(
         )
     concentrations = positive("alpha", alpha, (len(table),))
     log_topics = jnp.log(jnp.maximum(jnp.asarray(table), jnp.finfo(jnp.float32).tiny))
-    likelihood = local.likelihood_of(log_topics)
     key = jax.random.fold_in(jax.random.key(seed), _STREAM)
     engine = engines.resolve(engine, len(table))
     shard = max(1, min(shard, _MOST_SHARES // len(table)))
@@ -186,7 +185,7 @@ def shards(
             numbers = np.pad(_identities(part)[order], (0, width - len(order)))
             documents = documents._replace(ids=jnp.asarray(numbers))
             means, errors = _average(
-                key, likelihood, concentrations, documents, tolerance, -(-sweeps // _BLOCK), engine
+                key, log_topics, concentrations, documents, tolerance, -(-sweeps // _BLOCK), engine
             )
             rows = np.empty((last - first, len(table)), np.float32)
             error = np.empty(last - first, np.float32)
@@ -198,7 +197,7 @@ def shards(
 
 def _average(
     key: jax.Array,
-    likelihood: jax.Array,
+    log_topics: jax.Array,
     alpha: jax.Array,
     documents: Documents,
     tolerance: float,
@@ -226,7 +225,7 @@ def _average(
                 labels[i], total, squares = _sweep(
                     key,
                     2 * (done + 1) + i,
-                    likelihood,
+                    log_topics,
                     alpha,
                     active,
                     labels[i],
@@ -274,7 +273,7 @@ def _largest_variance(total: jax.Array, squares: jax.Array, blocks: jax.Array) -
 def _sweep(
     key: jax.Array,
     number: int,
-    likelihood: jax.Array,
+    log_topics: jax.Array,
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array,
@@ -286,7 +285,7 @@ def _sweep(
     """Do a block of sweeps; add its tokens of topics in documents and their squares, [K, B]."""
     swept = engines.sweeps(
         jax.random.fold_in(key, number),
-        likelihood,
+        log_topics,
         alpha,
         documents,
         labels,

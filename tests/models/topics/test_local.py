@@ -318,7 +318,7 @@ def test_counts_are_those_of_the_labels(method, lowering, counted, rows, ids, no
     np.testing.assert_array_equal(count_labels(as_labels(labels), documents, TOPICS), by_document)
     after = swept(
         jax.random.key(seed),
-        jnp.asarray(PHI, jnp.float32),
+        jnp.log(jnp.asarray(PHI, jnp.float32)),
         jnp.asarray(ALPHA, jnp.float32),
         documents,
         as_labels(labels),

@@ -272,6 +272,20 @@ def test_extremes(kind, num_topics, lengths):
     np.testing.assert_array_equal(counted.sum(axis=1), lengths)
 
 
+@pytest.mark.parametrize("num_words", [1, 63, 64, 130])
+@pytest.mark.parametrize("num_topics", [1, 16, 33])
+def test_rows_of_words_are_the_likelihood(num_topics, num_words, seed):
+    rng = np.random.default_rng(seed)
+    log_topics = jnp.asarray(30 * rng.standard_normal((num_topics, num_words)), jnp.float32)
+    log_topics = log_topics.at[0].set(-jnp.inf).at[:, -1].set(-jnp.inf)
+    rows = np.asarray(calls.lay_out(log_topics))
+    expected = local.likelihood_of(log_topics).T
+    np.testing.assert_allclose(rows[:, :num_topics], expected, rtol=1e-5, atol=1e-37)
+    assert (rows[:, num_topics:] == 0).all()
+    assert rows.shape == (num_words, -(-num_topics // 16) * 16)
+    assert np.isnan(calls.lay_out(log_topics.at[0, 0].set(jnp.nan))[0, 0])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_impossible_weights_end_no_process(kind):
     """Weights that are no numbers, or zero for all topics, give some topic."""
@@ -286,7 +300,7 @@ def miscounted(num_words, prefix=None):
     """Return the cells of the counts of topics and words that are wrong after two sweeps."""
     likelihood, alpha, documents, _ = problem(12, [1000] * 1000, num_words)
     labels, counts = local.no_labels(1_000_000, 12), jnp.zeros((12, num_words), jnp.int32)
-    weights = calls.lay_out(likelihood)
+    weights = calls.lay_out(jnp.log(likelihood))
     for key in jax.random.split(jax.random.key(0)):
         labels, counts, _ = calls.sweep(
             key[None],
@@ -343,7 +357,7 @@ def test_documents_beyond_the_tokens_are_refused():
 def test_chains_side_by_side_draw_as_alone():
     likelihood, alpha, documents, labels = problem(12, [30] * 40)
     keys = jax.random.split(jax.random.key(3), 3)
-    phi = jnp.stack([likelihood, likelihood[::-1], likelihood**2])
+    phi = jnp.log(jnp.stack([likelihood, likelihood[::-1], likelihood**2]))
 
     def sweep(key, phi):
         return engine.sweeps(

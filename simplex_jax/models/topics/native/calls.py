@@ -46,12 +46,15 @@ def _call(name: str, results, *, prefix: str | None = None, aliases=None):
     )
 
 
-def lay_out(likelihood: jax.Array, *, prefix: str | None = None) -> jax.Array:
-    """Return a likelihood [K, V] as rows of words, float32 [V, 16 * rows] with zeros behind."""
-    num_topics, num_words = likelihood.shape
+def lay_out(log_topics: jax.Array, *, prefix: str | None = None) -> jax.Array:
+    """Return the likelihood of topics [K, V] as rows of words, float32 [V, 16 * rows].
+
+    It is that of `local.likelihood_of`, up to rounding, with zeros behind.
+    """
+    num_topics, num_words = log_topics.shape
     width = _LANES * -(-num_topics // _LANES)
     result = jax.ShapeDtypeStruct((num_words, width), jnp.float32)
-    return _call("lay_out", result, prefix=prefix)(likelihood.astype(jnp.float32))
+    return _call("lay_out", result, prefix=prefix)(log_topics.astype(jnp.float32))
 
 
 def sweep(

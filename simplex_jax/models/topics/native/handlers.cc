@@ -14,16 +14,19 @@ namespace ffi = xla::ffi;
 namespace simplex {
 
 namespace plain {
+void lay_out(const Layout&);
 void dense(const Task&);
 void integer(const Task&);
 void sparse(const Task&);
 }
 namespace avx2 {
+void lay_out(const Layout&);
 void dense(const Task&);
 void integer(const Task&);
 void sparse(const Task&);
 }
 namespace avx512 {
+void lay_out(const Layout&);
 void dense(const Task&);
 void integer(const Task&);
 void sparse(const Task&);
@@ -230,27 +233,22 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
   return ffi::Error::Success();
 }
 
-// Rows of weights [V, rows * 16] from a likelihood [K, V].
-ffi::Error lay_out(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> likelihood,
+// Rows of weights [V, rows * 16] from the logarithms of topics [K, V].
+ffi::Error lay_out(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> log_topics,
                    ffi::ResultBuffer<ffi::F32> weights) {
-  const int64_t topics = likelihood.dimensions()[0], words = likelihood.dimensions()[1];
-  const int64_t width = weights->dimensions()[1];
-  const float* from = likelihood.typed_data();
-  float* to = weights->typed_data();
-  std::atomic<int64_t> next{0};
-  together(pool, threads_for(pool, topics * words), [&] {
-    constexpr int64_t kBlock = 64;  // words: some lines of each row, for the pages of few are at hand
-    for (int64_t v; (v = next.fetch_add(kBlock, std::memory_order_relaxed)) < words;) {
-      const int64_t count = std::min(kBlock, words - v);
-      for (int64_t k = 0; k < width; k += kLanes) {
-        const int64_t here = std::clamp<int64_t>(topics - k, 0, kLanes);
-        const float* tile = from + k * words + v;
-        for (int64_t w = 0; w < count; ++w) {
-          float* row = to + (v + w) * width + k;
-          for (int64_t i = 0; i < here; ++i) row[i] = tile[i * words + w];
-          std::fill(row + here, row + kLanes, 0.0f);
-        }
-      }
+  std::atomic<int64_t> taken{0};
+  const Layout task{log_topics.typed_data(),   weights->typed_data(),    log_topics.dimensions()[0],
+                    log_topics.dimensions()[1], weights->dimensions()[1], &taken};
+  together(pool, threads_for(pool, task.num_topics * task.num_words), [&] {
+    switch (widest(16)) {
+#if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
+      case 16:
+        return avx512::lay_out(task);
+      case 8:
+        return avx2::lay_out(task);
+#endif
+      default:
+        return plain::lay_out(task);
     }
   });
   return ffi::Error::Success();

@@ -1,3 +1,4 @@
+#include "layout.inl"
 #include "random.inl"
 #include "search.inl"
 #include "dense.inl"

@@ -24,6 +24,16 @@ enum class Count : int64_t {
   kLabels = 2,   // all labels, after each sweep from `burn_in` on
 };
 
+// Topics [K, V] and the rows of words that are made of them.
+struct Layout {
+  const float* log_topics;
+  float* weights;  // [V, width], zeros from K on
+  int64_t num_topics;
+  int64_t num_words;
+  int64_t width;
+  std::atomic<int64_t>* taken;  // words that threads have begun
+};
+
 struct Task {
   // The documents. The words of tokens are below `num_words`.
   const int32_t* tokens;
