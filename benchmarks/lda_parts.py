@@ -22,7 +22,7 @@ from lda_recorder import SHARED
 from simplex_jax import draws
 from simplex_jax.corpus import device
 from simplex_jax.models.lda import counts, model
-from simplex_jax.models.topics import engine, local
+from simplex_jax.models.topics import engine
 
 
 def main() -> None:

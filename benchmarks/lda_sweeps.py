@@ -25,7 +25,7 @@ from lda_recorder import SHARED
 
 from simplex_jax.corpus import device
 from simplex_jax.models.lda import model
-from simplex_jax.models.topics import engine, local
+from simplex_jax.models.topics import engine
 
 swept = jax.jit(engine.sweeps, static_argnames=("times", "kind"))
 KINDS = ("dense", "integer", "sparse")

@@ -58,7 +58,7 @@ from simplex_jax.models.hdp.state import (
     grow,
     grown,
 )
-from simplex_jax.models.topics import concentrations, local
+from simplex_jax.models.topics import concentrations
 from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics.concentrations import Evidence, Prior
 

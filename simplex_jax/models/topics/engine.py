@@ -102,10 +102,11 @@ def sweeps(
 ) -> Swept:
     """Sweep over the tokens of distinct documents, given topics; start tokens without a label.
 
-    Sweep i has the key `fold_in(key, i)`. The logarithms of the topics, [K, V], count up to a number
-    for each word; `alpha` [K] and `labels` [T] are as for `local.Sweep`. To `words`, int32 [K, V], `count` adds the "changes" of the
-    labels by all sweeps, or the "labels" after each sweep from the burn-in on. `tally` asks for
-    counts in documents. `kind` is that of `native.calls.sweep`, by default the fastest one for K.
+    Sweep i has the key `fold_in(key, i)`. The logarithms of the topics, [K, V], count up to a
+    number for each word; `alpha` [K] and `labels` [T] are as for `local.Sweep`. To `words`, int32
+    [K, V], `count` adds the "changes" of the labels by all sweeps, or the "labels" after each sweep
+    from the burn-in on. `tally` asks for counts in documents. `kind` is that of
+    `native.calls.sweep`, by default the fastest one for K.
     """
     num_topics = alpha.shape[0]
     engine = resolve(engine, num_topics)
