@@ -61,6 +61,7 @@ from simplex_jax.models.hdp.state import (
 from simplex_jax.models.topics import concentrations
 from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics.concentrations import Evidence, Prior
+from simplex_jax.models.topics.native import calls
 
 __all__ = ["Info", "Prior", "State", "build", "grow", "grown"]
 
@@ -240,7 +241,12 @@ def _concentrations(
 ) -> tuple[jax.Array, State]:
     """Return the tables of each topic, [C], and a state with alpha and gamma drawn given them."""
     keys = jax.random.split(key, 5)
-    tables = _tables(keys[0], state.alpha * jnp.exp(state.log_weights), state.labels, corpus)
+    concentration = state.alpha * jnp.exp(state.log_weights)
+    if model.engine == "native":
+        tables = calls.tables(keys[0], concentration, _documents(corpus), state.labels)
+        tables = tables.astype(concentration.dtype)
+    else:
+        tables = _tables(keys[0], concentration, state.labels, corpus)
     total = jnp.sum(tables)
     if model.alpha_prior is not None:
         log_x = _log_beta(keys[1], state.alpha, jnp.diff(corpus.starts))
@@ -255,7 +261,7 @@ def _concentrations(
 def _tables(
     key: jax.Array, concentration: jax.Array, labels: jax.Array, corpus: DeviceCorpus
 ) -> jax.Array:
-    """Draw the tables of each topic in all documents, [C], given concentrations [C].
+    """Draw the tables of each topic in all documents, [C], given concentrations [C], by XLA.
 
     The token that is the (i + 1)-th of a topic in its document has a table of its own with
     probability c / (c + i): with n of them that is CRT(c, n), see `draws.crt`. Most documents have

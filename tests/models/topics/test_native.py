@@ -385,3 +385,81 @@ def test_without_a_library_xla_does_the_work(monkeypatch):
     assert engine.resolve() == "xla"
     with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
         engine.resolve("native")
+
+
+def table_checks(key, seed, prefix=None):
+    """The checks at fault of tables of each topic, whose numbers are sums of Bernoulli variables."""
+    rng = np.random.default_rng(seed)
+    concentration = np.array([1e-3, 0.1, 1.0, 20.0, 5.0])
+    number, turns, dtype = 300, 2_000, np.uint16
+    lengths = rng.integers(0, 120, number)
+    labels = rng.choice(6, lengths.sum(), p=[0.3, 0.2, 0.2, 0.29, 0, 0.01])  # 5: of no topic
+    starts = np.cumsum(lengths) - lengths
+    documents = Documents(
+        jnp.zeros(labels.size, jnp.int32), *(jnp.asarray(x, jnp.int32) for x in (starts, lengths))
+    )
+    counts = np.zeros((number, 6), int)
+    np.add.at(counts, (np.repeat(np.arange(number), lengths), labels), 1)
+    draw = jax.jit(functools.partial(calls.tables, prefix=prefix))
+    given = jnp.asarray(concentration, jnp.float32), documents, jnp.asarray(labels, dtype)
+    tables = np.array([draw(k, *given) for k in jax.random.split(key, turns)])
+    p_values = {}
+    for topic, c in enumerate(concentration):
+        p = np.concatenate([c / (c + np.arange(n)) for n in counts[:, topic]])
+        if p.size == 0:
+            assert (tables[:, topic] == 0).all()
+            continue
+        variance = (p * (1 - p)).sum()
+        p_values["mean", topic] = checks.mean_z(tables[:, topic], p.sum(), variance)
+        p_values["variance", topic] = checks.mean_z(
+            (tables[:, topic] - p.sum()) ** 2, variance, 2 * variance**2 + variance
+        )
+    return checks.family(p_values)
+
+
+def test_tables_have_the_law_of_a_restaurant(getkey, seed):
+    assert not table_checks(getkey(), seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("seen[topic]++", "++seen[topic]"),
+        ("seen[own[i]] = 0", "seen[0] = 0"),
+        ("static_cast<uint32_t>(at), static", "0, static"),
+        ("task.ids[d]", "task.ids[0]"),
+    ],
+    ids=["itself before it", "documents before it", "words of randomness again", "of one document"],
+)
+def test_mutants_of_tables_are_seen(old, new, tmp_path, getkey, seed):
+    assert table_checks(getkey(), seed, native_sweeps.mutated(tmp_path, "tables.inl", old, new))
+
+
+def test_tables_depend_on_no_other_document(getkey):
+    _, alpha, documents, labels = problem(12, [30] * 500)
+    labels = jnp.asarray(np.arange(labels.size) % 12, labels.dtype)
+    key, numbers = getkey(), jnp.arange(500)
+    every = calls.tables(key, alpha, documents, labels)
+    parts = [
+        calls.tables(
+            key,
+            alpha,
+            documents._replace(
+                starts=documents.starts[part], lengths=documents.lengths[part], ids=numbers[part]
+            ),
+            labels,
+        )
+        for part in (slice(0, 100), slice(100, 500))
+    ]
+    np.testing.assert_array_equal(every, parts[0] + parts[1])
+    wrong = documents._replace(starts=documents.starts + 10)
+    with pytest.raises(Exception, match="LDA: a document"):
+        jax.block_until_ready(calls.tables(key, alpha, wrong, labels))
+
+
+def test_totals_of_more_than_int32_can_count():
+    words = np.full((3, 5), 2**31 - 1, np.int32) - np.arange(15, dtype=np.int32).reshape(3, 5)
+    expected = words.sum(axis=1, dtype=np.int64).astype(np.float32)
+    np.testing.assert_array_equal(engine.totals(jnp.asarray(words)), expected)
+    np.testing.assert_array_equal(jax.vmap(engine.totals)(jnp.asarray(words[None]))[0], expected)

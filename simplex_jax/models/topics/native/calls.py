@@ -82,7 +82,6 @@ def sweep(
     int32 [B, K], or [0, K].
     """
     num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
-    ids = jnp.arange(num_documents) if documents.ids is None else documents.ids
     results = (
         jax.ShapeDtypeStruct(labels.shape, labels.dtype),
         jax.ShapeDtypeStruct(words.shape, words.dtype),
@@ -96,7 +95,7 @@ def sweep(
         documents.tokens,
         documents.starts,
         documents.lengths,
-        ids.astype(jnp.uint32),
+        _ids(documents),
         labels,
         words,
         burn_in=np.int64(burn_in),
@@ -104,6 +103,36 @@ def sweep(
         kind=np.int64(KINDS[kind or kind_for(num_topics)]),
         width=np.int64(width),
     )
+
+
+def tables(
+    key: jax.Array,
+    concentration: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    *,
+    prefix: str | None = None,
+) -> jax.Array:
+    """Draw the tables of each topic in all documents, float32 [K], given concentrations [K].
+
+    With n of its tokens in a document a topic has CRT(c, n) tables there, see `draws.crt`. The
+    randomness of a token is that of the number of its document and its place there.
+    """
+    result = jax.ShapeDtypeStruct(concentration.shape, jnp.float32)
+    return _call("tables", result, prefix=prefix)(
+        bits.key_words(key),
+        concentration.astype(jnp.float32),
+        labels,
+        documents.starts,
+        documents.lengths,
+        _ids(documents),
+    )
+
+
+def _ids(documents: Documents) -> jax.Array:
+    ids = documents.ids
+    number = documents.lengths.shape[0]
+    return (jnp.arange(number) if ids is None else ids).astype(jnp.uint32)
 
 
 def totals(words: jax.Array) -> jax.Array:

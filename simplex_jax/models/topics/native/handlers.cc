@@ -3,6 +3,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include "simplex_jax/native/threads.h"
 #include "simplex_jax/native/widest.h"
@@ -15,18 +16,21 @@ namespace simplex {
 
 namespace plain {
 void lay_out(const Layout&);
+void tables(const Seating&);
 void dense(const Task&);
 void integer(const Task&);
 void sparse(const Task&);
 }
 namespace avx2 {
 void lay_out(const Layout&);
+void tables(const Seating&);
 void dense(const Task&);
 void integer(const Task&);
 void sparse(const Task&);
 }
 namespace avx512 {
 void lay_out(const Layout&);
+void tables(const Seating&);
 void dense(const Task&);
 void integer(const Task&);
 void sparse(const Task&);
@@ -270,6 +274,50 @@ ffi::Error totals(ffi::ThreadPool pool, ffi::Buffer<ffi::S32> counts,
   return ffi::Error::Success();
 }
 
+// Tables of each topic in all documents, [K].
+ffi::Error tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
+                  ffi::Buffer<ffi::F32> concentration, ffi::AnyBuffer labels,
+                  ffi::Buffer<ffi::S32> starts, ffi::Buffer<ffi::S32> lengths,
+                  ffi::Buffer<ffi::U32> ids, ffi::ResultBuffer<ffi::F32> result) {
+  const int64_t size = labels.element_count(), topics = concentration.element_count();
+  int64_t total = 0;
+  for (size_t d = 0; d < lengths.element_count(); ++d) {
+    const int64_t start = starts.typed_data()[d], length = lengths.typed_data()[d];
+    if (length <= 0) continue;
+    if (start < 0 || start + length > size) return wrong("a document lies outside of the tokens");
+    total += length;
+  }
+  std::vector<int64_t> sums(topics);
+  std::atomic<int64_t> taken{0};
+  std::mutex lock;
+  const Seating task{key.typed_data(),
+                     concentration.typed_data(),
+                     topics,
+                     labels.untyped_data(),
+                     labels.element_type() == ffi::U8 ? 1 : 2,
+                     starts.typed_data(),
+                     lengths.typed_data(),
+                     ids.typed_data(),
+                     static_cast<int64_t>(lengths.element_count()),
+                     sums.data(),
+                     &taken,
+                     &lock};
+  together(pool, threads_for(pool, total), [&] {
+    switch (widest(16)) {
+#if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
+      case 16:
+        return avx512::tables(task);
+      case 8:
+        return avx2::tables(task);
+#endif
+      default:
+        return plain::tables(task);
+    }
+  });
+  std::copy(sums.begin(), sums.end(), result->typed_data());
+  return ffi::Error::Success();
+}
+
 // Counts of the labels of each document, [B, K].
 template <typename Label>
 void count_in(const Label* labels, int64_t length, int64_t topics, int32_t* counts) {
@@ -328,6 +376,17 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexTotals, totals,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
                                   .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexTables, tables,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
                                   .Ret<ffi::Buffer<ffi::F32>>());
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCount, count,

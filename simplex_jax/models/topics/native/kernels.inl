@@ -1,5 +1,6 @@
 #include "layout.inl"
 #include "random.inl"
+#include "tables.inl"
 #include "search.inl"
 #include "dense.inl"
 #include "sparse.inl"

@@ -12,6 +12,7 @@ LIBRARY = Library(
         ("sweep", "SimplexSweep"),
         ("lay_out", "SimplexLayOut"),
         ("count", "SimplexCount"),
+        ("tables", "SimplexTables"),
         ("totals", "SimplexTotals"),
     ),
     "simplex_jax_lda",

@@ -34,6 +34,22 @@ struct Layout {
   std::atomic<int64_t>* taken;  // words that threads have begun
 };
 
+// Documents whose tokens sit down at tables, see tables.inl.
+struct Seating {
+  const uint32_t* key;
+  const float* concentration;  // [K]
+  int64_t num_topics;
+  const void* labels;  // K or more: of no topic
+  int label_bytes;     // 1 or 2
+  const int32_t* starts;
+  const int32_t* lengths;
+  const uint32_t* ids;
+  int64_t num_documents;
+  int64_t* tables;              // [K], the result
+  std::atomic<int64_t>* taken;  // documents that threads have begun
+  std::mutex* lock;             // of the result
+};
+
 struct Task {
   // The documents. The words of tokens are below `num_words`.
   const int32_t* tokens;
