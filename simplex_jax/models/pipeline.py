@@ -7,6 +7,7 @@ planned (`plan`: documents held out, every option settled), trained (`train`) an
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +21,8 @@ from simplex_jax.models import files
 from simplex_jax.models.options import as_json, changeable, declarations, option, options
 from simplex_jax.models.records import F, Model, O, Plan, Results
 from simplex_jax.runtime import processes, session
-from simplex_jax.runtime.hooks import Callback
+from simplex_jax.runtime.checkpoint import CheckpointError
+from simplex_jax.runtime.hooks import Callback, calls_of
 from simplex_jax.runtime.session import Progress
 
 
@@ -171,6 +173,9 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     SIGINT (Ctrl-C) and SIGTERM end the run early, with a checkpoint if there is a directory for
     them; the samples up to then are summarised. A second signal ends at once.
     """
+    # Before the run is prepared, which may take its time: for errors of the arguments.
+    calls_of(arguments.hooks)
+    planned = planned._replace(resumed=_resumed(arguments))
     run = model.prepare(planned, arguments.samples_dir)
     if arguments.progress is not None:
         run = run._replace(progress=arguments.progress)
@@ -196,6 +201,24 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     if fitted.interrupted is not None:
         warnings.append("The run was interrupted before its time.")
     return dataclasses.replace(fitted, warnings=warnings)
+
+
+def _resumed(arguments: Session) -> bool:
+    """Tell whether a run goes on from a checkpoint, or raise where it could not save any."""
+    if arguments.checkpoint is None:
+        if arguments.resume:
+            raise ValueError("checkpoint must name the directory to resume from")
+        return False
+    place = Path(arguments.checkpoint)
+    folder = next(path for path in (place, *place.parents) if path.exists())
+    if not folder.is_dir():
+        raise CheckpointError(f"{str(folder)!r} is a file: give a directory")
+    # Damaged ones count: they are refused, and the run does not start over.
+    if arguments.resume and any(place.glob("[0-9]*-step-*[0-9]")):
+        return True
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CheckpointError(f"cannot save checkpoints: {str(folder)!r} cannot be written to")
+    return False
 
 
 def fit(model: Model[O, F], data: Any, arguments: Session) -> F:

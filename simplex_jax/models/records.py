@@ -75,6 +75,9 @@ class Plan(NamedTuple, Generic[O]):
     held: int  # number of documents or rows in `data` that are held out
     settings: O  # the options, every one settled
     digest: str  # digest of the data
+    # Whether a checkpoint has the state to begin with: `prepare` need give but its structure, of
+    # arrays or `jax.ShapeDtypeStruct`
+    resumed: bool = False
 
 
 class Array(NamedTuple):

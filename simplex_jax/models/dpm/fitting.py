@@ -1,6 +1,7 @@
 """From rows to the clusters of the posterior of a Dirichlet-process mixture."""
 
 import dataclasses
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from simplex_jax.base import Kernel
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate import partitions as point_partitions
 from simplex_jax.evaluate.fits import Mixture
@@ -22,12 +24,14 @@ from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.options import Options, most_clusters, process_alpha
+from simplex_jax.models.dpm.state import State
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.models.records import Plan
-from simplex_jax.runtime import session
+from simplex_jax.runtime import devices, session
 from simplex_jax.runtime.session import Run
 
 _EXAMPLES, _VALUES = 3, 12
+_REMEDY = "give a smaller capacity (--capacity), or fewer chains"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -101,9 +105,8 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     rows, (family, _) = plan.train.rows, _law(plan.train, settings)
     heldout = plan.heldout
     key_init, key_run, _ = _keys(settings)
-    key_labels, key_state = jax.random.split(key_init)
-    labels = _start(key_labels, family, rows, settings)
-    kernel, stream = model.build(
+    build = functools.partial(
+        model.build,
         rows,
         family,
         sampler=settings.sampler,
@@ -117,9 +120,9 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         stick_step_size=settings.stick_step_size,
         label_moves=settings.total == "refreshed",
         split_merge=settings.split_merge or 0,
-        capacity=_room(settings, families.size(rows), int(labels.max()) + 1),
         chains=settings.chains if settings.chains > 1 else None,
     )
+    kernel, stream = build(capacity=settings.capacity)
     measures: dict[str, Any] = {}
     if heldout is not None:
         family.check(heldout)
@@ -128,19 +131,33 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     measures["posterior"] = posterior.gather(settings, heldout is not None)
     measures["kept"] = posterior.keep(settings)
     measures["records"] = posterior.records(settings, len(plan.train.names))
+    # Last, when all else is known to be sound: a start may be searched for, which takes seconds.
+    state = _like(kernel, rows, settings)
+    if not plan.resumed:
+        key_labels, key_state = jax.random.split(key_init)
+        labels = _start(key_labels, family, rows, settings)
+        room = _room(settings, families.size(rows), int(labels.max()) + 1)
+        kernel, stream = build(capacity=room)
+        labels = labels if settings.chains > 1 else labels[0]
+        state = session.start(kernel.init, key_state, labels, remedy=_REMEDY)
     return Run(
         key=key_run,
         kernel=kernel,
-        state=session.start(
-            kernel.init,
-            key_state,
-            labels if settings.chains > 1 else labels[0],
-            remedy="give a smaller capacity (--capacity), or fewer chains",
-        ),
+        state=state,
         feed=lambda first_step: stream,
         measures=measures,
         grow=model.grown,
     )
+
+
+def _like(kernel: Kernel, rows: Any, settings: Options) -> State:
+    """Return the structure of a state of the capacity asked for, or raise if it does not fit."""
+    chains = (settings.chains,) if settings.chains > 1 else ()
+    labels = jax.ShapeDtypeStruct((*chains, families.size(rows)), jnp.int32)
+    like = jax.eval_shape(kernel.init, jax.random.key(0), labels)
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
+    devices.check_memory(2 * size, _REMEDY)
+    return like
 
 
 def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.Array:

@@ -1,7 +1,9 @@
 """Where chains of a mixture start."""
 
 import itertools
+import os
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,11 @@ from support.cut_runs import Cut, look_after_every_step
 
 from simplex_jax import dpm
 from simplex_jax.models.dpm import families, fitting, starts
+from simplex_jax.runtime.checkpoint import CheckpointError
+
+# The rows of test_dpm.
+COUNTS = np.kron(np.eye(3, dtype=int), [4, 3])[np.repeat(np.arange(3), [20, 14, 8])]
+ROWS, FAMILY = families.multinomial_rows(COUNTS), families.multinomial(6)
 
 
 def groups(seed, sizes, spread):
@@ -24,6 +31,14 @@ def groups(seed, sizes, spread):
 
 def family():
     return families.gaussian(np.zeros(2, np.float32), np.eye(2))
+
+
+def searched(key, family, rows, most):
+    raise AssertionError("the start was searched for")
+
+
+def at_random(key, family, rows, most):
+    return jax.random.randint(key, (families.size(rows),), 0, most)
 
 
 def found_apart(clusters, seed, key):
@@ -106,6 +121,98 @@ def test_of_level_partitions_the_one_with_the_most_clusters() -> None:
     assert starts._chosen(jnp.asarray(densities)) == 2
 
 
+def test_each_chain_has_a_search_of_its_own(getkey, monkeypatch) -> None:
+    monkeypatch.setattr(starts, "predictive_labels", at_random)
+    settings = dpm.resolve(42, chains=3)
+    labels = fitting._start(getkey(), FAMILY, ROWS, settings)
+    assert len(np.unique(labels, axis=0)) == 3
+
+
+def test_a_run_that_is_resumed_does_not_search(tmp_path, monkeypatch) -> None:
+    def fit(**options):
+        # The search finds more clusters than there is room for: a resumed run begins with less.
+        options = {"steps": 20, "eval_every": 5, "capacity": 8, "keep_samples": 5} | options
+        return dpm.fit(ROWS, FAMILY, **options)
+
+    monkeypatch.setattr(starts, "predictive_labels", at_random)
+    whole = fit()
+    assert whole.state.occupancy.shape[-1] > 16
+    look_after_every_step(monkeypatch)
+    fit(checkpoint=tmp_path, hooks=[Cut(11)])
+    monkeypatch.setattr(starts, "predictive_labels", searched)
+    with pytest.raises(CheckpointError, match="seed is 0 in the checkpoint and 8"):
+        fit(checkpoint=tmp_path, resume=True, seed=8)
+    resumed = fit(checkpoint=tmp_path, resume=True)
+    for name in ("state", "partitions", "traces"):
+        chex.assert_trees_all_equal(getattr(resumed, name), getattr(whole, name))
+    for file in tmp_path.glob("*/manifest.json"):
+        file.write_text("")
+    with (
+        pytest.warns(match="is damaged and skipped"),
+        pytest.raises(CheckpointError, match=r"checkpoints in .* are damaged"),
+    ):
+        fit(checkpoint=tmp_path, resume=True)
+
+
+def test_a_run_without_a_checkpoint_yet_searches(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(starts, "predictive_labels", searched)
+    (tmp_path / ".000001-step-5.0123abcd.tmp").mkdir()  # what a crash leaves
+    for place in (tmp_path, tmp_path / "none"):
+        with pytest.raises(AssertionError, match="searched for"):
+            dpm.fit(ROWS, FAMILY, steps=3, checkpoint=place, resume=True)
+
+
+class Late:
+    """A hook whose last call would be missed."""
+
+    def __call__(self, event):
+        pass
+
+    def finish(self, event):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"heldout": families.multinomial_rows(np.eye(7, dtype=int))}, ValueError, "category 6"),
+        ({"heldout": COUNTS}, ValueError, "must come from multinomial_rows"),
+        (
+            {"family": FAMILY._replace(simplex=None), "sampler": "scir"},
+            ValueError,
+            "requires a family with simplex atoms",
+        ),
+        (
+            {"family": FAMILY._replace(log_evidence=None), "split_merge": 1},
+            ValueError,
+            "needs a family with a log_evidence",
+        ),
+        ({"chains": 10**9}, ValueError, r"the run needs at least .* or fewer chains"),
+        ({"capacity": 2 * 10**9}, ValueError, r"the run needs at least .* a smaller capacity"),
+        ({"resume": True}, ValueError, "checkpoint must name the directory to resume from"),
+        ({"hooks": [Late()]}, TypeError, "derive it from hooks.Hook"),
+        ({"checkpoint": "file"}, CheckpointError, "is a file: give a directory"),
+        ({"checkpoint": "file/below"}, CheckpointError, "is a file: give a directory"),
+        ({"checkpoint": "file", "resume": True}, CheckpointError, "is a file: give a directory"),
+    ],
+)
+def test_bad_input_is_found_before_the_search(
+    options, error, message, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(starts, "predictive_labels", searched)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(error, match=message):
+        dpm.fit(ROWS, **({"family": FAMILY, "steps": 3} | options))
+
+
+def test_so_is_a_directory_that_cannot_be_written_to(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(starts, "predictive_labels", searched)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write
+    with pytest.raises(CheckpointError, match=r"cannot save checkpoints: .* cannot be written to"):
+        dpm.fit(ROWS, FAMILY, steps=3, checkpoint=tmp_path / "run")
+
+
 @pytest.mark.slow
 def test_a_tight_prior_does_not_freeze_the_start() -> None:
     """From 60 random labels without moves a chain does not leave them."""
@@ -137,5 +244,6 @@ def test_a_run_from_a_searched_start_is_resumed(tmp_path, monkeypatch) -> None:
     assert not any("that of the start" in text for text in whole.warnings)
     look_after_every_step(monkeypatch)
     dpm.fit(rows, family(), chains=2, checkpoint=tmp_path, hooks=[Cut(15)], **options)
+    monkeypatch.setattr(starts, "predictive_labels", searched)
     resumed = dpm.fit(rows, family(), chains=2, checkpoint=tmp_path, resume=True, **options)
     np.testing.assert_array_equal(resumed.partitions["labels"], whole.partitions["labels"])
