@@ -18,8 +18,9 @@ from simplex_jax.corpus.device import DeviceCorpus, Pages
 from simplex_jax.models.lda import counts
 from simplex_jax.models.lda.counts import Counts, Local, Shard
 from simplex_jax.models.lda.seeds import Seeds
-from simplex_jax.models.topics import concentrations, local
+from simplex_jax.models.topics import concentrations, engine, local
 from simplex_jax.models.topics.concentrations import Evidence, Prior
+from simplex_jax.models.topics.native import calls
 from simplex_jax.samplers import expanded, reflected_cir, scir, sgrhmc, sgrld, smld
 from simplex_jax.samplers.rows import Rows, sums
 from simplex_jax.schedules import StepSize
@@ -112,6 +113,7 @@ class Learner:
     learn_alpha: str | None = dataclasses.field(metadata=_STATIC)
     learn_beta: str | None = dataclasses.field(metadata=_STATIC)
     batch_size: int = dataclasses.field(metadata=_STATIC)
+    engine: str | None = dataclasses.field(metadata=_STATIC)
     shard: Shard | None = dataclasses.field(metadata=_STATIC)
 
 
@@ -194,6 +196,7 @@ def memoised(
             learn_alpha=setup.learn_alpha,
             learn_beta=setup.learn_beta,
             batch_size=setup.batch_size,
+            engine=setup.local_step.engine,
             shard=shard,
         )
         learn = bind(_learn, learner)
@@ -291,24 +294,33 @@ def _learn(learner: Learner, key: jax.Array, state: State) -> State:
 
 
 def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Learner) -> Evidence:
-    """Draw what the labels of all documents say about alpha, block by block.
+    """Draw what the labels of all documents say about alpha; by XLA block by block.
 
     It is the same to the last bit on any number of devices: the randomness is that of the number
     of a document, tables are counted in integers, and logs are added up in the same order.
     """
-    blocks = device.blocks(device.size(learner.corpus), learner.batch_size)
-    shard = learner.shard
+    size, shard = device.size(learner.corpus), learner.shard
+    if engine.resolve(learner.engine, alpha.shape[0]) == "native":
+        documents = device.select(learner.corpus, jnp.arange(size, dtype=jnp.int32))
+        if shard is not None:
+            documents = documents._replace(ids=shard.number(documents.ids))
+        key_tables, key_x = jax.random.split(key)
+        tables = calls.tables(key_tables, alpha, documents, labels)
+        total = jnp.sum(alpha)
+        log_x = concentrations.log_beta(key_x, total, documents.lengths, documents.ids)
+    else:
+        blocks = device.blocks(size, learner.batch_size)
 
-    def block(i, loop):
-        tables, log_x = loop
-        documents = device.select(learner.corpus, blocks[i])
-        counts = local.count_labels(labels, documents, alpha.shape[0])
-        numbers = blocks[i] if shard is None else shard.number(blocks[i])
-        new, log_x_new = concentrations.auxiliary(key, alpha, counts, numbers)
-        return tables + new.astype(jnp.int32).sum(axis=1), log_x.at[i].set(log_x_new)
+        def block(i, loop):
+            tables, log_x = loop
+            documents = device.select(learner.corpus, blocks[i])
+            counts = local.count_labels(labels, documents, alpha.shape[0])
+            numbers = blocks[i] if shard is None else shard.number(blocks[i])
+            new, log_x_new = concentrations.auxiliary(key, alpha, counts, numbers)
+            return tables + new.astype(jnp.int32).sum(axis=1), log_x.at[i].set(log_x_new)
 
-    start = (jnp.zeros(alpha.shape, jnp.int32), jnp.zeros(blocks.shape, alpha.dtype))
-    tables, log_x = lax.fori_loop(0, blocks.shape[0], block, start)
+        start = (jnp.zeros(alpha.shape, jnp.int32), jnp.zeros(blocks.shape, alpha.dtype))
+        tables, log_x = lax.fori_loop(0, blocks.shape[0], block, start)
     if shard is not None:
         tables = lax.psum(tables, shard.axis)
     return Evidence(tables.astype(alpha.dtype), _sum(log_x.ravel(), shard))

@@ -61,18 +61,28 @@ def auxiliary(
     The randomness of column j depends on the key and on `numbers[j]` only; it has no tables, and
     the log 0, if it counts nothing.
     """
-    key_tables, key_x, key_y = jax.random.split(key, 3)
+    key_tables, key_x = jax.random.split(key)
     counts = counts.astype(concentration.dtype)
 
     def sit(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> jax.Array:
         return draws.crt(key, concentration, counts, columns=numbers)
 
     tables = jax.vmap(sit)(jax.random.split(key_tables, len(concentration)), concentration, counts)
-    totals = counts.sum(axis=0)
+    return tables, log_beta(key_x, jnp.sum(concentration), counts.sum(axis=0), numbers)
+
+
+def log_beta(
+    key: jax.Array, concentration: jax.Array, totals: jax.Array, numbers: jax.Array
+) -> jax.Array:
+    """Draw the logs of the Beta variables [m] of totals [m], given the sum of the concentrations.
+
+    The randomness of each depends on the key and on its number; of a total 0 the log is 0.
+    """
+    key_x, key_y = jax.random.split(key)
     some = totals > 0
-    log_x = _loggamma(key_x, numbers, jnp.broadcast_to(jnp.sum(concentration), totals.shape))
-    log_y = _loggamma(key_y, numbers, jnp.where(some, totals, 1))
-    return tables, jnp.where(some, log_x - jnp.logaddexp(log_x, log_y), 0)
+    log_x = _loggamma(key_x, numbers, jnp.broadcast_to(concentration, totals.shape))
+    log_y = _loggamma(key_y, numbers, jnp.where(some, totals, 1).astype(concentration.dtype))
+    return jnp.where(some, log_x - jnp.logaddexp(log_x, log_y), 0)
 
 
 def _loggamma(key: jax.Array, numbers: jax.Array, shape_parameter: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ import pytest
 from simplex_jax.models.lda import sharding
 
 SCRIPT = """
-import json, unittest.mock, jax, jax.numpy as jnp, numpy as np, scipy.sparse as sp
+import functools, json, unittest.mock, jax, jax.numpy as jnp, numpy as np, scipy.sparse as sp
 from simplex_jax import base, run
 from simplex_jax.corpus import device
 from jax.sharding import Mesh, PartitionSpec as P
@@ -136,14 +136,18 @@ found["blocked"] = np.asarray(state.sampler.memory.labels).tolist()
 ones = device.on_host(sp.csr_array(np.ones((37, 1), np.int32)))
 mesh = Mesh(np.asarray(jax.devices()), ("documents",))
 labels = jnp.zeros((4, 10), jnp.uint8)
-def evidence(dealt, labels):
+def evidence(dealt, labels, engine):
     corpus = jax.tree.map(lambda leaf: leaf[0], dealt)
     shard = counts.Shard("documents", 4)
     learner = Learner(corpus=corpus, means=None, learn_alpha=None, learn_beta=None,
-        batch_size=3, shard=shard)
+        batch_size=3, engine=engine, shard=shard)
     return _evidence(jax.random.key(0), jnp.ones(2), labels[0], learner)
-spread = jax.shard_map(evidence, mesh=mesh, in_specs=P("documents"), out_specs=P(), check_vma=False)
-found["tables"] = np.asarray(spread(device.deal(ones, mesh), labels).tables).tolist()
+options = {"mesh": mesh, "in_specs": P("documents"), "out_specs": P(), "check_vma": False}
+dealt = device.deal(ones, mesh)
+found["tables"] = []
+for engine in ("xla", None):
+    spread = jax.shard_map(functools.partial(evidence, engine=engine), **options)
+    found["tables"].append(np.asarray(spread(dealt, labels).tables).tolist())
 print(json.dumps(found))
 """
 
@@ -234,7 +238,7 @@ def test_alpha_is_learned_from_all_shards(found):
     alpha = found["learned"]["alpha"]
     assert len(set(alpha)) == 3
     assert all(0 < value < 20 for value in alpha)
-    assert found["tables"] == [37, 0]
+    assert found["tables"] == [[37, 0], [37, 0]]
 
 
 def test_blocked_sweeps_of_devices_are_independent(found):

@@ -113,12 +113,12 @@ def tables(
     *,
     prefix: str | None = None,
 ) -> jax.Array:
-    """Draw the tables of each topic in all documents, float32 [K], given concentrations [K].
+    """Draw the tables of each topic in all documents, int32 [K], given concentrations [K].
 
     With n of its tokens in a document a topic has CRT(c, n) tables there, see `draws.crt`. The
     randomness of a token is that of the number of its document and its place there.
     """
-    result = jax.ShapeDtypeStruct(concentration.shape, jnp.float32)
+    result = jax.ShapeDtypeStruct(concentration.shape, jnp.int32)
     return _call("tables", result, prefix=prefix)(
         bits.key_words(key),
         concentration.astype(jnp.float32),

@@ -278,7 +278,7 @@ ffi::Error totals(ffi::ThreadPool pool, ffi::Buffer<ffi::S32> counts,
 ffi::Error tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
                   ffi::Buffer<ffi::F32> concentration, ffi::AnyBuffer labels,
                   ffi::Buffer<ffi::S32> starts, ffi::Buffer<ffi::S32> lengths,
-                  ffi::Buffer<ffi::U32> ids, ffi::ResultBuffer<ffi::F32> result) {
+                  ffi::Buffer<ffi::U32> ids, ffi::ResultBuffer<ffi::S32> result) {
   const int64_t size = labels.element_count(), topics = concentration.element_count();
   int64_t total = 0;
   for (size_t d = 0; d < lengths.element_count(); ++d) {
@@ -387,7 +387,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexTables, tables,
                                   .Arg<ffi::Buffer<ffi::S32>>()
                                   .Arg<ffi::Buffer<ffi::S32>>()
                                   .Arg<ffi::Buffer<ffi::U32>>()
-                                  .Ret<ffi::Buffer<ffi::F32>>());
+                                  .Ret<ffi::Buffer<ffi::S32>>());
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCount, count,
                               ffi::Ffi::Bind()
