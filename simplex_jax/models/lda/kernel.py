@@ -301,13 +301,12 @@ def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Lear
     """
     size, shard = device.size(learner.corpus), learner.shard
     if engine.resolve(learner.engine, alpha.shape[0]) == "native":
-        documents = device.select(learner.corpus, jnp.arange(size, dtype=jnp.int32))
-        if shard is not None:
-            documents = documents._replace(ids=shard.number(documents.ids))
+        ids = jnp.arange(size, dtype=jnp.int32)
+        documents = device.select(learner.corpus, ids)
+        numbers = ids if shard is None else shard.number(ids)
         key_tables, key_x = jax.random.split(key)
-        tables = calls.tables(key_tables, alpha, documents, labels)
-        total = jnp.sum(alpha)
-        log_x = concentrations.log_beta(key_x, total, documents.lengths, documents.ids)
+        tables = calls.tables(key_tables, alpha, documents._replace(ids=numbers), labels)
+        log_x = concentrations.log_beta(key_x, jnp.sum(alpha), documents.lengths, numbers)
     else:
         blocks = device.blocks(size, learner.batch_size)
 

@@ -388,7 +388,7 @@ def test_without_a_library_xla_does_the_work(monkeypatch):
 
 
 def table_checks(key, seed, prefix=None):
-    """The checks at fault of tables of each topic, whose numbers are sums of Bernoulli variables."""
+    """The checks at fault of tables of each topic, which are sums of Bernoulli variables."""
     rng = np.random.default_rng(seed)
     concentration = np.array([1e-3, 0.1, 1.0, 20.0, 5.0])
     number, turns, dtype = 300, 2_000, np.uint16
