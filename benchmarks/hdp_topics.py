@@ -1,130 +1,295 @@
-"""The hierarchical Dirichlet process beside LDA with a grid of numbers of topics.
+"""The hierarchical Dirichlet process beside LDA with a grid of numbers of topics, and other HDPs.
 
-    python benchmarks/hdp_topics.py --out benchmarks/results/hdp_topics.json
+    python benchmarks/hdp_topics.py --out benchmarks/results/hdp_topics.json [--corpora sotu ap]
 
-All learn from the embedded corpus without the same 1,000 paragraphs, half of whose words are then
-predicted from the other half; LDA learns an alpha for each topic. With `--tomotopy PYTHON`, an
-interpreter that has tomotopy, its HDPModel is judged by the same routine.
+Every model learns the same documents for as many seconds, with a beta of 0.05 and concentrations
+that it learns (LDA one for each topic; gensim's stay at its defaults). All are judged by one
+routine on the same held-out documents, half of whose words are predicted from the other half:
+"single" by the topics of the last labels, (beta + n) / sum, "averaged" by the mean of such
+predictions over the second half of the run, which only samplers have. "topics" are the fewest that
+hold 99% of the tokens. Of ours there is also what the fit says of itself, by topics that are drawn.
+gensim's model is judged after its first pass, however long that takes, and at the end.
+
+The results are written after each row. Four corpora take about 40 minutes on two quiet cores;
+`--quick` tries everything in two minutes. Needs the folder ../shared with `peers/` and `data/`, but
+for sotu, and `pip install tomotopy gensim`; those not installed are left out.
 """
 
 import argparse
-import json
-import subprocess
+import importlib.util
+import multiprocessing
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import kept
 import numpy as np
+from lda_corpora import Task, load
+from lda_recorder import SHARED
+from lda_tools import documents
 
-from simplex_jax import corpus as corpora
-from simplex_jax import hdp, lda
+from simplex_jax import corpus, hdp, lda
+from simplex_jax.models.lda.model import mean_topics
 from simplex_jax.models.topics import data, perplexity
+from simplex_jax.runtime.hooks import Event, Hook
 
-HELD_OUT = 1_000
-
-# Topics are smoothed as the model has them; live topics have weights as they have tokens.
-TOMOTOPY = """
-import sys, time
-import numpy as np, tomotopy as tp
-arrays = np.load(sys.argv[1]); passes, seed = int(sys.argv[3]), int(sys.argv[4])
-model = tp.HDPModel(initial_k=100, alpha=1.0, eta=0.05, gamma=1.0, seed=seed)
-for row in np.split(arrays["tokens"], arrays["ends"][:-1]):
-    if len(row):
-        model.add_doc([f"w{word}" for word in row])
-start = time.perf_counter()
-model.train(passes, workers=2)
-seconds = time.perf_counter() - start
-live = [k for k in range(model.k) if model.is_live_topic(k)]
-# Its laws are over the words that it has seen; all others have eta as well.
-sizes = np.asarray(model.get_count_by_topics(), float)
-topics = np.full((len(live), int(arrays["words"])), 0.05)
-places = [int(word[1:]) for word in model.used_vocabs]
-totals = sizes + 0.05 * len(places)
-topics[:, places] = [totals[k] * np.asarray(model.get_topic_word_dist(k)) for k in live]
-topics /= topics.sum(axis=1, keepdims=True)
-shares = sizes[live]
-np.savez(sys.argv[2], topics=topics, alpha=model.alpha * shares / shares.sum(), seconds=seconds)
-"""
+CORPORA = ("sotu", "ap", "news20", "nips")
+BETA = 0.05
+POINTS = 50  # intervals of a run, after each of which in the second half topics are judged
 
 
-def record(name: str, fitted: Any, wall: float, topics: str) -> dict[str, Any]:
-    """Return what is kept of a fit."""
+class Topics(NamedTuple):
+    """Topics at some time of a run."""
+
+    topics: np.ndarray  # [K, V]
+    alpha: np.ndarray  # concentrations of the shares of a document, [K]
+    tokens: np.ndarray  # training tokens of each topic, [K]
+
+
+class Judge:
+    """Predicts the held-out documents by topics, one after the other."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self._completion = perplexity.completion(task.observed, task.target)
+        self._key = jax.random.key(seed)
+        self._log_p: list[np.ndarray] = []
+        self._tokens = np.zeros(0)
+
+    def add(self, found: Topics) -> None:
+        """Predict by topics, which are padded so that few numbers of them are compiled."""
+        more = -len(found.alpha) % 64
+        table = np.pad(found.topics, ((0, more), (0, 0)))
+        table = jnp.maximum(jnp.asarray(table, jnp.float32), jnp.finfo(jnp.float32).tiny)
+        alpha = jnp.asarray(np.pad(found.alpha, (0, more)), jnp.float32)
+        key = jax.random.fold_in(self._key, len(self._log_p))
+        log_p = perplexity.log_predictive(key, jnp.log(table), alpha, self._completion)
+        self._log_p.append(np.asarray(log_p, np.float64))
+        self._tokens = np.sort(np.asarray(found.tokens, float))[::-1]
+
+    def due(self, seconds: float, limit: float) -> bool:
+        """Return whether topics are to be added after some seconds of a run of `limit`."""
+        return seconds * POINTS >= limit * min(POINTS // 2 + len(self._log_p), POINTS)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the perplexities, and how many topics the last ones are."""
+        shares = np.cumsum(self._tokens) / self._tokens.sum()
+        mean = np.logaddexp.reduce(self._log_p) - np.log(len(self._log_p))
+        single, averaged = (
+            perplexity.perplexity(log_p, self._completion.counts)
+            for log_p in (self._log_p[-1], mean)
+        )
+        return {
+            "topics": int(np.searchsorted(shares, 0.99)) + 1,
+            "with_tokens": int((self._tokens >= 1).sum()),
+            "single": single,
+            "averaged": averaged if len(self._log_p) > 1 else None,
+            "judged": len(self._log_p),
+        }
+
+
+class Look(Hook):
+    """Has topics of a run judged when they are due, read from the state."""
+
+    def __init__(self, judge: Judge, read: Callable[[Any], Topics], limit: float) -> None:
+        self._judge, self._read, self._limit = judge, read, limit
+
+    def sample(self, event: Event) -> None:
+        """Add the topics of the state, also where the fit has no evaluation."""
+        if self._judge.due(event.seconds, self._limit):
+            self._judge.add(self._read(event.state))
+
+
+def of_hdp(state: Any) -> Topics:
+    """Return the topics of a state of ours; those without a token stand for all new ones."""
+    counts = np.asarray(state.counts)
+    total = counts + BETA
+    alpha = np.asarray(state.alpha * jnp.exp(state.log_weights))
+    return Topics(total / total.sum(axis=1, keepdims=True), alpha, counts.sum(axis=1))
+
+
+def of_lda(state: Any) -> Topics:
+    """Return the topics of a state of LDA with memoised counts."""
+    tokens = np.asarray(state.sampler.memory.counts).sum(axis=1)
+    return Topics(np.asarray(mean_topics(state)), np.asarray(state.alpha), tokens)
+
+
+def ours(
+    fit: Callable[..., Any],
+    read: Callable[[Any], Topics],
+    task: Task,
+    given: argparse.Namespace,
+    **options: Any,
+) -> tuple[Any, dict[str, Any]]:
+    """Fit one of our models, and return the fit and what is kept of it."""
+    judge, began = Judge(task, given.seed), time.perf_counter()
+    options |= {"beta": BETA, "seconds": given.seconds, "seed": given.seed}
+    options |= {"heldout": (task.observed, task.target)}
+    fitted = fit(task.train, hooks=[Look(judge, read, given.seconds)], **options)
     last = fitted.metrics[-1]
-    curve = [(r["passes"], r["perplexity"]) for r in fitted.metrics]
-    return {
-        "model": name,
-        "topics": topics,
-        "single": last["perplexity"],
-        "averaged": last["perplexity_average"],
+    return fitted, {
+        **judge.figures(),
+        "own_single": last["perplexity"],
+        "own_averaged": last["perplexity_average"],
         "passes": last["passes"],
         "training_seconds": last["seconds"],
-        "wall_seconds": wall,
-        "curve": curve,
-        "warnings": fitted.warnings,
+        "wall_seconds": time.perf_counter() - began,
     }
 
 
-def of_tomotopy(python: str, train: Any, halves: Any, passes: int, seed: int) -> dict[str, Any]:
-    """Train tomotopy's model in a process of its own, and judge its last topics."""
-    counts = train.counts
-    tokens = np.repeat(counts.indices, counts.data)
-    ends = np.cumsum(counts.sum(axis=1))
-    with tempfile.TemporaryDirectory() as place:
-        given, found = f"{place}/given.npz", f"{place}/found.npz"
-        np.savez(given, tokens=tokens, ends=ends, words=counts.shape[1])
-        arguments = [python, "-c", TOMOTOPY, given, found, str(passes), str(seed)]
-        subprocess.run(arguments, check=True)
-        with np.load(found) as arrays:
-            topics, alpha, seconds = (arrays[name] for name in ("topics", "alpha", "seconds"))
-    completion = perplexity.completion(*halves)
-    table = jnp.maximum(jnp.asarray(topics, jnp.float32), jnp.finfo(jnp.float32).tiny)
-    weights = jnp.asarray(np.maximum(alpha, 1e-9), jnp.float32)
-    log_p = perplexity.log_predictive(jax.random.key(seed), jnp.log(table), weights, completion)
-    return {
-        "model": "tomotopy HDPModel",
-        "topics": str(len(topics)),
-        "single": perplexity.perplexity(log_p, completion.counts),
-        "passes": passes,
-        "training_seconds": float(seconds),
-    }
+def tomotopy(task: Task, start: int, given: argparse.Namespace, folder: Path) -> None:
+    """Train tomotopy's model, its concentrations as by default at first, and keep topics."""
+    from tomotopy import HDPModel
+
+    model = HDPModel(initial_k=start, eta=BETA, seed=given.seed)
+    for document in documents(task.train):
+        if len(document):
+            model.add_doc([str(word) for word in document])
+    model.train(0)
+    places = [int(word) for word in model.used_vocabs]
+    seconds, passes, number = 0.0, 0, 0
+    while seconds < given.seconds:
+        each = round(given.seconds / POINTS * passes / seconds) if passes else 1
+        began = time.perf_counter()
+        model.train(max(each, 1), workers=2)
+        seconds, passes = seconds + time.perf_counter() - began, passes + max(each, 1)
+        if seconds < given.seconds / 2:
+            continue
+        live = [k for k in range(model.k) if model.is_live_topic(k)]
+        tokens = np.asarray(model.get_count_by_topics(), float)[live]
+        # Its laws are over the words that it has seen; all others have beta as well. It does not
+        # tell the tables of a topic: topics have weights as they have tokens.
+        topics = np.full((len(live), task.train.shape[1]), BETA)
+        topics[:, places] = [model.get_topic_word_dist(k) for k in live]
+        topics[:, places] *= (tokens + BETA * len(places))[:, None]
+        topics /= topics.sum(axis=1, keepdims=True)
+        found = Topics(topics, model.alpha * tokens / tokens.sum(), tokens)
+        keep(folder, number, found, passes, seconds)
+        number += 1
+
+
+def gensim(task: Task, given: argparse.Namespace, folder: Path) -> None:
+    """Train gensim's model for a pass, keep topics, and go on until the time is over."""
+    from gensim.models import HdpModel
+
+    rows = (np.unique(row, return_counts=True) for row in documents(task.train) if len(row))
+    bags = [list(zip(words.tolist(), counts.tolist(), strict=True)) for words, counts in rows]
+    names = {word: str(word) for word in range(task.train.shape[1])}
+    chunk = 64 if given.quick else 256  # which is the default
+    chunks = 1 if given.quick else -(-len(bags) // chunk)
+    options = {"eta": BETA, "chunksize": chunk, "random_state": given.seed}
+    began = time.perf_counter()
+    model = HdpModel(bags, names, max_chunks=chunks, **options)
+    for number in range(2):
+        seconds = time.perf_counter() - began
+        alpha, topics = model.hdp_to_lda()
+        # What its topics have of tokens is at first that of a random start: as they weigh, rather.
+        found = Topics(topics, alpha, alpha / alpha.sum() * task.train.sum())
+        keep(folder, number, found, model.m_num_docs_processed / len(bags), seconds)
+        if seconds >= given.seconds:
+            break
+        model.max_chunks, model.max_time = None, given.seconds - seconds
+        model.update(bags)
+
+
+def keep(folder: Path, number: int, found: Topics, passes: float, seconds: float) -> None:
+    """Write topics for `read`, and when they were had."""
+    when = {"passes": passes, "training_seconds": seconds}
+    np.savez(folder / f"{number:03d}.npz", **found._asdict(), **when)
+
+
+def read(path: Path) -> tuple[Topics, dict[str, float]]:
+    """Return what `keep` has written."""
+    with np.load(path) as arrays:
+        found = Topics(*(arrays[name] for name in Topics._fields))
+        return found, {name: float(arrays[name]) for name in ("passes", "training_seconds")}
+
+
+def peer(
+    train: Callable[..., None], samples: bool, task: Task, given: argparse.Namespace, *options: Any
+) -> Iterator[dict[str, Any]]:
+    """Train a model in a process of its own; judge its samples together, or each of its topics."""
+    with tempfile.TemporaryDirectory() as root:
+        began = time.perf_counter()
+        arguments = (task, *options, given, Path(root))
+        process = multiprocessing.get_context("spawn").Process(target=train, args=arguments)
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise SystemExit(f"{train.__name__} on {task.name} failed: see above")
+        wall = {"wall_seconds": time.perf_counter() - began}
+        files = sorted(Path(root).glob("*.npz"))
+        for some in [files] if samples else [[file] for file in files]:
+            judge, when = Judge(task, given.seed), {}
+            for file in some:
+                found, when = read(file)
+                judge.add(found)
+            yield judge.figures() | when | wall
+
+
+def compared(task: Task, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Train and judge each model on a corpus."""
+    for start in given.starts if "hdp" in given.tools else ():
+        fitted, row = ours(hdp.fit, of_hdp, task, given, initial_topics=start, keep_samples=20)
+        row |= {"least": min(fitted.number), "most": max(fitted.number)}
+        row |= {"lasting": len(fitted.mean), "told": float(fitted.prevalence.sum())}
+        row |= {name: told["mean"] for name, told in fitted.concentrations.items()}
+        yield {"model": f"hdp from {start}"} | row
+    for topics in given.topics if "lda" in given.tools else ():
+        _, row = ours(lda.fit, of_lda, task, given, num_topics=topics, alpha="learn")
+        yield {"model": f"lda {topics}"} | row
+    for start in given.tomotopy_starts if "tomotopy" in given.tools else ():
+        for row in peer(tomotopy, True, task, given, start):
+            yield {"model": f"tomotopy HDPModel from {start}"} | row
+    for row in peer(gensim, False, task, given) if "gensim" in given.tools else ():
+        yield {"model": "gensim HdpModel"} | row
+
+
+def loaded(name: str, given: argparse.Namespace) -> Task:
+    """Read a corpus; sotu is the embedded one."""
+    if name != "sotu":
+        return load(name, given.peers, given.data, given.quick)
+    train, halves = data.hold_out(corpus.embedded_corpus(), 1_000, 0)
+    parts = train.counts, *halves
+    if given.quick:
+        parts = parts[0][:1_000], *(half[:100] for half in halves)
+    return Task(name, *parts, num_topics=0, seconds=given.seconds, marks=())
 
 
 def main() -> None:
     """Fit each, and write what was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    tools = {"hdp": "simplex_jax", "lda": "simplex_jax", "tomotopy": "tomotopy", "gensim": "gensim"}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--topics", type=int, nargs="*", default=[20, 50, 100, 200])
-    parser.add_argument("--starts", type=int, nargs="*", default=[20, 100, 200])
-    parser.add_argument("--passes", type=int, default=400)
+    parser.add_argument("--corpora", nargs="+", choices=CORPORA, default=CORPORA)
+    parser.add_argument("--tools", nargs="+", choices=tools, default=list(tools))
+    parser.add_argument("--topics", type=int, nargs="+", default=[20, 50, 100, 200])
+    parser.add_argument("--starts", type=int, nargs="+", default=[20, 100], help="of our HDP")
+    parser.add_argument("--tomotopy-starts", type=int, nargs="+", default=[100])
+    parser.add_argument("--seconds", type=float, default=60.0, help="training time of each model")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tomotopy", metavar="PYTHON")
+    parser.add_argument("--quick", action="store_true", help="1,000 documents, a second, K = 10")
+    parser.add_argument("--peers", type=Path, default=SHARED / "peers")
+    parser.add_argument("--data", type=Path, default=SHARED / "data")
     given = parser.parse_args()
-    corpus = corpora.embedded_corpus()
-    options: Any = {"holdout": HELD_OUT, "holdout_seed": 0, "seed": given.seed}
-    options |= {"passes": given.passes, "beta": 0.05}
-    found: list[dict[str, Any]] = []
-
-    def keep(entry: dict[str, Any]) -> None:
-        found.append(entry)
-        given.out.write_text(json.dumps(found, indent=1) + "\n")
-        print({name: value for name, value in entry.items() if name != "curve"}, flush=True)
-
-    for start in given.starts:
-        began = time.perf_counter()
-        fitted = hdp.fit(corpus, initial_topics=start, **options)
-        number = f"{min(fitted.number)}-{max(fitted.number)}, {len(fitted.mean)} lasting"
-        entry = record(f"hdp from {start}", fitted, time.perf_counter() - began, number)
-        keep(entry | {"concentrations": fitted.concentrations, "told": fitted.prevalence.sum()})
-    for topics in given.topics:
-        began = time.perf_counter()
-        fitted = lda.fit(corpus, topics, alpha="learn", **options)
-        keep(record(f"lda {topics}", fitted, time.perf_counter() - began, str(topics)))
-    if given.tomotopy:
-        train, halves = data.hold_out(corpus, HELD_OUT, 0)
-        keep(of_tomotopy(given.tomotopy, train, halves, given.passes, given.seed))
+    if given.quick:
+        given.topics = given.starts = given.tomotopy_starts = [10]
+        given.seconds = 1.0
+    for tool in given.tools:
+        if not importlib.util.find_spec(tools[tool]):
+            print(f"{tool} is not installed, left out")
+    given.tools = [tool for tool in given.tools if importlib.util.find_spec(tools[tool])]
+    rows: list[dict[str, Any]] = []
+    for name in given.corpora:
+        for row in compared(loaded(name, given), given):
+            rows.append({"corpus": name} | row)
+            print(rows[-1], flush=True)
+            kept.write(given.out, rows, beta=BETA)
 
 
 if __name__ == "__main__":
