@@ -1,5 +1,6 @@
 """The corpus on the device: tokens in compressed rows, and batches of documents out of them."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -174,9 +175,7 @@ def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
 
 def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
     """Return the tokens of documents side by side in an array of length `room`, int32."""
-    # JAX takes the array as it is, on a CPU, where its first byte is a multiple of 64.
-    memory = np.zeros(4 * room + 64, np.uint8)
-    tokens = memory[-memory.ctypes.data % 64 :][: 4 * room].view(np.int32)
+    tokens = zeros((room,), np.dtype(np.int32))
     # Read in the order of the corpus: a corpus on disk is then read once.
     stored = np.argsort(numbers)
     lengths = corpus.lengths[numbers]
@@ -185,6 +184,13 @@ def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
         places = stored[part]
         tokens[runs(starts[places], lengths[places])] = piece
     return tokens
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an array of zeros, to be filled, that JAX then takes as it is, on a CPU."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + 64, np.uint8)  # its first byte is to be a multiple of 64
+    return memory[-memory.ctypes.data % 64 :][:size].view(dtype).reshape(shape)
 
 
 def in_pieces(corpus: HostCorpus, numbers: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

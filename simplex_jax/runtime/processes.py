@@ -64,8 +64,8 @@ def join(
         if coordinator is not None:
             raise
         raise ValueError(
-            "JAX detects no cluster here (SLURM, Open MPI, Kubernetes, ...): give the coordinator, "
-            "the number of processes and that of this process"
+            "JAX detects no cluster here (SLURM, Open MPI 4, Kubernetes, ...): give the "
+            "coordinator, the number of processes and that of this process"
         ) from error
     _joined = True
 

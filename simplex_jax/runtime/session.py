@@ -43,9 +43,9 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 class Portable(NamedTuple):
     """Restores a checkpoint onto a different set of devices.
 
-    `like` puts `checkpoint.ANY` in the place of leaves of a state, and `place` takes the restored
-    state, with NumPy arrays in these places, and puts them on the devices. `whole` returns the
-    state to save, where a part of it is elsewhere.
+    `like` puts `checkpoint.ANY` or `checkpoint.MAPPED` in the place of leaves of a state, and
+    `place` takes the restored state, with NumPy arrays or their parts in these places, and puts
+    them on the devices. `whole` returns the state to save, where a part of it is elsewhere.
     """
 
     like: Callable[[State], PyTree]

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from typing import NamedTuple
 
 import jax
@@ -12,7 +13,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from simplex_jax.runtime.checkpoint import ANY, CheckpointError, CheckpointWarning, Store
+from simplex_jax.runtime.checkpoint import (
+    ANY,
+    MAPPED,
+    CheckpointError,
+    CheckpointWarning,
+    Store,
+    store,
+)
 
 ABOUT = {"num_topics": 10, "alpha": (0.1, 0.2), "corpus": {"digest": "ab12", "words": 50}}
 
@@ -101,6 +109,21 @@ def test_arrays_of_all_kinds(tmp_path, array):
     assert isinstance(back, np.ndarray)
     assert bits(back) == bits(array)
     assert bits(store.latest({"x": ANY}, {}).tree) == bits({"x": array})
+
+
+def test_an_array_that_stays_in_its_file_takes_no_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_PIECE", 2**16)
+    large, small = np.arange(2**22, dtype=np.uint16).reshape(4, -1), np.arange(3.0)
+    Store(tmp_path).save(0, {"x": large, "y": small}, {})
+    tracemalloc.start()
+    back = Store(tmp_path).latest({"x": MAPPED, "y": small}, {}).tree
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < large.nbytes / 8
+    assert bits(back["y"]) == bits(small)
+    assert (back["x"].shape, back["x"].dtype) == (large.shape, large.dtype)
+    assert list(back["x"].parts) == [(0, 0)]
+    assert bits(back["x"].parts[0, 0]) == bits(back["x"].whole()) == bits(large)
 
 
 def test_foreign_byte_order_becomes_native(tmp_path):

@@ -135,6 +135,13 @@ def test_a_sealed_archive_of_other_arrays(store, newest, change):
     assert_older_is_used(store)
 
 
+def test_a_sealed_archive_that_is_compressed(store, newest):
+    with np.load(newest / "arrays-0.npz") as archive:
+        np.savez_compressed(newest / "arrays-0.npz", **archive)
+    seal(newest)
+    assert_older_is_used(store)
+
+
 @pytest.mark.parametrize(
     "content", ["", "{}", "[]", "null", "[" * 100_000, "\udc80", '{"step": 1}']
 )

@@ -30,22 +30,50 @@ def start(count, *arguments, devices=1):
 
 def start_by_slurm(count, *arguments):
     """Start the same with the variables that SLURM sets, by which the processes find each other."""
-    job = 1 + random.randrange(4000)
-    common = {"SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_NODES": 1}
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "SLURM_NTASKS": str(count)}
+    job = {"SLURM_JOB_ID": 1 + random.randrange(4000), "SLURM_NTASKS": count}
+    step = {"SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_NODES": 1}
+    return _start_detected(count, arguments, job | step, ["SLURM_PROCID", "SLURM_LOCALID"])
+
+
+def start_by_open_mpi(count, *arguments):
+    """Start the same with the variables that mpirun of Open MPI 4.1 sets."""
+    uri = f"{2**12 * random.randrange(4000)}.0;tcp://127.0.0.1:37005;tcp6://[::1]:43769"
+    job = {"OMPI_MCA_orte_hnp_uri": uri, "OMPI_COMM_WORLD_SIZE": count}
+    ranks = ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"]
+    return _start_detected(count, arguments, job, ranks)
+
+
+def _start_detected(count, arguments, job, ranks):
+    """Start processes that JAX is to detect by variables of the job, and by their own numbers."""
     command = [sys.executable, "-m", "simplex_jax", *map(str, arguments), "--distributed"]
     return [
         subprocess.Popen(
             command,
-            env=environment
-            | {name: str(value) for name, value in common.items()}
-            | {"SLURM_PROCID": str(number), "SLURM_LOCALID": str(number)},
+            env=os.environ
+            | {"JAX_PLATFORMS": "cpu"}
+            | {name: str(value) for name, value in job.items()}
+            | dict.fromkeys(ranks, str(number)),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         for number in range(count)
     ]
+
+
+def run_by_mpirun(count, *arguments):
+    """Run the same by the mpirun that is installed, and return its status and standard error."""
+    root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
+    program = [sys.executable, "-m", "simplex_jax", *map(str, arguments), "--distributed"]
+    done = subprocess.run(
+        ["mpirun", "--oversubscribe", "-n", str(count), *program],
+        env=os.environ | {"JAX_PLATFORMS": "cpu"} | dict.fromkeys(root, "1"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, done.stderr
 
 
 def finish(processes, timeout=300):

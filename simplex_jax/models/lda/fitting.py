@@ -30,7 +30,7 @@ from simplex_jax.models.topics.data import (
 )
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import session
-from simplex_jax.runtime.checkpoint import ANY
+from simplex_jax.runtime.checkpoint import ANY, MAPPED
 from simplex_jax.runtime.session import Run
 
 
@@ -152,7 +152,7 @@ def _from_disk(run: Run, plan: Plan, places: Pages) -> Run:
 
 
 def _without_spread(state: State) -> State:
-    return sharding.with_spread(state, ANY, ANY)
+    return sharding.with_spread(state, MAPPED, ANY)
 
 
 def _portable(plan: Plan, state: State) -> session.Portable:
@@ -167,13 +167,10 @@ def _portable(plan: Plan, state: State) -> session.Portable:
         saved, lengths = sharding.labels_of(restored), on_host(plan.train).lengths
         dealt = sharding.dealt_again(saved, lengths, labels, chains=chains)
         shared = sharding.shared_again(sharding.counts_of(restored), topics, counts)
-        return sharding.with_spread(restored, _placed(dealt, labels), _placed(shared, counts))
+        placed = jax.make_array_from_callback(shared.shape, counts.sharding, shared.__getitem__)
+        return sharding.with_spread(restored, dealt, placed)
 
     return session.Portable(_without_spread, place)
-
-
-def _placed(array: np.ndarray, like: jax.ShapeDtypeStruct) -> jax.Array:
-    return jax.make_array_from_callback(like.shape, like.sharding, array.__getitem__)
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:

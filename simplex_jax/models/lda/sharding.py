@@ -9,7 +9,7 @@ the exit test of every rejection loop would be a collective of its own.
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -26,6 +26,7 @@ from simplex_jax.geometry import simplex
 from simplex_jax.models.lda import kernel
 from simplex_jax.models.lda.counts import Shard
 from simplex_jax.models.lda.kernel import Means, Setup, State
+from simplex_jax.runtime.checkpoint import Parts
 from simplex_jax.samplers.rows import Rows
 from simplex_jax.schedules import StepSize
 
@@ -168,44 +169,69 @@ def shared_again(
 
 
 def dealt_again(
-    labels: np.ndarray,
-    lengths: np.ndarray,
-    like: np.ndarray | jax.ShapeDtypeStruct,
-    *,
-    chains: bool = False,
-) -> np.ndarray:
-    """Return the labels of a corpus, as any number of devices had them, for those of a run.
+    saved: Parts, lengths: np.ndarray, like: jax.ShapeDtypeStruct, *, chains: bool = False
+) -> jax.Array:
+    """Return the labels of a corpus, as any number of devices had them, on the devices of a run.
+
+    A process reads those of its own documents only.
 
     Args:
-        labels: Labels [T] of one device or [shards, T] of several, with a leading axis of chains.
+        saved: Labels [T] of one device or [shards, T] of several, with a leading axis of chains.
         lengths: Tokens of the D documents.
-        like: An array of the shape and dtype that they are to have.
+        like: The shape, dtype and sharding that they are to have.
         chains: Whether there is that axis.
 
     Raises:
         ValueError: They are not those of such a corpus.
     """
-    lengths, lead = np.sort(lengths), like.shape[:1] if chains else (1,)
-    old = labels.reshape(*lead, -1, labels.shape[-1])
     shards = math.prod(like.shape[int(chains) : -1])
-    fullest = max(int(lengths[first :: old.shape[1]].sum()) for first in range(old.shape[1]))
-    if labels.dtype != like.dtype or old.shape[-1] < fullest:
+
+    def part(index: Any) -> np.ndarray:
+        labels = device.zeros(like.sharding.shard_shape(like.shape), like.dtype)
+        own = labels.reshape(*like.shape[: int(chains)], -1)
+        fill_labels(own, saved, lengths, index[-2].start if shards > 1 else 0, shards)
+        return labels
+
+    return jax.make_array_from_callback(like.shape, like.sharding, part)
+
+
+def fill_labels(
+    labels: np.ndarray, saved: Parts, lengths: np.ndarray, shard: int = 0, shards: int = 1
+) -> None:
+    """Read the labels of one of several shards of a run, [T], with a leading axis of chains.
+
+    See `dealt_again`. Some documents are read at a time: `labels` may be a file that is mapped.
+    """
+    lead, lengths = labels.shape[:-1], np.sort(lengths)
+    old = [
+        row
+        for _, part in sorted(saved.parts.items())
+        for row in np.moveaxis(part.reshape(*lead, -1, part.shape[-1]), -2, 0)
+    ]
+    fullest = max(int(lengths[first :: len(old)].sum()) for first in range(len(old)))
+    if saved.dtype != labels.dtype or saved.shape[-1] < fullest:
         raise ValueError("the checkpoint's labels are not those of these documents")
-    if old.shape[1] != shards:
-        flat = np.empty((*lead, int(lengths.sum())), like.dtype)
-        for shard, tokens in enumerate(_dealt(lengths, old.shape[1])):
-            flat[:, tokens] = old[:, shard, : np.count_nonzero(tokens)]
-        old = np.zeros((*lead, shards, like.shape[-1]), like.dtype)
-        for shard, tokens in enumerate(_dealt(lengths, shards)):
-            old[:, shard, : np.count_nonzero(tokens)] = flat[:, tokens]
-    return old.reshape(like.shape)
+    if len(old) == shards:
+        labels[...] = old[shard]
+        return
+    before, after = _starts(lengths, len(old)), _starts(lengths, shards)
+    own = np.arange(shard, lengths.size, shards)
+    for number, row in enumerate(old):
+        shared = own[own % len(old) == number]
+        for some in device.parts(lengths[shared]):
+            documents = shared[some]
+            tokens = lengths[documents]
+            there = device.runs(before[documents], tokens)
+            labels[..., device.runs(after[documents], tokens)] = row[..., there]
 
 
-def _dealt(lengths: np.ndarray, shards: int) -> Iterator[np.ndarray]:
-    """Yield which tokens of all are those of each shard, bool [T]."""
-    owner = np.repeat((np.arange(lengths.size) % shards).astype(np.uint16), lengths)
+def _starts(lengths: np.ndarray, shards: int) -> np.ndarray:
+    """Return where each document starts in its shard, int64 [D]."""
+    starts = np.empty_like(lengths)
     for shard in range(shards):
-        yield owner == shard
+        own = lengths[shard::shards]
+        starts[shard::shards] = np.cumsum(own) - own
+    return starts
 
 
 def labels_of(state: State) -> Any:

@@ -5,14 +5,16 @@ it and brings a run back.
 """
 
 from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWarning
-from simplex_jax.runtime.checkpoint.leaves import ANY
+from simplex_jax.runtime.checkpoint.leaves import ANY, MAPPED, Parts
 from simplex_jax.runtime.checkpoint.saver import Restored, Resumable, Saver
 from simplex_jax.runtime.checkpoint.store import Saved, Store
 
 __all__ = [
     "ANY",
+    "MAPPED",
     "CheckpointError",
     "CheckpointWarning",
+    "Parts",
     "Restored",
     "Resumable",
     "Saved",

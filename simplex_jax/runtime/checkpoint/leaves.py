@@ -1,5 +1,6 @@
 """Pytrees as a list of leaves: arrays, and values that JSON can hold."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -18,6 +19,29 @@ Entry = Mapping[str, Any]
 
 ANY: Final = object()
 """A leaf of `like` that takes anything saved there: dicts and lists of NumPy arrays and values."""
+
+MAPPED: Final = object()
+"""A leaf of `like` that takes an array of numbers of any size as `Parts`, too large for memory."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """An array in the files of a checkpoint, mapped: only what is read of it comes into memory.
+
+    Read it before the next checkpoint is saved, which may remove these files.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    parts: Mapping[tuple[int, ...], np.ndarray]  # those that processes saved, by where they begin
+
+    def whole(self) -> np.ndarray:
+        """Return the array in memory."""
+        array = np.empty(self.shape, self.dtype)
+        for begins, part in self.parts.items():
+            inside = (slice(first, first + n) for first, n in zip(begins, part.shape, strict=True))
+            array[tuple(inside)] = part
+        return array
 
 
 def flatten(tree: PyTree) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
@@ -47,7 +71,7 @@ def check(like: PyTree, entries: Sequence[Entry], *, sized: bool = True) -> None
     new: dict[str, str] = {}
     for path, leaf in _leaves(like):
         name = path_name(path)
-        if leaf is ANY:
+        if _takes_any(leaf):
             below = [path_name(other) for other in saved if _below(other, path)]
             new |= {name: old[name] for name in below} or {name: "of any kind"}
         else:
@@ -55,7 +79,9 @@ def check(like: PyTree, entries: Sequence[Entry], *, sized: bool = True) -> None
     errors.compare(old, new, show=str)
 
 
-def rebuild(like: PyTree, entries: Sequence[Entry], arrays: Mapping[str, np.ndarray]) -> PyTree:
+def rebuild(
+    like: PyTree, entries: Sequence[Entry], arrays: Mapping[str, np.ndarray | Parts]
+) -> PyTree:
     """Put the parts of `flatten` together, in the structure of `like`, which `check` passed.
 
     Leaves are NumPy arrays where those of `like` are, else JAX arrays on the same devices.
@@ -66,7 +92,7 @@ def rebuild(like: PyTree, entries: Sequence[Entry], arrays: Mapping[str, np.ndar
     }
     leaves = [
         _nested({other[len(path) :]: saved[other] for other in saved if _below(other, path)})
-        if leaf is ANY
+        if _takes_any(leaf)
         else _placed(leaf, saved[path])
         for path, leaf in _leaves(like)
     ]
@@ -94,7 +120,11 @@ def _component(key: Any) -> str | int:
 
 
 def _is_leaf(node: Any) -> bool:
-    return node is ANY or _is_value(node)
+    return _takes_any(node) or _is_value(node)
+
+
+def _takes_any(leaf: Any) -> bool:
+    return leaf is ANY or leaf is MAPPED
 
 
 def _is_value(node: Any) -> bool:
@@ -116,31 +146,37 @@ def _is_key(leaf: Any) -> bool:
     return jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
 
 
-def whole(
-    entries: Sequence[Entry], files: Sequence[Mapping[str, np.ndarray]]
-) -> dict[str, np.ndarray]:
-    """Return the arrays of the entries by number, from the parts that the processes have saved.
+def gathered(
+    like: PyTree, entries: Sequence[Entry], files: Sequence[Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray | Parts]:
+    """Return the arrays of the entries by number, from the mapped files of the processes.
 
-    A part that is missing is a KeyError.
+    They are in memory unless `like` has `MAPPED` in their place. A part that is missing is a
+    KeyError.
     """
-    arrays = {}
+    mapped = {path for path, leaf in _leaves(like) if leaf is MAPPED}
+    arrays: dict[str, np.ndarray | Parts] = {}
     for number, entry in enumerate(entries):
-        if "value" in entry:
-            continue
-        name, dtype, shape = str(number), np.dtype(entry["dtype"]), tuple(entry["shape"])
-        if name in files[0]:
-            # NumPy reads the dtypes of `ml_dtypes` as void.
-            arrays[name] = files[0][name].view(dtype).reshape(shape)
-            continue
-        parts = {part: file[part] for file in files for part in file if part.startswith(f"{name}@")}
-        if sum(part.size for part in parts.values()) != math.prod(shape):
-            raise KeyError(f"a part of {path_name(entry['path'])} is missing")
-        array = arrays[name] = np.empty(shape, dtype)
-        for place, part in parts.items():
-            begins = map(int, place.partition("@")[2].split(","))
-            inside = (slice(first, first + n) for first, n in zip(begins, part.shape, strict=True))
-            array[tuple(inside)] = part.view(dtype)
+        if "value" not in entry:
+            parts = _found(str(number), entry, files)
+            arrays[str(number)] = parts if tuple(entry["path"]) in mapped else parts.whole()
     return arrays
+
+
+def _found(number: str, entry: Entry, files: Sequence[Mapping[str, np.ndarray]]) -> Parts:
+    # NumPy reads the dtypes of `ml_dtypes` as void.
+    dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+    if number in files[0]:
+        return Parts(shape, dtype, {(0,) * len(shape): files[0][number].view(dtype).reshape(shape)})
+    parts = {
+        tuple(map(int, name.partition("@")[2].split(","))): file[name].view(dtype)
+        for file in files
+        for name in file
+        if name.startswith(f"{number}@")
+    }
+    if sum(part.size for part in parts.values()) != math.prod(shape):
+        raise KeyError(f"a part of {path_name(entry['path'])} is missing")
+    return Parts(shape, dtype, parts)
 
 
 def _parts(number: str, path: KeyPath, leaf: Any) -> dict[str, np.ndarray]:
@@ -188,7 +224,7 @@ def _text(entry: Entry, *, sized: bool) -> str:
     return f"{kind}{entry['dtype']} [{', '.join(sizes)}]"
 
 
-def _restored(entry: Entry, array: np.ndarray | None) -> Any:
+def _restored(entry: Entry, array: np.ndarray | Parts | None) -> Any:
     if array is None:
         return entry["value"]
     if "key" in entry:

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,7 @@ from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWar
 _NAME = r"(\d+)-step-\d+"
 _ARRAYS, _MANIFEST, _SUMS = "arrays-{}.npz", "manifest.json", "SHA256SUMS"
 _FORMAT = 4
-_PIECE = 2**24  # bytes that are compared at once
+_PIECE = 2**24  # bytes that are compared, or checked, at once
 _FIELDS = {"format", "step", "about", "random", "versions", "leaves"}
 
 
@@ -113,8 +114,9 @@ class Store:
 
         `like` has the structure that was saved, with arrays (or `jax.ShapeDtypeStruct`) of its
         shapes and dtypes, or, if `resized`, of other sizes with as many axes; `checkpoint.ANY`
-        stands for anything. Leaves come back as JAX or NumPy arrays as those of `like` are, on its
-        devices; in place of `ANY` there are dicts and lists of NumPy arrays, keys and values.
+        stands for anything, and `checkpoint.MAPPED` for an array that stays in its files, as
+        `checkpoint.Parts`. Other leaves come back as JAX or NumPy arrays as those of `like` are, on
+        its devices; in place of `ANY` there are dicts and lists of NumPy arrays, keys and values.
 
         Damaged checkpoints are skipped, each with a `CheckpointWarning`. One of another run (the
         message names the difference) or format is a CheckpointError, and so are damaged ones alone.
@@ -157,7 +159,7 @@ class Store:
             leaves.check(like, entries, sized=sized)
         except CheckpointError as error:
             raise CheckpointError(f"checkpoint {str(path)!r} is not of this run: {error}") from None
-        tree = leaves.rebuild(like, entries, _read_arrays(path, entries))
+        tree = leaves.rebuild(like, entries, _read_arrays(path, like, entries))
         try:
             errors.compare(manifest["versions"], _versions())
         except CheckpointError as error:
@@ -241,8 +243,7 @@ def _write_arrays(
 
 def _holds(file: IO[bytes], array: np.ndarray) -> bool:
     """Return whether an `.npy` file has the contents of an array."""
-    np.lib.format.read_magic(file)
-    shape, transposed, dtype = np.lib.format.read_array_header_1_0(file)
+    shape, transposed, dtype = _header(file)
     expected = _bytes(array.T if transposed else array)
     pieces = (expected[first : first + _PIECE] for first in range(0, expected.size, _PIECE))
     same = all(file.read(piece.size) == piece.tobytes() for piece in pieces)
@@ -250,18 +251,47 @@ def _holds(file: IO[bytes], array: np.ndarray) -> bool:
     return same and (shape, dtype.itemsize) == (array.shape, array.itemsize)
 
 
-def _read_arrays(path: Path, entries: Sequence[leaves.Entry]) -> dict[str, np.ndarray]:
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Read the shape of an `.npy` file, whether it is transposed, and the dtype."""
+    np.lib.format.read_magic(file)
+    return np.lib.format.read_array_header_1_0(file)
+
+
+def _read_arrays(
+    path: Path, like: PyTree, entries: Sequence[leaves.Entry]
+) -> dict[str, np.ndarray | leaves.Parts]:
     """Return the arrays by the number of their entry."""
     files = sorted(path.glob(_ARRAYS.format("*")), key=lambda file: int(file.stem.split("-")[1]))
     try:
-        return leaves.whole(entries, [_read_archive(file) for file in files])
+        return leaves.gathered(like, entries, [_mapped(file) for file in files])
     except (KeyError, IndexError, ValueError) as error:
         raise Damaged(f"{_ARRAYS.format(0)}: {_reason(error)}") from None
 
 
-def _read_archive(path: Path) -> dict[str, np.ndarray]:
+def _mapped(path: Path) -> dict[str, np.ndarray]:
+    """Check the arrays of an archive, a piece at a time, and map them."""
+    arrays = {}
     with _opened(path) as archive:
-        return dict(archive)
+        content = np.asarray(np.memmap(path, np.uint8, "r"))
+        for info in archive.zip.infolist():
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise Damaged(f"{path.name}: {info.filename} is compressed")
+            with archive.zip.open(info) as member:
+                shape, transposed, dtype = _header(member)
+                head = member.tell()
+                while member.read(_PIECE):
+                    pass  # the last piece compares the checksum
+            first = _begin(content, info)
+            numbers = content[first + head : first + info.file_size].view(dtype)
+            name = info.filename.removesuffix(".npy")
+            arrays[name] = numbers.reshape(shape, order="F" if transposed else "C")
+    return arrays
+
+
+def _begin(content: np.ndarray, info: zipfile.ZipInfo) -> int:
+    """Return where a file in an archive begins: after a header, its name and an extra field."""
+    sizes = content[info.header_offset + 26 : info.header_offset + 30].view("<u2")
+    return info.header_offset + 30 + int(sizes.sum())
 
 
 @contextmanager

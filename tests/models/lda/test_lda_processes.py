@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import signal
+import subprocess
 import time
 
 import numpy as np
@@ -79,11 +80,42 @@ def test_processes_and_devices_change_no_bit(count, devices, stored, alone, tmp_
 
 
 @pytest.mark.slow
-def test_slurm_tells_processes_of_each_other(stored, alone, tmp_path):
-    begun = several.start_by_slurm(2, "lda", stored, "--out", tmp_path / "run", *RUN)
-    ends = several.finish(begun)
+@pytest.mark.parametrize("start", [several.start_by_slurm, several.start_by_open_mpi])
+def test_a_launcher_tells_processes_of_each_other(start, stored, alone, tmp_path):
+    ends = several.finish(start(2, "lda", stored, "--out", tmp_path / "run", *RUN))
     assert [status for status, _ in ends] == [0, 0], ends
     assert_same(tmp_path / "run", alone)
+
+
+@pytest.mark.slow
+def test_mpirun_starts_processes_that_find_each_other(stored, alone, tmp_path):
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    said = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=True)
+    if " 4." not in said.stdout.partition("\n")[0]:
+        pytest.skip("JAX detects Open MPI 4 only")
+    status, errors = several.run_by_mpirun(2, "lda", stored, "--out", tmp_path / "run", *RUN)
+    assert status == 0, errors
+    assert_same(tmp_path / "run", alone)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def long_run(request, stored, tmp_path_factory):
+    """The options of a run of one or two chains, and what it finds where nothing interrupts it."""
+    options = ["--topics", 5, "--batch-size", 48, "--eval-every", 5, "--chains", request.param]
+    options += ["--alpha", "learn"]
+    out = tmp_path_factory.mktemp("runs") / "long"
+    return options, perplexities(run_alone(stored, out, [*options, "--steps", 40]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (4, 2), (3, 2)])
+def test_another_number_of_processes_goes_on(before, after, long_run, stored, tmp_path):
+    """In the middle of the first pass, when some labels have not been drawn yet."""
+    options, whole = long_run
+    run(before, stored, "--out", tmp_path / "run", *options, "--steps", 10)
+    run(after, "--resume", tmp_path / "run", "--steps", 40)
+    assert perplexities(tmp_path / "run") == whole
 
 
 def checkpoints(out):

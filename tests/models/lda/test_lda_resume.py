@@ -1,6 +1,8 @@
 """A run that was interrupted goes on to the very numbers of one that was not."""
 
+import mmap
 import signal
+import tracemalloc
 from typing import NamedTuple
 
 import chex
@@ -12,13 +14,14 @@ from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 
 from simplex_jax.base import Kernel
+from simplex_jax.corpus import device
 from simplex_jax.models import lda as topics
 from simplex_jax.models.lda import feed as model
 from simplex_jax.models.lda import model as lda
 from simplex_jax.models.lda import sharding
 from simplex_jax.models.lda.counts import Memory
 from simplex_jax.runtime import gathering
-from simplex_jax.runtime.checkpoint import CheckpointError
+from simplex_jax.runtime.checkpoint import MAPPED, CheckpointError, Parts, Store
 
 COUNTS = sp.csr_array(np.random.default_rng(0).poisson(1.0, (12, 6)).astype(np.int32))
 HELDOUT = COUNTS[:3], COUNTS[3:6]
@@ -136,13 +139,97 @@ def test_a_topic_that_is_nan_stops_the_run_and_names_the_step_and_the_checkpoint
     assert max(int(path.name.split("-")[-1]) for path in tmp_path.iterdir()) == 6
 
 
-@pytest.mark.slow
-def test_labels_come_from_any_number_of_devices_and_not_from_other_documents():
+LENGTHS = np.array([3, 0, 5, 1, 1, 0, 2, 7, 4])
+
+
+def labels_on(shards, chains, lengths=LENGTHS):
+    """Different labels for all tokens, as a run of so many devices has them."""
+    rng = np.random.default_rng(0)
+    tokens = rng.permutation(chains * lengths.sum()).astype(np.uint16).reshape(chains, -1)
+    documents = np.split(tokens, np.cumsum(np.sort(lengths))[:-1], axis=1)
+    rows = [np.concatenate(documents[shard::shards], axis=1) for shard in range(shards)]
+    labels = np.zeros((chains, shards, max(row.shape[1] for row in rows)), np.uint16)
+    for shard, row in enumerate(rows):
+        labels[:, shard, : row.shape[1]] = row
+    return labels
+
+
+def saved_by(labels, processes):
+    """The labels [C, shards, T] in a checkpoint of so many processes."""
+    parts = np.split(labels, processes, axis=1)
+    places = range(0, labels.shape[1], labels.shape[1] // processes)
+    by_place = {(0, place, 0): part for place, part in zip(places, parts, strict=True)}
+    return Parts(labels.shape, labels.dtype, by_place)
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+@pytest.mark.parametrize(
+    ("before", "processes", "after"),
+    [(1, 1, 1), (1, 1, 2), (2, 1, 1), (2, 2, 1), (4, 4, 2), (4, 2, 3), (3, 3, 2), (3, 1, 3)],
+)
+def test_labels_come_from_any_number_of_devices(before, processes, after, chains, monkeypatch):
+    monkeypatch.setattr(device, "_READ", 4)
+    saved, expected = saved_by(labels_on(before, chains), processes), labels_on(after, chains)
+    for shard in range(after):
+        labels = np.zeros((chains, expected.shape[-1]), np.uint16)
+        sharding.fill_labels(labels, saved, LENGTHS, shard, after)
+        np.testing.assert_array_equal(labels, expected[:, shard])
+
+
+def test_labels_without_an_axis_of_chains_or_devices():
+    labels, expected = labels_on(1, 1), labels_on(2, 1)[0, 1]
+    for axes in (1, 2):
+        some = labels[(0,) * axes]
+        saved, found = Parts(some.shape, some.dtype, {(0,) * some.ndim: some}), expected * 0
+        sharding.fill_labels(found, saved, LENGTHS, 1, 2)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_labels_of_other_documents_are_refused():
     """Three documents of 1, 1 and 5 tokens on two devices: the first has six tokens."""
-    like = np.empty(7, np.uint8)
-    lengths, labels = np.array([1, 5, 1]), np.arange(1, 8, dtype=np.uint8)
-    dealt = np.array([[1, 3, 4, 5, 6, 7], [2, 0, 0, 0, 0, 0]], np.uint8)
-    placed = sharding.dealt_again(dealt, lengths, like)
-    np.testing.assert_array_equal(placed, labels)
-    with pytest.raises(ValueError, match="not those of these documents"):
-        sharding.dealt_again(dealt[:, :5], lengths, like)
+    lengths = np.array([1, 5, 1])
+    labels = labels_on(2, 1, lengths)
+    assert labels.shape == (1, 2, 6)
+    for wrong in (labels[:, :, :5], labels.astype(np.uint8)):
+        with pytest.raises(ValueError, match="not those of these documents"):
+            sharding.fill_labels(np.zeros((1, 7), np.uint16), saved_by(wrong, 1), lengths)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 4])
+def test_a_process_takes_memory_for_its_own_labels_only(after, tmp_path, monkeypatch):
+    """Of 8 MB on four devices."""
+    monkeypatch.setattr(device, "_READ", 2**10)
+    lengths = np.full(1024, 2**12)
+    lengths[0] = 1  # which makes the first shard shorter
+    labels = labels_on(4, 1, lengths)
+    Store(tmp_path).save(0, {"labels": labels[0]}, {})
+    saved = Store(tmp_path).latest({"labels": MAPPED}, {}).tree["labels"]
+    own = np.zeros(labels_on(after, 1, lengths).shape[-1], np.uint16)
+    tracemalloc.start()
+    sharding.fill_labels(own, saved, lengths, after - 1, after)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < labels.nbytes / 8
+
+
+@pytest.mark.parametrize("chains", [1, 2])
+def test_a_resumed_run_never_has_all_saved_labels_in_memory(chains, tmp_path, monkeypatch):
+    options = {"chains": chains, "devices": 1, "checkpoint": tmp_path}
+    fit("memoised", hooks=[Cut(3)], **options)
+    fill, seen = sharding.fill_labels, []
+
+    def watched(labels, saved, *place):
+        seen.extend(saved.parts.values())
+        fill(labels, saved, *place)
+
+    monkeypatch.setattr(sharding, "fill_labels", watched)
+    fit("memoised", resume=True, **options)
+    assert [part.size for part in seen] == [chains * COUNTS.sum()]
+    assert isinstance(bottom(seen[0]), mmap.mmap)
+
+
+def bottom(array):
+    """What the memory of an array is."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array
