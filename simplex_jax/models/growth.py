@@ -4,6 +4,7 @@ Such a state has a number `needed`. An update for which there is no room changes
 `driver.run(..., grow=...)` makes the state larger, and the same update follows with the same key.
 """
 
+import math
 from typing import Any, TypeVar
 
 import jax
@@ -32,6 +33,16 @@ def doubled(capacity: int, needed: int) -> int:
     """Return the capacity doubled until it has room for `needed`: few sizes to compile."""
     while capacity < needed:
         capacity *= 2
+    return capacity
+
+
+def by_quarters(capacity: int, needed: int) -> int:
+    """Return the capacity doubled up to 256, and from there on a quarter larger, until it suffices.
+
+    For components that all take their part of the time, whether they are used or not.
+    """
+    while capacity < needed:
+        capacity = math.ceil(capacity * (2 if capacity < 256 else 1.25))
     return capacity
 
 

@@ -7,7 +7,6 @@ planned (`plan`: documents held out, every option settled), trained (`train`) an
 
 import dataclasses
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +20,7 @@ from simplex_jax.models import files
 from simplex_jax.models.options import as_json, changeable, declarations, option, options
 from simplex_jax.models.records import F, Model, O, Plan, Results
 from simplex_jax.runtime import processes, session
-from simplex_jax.runtime.checkpoint import CheckpointError
+from simplex_jax.runtime.checkpoint import Store
 from simplex_jax.runtime.hooks import Callback, calls_of
 from simplex_jax.runtime.session import Progress
 
@@ -176,9 +175,6 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     # Before the run is prepared, which may take its time: for errors of the arguments.
     calls_of(arguments.hooks)
     planned = planned._replace(resumed=_resumed(arguments))
-    run = model.prepare(planned, arguments.samples_dir)
-    if arguments.progress is not None:
-        run = run._replace(progress=arguments.progress)
     settings = planned.settings
     about = {
         "model": model.name,
@@ -186,8 +182,9 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
         "data": planned.digest,
         "heldout": digest_of(planned.heldout),
     }
-    trained = session.train(
-        run,
+    # No name for the run in between: nothing may hold its first state, which can be large.
+    run, trained = session.train(
+        model.prepare(planned, arguments.samples_dir),
         session.Length(*(getattr(settings, name) for name in session.Length._fields)),
         about,
         hooks=arguments.hooks,
@@ -195,6 +192,8 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
         checkpoint_every=arguments.checkpoint_every,
         resume=arguments.resume,
     )
+    if arguments.progress is not None:
+        run = run._replace(progress=arguments.progress)
     fitted = model.summarise(planned, run, trained)
     fitted = dataclasses.replace(fitted, corpus=corpus_of(model, planned))
     warnings = list(model.warn(fitted))
@@ -209,16 +208,10 @@ def _resumed(arguments: Session) -> bool:
         if arguments.resume:
             raise ValueError("checkpoint must name the directory to resume from")
         return False
-    place = Path(arguments.checkpoint)
-    folder = next(path for path in (place, *place.parents) if path.exists())
-    if not folder.is_dir():
-        raise CheckpointError(f"{str(folder)!r} is a file: give a directory")
+    store = Store(arguments.checkpoint)
+    store.check_writable()
     # Damaged ones count: they are refused, and the run does not start over.
-    if arguments.resume and any(place.glob("[0-9]*-step-*[0-9]")):
-        return True
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise CheckpointError(f"cannot save checkpoints: {str(folder)!r} cannot be written to")
-    return False
+    return arguments.resume and store.newest() is not None
 
 
 def fit(model: Model[O, F], data: Any, arguments: Session) -> F:

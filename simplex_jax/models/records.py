@@ -75,8 +75,8 @@ class Plan(NamedTuple, Generic[O]):
     held: int  # number of documents or rows in `data` that are held out
     settings: O  # the options, every one settled
     digest: str  # digest of the data
-    # Whether a checkpoint has the state to begin with: `prepare` need give but its structure, of
-    # arrays or `jax.ShapeDtypeStruct`
+    # Whether a checkpoint has the state to begin with: `prepare` may then return the structure of
+    # one only, of arrays or `jax.ShapeDtypeStruct`
     resumed: bool = False
 
 

@@ -1,6 +1,9 @@
 // Functions of vectors, as in `simplex_jax.draws.uniform`; logarithm and exponential are those of
 // Cephes (Moshier 1984), within 2 units in the last place.
 
+ALWAYS_INLINE Vector load(const float* from) { return *reinterpret_cast<const Loose*>(from); }
+ALWAYS_INLINE void store(float* to, Vector x) { *reinterpret_cast<Loose*>(to) = x; }
+
 ALWAYS_INLINE Vector constant(float x) { return Vector{} + x; }
 
 template <int kCount>

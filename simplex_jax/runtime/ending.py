@@ -22,8 +22,8 @@ class Ending:
     """End the program on SIGINT with status 130, on SIGTERM with 143; within a `with` block.
 
     It ends by a `SystemExit`, so that half-written files are removed; but at once within an import,
-    where an exception may come out as another one, as a crash of compiled code, or not at all; what
-    is left then, such as the directory of a run, is that of the next one. Python drops exceptions
+    where an exception may come out as another one, as a crash of compiled code, or not at all; the
+    next run takes over what is left then, such as a directory. Python drops exceptions
     that are raised within a callback, such as the one that JAX gives to the garbage collector; this
     one is then raised again. A second signal ends the program at once. After the block signals are
     ignored: all is done. A signal that the process ignores, or that has another handler, is left
@@ -68,8 +68,9 @@ class Ending:
     def _leave(self) -> None:
         """End without the interpreter's finalisation, where what JAX was compiling may crash."""
         if self._raised:
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
             os._exit(self._status)
 
     def _unraisable(self, unraisable: Any) -> None:

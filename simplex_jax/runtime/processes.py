@@ -29,7 +29,7 @@ def join(
 ) -> None:
     """Join the processes of a run; call it before anything starts JAX.
 
-    Under SLURM, Open MPI, Kubernetes and whatever else `jax.distributed.initialize` detects no
+    Under SLURM, Open MPI 4, Kubernetes and whatever else `jax.distributed.initialize` detects no
     argument is needed; anywhere else all three are.
 
     Args:

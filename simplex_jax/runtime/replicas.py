@@ -10,4 +10,9 @@ def first(tree: PyTree) -> PyTree:
 
     Computations on the result are done once, on that device, and not by all of them.
     """
-    return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+
+    def part(leaf: jax.Array) -> jax.Array:
+        # JAX keeps the data of another array object for longer than that object is in use.
+        return leaf if len(leaf.sharding.device_set) == 1 else leaf.addressable_data(0)
+
+    return jax.tree.map(part, tree)

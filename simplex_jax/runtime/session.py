@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
     key: jax.Array  # key of the driver
     kernel: Kernel  # the kernel, of all chains
-    state: State  # its first state
+    state: State | None  # its first state; None once it has begun
     feed: Callable[[int], Stream | Iterable[Batch]]  # `first step -> batches`
     # Hooks that accumulate something, by name, in the order in which they are called; they are
     # saved and restored.
@@ -213,16 +213,15 @@ def train(
     checkpoint: Path | None,
     checkpoint_every: float,
     resume: bool,
-) -> Trained:
+) -> tuple[Run, Trained]:
     """Run a kernel to its end; SIGINT and SIGTERM end it early, with a checkpoint.
 
     Before the first update, while a program is compiled, they have their usual effect. The hooks
     are called after the measures; `about` is everything that a run must have in common with this
-    one to go on from one of its checkpoints, see `pipeline.Session` for the other arguments.
+    one to go on from one of its checkpoints, see `pipeline.Session` for the other arguments. The
+    run is returned without its first state, whose memory is free after the first updates.
     """
     measures = prepared.measures
-    if resume and checkpoint is None:
-        raise ValueError("checkpoint must name the directory to resume from")
     saver, latest = None, _Latest()
     restored = Restored(prepared.state, first_step=0, seconds=0.0)
     if checkpoint is not None:
@@ -230,7 +229,9 @@ def train(
         saver = Saver(Store(checkpoint), measures, about, checkpoint_every, whole)
         if resume:
             restored = _restored(saver, prepared) or restored
-    begin = int(current_step(restored.state))
+    states = [restored.state]
+    prepared, restored = prepared._replace(state=None), restored._replace(state=None)
+    begin = int(current_step(states[0]))
     last = MAX_STEPS if length.steps is None else length.steps
     if prepared.ended():
         last = begin
@@ -243,7 +244,7 @@ def train(
         state, _ = run(
             prepared.key,
             prepared.kernel,
-            restored.state,
+            states.pop(),
             prepared.feed(begin),
             last - begin,
             collect=nothing,
@@ -264,7 +265,7 @@ def train(
         )
     event = latest.event and latest.event._replace(state=state)
     number = int(processes.highest(interrupt.signal or 0))
-    return Trained(state, event, signal.Signals(number) if number else None)
+    return prepared, Trained(state, event, signal.Signals(number) if number else None)
 
 
 def _restored(saver: Saver, prepared: Run) -> Restored | None:
@@ -282,8 +283,8 @@ def _naming_the_newest(checkpoints: Path | None) -> Iterator[None]:
     try:
         yield
     except FloatingPointError as error:
-        paths = [] if checkpoints is None else sorted(checkpoints.glob("*-step-*"))
-        if not paths:
+        path = None if checkpoints is None else Store(checkpoints).newest()
+        if path is None:
             raise
-        newest = f"; the last checkpoint, {str(paths[-1])!r}, is from before"
+        newest = f"; the last checkpoint, {str(path)!r}, is from before"
         raise FloatingPointError(f"{error}{newest}") from None

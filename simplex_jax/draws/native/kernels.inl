@@ -8,9 +8,6 @@ constexpr int kRounds = 66;
 constexpr float kLeast = std::numeric_limits<float>::min();
 constexpr float kMost = std::numeric_limits<float>::max();
 
-ALWAYS_INLINE Vector load(const float* from) { return *reinterpret_cast<const Loose*>(from); }
-ALWAYS_INLINE void store(float* to, Vector x) { *reinterpret_cast<Loose*>(to) = x; }
-
 ALWAYS_INLINE Integers positive(Vector x) { return (x >= kLeast) & (x <= kMost); }
 
 // Two words for each of some variates of a row.
@@ -47,11 +44,12 @@ ALWAYS_INLINE Vector propose_gamma(const uint32_t* key, uint32_t row, Words colu
   return taken ? d * cube : constant(-1);
 }
 
-// The same proposal where simple bounds show that it is accepted, or -1 where they do not. With R(y)
-// = log1p(y) - y + y^2/2 - y^3/3, the alternating series of y > 0 has R(y) >= -y^4/4, and that of
-// -1 < y < 0, whose terms have one sign, R(y) >= -y^4/4 / (1 + y); and exp(x) >= 1 + x. What is left
-// is twenty times the rounding of the acceptance above, so that no draw depends on which of the two
-// is asked first.
+// The same proposal where simple bounds show that it is accepted, or -1 where they do not. R(y) =
+// log1p(y) - y + y^2/2 - y^3/3 is the integral of -t^3 / (1 + t) from 0 to y: at least -y^4/4 for y
+// above 0, and -y^4/4 / (1 + y) below; and exp(x) >= 1 + x. No draw depends on which of the two is
+// asked first: for |y| < 1/4 kRounding is a hundred times what the acceptance above is rounded by,
+// and beyond R(y) is |y|^5/20 and more above these bounds, some 500 times the rounding of its
+// logarithm.
 ALWAYS_INLINE Vector surely_gamma(const uint32_t* key, uint32_t row, Words columns, Vector shape) {
   constexpr float kRounding = 1e-5f;
   Words one, two;
@@ -83,8 +81,8 @@ ALWAYS_INLINE int negatives(Vector values, uint32_t first, uint32_t* numbers) {
 }
 
 // Variates by rejection for the columns from `first` on, with parameters [kBlock]: what
-// `propose(row, columns, parameters)` returns where that is not negative. `surely` is asked first,
-// and `propose` from the round `again` on: the next one, or the same where `surely` is not all.
+// `propose(row, columns, parameters)` returns where that is not negative. `surely` is asked first:
+// `again` is 1 where it is all of `propose`, and 0 where it only spares most of them.
 template <typename Surely, typename Propose>
 inline void accepted(uint32_t first, int64_t count, const float* parameters, float* values,
                      Surely surely, int again, Propose propose) {

@@ -77,8 +77,8 @@ def grown(state: State) -> State | None:
     capacity, needed = state.counts.shape[-2], int(jnp.max(state.needed))
     if needed <= capacity:
         return None
-    doubled = growth.doubled(capacity, check_capacity(needed))
-    return grow(state, min(doubled, MOST_TOPICS))
+    larger = growth.by_quarters(capacity, check_capacity(needed))
+    return grow(state, min(larger, MOST_TOPICS))
 
 
 def grow(state: State, capacity: int) -> State:

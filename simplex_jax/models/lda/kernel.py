@@ -306,7 +306,7 @@ def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Lear
         numbers = ids if shard is None else shard.number(ids)
         key_tables, key_x = jax.random.split(key)
         tables = calls.tables(key_tables, alpha, documents._replace(ids=numbers), labels)
-        log_x = concentrations.log_beta(key_x, jnp.sum(alpha), documents.lengths, numbers)
+        log_x = concentrations.log_beta(key_x, sums(alpha)[0], documents.lengths, numbers)
     else:
         blocks = device.blocks(size, learner.batch_size)
 

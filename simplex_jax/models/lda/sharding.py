@@ -162,7 +162,9 @@ def shared_again(
     """
     spare = like.shape[-2] - topics
     whole = counts[..., :topics, :]
-    padded = np.pad(whole, [(0, 0)] * (whole.ndim - 2) + [(0, spare), (0, 0)])
+    # Not padded for nothing: they are large.
+    room = [(0, 0)] * (whole.ndim - 2) + [(0, spare), (0, 0)]
+    padded = np.pad(whole, room) if spare else whole
     if counts.dtype != like.dtype or padded.shape != like.shape:
         raise ValueError("the checkpoint's counts are not those of these topics and words")
     return padded

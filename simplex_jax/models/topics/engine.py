@@ -71,7 +71,7 @@ def totals(words: jax.Array) -> jax.Array:
     """Return the tokens of each topic, float [..., K], of their counts in each word, [..., K, V].
 
     A topic may have more than 2^31 of them, though no word of it has: by XLA the lowest eight bits
-    and the others are added up apart, which is exact, and their sum is rounded once.
+    and the others are added up apart, which is exact, and each rounded.
     """
 
     def by_xla(words: jax.Array) -> jax.Array:

@@ -191,6 +191,11 @@ def _parts(number: str, path: KeyPath, leaf: Any) -> dict[str, np.ndarray]:
     return parts
 
 
+def is_part(name: str) -> bool:
+    """Return whether an array of `flatten` is a part, and not alike in all processes."""
+    return "@" in name
+
+
 def _to_numpy(path: KeyPath, leaf: Any) -> np.ndarray:
     array = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
     if not (jnp.issubdtype(array.dtype, np.number) or array.dtype == bool):

@@ -85,7 +85,8 @@ class Store:
             path = self._directory / processes.agreed_text(name)
             with processes.in_step(OSError, Damaged):
                 if not processes.is_first():
-                    _write_arrays(_staged(path, processes.number()), arrays, entries)
+                    parts = {name: part for name, part in arrays.items() if leaves.is_part(name)}
+                    _write_arrays(_staged(path, processes.number()), parts, entries)
             with processes.in_step(OSError, Damaged):
                 if processes.is_first():
                     _publish(path, arrays, manifest)
@@ -134,6 +135,26 @@ class Store:
                 "remove them to start again from the beginning"
             )
         return None
+
+    def check_writable(self) -> None:
+        """Raise a CheckpointError if checkpoints cannot be saved here; nothing is made."""
+        place = self._directory
+        try:
+            folder = next(path for path in (place, *place.parents) if path.exists())
+        except OSError as error:
+            raise CheckpointError(f"cannot save checkpoints: {_reason(error)}") from error
+        if not folder.is_dir():
+            raise CheckpointError(f"{str(folder)!r} is a file: give a directory")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise CheckpointError(f"cannot save checkpoints: {str(folder)!r} cannot be written to")
+
+    def newest(self) -> Path | None:
+        """Return the newest checkpoint, which may be damaged; None if there is none.
+
+        A file in place of the directory, or one that cannot be read, is a CheckpointError.
+        """
+        paths = self._checkpoints()
+        return paths[-1] if paths else None
 
     def _checkpoints(self) -> list[Path]:
         """Return the checkpoints, oldest first: in the order of writing, not of their steps."""

@@ -157,6 +157,7 @@ def test_a_run_that_is_resumed_does_not_search(tmp_path, monkeypatch) -> None:
 def test_a_run_without_a_checkpoint_yet_searches(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(starts, "predictive_labels", searched)
     (tmp_path / ".000001-step-5.0123abcd.tmp").mkdir()  # what a crash leaves
+    (tmp_path / "000001-step-5-copy2").mkdir()  # and a user
     for place in (tmp_path, tmp_path / "none"):
         with pytest.raises(AssertionError, match="searched for"):
             dpm.fit(ROWS, FAMILY, steps=3, checkpoint=place, resume=True)

@@ -1,6 +1,7 @@
 """Fitting topics: results of the right shape, the same seed the same fit, bad input refused."""
 
 import chex
+import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -49,6 +50,20 @@ def test_the_same_seed_gives_the_same_numbers():
     chex.assert_trees_all_equal(first.state, second.state)
     chex.assert_trees_all_equal(first.mean, second.mean)
     assert not np.array_equal(first.state.position, other.state.position)
+
+
+def test_a_run_lets_go_of_its_first_state(tmp_path):
+    alive = []
+
+    def labels(event):
+        own = event.state.sampler.memory.labels
+        arrays = [x for x in jax.live_arrays() if (x.shape, x.dtype) == (own.shape, own.dtype)]
+        alive.append(len(arrays))
+
+    options = {"checkpoint": tmp_path, "checkpoint_every": 0.0, "hooks": [labels]} | SAME
+    topics.fit(COUNTS, 2, steps=12, **options)
+    topics.fit(COUNTS, 2, steps=24, resume=True, **options)
+    assert alive == [1, 1, 1, 1]
 
 
 def test_time_ends_a_run():

@@ -132,22 +132,22 @@ state = kernel.init(jax.random.key(1), jnp.ones((2, 2)))
 state, _ = kernel.update(jax.random.key(2), state, stream(jax.random.key(3), state.step))
 found["blocked"] = np.asarray(state.sampler.memory.labels).tolist()
 
-# Documents of one word: their tables are their tokens, whatever is drawn.
-ones = device.on_host(sp.csr_array(np.ones((37, 1), np.int32)))
+# What all documents say about alpha, where every token is of the first topic.
+one_word = sp.csr_array(np.arange(1, 38, dtype=np.int32)[:, None])
 mesh = Mesh(np.asarray(jax.devices()), ("documents",))
-labels = jnp.zeros((4, 10), jnp.uint8)
-def evidence(dealt, labels, engine):
-    corpus = jax.tree.map(lambda leaf: leaf[0], dealt)
-    shard = counts.Shard("documents", 4)
+def evidence(dealt, engine, shard=counts.Shard("documents", 4)):
+    corpus = dealt if shard is None else jax.tree.map(lambda leaf: leaf[0], dealt)
+    labels = jnp.zeros(corpus.tokens.size, jnp.uint8)
     learner = Learner(corpus=corpus, means=None, learn_alpha=None, learn_beta=None,
         batch_size=3, engine=engine, shard=shard)
-    return _evidence(jax.random.key(0), jnp.ones(2), labels[0], learner)
+    return _evidence(jax.random.key(0), jnp.ones(2), labels, learner)
 options = {"mesh": mesh, "in_specs": P("documents"), "out_specs": P(), "check_vma": False}
-dealt = device.deal(ones, mesh)
-found["tables"] = []
+dealt = device.deal(device.on_host(one_word), mesh)
+found["evidence"] = []
 for engine in ("xla", None):
-    spread = jax.shard_map(functools.partial(evidence, engine=engine), **options)
-    found["tables"].append(np.asarray(spread(dealt, labels).tables).tolist())
+    spread = jax.shard_map(functools.partial(evidence, engine=engine), **options)(dealt)
+    alone = evidence(device.to_device(one_word), engine, shard=None)
+    found["evidence"].append([np.hstack(jax.tree.leaves(x)).tolist() for x in (spread, alone)])
 print(json.dumps(found))
 """
 
@@ -238,7 +238,11 @@ def test_alpha_is_learned_from_all_shards(found):
     alpha = found["learned"]["alpha"]
     assert len(set(alpha)) == 3
     assert all(0 < value < 20 for value in alpha)
-    assert found["tables"] == [[37, 0], [37, 0]]
+    for spread, alone in found["evidence"]:
+        assert spread == alone
+        first, none, log_x = spread
+        assert 37 < first < 37 * 38 / 2
+        assert (none, log_x < 0) == (0, True)
 
 
 def test_blocked_sweeps_of_devices_are_independent(found):

@@ -283,6 +283,8 @@ def test_rows_of_words_are_the_likelihood(num_topics, num_words, seed):
     np.testing.assert_allclose(rows[:, :num_topics], expected, rtol=1e-5, atol=1e-37)
     assert (rows[:, num_topics:] == 0).all()
     assert rows.shape == (num_words, -(-num_topics // 16) * 16)
+    for width in (4, 8):
+        np.testing.assert_array_equal(calls.lay_out(log_topics, width=width), rows)
     assert np.isnan(calls.lay_out(log_topics.at[0, 0].set(jnp.nan))[0, 0])
 
 
@@ -453,6 +455,9 @@ def test_tables_depend_on_no_other_document(getkey):
         for part in (slice(0, 100), slice(100, 500))
     ]
     np.testing.assert_array_equal(every, parts[0] + parts[1])
+    for width in (4, 8):
+        again = calls.tables(key, alpha, documents, labels.astype(jnp.uint16), width=width)
+        np.testing.assert_array_equal(every, again)
     wrong = documents._replace(starts=documents.starts + 10)
     with pytest.raises(Exception, match="LDA: a document"):
         jax.block_until_ready(calls.tables(key, alpha, wrong, labels))

@@ -46,15 +46,18 @@ def _call(name: str, results, *, prefix: str | None = None, aliases=None):
     )
 
 
-def lay_out(log_topics: jax.Array, *, prefix: str | None = None) -> jax.Array:
+def lay_out(log_topics: jax.Array, *, width: int = 16, prefix: str | None = None) -> jax.Array:
     """Return the likelihood of topics [K, V] as rows of words, float32 [V, 16 * rows].
 
-    It is that of `local.likelihood_of`, up to rounding, with zeros behind.
+    Of numbers and -inf it is that of `local.likelihood_of`, up to rounding, with zeros behind. For
+    `width` see `sweep`.
     """
     num_topics, num_words = log_topics.shape
-    width = _LANES * -(-num_topics // _LANES)
-    result = jax.ShapeDtypeStruct((num_words, width), jnp.float32)
-    return _call("lay_out", result, prefix=prefix)(log_topics.astype(jnp.float32))
+    padded = _LANES * -(-num_topics // _LANES)
+    result = jax.ShapeDtypeStruct((num_words, padded), jnp.float32)
+    return _call("lay_out", result, prefix=prefix)(
+        log_topics.astype(jnp.float32), width=np.int64(width)
+    )
 
 
 def sweep(
@@ -111,12 +114,14 @@ def tables(
     documents: Documents,
     labels: jax.Array,
     *,
+    width: int = 16,
     prefix: str | None = None,
 ) -> jax.Array:
     """Draw the tables of each topic in all documents, int32 [K], given concentrations [K].
 
     With n of its tokens in a document a topic has CRT(c, n) tables there, see `draws.crt`. The
-    randomness of a token is that of the number of its document and its place there.
+    randomness of a token is that of the number of its document and its place there. For `width` see
+    `sweep`.
     """
     result = jax.ShapeDtypeStruct(concentration.shape, jnp.int32)
     return _call("tables", result, prefix=prefix)(
@@ -126,6 +131,7 @@ def tables(
         documents.starts,
         documents.lengths,
         _ids(documents),
+        width=np.int64(width),
     )
 
 

@@ -156,6 +156,11 @@ bool apart(const Task& task, int64_t threads, int64_t tokens) {
          cells * threads * threads <= kEffort * tokens * task.sweeps;
 }
 
+// How many documents a thread takes at a time.
+int64_t claim_for(int64_t documents, int64_t threads) {
+  return std::clamp<int64_t>(documents / (threads * 64), 1, 32);
+}
+
 // Sweeps by one kernel, after its tables.
 void run(ffi::ThreadPool& pool, int64_t threads, Task task, Kind kind, int64_t width) {
   std::atomic<int64_t> taken{0};
@@ -218,7 +223,7 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
   task.words = count ? new_words->typed_data() : nullptr;
   task.count = static_cast<Count>(count);
   task.tally = tally->element_count() ? tally->typed_data() : nullptr;
-  task.claim = std::clamp<int64_t>(task.num_documents / (threads * 64), 1, 32);
+  task.claim = claim_for(task.num_documents, threads);
   const int64_t cells = task.num_topics * num_words;
   task.apart = task.words && apart(task, threads, total);
   task.part = task.apart || (threads == 1 && cells <= kSmallTable) ? 0 : part_for(cells);
@@ -239,12 +244,12 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
 
 // Rows of weights [V, rows * 16] from the logarithms of topics [K, V].
 ffi::Error lay_out(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> log_topics,
-                   ffi::ResultBuffer<ffi::F32> weights) {
+                   ffi::ResultBuffer<ffi::F32> weights, int64_t width) {
   std::atomic<int64_t> taken{0};
   const Layout task{log_topics.typed_data(),   weights->typed_data(),    log_topics.dimensions()[0],
                     log_topics.dimensions()[1], weights->dimensions()[1], &taken};
   together(pool, threads_for(pool, task.num_topics * task.num_words), [&] {
-    switch (widest(16)) {
+    switch (widest(width)) {
 #if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
       case 16:
         return avx512::lay_out(task);
@@ -278,7 +283,8 @@ ffi::Error totals(ffi::ThreadPool pool, ffi::Buffer<ffi::S32> counts,
 ffi::Error tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
                   ffi::Buffer<ffi::F32> concentration, ffi::AnyBuffer labels,
                   ffi::Buffer<ffi::S32> starts, ffi::Buffer<ffi::S32> lengths,
-                  ffi::Buffer<ffi::U32> ids, ffi::ResultBuffer<ffi::S32> result) {
+                  ffi::Buffer<ffi::U32> ids, ffi::ResultBuffer<ffi::S32> result,
+                  int64_t width) {
   const int64_t size = labels.element_count(), topics = concentration.element_count();
   int64_t total = 0;
   for (size_t d = 0; d < lengths.element_count(); ++d) {
@@ -287,6 +293,7 @@ ffi::Error tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
     if (start < 0 || start + length > size) return wrong("a document lies outside of the tokens");
     total += length;
   }
+  const int64_t threads = threads_for(pool, total);
   std::vector<int64_t> sums(topics);
   std::atomic<int64_t> taken{0};
   std::mutex lock;
@@ -301,9 +308,10 @@ ffi::Error tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
                      static_cast<int64_t>(lengths.element_count()),
                      sums.data(),
                      &taken,
+                     claim_for(lengths.element_count(), threads),
                      &lock};
-  together(pool, threads_for(pool, total), [&] {
-    switch (widest(16)) {
+  together(pool, threads, [&] {
+    switch (widest(width)) {
 #if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
       case 16:
         return avx512::tables(task);
@@ -370,7 +378,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLayOut, lay_out,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Ret<ffi::Buffer<ffi::F32>>());
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<int64_t>("width"));
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexTotals, totals,
                               ffi::Ffi::Bind()
@@ -387,7 +396,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexTables, tables,
                                   .Arg<ffi::Buffer<ffi::S32>>()
                                   .Arg<ffi::Buffer<ffi::S32>>()
                                   .Arg<ffi::Buffer<ffi::U32>>()
-                                  .Ret<ffi::Buffer<ffi::S32>>());
+                                  .Ret<ffi::Buffer<ffi::S32>>()
+                                  .Attr<int64_t>("width"));
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCount, count,
                               ffi::Ffi::Bind()

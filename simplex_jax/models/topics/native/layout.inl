@@ -19,11 +19,10 @@ void lay_out(const Layout& task) {
       for (int64_t i = 0; i < topics; ++i) {
         std::memcpy(row, from + (k + i) * task.num_words, count * sizeof(float));
         for (int64_t w = 0; w < kWords; w += WIDTH) {
-          const Vector peak = *reinterpret_cast<const Vector*>(peaks + w);
-          const Vector x = *reinterpret_cast<const Vector*>(row + w);
+          const Vector peak = load(peaks + w), x = load(row + w);
           const Integers impossible = peak == -std::numeric_limits<float>::infinity();
           const Vector weight = impossible ? constant(1) : exponential_of(x - peak);
-          *reinterpret_cast<Vector*>(tile[i] + w) = x == x ? weight : x;
+          store(tile[i] + w, x == x ? weight : x);
         }
       }
       for (int64_t w = 0; w < count; ++w) {

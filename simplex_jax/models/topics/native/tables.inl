@@ -4,7 +4,7 @@
 // Those of each topic in some documents are added to `tables`. `seen`, of zeros, is left as it was.
 template <typename Label>
 void seat(const Seating& task, int64_t first, int64_t last, int32_t* seen, int64_t* tables) {
-  alignas(64) float u[kChunk], other[kChunk];
+  alignas(64) float u[kChunk], unused[kChunk];
   const Label* const labels = static_cast<const Label*>(task.labels);
   for (int64_t d = first; d < last; ++d) {
     const Label* const own = labels + task.starts[d];
@@ -12,7 +12,7 @@ void seat(const Seating& task, int64_t first, int64_t last, int32_t* seen, int64
     for (int64_t at = 0; at < length; at += kChunk) {
       const int64_t count = std::min<int64_t>(kChunk, length - at);
       uniforms(task.key, task.ids[d], static_cast<uint32_t>(at), static_cast<uint32_t>(count), u,
-               other);
+               unused);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t topic = own[at + i];
         if (topic >= task.num_topics) continue;
@@ -30,14 +30,14 @@ void seat(const Seating& task, int64_t first, int64_t last, int32_t* seen, int64
 void tables(const Seating& task) {
   std::unique_ptr<int32_t[]> seen(new int32_t[task.num_topics]());
   std::unique_ptr<int64_t[]> own(new int64_t[task.num_topics]());
-  constexpr int64_t kClaim = 16;
-  for (int64_t d;
-       (d = task.taken->fetch_add(kClaim, std::memory_order_relaxed)) < task.num_documents;) {
-    const int64_t last = std::min(d + kClaim, task.num_documents);
+  // The last documents come first: they are the longest.
+  for (int64_t taken;
+       (taken = task.taken->fetch_add(task.claim, std::memory_order_relaxed)) < task.num_documents;) {
+    const int64_t last = task.num_documents - taken, first = std::max<int64_t>(last - task.claim, 0);
     if (task.label_bytes == 1) {
-      seat<uint8_t>(task, d, last, seen.get(), own.get());
+      seat<uint8_t>(task, first, last, seen.get(), own.get());
     } else {
-      seat<uint16_t>(task, d, last, seen.get(), own.get());
+      seat<uint16_t>(task, first, last, seen.get(), own.get());
     }
   }
   std::lock_guard<std::mutex> lock(*task.lock);

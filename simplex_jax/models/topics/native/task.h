@@ -47,6 +47,7 @@ struct Seating {
   int64_t num_documents;
   int64_t* tables;              // [K], the result
   std::atomic<int64_t>* taken;  // documents that threads have begun
+  int64_t claim;                // documents at a time
   std::mutex* lock;             // of the result
 };
 
