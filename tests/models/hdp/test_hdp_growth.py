@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from simplex_jax import run
 from simplex_jax.corpus import device
+from simplex_jax.models import growth
 from simplex_jax.models.hdp import kernel as hdp
 from simplex_jax.models.hdp.state import State
 
@@ -48,15 +49,22 @@ def test_a_small_capacity_grows_to_the_chain_of_a_large_one(chains):
 
 
 def test_all_topics_that_labels_can_number_have_room():
-    """Twice as many as there were would be one more."""
+    """A quarter more again and again would be more than there may be."""
     shapes = {"position": (2**15, 2), "counts": (2**15, 2), "log_weights": (2**15,)}
     arrays = {name: jnp.zeros(shapes.get(name, ())) for name in State._fields}
-    state = State(**arrays | {"needed": jnp.asarray(40_000)})
+    state = State(**arrays | {"needed": jnp.asarray(65_000)})
     assert hdp.grown(state).counts.shape == (2**16 - 1, 2)
     with pytest.raises(
         ValueError, match=r"at most 65,535 topics; it is 65,536\. .* a smaller gamma"
     ):
         hdp.grown(state._replace(needed=jnp.asarray(2**16)))
+
+
+@pytest.mark.parametrize(
+    ("capacity", "needed", "larger"), [(4, 9, 16), (256, 257, 320), (256, 330, 400), (7, 7, 7)]
+)
+def test_room_grows_by_a_quarter_once_it_is_large(capacity, needed, larger):
+    assert growth.by_quarters(capacity, needed) == larger
 
 
 @pytest.mark.slow
