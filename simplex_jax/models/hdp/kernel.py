@@ -353,7 +353,8 @@ def _labels(
         times=1,
         engine=model.engine,
     )
-    return state._replace(labels=swept.labels, counts=swept.words), jnp.mean(waits)
+    waited = waits.mean(dtype=state.alpha.dtype)
+    return state._replace(labels=swept.labels, counts=swept.words), waited
 
 
 def _having(documents: Documents, marked: jax.Array) -> jax.Array:

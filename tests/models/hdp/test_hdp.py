@@ -3,6 +3,7 @@
 import json
 import signal
 
+import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -26,6 +27,14 @@ COUNTS[-1] = 0
 WORDS = tuple("abcdefghijkl")
 OPTIONS = {"passes": 150, "eval_every": 15, "keep_samples": 10, "seed": 1}
 OPTIONS |= {"beta": 0.5, "capacity": 32}
+
+
+@pytest.mark.parametrize("engine", [None, "xla"])
+def test_double_precision(engine):
+    with jax.enable_x64(True):
+        fitted = hdp.fit(COUNTS, **OPTIONS | {"passes": 4, "eval_every": 2}, engine=engine)
+    assert np.isfinite(fitted.mean).all()
+    assert fitted.metrics[-1]["passes"] == 4
 
 
 @pytest.fixture(scope="module")
