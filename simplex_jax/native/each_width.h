@@ -1,6 +1,6 @@
 // Includes the file KERNELS once for every set of vector instructions that the compiler knows of this
 // machine's kind, in a namespace of its own, with WIDTH numbers to a vector. Which one runs is chosen
-// on the machine that runs it, see `widest`.
+// on the machine that runs it, see `for_width`.
 #pragma once
 
 #if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)

@@ -18,4 +18,18 @@ inline int widest(int64_t width) {
   return 4;
 }
 
+// The kernel for the widest vectors that the machine has and `width` allows.
+template <typename Kernel>
+Kernel for_width(int64_t width, Kernel plain, Kernel avx2, Kernel avx512) {
+  const int most = widest(width);
+  return most == 16 ? avx512 : most == 8 ? avx2 : plain;
+}
+
 }  // namespace simplex
+
+// The kernel of a name for each width, as `for_width` takes them.
+#if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
+#define EACH_WIDTH(kernel) plain::kernel, avx2::kernel, avx512::kernel
+#else
+#define EACH_WIDTH(kernel) plain::kernel, plain::kernel, plain::kernel
+#endif

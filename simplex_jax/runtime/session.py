@@ -221,6 +221,7 @@ def train(
     one to go on from one of its checkpoints, see `pipeline.Session` for the other arguments. The
     run is returned without its first state, whose memory is free after the first updates.
     """
+    assert checkpoint is not None or not resume  # see `pipeline.train`
     measures = prepared.measures
     saver, latest = None, _Latest()
     restored = Restored(prepared.state, first_step=0, seconds=0.0)

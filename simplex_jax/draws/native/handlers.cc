@@ -33,21 +33,12 @@ namespace {
 constexpr int64_t kCost = 8;
 
 template <typename Task>
-void draw(ffi::ThreadPool& pool, Task& task, int64_t width, void (*narrow)(const Task&),
-          void (*wide)(const Task&), void (*widest_kernel)(const Task&)) {
+void draw(ffi::ThreadPool& pool, Task& task, void (*kernel)(const Task&)) {
   std::atomic<int64_t> taken{0};
   task.draws.taken = &taken;
-  const int most = widest(width);
-  const auto kernel = most == 16 ? widest_kernel : most == 8 ? wide : narrow;
   together(pool, threads_for(pool, kCost * task.draws.rows * task.draws.size),
            [&] { kernel(task); });
 }
-
-#if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
-#define EACH_WIDTH(kernel) plain::kernel, avx2::kernel, avx512::kernel
-#else
-#define EACH_WIDTH(kernel) plain::kernel, plain::kernel, plain::kernel
-#endif
 
 int64_t last(const ffi::AnyBuffer::Dimensions& dimensions) {
   return dimensions.size() ? dimensions.back() : 1;
@@ -69,14 +60,14 @@ ffi::Error log_gamma(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys,
                      ffi::Buffer<ffi::U32> offsets, ffi::Buffer<ffi::F32> shape,
                      ffi::ResultBuffer<ffi::F32> values, int64_t width) {
   Gamma task{variates(keys, offsets, values), parameter(shape)};
-  draw(pool, task, width, EACH_WIDTH(log_gamma));
+  draw(pool, task, for_width(width, EACH_WIDTH(log_gamma)));
   return ffi::Error::Success();
 }
 
 ffi::Error poisson(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::U32> offsets,
                    ffi::Buffer<ffi::F32> rate, ffi::ResultBuffer<ffi::F32> values, int64_t width) {
   Poisson task{variates(keys, offsets, values), parameter(rate)};
-  draw(pool, task, width, EACH_WIDTH(poisson));
+  draw(pool, task, for_width(width, EACH_WIDTH(poisson)));
   return ffi::Error::Success();
 }
 
@@ -91,7 +82,7 @@ ffi::Error cir(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi
            parameter(scale),
            parameter(growth),
            parameter(decay)};
-  draw(pool, task, width, EACH_WIDTH(cir));
+  draw(pool, task, for_width(width, EACH_WIDTH(cir)));
   return ffi::Error::Success();
 }
 

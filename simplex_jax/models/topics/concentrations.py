@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments, draws
+from simplex_jax.samplers.rows import sums
 
 LEARN = ("symmetric", "vector")
 _LEAST = 1e-12
@@ -68,7 +69,7 @@ def auxiliary(
         return draws.crt(key, concentration, counts, columns=numbers)
 
     tables = jax.vmap(sit)(jax.random.split(key_tables, len(concentration)), concentration, counts)
-    return tables, log_beta(key_x, jnp.sum(concentration), counts.sum(axis=0), numbers)
+    return tables, log_beta(key_x, sums(concentration)[0], counts.sum(axis=0), numbers)
 
 
 def log_beta(

@@ -47,17 +47,14 @@ using Kernel = void (*)(const Task&);
 // labels.
 Kind kind_of_long(int64_t topics) { return topics >= 768 ? kSparse : kDense; }
 
-// The kernel for the widest vectors that the machine has, and `width` allows.
 Kernel kernel_for(Kind kind, int64_t width) {
-  switch (widest(width)) {
-#if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
-    case 16:
-      return kind == kInteger ? avx512::integer : kind == kSparse ? avx512::sparse : avx512::dense;
-    case 8:
-      return kind == kInteger ? avx2::integer : kind == kSparse ? avx2::sparse : avx2::dense;
-#endif
+  switch (kind) {
+    case kInteger:
+      return for_width(width, EACH_WIDTH(integer));
+    case kSparse:
+      return for_width(width, EACH_WIDTH(sparse));
     default:
-      return kind == kInteger ? plain::integer : kind == kSparse ? plain::sparse : plain::dense;
+      return for_width(width, EACH_WIDTH(dense));
   }
 }
 
@@ -248,18 +245,8 @@ ffi::Error lay_out(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> log_topics,
   std::atomic<int64_t> taken{0};
   const Layout task{log_topics.typed_data(),   weights->typed_data(),    log_topics.dimensions()[0],
                     log_topics.dimensions()[1], weights->dimensions()[1], &taken};
-  together(pool, threads_for(pool, task.num_topics * task.num_words), [&] {
-    switch (widest(width)) {
-#if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
-      case 16:
-        return avx512::lay_out(task);
-      case 8:
-        return avx2::lay_out(task);
-#endif
-      default:
-        return plain::lay_out(task);
-    }
-  });
+  const auto kernel = for_width(width, EACH_WIDTH(lay_out));
+  together(pool, threads_for(pool, task.num_topics * task.num_words), [&] { kernel(task); });
   return ffi::Error::Success();
 }
 
@@ -310,18 +297,8 @@ ffi::Error tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
                      &taken,
                      claim_for(lengths.element_count(), threads),
                      &lock};
-  together(pool, threads, [&] {
-    switch (widest(width)) {
-#if defined(__x86_64__) && !defined(SIMPLEX_PLAIN)
-      case 16:
-        return avx512::tables(task);
-      case 8:
-        return avx2::tables(task);
-#endif
-      default:
-        return plain::tables(task);
-    }
-  });
+  const auto kernel = for_width(width, EACH_WIDTH(tables));
+  together(pool, threads, [&] { kernel(task); });
   std::copy(sums.begin(), sums.end(), result->typed_data());
   return ffi::Error::Success();
 }
