@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments
+from simplex_jax.draws import native
 from simplex_jax.draws.gamma import loggamma
 
 
@@ -45,4 +47,21 @@ def log_dirichlet(
     if shape is not None:
         shape = (*shape, concentration.shape[-1])
     shape = arguments.common_shape(shape, concentration=concentration)
-    return jax.nn.log_softmax(loggamma(key, concentration, shape), axis=-1)
+    return normalise(loggamma(key, concentration, shape))[0]
+
+
+def normalise(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return log probabilities [..., K], and the logarithms of the totals, [..., 1], of weights.
+
+    Those of a row do not depend on the other rows, to the last bit, where the code is native: on
+    CPUs in float32. It has no derivative; `geometry.simplex.normalise` has.
+    """
+
+    def by_xla(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.nn.log_softmax(log_weights, axis=-1), jax.nn.logsumexp(
+            log_weights, axis=-1, keepdims=True
+        )
+
+    if log_weights.dtype != jnp.float32:
+        return by_xla(log_weights)
+    return native.LIBRARY.lowered(native.normalise, by_xla, log_weights)

@@ -24,6 +24,7 @@ from test_draws_poisson import rejections as poisson_rejections
 from simplex_jax import draws
 from simplex_jax.draws import cir, gamma, native
 from simplex_jax.draws.cir import cir_by_xla, step_of
+from simplex_jax.draws.dirichlet import normalise
 from simplex_jax.draws.gamma import loggamma_by_xla
 from simplex_jax.draws.poisson import poisson_by_xla
 
@@ -71,6 +72,31 @@ def test_transitions_are_those_of_xla(h, getkey, seed):
     assert_close(draws.cir(key, log_theta, a, h), expected, limit=2e-5, few=5)
 
 
+@pytest.mark.parametrize("size", [1, 5, 16, 10_007])
+def test_log_probabilities_are_those_of_xla(size, getkey):
+    weights = 30 * jax.random.normal(getkey(), (3, size)) - 200
+    weights = weights.at[:, :: size // 2 + 2].set(-1e30).at[1, 0].set(100.0)
+    log_p, total = native.normalise(weights)
+    assert_close(log_p, jax.nn.log_softmax(weights, axis=-1), limit=1e-6)
+    assert_close(total, jax.nn.logsumexp(weights, axis=-1, keepdims=True), limit=1e-6)
+
+
+def test_log_probabilities_of_a_row_are_those_of_the_row_alone(getkey):
+    weights = jax.random.normal(getkey(), (2, 3, 4099))
+    for alone, together in zip(native.normalise(weights[1, 2]), normalise(weights), strict=True):
+        np.testing.assert_array_equal(alone, together[1, 2])
+    for one, mapped in zip(normalise(weights), jax.vmap(normalise)(weights), strict=True):
+        np.testing.assert_array_equal(one, mapped)
+
+
+@pytest.mark.parametrize(
+    "row", [[1.0, np.nan, 3.0], [-np.inf, -np.inf], [np.inf, 0.0], [-np.inf, 0]]
+)
+def test_log_probabilities_of_numbers_without_a_total(row):
+    log_p, _ = native.normalise(jnp.asarray(row, jnp.float32))
+    np.testing.assert_array_equal(log_p, jax.nn.log_softmax(jnp.asarray(row, jnp.float32)))
+
+
 @pytest.mark.parametrize("width", [4, 8])
 def test_variates_do_not_depend_on_the_width_of_vectors(width, getkey, seed):
     key, a = getkey(), shapes(seed)
@@ -88,6 +114,7 @@ def test_variates_do_not_depend_on_the_width_of_vectors(width, getkey, seed):
             native.cir(key, jnp.log(a), a, step, 0, (SIZE,)),
             native.cir(key, jnp.log(a), a, step, 0, (SIZE,), width=width),
         ),
+        (native.normalise(jnp.log(a))[0], native.normalise(jnp.log(a), width=width)[0]),
     ]:
         np.testing.assert_array_equal(wide, narrow)
 

@@ -13,7 +13,12 @@ from simplex_jax.native.library import Library
 
 LIBRARY = Library(
     Path(__file__).parent,
-    (("loggamma", "SimplexLogGamma"), ("poisson", "SimplexPoisson"), ("cir", "SimplexCir")),
+    (
+        ("loggamma", "SimplexLogGamma"),
+        ("poisson", "SimplexPoisson"),
+        ("cir", "SimplexCir"),
+        ("normalise", "SimplexNormalise"),
+    ),
     "simplex_jax_draws",
 )
 
@@ -56,6 +61,22 @@ def cir(
 ) -> jax.Array:
     """Draw as `draws.cir` does, in float32; `step` is h, 1 - e^-h, growth and decay."""
     return _call("cir", key, offset, shape, log_theta, a, *step, prefix=prefix, width=width)
+
+
+def normalise(
+    log_weights: jax.Array, *, prefix: str | None = None, width: int = 16
+) -> tuple[jax.Array, jax.Array]:
+    """Compute what `draws.normalise` does, in float32."""
+    call = jax.ffi.ffi_call(
+        f"{prefix or LIBRARY.prefix()}_normalise",
+        (
+            jax.ShapeDtypeStruct(log_weights.shape, jnp.float32),
+            jax.ShapeDtypeStruct((*log_weights.shape[:-1], 1), jnp.float32),
+        ),
+        vmap_method="broadcast_all",
+    )
+    log_p, log_total = call(log_weights, width=np.int64(width))
+    return log_p, log_total
 
 
 def _call(

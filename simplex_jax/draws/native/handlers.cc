@@ -15,16 +15,19 @@ namespace plain {
 void log_gamma(const Gamma&);
 void poisson(const Poisson&);
 void cir(const Cir&);
+void normalise(const Weights&);
 }
 namespace avx2 {
 void log_gamma(const Gamma&);
 void poisson(const Poisson&);
 void cir(const Cir&);
+void normalise(const Weights&);
 }
 namespace avx512 {
 void log_gamma(const Gamma&);
 void poisson(const Poisson&);
 void cir(const Cir&);
+void normalise(const Weights&);
 }
 
 namespace {
@@ -86,6 +89,21 @@ ffi::Error cir(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi
   return ffi::Error::Success();
 }
 
+ffi::Error normalise(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> values,
+                     ffi::ResultBuffer<ffi::F32> normalised, ffi::ResultBuffer<ffi::F32> totals,
+                     int64_t width) {
+  std::atomic<int64_t> taken{0};
+  const Weights task{values.typed_data(),
+                     static_cast<int64_t>(totals->element_count()),
+                     last(values.dimensions()),
+                     normalised->typed_data(),
+                     totals->typed_data(),
+                     &taken};
+  const auto kernel = for_width(width, EACH_WIDTH(normalise));
+  together(pool, threads_for(pool, task.rows * task.size), [&] { kernel(task); });
+  return ffi::Error::Success();
+}
+
 }  // namespace
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLogGamma, log_gamma,
@@ -117,6 +135,14 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCir, cir,
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<int64_t>("width"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexNormalise, normalise,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
                                   .Ret<ffi::Buffer<ffi::F32>>()
                                   .Attr<int64_t>("width"));
 

@@ -248,3 +248,4 @@ void cir(const Cir& task) {
 }
 
 #include "poisson.inl"
+#include "normalise.inl"

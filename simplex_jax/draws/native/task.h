@@ -43,4 +43,13 @@ struct Cir {
   Parameter step, scale, growth, decay;
 };
 
+// Rows of log weights, [rows, size], their log probabilities and the logs of their totals, [rows].
+struct Weights {
+  const float* values;
+  int64_t rows, size;
+  float* normalised;
+  float* totals;
+  std::atomic<int64_t>* taken;  // rows that threads have begun
+};
+
 }  // namespace simplex

@@ -1,0 +1,46 @@
+// Log probabilities of log weights. Those of a row do not depend on the others, nor on the width.
+
+// The 16 numbers of a row from `j` on, filled up with minus infinity.
+ALWAYS_INLINE const float* sixteen(const float* row, int64_t j, int64_t size, float* room) {
+  if (j + 16 <= size) return row + j;
+  std::fill(room, room + 16, -std::numeric_limits<float>::infinity());
+  std::memcpy(room, row + j, (size - j) * sizeof(float));
+  return room;
+}
+
+void normalise(const Weights& task) {
+  constexpr int64_t kChunk = 4096;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  alignas(64) float room[16], peaks[16], sums[16];
+  for (int64_t i; (i = task.taken->fetch_add(1, std::memory_order_relaxed)) < task.rows;) {
+    const float* from = task.values + i * task.size;
+    float* to = task.normalised + i * task.size;
+    Integers strange = {};
+    std::fill(peaks, peaks + 16, -kInfinity);
+    for (int64_t j = 0; j < task.size; j += 16) {
+      const float* x = sixteen(from, j, task.size, room);
+      for (int64_t lane = 0; lane < 16; lane += WIDTH) {
+        const Vector value = load(x + lane), peak = load(peaks + lane);
+        strange |= ~(value < kInfinity);
+        store(peaks + lane, value > peak ? value : peak);
+      }
+    }
+    const float peak = *std::max_element(peaks, peaks + 16);
+    double total = 0;  // rows may be long
+    for (int64_t first = 0; first < task.size; first += kChunk) {
+      std::fill(sums, sums + 16, 0.0f);
+      const int64_t last = std::min(first + kChunk, task.size);
+      for (int64_t j = first; j < last; j += 16) {
+        const float* x = sixteen(from, j, task.size, room);
+        for (int64_t lane = 0; lane < 16; lane += WIDTH) {
+          store(sums + lane, load(sums + lane) + exponential_of(load(x + lane) - peak));
+        }
+      }
+      for (const float sum : sums) total += sum;
+    }
+    const float scale =
+        any(strange) ? std::nanf("") : logarithm(constant(static_cast<float>(total)))[0];
+    for (int64_t j = 0; j < task.size; ++j) to[j] = (from[j] - peak) - scale;
+    task.totals[i] = peak + scale;
+  }
+}
