@@ -71,7 +71,9 @@ def parts(train: Any, num_topics: int, passes: int) -> dict[str, float]:
     shapes = memory.counts + beta
 
     def labels(key: jax.Array) -> engine.Swept:
-        return engine.sweeps(key, log_topics, full, batch, memory.labels, memory.counts, times=1)
+        return engine.sweeps(
+            key, log_topics, full, batch, memory.labels, memory.counts, times=1, count="changes"
+        )
 
     return {
         "first call, s": round(first, 2),

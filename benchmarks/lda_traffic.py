@@ -2,7 +2,7 @@
 
 The documents stay where they are. In an update each of n devices gets its part of the sum of the
 changes of the counts, a reduce-scatter of int32 [K, V], draws its part of the topics, and gives it
-to the others, an all-gather of float32 [K, V]; K is rounded up to a multiple of n. Three figures of
+to the others, an all-gather of float32 [K, V]; K is rounded up to a multiple of n. Four figures of
 a topic are gathered as well. A pass that learns alpha adds up the tables of the topics and the
 classes of documents in which logarithms are added up, by all-reduce; one that learns beta gathers
 the counts. Where devices do not share the topics (`sharding.shared_topics`) it is one all-reduce of
@@ -46,7 +46,7 @@ def predicted(topics: int, words: int, devices: int, *, learn: tuple[str, ...]) 
     counts = 4 * rows * words
     return {
         "reduce-scatter": counts,
-        "all-gather": counts + 3 * 4 * rows + (counts if "beta" in learn else 0),
+        "all-gather": counts + 4 * 4 * rows + (counts if "beta" in learn else 0),
         "all-reduce": reduced,
     }
 

@@ -60,6 +60,7 @@ def swept(
             before.words,
             times=times,
             burn_in=times - 1,
+            count="changes",
             tally=True,
             engine=engine,
         )

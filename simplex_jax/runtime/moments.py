@@ -16,7 +16,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from jax.typing import ArrayLike
+
+from simplex_jax.runtime import replicas
 
 
 @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
@@ -24,35 +27,58 @@ def _add(
     mean: jax.Array,
     squares: jax.Array,
     within: jax.Array,
-    count: jax.Array,
-    value: jax.Array,
-    variance: jax.Array,
+    count: ArrayLike,
+    value: ArrayLike,
+    variance: ArrayLike,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Welford's (1962) update, which does not cancel where the deviation is small."""
+    value, variance = jnp.asarray(value, mean.dtype), jnp.asarray(variance, mean.dtype)
+    share = _reciprocal(count, mean.dtype)
     difference = value - mean
-    mean = mean + difference / count
+    mean = mean + difference * share
     squares = squares + difference * (value - mean)
-    return mean, squares, within + (variance - within) / count
+    return mean, squares, within + (variance - within) * share
+
+
+def _reciprocal(x: ArrayLike, dtype: jnp.dtype) -> jax.Array:
+    """Return 1 / x, to multiply by.
+
+    Of a division by x compiled code makes this on some numbers of devices and not on others.
+    """
+    return 1 / jnp.asarray(x, dtype)
+
+
+@jax.jit
+def _deviation(squares: ArrayLike, within: ArrayLike, samples: ArrayLike) -> jax.Array:
+    squares, number = jnp.asarray(squares), jnp.asarray(samples)
+    share = _reciprocal(jnp.where(number > 1, number - 1, jnp.nan), squares.dtype)
+    return jnp.sqrt(squares * share + within)
 
 
 class Moments:
     """Streaming mean and standard deviation of an array, over samples and over chains.
 
     The shape is that of a sample, chains along its first axis. The memory is two arrays of that
-    size, three where conditional variances come with the samples.
+    size, three where conditional variances come with the samples. With a sharding devices share
+    their rows, as they do those of samples, see `replicas.whole`; mean and deviation are whole, and
+    with several processes to ask for them is a collective operation.
     """
 
-    def __init__(self, shape: tuple[int, ...], conditional: bool = False) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        conditional: bool = False,
+        sharding: NamedSharding | None = None,
+    ) -> None:
         self.samples = 0
-        self._mean, self._squares = jnp.zeros(shape), jnp.zeros(shape)
-        self._within = jnp.zeros(shape if conditional else ())
+        self._shape, self._sharding = shape, sharding
+        self._mean, self._squares = (replicas.zeros(shape, sharding) for _ in range(2))
+        self._within = replicas.zeros(shape, sharding) if conditional else jnp.zeros(())
 
     def add(self, value: ArrayLike, variance: ArrayLike = 0.0) -> None:
         """Add a sample: draws, or conditional means with their conditional variances."""
         self.samples += 1
-        dtype = self._mean.dtype
-        sample = (jnp.asarray(number, dtype) for number in (self.samples, value, variance))
-        parts = _add(self._mean, self._squares, self._within, *sample)
+        parts = _add(self._mean, self._squares, self._within, self.samples, value, variance)
         self._mean, self._squares, self._within = parts
 
     def merge(self, other: "Moments") -> None:
@@ -70,7 +96,12 @@ class Moments:
     @property
     def mean(self) -> np.ndarray:
         """Mean of each chain, of the shape of a sample."""
-        return np.asarray(self._mean)
+        return self._whole(self._mean)
+
+    def _whole(self, array: jax.Array) -> np.ndarray:
+        if self._sharding is not None and array.ndim:
+            array = replicas.whole(array, self._shape[-2])
+        return np.asarray(array)
 
     def pooled(
         self, order: ArrayLike | None = None, shared: ArrayLike | None = None
@@ -85,7 +116,10 @@ class Moments:
             shared: For every chain whether its part, so put together, counts, bool [chains, K],
                 that of the first does; None if all do.
         """
-        arrays = [np.asarray(array) for array in (self._mean, self._squares, self._within)]
+        if len(self._mean) == 1:  # nothing to match, and so no array is whole but the results
+            sd = _deviation(self._squares, self._within, self.samples)
+            return np.array(self._whole(self._mean)[0]), np.array(self._whole(sd)[0])
+        arrays = [self._whole(array) for array in (self._mean, self._squares, self._within)]
 
         def part(chain: int) -> list[Any]:
             own = [array[chain] if array.ndim else array for array in arrays]
@@ -111,22 +145,27 @@ class Moments:
             mean = mean + difference * share
             within = within + (other[2] - within) * share
             total = total + count
-        freedom = np.where(total > 1, total - 1.0, np.nan).astype(mean.dtype)
-        return mean, np.sqrt(squares / freedom + within)
+        return mean, np.array(_deviation(squares, within, total))
 
     def save(self) -> dict[str, Any]:
         """Return the moments."""
+        # Copies, for the next sample replaces these in the device's memory.
+        copy = np.array if self._sharding is None else jnp.copy
         return {
             "samples": self.samples,
-            # Copies, for the next sample replaces these in the device's memory.
-            "mean": np.array(self._mean),
-            "squares": np.array(self._squares),
-            "within": np.array(self._within),
+            "mean": copy(self._mean),
+            "squares": copy(self._squares),
+            "within": copy(self._within),
         }
 
     def load(self, saved: dict[str, Any]) -> None:
         """Restore the moments."""
         self.samples = saved["samples"]
-        self._mean = jnp.array(saved["mean"])
-        self._squares = jnp.array(saved["squares"])
-        self._within = jnp.array(saved["within"])
+        self._mean = self._restored(saved["mean"], self._mean)
+        self._squares = self._restored(saved["squares"], self._squares)
+        self._within = self._restored(saved["within"], self._within)
+
+    def _restored(self, saved: ArrayLike, like: jax.Array) -> jax.Array:
+        if like.ndim < 2:
+            return jnp.array(saved)
+        return replicas.share(np.asarray(saved), self._shape[-2], like)

@@ -18,6 +18,7 @@ from jax.nn import logsumexp
 
 from simplex_jax import arguments, draws, schedules
 from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
+from simplex_jax.draws import dirichlet
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 from simplex_jax.samplers.rows import Rows, sums
@@ -111,19 +112,19 @@ def leaves(
     A total that is not carried has the law Gamma(sum of prior and counts), as in SCIR, where
     negative counts are taken as 0, or, without `counts_in_total`, Gamma(sum of the prior), as in
     SGRLD. Where devices share the rows the leaves are this device's part of them, and so are the
-    counts of the estimator; state and prior are whole.
+    position and the counts of the estimator, which takes the whole position; all else is whole.
     """
     key_estimate, key_total, key_move = jax.random.split(key, 3)
-    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
-    own = jax.tree.map(lambda leaf: own_rows(rows, leaf), state.position)
-    positions = jax.tree.leaves(own)
+    whole = jax.tree.map(lambda leaf: all_rows(rows, leaf), state.position)
+    estimate, memory = estimator.estimate(key_estimate, state.memory, whole, batch)
+    positions = jax.tree.leaves(state.position)
     number = len(positions)
     carried = [None] * number if state.log_total is None else jax.tree.leaves(state.log_total)
     result = []
     for log_omega, n_hat, prior, log_total, key_leaf_total, key_leaf in zip(
         positions,
-        simplex.broadcast("the estimated counts", estimate, own),
-        simplex.broadcast("alpha", alpha, state.position),
+        simplex.broadcast("the estimated counts", estimate, state.position),
+        simplex.broadcast("alpha", alpha, whole),
         carried,
         jax.random.split(key_total, number),
         jax.random.split(key_move, number),
@@ -181,16 +182,13 @@ def reflected(
 def moved(
     state: State, log_thetas: Sequence[jax.Array], memory: PyTree, rows: Rows | None = None
 ) -> State:
-    """Return the state after an update that moved the leaves to these log weights.
-
-    Rows of devices are gathered first. Of a part, compiled code may round these sums otherwise.
-    """
+    """Return the state after an update that moved the leaves to these log weights."""
     structure = jax.tree.structure(state.position)
-    log_thetas = [all_rows(rows, leaf) for leaf in log_thetas]
-    position = jax.tree.unflatten(structure, [simplex.normalise(leaf) for leaf in log_thetas])
+    log_omegas, totals = zip(*map(dirichlet.normalise, log_thetas), strict=True)
+    position = jax.tree.unflatten(structure, log_omegas)
     log_total = None
     if state.log_total is not None:
-        log_total = jax.tree.unflatten(structure, [log_sum(leaf) for leaf in log_thetas])
+        log_total = jax.tree.unflatten(structure, [all_rows(rows, total) for total in totals])
     return State(position, state.step + 1, memory, log_total)
 
 
@@ -223,6 +221,9 @@ def mean(arrays: Sequence[jax.Array], rows: Rows | None = None) -> jax.Array:
     return jnp.concatenate(of_rows).sum() / entries
 
 
-def smallest(position: Position) -> jax.Array:
-    """Return the smallest entry of all leaves."""
-    return jnp.stack([leaf.min() for leaf in jax.tree.leaves(position)]).min()
+def smallest(position: Position, rows: Rows | None = None) -> jax.Array:
+    """Return the smallest entry of all leaves, of which devices may have rows."""
+    leaves = jax.tree.leaves(position)
+    if rows is not None:
+        leaves = [rows.gathered(leaf.reshape(rows.number, -1).min(axis=1)) for leaf in leaves]
+    return jnp.stack([leaf.min() for leaf in leaves]).min()

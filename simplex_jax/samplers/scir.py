@@ -37,8 +37,8 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and move every coordinate by its CIR transition.
 
-    Where devices share the rows of leaves [rows, K], the estimator gives the counts of this
-    device's, and the device moves these. Their number changes no draw.
+    Where devices share the rows of leaves [rows, K], the position and the counts of the estimator
+    are this device's, and the device moves these. Their number changes no draw.
     """
     h = schedules.at(step_size, state.step)
     leaves, memory = expanded.leaves(
@@ -60,7 +60,7 @@ def update(
         step_size=h,
         concentration=expanded.mean([sums(a_hat) for a_hat in a_hats], rows),
         clamped=expanded.mean([leaf.counts < 0 for leaf in leaves], rows),
-        smallest=expanded.smallest(state.position),
+        smallest=expanded.smallest(state.position, rows),
     )
     return state, info
 

@@ -87,7 +87,7 @@ def test_the_law_of_total_variance(seed):
     exact = ((1 / 3 + 3 / 5) / 2 - mean**2) ** 0.5
     assert deviation(moments, np.random.default_rng(seed)) == pytest.approx(exact, abs=0.006)
     source = inspect.getsource(moments)
-    for old, new in [(" + within)", ")"), ("squares / freedom", "0 * squares / freedom")]:
+    for old, new in [(" + within)", ")"), ("squares * share", "0 * squares * share")]:
         assert source.count(old) == 1
         mutant = types.ModuleType("mutant")
         exec(compile(source.replace(old, new), "mutant", "exec"), mutant.__dict__)

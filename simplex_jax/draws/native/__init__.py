@@ -66,7 +66,7 @@ def cir(
 def normalise(
     log_weights: jax.Array, *, prefix: str | None = None, width: int = 16
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute what `draws.normalise` does, in float32."""
+    """Compute what `dirichlet.normalise` does, in float32."""
     call = jax.ffi.ffi_call(
         f"{prefix or LIBRARY.prefix()}_normalise",
         (

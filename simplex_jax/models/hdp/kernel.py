@@ -166,8 +166,8 @@ def _init(model: Model, corpus: DeviceCorpus, key: jax.Array, topics: jax.Array)
         model.alpha * weights,
         _documents(corpus),
         none,
-        jnp.zeros(position.shape, jnp.int32),
         times=1,
+        count="changes",
         engine=model.engine,
     )
     return State(
@@ -351,6 +351,7 @@ def _labels(
         state.labels,
         state.counts,
         times=1,
+        count="changes",
         engine=model.engine,
     )
     waited = waits.mean(dtype=state.alpha.dtype)

@@ -268,15 +268,15 @@ def _memoised(
         documents = documents._replace(ids=shard.number(batch))
         if local_step.method == "blocked":  # whose randomness does not depend on the ids
             key = jax.random.fold_in(key, lax.axis_index(shard.axis))
-    counts = memory.counts if shard is None else jnp.zeros(log_topics.shape, jnp.int32)
     labels, counts, _ = engine.sweeps(
         key,
         log_topics,
         alpha,
         documents,
         before,
-        counts,
+        memory.counts if shard is None else None,
         times=local_step.sweeps,
+        count="changes",
         method=local_step.method,
         engine=local_step.engine,
     )
@@ -303,7 +303,6 @@ def batch_counts(
         alpha,
         documents,
         labels,
-        jnp.zeros(log_topics.shape, jnp.int32),
         times=local_step.sweeps,
         burn_in=local_step.burn_in,
         count="labels",

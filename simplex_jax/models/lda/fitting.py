@@ -29,7 +29,7 @@ from simplex_jax.models.topics.data import (
     vocabulary_of,
 )
 from simplex_jax.report.examples import representative
-from simplex_jax.runtime import session
+from simplex_jax.runtime import replicas, session
 from simplex_jax.runtime.checkpoint import ANY, MAPPED
 from simplex_jax.runtime.session import Run
 
@@ -121,13 +121,14 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
             settings.chains,
             window,
             settings.engine,
+            lambda state: (sharding.topics_of(state), state.alpha),
         )
-    heldout = plan.heldout is not None
-    measures["posterior"] = posterior.gather(settings, window, size.words, heldout, seeded)
+    state = feed.start(key_init, kernel, size.words, settings, seeded)
+    heldout, rows = plan.heldout is not None, sharding.rows_of(state)
+    measures["posterior"] = posterior.gather(settings, window, size.words, heldout, seeded, rows)
     goal = measures["goal"] = posterior.goal(settings, measures["posterior"], size)
     measures["kept"] = posterior.keep(settings, window, samples_dir)
     measures["records"] = posterior.records(settings, size)
-    state = feed.start(key_init, kernel, size.words, settings, seeded)
     run = Run(
         key=key_run,
         kernel=kernel,
@@ -152,23 +153,26 @@ def _from_disk(run: Run, plan: Plan, places: Pages) -> Run:
 
 
 def _without_spread(state: State) -> State:
-    return sharding.with_spread(state, MAPPED, ANY)
+    return sharding.with_spread(state, position=ANY, labels=MAPPED, counts=ANY)
 
 
 def _portable(plan: Plan, state: State) -> session.Portable:
-    """Return how the labels and counts of a checkpoint come to the devices of this run."""
-    labels, counts = (
+    """Return how topics, labels and counts of a checkpoint come to the devices of this run."""
+    position, labels, counts = (
         jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
-        for array in (sharding.labels_of(state), sharding.counts_of(state))
+        for array in (state.position, sharding.labels_of(state), sharding.counts_of(state))
     )
     chains, topics = plan.settings.chains > 1, plan.settings.num_topics
 
     def place(restored: State) -> State:
         saved, lengths = sharding.labels_of(restored), on_host(plan.train).lengths
         dealt = sharding.dealt_again(saved, lengths, labels, chains=chains)
-        shared = sharding.shared_again(sharding.counts_of(restored), topics, counts)
-        placed = jax.make_array_from_callback(shared.shape, counts.sharding, shared.__getitem__)
-        return sharding.with_spread(restored, dealt, placed)
+        return sharding.with_spread(
+            restored,
+            position=replicas.share(restored.position, topics, position),
+            labels=dealt,
+            counts=replicas.share(sharding.counts_of(restored), topics, counts),
+        )
 
     return session.Portable(_without_spread, place)
 

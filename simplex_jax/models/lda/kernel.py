@@ -15,6 +15,7 @@ from simplex_jax import draws, schedules
 from simplex_jax.base import Batch, Kernel, bind, static
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Pages
+from simplex_jax.draws import dirichlet
 from simplex_jax.models.lda import counts
 from simplex_jax.models.lda.counts import Counts, Local, Shard
 from simplex_jax.models.lda.seeds import Seeds
@@ -65,7 +66,9 @@ TOTALS = ("refreshed", "carried")
 class State(NamedTuple):
     """State of LDA."""
 
-    position: jax.Array  # logarithm of the topics, [K, V]
+    # Logarithm of the topics, [K, V]. Where devices share them, of this device's inside
+    # `shard_map`, and outside with rows at the end that nobody reads, as many for each device.
+    position: jax.Array
     step: jax.Array  # number of updates done, int32
     alpha: jax.Array  # concentrations of the topic proportions, [K]
     beta: jax.Array  # concentrations of the topics, [V] or [K, V]
@@ -288,8 +291,9 @@ def _learn(learner: Learner, key: jax.Array, state: State) -> State:
         prior = Prior(learner.means.beta)
         beta = concentrations.move(keys[3], state.beta, evidence, prior, way)
         # beta was drawn with the topics integrated out, and they must now be drawn given it.
-        position = draws.log_dirichlet(keys[4], beta + counts)
-        state = state._replace(beta=beta, position=position)
+        offset = expanded.offset(topics, memory.counts)
+        weights = draws.loggamma(keys[4], beta + memory.counts, offset=offset)
+        state = state._replace(beta=beta, position=dirichlet.normalise(weights)[0])
     return state
 
 

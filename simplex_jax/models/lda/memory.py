@@ -48,9 +48,10 @@ def estimate(
 
     Returns:
         Bytes by name: "corpus" as it lies on the device; "state", twice, before and after an
-        update; "update", a batch and the temporaries of an update, were all topics drawn on each
-        device; "summary", moments of the topics and a sample on its way there, and "heldout", both
-        on the first device only; "documents", names and places of those of a corpus on disk, where
+        update; "update", a batch, all topics where devices share them, and the temporaries of an
+        update, were all of them drawn on each device; "summary", moments of the topics and a sample
+        on its way there, of all devices or, where these do not share the topics, of the first;
+        "heldout", of the first; "documents", names and places of those of a corpus on disk, where
         the host's memory is the device's; and the "total". The programs themselves and the
         allocator's own needs, some 10%, come on top.
 
@@ -64,17 +65,20 @@ def estimate(
         ['corpus', 'documents', 'heldout', 'state', 'summary', 'total', 'update']
     """
     data, kernel, state, batch = _shapes(corpus, settings)
-    elsewhere = settings.num_topics - _counted(settings)
-    spared = 4 * settings.chains * elsewhere * size_of(corpus).words
+    own = _own_topics(settings)
+    spared = 4 * settings.chains * (settings.num_topics - own) * size_of(corpus).words
+    temporaries = _temporaries(kernel, state, batch) + _tables(corpus, settings)
     parts = {
         "corpus": _bytes(data),
-        "state": 2 * (_bytes(state) - spared),
-        "update": _bytes(batch) + _temporaries(kernel, state, batch) + _tables(corpus, settings),
+        "state": 2 * (_bytes(state) - 2 * spared),  # of topics and counts
+        "update": _bytes(batch) + spared + temporaries,
     }
     on_cpu = jax.default_backend() == "cpu"
     in_one_memory = settings.devices if on_cpu else 1
+    shared = own < settings.num_topics
+    summary = _summary(kernel, state, batch, settings)
     parts = {name: in_one_memory * count for name, count in parts.items()} | {
-        "summary": _summary(kernel, state, batch, settings),
+        "summary": summary * in_one_memory * own // settings.num_topics if shared else summary,
         "heldout": 0 if heldout is None else _heldout(heldout, settings.num_topics),
         "documents": _DOCUMENT * size_of(corpus).documents if on_cpu and is_stored(corpus) else 0,
     }
@@ -85,18 +89,20 @@ def check(data: Training, settings: Any) -> None:
     """Raise a ValueError if the device has less memory than a run needs, by arithmetic alone.
 
     Topics and their counts, or its part of these, lie on the device before and after an update,
-    beside the tokens and their labels and, on the first device, a sample and the moments: no run
-    can do with less. Devices that are cores of a CPU have one memory. Where labels are on disk, it
-    must have room for them.
+    beside the tokens and their labels, and the moments: no run can do with less. All topics lie
+    there during an update. Devices that are cores of a CPU have one memory. Where labels are on
+    disk, it must have room for them.
     """
     size = size_of(data)
     together = settings.devices if jax.default_backend() == "cpu" else 1
-    topics = settings.chains * (settings.num_topics + _counted(settings)) * size.words
+    own = _own_topics(settings)
+    topics = settings.chains * own * size.words
+    whole = settings.chains * (settings.num_topics - own) * size.words
     # As in `_summary`: the mean and, of memoised counts, the variance; both and squares, summed.
     read_off = 2 if settings.counts == "memoised" else 1
     segments = 1 if settings.target_ess is None else 3
     arrays = read_off + (read_off + 1) * segments
-    moments = settings.chains * settings.num_topics * size.words * arrays
+    moments = arrays * (together * topics if own < settings.num_topics else topics)
     labels = np.dtype(local.label_dtype(settings.num_topics)).itemsize * settings.chains
     read = is_stored(data) and settings.counts == "subsampled"
     if pages.on_disk(data, settings):
@@ -105,7 +111,7 @@ def check(data: Training, settings: Any) -> None:
     shards = processes.count() * settings.devices
     tokens = 0 if read else together * (size.tokens // shards)
     devices.check_memory(
-        2 * 4 * together * topics + 4 * moments + (4 + 2 * labels) * tokens,
+        4 * together * (2 * 2 * topics + whole) + 4 * moments + (4 + 2 * labels) * tokens,
         "give fewer topics (--topics) or chains, or smaller batches (--batch-size)",
     )
 
@@ -155,8 +161,8 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
     return jax.eval_shape(trace, jax.random.key(0), jax.ShapeDtypeStruct((number,), np.int32))
 
 
-def _counted(settings: Any) -> int:
-    """Return of how many topics each device has the counts."""
+def _own_topics(settings: Any) -> int:
+    """Return how many topics each device draws and counts."""
     shards, topics = settings.devices * processes.count(), settings.num_topics
     shared = None
     if feed.is_shared(settings):

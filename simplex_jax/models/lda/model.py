@@ -24,6 +24,7 @@ from simplex_jax.models.lda.counts import Local, Memory, streamed, subsampled
 from simplex_jax.models.lda.kernel import TOTALS, Info, Means, Setup, State
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics.concentrations import LEARN
+from simplex_jax.samplers.rows import sums
 from simplex_jax.schedules import StepSize, polynomial_decay
 
 __all__ = [
@@ -246,13 +247,27 @@ def mean_topics(state: State, seeds: Seeds | None = None) -> jax.Array:
     memory = state.sampler.memory
     if not isinstance(memory, Memory):
         return jnp.exp(state.position)
-    beta = state.beta
-    if beta.ndim < state.position.ndim:
+    return concentrations(state, seeds) / totals(state, memory.topic_tokens, seeds)
+
+
+def concentrations(state: State, seeds: Seeds | None = None) -> jax.Array:
+    """Return those of the topics given the labels, beta + n of memoised counts n, [K, V]."""
+    counts, beta = state.sampler.memory.counts, state.beta
+    if beta.ndim < counts.ndim:
         beta = beta[..., None, :]
-    total = beta + memory.counts
-    if seeds is not None:
-        total = seeds.added(total)
-    return total / total.sum(axis=-1, keepdims=True)
+    elif spare := counts.shape[-2] - beta.shape[-2]:
+        beta = jnp.pad(beta, [(0, 0)] * (beta.ndim - 2) + [(0, spare), (0, 0)], constant_values=1)
+    total = beta + counts
+    return total if seeds is None else seeds.added(total)
+
+
+def totals(state: State, topic_tokens: jax.Array, seeds: Seeds | None = None) -> jax.Array:
+    """Return the sums of `concentrations`, [K, 1], from the tokens of each topic, [K]."""
+    prior = sums(state.beta)
+    if state.beta.ndim == topic_tokens.ndim:
+        prior = prior[..., None, :]
+    total = topic_tokens[..., None] + prior
+    return total if seeds is None else total + seeds.totals(topic_tokens.shape[-1])[:, None]
 
 
 def check_names(

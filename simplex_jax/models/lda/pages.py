@@ -86,10 +86,13 @@ class Files(Hook):
         """Take all labels out of a state that was saved, by any number of devices."""
         sharding.fill_labels(self._labels, sharding.labels_of(whole), self._corpus.lengths)
         none = jnp.zeros(self._pages.room, self._labels.dtype)
-        counts, shape = sharding.counts_of(whole), whole.position.shape
-        like = jax.ShapeDtypeStruct(shape, jnp.int32)
-        counts = sharding.shared_again(counts, shape[0], like)
-        return sharding.with_spread(whole, none, jnp.asarray(counts))
+        topics = whole.alpha.shape[0]
+        return sharding.with_spread(
+            whole,
+            position=jnp.asarray(whole.position[:topics]),
+            labels=none,
+            counts=jnp.asarray(sharding.counts_of(whole)[:topics]),
+        )
 
 
 def with_page(batch: Any, pages: Pages, tokens: Any, labels: Any, *, again: bool) -> Any:

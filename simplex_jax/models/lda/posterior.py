@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from simplex_jax.evaluate import matching
 from simplex_jax.models.goal import Goal
@@ -33,7 +34,7 @@ _SECONDS, _PASSES = 60.0, 200
 class Sample(NamedTuple):
     """Quantities of one sample, chains along the first axis of every array."""
 
-    mean: jax.Array  # mean of the topics given the labels, or the topics drawn, [C, K, V]
+    mean: jax.Array  # mean of the topics given the labels, or the topics drawn, [C, rows, V]
     variance: jax.Array | None  # their variance given the labels, or None
     prevalence: jax.Array  # share of the tokens in each topic, [C, K]
     alpha: jax.Array  # concentrations of topic proportions, [C, K]
@@ -54,18 +55,20 @@ def read(
     With memoised counts n the topics given the labels are Dirichlet(beta + n), with the
     pseudo-counts of seeds in beta: of these the mean and the variance
     m (1 - m) / (sum(beta + n) + 1) are read, which is less noise than the topics themselves
-    (Rao-Blackwell). With estimated counts the topics are read as drawn.
+    (Rao-Blackwell). With estimated counts the topics are read as drawn. Mean and variance have the
+    rows that the state has, and as each number is computed alone, devices that share them get the
+    same.
     """
 
     def one(state: model.State, topic_tokens: jax.Array) -> Sample:
-        mean = model.mean_topics(state, seeds)
-        variance = None
-        if memoised:
-            total = jnp.sum(state.beta) + topic_tokens
-            if seeds is not None:
-                total = total + seeds.totals(len(topic_tokens))
-            variance = mean * (1 - mean) / (total[:, None] + 1)
         share = topic_tokens / jnp.maximum(jnp.sum(topic_tokens), 1)
+        if not memoised:
+            return Sample(jnp.exp(state.position), None, share, state.alpha, state.beta)
+        counts, total = state.sampler.memory.counts, model.totals(state, topic_tokens, seeds)
+        total = jnp.pad(total, [(0, len(counts) - len(total)), (0, 0)], constant_values=1)
+        # Multiplied, for compiled code would make this of a division on some numbers of devices.
+        mean = model.concentrations(state, seeds) * (1 / total)
+        variance = mean * (1 - mean) * (1 / (total + 1))
         return Sample(mean, variance, share, state.alpha, state.beta)
 
     if chains > 1:
@@ -99,11 +102,17 @@ def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
 
 
 def gather(
-    settings: Any, window: Window, words: int, heldout: bool, seeds: Seeds | None
+    settings: Any,
+    window: Window,
+    words: int,
+    heldout: bool,
+    seeds: Seeds | None,
+    rows: NamedSharding | None = None,
 ) -> Posterior:
     """Return the hook that gathers moments and traces, of perplexities where they are measured.
 
     Moments are those of "topics" [C, K, V], "prevalence" and "alpha" [C, K] and "beta" [C, V].
+    `rows` is how devices share the topics, and with them their moments, see `sharding.rows_of`.
     """
     chains, num_topics = settings.chains, settings.num_topics
     memoised = settings.counts == "memoised"
@@ -113,7 +122,7 @@ def gather(
 
     def make() -> Gathered:
         moments = {
-            "topics": Moments((chains, num_topics, words), memoised),
+            "topics": Moments((chains, num_topics, words), memoised, rows),
             "prevalence": Moments((chains, num_topics)),
             "alpha": Moments((chains, num_topics)),
             "beta": Moments((chains, words)),
@@ -121,21 +130,19 @@ def gather(
         return Gathered(moments, traces)
 
     def sample(event: Event) -> gathering.Sample:
-        state = sharding.with_all_counts(event.state) if memoised else event.state
-        now = read(
-            *replicas.first((state, event.info.topic_tokens)),
-            seeds,
-            chains=chains,
-            memoised=memoised,
-        )
+        taken = sharding.without_labels(event.state), event.info.topic_tokens
+        if rows is None:
+            taken = replicas.first(taken)
+        topics = read(*taken, seeds, chains=chains, memoised=memoised)
+        now = replicas.first(topics._replace(mean=None, variance=None))
         return gathering.Sample(
             {
-                "topics": now.mean,
+                "topics": topics.mean,
                 "prevalence": now.prevalence,
                 "alpha": now.alpha,
                 "beta": now.beta,
             },
-            {} if now.variance is None else {"topics": now.variance},
+            {} if topics.variance is None else {"topics": topics.variance},
             {
                 "prevalence": now.prevalence,
                 "alpha": jnp.sum(now.alpha, axis=-1),
@@ -153,8 +160,10 @@ def keep(settings: Options, window: Window, directory: Path | None) -> Kept:
     """Return the hook that keeps thinned samples, in a directory or in memory."""
 
     def sample(event: Event) -> dict[str, np.ndarray]:
-        state = replicas.first(event.state._replace(sampler=()))
-        arrays = {"topics": np.exp(state.position), "alpha": state.alpha, "beta": state.beta}
+        state = event.state
+        arrays = {"topics": sharding.topics_of(state), "alpha": state.alpha, "beta": state.beta}
+        arrays = replicas.first(arrays)
+        arrays["topics"] = np.exp(arrays["topics"])
         lead = settings.chains == 1
         return {name: np.asarray(array)[None if lead else ...] for name, array in arrays.items()}
 

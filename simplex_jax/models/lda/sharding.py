@@ -1,8 +1,8 @@
 """LDA whose documents, and topics, are spread over devices: GPUs, or CPUs of several processes.
 
-Every device draws the labels of its own documents. It gets the sum of all changes of the counts for
-its part of the topics (a reduce-scatter), keeps these counts, draws these topics, and gives them to
-all others, which need them for their documents (an all-gather). Where that would change a bit, see
+Every device draws the labels of its own documents, for which it gets all topics (an all-gather) as
+long as that takes. It gets the sum of all changes of the counts for its part of the topics (a
+reduce-scatter), draws these topics, and keeps both. Where that would change a bit, see
 `shared_topics`, all devices count and draw all topics alike. Run by `shard_map`: in a sharded `jit`
 the exit test of every rejection loop would be a collective of its own.
 """
@@ -24,9 +24,11 @@ from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.draws.native import LIBRARY
 from simplex_jax.geometry import simplex
 from simplex_jax.models.lda import kernel
-from simplex_jax.models.lda.counts import Shard
+from simplex_jax.models.lda.counts import Memory, Shard
 from simplex_jax.models.lda.kernel import Means, Setup, State
+from simplex_jax.runtime import replicas
 from simplex_jax.runtime.checkpoint import Parts
+from simplex_jax.samplers import expanded
 from simplex_jax.samplers.rows import Rows
 from simplex_jax.schedules import StepSize
 
@@ -52,9 +54,10 @@ class Spread:
         return self.build(corpus, self.means, self.step_size, shard=self.shard)
 
     def specs(self, state: State) -> State:
-        """Return how a state is spread: labels and counts over the devices, the rest on each."""
-        counts = P() if self.shard.topics is None else P(AXIS)
-        return with_spread(jax.tree.map(lambda _: P(), state), P(AXIS), counts)
+        """Return how a state is spread: labels, topics and counts; the rest is on each device."""
+        rows = P() if self.shard.topics is None else P(AXIS)
+        everywhere = jax.tree.map(lambda _: P(), state)
+        return with_spread(everywhere, position=rows, labels=P(AXIS), counts=rows)
 
     def map(self, function: Callable, in_specs: tuple, out_specs: PyTree) -> Callable:
         """Return `function(spread, ...)` run on every device with its own documents."""
@@ -78,7 +81,8 @@ def memoised(
     """Return the kernel of LDA with memoised counts, spread over two devices or more.
 
     Its state is that of one device, but for labels [shards, T] that stay where their documents are,
-    and counts whose rows are spread, with zeros at the end (`samplers.rows`).
+    and topics and counts whose rows are spread, with some at the end that nobody reads
+    (`samplers.rows`).
     """
     topics = shared_topics(setup.sampler, len(devices), setup.shape[0])
     mesh = Mesh(np.asarray(devices), (AXIS,))
@@ -95,20 +99,22 @@ def memoised(
 
 def _init(spread: Spread, key: jax.Array, position: jax.Array) -> State:
     # Not traced: for its errors, and since compiled code rounds otherwise than a single device's.
-    log_position = simplex.log_position(position)
-    state = _start(spread, key, position)
-    return state._replace(position=jax.device_put(log_position, NamedSharding(spread.mesh, P())))
+    return _start(spread, key, position, simplex.log_position(position))
 
 
 @jax.jit
-def _start(spread: Spread, key: jax.Array, position: jax.Array) -> State:
+def _start(spread: Spread, key: jax.Array, position: jax.Array, log_position: jax.Array) -> State:
     """Start on every device. Jitted: every call would compile a `shard_map` of its own."""
 
-    def start(spread, key, position):
+    def begin(spread, key, position):
         return _outside(spread.kernel().init(key, position))
 
-    specs = spread.specs(jax.eval_shape(start, spread, key, position))
-    return spread.map(start, (P(), P()), specs)(spread, key, position)
+    def start(spread, key, position, log_position):
+        own = expanded.own_rows(spread.shard.topics, log_position)
+        return begin(spread, key, position)._replace(position=own)
+
+    specs = spread.specs(jax.eval_shape(begin, spread, key, position))
+    return spread.map(start, (P(), P(), P()), specs)(spread, key, position, log_position)
 
 
 def _update(spread: Spread, key: jax.Array, state: State, batch: Batch) -> tuple[State, PyTree]:
@@ -140,34 +146,17 @@ def shared_topics(sampler: str, devices: int, num_topics: int) -> Rows | None:
     return None
 
 
-def with_all_counts(state: State) -> State:
-    """Return a state whose counts are on each device, [..., K, V], as those of one device are.
-
-    With several processes this is a collective operation: all of them call it.
-    """
-    counts, topics = counts_of(state), state.position.shape[-2]
-    if counts.shape[-2] == topics and counts.is_fully_replicated:
-        return state
-    everywhere = jax.device_put(counts, NamedSharding(counts.sharding.mesh, P()))
-    return with_spread(state, labels_of(state), everywhere[..., :topics, :])
+def rows_of(state: State) -> NamedSharding | None:
+    """Return how devices share topics, arrays [chains, K, V]; None where each has all of them."""
+    sharding: Any = state.position.sharding
+    if sharding.is_fully_replicated:
+        return None
+    return NamedSharding(sharding.mesh, P(None, AXIS))
 
 
-def shared_again(
-    counts: np.ndarray, topics: int, like: jax.Array | jax.ShapeDtypeStruct
-) -> np.ndarray:
-    """Return the counts of K topics, as any number of devices had them, for those of a run.
-
-    Raises:
-        ValueError: They are not those of K topics.
-    """
-    spare = like.shape[-2] - topics
-    whole = counts[..., :topics, :]
-    # Not padded for nothing: they are large.
-    room = [(0, 0)] * (whole.ndim - 2) + [(0, spare), (0, 0)]
-    padded = np.pad(whole, room) if spare else whole
-    if counts.dtype != like.dtype or padded.shape != like.shape:
-        raise ValueError("the checkpoint's counts are not those of these topics and words")
-    return padded
+def topics_of(state: State) -> jax.Array:
+    """Return the logarithm of the topics, [..., K, V], on each device, see `replicas.whole`."""
+    return replicas.whole(state.position, state.alpha.shape[-1])
 
 
 def dealt_again(
@@ -246,12 +235,17 @@ def counts_of(state: State) -> Any:
     return state.sampler.memory.counts
 
 
+def without_labels(state: State) -> State:
+    """Return a state less the labels of memoised counts, if it has some."""
+    return with_labels(state, None) if isinstance(state.sampler.memory, Memory) else state
+
+
 def with_labels(state: State, labels: Any) -> State:
     """Return a state with other labels."""
-    return with_spread(state, labels, counts_of(state))
+    return with_spread(state, position=state.position, labels=labels, counts=counts_of(state))
 
 
-def with_spread(state: State, labels: Any, counts: Any) -> State:
-    """Return a state with other labels and counts, which are what devices share."""
+def with_spread(state: State, *, position: Any, labels: Any, counts: Any) -> State:
+    """Return a state with other topics, labels and counts, which are what devices share."""
     memory = state.sampler.memory._replace(labels=labels, counts=counts)
-    return state._replace(sampler=state.sampler._replace(memory=memory))
+    return state._replace(position=position, sampler=state.sampler._replace(memory=memory))

@@ -29,7 +29,7 @@ class Swept(NamedTuple):
     """Results of sweeps."""
 
     labels: jax.Array  # topic of every token of the corpus, [T]
-    words: jax.Array  # tokens of each topic and word, int32 [K, V]; empty where they were not given
+    words: jax.Array  # tokens of each topic and word, int32 [K, V]; empty where nothing is counted
     # Tokens of each topic in each document, summed over the sweeps after the burn-in, float32 [K,
     # B]; empty where they are not wanted.
     documents: jax.Array
@@ -95,7 +95,7 @@ def sweeps(
     times: int,
     burn_in: int = 0,
     method: str = "collapsed",
-    count: str = "changes",
+    count: str = "nothing",
     tally: bool = False,
     engine: str | None = None,
     kind: str | None = None,
@@ -104,14 +104,12 @@ def sweeps(
 
     Sweep i has the key `fold_in(key, i)`. The logarithms of the topics, [K, V], count up to a
     number for each word; `alpha` [K] and `labels` [T] are as for `local.Sweep`. To `words`, int32
-    [K, V], `count` adds the "changes" of the labels by all sweeps, or the "labels" after each sweep
-    from the burn-in on. `tally` asks for counts in documents. `kind` is that of
-    `native.calls.sweep`, by default the fastest one for K.
+    [K, V], by default zeros, `count` adds the "changes" of the labels by all sweeps, the "labels"
+    after each sweep from the burn-in on, or "nothing". `tally` asks for counts in documents. `kind`
+    is that of `native.calls.sweep`, by default the fastest one for K.
     """
     num_topics = alpha.shape[0]
     engine = resolve(engine, num_topics)
-    if words is None:
-        words, count = jnp.zeros((0, 0), jnp.int32), "nothing"
     if engine == "native" and method == "collapsed":
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
         labels, words, in_documents = calls.sweep(
@@ -120,7 +118,7 @@ def sweeps(
             alpha,
             documents,
             labels,
-            words,
+            jnp.zeros((0, 0), jnp.int32) if words is None else words,
             burn_in=burn_in,
             count=count,
             tally=tally,
@@ -129,6 +127,8 @@ def sweeps(
         return Swept(labels, words, in_documents.T.astype(jnp.float32))
 
     likelihood = local.likelihood_of(log_topics)
+    if words is None:
+        words = jnp.zeros((0, 0) if count == "nothing" else log_topics.shape, jnp.int32)
 
     def sweep(i, loop):
         labels, words, in_documents = loop

@@ -6,23 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
-
-from simplex_jax.models.lda import sharding
 
 SCRIPT = """
 import functools, json, unittest.mock, jax, jax.numpy as jnp, numpy as np, scipy.sparse as sp
 from simplex_jax import base, run
 from simplex_jax.corpus import device
-from jax.sharding import Mesh, PartitionSpec as P
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from simplex_jax.draws.native import LIBRARY
 from simplex_jax.models.lda import model as lda, counts, sharding
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.samplers import expanded
 from simplex_jax.models.lda.kernel import Learner, _evidence
-from simplex_jax.runtime import driver
+from simplex_jax.runtime import driver, replicas
+from simplex_jax.runtime.moments import Moments
 
 rng = np.random.default_rng(0)
 corpus = device.on_host(sp.csr_array(rng.poisson(0.4, (37, 11)).astype(np.int32)))
@@ -41,7 +38,7 @@ for name, count, chains, learn in (
     state, trace = run(jax.random.key(2), kernel, state, stream, 23, chunk=5)
     memory = state.sampler.memory
     found[name] = {
-        "trace": trace.tolist(),
+        "trace": trace[..., :3, :].tolist(),
         "tokens": int(memory.counts.sum()) // chains,
         "alpha": np.asarray(state.alpha).tolist(),
         "devices": len(memory.labels.sharding.device_set),
@@ -55,8 +52,8 @@ def moved(count, **options):
     topics = jax.random.exponential(jax.random.key(7), (5, 11))
     state = kernel.init(jax.random.key(1), topics)
     state, trace = run(jax.random.key(2), kernel, state, stream, 9)
-    counted = np.asarray(sharding.with_all_counts(state).sampler.memory.counts)
-    return trace.tolist(), counted.tolist(), state.alpha.tolist(), state.beta.tolist()
+    counted = np.asarray(replicas.whole(state.sampler.memory.counts, 5))
+    return trace[:, :5].tolist(), counted.tolist(), state.alpha.tolist(), state.beta.tolist()
 
 found["uneven"] = {
     name: [moved(count, **options) for count in (None, 3, 4)]
@@ -75,7 +72,7 @@ def wide(count):
     devices = jax.devices()[:count] if count else None
     kernel, stream = lda.build(many, (50, 300), batch_size=8, devices=devices)
     state = kernel.init(jax.random.key(1), jax.random.exponential(jax.random.key(7), (50, 300)))
-    return run(jax.random.key(2), kernel, state, stream, 5)[1].tolist()
+    return run(jax.random.key(2), kernel, state, stream, 5)[1][:, :50].tolist()
 
 found["wide"] = [wide(None), wide(4)]
 
@@ -88,14 +85,20 @@ def short(count):
     devices = jax.devices()[:count] if count else None
     kernel, stream = lda.build(some, (50, 300), batch_size=64, devices=devices)
     state = kernel.init(jax.random.key(1), jax.random.exponential(jax.random.key(7), (50, 300)))
-    return run(jax.random.key(2), kernel, state, stream, 5)[1].tolist()
+    return run(jax.random.key(2), kernel, state, stream, 5)[1][:, :50].tolist()
 
 found["short"] = [short(None), short(2), short(4)]
 
 def shapes():
     kernel, _ = lda.build(corpus, (5, 11), batch_size=12, devices=jax.devices())
     state = kernel.init(jax.random.key(1), jnp.ones((5, 11)))
-    return sorted({piece.data.shape for piece in state.sampler.memory.counts.addressable_shards})
+    return sorted(
+        {
+            piece.data.shape
+            for rows in (state.sampler.memory.counts, state.position)
+            for piece in rows.addressable_shards
+        }
+    )
 
 found["counts"] = [shapes()]
 if LIBRARY.prefix() is not None:
@@ -121,7 +124,7 @@ wide = device.on_host(sp.csr_array(np.ones((8, 3000), np.int32)))
 topics, starts = jax.random.exponential(jax.random.key(5), (20, 3000)), []
 for devices in (None, jax.devices()):
     spread_out, _ = lda.build(wide, (20, 3000), batch_size=8, devices=devices)
-    starts.append(np.asarray(spread_out.init(jax.random.key(1), topics).position))
+    starts.append(np.asarray(sharding.topics_of(spread_out.init(jax.random.key(1), topics))))
 found["same start"] = bool((starts[0] == starts[1]).all())
 
 # Blocked sweeps, whose randomness goes by the place of a token and not by its document.
@@ -148,6 +151,24 @@ for engine in ("xla", None):
     spread = jax.shard_map(functools.partial(evidence, engine=engine), **options)(dealt)
     alone = evidence(device.to_device(one_word), engine, shard=None)
     found["evidence"].append([np.hstack(jax.tree.leaves(x)).tolist() for x in (spread, alone)])
+
+# Moments of topics that devices share, which are saved and restored half way.
+samples = rng.random((6, 2, 2, 5, 301)).astype(np.float32)
+mesh = Mesh(np.asarray(jax.devices()), ("documents",))
+whole, *several = [
+    Moments((2, 5, 301), True, rows) for rows in (None, *[NamedSharding(mesh, P(None, "documents"))] * 2)
+]
+for i, (value, variance) in enumerate(samples):
+    whole.add(value, variance)
+    room = [(0, 0), (0, 3), (0, 0)]
+    several[i // 3].add(*(
+        jax.device_put(np.pad(x, room), NamedSharding(mesh, P(None, "documents")))
+        for x in (value, variance)
+    ))
+    if i == 2:
+        several[1].load(several[0].save())
+found["moments"] = [[x.tolist() for x in (each.mean, *each.pooled())] for each in (whole, several[1])]
+found["own moments"] = sorted({piece.data.shape for piece in several[1]._within.addressable_shards})
 print(json.dumps(found))
 """
 
@@ -191,10 +212,16 @@ def test_a_draw_that_forgets_its_place_is_seen(found):
     assert all(mutant != one for mutant in found["mutants"])
 
 
-def test_counts_are_shared_where_native_code_draws(found):
+def test_topics_are_shared_where_native_code_draws(found):
     *native, xla = found["counts"]
     assert xla == [[5, 11]]
     assert native in ([], [[[2, 11]]])
+
+
+def test_devices_share_moments_without_changing_a_bit(found):
+    one, several = found["moments"]
+    assert one == several
+    assert found["own moments"] == [[2, 2, 301]]
 
 
 def test_the_program_moves_what_is_predicted():
@@ -205,18 +232,6 @@ def test_the_program_moves_what_is_predicted():
     assert [row["devices"] for row in rows] == [4] * 3
     for row in rows:
         assert row["compiled"] == row["predicted"]
-
-
-def test_counts_of_a_checkpoint_fit_any_number_of_devices():
-    of_two = np.concatenate([np.arange(20), np.zeros(4)]).astype(np.int32).reshape(6, 4)
-    for number in (5, 6, 8):
-        like = jax.ShapeDtypeStruct((number, 4), np.int32)
-        found = sharding.shared_again(of_two, 5, like)
-        np.testing.assert_array_equal(found[:5], of_two[:5])
-        assert found.shape == like.shape
-    for wrong in (of_two[:3], of_two[:, :3], of_two.astype(np.int64)):
-        with pytest.raises(ValueError, match="are not those of these topics and words"):
-            sharding.shared_again(wrong, 5, like)
 
 
 def test_labels_stay_where_their_documents_are(found):

@@ -363,13 +363,36 @@ def test_chains_side_by_side_draw_as_alone():
 
     def sweep(key, phi):
         return engine.sweeps(
-            key, phi, alpha, documents, labels, jnp.zeros((12, 40), jnp.int32), times=2, tally=True
+            key, phi, alpha, documents, labels, times=2, count="changes", tally=True
         )
 
     together = jax.jit(jax.vmap(sweep))(keys, phi)
     for chain in range(3):
         alone = sweep(keys[chain], phi[chain])
         jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[chain], b), together, alone)  # noqa: B023
+
+
+@pytest.mark.parametrize("name", engine.ENGINES)
+def test_words_are_counted_from_zero_or_from_what_is_given(name):
+    likelihood, alpha, documents, labels = problem(12, [30] * 40)
+    given = jnp.arange(12 * 40, dtype=jnp.int32).reshape(12, 40)
+    for count in ("changes", "labels"):
+        one, other = (
+            engine.sweeps(
+                jax.random.key(0),
+                jnp.log(likelihood),
+                alpha,
+                documents,
+                labels,
+                words,
+                times=2,
+                count=count,
+                engine=name,
+            ).words
+            for words in (None, given)
+        )
+        np.testing.assert_array_equal(one + given, other)
+        assert np.abs(one).sum() > 0
 
 
 def test_the_engine_can_be_chosen():

@@ -75,7 +75,7 @@ def sweep(
     width: int = 16,
     prefix: str | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Sweep over documents, see `engine.sweeps`; `words` [0, 0] counts nothing.
+    """Sweep over documents, see `engine.sweeps`; `words` [0, 0] are zeros, of which none is made.
 
     There is a key for each sweep, [S]; weights are from `lay_out`, labels uint8 or uint16. `kind`
     "dense" weighs all topics for a token, "sparse" those of its document and, all at once, the
@@ -85,12 +85,16 @@ def sweep(
     int32 [B, K], or [0, K].
     """
     num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
+    counted = words.shape
+    if new := words.size == 0 and count != "nothing":
+        counted = (num_topics, weights.shape[0])
     results = (
         jax.ShapeDtypeStruct(labels.shape, labels.dtype),
-        jax.ShapeDtypeStruct(words.shape, words.dtype),
+        jax.ShapeDtypeStruct(counted, jnp.int32),
         jax.ShapeDtypeStruct((num_documents if tally else 0, num_topics), jnp.int32),
     )
-    call = _call("sweep", results, prefix=prefix, aliases={7: 0, 8: 1})
+    aliases = {7: 0} if new else {7: 0, 8: 1}
+    call = _call("sweep", results, prefix=prefix, aliases=aliases)
     return call(
         jax.vmap(bits.key_words)(keys),
         weights,

@@ -194,7 +194,11 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
   if (new_labels->untyped_data() != labels.untyped_data()) {
     std::memcpy(new_labels->untyped_data(), labels.untyped_data(), labels.size_bytes());
   }
-  carry(words, new_words);
+  if (words.element_count()) {
+    carry(words, new_words);
+  } else {
+    std::memset(new_words->untyped_data(), 0, new_words->size_bytes());
+  }
   std::memset(tally->untyped_data(), 0, tally->size_bytes());
 
   const int64_t threads = threads_for(pool, 8 * total * keys.dimensions()[0]);
