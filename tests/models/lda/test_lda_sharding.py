@@ -155,20 +155,19 @@ for engine in ("xla", None):
 # Moments of topics that devices share, which are saved and restored half way.
 samples = rng.random((6, 2, 2, 5, 301)).astype(np.float32)
 mesh = Mesh(np.asarray(jax.devices()), ("documents",))
-whole, *several = [
-    Moments((2, 5, 301), True, rows) for rows in (None, *[NamedSharding(mesh, P(None, "documents"))] * 2)
-]
+rows = NamedSharding(mesh, P(None, "documents"))
+whole, *several = [Moments((2, 5, 301), True, sharding) for sharding in (None, rows, rows)]
 for i, (value, variance) in enumerate(samples):
     whole.add(value, variance)
     room = [(0, 0), (0, 3), (0, 0)]
     several[i // 3].add(*(
-        jax.device_put(np.pad(x, room), NamedSharding(mesh, P(None, "documents")))
-        for x in (value, variance)
+        jax.device_put(np.pad(x, room), rows) for x in (value, variance)
     ))
     if i == 2:
         several[1].load(several[0].save())
-found["moments"] = [[x.tolist() for x in (each.mean, *each.pooled())] for each in (whole, several[1])]
-found["own moments"] = sorted({piece.data.shape for piece in several[1]._within.addressable_shards})
+pair = whole, several[1]
+found["moments"] = [[x.tolist() for x in (each.mean, *each.pooled())] for each in pair]
+found["own moments"] = sorted({piece.data.shape for piece in pair[1]._within.addressable_shards})
 print(json.dumps(found))
 """
 
