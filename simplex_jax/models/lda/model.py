@@ -141,9 +141,10 @@ def build(
             which the last five count. Estimated counts start from no labels and need the burn-in.
         step_size: Step size of the sampler or a schedule of it; see `default_step`.
         batch_size: Documents a batch; see `default_batch_size`.
-        devices: Devices that share the documents, with memoised counts; each holds all topics.
-            With collapsed sweeps and a given alpha, a number that divides `batch_size` changes no
-            sample.
+        devices: Devices that share the documents, with memoised counts. On CPUs SCIR's topics are
+            shared too: the position has rows for K topics or a few more, as many for each device,
+            see `sharding.topics_of`. With collapsed sweeps a number that divides `batch_size`
+            changes no sample.
 
     Returns:
         A kernel whose `init` takes topics [K, V], or weights that it normalises, and whose position
