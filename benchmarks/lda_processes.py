@@ -1,10 +1,10 @@
-"""Tokens a second of LDA in one process, and in as many as there are cores, on the same cores.
+"""Tokens a second of LDA in one process, and in several on the same cores.
 
-    python benchmarks/lda_processes.py [--tokens 10000000] [--topics 50 200] [--out FILE]
+    python benchmarks/lda_processes.py [--processes 2 4] [--topics 50 200] [--keep FILE]
 
-Each process has a core of its own, and gloo between them; the one process has them all. Runs take
-turns, over the synthetic store of `lda_growth.py`; the rate is that of the training after its first
-third, by the times in metrics.jsonl, evaluations included.
+The one process has all cores; several have gloo between them, and each has one core, by itself
+where there are enough. Runs take turns, over the synthetic store of `lda_growth.py`; the rate is
+that of the training after its first third, by the times in metrics.jsonl, evaluations included.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import kept
 import numpy as np
 from lda_growth import blocks
 
 from simplex_jax.corpus import store
-from simplex_jax.models.records import versions
 
 
 def rate(
@@ -68,9 +68,9 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=10_000)
     parser.add_argument("--topics", type=int, nargs="+", default=[50, 200])
     parser.add_argument("--passes", type=int, default=60)
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--processes", type=int, nargs="+", default=[len(os.sched_getaffinity(0))])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -78,23 +78,18 @@ def main() -> None:
         words = [f"w{number}" for number in range(options.words)]
         store.write_blocks(path, blocks(options.tokens, options.words), words)
         for topics in options.topics:
-            rates: dict[int, list[float]] = {1: [], options.processes: []}
+            rates: dict[int, list[float]] = {number: [] for number in (1, *options.processes)}
             for _ in range(options.repeats):
                 for processes, found in rates.items():
                     found.append(rate(path, topics, options.passes, processes, Path(folder)))
             medians = {processes: float(np.median(found)) for processes, found in rates.items()}
-            rows.append(
-                {
-                    "topics": topics,
-                    "tokens": options.tokens,
-                    "words": options.words,
-                    "tokens_per_second": medians,
-                    "share": medians[options.processes] / medians[1],
-                }
-            )
-            print(json.dumps(rows[-1]), flush=True)
-    if options.out:
-        options.out.write_text(json.dumps({"versions": versions(), "rows": rows}, indent=1) + "\n")
+            corpus = {"topics": topics, "tokens": options.tokens, "words": options.words}
+            for processes, median in medians.items():
+                speed = {"tokens_per_second": median, "share": median / medians[1]}
+                rows.append(corpus | {"processes": processes} | speed)
+                print(json.dumps(rows[-1]), flush=True)
+    if options.keep:
+        kept.write(options.keep, rows)
 
 
 if __name__ == "__main__":
