@@ -24,6 +24,7 @@ class Step(NamedTuple):
 
     size: jax.Array  # h
     scale: jax.Array  # 1 - e^-h
+    log_scale: jax.Array
     growth: jax.Array  # e^h - 1, or 1 for a long step
     decay: jax.Array  # 0, or h for a long step: e^h - 1 is growth e^decay
 
@@ -31,7 +32,9 @@ class Step(NamedTuple):
 def step_of(h: jax.Array) -> Step:
     """Return a step of size h."""
     short = h < _LONG_STEP
-    return Step(h, -jnp.expm1(-h), jnp.where(short, jnp.expm1(h), 1), jnp.where(short, 0, h))
+    scale = -jnp.expm1(-h)
+    growth, decay = jnp.where(short, jnp.expm1(h), 1), jnp.where(short, 0, h)
+    return Step(h, scale, jnp.log(scale), growth, decay)
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -65,7 +68,7 @@ def cir_by_xla(
     valid = number & arguments.positive(a) & arguments.positive(step.size)
     log_theta = jnp.where(number, log_theta, 0)
     a = jnp.where(arguments.positive(a), a, 1)
-    log_theta, a, h, scale, growth, decay = arguments.flatten(shape, log_theta, a, *step)
+    log_theta, a, h, scale, log_scale, growth, decay = arguments.flatten(shape, log_theta, a, *step)
     size = a.shape[0]
     use_up(key)
     word_first, word_z = random_words(key, size, dtype, offset=offset)
@@ -73,7 +76,8 @@ def cir_by_xla(
 
     # theta' / c is Gamma(a + N) with N ~ Poisson(rate). Let the first point of a unit Poisson
     # process fall at `first`. Beyond the rate: N = 0, and first - rate is a fresh exponential,
-    # the very one that the boost Gamma(a) = Gamma(a + 1) exp(-E / a) needs. Before it: N = 1 + a
+    # the very one that a small shape, or the boost Gamma(a) = Gamma(a + 1) exp(-E / a), needs; the
+    # uniform is of the word of the normal, which is not needed there. Before it: N = 1 + a
     # Poisson(rest) count, and Gamma(a + 1 + Poisson(rest)) = (z + sqrt(2 rest))^2 / 2 +
     # Gamma(a + 1/2), the noncentral chi-square with at least one degree of freedom. So no Poisson
     # variate is drawn at all, and the one gamma has shape at least 1/2.
@@ -82,11 +86,15 @@ def cir_by_xla(
     rest = rate - first
     empty = rest < 0
     root = jnp.sqrt(2 * jnp.maximum(rest, 0))
-    g = gamma.standard_gamma(key, a + jnp.where(empty, 1.0, 0.5).astype(dtype), offset)
+    log_x, accepted, ratio = gamma.small(key, a, -rest, word_z, offset)
+    accepted = accepted & empty  # what is not empty has no ratio either
+    shape_parameter = a + jnp.where(empty, 1.0, 0.5).astype(dtype)
+    g = gamma.standard_gamma(key, shape_parameter, offset, ~accepted)
     noise = z * (root + z / 2)
 
     total = jnp.where(empty, g, (z + root) ** 2 / 2 + g)
-    direct = jnp.log(scale * total) + jnp.where(empty, rest / a, 0)
+    direct = jnp.log(scale * total) - jnp.where(empty, ratio, 0)
+    direct = jnp.where(accepted, log_scale + log_x, direct)
 
     # scale * rate = theta e^-h, so for a large rate log theta' = log theta - h + log1p(small),
     # where the rounding of the difference is carried along: it would be a visible bias.
@@ -95,7 +103,8 @@ def cir_by_xla(
     lost = (log_theta - (moved - back)) - (h + back)
     relative = moved + (jnp.log1p((noise + (g - first)) / rate) + lost)
 
-    value = jnp.where((rate > _LARGE_RATE) & (rate > a) & ~empty, relative, direct)
+    large = (rate > _LARGE_RATE) & (rate > shape_parameter)
+    value = jnp.where(large & ~empty, relative, direct)
     return jnp.where(valid, arguments.unflatten(shape, value), jnp.nan)
 
 

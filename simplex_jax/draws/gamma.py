@@ -1,5 +1,6 @@
-"""Gamma variates by one Marsaglia-Tsang round for all and compacted rounds for the rejected."""
+"""Gamma variates by rejection: Ahrens and Dieter's for small shapes, Marsaglia and Tsang's else."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -19,6 +20,12 @@ _REMAINDER = (
     8.177448762580752e-06, -2.559679160185624e-05, 0.00010389083763584495, -0.0004887076793238521,
     0.0022348545026034117, -0.010416309349238873, 0.04999957233667374, -0.2500000298023224,
 )  # fmt: skip
+
+# Up to this shape `small` is asked first. It is accepted with probability Gamma(a + 1) exp(-a / e),
+# 0.96 at 0.05 and 0.83 at 0.25. Native code is faster with it up to 0.3 with vectors of 16 lanes,
+# to 0.4 with 8, and further with 4; at 0.05 it takes 0.5 to 0.65 of the time.
+_MOST_SMALL = 0.25
+_INVERSE_E = math.exp(-1)
 
 
 def _remainder(y: jax.Array) -> jax.Array:
@@ -54,13 +61,49 @@ def _propose(
     return jnp.where(accepted, d * (1 + y) ** 3, -1)
 
 
-def standard_gamma(key: jax.Array, shape_parameter: jax.Array, offset: jax.Array) -> jax.Array:
+def standard_gamma(
+    key: jax.Array, shape_parameter: jax.Array, offset: jax.Array, needed: jax.Array | None = None
+) -> jax.Array:
     """Return Gamma(shape_parameter, 1) draws for shape parameters [n] of at least 1/2.
 
     Rows 0 and 1 of the random words of the key are left to the caller. The columns are those from
-    the offset on.
+    the offset on. Where `needed` is false anything may be returned.
     """
-    return rejection.sample(key, shape_parameter, partial(_propose, offset))
+    return rejection.sample(key, shape_parameter, partial(_propose, offset), needed)
+
+
+def small(
+    key: jax.Array, a: jax.Array, exponential: jax.Array, word: jax.Array, offset: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return log Gamma(a, 1) draws, where they are accepted, and ratios for the others.
+
+    This is GS of Ahrens and Dieter (1974) in log space, from standard exponentials E and words of a
+    uniform U. With r = E / a and y = 1/e - r the proposal is log x = y where y <= 0, and x = -log r
+    elsewhere, which is above 1. The density of log x is a exp(-a/e) times x^a below 1 and
+    x exp(a y - x) above. That of the law is x^a exp(-x) / Gamma(a), so it is accepted where
+    U < exp(-x) below 1 and U < x^(a - 1) exp(-a y) above. (GS has log(1 + a/e) in place of a/e: a
+    logarithm more, for an acceptance that is higher by a part of a^2/15.)
+
+    This keeps the law in float32 at every a. That x > 1 is E < a/e, and E is exact to 2^-33 near 0:
+    at a = 1e-6 these are 1,600 values of E, of probability 4e-7 together. The one difference of
+    numbers of like size is y, rounded by 3e-8 where log x is near 0.
+
+    What is rejected must be drawn afresh, from the law and from other words; then all of it has the
+    law. So the ratio for it, E / a of Gamma(a) = Gamma(a + 1) exp(-E / a), has an exponential of
+    row 1, which nothing else uses: the one above, rejected, has another law. Where `a` is too large
+    to propose anything the ratio is r.
+    """
+    ratio = exponential / a
+    y = _INVERSE_E - ratio
+    below = y <= 0
+    x = jnp.where(below, jnp.exp(y), -jnp.log(ratio))
+    log_x = jnp.where(below, y, jnp.log(x))
+    log_acceptance = jnp.where(below, -x, (a - 1) * log_x - a * y)
+    asked = a <= _MOST_SMALL
+    accepted = asked & (uniform.uniform(word, a.dtype) < jnp.exp(log_acceptance))
+    word_fresh, _ = random_words(key, a.shape[0], a.dtype, row=1, offset=offset)
+    fresh = uniform.exponential(word_fresh, a.dtype) / a
+    return log_x, accepted, jnp.where(asked, fresh, ratio)
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -79,11 +122,11 @@ def loggamma_by_xla(
     valid = arguments.positive(a)
     (a,) = arguments.flatten(shape, jnp.where(valid, a, 1))
     use_up(key)
-    small = a < 1
-    g = standard_gamma(key, jnp.where(small, a + 1, a), offset)
-    word, _ = random_words(key, a.shape[0], a.dtype, offset=offset)
-    e = uniform.exponential(word, a.dtype)
-    value = jnp.log(g) - jnp.where(small, e / a, 0)
+    word, word_u = random_words(key, a.shape[0], a.dtype, offset=offset)
+    log_x, accepted, ratio = small(key, a, uniform.exponential(word, a.dtype), word_u, offset)
+    boosted = a < 1
+    g = standard_gamma(key, jnp.where(boosted, a + 1, a), offset, ~accepted)
+    value = jnp.where(accepted, log_x, jnp.log(g) - jnp.where(boosted, ratio, 0))
     return jnp.where(valid, arguments.unflatten(shape, value), jnp.nan)
 
 
@@ -98,7 +141,8 @@ def loggamma(
 
     Small shapes live far below the smallest float32 (the median of Gamma(0.001) is e^-694), so
     only the logarithm is returned. The method is Marsaglia and Tsang (2000) with the boost
-    Gamma(a) = Gamma(a + 1) U^(1/a) for a < 1, in logs.
+    Gamma(a) = Gamma(a + 1) U^(1/a) for a < 1, in logs, and up to a = 1/4 only where the proposal of
+    Ahrens and Dieter (1974) is rejected.
 
     Args:
         key: A PRNG key, threefry or rbg.

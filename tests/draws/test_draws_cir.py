@@ -126,6 +126,24 @@ def test_transition_law(getkey: Callable[[], jax.Array]) -> None:
     assert rejections(draws.cir, getkey(), SETTINGS[::3], 100_000) == {}
 
 
+def test_transition_law_in_mixed_blocks(getkey: Callable[[], jax.Array]) -> None:
+    """Small shapes, nearly always and hardly ever empty, beside each other and beside larger ones.
+
+    False-alarm rate 3e-4.
+    """
+
+    def mixed(key, log_theta, a, h, shape):
+        return draws.cir(key, log_theta.T, a.T, h.T, shape[::-1]).T
+
+    settings = [s for s in SETTINGS if s.shape_parameter <= 0.25][::2]
+    settings += [s for s in SETTINGS if s.shape_parameter > 0.25][::6]
+    empty = [np.exp(-laws.cir_rate(s.log_theta, s.step_size)[0]) for s in settings]
+    assert len(settings) > 50
+    assert min(empty) < 1e-3
+    assert np.median(empty) > 0.9
+    assert rejections(mixed, getkey(), settings, 40_000) == {}
+
+
 @pytest.mark.slow
 def test_transition_law_with_a_million_draws(getkey: Callable[[], jax.Array]) -> None:
     """False-alarm rate 1e-3."""

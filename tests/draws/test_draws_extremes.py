@@ -133,7 +133,7 @@ def test_cir_is_a_number_where_the_normal_cancels_the_drift(word, monkeypatch):
     monkeypatch.setattr(
         module, "random_words", lambda key, size, *_, **__: tuple(jnp.full(size, w) for w in words)
     )
-    monkeypatch.setattr(module.gamma, "standard_gamma", lambda key, a, _: jnp.full_like(a, 1e-30))
+    monkeypatch.setattr(module.gamma, "standard_gamma", lambda key, a, *_: jnp.full_like(a, 1e-30))
     rate = (z**2 / 2 + first) * (1 + 1e-7 * jnp.arange(-2000, 2000))
     log_theta = jnp.log(rate * jnp.expm1(0.5)).astype(jnp.float32)
     step = module.step_of(jnp.float32(0.5))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 from support import reference_laws as laws
 from support import statistics_checks as checks
 
@@ -16,8 +16,8 @@ from simplex_jax import draws
 SHAPES = tuple(
     float(np.float32(a))
     for a in (
-        *(1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.3, 0.5, 0.7, 0.99, 1.0, 1.01, 1.5, 2.0, 3.0),
-        *(7.0, 20.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8),
+        *(1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.2, 0.25, 0.26, 0.3, 0.5, 0.7, 0.99, 1.0, 1.01),
+        *(1.5, 2.0, 3.0, 7.0, 20.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8),
     )
 )
 
@@ -46,8 +46,48 @@ def gamma_rejections(draw, key: jax.Array, size: int, dtype: type = np.float32) 
 
 @pytest.mark.parametrize("impl", ["threefry2x32", pytest.param("rbg", marks=pytest.mark.slow)])
 def test_loggamma_law(impl: str, seed: int) -> None:
-    """25 shapes from 1e-6 to 1e8, 2e5 draws each; false-alarm rate 1e-3."""
+    """28 shapes from 1e-6 to 1e8, 2e5 draws each; false-alarm rate 1e-3."""
     assert gamma_rejections(draws.loggamma, jax.random.key(seed, impl=impl), 200_000) == {}
+
+
+def test_loggamma_law_in_mixed_blocks(getkey: Callable[[], jax.Array]) -> None:
+    """Neighbours of all shapes, so that each block has all proposals; false-alarm rate 1e-3."""
+
+    def mixed(key, a, shape):
+        return draws.loggamma(key, a.T, shape[::-1]).T
+
+    assert gamma_rejections(mixed, getkey(), 100_000) == {}
+
+
+def test_both_tails_of_small_shapes(getkey: Callable[[], jax.Array]) -> None:
+    """Above 1, the other branch of the proposal, and the lowest 1e-3; false-alarm rate 1e-3.
+
+    Down there P(log x < t) is exp(a t) / Gamma(a + 1), so that a log x is an exponential.
+    """
+    p_values: dict[object, float] = {}
+    size = 4_000_000
+    for a in np.array([1e-3, 0.05, 0.25], np.float32):
+        x = np.asarray(draws.loggamma(getkey(), a, (size,)), np.float64)
+        a = float(a)
+        share, highest = special.gammaincc(a, 1), x[x > 0]
+        least = (np.log(1e-3) + special.gammaln(a + 1)) / a
+        lowest = a * (least - x[x < least])
+        p_values |= checks.prefixed(
+            a,
+            {
+                "above 1": stats.binomtest(highest.size, size, share).pvalue,
+                "law above 1": checks.dkwm(
+                    highest,
+                    lambda t, a=a, share=share: 1 - special.gammaincc(a, np.exp(t)) / share,
+                    resolution=checks.float_resolution(highest),
+                ),
+                "lowest": stats.binomtest(lowest.size, size, 1e-3).pvalue,
+                "law of the lowest": checks.dkwm(
+                    lowest, lambda t: -np.expm1(-t), resolution=1e-6 * (lowest + 10)
+                ),
+            },
+        )
+    assert checks.family(p_values) == {}
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ from simplex_jax.draws.poisson import poisson_by_xla
 pytestmark = pytest.mark.skipif(native.LIBRARY.prefix() is None, reason="no native library")
 
 SIZE = 100_000
+START, START_OF_CIR = "static_cast<uint32_t>(first)", "static_cast<uint32_t>(first_column)"
 KEY = jax.random.key(0)
 
 
@@ -277,10 +278,16 @@ def test_mutants_of_counts_are_seen(old, new, tmp_path, getkey):
 
 
 @pytest.mark.slow
-def test_a_bound_that_is_asked_first_changes_no_draw(tmp_path, getkey):
-    prefix = native_code.mutated(
-        native.LIBRARY, tmp_path, "kernels.inl", "taken = (y > -1.0f) & (", "taken = Integers{} & ("
-    )
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("taken = (y > -1.0f) & (", "taken = Integers{} & ("),
+        ("small & ~surely_small(y, two)", "small"),
+    ],
+    ids=["Marsaglia and Tsang", "small shapes"],
+)
+def test_a_bound_that_is_asked_first_changes_no_draw(old, new, tmp_path, getkey):
+    prefix = native_code.mutated(native.LIBRARY, tmp_path, "kernels.inl", old, new)
     a = jnp.exp(jnp.linspace(-14, 18, 2_000_000))
     key = getkey()
     draws = native.loggamma(key, a, 0, a.shape), native.loggamma(key, a, 0, a.shape, prefix=prefix)
@@ -288,12 +295,16 @@ def test_a_bound_that_is_asked_first_changes_no_draw(tmp_path, getkey):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("column", ["first", "first_column"])
-def test_forgotten_offsets_are_seen(column, tmp_path, getkey, seed):
-    start = f"static_cast<uint32_t>({column});"
-    prefix = native_code.mutated(
-        native.LIBRARY, tmp_path, "kernels.inl", f"draws.offsets[row] + {start}", start
-    )
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        *((f"draws.offsets[row] + {at};", f"{at};") for at in (START, START_OF_CIR)),
+        ("words(key, 1, at + start,", "words(key, 1, at,"),
+        ("load(left.places + i) + start", "load(left.places + i)"),
+    ],
+)
+def test_forgotten_offsets_are_seen(old, new, tmp_path, getkey, seed):
+    prefix = native_code.mutated(native.LIBRARY, tmp_path, "kernels.inl", old, new)
     mutant = [functools.partial(draw, prefix=prefix) for draw in (native.loggamma, native.cir)]
     assert parts_differ(*mutant, getkey(), shapes(seed, high=10.0))
 
@@ -303,10 +314,20 @@ def test_forgotten_offsets_are_seen(column, tmp_path, getkey, seed):
     ("draw", "old", "new"),
     [
         ("loggamma", "return taken ? d * cube : constant(-1);", "return d * cube;"),
-        ("loggamma", "2 * (round + 1), at + first", "2, at + first"),
-        ("loggamma", "-0.75f * d", "-0.4f * d"),
-        ("loggamma", "exponential(one) / x : constant(0);", "exponential(one) : constant(0);"),
-        ("cir", "(rate - first < 0.0f ? constant(1.0f) : constant(0.5f))", "0.5f"),
+        ("loggamma", "2 * (round + 1), column", "2, column"),
+        ("loggamma", "-0.75f * d", "-0.3f * d"),
+        ("loggamma", "exponential(one) / valid : ratio;", "exponential(one) : ratio;"),
+        ("loggamma", "below ? -x :", "below ? constant(0) :"),
+        ("loggamma", "below = y <= 0.0f;", "below = y == y;"),
+        ("loggamma", "fresh = exponential(one) / shape", "fresh = load(asked_ratios + i)"),
+        ("loggamma", "kInverseE = 0.36787944117144233f", "kInverseE = 0.3f"),
+        ("loggamma", "(shape - 1.0f) * log_x - shape * y", "constant(0)"),
+        ("loggamma", "(0.5f - y / 6.0f)", "(2.0f - y / 6.0f)"),
+        ("cir", "left.number += !taken[j];", ""),
+        ("cir", "fresh = exponential(one) / shape", "fresh = load(asked_ratios + i)"),
+        ("cir", "load(block.values + i) + load(log_scale + i)", "load(block.values + i)"),
+        ("cir", "ratio = given ? over / x", "ratio = given ? first / x"),
+        ("cir", "(empty ? constant(1.0f) : constant(0.5f))", "0.5f"),
         ("cir", "twice = root(2.0f * larger", "twice = root(2.02f * larger"),
     ],
     ids=[
@@ -314,6 +335,16 @@ def test_forgotten_offsets_are_seen(column, tmp_path, getkey, seed):
         "the same proposal again",
         "a bound that is none",
         "boost of another shape",
+        "small: accepted below 1",
+        "small: never above 1",
+        "small: the rejected exponential again",
+        "small: a wrong split",
+        "small: accepted above 1",
+        "small: a bound that is none",
+        "small: nothing rejected",
+        "small: the rejected exponential again, CIR",
+        "small: no scale",
+        "small: the time from zero",
         "no boost at zero",
         "rate too large",
     ],

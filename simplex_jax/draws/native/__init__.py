@@ -52,14 +52,14 @@ def cir(
     key: jax.Array,
     log_theta: jax.Array,
     a: jax.Array,
-    step: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
+    step: tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array],
     offset: jax.Array,
     shape: tuple[int, ...],
     *,
     prefix: str | None = None,
     width: int = 16,
 ) -> jax.Array:
-    """Draw as `draws.cir` does, in float32; `step` is h, 1 - e^-h, growth and decay."""
+    """Draw as `draws.cir` does, in float32; `step` is h, 1 - e^-h and its log, growth, decay."""
     return _call("cir", key, offset, shape, log_theta, a, *step, prefix=prefix, width=width)
 
 

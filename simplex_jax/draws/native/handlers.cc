@@ -76,13 +76,15 @@ ffi::Error poisson(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer
 
 ffi::Error cir(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::U32> offsets,
                ffi::Buffer<ffi::F32> log_theta, ffi::Buffer<ffi::F32> shape, ffi::Buffer<ffi::F32> step,
-               ffi::Buffer<ffi::F32> scale, ffi::Buffer<ffi::F32> growth,
-               ffi::Buffer<ffi::F32> decay, ffi::ResultBuffer<ffi::F32> values, int64_t width) {
+               ffi::Buffer<ffi::F32> scale, ffi::Buffer<ffi::F32> log_scale,
+               ffi::Buffer<ffi::F32> growth, ffi::Buffer<ffi::F32> decay,
+               ffi::ResultBuffer<ffi::F32> values, int64_t width) {
   Cir task{variates(keys, offsets, values),
            parameter(log_theta),
            parameter(shape),
            parameter(step),
            parameter(scale),
+           parameter(log_scale),
            parameter(growth),
            parameter(decay)};
   draw(pool, task, for_width(width, EACH_WIDTH(cir)));
@@ -129,6 +131,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCir, cir,
                                   .Ctx<ffi::ThreadPool>()
                                   .Arg<ffi::Buffer<ffi::U32>>()
                                   .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()

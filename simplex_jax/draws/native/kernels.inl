@@ -5,6 +5,9 @@
 #include "simplex_jax/native/functions.inl"
 
 constexpr int kRounds = 66;
+constexpr float kRounding = 1e-5f;  // what bounds that are asked first leave to rounding
+constexpr float kMostSmall = 0.25f;  // as gamma.py
+constexpr float kInverseE = 0.36787944117144233f;
 constexpr float kLeast = std::numeric_limits<float>::min();
 constexpr float kMost = std::numeric_limits<float>::max();
 
@@ -51,7 +54,6 @@ ALWAYS_INLINE Vector propose_gamma(const uint32_t* key, uint32_t row, Words colu
 // and beyond R(y) is |y|^5/20 and more above these bounds, some 500 times the rounding of its
 // logarithm.
 ALWAYS_INLINE Vector surely_gamma(const uint32_t* key, uint32_t row, Words columns, Vector shape) {
-  constexpr float kRounding = 1e-5f;
   Words one, two;
   words(key, row, columns, one, two);
   const Vector d = shape - (1.0f / 3.0f);
@@ -62,77 +64,205 @@ ALWAYS_INLINE Vector surely_gamma(const uint32_t* key, uint32_t row, Words colum
   return taken ? d * (sum * sum * sum) : constant(-1);
 }
 
-// Writes the numbers of the lanes of a vector that are negative, counted from `first` on, and returns
-// how many there are. Behind these it writes anything: there must be room for a whole vector.
-ALWAYS_INLINE int negatives(Vector values, uint32_t first, uint32_t* numbers) {
-#if WIDTH == 16 && defined(SIMPLEX_X86)
-  const __mmask16 mask = _mm512_movepi32_mask(reinterpret_cast<__m512i>(values < 0.0f));
-  const Words all = lanes() + first;
-  _mm512_storeu_si512(numbers, _mm512_maskz_compress_epi32(mask, reinterpret_cast<__m512i>(all)));
-  return __builtin_popcount(mask);
-#else
-  int number = 0;
-  for (uint32_t j = 0; j < WIDTH; ++j) {
-    numbers[number] = first + j;
-    number += values[j] < 0;
-  }
-  return number;
-#endif
+// Ahrens and Dieter's proposal of the log of a variate of small shape, at a ratio of an exponential
+// and the shape, and whether it is accepted.
+ALWAYS_INLINE Vector propose_small(Vector shape, Vector ratio, Words two, Integers& taken) {
+  const Vector y = kInverseE - ratio;
+  const Integers below = y <= 0.0f;
+  const Vector x = below ? exponential_of(y) : -logarithm(ratio);
+  const Vector log_x = below ? y : logarithm(x);
+  const Vector log_acceptance = below ? -x : (shape - 1.0f) * log_x - shape * y;
+  taken = uniform(two) < exponential_of(log_acceptance);
+  return log_x;
 }
 
-// Variates by rejection for the columns from `first` on, with parameters [kBlock]: what
+// Where simple bounds show that this proposal is accepted. For y <= 0 the sum, the first terms of a
+// series of positive numbers, is at most exp(-y) = 1 / x, and exp(-x) is at least 1 - x. For y > 0,
+// where the sum is below 1, they show nothing. Again no draw depends on it: all this is rounded by less
+// than a tenth of kRounding.
+ALWAYS_INLINE Integers surely_small(Vector y, Words two) {
+  const Vector sum = 1.0f - y * (1.0f - y * (0.5f - y / 6.0f));
+  return (1.0f - kRounding - uniform(two)) * sum > 1.0f;
+}
+
+// Some lanes of a block.
+struct Lanes {
+  uint32_t places[kBlock + WIDTH];
+  int64_t number = 0;
+
+  // Adds those that are chosen from a vector of places.
+  ALWAYS_INLINE void add(Integers chosen, Words from) {
+#if WIDTH == 16 && defined(SIMPLEX_X86)
+    const __mmask16 mask = _mm512_movepi32_mask(reinterpret_cast<__m512i>(chosen));
+    const __m512i packed = _mm512_maskz_compress_epi32(mask, reinterpret_cast<__m512i>(from));
+    _mm512_storeu_si512(places + number, packed);
+    number += __builtin_popcount(mask);
+#else
+    for (int j = 0; j < WIDTH; ++j) {
+      places[number] = from[j];
+      number -= chosen[j];
+    }
+#endif
+  }
+
+  // Drops what the last vector of the block has in excess, and makes the rest of the last vector of
+  // places lanes as well.
+  inline void end(int64_t count) {
+    while (number > 0 && places[number - 1] >= count) --number;
+    std::fill(places + number, places + number + WIDTH, number > 0 ? places[number - 1] : 0u);
+  }
+
+  // The numbers of these lanes, one after the other.
+  template <typename Number>
+  inline const Number* packed(const Number* from, Number* room) const {
+    for (int64_t i = 0; i < number; i += WIDTH) {
+#pragma GCC unroll 16
+      for (int64_t j = i; j < i + WIDTH; ++j) room[j] = from[places[j]];
+    }
+    return room;
+  }
+};
+
+ALWAYS_INLINE Words load(const uint32_t* from) {
+  Words x;
+  std::memcpy(&x, from, sizeof(Words));
+  return x;
+}
+
+ALWAYS_INLINE void store(uint32_t* to, Words x) { std::memcpy(to, &x, sizeof(Words)); }
+
+// Variates by rejection for some columns, with parameters [kBlock]: what
 // `propose(row, columns, parameters)` returns where that is not negative. `surely` is asked first:
 // `again` is 1 where it is all of `propose`, and 0 where it only spares most of them.
 template <typename Surely, typename Propose>
-inline void accepted(uint32_t first, int64_t count, const float* parameters, float* values,
+inline void accepted(int64_t count, const uint32_t* columns, const float* parameters, float* values,
                      Surely surely, int again, Propose propose) {
-  uint32_t left[kBlock + WIDTH];
-  int64_t number = 0;
+  Lanes left;
   for (int64_t i = 0; i < count; i += WIDTH) {
-    const Words columns = lanes() + static_cast<uint32_t>(first + i);
-    const Vector value = surely(2, columns, load(parameters + i));
+    const Vector value = surely(2, load(columns + i), load(parameters + i));
     store(values + i, value);
-    number += negatives(value, static_cast<uint32_t>(i), left + number);
+    left.add(value < 0.0f, lanes() + static_cast<uint32_t>(i));
   }
-  while (number > 0 && left[number - 1] >= count) --number;  // what the last vector has in excess
-  for (int round = again; number > 0; ++round) {
+  left.end(count);
+  for (int round = again; left.number > 0; ++round) {
     if (round == kRounds) {
-      for (int64_t i = 0; i < number; ++i) values[left[i]] = std::nanf("");
+      for (int64_t i = 0; i < left.number; ++i) values[left.places[i]] = std::nanf("");
       return;
     }
     int64_t still = 0;
-    for (int64_t i = 0; i < number; i += WIDTH) {
-      Words at;
+    for (int64_t i = 0; i < left.number; i += WIDTH) {
+      Words at, column;
       Vector parameter;
       for (int j = 0; j < WIDTH; ++j) {
-        at[j] = left[std::min(i + j, number - 1)];
+        at[j] = left.places[std::min(i + j, left.number - 1)];
+        column[j] = columns[at[j]];
         parameter[j] = parameters[at[j]];
       }
-      const Vector value = propose(2 * (round + 1), at + first, parameter);
-      const int64_t here = std::min<int64_t>(WIDTH, number - i);
+      const Vector value = propose(2 * (round + 1), column, parameter);
+      const int64_t here = std::min<int64_t>(WIDTH, left.number - i);
       for (int64_t j = 0; j < here; ++j) {
         values[at[j]] = value[j];
-        left[still] = at[j];
+        left.places[still] = at[j];
         still += value[j] < 0;
       }
     }
-    number = still;
+    left.number = still;
   }
 }
 
-// Gamma variates for the columns from `first` on, with shapes [kBlock] of at least 1/2.
-inline void gammas(const uint32_t* key, uint32_t first, int64_t count, const float* shapes,
-                   float* values) {
-  accepted(
-      first, count, shapes, values,
-      [=](uint32_t row, Words columns, Vector shape) {
-        return surely_gamma(key, row, columns, shape);
-      },
-      0,
-      [=](uint32_t row, Words columns, Vector shape) {
-        return propose_gamma(key, row, columns, shape);
-      });
-}
+// A block of log gamma variates. Those of small shape that bounds accept are drawn in place, by
+// `take`. The few others that are proposed so, and all that need Marsaglia and Tsang's proposal, are
+// packed together, so that a lane costs what its own draw costs.
+struct GammaBlock {
+  const uint32_t* key;
+  uint32_t start;  // its first column
+  int64_t count;
+  alignas(64) float values[kBlock];
+  alignas(64) float ratios[kBlock];      // of exponentials and shapes
+  alignas(64) uint32_t seconds[kBlock];  // word two of row 0
+  Lanes doubtful;                        // of small shape, and not surely accepted
+  Lanes left;                            // for Marsaglia and Tsang
+  bool whole;                            // whether these are all lanes, in order
+
+  GammaBlock(const uint32_t* key, uint32_t start, int64_t count)
+      : key(key), start(start), count(count) {}
+
+  // Takes a vector of lanes, some of them drawn as of small shape.
+  ALWAYS_INLINE void take(int64_t i, Integers small, Vector ratio, Words two) {
+    const Words here = lanes() + static_cast<uint32_t>(i);
+    const Vector y = kInverseE - ratio;
+    store(values + i, y);
+    store(ratios + i, ratio);
+    store(seconds + i, two);
+    if (any(small)) doubtful.add(small & ~surely_small(y, two), here);
+    left.add(~small, here);
+  }
+
+  // Asks the doubtful lanes. What is rejected is left, to be drawn afresh: with ratios of exponentials
+  // of a row of words that nothing else uses.
+  inline void ask(const float* shapes) {
+    alignas(64) float room[2][kBlock];
+    alignas(64) uint32_t word_room[kBlock];
+    doubtful.end(count);
+    left.end(count);
+    whole = left.number == count;
+    const float* asked = doubtful.packed(shapes, room[0]);
+    const float* asked_ratios = doubtful.packed(ratios, room[1]);
+    const uint32_t* asked_seconds = doubtful.packed(seconds, word_room);
+    for (int64_t i = 0; i < doubtful.number; i += WIDTH) {
+      const Words at = load(doubtful.places + i);
+      const Vector shape = load(asked + i);
+      Integers taken;
+      const Vector log_x =
+          propose_small(shape, load(asked_ratios + i), load(asked_seconds + i), taken);
+      Words one, two;
+      words(key, 1, at + start, one, two);
+      const Vector fresh = exponential(one) / shape;
+      const int64_t here = std::min<int64_t>(WIDTH, doubtful.number - i);
+      for (int64_t j = 0; j < here; ++j) {
+        values[at[j]] = log_x[j];
+        ratios[at[j]] = fresh[j];
+        left.places[left.number] = at[j];
+        left.number += !taken[j];
+      }
+    }
+    left.end(count);
+  }
+
+  // The numbers [kBlock] of what is left.
+  template <typename Number>
+  inline const Number* packed(const Number* from, Number* room) const {
+    return whole ? from : left.packed(from, room);
+  }
+
+  // Draws gamma variates for what is left from shapes [kBlock] of at least 1/2, and calls
+  // `finish(i, shapes, variates)`, which returns values, for vectors of them.
+  template <typename Finish>
+  inline void draw_left(const float* shapes, Finish finish) {
+    alignas(64) uint32_t columns[kBlock];
+    alignas(64) float room[kBlock], g[kBlock];
+    for (int64_t i = 0; i < left.number; i += WIDTH) {
+      store(columns + i, load(left.places + i) + start);
+    }
+    shapes = packed(shapes, room);
+    accepted(
+        left.number, columns, shapes, g,
+        [=](uint32_t row, Words columns, Vector shape) {
+          return surely_gamma(key, row, columns, shape);
+        },
+        0,
+        [=](uint32_t row, Words columns, Vector shape) {
+          return propose_gamma(key, row, columns, shape);
+        });
+    float* to = whole ? values : g;
+    for (int64_t i = 0; i < left.number; i += WIDTH) {
+      store(to + i, finish(i, load(shapes + i), load(g + i)));
+    }
+    if (!whole) {
+      for (int64_t i = 0; i < left.number; ++i) values[left.places[i]] = g[i];
+    }
+  }
+};
 
 // A block of a parameter, from column `first` of a row on.
 inline void fill(const Parameter& parameter, int64_t row, int64_t first, int64_t count,
@@ -164,38 +294,41 @@ inline void for_blocks(const Draws& draws, Block block) {
 }
 
 void log_gamma(const Gamma& task) {
-  alignas(64) float a[kBlock], shape[kBlock], g[kBlock];
+  alignas(64) float a[kBlock], shape[kBlock], room[kBlock];
   const Draws& draws = task.draws;
   for_blocks(draws, [&](int64_t row, int64_t first, int64_t count) {
     const uint32_t* key = draws.keys + 2 * row;
     const uint32_t start = draws.offsets[row] + static_cast<uint32_t>(first);
     fill(task.shape, row, first, count, a);
+    GammaBlock block(key, start, count);
     for (int64_t i = 0; i < count; i += WIDTH) {
       const Vector x = load(a + i);
       const Vector valid = positive(x) ? x : constant(1);
-      store(shape + i, valid < 1.0f ? valid + 1.0f : valid);
-    }
-    gammas(key, start, count, shape, g);
-    for (int64_t i = 0; i < count; i += WIDTH) {
-      const Vector x = load(a + i);
-      Vector value = logarithm(load(g + i));
-      if (any(x < 1.0f)) {
-        Words one, two;
+      const Integers boosted = valid < 1.0f;
+      store(shape + i, boosted ? valid + 1.0f : valid);
+      Vector ratio = positive(x) ? constant(0) : constant(std::nanf(""));
+      Words one, two = {};
+      if (any(boosted)) {
         words(key, 0, lanes() + static_cast<uint32_t>(start + i), one, two);
-        value -= x < 1.0f ? exponential(one) / x : constant(0);
+        ratio = boosted ? exponential(one) / valid : ratio;
       }
-      store(g + i, positive(x) ? value : constant(std::nanf("")));
+      block.take(i, valid <= kMostSmall, ratio, two);
     }
-    std::memcpy(draws.values + row * draws.size + first, g, count * sizeof(float));
+    block.ask(a);
+    const float* ratios = block.packed(block.ratios, room);
+    block.draw_left(
+        shape, [=](int64_t i, Vector, Vector g) { return logarithm(g) - load(ratios + i); });
+    std::memcpy(draws.values + row * draws.size + first, block.values, count * sizeof(float));
   });
 }
 
 void cir(const Cir& task) {
   constexpr float kMostRate = 7.9e28f;  // whose square root has room
   constexpr float kLargeRate = 64.0f;
-  alignas(64) float a[kBlock], theta[kBlock], h[kBlock], scale[kBlock], growth[kBlock],
-      decay[kBlock], shape[kBlock], g[kBlock], rates[kBlock], firsts[kBlock];
-  alignas(64) uint32_t seconds[kBlock];
+  alignas(64) float a[kBlock], theta[kBlock], h[kBlock], scale[kBlock], log_scale[kBlock],
+      growth[kBlock], decay[kBlock], shape[kBlock], rates[kBlock], firsts[kBlock],
+      room[6][kBlock];
+  alignas(64) uint32_t word_room[kBlock];
   const Draws& draws = task.draws;
   for_blocks(draws, [&](int64_t row, int64_t first_column, int64_t count) {
     const uint32_t* key = draws.keys + 2 * row;
@@ -204,46 +337,65 @@ void cir(const Cir& task) {
     fill(task.shape, row, first_column, count, a);
     fill(task.step, row, first_column, count, h);
     fill(task.scale, row, first_column, count, scale);
+    fill(task.log_scale, row, first_column, count, log_scale);
     fill(task.growth, row, first_column, count, growth);
     fill(task.decay, row, first_column, count, decay);
+    GammaBlock block(key, start, count);
     for (int64_t i = 0; i < count; i += WIDTH) {
       Words one, two;
       words(key, 0, lanes() + static_cast<uint32_t>(start + i), one, two);
       const Vector first = exponential(one), log_theta = load(theta + i), x = load(a + i);
-      const Vector known = log_theta <= kMost ? log_theta : constant(0);
-      const Vector valid = positive(x) ? x : constant(1);
+      const Integers given = (log_theta <= kMost) & positive(x) & positive(load(h + i));
       const Vector rate =
-          smaller(exponential_of(known - load(decay + i)) / load(growth + i), kMostRate);
+          given ? smaller(exponential_of(log_theta - load(decay + i)) / load(growth + i), kMostRate)
+                : constant(0);
+      const Vector over = first - rate;
+      const Integers empty = over > 0.0f;
       store(rates + i, rate);
       store(firsts + i, first);
-      std::memcpy(seconds + i, &two, sizeof(Words));
-      store(shape + i, valid + (rate - first < 0.0f ? constant(1.0f) : constant(0.5f)));
+      store(shape + i, (given ? x : constant(1)) + (empty ? constant(1.0f) : constant(0.5f)));
+      const Vector ratio = given ? over / x : constant(std::nanf(""));
+      block.take(i, given & empty & (x <= kMostSmall), ratio, two);
+      // GCC would make two loops of this one and compute the words in each, if it knew of i.
+      asm volatile("" : "+r"(i));
     }
-    gammas(key, start, count, shape, g);
+    block.ask(a);
+    // Not so below: the log of a gamma of large shape and that of the scale may cancel.
     for (int64_t i = 0; i < count; i += WIDTH) {
-      const Vector log_theta = load(theta + i), x = load(a + i), step = load(h + i);
-      const Integers given = (log_theta <= kMost) & positive(x) & positive(step);
-      const Vector rate = load(rates + i), first = load(firsts + i);
-      const Vector gamma = load(g + i), rest = rate - first, factor = load(scale + i);
+      store(block.values + i, load(block.values + i) + load(log_scale + i));
+    }
+    const float* some_ratios = block.packed(block.ratios, room[0]);
+    const float* some_rates = block.packed(rates, room[1]);
+    const float* some_firsts = block.packed(firsts, room[2]);
+    const float* some_thetas = block.packed(theta, room[3]);
+    const float* some_steps = task.step.period == 1 ? h : block.packed(h, room[4]);
+    const float* some_scales = task.scale.period == 1 ? scale : block.packed(scale, room[5]);
+    const uint32_t* some_seconds = block.packed(block.seconds, word_room);
+    block.draw_left(shape, [=](int64_t i, Vector shape, Vector gamma) {
+      const Vector rate = load(some_rates + i), first = load(some_firsts + i);
+      const Vector rest = rate - first, factor = load(some_scales + i);
       const Integers empty = rest < 0.0f;
       // With a long step nearly all vectors are empty.
-      Vector value = logarithm(factor * gamma) + rest / x;
+      Vector value = logarithm(factor * gamma) - load(some_ratios + i);
       if (any(~empty)) {
-        Words two;
-        std::memcpy(&two, seconds + i, sizeof(Words));
-        const Vector z = normal(two), twice = root(2.0f * larger(rest, 0.0f));
+        const Vector z = normal(load(some_seconds + i)), twice = root(2.0f * larger(rest, 0.0f));
         const Vector noise = z * (twice + z / 2.0f);
         const Vector direct = logarithm(factor * ((z + twice) * (z + twice) / 2.0f + gamma));
-        const Vector moved = log_theta - step;
-        const Vector back = moved - log_theta;
-        const Vector lost = (log_theta - (moved - back)) - (step + back);
-        const Vector relative = moved + (logarithm_1p((noise + (gamma - first)) / rate) + lost);
-        const Integers drift = (rate > kLargeRate) & (rate > x);
-        value = empty ? value : drift ? relative : direct;
+        value = empty ? value : direct;
+        const Integers drift = ~empty & (rate > kLargeRate) & (rate > shape);
+        if (any(drift)) {
+          const Vector log_theta = load(some_thetas + i), step = load(some_steps + i);
+          const Vector moved = log_theta - step;
+          const Vector back = moved - log_theta;
+          const Vector lost = (log_theta - (moved - back)) - (step + back);
+          const Vector relative = moved + (logarithm_1p((noise + (gamma - first)) / rate) + lost);
+          value = drift ? relative : value;
+        }
       }
-      store(g + i, given ? value : constant(std::nanf("")));
-    }
-    std::memcpy(draws.values + row * draws.size + first_column, g, count * sizeof(float));
+      return value;
+    });
+    std::memcpy(draws.values + row * draws.size + first_column, block.values,
+                count * sizeof(float));
   });
 }
 

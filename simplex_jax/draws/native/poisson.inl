@@ -86,6 +86,7 @@ ALWAYS_INLINE Vector by_inversion(Words bits, Vector rate) {
 
 void poisson(const Poisson& task) {
   alignas(64) float rates[kBlock], large[kBlock], counts[kBlock];
+  alignas(64) uint32_t columns[kBlock];
   const Draws& draws = task.draws;
   for_blocks(draws, [&](int64_t row, int64_t first, int64_t count) {
     const uint32_t* key = draws.keys + 2 * row;
@@ -95,13 +96,15 @@ void poisson(const Poisson& task) {
       const Vector rate = load(rates + i);
       const Integers many = (rate >= kInversionLimit) & (rate <= kMost);
       store(large + i, many ? rate : constant(-1));
+      const Words here = lanes() + static_cast<uint32_t>(start + i);
+      std::memcpy(columns + i, &here, sizeof(Words));
     }
     const auto propose = [=](uint32_t row, Words columns, Vector rate) {
       const Integers needed = rate > 0.0f;
       if (!any(needed)) return constant(0);
       return needed ? propose_count(key, row, columns, rate) : constant(0);
     };
-    accepted(start, count, large, counts, propose, 1, propose);
+    accepted(count, columns, large, counts, propose, 1, propose);
     for (int64_t i = 0; i < count; i += WIDTH) {
       const Vector rate = load(rates + i);
       const Integers valid = (rate >= 0.0f) & (rate <= kMost);

@@ -39,8 +39,9 @@ struct Cir {
   Draws draws;
   Parameter log_theta;
   Parameter shape;
-  // The step h, 1 - exp(-h), and with exp(-h) / (1 - exp(-h)) = exp(-decay) / growth the rest.
-  Parameter step, scale, growth, decay;
+  // The step h, 1 - exp(-h) and its log, and with exp(-h) / (1 - exp(-h)) = exp(-decay) / growth the
+  // rest.
+  Parameter step, scale, log_scale, growth, decay;
 };
 
 // Rows of log weights, [rows, size], their log probabilities and the logs of their totals, [rows].
