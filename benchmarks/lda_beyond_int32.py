@@ -79,7 +79,7 @@ def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
     places = np.empty_like(order)
     places[order] = np.arange(order.size)
     boundary = int(np.searchsorted(np.cumsum(lengths[order]), 2**31))
-    some = min(2_000, order.size - boundary - 1)
+    some = min(20_000, order.size - boundary - 1)
     groups = {
         "first copy": places[:2_000],
         "last copy": places[-ONCE:][:2_000],
