@@ -197,7 +197,8 @@ def test_seeds_decide_which_topic_is_which(how):
         fitted = lda.fit(
             TEXT, 2, passes=30, seed=seed, seed_words=["a: w2", "w0"], seed_weight=20, **how
         )
-        assert fitted.mean[0, 2:].sum() > 0.8 > 0.2 > fitted.mean[1, 2:].sum()
+        # The other way round they would be some 0.1 and 0.9.
+        assert fitted.mean[0, 2:].sum() > 0.6 > 0.4 > fitted.mean[1, 2:].sum()
 
 
 @pytest.mark.slow
