@@ -83,8 +83,9 @@ def _estimate(
 class Memory(NamedTuple):
     """Memory of memoised counts."""
 
-    # Topic of every token, uint8 (or wider) [T], or [shards, T] outside of `shard_map`; K where
-    # none was drawn yet. Where tokens are on disk, of those of the last batch, [room].
+    # Topic of every token, uint8 (or wider) [T]; K where none was drawn yet. Of several shards
+    # [shards, T], and [1, T] inside `shard_map`: all of them would be copied to reshape them. Where
+    # tokens are on disk, of those of the last batch, [room].
     labels: jax.Array
     # Tokens of each topic and word, int32 [K, V]. Where devices share the topics, of this device's
     # inside `shard_map`, and outside with rows of zeros at the end, as many for each device.

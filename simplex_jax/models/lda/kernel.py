@@ -317,7 +317,7 @@ def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Lear
         def block(i, loop):
             tables, log_x = loop
             documents = device.select(learner.corpus, blocks[i])
-            counts = local.count_labels(labels, documents, alpha.shape[0])
+            counts = local.count_labels(labels.ravel(), documents, alpha.shape[0])
             numbers = blocks[i] if shard is None else shard.number(blocks[i])
             new, log_x_new = concentrations.auxiliary(key, alpha, counts, numbers)
             return tables + new.astype(jnp.int32).sum(axis=1), log_x.at[i].set(log_x_new)

@@ -107,7 +107,8 @@ def _start(spread: Spread, key: jax.Array, position: jax.Array, log_position: ja
     """Start on every device. Jitted: every call would compile a `shard_map` of its own."""
 
     def begin(spread, key, position):
-        return _outside(spread.kernel().init(key, position))
+        state = spread.kernel().init(key, position)
+        return with_labels(state, labels_of(state)[None])
 
     def start(spread, key, position, log_position):
         own = expanded.own_rows(spread.shard.topics, log_position)
@@ -119,19 +120,10 @@ def _start(spread: Spread, key: jax.Array, position: jax.Array, log_position: ja
 
 def _update(spread: Spread, key: jax.Array, state: State, batch: Batch) -> tuple[State, PyTree]:
     def move(spread, key, state, batch):
-        state, info = spread.kernel().update(key, _inside(state), batch)
-        return _outside(state), info
+        return spread.kernel().update(key, state, batch)
 
     specs = spread.specs(state)
     return spread.map(move, (P(), specs, P()), (specs, P()))(spread, key, state, batch)
-
-
-def _inside(state: State) -> State:
-    return with_labels(state, labels_of(state)[0])
-
-
-def _outside(state: State) -> State:
-    return with_labels(state, labels_of(state)[None])
 
 
 def shared_topics(sampler: str, devices: int, num_topics: int) -> Rows | None:

@@ -28,7 +28,7 @@ _MOST_TOPICS = 2**16 - 1
 class Swept(NamedTuple):
     """Results of sweeps."""
 
-    labels: jax.Array  # topic of every token of the corpus, [T]
+    labels: jax.Array  # topic of every token of the corpus, in the shape that they had
     words: jax.Array  # tokens of each topic and word, int32 [K, V]; empty where nothing is counted
     # Tokens of each topic in each document, summed over the sweeps after the burn-in, float32 [K,
     # B]; empty where they are not wanted.
@@ -103,10 +103,10 @@ def sweeps(
     """Sweep over the tokens of distinct documents, given topics; start tokens without a label.
 
     Sweep i has the key `fold_in(key, i)`. The logarithms of the topics, [K, V], count up to a
-    number for each word; `alpha` [K] and `labels` [T] are as for `local.Sweep`. To `words`, int32
-    [K, V], by default zeros, `count` adds the "changes" of the labels by all sweeps, the "labels"
-    after each sweep from the burn-in on, or "nothing". `tally` asks for counts in documents. `kind`
-    is that of `native.calls.sweep`, by default the fastest one for K.
+    number for each word; `alpha` [K] and `labels`, [T] or [1, T], are as for `local.Sweep`. To
+    `words`, int32 [K, V], by default zeros, `count` adds the "changes" of the labels by all sweeps,
+    the "labels" after each sweep from the burn-in on, or "nothing". `tally` asks for counts in
+    documents. `kind` is that of `native.calls.sweep`, by default the fastest one for K.
     """
     num_topics = alpha.shape[0]
     engine = resolve(engine, num_topics)
@@ -126,7 +126,7 @@ def sweeps(
         )
         return Swept(labels, words, in_documents.T.astype(jnp.float32))
 
-    likelihood = local.likelihood_of(log_topics)
+    likelihood, shape, labels = local.likelihood_of(log_topics), labels.shape, labels.ravel()
     if words is None:
         words = jnp.zeros((0, 0) if count == "nothing" else log_topics.shape, jnp.int32)
 
@@ -146,4 +146,4 @@ def sweeps(
     new, words, in_documents = lax.fori_loop(0, times, sweep, (labels, words, none))
     if count == "changes":
         words = local.count_words(new, documents, words, before=labels)
-    return Swept(new, words, in_documents)
+    return Swept(new.reshape(shape), words, in_documents)

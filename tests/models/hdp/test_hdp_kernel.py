@@ -148,7 +148,10 @@ MUTANTS = {
         "total = jax.nn.logsumexp(log_shares)",
     ),
     "tokens for tables": ("sits & inside", "jnp.ones_like(sits) & inside"),
-    "stale counts": ("labels=swept.labels, counts=swept.words), waited", "labels=swept.labels), waited"),
+    "stale counts": (
+        "labels=swept.labels, counts=swept.words), waited",
+        "labels=swept.labels), waited",
+    ),
     "nobody waits": ("jnp.where(waits, 0, documents.lengths)", "documents.lengths"),
     "a level below the least weight": (
         "log_level = _log_level(keys[2], corpus, state.alpha.dtype)",

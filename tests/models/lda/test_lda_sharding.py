@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import functools, json, unittest.mock, jax, jax.numpy as jnp, numpy as np, scipy.sparse as sp
+import functools, json, re, unittest.mock, jax, jax.numpy as jnp, numpy as np, scipy.sparse as sp
 from simplex_jax import base, run
 from simplex_jax.corpus import device
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
@@ -104,6 +104,20 @@ found["counts"] = [shapes()]
 if LIBRARY.prefix() is not None:
     with unittest.mock.patch.object(type(LIBRARY), "prefix", lambda library: None):
         found["counts"].append(shapes())
+
+# Labels are changed where they are, however many there are.
+def copies():
+    kernel, stream = lda.build(corpus, (5, 11), batch_size=12, devices=jax.devices())
+    state = kernel.init(jax.random.key(1), jnp.ones((5, 11)))
+    tokens = state.sampler.memory.labels.shape[1]
+    def loop(key, state):
+        return jax.lax.fori_loop(
+            0, 9, lambda i, state: kernel.update(key, state, stream(key, i))[0], state
+        )
+    text = jax.jit(loop, donate_argnums=1).lower(jax.random.key(2), state).compile().as_text()
+    return len(re.findall(rf"= u8\\[(?:1,)?{tokens}\\]\\S* (?:copy|fusion)\\(", text))
+
+found["copies"] = copies()
 
 # Mutants: a draw that forgets what comes before it, in the topics, or in their totals.
 def forgotten(rows, own):
@@ -215,6 +229,12 @@ def test_topics_are_shared_where_native_code_draws(found):
     *native, xla = found["counts"]
     assert xla == [[5, 11]]
     assert native in ([], [[[2, 11]]])
+
+
+def test_an_update_copies_no_label(found):
+    if len(found["counts"]) == 1:
+        pytest.skip("sweeps by XLA do")
+    assert found["copies"] <= 1, "more than the copy before the loop"
 
 
 def test_devices_share_moments_without_changing_a_bit(found):
