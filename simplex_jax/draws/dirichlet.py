@@ -50,11 +50,12 @@ def log_dirichlet(
     return normalise(loggamma(key, concentration, shape))[0]
 
 
+@jax.custom_jvp
 def normalise(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return log probabilities [..., K], and the logarithms of the totals, [..., 1], of weights.
 
     Those of a row do not depend on the other rows, to the last bit, where the code is native: on
-    CPUs in float32. It has no derivative; `geometry.simplex.normalise` has.
+    CPUs in float32. The total of a row with an infinite weight may be NaN.
     """
 
     def by_xla(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -65,3 +66,11 @@ def normalise(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     if log_weights.dtype != jnp.float32:
         return by_xla(log_weights)
     return native.LIBRARY.lowered(native.normalise, by_xla, log_weights)
+
+
+@normalise.defjvp
+def _normalise_jvp(primals: tuple, tangents: tuple) -> tuple:
+    (log_weights,), (change,) = primals, tangents
+    log_p, log_total = normalise(log_weights)
+    of_total = jnp.sum(jnp.exp(log_p) * change, axis=-1, keepdims=True)
+    return (log_p, log_total), (change - of_total, of_total)

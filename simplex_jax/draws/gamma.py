@@ -93,17 +93,21 @@ def small(
     row 1, which nothing else uses: the one above, rejected, has another law. Where `a` is too large
     to propose anything the ratio is r.
     """
-    ratio = exponential / a
-    y = _INVERSE_E - ratio
-    below = y <= 0
-    x = jnp.where(below, jnp.exp(y), -jnp.log(ratio))
-    log_x = jnp.where(below, y, jnp.log(x))
-    log_acceptance = jnp.where(below, -x, (a - 1) * log_x - a * y)
-    asked = a <= _MOST_SMALL
-    accepted = asked & (uniform.uniform(word, a.dtype) < jnp.exp(log_acceptance))
-    word_fresh, _ = random_words(key, a.shape[0], a.dtype, row=1, offset=offset)
-    fresh = uniform.exponential(word_fresh, a.dtype) / a
-    return log_x, accepted, jnp.where(asked, fresh, ratio)
+    ratio, asked = exponential / a, a <= _MOST_SMALL
+
+    def propose() -> tuple[jax.Array, jax.Array, jax.Array]:
+        y = _INVERSE_E - ratio
+        below = y <= 0
+        x = jnp.where(below, jnp.exp(y), -jnp.log(ratio))
+        log_x = jnp.where(below, y, jnp.log(x))
+        log_acceptance = jnp.where(below, -x, (a - 1) * log_x - a * y)
+        accepted = asked & (uniform.uniform(word, a.dtype) < jnp.exp(log_acceptance))
+        word_fresh, _ = random_words(key, a.shape[0], a.dtype, row=1, offset=offset)
+        fresh = uniform.exponential(word_fresh, a.dtype) / a
+        return log_x, accepted, jnp.where(asked, fresh, ratio)
+
+    # By XLA it takes nearly as long as what it spares in native code.
+    return lax.cond(asked.any(), propose, lambda: (ratio, jnp.zeros_like(asked), ratio))
 
 
 @partial(jax.jit, static_argnames="shape")

@@ -25,7 +25,7 @@ def first(tree: PyTree) -> PyTree:
 
 
 def whole(array: jax.Array, rows: int) -> jax.Array:
-    """Return an array [..., rows, n] whose rows devices may share, on each of them.
+    """Return an array [..., rows, n] whose rows devices may share, on one device of each process.
 
     Where they do, all of them have as many, and there may be more than asked for, which are left
     out. With several processes this is a collective operation: all of them call it.
@@ -33,8 +33,10 @@ def whole(array: jax.Array, rows: int) -> jax.Array:
     if array.shape[-2] == rows and array.is_fully_replicated:
         return array
     shared: Any = array.sharding
+    if array.is_fully_addressable:
+        return jax.device_put(array, shared.mesh.devices.flat[0])[..., :rows, :]
     everywhere = jax.device_put(array, NamedSharding(shared.mesh, P()))
-    return everywhere[..., :rows, :]
+    return first(everywhere)[..., :rows, :]
 
 
 def share(array: np.ndarray, rows: int, like: jax.Array | jax.ShapeDtypeStruct) -> jax.Array:

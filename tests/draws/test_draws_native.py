@@ -98,6 +98,15 @@ def test_log_probabilities_of_numbers_without_a_total(row):
     np.testing.assert_array_equal(log_p, jax.nn.log_softmax(jnp.asarray(row, jnp.float32)))
 
 
+def test_log_probabilities_have_their_derivative(getkey):
+    weights, some = jax.random.normal(getkey(), (2, 3, 40))
+    found = jax.grad(lambda x: jnp.vdot(normalise(x)[0], some) + 2 * normalise(x)[1].sum())
+    other = jax.grad(
+        lambda x: jnp.vdot(jax.nn.log_softmax(x), some) + 2 * jax.nn.logsumexp(x, axis=-1).sum()
+    )
+    np.testing.assert_allclose(found(weights), other(weights), atol=2e-6)
+
+
 @pytest.mark.parametrize("width", [4, 8])
 def test_variates_do_not_depend_on_the_width_of_vectors(width, getkey, seed):
     key, a = getkey(), shapes(seed)

@@ -198,8 +198,8 @@ struct GammaBlock {
     left.add(~small, here);
   }
 
-  // Asks the doubtful lanes. What is rejected is left, to be drawn afresh: with ratios of exponentials
-  // of a row of words that nothing else uses.
+  // Asks the doubtful lanes. What is rejected is left, to be drawn afresh: with ratios of
+  // exponentials of a row of words that nothing else uses.
   inline void ask(const float* shapes) {
     alignas(64) float room[2][kBlock];
     alignas(64) uint32_t word_room[kBlock];

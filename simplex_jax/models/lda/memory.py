@@ -28,6 +28,9 @@ from simplex_jax.runtime import devices, processes
 # Bytes of the host for each document of a corpus on disk: its name, and where it is.
 _DOCUMENT = 120
 
+# The most variates of one key: their places are uint32.
+_MOST_NUMBERS = 2**32
+
 
 def estimate(
     corpus: Training,
@@ -94,6 +97,12 @@ def check(data: Training, settings: Any) -> None:
     disk, it must have room for them.
     """
     size = size_of(data)
+    if settings.num_topics * size.words > _MOST_NUMBERS:
+        raise ValueError(
+            f"{settings.num_topics:,} topics of {size.words:,} words are more than "
+            f"{_MOST_NUMBERS:,} numbers, as many as draws can tell apart: give fewer topics "
+            "(--topics), or leave out rare words"
+        )
     together = settings.devices if jax.default_backend() == "cpu" else 1
     own = _own_topics(settings)
     topics = settings.chains * own * size.words

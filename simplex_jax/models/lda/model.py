@@ -248,27 +248,30 @@ def mean_topics(state: State, seeds: Seeds | None = None) -> jax.Array:
     memory = state.sampler.memory
     if not isinstance(memory, Memory):
         return jnp.exp(state.position)
-    return concentrations(state, seeds) / totals(state, memory.topic_tokens, seeds)
+    mean = concentrations(state, seeds) / totals(state, memory.topic_tokens, seeds)
+    return mean[..., : state.alpha.shape[-1], :]
 
 
 def concentrations(state: State, seeds: Seeds | None = None) -> jax.Array:
-    """Return those of the topics given the labels, beta + n of memoised counts n, [K, V]."""
-    counts, beta = state.sampler.memory.counts, state.beta
-    if beta.ndim < counts.ndim:
-        beta = beta[..., None, :]
-    elif spare := counts.shape[-2] - beta.shape[-2]:
-        beta = jnp.pad(beta, [(0, 0)] * (beta.ndim - 2) + [(0, spare), (0, 0)], constant_values=1)
-    total = beta + counts
+    """Return those of the topics given the labels, beta + n of memoised counts n, [rows, V]."""
+    counts = state.sampler.memory.counts
+    total = _rows_of(state, state.beta) + counts
     return total if seeds is None else seeds.added(total)
 
 
 def totals(state: State, topic_tokens: jax.Array, seeds: Seeds | None = None) -> jax.Array:
-    """Return the sums of `concentrations`, [K, 1], from the tokens of each topic, [K]."""
-    prior = sums(state.beta)
-    if state.beta.ndim == topic_tokens.ndim:
-        prior = prior[..., None, :]
-    total = topic_tokens[..., None] + prior
-    return total if seeds is None else total + seeds.totals(topic_tokens.shape[-1])[:, None]
+    """Return the sums of `concentrations`, [rows, 1], from the tokens of each topic, [K]."""
+    total = _rows_of(state, topic_tokens[..., None]) + _rows_of(state, sums(state.beta))
+    return total if seeds is None else total + seeds.totals(total.shape[-2])[:, None]
+
+
+def _rows_of(state: State, array: jax.Array) -> jax.Array:
+    """Return an array [K, n], or [n] of all topics, with as many rows as the counts, or one."""
+    counts = state.sampler.memory.counts
+    if array.ndim < counts.ndim:
+        return array[..., None, :]
+    spare = counts.shape[-2] - array.shape[-2]
+    return jnp.pad(array, [(0, 0)] * (array.ndim - 2) + [(0, spare), (0, 0)], constant_values=1)
 
 
 def check_names(

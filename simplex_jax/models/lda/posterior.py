@@ -64,8 +64,7 @@ def read(
         share = topic_tokens / jnp.maximum(jnp.sum(topic_tokens), 1)
         if not memoised:
             return Sample(jnp.exp(state.position), None, share, state.alpha, state.beta)
-        counts, total = state.sampler.memory.counts, model.totals(state, topic_tokens, seeds)
-        total = jnp.pad(total, [(0, len(counts) - len(total)), (0, 0)], constant_values=1)
+        total = model.totals(state, topic_tokens, seeds)
         # Multiplied, for compiled code would make this of a division on some numbers of devices.
         mean = model.concentrations(state, seeds) * (1 / total)
         variance = mean * (1 - mean) * (1 / (total + 1))

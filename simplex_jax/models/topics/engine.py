@@ -110,6 +110,8 @@ def sweeps(
     """
     num_topics = alpha.shape[0]
     engine = resolve(engine, num_topics)
+    if words is not None and count == "nothing":
+        raise ValueError('words are given and count is "nothing": say what is counted')
     if engine == "native" and method == "collapsed":
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
         labels, words, in_documents = calls.sweep(
