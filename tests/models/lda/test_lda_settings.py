@@ -222,3 +222,11 @@ def test_a_run_that_does_not_fit_is_refused(options, monkeypatch):
     monkeypatch.setattr(devices, "memory", lambda: int(0.6 * needed))
     with pytest.raises(ValueError, match="of memory and the device has"):
         memory.check(corpus, settings)
+
+
+def test_more_topics_than_draws_can_tell_apart_are_refused(monkeypatch):
+    monkeypatch.setattr(memory, "_MOST_NUMBERS", 40)
+    counts = sp.csr_array(np.ones((3, 5), np.int32))
+    memory.check(from_counts(counts), lda.resolve(counts, 8))
+    with pytest.raises(ValueError, match="9 topics of 5 words are more than 40 numbers"):
+        memory.check(from_counts(counts), lda.resolve(counts, 9))

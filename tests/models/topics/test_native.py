@@ -395,6 +395,15 @@ def test_words_are_counted_from_zero_or_from_what_is_given(name):
         assert np.abs(one).sum() > 0
 
 
+def test_words_that_nothing_would_count_are_refused():
+    likelihood, alpha, documents, labels = problem(12, [30] * 40)
+    words = jnp.zeros((12, 40), jnp.int32)
+    with pytest.raises(ValueError, match="say what is counted"):
+        engine.sweeps(
+            jax.random.key(0), jnp.log(likelihood), alpha, documents, labels, words, times=1
+        )
+
+
 def test_the_engine_can_be_chosen():
     assert engine.resolve() == "native"
     assert engine.resolve("xla") == "xla"
