@@ -53,6 +53,7 @@ def moved(count, **options):
     state = kernel.init(jax.random.key(1), topics)
     state, trace = run(jax.random.key(2), kernel, state, stream, 9)
     counted = np.asarray(replicas.whole(state.sampler.memory.counts, 5))
+    assert lda.mean_topics(state).shape == (5, 11)
     return trace[:, :5].tolist(), counted.tolist(), state.alpha.tolist(), state.beta.tolist()
 
 found["uneven"] = {
