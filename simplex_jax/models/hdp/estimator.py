@@ -47,7 +47,7 @@ class HierarchicalDirichletProcess(CountEstimator):
         >>> from sklearn.feature_extraction.text import CountVectorizer
         >>> from sklearn.pipeline import make_pipeline
         >>> from simplex_jax.scikit import HierarchicalDirichletProcess
-        >>> texts = ["cat dog cat dog cat", "sun moon sun moon sun"] * 6
+        >>> texts = ["cat dog cat dog cat", "sun moon sun moon sun"] * 20
         >>> topics = HierarchicalDirichletProcess(passes=100, random_state=0)
         >>> shares = make_pipeline(CountVectorizer(), topics).fit_transform(texts)
         >>> bool(shares[0].argmax() != shares[1].argmax())
