@@ -27,18 +27,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+PROGRAMS = "SIMPLEX_JAX_TEST_PROGRAMS"
+"""The variable that tells the processes of the tests the folder of compiled programs."""
+
+
 @pytest.fixture(scope="session", autouse=True)
-def keep_compiled_programs() -> Iterator[None]:
-    """Keep what a process of the tests compiles on disk until its end.
+def keep_compiled_programs() -> None:
+    """Keep what the processes of the tests compile on disk until the end of the last of them.
 
     Compiling is most of their time, and modules compile many programs that others have compiled.
-    Each process has a folder of its own: JAX writes entries in place.
+    JAX writes entries in place: one that another process has begun to write is an error to the
+    decompression, of which JAX warns, and is compiled once more.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-        yield
+    jax.config.update("jax_compilation_cache_dir", os.environ[PROGRAMS])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 QUICK_FLAGS = "--xla_backend_optimization_level=0"
@@ -56,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(100_000, 20, 100)
     if config.option.markexpr == "not slow":
         os.environ.setdefault("XLA_FLAGS", QUICK_FLAGS)
+    if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit the variable
+        folder = tempfile.TemporaryDirectory()
+        config.add_cleanup(folder.cleanup)
+        os.environ[PROGRAMS] = folder.name
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -211,6 +211,7 @@ def test_kernel_keeps_its_promises(getkey):
     assert len(traces) == traced
 
 
+@pytest.mark.slow
 def test_double_precision_is_kept(getkey):
     with jax.enable_x64(True):
         kernel, stream = collapsed_gibbs.build(CORPUS, (2, 3))

@@ -62,6 +62,7 @@ def counts_of_both(build, getkey, seed, dtype, burn_in=1):
     return np.asarray(state.sampler.weights) - BETA, n_kw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("burn_in", [0, 2])
 def test_double_precision_is_the_transcription(burn_in, getkey, seed):
     with jax.enable_x64(True):

@@ -48,11 +48,13 @@ def law_checks(getkey, seed, build):
     return p_values
 
 
+@pytest.mark.slow
 def test_small_steps_leave_the_dirichlet(getkey, seed):
     """Rate 1e-3 over all moments."""
     assert not checks.family(law_checks(getkey, seed, sgrhmc_euler.build))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -80,6 +82,7 @@ def test_bad_arguments_are_named(alpha, step_size):
         sgrhmc_euler.build(estimators.categorical(size=4), alpha, step_size)
 
 
+@pytest.mark.slow
 def test_a_sparse_weight_heats_the_momenta(getkey):
     """As the docstring says: their mean square should be 1."""
     kernel = sgrhmc_euler.build(estimators.categorical(size=4), 0.1, 0.01)

@@ -15,6 +15,7 @@ from simplex_jax.corpus.device import DeviceCorpus
 TOPICS, WORDS, COPIES, ALPHA = 4, np.array([0, 1, 1]), 100_000, 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fair", [True, False])
 def test_documents_that_relabel_their_groups(fair, monkeypatch, seed):
     """Copies of a document of three tokens, from exact draws of its labels given the topics.

@@ -65,6 +65,7 @@ def test_counts_of_a_network_are_those_of_all_labels():
     assert set(np.asarray(network.status)[tuple(np.asarray(network.pairs).T)]) == {networks.HIDDEN}
 
 
+@pytest.mark.slow
 def test_an_update_moves_the_nodes_of_its_batch_alone():
     networks = importlib.import_module("scir_networks")
     network, _, params = small_network(networks)
@@ -131,6 +132,7 @@ def point_of_a_chain(hmm):
     return {k: jnp.log(jnp.asarray(v, jnp.float32)) for k, v in laws.items()}, laws, symbols
 
 
+@pytest.mark.slow
 def test_counts_of_a_hidden_chain_are_those_of_all_paths():
     """With a buffer as long as the text the subsequences have the counts of the whole."""
     hmm = importlib.import_module("scir_hmm")
@@ -176,6 +178,7 @@ def test_drawn_states_have_the_expected_counts(seed):
     assert not checks.family(z)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["rates", "no events", "precisions"])
 def test_full_batches_give_the_gamma_posterior(case):
     """Every draw of CIR at a step of 10 is almost independent; SGLD of logs is not that law.

@@ -78,6 +78,7 @@ def test_exact_cir_has_a_larger_effective_size_than_langevin(tmp_path):
     assert all(0 <= float(row["acceptance"]) <= 1 for row in rows)
 
 
+@pytest.mark.slow
 def test_bias_and_its_cost_are_measured(tmp_path):
     points, settings = run("bias", tmp_path, "--only", "dense Dirichlet: smld")
     assert {(point["target"], point["kernel"]) for point in points} == {("dense Dirichlet", "smld")}
@@ -109,6 +110,7 @@ def test_the_bound_of_mld_holds(tmp_path):
     assert 0 < settings["dual noise, share of primal"] < 1
 
 
+@pytest.mark.slow
 def test_entropy_and_distance_of_exact_draws(seed):
     """Their entropy is within 5 standard errors of 0; that of shapes a third larger is not."""
     theorem = importlib.import_module("mld_theorem4")

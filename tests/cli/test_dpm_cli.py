@@ -137,6 +137,7 @@ def test_nothing_is_written_over(run, visits):
     assert "has come to its end" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_run_cut_twice_ends_with_the_same_numbers(run, visits, tmp_path, monkeypatch):
     out = tmp_path / "cut"
     arguments = [visits, *TINY, "--checkpoint-every", 0, "--out", out]

@@ -165,6 +165,7 @@ def test_unknown_format_and_encoding_are_bad_arguments(tmp_path):
         assert not isinstance(caught.value, CorpusError)
 
 
+@pytest.mark.slow
 def test_wikipedia(shared_data):
     folder = shared_data / "wikipedia"
     corpus = read(folder / "docword.wikipedia.test.txt.gz")

@@ -173,6 +173,7 @@ def test_commands_are_understood():
         pages.parse(cli.main.get_command(click.Context(cli.main), name), arguments)
 
 
+@pytest.mark.slow
 def test_clusters_of_a_mixed_table():
     scope = executed("Clusters of a mixed table with missing cells")
     sizes = np.sort(scope["fitted"].clusters.sizes)[::-1]

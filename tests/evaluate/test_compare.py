@@ -76,6 +76,7 @@ def test_what_has_no_topics_is_told():
         compare.models(lambda k, seed: fits.Mixture({}, {}), [2], COUNTS)
 
 
+@pytest.mark.slow
 def test_fits_of_hdp_are_compared():
     def fit(k, seed):
         return hdp.fit(COUNTS, initial_topics=k, passes=4, seed=seed, heldout=(COUNTS, COUNTS))

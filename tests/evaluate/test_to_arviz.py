@@ -133,6 +133,7 @@ def test_a_mixture_that_was_interrupted_early_has_a_partition_without_a_step():
     assert set(to_arviz.from_fit(fitted)["partitions"].data_vars) == {"labels", "alpha"}
 
 
+@pytest.mark.slow
 def test_a_fit_of_hdp_has_its_traces_and_the_topics_of_its_tokens():
     counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
     fitted = hdp.fit(counts, passes=8, chains=2, keep_samples=3, seed=1)

@@ -222,6 +222,7 @@ def test_a_reference_category_has_no_rule() -> None:
     assert inflation_rules.known(smld.build(**options, reference=-1), None) is None
 
 
+@pytest.mark.slow
 def test_friction_by_site() -> None:
     x = VonMisesFisher(jnp.array([1.0, 0.0, 0.0]), 1.5).sample(jax.random.key(1), (200,))
     told = []

@@ -16,6 +16,7 @@ import pytest
 from numpyro.infer import MCMC
 from support import native_sweeps, tiny_lda
 from support import statistics_checks as checks
+from support.marks import slow_but
 from support.numpyro_lda import block, documents_of, kept_in, swept_with, words_of
 
 from simplex_jax.corpus import from_counts
@@ -77,7 +78,7 @@ def label_checks(key, alpha, engine, steps=8, phi=PHI):
 
 
 @pytest.mark.parametrize("rows", [1, 2], ids=["of all documents", "of each document"])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", slow_but(ENGINES, "native"))
 def test_labels_have_their_law(engine, rows, getkey):
     assert not checks.family(label_checks(getkey(), ALPHA[:rows], engine))
 
@@ -90,13 +91,14 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", slow_but(MUTANTS, "alpha of another topic"))
 def test_a_wrong_sweep_is_seen(mutant, getkey, monkeypatch):
     rows, old, new = MUTANTS[mutant]
     swept_with(old, new)(monkeypatch)
     assert checks.family(label_checks(getkey(), ALPHA[:rows], "xla"))
 
 
+@pytest.mark.slow
 def test_a_label_that_counts_for_itself_is_seen(getkey, monkeypatch):
     kept_in(monkeypatch)
     assert checks.family(label_checks(getkey(), ALPHA[:1], "xla"))

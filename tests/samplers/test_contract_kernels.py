@@ -94,6 +94,7 @@ def check_donation(case, key):
     assert not any(leaf.is_deleted() for leaf in arrays(given)[0])
 
 
+@pytest.mark.slow
 def test_a_donated_state_leaves_the_start_as_it_is(case, getkey):
     check_donation(case, getkey())
 

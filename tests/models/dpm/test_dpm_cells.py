@@ -196,6 +196,7 @@ def everything(family, rows, labels, atoms):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0.0, 1e4, -1e6])
 def test_numbers_far_from_0_keep_their_digits(offset, seed):
     """A column of mean 1e4 and deviation 1 and one of 0.1, with cells missing, in float32.

@@ -178,6 +178,7 @@ def test_the_estimator_of_numbers_with_missing_ones(tmp_path):
     np.testing.assert_array_equal(back.score_samples(x), model.score_samples(x))
 
 
+@pytest.mark.slow
 def test_columns_as_a_family_of_an_array():
     one = dpm.fit(CELLS[:9], Columns(*FOUND), **OPTIONS | {"steps": 2, "eval_every": 1})
     assert one.variables == FOUND

@@ -128,6 +128,7 @@ def test_each_chain_has_a_search_of_its_own(getkey, monkeypatch) -> None:
     assert len(np.unique(labels, axis=0)) == 3
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_does_not_search(tmp_path, monkeypatch) -> None:
     def fit(**options):
         # The search finds more clusters than there is room for: a resumed run begins with less.

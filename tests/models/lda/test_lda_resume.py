@@ -212,6 +212,7 @@ def test_a_process_takes_memory_for_its_own_labels_only(after, tmp_path, monkeyp
     assert peak < labels.nbytes / 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chains", [1, 2])
 def test_a_resumed_run_never_has_all_saved_labels_in_memory(chains, tmp_path, monkeypatch):
     options = {"chains": chains, "devices": 1, "checkpoint": tmp_path}
