@@ -40,7 +40,8 @@ def _hashed(key: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def key_words(key: jax.Array) -> jax.Array:
     """Return the two words of the threefry key that `random_words` makes of any key, uint32 [2]."""
-    return jnp.stack(_hashed(key))
+    data = jax.random.key_data(key)
+    return data if data.shape == (2,) else jnp.stack(_hashed(key))
 
 
 def random_words(

@@ -10,7 +10,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments
-from simplex_jax.draws import uniform
+from simplex_jax.draws import native, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 # Categories in one loop that XLA fuses: fewer cost passes over memory, more cost registers.
@@ -26,6 +26,13 @@ def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
     sums. The total is summed in the same order, so that u times it stays below the last sum, and a
     zero weight is never chosen.
     """
+    if weights.dtype != jnp.float32:
+        return choose_by_xla(weights, u)
+    return native.LIBRARY.lowered(native.choose, choose_by_xla, weights, u)
+
+
+def choose_by_xla(weights: jax.Array, u: jax.Array) -> jax.Array:
+    """Choose as `choose` does, by XLA."""
     # Both passes must see the same numbers: not one of them recomputed with fused operations.
     weights = lax.optimization_barrier(weights)
     zero = jnp.zeros(weights.shape[1], weights.dtype)

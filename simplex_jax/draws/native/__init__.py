@@ -14,13 +14,33 @@ from simplex_jax.native.library import Library
 LIBRARY = Library(
     Path(__file__).parent,
     (
+        ("hash", "SimplexHash"),
         ("loggamma", "SimplexLogGamma"),
         ("poisson", "SimplexPoisson"),
         ("cir", "SimplexCir"),
+        ("choose", "SimplexChoose"),
         ("normalise", "SimplexNormalise"),
     ),
     "simplex_jax_draws",
 )
+
+
+def hash_pairs(
+    key_words: jax.Array,
+    high: jax.Array,
+    low: jax.Array,
+    *,
+    size: int,
+    prefix: str | None = None,
+    width: int = 16,
+) -> jax.Array:
+    """Hash as `bits.threefry2x32` does: counters (high, low), (high, low + 1), ..., [size, 2]."""
+    call = jax.ffi.ffi_call(
+        f"{prefix or LIBRARY.prefix()}_hash",
+        jax.ShapeDtypeStruct((size, 2), jnp.uint32),
+        vmap_method="broadcast_all",
+    )
+    return call(key_words, high.reshape(1), low.reshape(1), width=np.int64(width))
 
 
 def loggamma(
@@ -61,6 +81,18 @@ def cir(
 ) -> jax.Array:
     """Draw as `draws.cir` does, in float32; `step` is h, 1 - e^-h and its log, growth, decay."""
     return _call("cir", key, offset, shape, log_theta, a, *step, prefix=prefix, width=width)
+
+
+def choose(
+    weights: jax.Array, u: jax.Array, *, prefix: str | None = None, width: int = 16
+) -> jax.Array:
+    """Choose as `categorical.choose` does, in float32."""
+    call = jax.ffi.ffi_call(
+        f"{prefix or LIBRARY.prefix()}_choose",
+        jax.ShapeDtypeStruct(u.shape, jnp.int32),
+        vmap_method="broadcast_all",
+    )
+    return call(weights, u, width=np.int64(width))
 
 
 def normalise(

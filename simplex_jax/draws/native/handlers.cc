@@ -12,21 +12,27 @@ namespace ffi = xla::ffi;
 namespace simplex {
 
 namespace plain {
+void hash(const Hashes&);
 void log_gamma(const Gamma&);
 void poisson(const Poisson&);
 void cir(const Cir&);
+void choose(const Choices&);
 void normalise(const Weights&);
 }
 namespace avx2 {
+void hash(const Hashes&);
 void log_gamma(const Gamma&);
 void poisson(const Poisson&);
 void cir(const Cir&);
+void choose(const Choices&);
 void normalise(const Weights&);
 }
 namespace avx512 {
+void hash(const Hashes&);
 void log_gamma(const Gamma&);
 void poisson(const Poisson&);
 void cir(const Cir&);
+void choose(const Choices&);
 void normalise(const Weights&);
 }
 
@@ -57,6 +63,22 @@ Draws variates(ffi::Buffer<ffi::U32>& keys, ffi::Buffer<ffi::U32>& offsets,
 
 Parameter parameter(ffi::Buffer<ffi::F32>& values) {
   return {values.typed_data(), last(values.dimensions())};
+}
+
+ffi::Error hash(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::U32> highs,
+                ffi::Buffer<ffi::U32> lows, ffi::ResultBuffer<ffi::U32> pairs, int64_t width) {
+  std::atomic<int64_t> taken{0};
+  const auto rows = static_cast<int64_t>(keys.element_count()) / 2;
+  const Hashes task{keys.typed_data(),
+                    highs.typed_data(),
+                    lows.typed_data(),
+                    rows,
+                    rows ? static_cast<int64_t>(pairs->element_count()) / (2 * rows) : 0,
+                    pairs->typed_data(),
+                    &taken};
+  const auto kernel = for_width(width, EACH_WIDTH(hash));
+  together(pool, threads_for(pool, task.rows * task.size), [&] { kernel(task); });
+  return ffi::Error::Success();
 }
 
 ffi::Error log_gamma(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys,
@@ -91,6 +113,25 @@ ffi::Error cir(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi
   return ffi::Error::Success();
 }
 
+ffi::Error choose(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> weights,
+                  ffi::Buffer<ffi::F32> uniforms, ffi::ResultBuffer<ffi::S32> chosen,
+                  int64_t width) {
+  std::atomic<int64_t> taken{0};
+  const int64_t size = last(uniforms.dimensions());
+  const int64_t rows = size ? static_cast<int64_t>(uniforms.element_count()) / size : 0;
+  const Choices task{weights.typed_data(),
+                     uniforms.typed_data(),
+                     rows,
+                     rows ? static_cast<int64_t>(weights.element_count()) / (rows * size) : 0,
+                     size,
+                     chosen->typed_data(),
+                     &taken};
+  const auto kernel = for_width(width, EACH_WIDTH(choose));
+  together(pool, threads_for(pool, 2 * task.rows * task.categories * task.size),
+           [&] { kernel(task); });
+  return ffi::Error::Success();
+}
+
 ffi::Error normalise(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> values,
                      ffi::ResultBuffer<ffi::F32> normalised, ffi::ResultBuffer<ffi::F32> totals,
                      int64_t width) {
@@ -107,6 +148,15 @@ ffi::Error normalise(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> values,
 }
 
 }  // namespace
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexHash, hash,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Ret<ffi::Buffer<ffi::U32>>()
+                                  .Attr<int64_t>("width"));
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLogGamma, log_gamma,
                               ffi::Ffi::Bind()
@@ -139,6 +189,14 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCir, cir,
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
                                   .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<int64_t>("width"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexChoose, choose,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::S32>>()
                                   .Attr<int64_t>("width"));
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexNormalise, normalise,

@@ -282,15 +282,55 @@ inline void fill(const Parameter& parameter, int64_t row, int64_t first, int64_t
   std::fill(values + count, values + kBlock, 1.0f);
 }
 
-// Calls `block(row, first, count)` for the blocks that this thread takes.
-template <typename Block>
-inline void for_blocks(const Draws& draws, Block block) {
-  const int64_t blocks = (draws.size + kBlock - 1) / kBlock;
-  for (int64_t i;
-       (i = draws.taken->fetch_add(1, std::memory_order_relaxed)) < draws.rows * blocks;) {
+// Calls `block(row, first, count)` for the blocks of some rows that this thread takes.
+template <typename Rows, typename Block>
+inline void for_blocks(const Rows& rows, Block block) {
+  const int64_t blocks = (rows.size + kBlock - 1) / kBlock;
+  for (int64_t i; (i = rows.taken->fetch_add(1, std::memory_order_relaxed)) < rows.rows * blocks;) {
     const int64_t row = i / blocks, first = i % blocks * kBlock;
-    block(row, first, std::min(kBlock, draws.size - first));
+    block(row, first, std::min(kBlock, rows.size - first));
   }
+}
+
+void hash(const Hashes& task) {
+  for_blocks(task, [&](int64_t row, int64_t first, int64_t count) {
+    uint32_t* pairs = task.pairs + 2 * (row * task.size + first);
+    for (int64_t i = 0; i < count; i += WIDTH) {
+      Words one = Words{} + task.highs[row];
+      Words two = lanes() + static_cast<uint32_t>(task.lows[row] + first + i);
+      threefry(task.keys + 2 * row, one, two);
+      const int64_t here = std::min<int64_t>(WIDTH, count - i);
+      for (int64_t j = 0; j < here; ++j) {
+        pairs[2 * (i + j)] = one[j];
+        pairs[2 * (i + j) + 1] = two[j];
+      }
+    }
+  });
+}
+
+void choose(const Choices& task) {
+  alignas(64) float total[kBlock], threshold[kBlock];
+  for_blocks(task, [&](int64_t row, int64_t first, int64_t count) {
+    const float* weights = task.weights + row * task.categories * task.size + first;
+    const float* uniforms = task.uniforms + row * task.size + first;
+    int32_t* chosen = task.chosen + row * task.size + first;
+    std::fill(total, total + count, 0.0f);
+    for (int64_t k = 0; k < task.categories; ++k) {
+      const float* of_category = weights + k * task.size;
+      for (int64_t j = 0; j < count; ++j) total[j] += of_category[j];
+    }
+    for (int64_t j = 0; j < count; ++j) threshold[j] = uniforms[j] * total[j];
+    std::fill(total, total + count, 0.0f);
+    std::fill(chosen, chosen + count, 0);
+    // What has passed the last category would be rounding.
+    for (int64_t k = 0; k < task.categories - 1; ++k) {
+      const float* of_category = weights + k * task.size;
+      for (int64_t j = 0; j < count; ++j) {
+        total[j] += of_category[j];
+        chosen[j] += total[j] <= threshold[j];
+      }
+    }
+  });
 }
 
 void log_gamma(const Gamma& task) {

@@ -25,6 +25,18 @@ struct Draws {
   std::atomic<int64_t>* taken;  // blocks that threads have begun
 };
 
+// Rows of pairs of words, [rows, size, 2]: the hashes, by the key of a row, of the counters (high,
+// low), (high, low + 1), and so on.
+struct Hashes {
+  const uint32_t* keys;
+  const uint32_t* highs;
+  const uint32_t* lows;
+  int64_t rows;
+  int64_t size;
+  uint32_t* pairs;
+  std::atomic<int64_t>* taken;  // blocks that threads have begun
+};
+
 struct Gamma {
   Draws draws;
   Parameter shape;
@@ -42,6 +54,16 @@ struct Cir {
   // The step h, 1 - exp(-h) and its log, and with exp(-h) / (1 - exp(-h)) = exp(-decay) / growth the
   // rest.
   Parameter step, scale, log_scale, growth, decay;
+};
+
+// Tables of weights, [rows, categories, size], and uniforms, [rows, size], that choose a category in
+// each column.
+struct Choices {
+  const float* weights;
+  const float* uniforms;
+  int64_t rows, categories, size;
+  int32_t* chosen;
+  std::atomic<int64_t>* taken;  // blocks that threads have begun
 };
 
 // Rows of log weights, [rows, size], their log probabilities and the logs of their totals, [rows].

@@ -25,6 +25,7 @@ from scipy import special
 
 from simplex_jax import arguments, draws
 from simplex_jax.base import PyTree
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.evaluate import matching, partitions
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
@@ -206,6 +207,7 @@ def _of_sample(
     width: int,
 ) -> tuple[Mixture, PyTree, PyTree]:
     """Return a mixture given a partition, and mean and variance of its components [K, ...]."""
+    key = by_native_code(key)
     key_atoms, key_weights = jax.random.split(key)
     statistics = family.statistics(rows, labels, width)
     atoms = family.draw(key_atoms, statistics)

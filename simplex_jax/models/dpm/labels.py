@@ -14,8 +14,9 @@ from jax import lax
 
 from simplex_jax.base import PyTree
 from simplex_jax.draws import uniform
-from simplex_jax.draws.bits import random_words, use_up
+from simplex_jax.draws.bits import use_up
 from simplex_jax.draws.categorical import choose
+from simplex_jax.draws.keys import random_words
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.state import BLOCK, Model, State, Totals
 

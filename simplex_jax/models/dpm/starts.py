@@ -20,8 +20,8 @@ from jax.typing import ArrayLike
 from simplex_jax import draws
 from simplex_jax.base import PyTree
 from simplex_jax.draws import uniform
-from simplex_jax.draws.bits import random_words
 from simplex_jax.draws.categorical import choose
+from simplex_jax.draws.keys import by_native_code, random_words
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.labels import in_parts, rows_at_once
@@ -44,6 +44,7 @@ def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -
     size = families.size(rows)
     if most == 1:
         return jnp.zeros(size, jnp.int32)
+    key = by_native_code(key)
     key_some, key_candidates, key_rest = jax.random.split(key, 3)
     some = jax.random.permutation(key_some, size)[:_ROWS]
     compared = families.take(rows, some)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.models import growth
 from simplex_jax.models.dpm import labels as dp_labels
 from simplex_jax.models.dpm import order as dp_order
@@ -30,6 +31,7 @@ _LARGE = 2**14
 @jax.jit
 def init(model: Model, key: jax.Array, labels: jax.Array) -> State:
     """Start from labels of all rows, int32 [N] or [chains, N] in 0..C-1, and draw the rest."""
+    key = by_native_code(key)
     if model.chains is None:
         return _init(model, key, labels)
     start = jax.vmap(_init, in_axes=(None, 0, 0 if labels.ndim == 2 else None))
@@ -68,6 +70,7 @@ def update(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple[
     together, and do the same update again. And where an update is large, chains take turns within
     it, so that its conditions are branches: of those `vmap` would compute both sides.
     """
+    key = by_native_code(key)
     if model.chains is None:
         return _update(model, key, state, ids)
     chains, capacity = state.occupancy.shape
