@@ -201,6 +201,8 @@ def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
         >>> sorted(image.tolist()) == list(range(1000))
         True
     """
+    if size == 1:  # as where a batch has all data
+        return jnp.zeros_like(index, jnp.int32)
     left = math.isqrt(size - 1) + 1
     right = -(-size // left)
     round_keys = jax.random.bits(key, (_ROUNDS,), jnp.uint32)

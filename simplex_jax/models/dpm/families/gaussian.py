@@ -198,11 +198,14 @@ def _statistics(
 ) -> Moments:
     y, present = _deviation(centre, rows)
     p = centre.shape[0]
-    return Moments(
-        by_label.counts(present, labels, num_clusters),
-        by_label.sums(lambda y: y, p, y, labels, num_clusters),
-        by_label.sums(lambda y: y[:, :, None] * y[:, None, :], p * p, y, labels, num_clusters),
-    )
+
+    # Both kinds of sums in one call: programs take time to compile.
+    def features(y: jax.Array) -> jax.Array:
+        return jnp.concatenate([y, (y[:, :, None] * y[:, None, :]).reshape(-1, p * p)], axis=1)
+
+    sums = by_label.sums(features, p * p, y, labels, num_clusters)
+    number = by_label.counts(present, labels, num_clusters)
+    return Moments(number, sums[:, :p], sums[:, p:].reshape(-1, p, p))
 
 
 def _deviation(centre: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
