@@ -14,7 +14,8 @@ from jax import lax
 
 from simplex_jax import draws
 from simplex_jax.draws import uniform
-from simplex_jax.draws.bits import random_words, use_up
+from simplex_jax.draws.bits import use_up
+from simplex_jax.draws.keys import random_words
 from simplex_jax.models.dpm.state import BLOCK, by_blocks, mixture
 
 ROUNDS = 8
@@ -53,25 +54,27 @@ def swaps(key: jax.Array, sticks: jax.Array, occupancy: jax.Array) -> Ordered:
     chance = uniform.uniform(jnp.concatenate([words, more]), dtype).reshape(ROUNDS, 6)
 
     def pick(u: jax.Array, order: jax.Array) -> jax.Array:
-        """Return the stick of one of the clusters with rows, in the order of their sticks."""
+        """Return the sticks of some of the clusters with rows, in the order of their sticks."""
         rank = jnp.minimum((u * occupied).astype(jnp.int32), occupied - 1)
-        return jnp.sum(jnp.cumsum(occupancy[order] > 0) <= rank)
+        return jnp.sum(jnp.cumsum(occupancy[order] > 0) <= rank[:, None], axis=1)
 
     def swap(leaf: jax.Array, j: jax.Array, k: jax.Array, accept: jax.Array) -> jax.Array:
-        a, b = leaf[j], leaf[k]
-        return leaf.at[j].set(jnp.where(accept, b, a)).at[k].set(jnp.where(accept, a, b))
+        place = jnp.arange(capacity)
+        other = jnp.where(place == j, k, jnp.where(place == k, j, place))
+        return leaf[jnp.where(accept, other, place)]
 
     def turn(i: jax.Array, state: Ordered) -> Ordered:
         u = chance[i]
         order, sticks = state.order, state.sticks
         log_w = mixture(sticks, None).log_weights
-        j, k = pick(u[0], order), pick(u[1], order)
+        # The first swap leaves clusters with rows at the same sticks, for the second to pick from.
+        j, k, moving = pick(jnp.stack([u[0], u[1], u[3]]), order)
         m_j, m_k = occupancy[order[j]], occupancy[order[k]]
         log_ratio = (m_k - m_j) * (log_w[j] - log_w[k])
         first = (j != k) & (jnp.log(u[2]) < log_ratio)
         order = swap(order, j, k, first)
 
-        j = pick(u[3], order) - (u[4] < 0.5)
+        j = moving - (u[4] < 0.5)
         inside = (j >= 0) & (j + 1 < capacity)
         beyond = j + 1 >= capacity
         j = jnp.clip(j, 0, capacity - 2)
@@ -98,12 +101,15 @@ def size_biased(key: jax.Array, alpha: jax.Array, occupancy: jax.Array) -> Order
     capacity, dtype = occupancy.shape[0], alpha.dtype
     key_weights, key_rest, key_turns = jax.random.split(key, 3)
     concentration = jnp.where(occupancy > 0, occupancy, 1).astype(dtype)
-    log_gamma = by_blocks(draws.loggamma, key_weights, concentration)
+    log_gamma = by_blocks(draws.loggamma, key_weights, concentration, at_once=True)
     log_gamma = jnp.where(occupancy > 0, log_gamma, -jnp.inf)
     log_rest = draws.loggamma(key_rest, alpha)
 
     words = by_blocks(
-        lambda key, _: jnp.stack(random_words(key, BLOCK, dtype), axis=1), key_turns, occupancy
+        lambda key, _: jnp.stack(random_words(key, BLOCK, dtype), axis=1),
+        key_turns,
+        occupancy,
+        at_once=True,
     )
     choices = uniform.uniform(words[:, 0], dtype)
     # log(1 - b) of the share b of the other weights that a new stick has, b ~ Beta(1, alpha).

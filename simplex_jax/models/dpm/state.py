@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -117,16 +118,18 @@ def mixture(sticks: jax.Array, atoms: PyTree) -> Mixture:
     return Mixture(log_v + before, log_left[-1], atoms)
 
 
-def by_blocks(draw: Callable, key: jax.Array, *trees: PyTree) -> PyTree:
+def by_blocks(draw: Callable, key: jax.Array, *trees: PyTree, at_once: bool = False) -> PyTree:
     """Return `draw(key, *trees)` of all sticks, leaves [C, ...], in blocks with a key each.
 
     What is drawn for a stick then does not depend on how many there are: a state that has grown
-    goes on as if it had been larger from the start.
+    goes on as if it had been larger from the start. Numbers are drawn in all blocks `at_once`,
+    without a loop to compile; matrices in one after the other, in the memory of one.
     """
     blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCK, *leaf.shape[1:]), trees)
     count = jax.tree.leaves(blocks)[0].shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
-    drawn = lax.map(lambda block: draw(block[0], *block[1]), (keys, blocks))
+    each = jax.vmap if at_once else lambda one: partial(lax.map, one)
+    drawn = each(lambda block: draw(block[0], *block[1]))((keys, blocks))
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), drawn)
 
 

@@ -78,7 +78,9 @@ def move_sticks(
     counts = counts.astype(sticks.dtype)
     pairs = jnp.stack([counts, jnp.cumsum(counts[::-1])[::-1] - counts], axis=1)
     prior = jnp.stack([jnp.ones_like(alpha), alpha])
-    drawn = by_blocks(lambda key, pairs: draws.log_dirichlet(key, prior + pairs), key_draw, pairs)
+    drawn = by_blocks(
+        lambda key, pairs: draws.log_dirichlet(key, prior + pairs), key_draw, pairs, at_once=True
+    )
     if model.sampler == "exact":
         return drawn, None
     log_totals = state.log_totals
