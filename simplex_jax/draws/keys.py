@@ -43,14 +43,16 @@ def random_words(key: jax.Array, size: int, dtype: jnp.dtype) -> tuple[jax.Array
 @functools.partial(jax.jit, static_argnames="size")
 def _pairs(key: jax.Array, first: jax.Array | int, size: int) -> jax.Array:
     """Return the hashes of the counters `first`, `first` + 1, ..., uint32 [size, 2]."""
-
-    def by_xla(key: jax.Array, high: jax.Array, low: jax.Array) -> jax.Array:
-        counters = jnp.stack([jnp.full(size, high), low + lax.iota(jnp.uint32, size)])
-        return threefry_2x32((key[0], key[1]), counters).T
-
     by_native = functools.partial(native.hash_pairs, size=size)
+    by_xla = functools.partial(pairs_by_xla, size=size)
     low = jnp.asarray(first).astype(jnp.uint32)
     return native.LIBRARY.lowered(by_native, by_xla, key, jnp.uint32(0), low)
+
+
+def pairs_by_xla(key: jax.Array, high: jax.Array, low: jax.Array, *, size: int) -> jax.Array:
+    """Hash as `native.hash_pairs` does, by JAX's own, of which GPUs have a kernel."""
+    counters = jnp.stack([jnp.full(size, high), low + lax.iota(jnp.uint32, size)])
+    return threefry_2x32((key[0], key[1]), counters).T
 
 
 def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -8,7 +8,7 @@ from support import native_code
 
 from simplex_jax.draws import bits, native
 from simplex_jax.draws.categorical import choose, choose_by_xla
-from simplex_jax.draws.keys import by_native_code, random_words
+from simplex_jax.draws.keys import by_native_code, pairs_by_xla, random_words
 from simplex_jax.native.library import Library
 
 
@@ -98,18 +98,22 @@ def test_a_key_is_used_up(seed):
             jax.random.split(key)
 
 
-def pairs_differ(key, **options):
+def pairs_differ(key, hash_pairs=native.hash_pairs, **options):
     """Return whether hashes differ from those written out, of counters that begin anew at 0."""
     key, high, low, size = bits.key_words(key), jnp.uint32(9), jnp.uint32(2**32 - 400), 1003
     counters = jnp.full(size, high), low + jnp.arange(size, dtype=jnp.uint32)
     expected = jnp.stack(bits.threefry2x32((key[0], key[1]), counters), axis=1)
-    return bool((native.hash_pairs(key, high, low, size=size, **options) != expected).any())
+    return bool((hash_pairs(key, high, low, size=size, **options) != expected).any())
 
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_hashes_are_those_written_out(width, getkey):
     assert not pairs_differ(getkey(), width=width)
+
+
+def test_hashes_of_other_devices_are_those_written_out(getkey):
+    assert not pairs_differ(getkey(), pairs_by_xla)
 
 
 @pytest.mark.usefixtures("library")
