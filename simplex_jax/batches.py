@@ -14,6 +14,8 @@ import jax.numpy as jnp
 
 from simplex_jax import arguments
 from simplex_jax.base import Batch, PyTree, bind, static
+from simplex_jax.draws.bits import use_up
+from simplex_jax.draws.keys import by_native_code, fold_in
 
 Stream: TypeAlias = Callable[[jax.Array, jax.Array], Batch]
 
@@ -128,7 +130,7 @@ def uniform(data: PyTree, batch_size: int, replace: bool = True) -> Stream:
 def _uniform(
     data: PyTree, key: jax.Array, step: jax.Array, *, size: int, batch_size: int, replace: bool
 ) -> Batch:
-    key = jax.random.fold_in(key, step)
+    key = by_native_code(fold_in(key, step))
     if replace:
         index = jax.random.randint(key, (batch_size,), 0, size)
     else:
@@ -174,7 +176,8 @@ def _shuffled(
     epoch, place = jnp.divmod(step, batches)
     rank = place * batch_size + jnp.arange(batch_size)
     rank = jnp.where(rank < size, rank, rank - size)
-    return _take(data, permutation(jax.random.fold_in(key, epoch), rank, size))
+    key = by_native_code(fold_in(key, epoch))
+    return _take(data, permutation(key, rank, size))
 
 
 def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
@@ -202,6 +205,7 @@ def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
         True
     """
     if size == 1:  # as where a batch has all data
+        use_up(key)
         return jnp.zeros_like(index, jnp.int32)
     left = math.isqrt(size - 1) + 1
     right = -(-size // left)

@@ -26,13 +26,6 @@ def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
     sums. The total is summed in the same order, so that u times it stays below the last sum, and a
     zero weight is never chosen.
     """
-    if weights.dtype != jnp.float32:
-        return choose_by_xla(weights, u)
-    return native.LIBRARY.lowered(native.choose, choose_by_xla, weights, u)
-
-
-def choose_by_xla(weights: jax.Array, u: jax.Array) -> jax.Array:
-    """Choose as `choose` does, by XLA."""
     # Both passes must see the same numbers: not one of them recomputed with fused operations.
     weights = lax.optimization_barrier(weights)
     zero = jnp.zeros(weights.shape[1], weights.dtype)
@@ -47,6 +40,17 @@ def choose_by_xla(weights: jax.Array, u: jax.Array) -> jax.Array:
     start = (zero, jnp.zeros(weights.shape[1], jnp.int32))
     (_, passed), _ = lax.scan(pass_category, start, weights, unroll=_UNROLL)
     return jnp.minimum(passed, weights.shape[0] - 1)
+
+
+def choose_by_native_code(weights: jax.Array, u: jax.Array) -> jax.Array:
+    """Choose as `choose` does, by native code where there is some.
+
+    For many categories that are an array already: it has nothing to compile and half as long to
+    run. XLA fuses few categories into what computes them, and `vmap` shares its weights.
+    """
+    if weights.dtype != jnp.float32:
+        return choose(weights, u)
+    return native.LIBRARY.lowered(native.choose, choose, *lax.stop_gradient((weights, u)))
 
 
 @partial(jax.jit, static_argnames="shape")

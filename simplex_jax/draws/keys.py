@@ -1,8 +1,7 @@
-"""Keys that native code splits, for large programs.
+"""Keys that native code splits.
 
-To XLA a split of a key is a loop of ten kernels, or one of more than a hundred operations where the
-hash is written out: on a CPU it compiles for some 50 to 100 milliseconds, and an update has dozens
-of them. A call of native code has nothing to compile. It returns the same words.
+XLA takes long to compile splits, of which an update has many, see docs/design.md. A call of native
+code has nothing to compile, and returns the same words.
 """
 
 import functools
@@ -16,7 +15,8 @@ from jax.extend.random import define_prng_impl, threefry_2x32
 from simplex_jax.draws import bits, native
 
 _THREEFRY = "threefry2x32"
-# Keys that come of a call each, so that taking one of them is nothing to compile either.
+_TAG = "simplex_jax"
+# Up to this many keys are made by a call each: picking one then needs no slice to compile.
 _FEW = 8
 
 
@@ -25,19 +25,58 @@ def by_native_code(key: jax.Array) -> jax.Array:
 
     For keys within a jitted function. One that is not a threefry key comes back as it is.
     """
-    if native.LIBRARY.prefix() is None or str(jax.random.key_impl(key)) != _THREEFRY:
+    new = _wrapped(key)
+    if new is not key:
+        bits.use_up(key)
+    return new
+
+
+def fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
+    """Return `jax.random.fold_in(key, data)`, found by native code where there is some."""
+    return like(key, jax.random.fold_in(_wrapped(key), data))
+
+
+def _wrapped(key: jax.Array) -> jax.Array:
+    if native.LIBRARY.prefix() is None or not jax.threefry_partitionable.value:
+        return key
+    if str(jax.random.key_impl(key)) != _THREEFRY:
+        return key
+    return jax.random.wrap_key_data(jax.random.key_data(key), impl=_BY_NATIVE_CODE)
+
+
+def by_jax(key: jax.Array) -> jax.Array:
+    """Return the same key with JAX's own implementation, which `jax.random.poisson` insists on."""
+    if str(jax.random.key_impl(key)) != _TAG:
         return key
     data = jax.random.key_data(key)
     bits.use_up(key)
-    return jax.random.wrap_key_data(data, impl=_BY_NATIVE_CODE)
+    return jax.random.wrap_key_data(data, impl=_THREEFRY)
 
 
-def random_words(key: jax.Array, size: int, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:
+def like(old: jax.Array, key: jax.Array) -> jax.Array:
+    """Return a key in the form of an old one: raw, or typed with its implementation."""
+    data = jax.random.key_data(key)
+    if jnp.issubdtype(old.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(old))
+    return data
+
+
+def words_by_native_code(
+    key: jax.Array, size: int, dtype: jnp.dtype
+) -> tuple[jax.Array, jax.Array]:
     """Return the words of `bits.random_words`, by native code where there is some."""
-    if dtype != jnp.float32 or native.LIBRARY.prefix() is None:
+    if dtype != jnp.float32:
         return bits.random_words(key, size, dtype)
-    pairs = _pairs(bits.key_words(key), 0, size)
-    return pairs[:, 0], pairs[:, 1]
+
+    def by_native(words: jax.Array) -> tuple[jax.Array, jax.Array]:
+        pairs = native.hash_pairs(words, jnp.uint32(0), jnp.uint32(0), size=size)
+        return pairs[:, 0], pairs[:, 1]
+
+    def by_xla(words: jax.Array) -> tuple[jax.Array, jax.Array]:
+        counters = jnp.zeros(size, jnp.uint32), lax.iota(jnp.uint32, size)
+        return bits.threefry2x32((words[0], words[1]), counters)
+
+    return native.LIBRARY.lowered(by_native, by_xla, bits.key_words(key))
 
 
 @functools.partial(jax.jit, static_argnames="size")
@@ -70,7 +109,6 @@ def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Arra
     return (high ^ low).astype(f"uint{width}")
 
 
-# The words are those of JAX where `jax_threefry_partitionable` is set, as it is by default.
 _BY_NATIVE_CODE = define_prng_impl(
     key_shape=(2,),
     seed=lambda seed: jax.random.key_data(jax.random.key(seed, impl=_THREEFRY)),
@@ -78,5 +116,5 @@ _BY_NATIVE_CODE = define_prng_impl(
     random_bits=_random_bits,
     fold_in=lambda key, data: _pairs(key, data, 1)[0],
     name="threefry2x32 by native code",
-    tag="fry",
+    tag=_TAG,
 )

@@ -36,9 +36,7 @@ def excess(a: jax.Array, n: jax.Array) -> jax.Array:
     shift = jnp.where(a < _LARGE, _LARGE, 0).astype(a.dtype)
     b = a + shift
     large = (b - 0.5) * jnp.log1p(n / b) + _remainder(b + n) - _remainder(b)
-    # One array of all factors, so that their logarithms are compiled once.
-    steps = jnp.arange(_LARGE, dtype=a.dtype).reshape(-1, *[1] * max(a.ndim, jnp.ndim(n)))
-    small = jnp.sum(jnp.log1p(n / (a + steps)), axis=0)
+    small = sum(jnp.log1p(n / (a + i)) for i in range(_LARGE))
     return large + jnp.where(shift > 0, n * jnp.log1p(shift / (a + n)) - small, 0)
 
 

@@ -46,7 +46,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simplex_jax import schedules
-from simplex_jax.base import Kernel, PyTree
+from simplex_jax.base import Kernel, PyTree, move
 from simplex_jax.geometry import simplex
 from simplex_jax.numpyro_kernels import minibatches
 from simplex_jax.numpyro_kernels.sites import Values
@@ -119,12 +119,12 @@ def known(kernel: Kernel, state: Any) -> Rule | None:
 
 
 def unwrapped(function: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a function without what `partial` froze, and that."""
+    """Return a function without what `partial` and `base.freeze` froze, and that."""
     options: dict[str, Any] = {}
     while True:
         if isinstance(function, functools.partial):
             options = {**function.keywords, **options}
-            function = function.func
+            function = function.args[0] if function.func is move else function.func
         elif hasattr(function, "fun"):  # JAX's `Partial` wraps another one like this
             function = function.fun
         else:

@@ -13,6 +13,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
 from simplex_jax.base import PyTree
+from simplex_jax.draws.keys import by_jax, by_native_code, like
 from simplex_jax.numpyro_kernels import density, floors, sites, starts
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
@@ -136,18 +137,19 @@ class ModelKernel(MCMCKernel):
                 key_start, values, redraw, partial(self._is_valid, target=target)
             )
         state, valid = self._first(key_first, values, target, num_warmup)
-        return state._replace(rng_key=sites.like(rng_key, key_next)), valid
+        return state._replace(rng_key=like(rng_key, key_next)), valid
 
     def sample(self, state: Any, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Any:
         """Take a step, with a fresh minibatch where the model has them."""
         if not is_prng_key(state.rng_key):
             return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
-        key_next, key_batch, key_moves = jax.random.split(sites.typed(state.rng_key), 3)
-        moved = self._moved(key_moves, state, self._target(model_args, model_kwargs, key_batch))
-        raised = floors.counted(state.raised, moved.z, state.i)
-        return moved._replace(
-            raised=raised, i=state.i + 1, rng_key=sites.like(state.rng_key, key_next)
+        key = by_native_code(sites.typed(state.rng_key))
+        key_next, key_batch, key_moves = jax.random.split(key, 3)
+        moved = self._moved(
+            key_moves, state, self._target(model_args, model_kwargs, by_jax(key_batch))
         )
+        raised = floors.counted(state.raised, moved.z, state.i)
+        return moved._replace(raised=raised, i=state.i + 1, rng_key=like(state.rng_key, key_next))
 
     def wrap_model(self: Self, wrapper: Callable[[Model], Model]) -> Self:
         """Return a copy with another model."""

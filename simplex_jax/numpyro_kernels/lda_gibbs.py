@@ -15,6 +15,7 @@ from numpyro.util import is_prng_key
 
 from simplex_jax import arguments
 from simplex_jax.corpus import Corpus, device, from_counts
+from simplex_jax.draws.keys import like
 from simplex_jax.models.topics import engine as engines
 from simplex_jax.numpyro_kernels import lda_checks, lda_labels, sites
 from simplex_jax.numpyro_kernels.lda_checks import Given, Names, Trace
@@ -166,7 +167,7 @@ class LDAGibbs(MCMCKernel):
         engines.resolve(self._engine, num_topics)
         before = lda_labels.unlabelled(self._corpus, (num_topics, self._num_words))
         after = self._swept(key_sweep, given, before, times=1)
-        return self._state(after, jnp.ones(()), sites.like(rng_key, key_next))
+        return self._state(after, jnp.ones(()), like(rng_key, key_next))
 
     def sample(
         self, state: LDAGibbsState, model_args: tuple, model_kwargs: Mapping[str, Any] | None
@@ -180,7 +181,7 @@ class LDAGibbs(MCMCKernel):
         given = lda_checks.given(trace, self._own)
         after = self._swept(key_sweeps, given, before, times=self._sweeps)
         moved = (after.labels != before.labels).mean()
-        return self._state(after, moved, sites.like(state.rng_key, key_next))
+        return self._state(after, moved, like(state.rng_key, key_next))
 
     def refresh(
         self, state: LDAGibbsState, model_args: tuple, model_kwargs: Mapping[str, Any] | None

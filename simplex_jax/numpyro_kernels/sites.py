@@ -74,11 +74,6 @@ def typed(key: jax.Array) -> jax.Array:
     return jax.random.wrap_key_data(key)
 
 
-def like(old: jax.Array, key: jax.Array) -> jax.Array:
-    """Return a typed key in the form of an old one, typed or raw."""
-    return key if old.dtype == key.dtype else jax.random.key_data(key)
-
-
 def inspect(
     model: Model, key: jax.Array, args: tuple, kwargs: Mapping, strategy: Callable | None
 ) -> tuple[Layout, Values]:

@@ -25,6 +25,7 @@ from simplex_jax.base import (
     current_step,
 )
 from simplex_jax.batches import Stream
+from simplex_jax.draws.keys import fold_in
 from simplex_jax.runtime import feed, processes
 from simplex_jax.runtime.hooks import Callback, Calls, Event, calls_of
 
@@ -387,7 +388,7 @@ def _update(
     """Do one update. Jitted, so that finding its shapes and compiling it share one trace."""
     key_update, key_stream = keys
     step = current_step(state)
-    return update(jax.random.fold_in(key_update, step), state, stream(key_stream, step))
+    return update(fold_in(key_update, step), state, stream(key_stream, step))
 
 
 def _zeros(shapes: PyTree) -> PyTree:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from simplex_jax import gradients
 from simplex_jax.base import Batch, Position, PyTree
+from simplex_jax.draws.keys import by_jax
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 
@@ -34,7 +35,7 @@ def gradient(
     key: jax.Array, estimator: Estimator, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Position, PyTree]:
     """Return the estimated gradient, which must be like the position, and the new memory."""
-    estimate, memory = estimator.estimate(key, memory, position, batch)
+    estimate, memory = estimator.estimate(by_jax(key), memory, position, batch)
     return gradients.like("the estimated gradient", estimate, position), memory
 
 

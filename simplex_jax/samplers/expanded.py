@@ -19,6 +19,7 @@ from jax.nn import logsumexp
 from simplex_jax import arguments, draws, schedules
 from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.draws import dirichlet
+from simplex_jax.draws.keys import by_jax
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 from simplex_jax.samplers.rows import Rows, sums
@@ -116,7 +117,7 @@ def leaves(
     """
     key_estimate, key_total, key_move = jax.random.split(key, 3)
     whole = jax.tree.map(lambda leaf: all_rows(rows, leaf), state.position)
-    estimate, memory = estimator.estimate(key_estimate, state.memory, whole, batch)
+    estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, whole, batch)
     positions = jax.tree.leaves(state.position)
     number = len(positions)
     carried = [None] * number if state.log_total is None else jax.tree.leaves(state.log_total)

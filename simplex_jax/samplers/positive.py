@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from simplex_jax import arguments
 from simplex_jax.base import Batch, Position, PyTree
+from simplex_jax.draws.keys import by_jax
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 from simplex_jax.samplers import expanded
@@ -78,7 +79,7 @@ def move(
     the evidence.
     """
     key_estimate, key_move = jax.random.split(key)
-    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
+    estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, state.position, batch)
     if not isinstance(estimate, kind):
         raise ValueError(
             f"the estimator must return samplers.positive.{kind.__name__}; it returned "

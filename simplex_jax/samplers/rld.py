@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from simplex_jax import arguments, draws, schedules
 from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax.batches import length
+from simplex_jax.draws.keys import by_jax
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 from simplex_jax.geometry.parameterisations import EXPANDED_MEAN, Parameterisation
@@ -89,7 +90,7 @@ def update(
         )
     h = schedules.at(step_size, state.step)
     proposer = proposals.Proposer(parameterisation, riemannian)
-    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
+    estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, state.position, batch)
     counts = simplex.broadcast("the estimated counts", estimate, state.position)
     priors = simplex.broadcast("alpha", alpha, state.position)
     log_w = state.position
@@ -107,7 +108,7 @@ def update(
     if metropolis is None:
         ratios = [jnp.where(move.outside, -jnp.inf, 0) for move in moves]
     else:
-        estimate, _ = estimator.estimate(key_end, memory, end, batch)
+        estimate, _ = estimator.estimate(by_jax(key_end), memory, end, batch)
         counts_end = simplex.broadcast("the estimated counts", estimate, state.position)
         ratios = [
             proposals.log_ratio(

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from simplex_jax import arguments, schedules
 from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze, static
+from simplex_jax.draws.keys import by_jax
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 from simplex_jax.samplers import expanded
@@ -77,7 +78,7 @@ def update(
     """Estimate the counts from the batch and take one Euler step of the dual variable."""
     key_estimate, key_noise = jax.random.split(key)
     h = schedules.at(step_size, state.step)
-    estimate, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
+    estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, state.position, batch)
 
     leaves, structure = jax.tree.flatten(state.position)
     counts = simplex.like("the estimated counts", estimate, state.position)

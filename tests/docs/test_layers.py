@@ -16,8 +16,9 @@ MODELS = tuple(f"models.{name}" for name in NAMES)
 # From the bottom to the top. Modules of a room that stand higher than the room come first.
 LAYERS = (
     ("arguments", "native"),
+    ("draws",),
     ("base",),
-    ("draws", "geometry", "schedules", "batches", "laws", "step_sizes"),
+    ("geometry", "schedules", "batches", "laws", "step_sizes"),
     ("estimators",),
     ("gradients",),
     ("samplers",),

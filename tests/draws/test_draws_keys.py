@@ -7,8 +7,15 @@ import pytest
 from support import native_code
 
 from simplex_jax.draws import bits, native
-from simplex_jax.draws.categorical import choose, choose_by_xla
-from simplex_jax.draws.keys import by_native_code, pairs_by_xla, random_words
+from simplex_jax.draws.categorical import choose, choose_by_native_code
+from simplex_jax.draws.keys import (
+    by_jax,
+    by_native_code,
+    fold_in,
+    like,
+    pairs_by_xla,
+    words_by_native_code,
+)
 from simplex_jax.native.library import Library
 
 
@@ -23,6 +30,7 @@ def nested(key):
     return jax.vmap(jax.random.normal)(keys), jax.random.permutation(two, 50)
 
 
+KEY = jax.random.key(20_261_126)
 USES = {
     "two": data_of_split(2),
     "eight": data_of_split(8),
@@ -73,17 +81,35 @@ def test_words_of_draws_are_the_same(impl, dtype, seed):
     with jax.enable_x64(dtype == "float64"):
         key = jax.random.key(seed, impl=impl)
         expected = bits.random_words(key, 300, jnp.dtype(dtype))
-        assert_same(random_words(key, 300, jnp.dtype(dtype)), expected)
-        assert_same(random_words(by_native_code(key), 300, jnp.dtype(dtype)), expected)
+        assert_same(words_by_native_code(key, 300, jnp.dtype(dtype)), expected)
+        assert_same(words_by_native_code(by_native_code(key), 300, jnp.dtype(dtype)), expected)
 
 
 def test_keys_of_other_generators_and_without_native_code_are_left_alone(getkey, monkeypatch):
     other = jax.random.key(0, impl="rbg")
     assert by_native_code(other) is other
+    with jax.threefry_partitionable(False):  # whose words are others
+        assert by_native_code(KEY) is KEY
     monkeypatch.setattr(Library, "prefix", lambda library: None)
     key = getkey()
     assert by_native_code(key) is key
-    assert_same(random_words(key, 5, jnp.float32), bits.random_words(key, 5, jnp.float32))
+    assert_same(words_by_native_code(key, 5, jnp.float32), bits.random_words(key, 5, jnp.float32))
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_folding_and_likeness_keep_the_form_of_a_key(impl, seed):
+    key = jax.random.key(seed, impl=impl)
+    raw = jax.random.key_data(key)
+    folded = jax.jit(fold_in)(key, 3)
+    assert folded.dtype == key.dtype
+    assert_same(jax.random.key_data(folded), jax.random.key_data(jax.random.fold_in(key, 3)))
+    assert like(key, by_native_code(key)).dtype == key.dtype
+    assert_same(jax.random.key_data(by_jax(by_native_code(key))), raw)
+    assert_same(by_jax(jax.random.key_data(KEY)), jax.random.key_data(KEY))
+    jax.random.poisson(by_jax(by_native_code(KEY)), 3.0)
+    assert_same(like(raw, by_native_code(key)), raw)
+    with jax.debug_key_reuse(True):  # folding does not use up a key
+        jax.jit(lambda key: (fold_in(key, 1), fold_in(key, 2)))(key)
 
 
 @pytest.mark.usefixtures("library")
@@ -98,45 +124,84 @@ def test_a_key_is_used_up(seed):
             jax.random.split(key)
 
 
-def pairs_differ(key, hash_pairs=native.hash_pairs, **options):
-    """Return whether hashes differ from those written out, of counters that begin anew at 0."""
-    key, high, low, size = bits.key_words(key), jnp.uint32(9), jnp.uint32(2**32 - 400), 1003
+def pairs_differ(hash_pairs=native.hash_pairs, **options):
+    """Return whether hashes differ from those written out, of counters that begin again at 0."""
+    key, high, low, size = bits.key_words(KEY), jnp.uint32(9), jnp.uint32(2**32 - 400), 1003
     counters = jnp.full(size, high), low + jnp.arange(size, dtype=jnp.uint32)
     expected = jnp.stack(bits.threefry2x32((key[0], key[1]), counters), axis=1)
     return bool((hash_pairs(key, high, low, size=size, **options) != expected).any())
 
 
+def rows_differ(**options):
+    """Return whether hashes by several keys differ from those by one after the other."""
+    zero, keys = jnp.uint32(0), jax.vmap(bits.key_words)(jax.random.split(KEY, 3))
+    together = jax.vmap(lambda key: native.hash_pairs(key, zero, zero, size=20, **options))(keys)
+    alone = [native.hash_pairs(key, zero, zero, size=20) for key in keys]
+    return bool((together != jnp.stack(alone)).any())
+
+
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("width", [4, 8, 16])
-def test_hashes_are_those_written_out(width, getkey):
-    assert not pairs_differ(getkey(), width=width)
+def test_hashes_are_those_written_out(width):
+    assert not pairs_differ(width=width)
+    assert not rows_differ(width=width)
 
 
-def test_hashes_of_other_devices_are_those_written_out(getkey):
-    assert not pairs_differ(getkey(), pairs_by_xla)
+def test_hashes_of_other_devices_are_those_written_out():
+    assert not pairs_differ(pairs_by_xla)
+
+
+def choices_differ(chosen=native.choose, **options):
+    """Return whether choices differ from XLA's, at ties too and where u is all of the total."""
+    rng = np.random.default_rng(0)
+    differ = []
+    for categories, size in ((1, 5), (64, 1), (7, 1003)):
+        weights = rng.exponential(size=(2, categories, size)).astype(np.float32)
+        weights[rng.random(weights.shape) < 0.3] = 0
+        weights[:, -1, 0] = np.nan
+        weights[:, :, size // 2 :] = np.round(weights[:, :, size // 2 :])  # ties with u
+        u = rng.choice([0, 0.25, 0.5, 0.75, 1, *rng.random(9)], (2, size)).astype(np.float32)
+        both = jax.vmap(lambda w, u: chosen(w, u, **options))(weights, u)
+        differ.append((both != jax.vmap(choose)(weights, u)).any())
+    return bool(np.any(differ))
 
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("width", [4, 8, 16])
-@pytest.mark.parametrize(("categories", "size"), [(1, 5), (64, 1), (7, 1003)])
-def test_choices_are_those_of_xla(categories, size, width, getkey):
-    weights = jax.random.exponential(getkey(), (categories, size))
-    weights = jnp.where(jax.random.bernoulli(getkey(), 0.3, weights.shape), 0, weights)
-    weights = weights.at[-1, 0].set(jnp.nan)
-    u = jax.random.uniform(getkey(), (size,))
-    expected = choose_by_xla(weights, u)
-    np.testing.assert_array_equal(native.choose(weights, u, width=width), expected)
-    np.testing.assert_array_equal(choose(weights, u), expected)
-    both = jax.vmap(choose, (0, None))(jnp.stack([weights, weights[::-1]]), u)
-    np.testing.assert_array_equal(both[0], expected)
-    np.testing.assert_array_equal(both[1], choose_by_xla(weights[::-1], u))
+def test_choices_are_those_of_xla(width):
+    assert not choices_differ(width=width)
+
+
+def test_choices_of_any_dtype_have_a_derivative_of_0():
+    assert not choices_differ(choose_by_native_code)
+    with jax.enable_x64(True):
+        weights, u = jnp.array([[0.3], [0.7]]), jnp.array([0.5])
+        assert int(choose_by_native_code(weights, u)[0]) == 1
+
+    def chosen(weights):
+        return jnp.sum(weights[choose_by_native_code(weights, jnp.full(1, 0.5))[0]])
+
+    slope = jax.jit(jax.grad(chosen))(jnp.array([[0.3], [0.7]]))
+    np.testing.assert_array_equal(slope, [[0], [1]])
+
+
+MUTANTS = {
+    "counters from 0 in each block": (
+        pairs_differ,
+        "task.lows[row] + first + i",
+        "task.lows[row] + i",
+    ),
+    "no high word": (pairs_differ, "{} + task.highs[row]", "{}"),
+    "the key of the first row": (rows_differ, "task.keys + 2 * row", "task.keys"),
+    "a tie is a choice": (choices_differ, "total[j] <= threshold[j]", "total[j] < threshold[j]"),
+    "one category too many": (choices_differ, "k < task.categories - 1", "k < task.categories"),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("task.lows[row] + first + i", "task.lows[row] + i"), ("{} + task.highs[row]", "{}")],
-)
-def test_mutants_are_seen(old, new, tmp_path, getkey):
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_mutants_are_seen(mutant, tmp_path):
+    differ, old, new = MUTANTS[mutant]
     prefix = native_code.mutated(native.LIBRARY, tmp_path, "kernels.inl", old, new)
-    assert pairs_differ(getkey(), prefix=prefix)
+    assert differ(prefix=prefix)
+    assert not differ()

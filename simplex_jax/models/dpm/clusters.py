@@ -29,7 +29,7 @@ from simplex_jax.draws.keys import by_native_code
 from simplex_jax.evaluate import matching, partitions
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
-from simplex_jax.models.dpm.families.family import component
+from simplex_jax.models.dpm.families.family import component, draw_atoms
 from simplex_jax.models.dpm.model import Mixture
 
 SHARD = 8_192
@@ -207,10 +207,9 @@ def _of_sample(
     width: int,
 ) -> tuple[Mixture, PyTree, PyTree]:
     """Return a mixture given a partition, and mean and variance of its components [K, ...]."""
-    key = by_native_code(key)
-    key_atoms, key_weights = jax.random.split(key)
+    key_atoms, key_weights = jax.random.split(by_native_code(key))
     statistics = family.statistics(rows, labels, width)
-    atoms = family.draw(key_atoms, statistics)
+    atoms = draw_atoms(family, key_atoms, statistics)
     occupancy = jnp.zeros(width, alpha.dtype).at[labels].add(1)
     masses = jnp.append(jnp.where(occupancy > 0, occupancy, 1), alpha)
     gammas = draws.loggamma(key_weights, masses)

@@ -15,8 +15,8 @@ from jax import lax
 from simplex_jax.base import PyTree
 from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import use_up
-from simplex_jax.draws.categorical import choose
-from simplex_jax.draws.keys import random_words
+from simplex_jax.draws.categorical import choose_by_native_code
+from simplex_jax.draws.keys import words_by_native_code
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.state import BLOCK, Model, State, Totals
 
@@ -58,7 +58,7 @@ def slices(key: jax.Array, model: Model, state: State, ids: jax.Array) -> Slices
     dtype = position.log_weights.dtype
     labels = labels_of(state.labels, ids, capacity)
     use_up(key)
-    words, _ = random_words(key, labels.shape[0], dtype)
+    words, _ = words_by_native_code(key, labels.shape[0], dtype)
     log_uniform = -uniform.exponential(words, dtype)
     if model.variant == "dependent":
         bounds = position.log_weights
@@ -91,7 +91,7 @@ def draw_labels(
     capacity, outside = state.occupancy.shape[0], state.labels.shape[0]
     dtype = position.log_weights.dtype
     use_up(key)
-    words, _ = random_words(key, ids.shape[0], dtype)
+    words, _ = words_by_native_code(key, ids.shape[0], dtype)
     at_once = rows_at_once(capacity, ids.shape[0])
     parts = in_parts(ids, at_once, outside)
     fill = parts.size - ids.shape[0]
@@ -121,7 +121,7 @@ def draw_labels(
         logits = lax.fori_loop(0, -(-reached // block), group, closed)
         real = parts[i] < outside
         peak = jnp.where(real, jnp.max(logits, axis=0), 0)
-        new = choose(jnp.where(real, jnp.exp(logits - peak), 1), u[i])
+        new = choose_by_native_code(jnp.where(real, jnp.exp(logits - peak), 1), u[i])
         old = labels_of(labels, parts[i], capacity)
         moved = real & (new != old)
         # Rows that stay count neither here nor there: sums of floats are left as they are.

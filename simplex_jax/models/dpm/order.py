@@ -15,7 +15,7 @@ from jax import lax
 from simplex_jax import draws
 from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import use_up
-from simplex_jax.draws.keys import random_words
+from simplex_jax.draws.keys import words_by_native_code
 from simplex_jax.models.dpm.state import BLOCK, by_blocks, mixture
 
 ROUNDS = 8
@@ -50,11 +50,11 @@ def swaps(key: jax.Array, sticks: jax.Array, occupancy: jax.Array) -> Ordered:
     capacity, dtype = sticks.shape[0], sticks.dtype
     occupied = jnp.sum(occupancy > 0)
     use_up(key)
-    words, more = random_words(key, 3 * ROUNDS, dtype)
+    words, more = words_by_native_code(key, 3 * ROUNDS, dtype)
     chance = uniform.uniform(jnp.concatenate([words, more]), dtype).reshape(ROUNDS, 6)
 
     def pick(u: jax.Array, order: jax.Array) -> jax.Array:
-        """Return the sticks of some of the clusters with rows, in the order of their sticks."""
+        """Return for each u the stick of a cluster with rows, by its rank among their sticks."""
         rank = jnp.minimum((u * occupied).astype(jnp.int32), occupied - 1)
         return jnp.sum(jnp.cumsum(occupancy[order] > 0) <= rank[:, None], axis=1)
 
@@ -67,7 +67,8 @@ def swaps(key: jax.Array, sticks: jax.Array, occupancy: jax.Array) -> Ordered:
         u = chance[i]
         order, sticks = state.order, state.sticks
         log_w = mixture(sticks, None).log_weights
-        # The first swap leaves clusters with rows at the same sticks, for the second to pick from.
+        # A swap of clusters with rows does not change which sticks have rows: the second move may
+        # pick before the first is done.
         j, k, moving = pick(jnp.stack([u[0], u[1], u[3]]), order)
         m_j, m_k = occupancy[order[j]], occupancy[order[k]]
         log_ratio = (m_k - m_j) * (log_w[j] - log_w[k])
@@ -106,7 +107,7 @@ def size_biased(key: jax.Array, alpha: jax.Array, occupancy: jax.Array) -> Order
     log_rest = draws.loggamma(key_rest, alpha)
 
     words = by_blocks(
-        lambda key, _: jnp.stack(random_words(key, BLOCK, dtype), axis=1),
+        lambda key, _: jnp.stack(words_by_native_code(key, BLOCK, dtype), axis=1),
         key_turns,
         occupancy,
         at_once=True,

@@ -34,8 +34,8 @@ from jax.typing import ArrayLike
 from simplex_jax import draws
 from simplex_jax.base import PyTree
 from simplex_jax.draws import uniform
-from simplex_jax.draws.categorical import choose
-from simplex_jax.draws.keys import random_words
+from simplex_jax.draws.categorical import choose_by_native_code
+from simplex_jax.draws.keys import words_by_native_code
 from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
@@ -224,16 +224,16 @@ def _draw_partner(
     # By its size: that of a row, whose rank is a whole number.
     others = jnp.cumsum(labels != first)
     rank = jax.random.randint(key_row, (), 0, jnp.maximum(others[-1], 1))
-    of_row = labels[_place(others, rank)]
+    of_row = labels[_row_of_rank(others, rank)]
     # By one number: the partner must not depend on the empty sticks at the end.
     u = jax.random.uniform(key_ratio, (1,), partners.by_ratio.dtype)
-    by_ratio = choose(partners.by_ratio[:, None], u)[0].astype(labels.dtype)
+    by_ratio = choose_by_native_code(partners.by_ratio[:, None], u)[0].astype(labels.dtype)
     drawn = jax.random.bernoulli(key_kind) & jnp.any(partners.by_ratio != partners.by_size)
     partner = jnp.where(drawn, by_ratio, of_row)
     return jnp.where(others[-1] > 0, partner, first)
 
 
-def _place(counted: jax.Array, rank: jax.Array) -> jax.Array:
+def _row_of_rank(counted: jax.Array, rank: jax.Array) -> jax.Array:
     """Return the row of a rank, 0 for the first, among those that a running sum [N] counts."""
     return jnp.minimum(jnp.sum(counted <= rank, dtype=jnp.int32), counted.shape[0] - 1)
 
@@ -267,7 +267,7 @@ def _find_members(
     numbers = lax.iota(jnp.int32, n)
     others = jnp.cumsum((labels == second) & (numbers != anchor))
     rank = jax.random.randint(key, (), 0, jnp.maximum(others[-1], 1))
-    anchors = jnp.stack([anchor, _place(others, rank).astype(anchor.dtype)])
+    anchors = jnp.stack([anchor, _row_of_rank(others, rank).astype(anchor.dtype)])
     inside = (labels == labels[anchor]) | (labels == second)
     place = jnp.where(inside, jnp.cumsum(inside) - 1, n)
     ids = jnp.full(n, n, jnp.int32).at[place].set(numbers, mode="drop")
@@ -298,7 +298,7 @@ def _choose(
         some = families.take(rows, numbers)
         log_f = family.log_likelihood(some, atoms) + log_shares
         log_odds = log_f[:, 1] - log_f[:, 0]
-        words, _ = random_words(jax.random.fold_in(key, first), step, log_odds.dtype)
+        words, _ = words_by_native_code(jax.random.fold_in(key, first), step, log_odds.dtype)
         chance = uniform.uniform(words, log_odds.dtype)
         side = (chance < jax.nn.sigmoid(log_odds)).astype(jnp.int32)
         side = jnp.where(drawn, side, present.at[numbers].get(mode="clip"))

@@ -20,8 +20,8 @@ from jax.typing import ArrayLike
 from simplex_jax import draws
 from simplex_jax.base import PyTree
 from simplex_jax.draws import uniform
-from simplex_jax.draws.categorical import choose
-from simplex_jax.draws.keys import by_native_code, random_words
+from simplex_jax.draws.categorical import choose_by_native_code
+from simplex_jax.draws.keys import by_native_code, words_by_native_code
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.labels import in_parts, rows_at_once
@@ -125,5 +125,5 @@ def _draw_clusters(
 def _draw_labels(key: jax.Array, logits: jax.Array) -> jax.Array:
     """Draw the cluster of each row, int32 [n]."""
     weights = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
-    words, _ = random_words(key, weights.shape[0], weights.dtype)
-    return choose(weights.T, uniform.uniform(words, weights.dtype))
+    words, _ = words_by_native_code(key, weights.shape[0], weights.dtype)
+    return choose_by_native_code(weights.T, uniform.uniform(words, weights.dtype))

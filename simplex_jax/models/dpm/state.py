@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -123,13 +122,15 @@ def by_blocks(draw: Callable, key: jax.Array, *trees: PyTree, at_once: bool = Fa
 
     What is drawn for a stick then does not depend on how many there are: a state that has grown
     goes on as if it had been larger from the start. Numbers are drawn in all blocks `at_once`,
-    without a loop to compile; matrices in one after the other, in the memory of one.
+    without a loop to compile; matrices block by block, in the memory of one.
     """
     blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCK, *leaf.shape[1:]), trees)
     count = jax.tree.leaves(blocks)[0].shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
-    each = jax.vmap if at_once else lambda one: partial(lax.map, one)
-    drawn = each(lambda block: draw(block[0], *block[1]))((keys, blocks))
+    if at_once:
+        drawn = jax.vmap(draw)(keys, *blocks)
+    else:
+        drawn = lax.map(lambda block: draw(block[0], *block[1]), (keys, blocks))
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), drawn)
 
 

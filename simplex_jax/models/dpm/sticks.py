@@ -6,6 +6,7 @@ Given labels with :math:`m_j` rows at stick j and :math:`M_j = \sum_{l > j} m_l`
 two categories, with concentrations (1, alpha), so any kernel of the simplex moves it.
 """
 
+from functools import partial
 from types import ModuleType
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 from simplex_jax import draws
 from simplex_jax.base import PyTree
 from simplex_jax.estimators import Estimator
+from simplex_jax.models.dpm.families.family import draw_atoms
 from simplex_jax.models.dpm.state import (
     Gamma,
     LogTotals,
@@ -118,9 +120,9 @@ def move_atoms(
     none = jax.tree.map(jnp.zeros_like, statistics)
     statistics = where(in_use, statistics, none)
     if model.sampler == "exact":
-        return by_blocks(family.draw, key_draw, statistics), None
+        return by_blocks(partial(draw_atoms, family), key_draw, statistics), None
     assert family.simplex is not None
-    drawn = by_blocks(family.draw, key_draw, none)
+    drawn = by_blocks(partial(draw_atoms, family), key_draw, none)
     log_totals = state.log_totals
     moved, log_total = _move_simplexes(
         key_move,

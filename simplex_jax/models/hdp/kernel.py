@@ -47,6 +47,7 @@ from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
 from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words, use_up
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.models import growth
 from simplex_jax.models.hdp.state import (
     BETA,
@@ -196,6 +197,7 @@ def _update_chains(
     It depends on the key and the state alone, so that the same update can be done once the state
     has grown. Chains take turns within it.
     """
+    key = by_native_code(key)
     if model.chains is None:
         return _update(model, key, state, corpus)
     keys = jax.random.split(key, model.chains)

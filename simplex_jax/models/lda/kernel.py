@@ -16,6 +16,7 @@ from simplex_jax.base import Batch, Kernel, bind, static
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Pages
 from simplex_jax.draws import dirichlet
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.models.lda import counts
 from simplex_jax.models.lda.counts import Counts, Local, Shard
 from simplex_jax.models.lda.seeds import Seeds
@@ -250,7 +251,7 @@ def _outer(inner: Any, alpha: jax.Array, beta: jax.Array) -> State:
 
 def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
     """Move the topics, and the concentrations where they are learned."""
-    learner, follow = model.learner, model.follow
+    key, learner, follow = by_native_code(key), model.learner, model.follow
     if learner is not None:
         key, key_learn = jax.random.split(key)
         batch, now = batch

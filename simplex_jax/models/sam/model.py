@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from simplex_jax import arguments, schedules
 from simplex_jax.base import Kernel, bind
 from simplex_jax.batches import Stream
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.models.sam import concentrations, local, sparse, step
 from simplex_jax.models.sam.concentrations import LEARN, Evidence
 from simplex_jax.models.sam.joint import Hyperparameters, Minibatch, hyperparameters
@@ -248,7 +249,7 @@ def _init(model: Model, key: jax.Array, position: jax.Array) -> State:
 
 def _update(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple[State, Info]:
     """Draw the proportions of the batch, the concentrations given them, and then the topics."""
-    key_local, key_learn, key_topics = jax.random.split(key, 3)
+    key_local, key_learn, key_topics = jax.random.split(by_native_code(key), 3)
     hyper = model.hyper._replace(**{name: getattr(state, name) for name in LEARN})
     start = state.ratios if model.full else None
     drawn = local.draw_all(

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax import arguments, draws
 from simplex_jax.base import bind, static
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.geometry.rising import log_dirichlet_evidence
 from simplex_jax.models.dpm.families.family import Family, Simplex, as_floats
 from simplex_jax.models.dpm.families.rows import check_table
@@ -135,7 +136,7 @@ def variables(categories: Sequence[int], tables: Tables) -> list[jax.Array]:
 
 
 def _draw(prior: Tables, key: jax.Array, statistics: Tables) -> Tables:
-    keys = jax.random.split(key, len(prior))
+    keys = jax.random.split(by_native_code(key), len(prior))
     return tuple(
         draws.log_dirichlet(k, a + n) for k, a, n in zip(keys, prior, statistics, strict=True)
     )

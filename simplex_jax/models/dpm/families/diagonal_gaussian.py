@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax import arguments, draws
 from simplex_jax.base import bind
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families.family import Family
@@ -145,7 +146,7 @@ def _posterior(prior: _Prior, rows: ColumnMoments) -> _Prior:
 
 def _draw(prior: _Prior, key: jax.Array, statistics: ColumnMoments) -> DiagonalNormals:
     after = _posterior(prior, statistics)
-    key_scale, key_mean = jax.random.split(key)
+    key_scale, key_mean = jax.random.split(by_native_code(key))
     log_gamma = draws.loggamma(key_scale, after.freedom / 2)
     sd = jnp.exp(0.5 * (jnp.log(after.scale) - math.log(2) - log_gamma))
     z = jax.random.normal(key_mean, sd.shape, sd.dtype)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax.base import PyTree
+from simplex_jax.draws.keys import by_jax
 
 Rows: TypeAlias = PyTree
 """Data: rows along the first axis of every leaf, or `SparseRows`. See `rows.take`."""
@@ -25,6 +26,11 @@ class Simplex(NamedTuple):
     # `(statistics) -> counts`, floats, a tree like the atoms: given the rows of their clusters,
     # atoms are Dirichlet(alpha + counts).
     counts: Callable[[Statistics], PyTree]
+
+
+def draw_atoms(family: "Family", key: jax.Array, statistics: Statistics) -> Atoms:
+    """Draw atoms of a family, which may be the user's and is given a key of JAX's own."""
+    return family.draw(by_jax(key), statistics)
 
 
 def as_floats(prior: PyTree, counts: PyTree) -> PyTree:

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax import arguments, draws
 from simplex_jax.base import bind
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families import triangular
@@ -179,7 +180,7 @@ def _draw(prior: _Prior, key: jax.Array, statistics: Moments) -> Normals:
     """
     after = _posterior(prior, statistics)
     (k, p), dtype = after.mean.shape, after.mean.dtype
-    key_diagonal, key_below, key_mean = jax.random.split(key, 3)
+    key_diagonal, key_below, key_mean = jax.random.split(by_native_code(key), 3)
     shapes = (after.freedom[:, None] - jnp.arange(p, dtype=dtype)[::-1]) / 2
     log_diagonal = 0.5 * (math.log(2) + draws.loggamma(key_diagonal, shapes))
     below = jnp.tril(jax.random.normal(key_below, (k, p, p), dtype), -1)
@@ -199,11 +200,11 @@ def _statistics(
     y, present = _deviation(centre, rows)
     p = centre.shape[0]
 
-    # Both kinds of sums in one call: programs take time to compile.
+    # Both kinds of sums in one call, and so in one loop to compile.
     def features(y: jax.Array) -> jax.Array:
         return jnp.concatenate([y, (y[:, :, None] * y[:, None, :]).reshape(-1, p * p)], axis=1)
 
-    sums = by_label.sums(features, p * p, y, labels, num_clusters)
+    sums = by_label.sums(features, p * (p + 1), y, labels, num_clusters)
     number = by_label.counts(present, labels, num_clusters)
     return Moments(number, sums[:, :p], sums[:, p:].reshape(-1, p, p))
 

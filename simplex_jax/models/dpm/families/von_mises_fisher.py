@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax import arguments, draws
 from simplex_jax.base import bind
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.geometry import bessel
 from simplex_jax.geometry import von_mises_fisher as vmf
 from simplex_jax.models.dpm.families import labels as by_label
@@ -158,7 +159,7 @@ def _log_joint(prior: _Prior, statistics: Resultants) -> jax.Array:
 
 
 def _draw(prior: _Prior, key: jax.Array, statistics: Resultants) -> Directions:
-    key_grid, key_mean = jax.random.split(key)
+    key_grid, key_mean = jax.random.split(by_native_code(key))
     place = jax.random.categorical(key_grid, _log_joint(prior, statistics))
     k = prior.grid[place]
     vector = jnp.where(statistics.number[:, None] > 0, statistics.total, 0)
