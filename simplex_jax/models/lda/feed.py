@@ -102,8 +102,13 @@ def start(
     if settings.chains > 1:
         shape = (settings.chains, *shape)
     key_topics, key_memory = jax.random.split(key)
-    topics = jax.random.exponential(key_topics, shape) + 1e-6
+    topics = _random_topics(key_topics, shape)
     return kernel.init(key_memory, topics if seeds is None else seeds.added(topics))
+
+
+@functools.partial(jax.jit, static_argnames="shape")
+def _random_topics(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return jax.random.exponential(key, shape) + 1e-6
 
 
 def to_device(

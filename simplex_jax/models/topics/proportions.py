@@ -195,6 +195,11 @@ def shards(
     return work()
 
 
+@jax.jit
+def _columns(arrays: tuple, places: jax.Array) -> tuple:
+    return jax.tree.map(lambda array: array[..., places], arrays)
+
+
 def _average(
     key: jax.Array,
     log_topics: jax.Array,
@@ -219,7 +224,7 @@ def _average(
     rows = np.arange(len(lengths))
     active, waiting = documents, lengths > 0
     done, check = -1, 2  # the first block is the burn-in
-    while waiting.any() and done < most:
+    while waiting.any():
         while done < min(check, most):
             for i in range(2):
                 labels[i], total, squares = _sweep(
@@ -244,18 +249,19 @@ def _average(
         errors[swept] = bound / (np.sum(concentrations) + lengths[swept])
         means[swept] = concentrations + np.asarray(total).T[waiting] / (_BLOCK * blocks)
         waiting[waiting] = errors[swept] > tolerance
-        # Few documents go on for long: they alone are swept, in arrays of few sizes, each compiled.
         left = np.flatnonzero(waiting)
+        if not left.size or done == most:
+            break
+        # Few documents go on for long: they alone are swept, in arrays of few sizes, each compiled.
         width = len(rows)
         while width // _FEWER >= max(left.size, _FEWEST):
             width //= _FEWER
         places = np.pad(left, (0, width - left.size))
         rows, waiting = rows[places], np.arange(width) < left.size
-        total, squares = total[:, places], squares[:, places]
+        total, squares = _columns((total, squares), places)
+        starts, ids = _columns((documents.starts, documents.ids), rows)
         active = documents._replace(
-            starts=documents.starts[rows],
-            lengths=jnp.asarray(np.where(waiting, lengths[rows], 0)),
-            ids=None if documents.ids is None else documents.ids[rows],
+            starts=starts, lengths=jnp.asarray(np.where(waiting, lengths[rows], 0)), ids=ids
         )
     # In rows, which are summed in one order whatever their number.
     return means / means.sum(axis=1, keepdims=True), errors
