@@ -17,9 +17,10 @@ ALWAYS_INLINE Words lanes() {
 }
 
 // Replaces counters by their hash.
-ALWAYS_INLINE void threefry(const uint32_t* key, Words& x, Words& y) {
+template <typename Word>
+ALWAYS_INLINE void threefry(const Word* key, Words& x, Words& y) {
   constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
-  const uint32_t schedule[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDAu};
+  const Word schedule[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDAu};
   x += schedule[0];
   y += schedule[1];
 #pragma GCC unroll 5
@@ -30,7 +31,7 @@ ALWAYS_INLINE void threefry(const uint32_t* key, Words& x, Words& y) {
       y = x ^ rotated(y, kRotations[round % 2][r]);
     }
     x += schedule[(round + 1) % 3];
-    y += schedule[(round + 2) % 3] + (round + 1);
+    y += schedule[(round + 2) % 3] + static_cast<uint32_t>(round + 1);
   }
 }
 

@@ -186,13 +186,11 @@ def test_choices_of_any_dtype_have_a_derivative_of_0():
 
 
 MUTANTS = {
-    "counters from 0 in each block": (
-        pairs_differ,
-        "task.lows[row] + first + i",
-        "task.lows[row] + i",
-    ),
-    "no high word": (pairs_differ, "{} + task.highs[row]", "{}"),
-    "the key of the first row": (rows_differ, "task.keys + 2 * row", "task.keys"),
+    "no low word": (pairs_differ, "task.lows[row] + column)", "column)"),
+    "no low word of a short row": (pairs_differ, "task.lows[row] + column++", "column++"),
+    "no high word": (pairs_differ, "one += task.highs[row]", "one += 0"),
+    "the key of the first row": (rows_differ, "[j] = task.keys[2 * row];", "[j] = task.keys[0];"),
+    "rows that do not end": (rows_differ, "++row, column = 0", "column = 0"),
     "a tie is a choice": (choices_differ, "total[j] <= threshold[j]", "total[j] < threshold[j]"),
     "one category too many": (choices_differ, "k < task.categories - 1", "k < task.categories"),
 }

@@ -293,13 +293,30 @@ inline void for_blocks(const Rows& rows, Block block) {
 }
 
 void hash(const Hashes& task) {
-  for_blocks(task, [&](int64_t row, int64_t first, int64_t count) {
-    uint32_t* pairs = task.pairs + 2 * (row * task.size + first);
+  // All rows as one: many are as short as a key, and a vector is then of several rows.
+  const Hashes flat{task.keys, task.highs, task.lows, 1, task.rows * task.size, task.pairs, task.taken};
+  for_blocks(flat, [&](int64_t, int64_t first, int64_t count) {
+    int64_t row = first / task.size, column = first % task.size;
+    uint32_t* pairs = task.pairs + 2 * first;
     for (int64_t i = 0; i < count; i += WIDTH) {
-      Words one = Words{} + task.highs[row];
-      Words two = lanes() + static_cast<uint32_t>(task.lows[row] + first + i);
-      threefry(task.keys + 2 * row, one, two);
       const int64_t here = std::min<int64_t>(WIDTH, count - i);
+      Words key[2] = {}, one = {}, two = {};
+      if (column + WIDTH <= task.size) {
+        key[0] += task.keys[2 * row];
+        key[1] += task.keys[2 * row + 1];
+        one += task.highs[row];
+        two = lanes() + static_cast<uint32_t>(task.lows[row] + column);
+        column += here;
+      } else {
+        for (int64_t j = 0; j < here; ++j) {
+          if (column == task.size) ++row, column = 0;
+          key[0][j] = task.keys[2 * row];
+          key[1][j] = task.keys[2 * row + 1];
+          one[j] = task.highs[row];
+          two[j] = static_cast<uint32_t>(task.lows[row] + column++);
+        }
+      }
+      threefry(key, one, two);
       for (int64_t j = 0; j < here; ++j) {
         pairs[2 * (i + j)] = one[j];
         pairs[2 * (i + j) + 1] = two[j];
