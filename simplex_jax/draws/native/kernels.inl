@@ -300,23 +300,23 @@ void hash(const Hashes& task) {
     uint32_t* pairs = task.pairs + 2 * first;
     for (int64_t i = 0; i < count; i += WIDTH) {
       const int64_t here = std::min<int64_t>(WIDTH, count - i);
-      Words key[2] = {}, one = {}, two = {};
+      Words keys[2] = {}, one = {}, two = {};
       if (column + WIDTH <= task.size) {
-        key[0] += task.keys[2 * row];
-        key[1] += task.keys[2 * row + 1];
+        keys[0] += task.keys[2 * row];
+        keys[1] += task.keys[2 * row + 1];
         one += task.highs[row];
         two = lanes() + static_cast<uint32_t>(task.lows[row] + column);
         column += here;
       } else {
         for (int64_t j = 0; j < here; ++j) {
           if (column == task.size) ++row, column = 0;
-          key[0][j] = task.keys[2 * row];
-          key[1][j] = task.keys[2 * row + 1];
+          keys[0][j] = task.keys[2 * row];
+          keys[1][j] = task.keys[2 * row + 1];
           one[j] = task.highs[row];
           two[j] = static_cast<uint32_t>(task.lows[row] + column++);
         }
       }
-      threefry(key, one, two);
+      threefry(keys, one, two);
       for (int64_t j = 0; j < here; ++j) {
         pairs[2 * (i + j)] = one[j];
         pairs[2 * (i + j) + 1] = two[j];
