@@ -45,8 +45,8 @@ def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
 def choose_by_native_code(weights: jax.Array, u: jax.Array) -> jax.Array:
     """Choose as `choose` does, by native code where there is some.
 
-    For many categories that are an array already: it has nothing to compile and half as long to
-    run. XLA fuses few categories into what computes them, and `vmap` shares its weights.
+    For many categories that are an array already: a call has nothing to compile. XLA fuses few
+    categories into what computes them, and `vmap` shares its weights.
     """
     if weights.dtype != jnp.float32:
         return choose(weights, u)

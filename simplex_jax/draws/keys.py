@@ -73,8 +73,7 @@ def words_by_native_code(
         return pairs[:, 0], pairs[:, 1]
 
     def by_xla(words: jax.Array) -> tuple[jax.Array, jax.Array]:
-        counters = jnp.zeros(size, jnp.uint32), lax.iota(jnp.uint32, size)
-        return bits.threefry2x32((words[0], words[1]), counters)
+        return bits.random_words(jax.random.wrap_key_data(words, impl=_THREEFRY), size, dtype)
 
     return native.LIBRARY.lowered(by_native, by_xla, bits.key_words(key))
 
@@ -82,6 +81,8 @@ def words_by_native_code(
 @functools.partial(jax.jit, static_argnames="size")
 def _pairs(key: jax.Array, first: jax.Array | int, size: int) -> jax.Array:
     """Return the hashes of the counters `first`, `first` + 1, ..., uint32 [size, 2]."""
+    if size > 2**32:
+        raise ValueError(f"at most 2^32 words can be drawn with one key, not {size}: split the key")
     by_native = functools.partial(native.hash_pairs, size=size)
     by_xla = functools.partial(pairs_by_xla, size=size)
     low = jnp.asarray(first).astype(jnp.uint32)

@@ -49,15 +49,10 @@ def log_probabilities(weights: ArrayLike, name: str = "position") -> jax.Array:
         raise ValueError(
             f"{name} must have a last axis of categories; its shape is {weights.shape}"
         )
-    total, log_p = _normalised(weights)
     arguments.require(name, weights, arguments.nonnegative(weights), "finite and nonnegative")
+    total = weights.sum(axis=-1)
     arguments.require(f"the sum of {name}", total, total > 0, "positive in every row")
-    return log_p
-
-
-@jax.jit
-def _normalised(weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return weights.sum(axis=-1), normalise(jnp.log(weights))
+    return normalise(jnp.log(weights))
 
 
 def log_position(position: Position) -> Position:

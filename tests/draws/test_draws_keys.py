@@ -113,6 +113,13 @@ def test_folding_and_likeness_keep_the_form_of_a_key(impl, seed):
 
 
 @pytest.mark.usefixtures("library")
+def test_more_words_than_a_key_has_are_refused():
+    draw = lambda key: jax.random.bits(by_native_code(key), (2**16, 2**17))  # noqa: E731
+    with pytest.raises(ValueError, match=r"at most 2\^32 words can be drawn with one key"):
+        jax.eval_shape(draw, KEY)
+
+
+@pytest.mark.usefixtures("library")
 def test_a_key_is_used_up(seed):
     with jax.debug_key_reuse(True):
         key = jax.random.key(seed)
