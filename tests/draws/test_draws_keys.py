@@ -116,7 +116,7 @@ def test_folding_and_likeness_keep_the_form_of_a_key(impl, seed):
 def test_more_words_than_a_key_has_are_refused():
     draw = lambda key: jax.random.bits(by_native_code(key), (2**16, 2**17))  # noqa: E731
     with pytest.raises(ValueError, match=r"at most 2\^32 words can be drawn with one key"):
-        jax.eval_shape(draw, KEY)
+        jax.jit(draw).lower(KEY)
 
 
 @pytest.mark.usefixtures("library")
