@@ -69,7 +69,7 @@ def words_by_native_code(
         return bits.random_words(key, size, dtype)
 
     def by_native(words: jax.Array) -> tuple[jax.Array, jax.Array]:
-        pairs = native.hash_pairs(words, jnp.uint32(0), jnp.uint32(0), size=size)
+        pairs = native.hash_pairs(words, jnp.uint32(0), size=size)
         return pairs[:, 0], pairs[:, 1]
 
     def by_xla(words: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -85,13 +85,12 @@ def _pairs(key: jax.Array, first: jax.Array | int, size: int) -> jax.Array:
         raise ValueError(f"at most 2^32 words can be drawn with one key, not {size}: split the key")
     by_native = functools.partial(native.hash_pairs, size=size)
     by_xla = functools.partial(pairs_by_xla, size=size)
-    low = jnp.asarray(first).astype(jnp.uint32)
-    return native.LIBRARY.lowered(by_native, by_xla, key, jnp.uint32(0), low)
+    return native.LIBRARY.lowered(by_native, by_xla, key, jnp.asarray(first).astype(jnp.uint32))
 
 
-def pairs_by_xla(key: jax.Array, high: jax.Array, low: jax.Array, *, size: int) -> jax.Array:
+def pairs_by_xla(key: jax.Array, first: jax.Array, *, size: int) -> jax.Array:
     """Hash as `native.hash_pairs` does, by JAX's own, of which GPUs have a kernel."""
-    counters = jnp.stack([jnp.full(size, high), low + lax.iota(jnp.uint32, size)])
+    counters = jnp.stack([jnp.zeros(size, jnp.uint32), first + lax.iota(jnp.uint32, size)])
     return threefry_2x32((key[0], key[1]), counters).T
 
 

@@ -27,20 +27,19 @@ LIBRARY = Library(
 
 def hash_pairs(
     key_words: jax.Array,
-    high: jax.Array,
-    low: jax.Array,
+    first: jax.Array,
     *,
     size: int,
     prefix: str | None = None,
     width: int = 16,
 ) -> jax.Array:
-    """Hash as `bits.threefry2x32` does: counters (high, low), (high, low + 1), ..., [size, 2]."""
+    """Hash as `bits.threefry2x32` does: counters (0, first), (0, first + 1), ..., [size, 2]."""
     call = jax.ffi.ffi_call(
         f"{prefix or LIBRARY.prefix()}_hash",
         jax.ShapeDtypeStruct((size, 2), jnp.uint32),
         vmap_method="broadcast_all",
     )
-    return call(key_words, high.reshape(1), low.reshape(1), width=np.int64(width))
+    return call(key_words, first.reshape(1), width=np.int64(width))
 
 
 def loggamma(

@@ -65,13 +65,12 @@ Parameter parameter(ffi::Buffer<ffi::F32>& values) {
   return {values.typed_data(), last(values.dimensions())};
 }
 
-ffi::Error hash(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::U32> highs,
-                ffi::Buffer<ffi::U32> lows, ffi::ResultBuffer<ffi::U32> pairs, int64_t width) {
+ffi::Error hash(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::U32> firsts,
+                ffi::ResultBuffer<ffi::U32> pairs, int64_t width) {
   std::atomic<int64_t> taken{0};
   const auto rows = static_cast<int64_t>(keys.element_count()) / 2;
   const Hashes task{keys.typed_data(),
-                    highs.typed_data(),
-                    lows.typed_data(),
+                    firsts.typed_data(),
                     rows,
                     rows ? static_cast<int64_t>(pairs->element_count()) / (2 * rows) : 0,
                     pairs->typed_data(),
@@ -152,7 +151,6 @@ ffi::Error normalise(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> values,
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexHash, hash,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
                                   .Arg<ffi::Buffer<ffi::U32>>()
                                   .Arg<ffi::Buffer<ffi::U32>>()
                                   .Ret<ffi::Buffer<ffi::U32>>()

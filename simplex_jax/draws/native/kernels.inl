@@ -294,7 +294,7 @@ inline void for_blocks(const Rows& rows, Block block) {
 
 void hash(const Hashes& task) {
   // All rows as one: many are as short as a key, and a vector is then of several rows.
-  const Hashes flat{task.keys, task.highs, task.lows, 1, task.rows * task.size, task.pairs, task.taken};
+  const Hashes flat{task.keys, task.firsts, 1, task.rows * task.size, task.pairs, task.taken};
   for_blocks(flat, [&](int64_t, int64_t first, int64_t count) {
     int64_t row = first / task.size, column = first % task.size;
     uint32_t* pairs = task.pairs + 2 * first;
@@ -304,16 +304,14 @@ void hash(const Hashes& task) {
       if (column + WIDTH <= task.size) {
         keys[0] += task.keys[2 * row];
         keys[1] += task.keys[2 * row + 1];
-        one += task.highs[row];
-        two = lanes() + static_cast<uint32_t>(task.lows[row] + column);
+        two = lanes() + static_cast<uint32_t>(task.firsts[row] + column);
         column += here;
       } else {
         for (int64_t j = 0; j < here; ++j) {
           if (column == task.size) ++row, column = 0;
           keys[0][j] = task.keys[2 * row];
           keys[1][j] = task.keys[2 * row + 1];
-          one[j] = task.highs[row];
-          two[j] = static_cast<uint32_t>(task.lows[row] + column++);
+          two[j] = static_cast<uint32_t>(task.firsts[row] + column++);
         }
       }
       threefry(keys, one, two);

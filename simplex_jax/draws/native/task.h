@@ -25,12 +25,11 @@ struct Draws {
   std::atomic<int64_t>* taken;  // blocks that threads have begun
 };
 
-// Rows of pairs of words, [rows, size, 2]: the hashes, by the key of a row, of the counters (high,
-// low), (high, low + 1), and so on.
+// Rows of pairs of words, [rows, size, 2]: the hashes, by the key of a row, of the counters (0,
+// first), (0, first + 1), and so on.
 struct Hashes {
   const uint32_t* keys;
-  const uint32_t* highs;
-  const uint32_t* lows;
+  const uint32_t* firsts;
   int64_t rows;
   int64_t size;
   uint32_t* pairs;
