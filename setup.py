@@ -1,7 +1,10 @@
-"""Build of the native code, where there is a compiler; pyproject.toml has the rest."""
+"""Build of the native code, where there are compilers; pyproject.toml has the rest."""
 
 import os
+import shutil
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -13,7 +16,15 @@ _HEADERS = [
     str(path.relative_to(_ROOT))
     for folder in ("simplex_jax/native", *_FOLDERS)
     for path in sorted((_ROOT / folder).iterdir())
-    if path.suffix in (".h", ".inl")
+    if path.suffix in (".h", ".inl", ".cuh")
+]
+
+
+# Machine code for Ampere and Hopper; the driver compiles the rest of what came after Turing.
+_NVCC_OPTIONS = [
+    *("-shared", "-Xcompiler", "-fPIC", "-w", "-std=c++17", "-O3", "--expt-relaxed-constexpr"),
+    "-fmad=false",  # contracted operations would round differently from those on CPUs
+    *("-arch=compute_75", "-code=compute_75,sm_80,sm_90"),
 ]
 
 
@@ -30,6 +41,12 @@ class BuildOptional(build_ext):
             super().run()
         except Exception as error:
             _say(error)
+        if nvcc := _nvcc():
+            try:
+                for extension in self.extensions:
+                    self.build_for_gpus(nvcc, extension)
+            except Exception as error:
+                _say(error, "native code for GPUs")
 
     def build_extension(self, extension: Extension) -> None:
         """Build a library without Python's interface; `optional` would hide what went wrong."""
@@ -38,13 +55,30 @@ class BuildOptional(build_ext):
         except Exception as error:
             _say(error)
 
+    def build_for_gpus(self, nvcc: Path, extension: Extension) -> None:
+        """Build a library for GPUs of NVIDIA."""
+        folder = Path(extension.sources[0]).parent
+        place = folder if self.inplace else Path(self.build_lib, folder)
+        toolkit = nvcc.parent.parent
+        paths = [f"-I{path}" for path in (*extension.include_dirs, toolkit / "include")]
+        paths += [f"-L{toolkit / name}" for name in ("lib", "lib64")]
+        command = [nvcc, *_NVCC_OPTIONS, *paths, folder / "cuda.cu", "-o", place / "_cuda.so"]
+        built = subprocess.run(command, capture_output=True, text=True)
+        if built.returncode:
+            raise RuntimeError(f"{nvcc}: {built.stderr}")
 
-def _say(error: Exception) -> None:
+
+def _nvcc() -> Path | None:
+    """Return CUDA's compiler: of the path, or that which JAX's packages for CUDA bring."""
+    packages = Path(sysconfig.get_path("purelib"), "nvidia", "cu13", "bin", "nvcc")
+    if found := shutil.which("nvcc"):
+        return Path(found).resolve()
+    return packages if packages.exists() else None
+
+
+def _say(error: Exception, what: str = "native code") -> None:
     reason = " ".join(str(error).split()) or type(error).__name__
-    print(
-        f"simplex-jax: native code was not built, and XLA does its work: {reason}",
-        file=sys.stderr,
-    )
+    print(f"simplex-jax: {what} was not built, and XLA does its work: {reason}", file=sys.stderr)
 
 
 setup(

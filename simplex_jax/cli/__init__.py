@@ -25,10 +25,14 @@ _MORE = {"lda": ("effects", "store")}
 
 
 def _local_step() -> str:
-    """Return how LDA's local step is lowered on CPUs, judged by the files alone."""
+    """Return how LDA's local step is lowered, judged by the files alone."""
     folder = Path(simplex_jax.__file__).parent / "models" / "topics" / "native"
-    native = os.environ.get(VARIABLE) != "0" and any(folder.glob("_library*"))
-    return f"local step of LDA on CPUs by {'native code' if native else 'XLA'}"
+    on = os.environ.get(VARIABLE) != "0"
+    lowerings = [
+        f"on {name} by {'native code' if on and any(folder.glob(pattern)) else 'XLA'}"
+        for name, pattern in (("CPUs", "_library*"), ("NVIDIA GPUs", "_cuda*"))
+    ]
+    return f"local step of LDA {', '.join(lowerings)}"
 
 
 def _members(model: str) -> dict[str, click.Command]:

@@ -50,7 +50,8 @@ def choose_by_native_code(weights: jax.Array, u: jax.Array) -> jax.Array:
     """
     if weights.dtype != jnp.float32:
         return choose(weights, u)
-    return native.LIBRARY.lowered(native.choose, choose, *lax.stop_gradient((weights, u)))
+    constants = lax.stop_gradient((weights, u))
+    return native.LIBRARY.lowered("choose", native.choose, choose, *constants)
 
 
 @partial(jax.jit, static_argnames="shape")

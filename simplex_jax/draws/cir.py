@@ -51,7 +51,7 @@ def _cir(
     if log_theta.dtype != jnp.float32:
         return by_xla(key, log_theta, a, step, offset)
     by_native = partial(native.cir, shape=shape)
-    return native.LIBRARY.lowered(by_native, by_xla, key, log_theta, a, step, offset)
+    return native.LIBRARY.lowered("cir", by_native, by_xla, key, log_theta, a, step, offset)
 
 
 def cir_by_xla(

@@ -65,7 +65,7 @@ def normalise(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     if log_weights.dtype != jnp.float32:
         return by_xla(log_weights)
-    return native.LIBRARY.lowered(native.normalise, by_xla, log_weights)
+    return native.LIBRARY.lowered("normalise", native.normalise, by_xla, log_weights)
 
 
 @normalise.defjvp

@@ -116,7 +116,7 @@ def _loggamma(key: jax.Array, a: jax.Array, offset: jax.Array, shape: tuple[int,
     if a.dtype != jnp.float32:
         return by_xla(key, a, offset)
     by_native = partial(native.loggamma, shape=shape)
-    return native.LIBRARY.lowered(by_native, by_xla, key, a, offset)
+    return native.LIBRARY.lowered("loggamma", by_native, by_xla, key, a, offset)
 
 
 def loggamma_by_xla(

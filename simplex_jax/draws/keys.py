@@ -75,7 +75,7 @@ def words_by_native_code(
     def by_xla(words: jax.Array) -> tuple[jax.Array, jax.Array]:
         return bits.random_words(jax.random.wrap_key_data(words, impl=_THREEFRY), size, dtype)
 
-    return native.LIBRARY.lowered(by_native, by_xla, bits.key_words(key))
+    return native.LIBRARY.lowered("hash", by_native, by_xla, bits.key_words(key))
 
 
 @functools.partial(jax.jit, static_argnames="size")
@@ -85,7 +85,9 @@ def _pairs(key: jax.Array, first: jax.Array | int, size: int) -> jax.Array:
         raise ValueError(f"at most 2^32 words can be drawn with one key, not {size}: split the key")
     by_native = functools.partial(native.hash_pairs, size=size)
     by_xla = functools.partial(pairs_by_xla, size=size)
-    return native.LIBRARY.lowered(by_native, by_xla, key, jnp.asarray(first).astype(jnp.uint32))
+    return native.LIBRARY.lowered(
+        "hash", by_native, by_xla, key, jnp.asarray(first).astype(jnp.uint32)
+    )
 
 
 def pairs_by_xla(key: jax.Array, first: jax.Array, *, size: int) -> jax.Array:

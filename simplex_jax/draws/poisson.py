@@ -97,7 +97,8 @@ def _poisson(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Arr
     by_xla = partial(poisson_by_xla, shape=shape)
     if rate.dtype != jnp.float32:
         return by_xla(key, rate)
-    return native.LIBRARY.lowered(partial(native.poisson, shape=shape), by_xla, key, rate)
+    by_native = partial(native.poisson, shape=shape)
+    return native.LIBRARY.lowered("poisson", by_native, by_xla, key, rate)
 
 
 def poisson_by_xla(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -21,6 +21,7 @@
 namespace simplex::plain {
 #define WIDTH 4
 #include "simplex_jax/native/vectors.inl"
+#include "simplex_jax/native/functions.inl"
 #include KERNELS
 #undef WIDTH
 }  // namespace simplex::plain
@@ -36,6 +37,7 @@ namespace simplex::plain {
 namespace simplex::avx2 {
 #define WIDTH 8
 #include "simplex_jax/native/vectors.inl"
+#include "simplex_jax/native/functions.inl"
 #include KERNELS
 #undef WIDTH
 }  // namespace simplex::avx2
@@ -54,6 +56,7 @@ namespace simplex::avx2 {
 namespace simplex::avx512 {
 #define WIDTH 16
 #include "simplex_jax/native/vectors.inl"
+#include "simplex_jax/native/functions.inl"
 #include KERNELS
 #undef WIDTH
 }  // namespace simplex::avx512

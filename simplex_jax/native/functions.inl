@@ -1,10 +1,32 @@
-// Functions of vectors, as in `simplex_jax.draws.uniform`; logarithm and exponential are those of
-// Cephes (Moshier 1984), within 2 units in the last place.
+// Threefry-2x32 (Salmon et al. 2011, 20 rounds), for the words of `simplex_jax.draws.bits.random_words`,
+// and functions, as in `simplex_jax.draws.uniform`; logarithm and exponential are those of Cephes (Moshier
+// 1984), within 2 units in the last place.
 
-ALWAYS_INLINE Vector load(const float* from) { return *reinterpret_cast<const Loose*>(from); }
-ALWAYS_INLINE void store(float* to, Vector x) { *reinterpret_cast<Loose*>(to) = x; }
+ALWAYS_INLINE Words rotated(Words x, int by) { return (x << by) | (x >> (32 - by)); }
 
-ALWAYS_INLINE Vector constant(float x) { return Vector{} + x; }
+// Replaces counters by their hash.
+template <typename Word>
+ALWAYS_INLINE void threefry(const Word* key, Words& x, Words& y) {
+  constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  const Word schedule[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDAu};
+  x += schedule[0];
+  y += schedule[1];
+#pragma GCC unroll 5
+  for (int round = 0; round < 5; ++round) {
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      x += y;
+      y = x ^ rotated(y, kRotations[round % 2][r]);
+    }
+    x += schedule[(round + 1) % 3];
+    y += schedule[(round + 2) % 3] + static_cast<uint32_t>(round + 1);
+  }
+}
+
+// 23 bits and a half: in (0, 1), never 0, never 1.
+ALWAYS_INLINE Vector uniform(Words bits) {
+  return (float_of(signed_of(bits >> 9)) + 0.5f) * 0x1p-23f;
+}
 
 template <int kCount>
 ALWAYS_INLINE Vector polynomial(const float (&coefficients)[kCount], Vector x) {
@@ -14,31 +36,9 @@ ALWAYS_INLINE Vector polynomial(const float (&coefficients)[kCount], Vector x) {
   return value;
 }
 
-// Whether any number is not 0.
-ALWAYS_INLINE bool any(Integers x) {
-#if WIDTH == 16 && defined(SIMPLEX_X86)
-  const __m512i bits = reinterpret_cast<__m512i>(x);
-  return _mm512_test_epi32_mask(bits, bits) != 0;
-#elif WIDTH == 8 && defined(SIMPLEX_X86)
-  const __m256i bits = reinterpret_cast<__m256i>(x);
-  return !_mm256_testz_si256(bits, bits);
-#else
-  int32_t bits = 0;
-  for (int j = 0; j < WIDTH; ++j) bits |= x[j];
-  return bits != 0;
-#endif
-}
-
-ALWAYS_INLINE Vector root(Vector x) {
-  for (int j = 0; j < WIDTH; ++j) x[j] = __builtin_sqrtf(x[j]);
-  return x;
-}
-
 ALWAYS_INLINE Vector larger(Vector x, float least) { return x > least ? x : constant(least); }
 ALWAYS_INLINE Vector smaller(Vector x, float most) { return x < most ? x : constant(most); }
-ALWAYS_INLINE Vector absolute(Vector x) {
-  return reinterpret_cast<Vector>(reinterpret_cast<Words>(x) & 0x7fffffffu);
-}
+ALWAYS_INLINE Vector absolute(Vector x) { return float_of_bits(bits_of(x) & 0x7fffffffu); }
 
 // Of normal positive numbers; minus infinity of 0.
 ALWAYS_INLINE Vector logarithm(Vector x) {
@@ -47,11 +47,10 @@ ALWAYS_INLINE Vector logarithm(Vector x) {
                             2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
   // x = 2^exponent (1 + m) with 1 + m between the square roots of 1/2 and 2.
   // In words: what is not a positive number must not overflow either.
-  const Words bits = reinterpret_cast<Words>(x);
-  const Integers exponent = reinterpret_cast<Integers>(bits - 0x3f3504f3u) >> 23;
-  const Vector m =
-      reinterpret_cast<Vector>(bits - (reinterpret_cast<Words>(exponent) << 23)) - 1.0f;
-  const Vector e = __builtin_convertvector(exponent, Vector);
+  const Words bits = bits_of(x);
+  const Integers exponent = signed_of(bits - 0x3f3504f3u) >> 23;
+  const Vector m = float_of_bits(bits - (bits_of(exponent) << 23)) - 1.0f;
+  const Vector e = float_of(exponent);
   const Vector square = m * m;
   Vector y = m * square * polynomial(kLog, m);
   y += e * -2.12194440e-4f;
@@ -71,28 +70,25 @@ ALWAYS_INLINE Vector exponential_of(Vector x) {
   constexpr float kExp[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
                             4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
   const Vector near = smaller(larger(x, -87.3f), 88.72f);
-  const Integers n = __builtin_convertvector(
-      near * 1.44269504f + (near < 0.0f ? constant(-0.5f) : constant(0.5f)), Integers);
-  const Vector whole = __builtin_convertvector(n, Vector);
+  const Integers n =
+      integer_of(near * 1.44269504f + (near < 0.0f ? constant(-0.5f) : constant(0.5f)));
+  const Vector whole = float_of(n);
   const Vector r = (near - whole * 0.693359375f) - whole * -2.12194440e-4f;
   const Vector y = (r * r * polynomial(kExp, r) + r) + 1.0f;
   // In two steps: 2^128 is not a number.
   const Integers half = n >> 1;
-  const Vector value = y * reinterpret_cast<Vector>((half + 127) << 23) *
-                       reinterpret_cast<Vector>((n - half + 127) << 23);
+  const Vector value = y * float_of_bits(bits_of(half + 127) << 23) *
+                       float_of_bits(bits_of(n - half + 127) << 23);
   const Vector low = x < -87.3f ? constant(0) : value;
   return x > 88.72f ? constant(std::numeric_limits<float>::infinity()) : low;
 }
 
 // A magnitude in (0, 1/2]; the lowest bit is the side.
 ALWAYS_INLINE Vector magnitude(Words bits) {
-  return (__builtin_convertvector(reinterpret_cast<Integers>(bits >> 1), Vector) + 0.5f) *
-         0x1p-32f;
+  return (float_of(signed_of(bits >> 1)) + 0.5f) * 0x1p-32f;
 }
 
-ALWAYS_INLINE Integers side(Words bits) {
-  return -reinterpret_cast<Integers>(bits & 1u);  // all bits where it is 1
-}
+ALWAYS_INLINE Mask side(Words bits) { return (bits & 1u) != 0u; }
 
 ALWAYS_INLINE Vector exponential(Words bits) {
   constexpr float kLogComplement[] = {
@@ -117,7 +113,7 @@ ALWAYS_INLINE Vector normal(Words bits) {
                   kTailHalf = 1.2768858028273204f;
   const Vector v = magnitude(bits);
   const Vector w = -logarithm(4.0f * v * (1.0f - v));
-  const Integers central = w < kCentreLimit;
+  const Mask central = w < kCentreLimit;
   Vector ratio = polynomial(kCentre, (w - kCentreLimit / 2) / (kCentreLimit / 2));
   if (__builtin_expect(any(~central), 0)) {
     const Vector tail = polynomial(kTail, (root(larger(w, 0.0f)) - kTailMiddle) / kTailHalf);

@@ -1,4 +1,7 @@
-"""Shared libraries of C++ whose calls XLA runs on CPUs: whether they are there, and their names."""
+"""Shared libraries of native code that XLA calls: whether they are there, and their names.
+
+Calls have the same names on CPUs, by C++, and on GPUs of NVIDIA, by CUDA C++.
+"""
 
 import ctypes
 import functools
@@ -14,23 +17,27 @@ from jax import lax
 
 from simplex_jax.native import VARIABLE
 
+PLATFORMS = ("cpu", "cuda")
+
 
 @dataclass(frozen=True)
 class Library:
-    """A library, built on installation where there was a compiler."""
+    """The native code of a room, built on installation where there were compilers."""
 
     folder: Path
     calls: tuple[tuple[str, str], ...]  # of each call the name for XLA and the symbol
     name: str  # what the names of its calls begin with
+    cuda: tuple[str, ...]  # names of the calls that there are for GPUs too
 
-    def built(self) -> Path | None:
-        """Return the file of the library; None where there was no compiler."""
-        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-            if (path := self.folder / f"_library{suffix}").exists():
-                return path
-        return None
+    def built(self, platform: str = "cpu") -> Path | None:
+        """Return the file for a platform; None where there was no compiler."""
+        if platform == "cuda":
+            names = ["_cuda.so"]
+        else:
+            names = [f"_library{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES]
+        return next((path for name in names if (path := self.folder / name).exists()), None)
 
-    def register(self, path: Path, name: str | None = None) -> str:
+    def register(self, path: Path, name: str | None = None, platform: str = "cpu") -> str:
         """Tell XLA of the calls of a file, and return what their names begin with.
 
         Raises:
@@ -39,31 +46,46 @@ class Library:
         library = ctypes.CDLL(str(path))
         name = name or self.name
         for call, symbol in self.calls:
-            capsule = jax.ffi.pycapsule(getattr(library, symbol))
-            jax.ffi.register_ffi_target(f"{name}_{call}", capsule, platform="cpu")
+            if platform == "cpu" or call in self.cuda:
+                capsule = jax.ffi.pycapsule(getattr(library, symbol))
+                target = "CUDA" if platform == "cuda" else platform
+                jax.ffi.register_ffi_target(f"{name}_{call}", capsule, platform=target)
         return name
 
     @functools.cache  # noqa: B019, there are as many libraries as rooms with native code
-    def prefix(self) -> str | None:
+    def prefix(self, platform: str = "cpu") -> str | None:
         """Return what the names of the calls begin with; None where no library loads."""
-        path = self.built()
+        path = self.built(platform)
         if path is None or os.environ.get(VARIABLE) == "0":
             return None
         try:
-            return self.register(path)
+            return self.register(path, platform=platform)
         except (OSError, AttributeError):  # of another machine, or of another version
             return None
 
-    def why_not(self) -> str:
+    def target(self, call: str, prefix: str | None = None) -> str:
+        """Return the name of a call for XLA, which by then knows of the libraries that load."""
+        for platform in PLATFORMS:
+            self.prefix(platform)
+        return f"{prefix or self.name}_{call}"
+
+    def why_not(self, platform: str = "cpu") -> str:
         """Return why there is no library that loads."""
-        if self.built() is None:
-            return "no C++ compiler built its library when the package was installed"
+        if self.built(platform) is None:
+            compiler = "CUDA" if platform == "cuda" else "C++"
+            return f"no {compiler} compiler built its library when the package was installed"
         if os.environ.get(VARIABLE) == "0":
             return f"{VARIABLE}=0 switches it off"
         return "its library does not load, as one of another machine or version"
 
-    def lowered(self, native: Callable, xla: Callable, *arguments: Any) -> Any:
-        """Return the result of the one of two functions that suits the platform, when compiled."""
-        if self.prefix() is None:
+    def lowered(self, call: str, native: Callable, xla: Callable, *arguments: Any) -> Any:
+        """Return the result of the one of two functions that suits the platform, when compiled.
+
+        `call` is the name of what the native function calls.
+        """
+        works = {"cpu": self.prefix() is not None}
+        works["cuda"] = call in self.cuda and self.prefix("cuda") is not None
+        by_platform = {platform: native for platform in PLATFORMS if works[platform]}
+        if not by_platform:
             return xla(*arguments)
-        return lax.platform_dependent(*arguments, cpu=native, default=xla)
+        return lax.platform_dependent(*arguments, default=xla, **by_platform)

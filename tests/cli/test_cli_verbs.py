@@ -274,4 +274,4 @@ def test_the_version_says_where_the_local_step_runs():
     """Without importing what would know: the library's own folder tells."""
     shown = CliRunner().invoke(main, ["--version"]).output
     native = LIBRARY.built() is not None and os.environ.get(VARIABLE) != "0"
-    assert ("by native code" if native else "by XLA") in shown
+    assert ("on CPUs by native code" if native else "on CPUs by XLA") in shown

@@ -65,7 +65,7 @@ def pattern_words(
 @pytest.fixture
 def extreme_words(monkeypatch: pytest.MonkeyPatch):
     """Draws by XLA; test_draws_native.py has the others."""
-    monkeypatch.setattr(Library, "prefix", lambda library: None)
+    monkeypatch.setattr(Library, "prefix", lambda *_: None)
     for name in ("categorical", "cir", "gamma", "poisson"):
         module = importlib.import_module(f"simplex_jax.draws.{name}")
         monkeypatch.setattr(module, "random_words", pattern_words)

@@ -244,7 +244,7 @@ def test_no_nan_at_extreme_words(tmp_path):
     prefix = native_code.mutated(
         native.LIBRARY,
         tmp_path,
-        "kernels.inl",
+        "formulas.inl",
         "  threefry(key, one, two);\n",
         f"""
   const uint32_t kWords[] = {{{words}}};
@@ -277,7 +277,9 @@ def test_no_nan_at_extreme_words(tmp_path):
     ids=["nothing rejected", "a wide law", "more at small rates", "the same proposal again"],
 )
 def test_mutants_of_counts_are_seen(old, new, tmp_path, getkey):
-    prefix = native_code.mutated(native.LIBRARY, tmp_path, "poisson.inl", old, new)
+    prefix = native_code.mutated(
+        native.LIBRARY, tmp_path, native_code.file_with(native.LIBRARY, old), old, new
+    )
 
     def mutant(key, rate, shape):
         return native.poisson(key, rate, shape, prefix=prefix)
@@ -296,7 +298,9 @@ def test_mutants_of_counts_are_seen(old, new, tmp_path, getkey):
     ids=["Marsaglia and Tsang", "small shapes"],
 )
 def test_a_bound_that_is_asked_first_changes_no_draw(old, new, tmp_path, getkey):
-    prefix = native_code.mutated(native.LIBRARY, tmp_path, "kernels.inl", old, new)
+    prefix = native_code.mutated(
+        native.LIBRARY, tmp_path, native_code.file_with(native.LIBRARY, old), old, new
+    )
     a = jnp.exp(jnp.linspace(-14, 18, 2_000_000))
     key = getkey()
     draws = native.loggamma(key, a, 0, a.shape), native.loggamma(key, a, 0, a.shape, prefix=prefix)
@@ -359,7 +363,9 @@ def test_forgotten_offsets_are_seen(old, new, tmp_path, getkey, seed):
     ],
 )
 def test_mutants_are_seen(draw, old, new, tmp_path, getkey):
-    prefix = native_code.mutated(native.LIBRARY, tmp_path, "kernels.inl", old, new)
+    prefix = native_code.mutated(
+        native.LIBRARY, tmp_path, native_code.file_with(native.LIBRARY, old), old, new
+    )
 
     if draw == "loggamma":
 

@@ -14,7 +14,7 @@ import simplex_jax
 
 PACKAGE = Path(simplex_jax.__file__).parent
 INCLUDE = Path(jaxlib.__file__).parent / "include"
-_NUMBERS = itertools.count()
+NUMBERS = itertools.count()
 
 
 def needs(library):
@@ -35,13 +35,19 @@ def mutated(library, folder, file, old, new):
     (room / file).write_text(source.replace(old, new))
     if file != "handlers.cc":
         shutil.copy(_handlers(library), room)
-    return library.register(compiled(folder, room), f"mutant{next(_NUMBERS)}")
+    return library.register(compiled(folder, room), f"mutant{next(NUMBERS)}")
+
+
+def file_with(library, piece):
+    """Return the name of the file of a library's kernels that has a piece of source."""
+    files = library.folder.glob("*.inl")
+    return next(file.name for file in files if piece in file.read_text())
 
 
 def copied(folder):
-    """Copy the sources of all libraries."""
+    """Copy the sources of all libraries; return the folder that they are copied to."""
     for path in PACKAGE.rglob("*"):
-        if path.suffix in (".cc", ".h", ".inl"):
+        if path.suffix in (".cc", ".h", ".inl", ".cu", ".cuh"):
             place = folder / path.relative_to(PACKAGE.parent)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, place)
@@ -53,7 +59,7 @@ def compiled(folder, room, *flags):
     _compile(folder, room, *(flags or ["-O1"]))
     name = room / "_library.so"
     objects = [str(room / "handlers.o"), str(room / "kernels.o")]
-    subprocess.run([_compiler(), "-shared", *flags, *objects, "-o", str(name)], check=True)
+    subprocess.run([compiler(), "-shared", *flags, *objects, "-o", str(name)], check=True)
     return name
 
 
@@ -61,11 +67,11 @@ def _compile(folder, room, *flags):
     common = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-DSIMPLEX_PLAIN"]
     for file in room.glob("*.cc"):
         if not file.with_suffix(".o").exists():
-            command = [_compiler(), *common, *flags, f"-I{folder}", "-isystem", INCLUDE]
+            command = [compiler(), *common, *flags, f"-I{folder}", "-isystem", INCLUDE]
             subprocess.run([*command, "-c", file, "-o", file.with_suffix(".o")], check=True)
 
 
-def _compiler():
+def compiler():
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         pytest.skip("no C++ compiler")

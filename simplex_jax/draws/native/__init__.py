@@ -1,4 +1,4 @@
-"""Draws on CPUs by C++ that XLA calls: the same variates up to rounding, at a part of the time."""
+"""Draws by native code that XLA calls: the same variates up to rounding, at a part of the time."""
 
 import math
 from pathlib import Path
@@ -22,6 +22,7 @@ LIBRARY = Library(
         ("normalise", "SimplexNormalise"),
     ),
     "simplex_jax_draws",
+    cuda=("loggamma", "poisson", "cir"),
 )
 
 
@@ -35,7 +36,7 @@ def hash_pairs(
 ) -> jax.Array:
     """Hash as `bits.threefry2x32` does: counters (0, first), (0, first + 1), ..., [size, 2]."""
     call = jax.ffi.ffi_call(
-        f"{prefix or LIBRARY.prefix()}_hash",
+        LIBRARY.target("hash", prefix),
         jax.ShapeDtypeStruct((size, 2), jnp.uint32),
         vmap_method="broadcast_all",
     )
@@ -87,7 +88,7 @@ def choose(
 ) -> jax.Array:
     """Choose as `categorical.choose` does, in float32."""
     call = jax.ffi.ffi_call(
-        f"{prefix or LIBRARY.prefix()}_choose",
+        LIBRARY.target("choose", prefix),
         jax.ShapeDtypeStruct(u.shape, jnp.int32),
         vmap_method="broadcast_all",
     )
@@ -99,7 +100,7 @@ def normalise(
 ) -> tuple[jax.Array, jax.Array]:
     """Compute what `dirichlet.normalise` does, in float32."""
     call = jax.ffi.ffi_call(
-        f"{prefix or LIBRARY.prefix()}_normalise",
+        LIBRARY.target("normalise", prefix),
         (
             jax.ShapeDtypeStruct(log_weights.shape, jnp.float32),
             jax.ShapeDtypeStruct((*log_weights.shape[:-1], 1), jnp.float32),
@@ -121,7 +122,7 @@ def _call(
 ) -> jax.Array:
     """Call the library; results do not depend on the `width` of vectors, which is for tests."""
     call = jax.ffi.ffi_call(
-        f"{prefix or LIBRARY.prefix()}_{name}",
+        LIBRARY.target(name, prefix),
         jax.ShapeDtypeStruct((math.prod(shape),), jnp.float32),
         vmap_method="broadcast_all",
     )

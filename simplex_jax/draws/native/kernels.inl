@@ -1,89 +1,7 @@
 // Gamma and Poisson variates and the transition of the Cox-Ingersoll-Ross process, as in
-// `simplex_jax.draws.gamma`, `.poisson` and `.cir`, whose comments say why: the same words of
-// randomness in the same formulas.
+// `simplex_jax.draws.gamma`, `.poisson` and `.cir`.
 
-#include "simplex_jax/native/functions.inl"
-
-constexpr int kRounds = 66;
-constexpr float kRounding = 1e-5f;  // what bounds that are asked first leave to rounding
-constexpr float kMostSmall = 0.25f;  // as gamma.py
-constexpr float kInverseE = 0.36787944117144233f;
-constexpr float kLeast = std::numeric_limits<float>::min();
-constexpr float kMost = std::numeric_limits<float>::max();
-
-ALWAYS_INLINE Integers positive(Vector x) { return (x >= kLeast) & (x <= kMost); }
-
-// Two words for each of some variates of a row.
-ALWAYS_INLINE void words(const uint32_t* key, uint32_t row, Words columns, Words& one, Words& two) {
-  one = Words{} + 2 * row;
-  two = columns;
-  threefry(key, one, two);
-}
-
-// log1p(y) - y + y^2/2 - y^3/3, which is never positive.
-ALWAYS_INLINE Vector remainder(Vector y) {
-  constexpr float kRemainder[] = {8.177448762580752e-06f,  -2.559679160185624e-05f,
-                                  0.00010389083763584495f, -0.0004887076793238521f,
-                                  0.0022348545026034117f,  -0.010416309349238873f,
-                                  0.04999957233667374f,    -0.2500000298023224f};
-  const Integers small = absolute(y) < 0.25f;
-  const Vector square = y * y;
-  const Vector near = square * square * polynomial(kRemainder, y / 0.25f);
-  if (!any(~small)) return near;
-  const Vector rest = y * (1.0f - y * (0.5f - y / 3.0f));
-  return small ? near : logarithm(1.0f + y) - rest;
-}
-
-// Marsaglia and Tsang's proposal, or -1 where it is rejected.
-ALWAYS_INLINE Vector propose_gamma(const uint32_t* key, uint32_t row, Words columns, Vector shape) {
-  Words one, two;
-  words(key, row, columns, one, two);
-  const Vector d = shape - (1.0f / 3.0f);
-  const Vector y = normal(one) * (1.0f / root(d)) / 3.0f;
-  const Integers inside = y > -1.0f;
-  const Vector log_acceptance = d * (3.0f * remainder(inside ? y : constant(0)));
-  const Integers taken = inside & (uniform(two) < exponential_of(log_acceptance));
-  const Vector cube = (1.0f + y) * (1.0f + y) * (1.0f + y);
-  return taken ? d * cube : constant(-1);
-}
-
-// The same proposal where simple bounds show that it is accepted, or -1 where they do not. R(y) =
-// log1p(y) - y + y^2/2 - y^3/3 is the integral of -t^3 / (1 + t) from 0 to y: at least -y^4/4 for y
-// above 0, and -y^4/4 / (1 + y) below; and exp(x) >= 1 + x. No draw depends on which of the two is
-// asked first: for |y| < 1/4 kRounding is a hundred times what the acceptance above is rounded by,
-// and beyond R(y) is |y|^5/20 and more above these bounds, some 500 times the rounding of its
-// logarithm.
-ALWAYS_INLINE Vector surely_gamma(const uint32_t* key, uint32_t row, Words columns, Vector shape) {
-  Words one, two;
-  words(key, row, columns, one, two);
-  const Vector d = shape - (1.0f / 3.0f);
-  const Vector y = normal(one) * (1.0f / root(d)) / 3.0f;
-  const Vector square = y * y, sum = 1.0f + y;
-  const Vector least = -0.75f * d * square * square * (y < 0.0f ? 1.0f / sum : constant(1));
-  const Integers taken = (y > -1.0f) & (uniform(two) < 1.0f - kRounding + least);
-  return taken ? d * (sum * sum * sum) : constant(-1);
-}
-
-// Ahrens and Dieter's proposal of the log of a variate of small shape, at a ratio of an exponential
-// and the shape, and whether it is accepted.
-ALWAYS_INLINE Vector propose_small(Vector shape, Vector ratio, Words two, Integers& taken) {
-  const Vector y = kInverseE - ratio;
-  const Integers below = y <= 0.0f;
-  const Vector x = below ? exponential_of(y) : -logarithm(ratio);
-  const Vector log_x = below ? y : logarithm(x);
-  const Vector log_acceptance = below ? -x : (shape - 1.0f) * log_x - shape * y;
-  taken = uniform(two) < exponential_of(log_acceptance);
-  return log_x;
-}
-
-// Where simple bounds show that this proposal is accepted. For y <= 0 the sum, the first terms of a
-// series of positive numbers, is at most exp(-y) = 1 / x, and exp(-x) is at least 1 - x. For y > 0,
-// where the sum is below 1, they show nothing. Again no draw depends on it: all this is rounded by less
-// than a tenth of kRounding.
-ALWAYS_INLINE Integers surely_small(Vector y, Words two) {
-  const Vector sum = 1.0f - y * (1.0f - y * (0.5f - y / 6.0f));
-  return (1.0f - kRounding - uniform(two)) * sum > 1.0f;
-}
+#include "formulas.inl"
 
 // Some lanes of a block.
 struct Lanes {
@@ -91,7 +9,7 @@ struct Lanes {
   int64_t number = 0;
 
   // Adds those that are chosen from a vector of places.
-  ALWAYS_INLINE void add(Integers chosen, Words from) {
+  ALWAYS_INLINE void add(Mask chosen, Words from) {
 #if WIDTH == 16 && defined(SIMPLEX_X86)
     const __mmask16 mask = _mm512_movepi32_mask(reinterpret_cast<__m512i>(chosen));
     const __m512i packed = _mm512_maskz_compress_epi32(mask, reinterpret_cast<__m512i>(from));
@@ -188,7 +106,7 @@ struct GammaBlock {
       : key(key), start(start), count(count) {}
 
   // Takes a vector of lanes, some of them drawn as of small shape.
-  ALWAYS_INLINE void take(int64_t i, Integers small, Vector ratio, Words two) {
+  ALWAYS_INLINE void take(int64_t i, Mask small, Vector ratio, Words two) {
     const Words here = lanes() + static_cast<uint32_t>(i);
     const Vector y = kInverseE - ratio;
     store(values + i, y);
@@ -212,7 +130,7 @@ struct GammaBlock {
     for (int64_t i = 0; i < doubtful.number; i += WIDTH) {
       const Words at = load(doubtful.places + i);
       const Vector shape = load(asked + i);
-      Integers taken;
+      Mask taken;
       const Vector log_x =
           propose_small(shape, load(asked_ratios + i), load(asked_seconds + i), taken);
       Words one, two;
@@ -359,7 +277,7 @@ void log_gamma(const Gamma& task) {
     for (int64_t i = 0; i < count; i += WIDTH) {
       const Vector x = load(a + i);
       const Vector valid = positive(x) ? x : constant(1);
-      const Integers boosted = valid < 1.0f;
+      const Mask boosted = valid < 1.0f;
       store(shape + i, boosted ? valid + 1.0f : valid);
       Vector ratio = positive(x) ? constant(0) : constant(std::nanf(""));
       Words one, two = {};
@@ -378,8 +296,6 @@ void log_gamma(const Gamma& task) {
 }
 
 void cir(const Cir& task) {
-  constexpr float kMostRate = 7.9e28f;  // whose square root has room
-  constexpr float kLargeRate = 64.0f;
   alignas(64) float a[kBlock], theta[kBlock], h[kBlock], scale[kBlock], log_scale[kBlock],
       growth[kBlock], decay[kBlock], shape[kBlock], rates[kBlock], firsts[kBlock],
       room[6][kBlock];
@@ -400,12 +316,11 @@ void cir(const Cir& task) {
       Words one, two;
       words(key, 0, lanes() + static_cast<uint32_t>(start + i), one, two);
       const Vector first = exponential(one), log_theta = load(theta + i), x = load(a + i);
-      const Integers given = (log_theta <= kMost) & positive(x) & positive(load(h + i));
+      const Mask given = (log_theta <= kMost) & positive(x) & positive(load(h + i));
       const Vector rate =
-          given ? smaller(exponential_of(log_theta - load(decay + i)) / load(growth + i), kMostRate)
-                : constant(0);
+          given ? rate_of(log_theta, load(growth + i), load(decay + i)) : constant(0);
       const Vector over = first - rate;
-      const Integers empty = over > 0.0f;
+      const Mask empty = over > 0.0f;
       store(rates + i, rate);
       store(firsts + i, first);
       store(shape + i, (given ? x : constant(1)) + (empty ? constant(1.0f) : constant(0.5f)));
@@ -427,27 +342,9 @@ void cir(const Cir& task) {
     const float* some_scales = task.scale.period == 1 ? scale : block.packed(scale, room[5]);
     const uint32_t* some_seconds = block.packed(block.seconds, word_room);
     block.draw_left(shape, [=](int64_t i, Vector shape, Vector gamma) {
-      const Vector rate = load(some_rates + i), first = load(some_firsts + i);
-      const Vector rest = rate - first, factor = load(some_scales + i);
-      const Integers empty = rest < 0.0f;
-      // With a long step nearly all vectors are empty.
-      Vector value = logarithm(factor * gamma) - load(some_ratios + i);
-      if (any(~empty)) {
-        const Vector z = normal(load(some_seconds + i)), twice = root(2.0f * larger(rest, 0.0f));
-        const Vector noise = z * (twice + z / 2.0f);
-        const Vector direct = logarithm(factor * ((z + twice) * (z + twice) / 2.0f + gamma));
-        value = empty ? value : direct;
-        const Integers drift = ~empty & (rate > kLargeRate) & (rate > shape);
-        if (any(drift)) {
-          const Vector log_theta = load(some_thetas + i), step = load(some_steps + i);
-          const Vector moved = log_theta - step;
-          const Vector back = moved - log_theta;
-          const Vector lost = (log_theta - (moved - back)) - (step + back);
-          const Vector relative = moved + (logarithm_1p((noise + (gamma - first)) / rate) + lost);
-          value = drift ? relative : value;
-        }
-      }
-      return value;
+      return transition(shape, gamma, load(some_rates + i), load(some_firsts + i),
+                   load(some_ratios + i), load(some_scales + i), load(some_thetas + i),
+                   load(some_steps + i), load(some_seconds + i));
     });
     std::memcpy(draws.values + row * draws.size + first_column, block.values,
                 count * sizeof(float));

@@ -175,7 +175,7 @@ class Options(TopicOptions):
         "Accelerators, or cores of the CPU, of each process that share the documents.",
         default=None,
         least=1,
-        unset="all, or one for the native engine, whose threads use all cores",
+        unset="all, or on CPUs one for the native engine, whose threads use all cores",
         changeable=True,
         parameter=None,
     )

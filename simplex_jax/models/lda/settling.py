@@ -211,10 +211,11 @@ def _seed_weight(options: Options, size: Size) -> float | None:
 def _devices(data: Training, size: Size, settings: Options) -> int | None:
     """Return how many devices a process is to have at most; None for all of them.
 
-    The native engine's threads share the work of one device; more devices would only each draw all
-    topics again. But there may be more tokens than a device can number.
+    On a CPU the native engine's threads share the work of one device; more devices would only each
+    draw all topics again. But there may be more tokens than a device can number.
     """
-    threads = settings.engine == "native" and settings.local == "collapsed"
+    on_cpu = jax.default_backend() == "cpu"
+    threads = on_cpu and settings.engine == "native" and settings.local == "collapsed"
     if not threads or settings.devices is not None:
         return settings.devices
     alone = dataclasses.replace(settings, devices=1)

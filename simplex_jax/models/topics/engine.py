@@ -1,9 +1,9 @@
 """The local step of LDA: one operation with one law, and a lowering for each kind of machine.
 
-"native" is C++ that XLA calls on CPUs, where the library was built; "xla" runs everywhere. Both
-draw a token with the same random number, by its key, the number of its document and its place
-there. With all topics weighed (see `native.calls.sweep`) labels are the same up to rounding.
-Neither threads nor devices change a draw.
+"native" is C++ that XLA calls on CPUs, and CUDA C++ on GPUs of NVIDIA, where the library was built;
+"xla" runs everywhere. All draw a token with the same random number, by its key, the number of its
+document and its place there. With all topics weighed (see `native.calls.sweep`) labels are the same
+up to rounding. Neither threads nor devices change a draw.
 """
 
 from typing import NamedTuple
@@ -21,9 +21,6 @@ from simplex_jax.models.topics.native import calls, library
 METHODS: dict[str, local.Sweep] = {"blocked": blocked, "collapsed": collapsed}
 ENGINES = ("native", "xla")
 
-# The most topics whose labels the native library reads.
-_MOST_TOPICS = 2**16 - 1
-
 
 class Swept(NamedTuple):
     """Results of sweeps."""
@@ -36,26 +33,28 @@ class Swept(NamedTuple):
 
 
 def resolve(engine: str | None = None, num_topics: int = 1) -> str:
-    """Return an engine that works here: by default, "native" on CPUs that have its library.
+    """Return an engine that works here: by default, "native" where its library was built.
 
     An unknown name, or one of an engine that does not work here or with so many topics, is a
     ValueError.
     """
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; it is {engine!r}")
-    works = jax.default_backend() == "cpu" and library.prefix() is not None
-    if engine == "native" and not works:
+    if engine == "xla" or (engine is None and not library.works()):
+        return "xla"
+    if not library.works():
         raise ValueError(f"engine 'native' does not work here: {library.why_not()}; take 'xla'")
-    if engine == "native" and num_topics > _MOST_TOPICS:
+    most = library.most_topics()
+    if engine == "native" and num_topics > most:
         raise ValueError(
-            f"engine 'native' takes at most {_MOST_TOPICS:,} topics; num_topics is {num_topics:,}: "
+            f"engine 'native' takes at most {most:,} topics here; num_topics is {num_topics:,}: "
             "take 'xla'"
         )
-    return engine or ("native" if works and num_topics <= _MOST_TOPICS else "xla")
+    return "native" if num_topics <= most else "xla"
 
 
 def described(engine: str, method: str = "collapsed") -> str:
-    """Describe what sweeps run by, and why not by native code on a CPU that lacks it.
+    """Describe what sweeps run by, and why not by native code where its library is not there.
 
     Example:
         >>> described("native"), described("native", "blocked")
@@ -63,8 +62,7 @@ def described(engine: str, method: str = "collapsed") -> str:
     """
     if method == "blocked":
         return "blocked sweeps by XLA"
-    lacking = jax.default_backend() == "cpu" and library.prefix() is None
-    return f"{engine} engine" + (f" ({library.why_not()})" if lacking else "")
+    return f"{engine} engine" + ("" if library.works() else f" ({library.why_not()})")
 
 
 def totals(words: jax.Array) -> jax.Array:
@@ -81,7 +79,7 @@ def totals(words: jax.Array) -> jax.Array:
 
     if jnp.result_type(float) != jnp.float32:
         return by_xla(words)
-    return library.LIBRARY.lowered(calls.totals, by_xla, words)
+    return library.LIBRARY.lowered("totals", calls.totals, by_xla, words)
 
 
 def sweeps(

@@ -83,7 +83,7 @@ def label_checks(labels):
     return p_values
 
 
-def conditional_checks(sweep, getkey, seed, phi=PHI, alpha=ALPHA):
+def conditional_checks(sweep, getkey, seed, phi=PHI, alpha=ALPHA, of=("invariant", "converges")):
     """One sweep from exact draws of the conditional, and many sweeps from no labels."""
     documents = whole(replicas(COPIES))
     starts = {
@@ -91,7 +91,8 @@ def conditional_checks(sweep, getkey, seed, phi=PHI, alpha=ALPHA):
         "converges": (np.full(documents.tokens.shape, TOPICS), 40),
     }
     p_values = {}
-    for name, (labels, times) in starts.items():
+    for name in of:
+        labels, times = starts[name]
         drawn = sweeps(
             getkey(),
             jnp.asarray(phi / phi.max(axis=0), jnp.float32),

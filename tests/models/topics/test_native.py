@@ -19,7 +19,7 @@ from simplex_jax.models.lda import counts
 from simplex_jax.models.topics import engine, local
 from simplex_jax.models.topics.native import calls, library
 
-pytestmark = pytest.mark.skipif(library.prefix() is None, reason="no native library")
+pytestmark = pytest.mark.skipif(library.LIBRARY.prefix() is None, reason="no native library")
 
 KINDS = ("dense", "sparse", "integer")
 
@@ -414,7 +414,7 @@ def test_the_engine_can_be_chosen():
 
 
 def test_without_a_library_xla_does_the_work(monkeypatch):
-    monkeypatch.setattr(library, "prefix", lambda: None)
+    monkeypatch.setattr(library, "works", lambda: False)
     monkeypatch.setattr(library, "why_not", lambda: "no C++ compiler")
     assert engine.resolve() == "xla"
     with pytest.raises(ValueError, match="no C\\+\\+ compiler"):

@@ -1,4 +1,4 @@
-"""Sweeps over documents by the native library."""
+"""Sweeps over documents by the native libraries."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,10 @@ def kind_for(num_topics: int) -> str:
 
     It does not depend on the documents: those of a device differ with the number of devices, and
     kinds draw different labels. Up to 191 topics "dense" is the fastest for short documents too.
+    GPUs have no other.
     """
+    if library.platform() == "cuda":
+        return "dense"
     least, most = _WHOLE
     return "dense" if num_topics < least else "integer" if num_topics <= most else "sparse"
 
@@ -39,7 +42,7 @@ def table_bytes(num_topics: int, num_words: int) -> int:
 
 def _call(name: str, results, *, prefix: str | None = None, aliases=None):
     return jax.ffi.ffi_call(
-        f"{prefix or library.prefix()}_{name}",
+        library.LIBRARY.target(name, prefix),
         results,
         vmap_method="sequential",
         input_output_aliases=aliases,
@@ -80,8 +83,9 @@ def sweep(
     There is a key for each sweep, [S]; weights are from `lay_out`, labels uint8 or uint16. `kind`
     "dense" weighs all topics for a token, "sparse" those of its document and, all at once, the
     rest, and "integer" all topics in whole numbers, of documents of up to some 30,000 tokens
-    (longer ones as one of the others); by default it is that of `kind_for`. `width` is that of the
-    widest vectors, in numbers: for tests, since no result depends on it. Counts in documents are
+    (longer ones as one of the others); by default it is that of `kind_for`, and on GPUs no other
+    works. `width` is that of a CPU's widest vectors, in numbers: for tests, since no result depends
+    on it. Counts in documents are
     int32 [B, K], or [0, K].
     """
     num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
@@ -145,9 +149,10 @@ def _ids(documents: Documents) -> jax.Array:
     return (jnp.arange(number) if ids is None else ids).astype(jnp.uint32)
 
 
-def totals(words: jax.Array) -> jax.Array:
+def totals(words: jax.Array, *, prefix: str | None = None) -> jax.Array:
     """Return the tokens of each topic, float32 [..., K], see `engine.totals`."""
-    return _call("totals", jax.ShapeDtypeStruct(words.shape[:-1], jnp.float32))(words)
+    result = jax.ShapeDtypeStruct(words.shape[:-1], jnp.float32)
+    return _call("totals", result, prefix=prefix)(words)
 
 
 def count(

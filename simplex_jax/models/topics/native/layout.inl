@@ -1,7 +1,5 @@
 // Rows of words from topics: what `local.likelihood_of` computes, as `Task::weights` has it.
 
-#include "simplex_jax/native/functions.inl"
-
 void lay_out(const Layout& task) {
   constexpr int64_t kWords = 64;  // some cache lines of each topic, so that few pages are in use
   alignas(64) float peaks[kWords], row[kWords] = {}, tile[kLanes][kWords];

@@ -1,10 +1,12 @@
-"""The shared library of the local step."""
+"""The shared libraries of the local step."""
 
+import ctypes
+import functools
 from pathlib import Path
 
 import jax
 
-from simplex_jax.native.library import Library
+from simplex_jax.native.library import PLATFORMS, Library
 
 LIBRARY = Library(
     Path(__file__).parent,
@@ -16,12 +18,32 @@ LIBRARY = Library(
         ("totals", "SimplexTotals"),
     ),
     "simplex_jax_lda",
+    cuda=("sweep", "lay_out", "count", "tables", "totals"),
 )
-prefix, register = LIBRARY.prefix, LIBRARY.register
+
+
+def platform() -> str:
+    """Return the platform that JAX runs on by default, "cuda" for all GPUs."""
+    backend = jax.default_backend()
+    return "cuda" if backend == "gpu" else backend
+
+
+def works() -> bool:
+    """Return whether there is a library for what JAX runs on."""
+    return platform() in PLATFORMS and LIBRARY.prefix(platform()) is not None
+
+
+@functools.cache
+def most_topics() -> int:
+    """Return the most topics of its sweeps: GPUs keep counts of a document in shared memory."""
+    numbered = 2**16 - 1  # by labels
+    if platform() != "cuda":
+        return numbered
+    return min(numbered, ctypes.CDLL(str(LIBRARY.built("cuda"))).SimplexMostTopics())
 
 
 def why_not() -> str:
     """Return why the library does not work here."""
-    if jax.default_backend() != "cpu":
-        return f"it is for CPUs, and JAX runs on {jax.default_backend()}"
-    return LIBRARY.why_not()
+    if platform() not in PLATFORMS:
+        return f"it is for CPUs and GPUs, and JAX runs on {platform()}"
+    return LIBRARY.why_not(platform())
