@@ -13,8 +13,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simplex_jax import batches
 
-# Tokens that are worked on at once where all tokens of some documents are visited.
-CHUNK = 16_384
+# Tokens that are worked on at once where all tokens of some documents are visited: few enough for
+# the cache of a core, and many for an accelerator, to which each operation is a start and a wait.
+CHUNK, _CHUNK_ELSEWHERE = 16_384, 2**20
 
 # Counts of a document are float32, which counts exactly up to here.
 _LONGEST = 2**24
@@ -23,7 +24,7 @@ _LONGEST = 2**24
 _READ = 2**21
 
 # Places up to a chunk beyond the last token must be int32 as well.
-MOST_TOKENS = 2**31 - 1 - CHUNK
+MOST_TOKENS = 2**31 - 1 - _CHUNK_ELSEWHERE
 
 
 class DeviceCorpus(NamedTuple):
@@ -262,6 +263,11 @@ def uniform_stream(corpus: DeviceCorpus, batch_size: int) -> batches.Stream:
     return batches.uniform(jnp.arange(size(corpus), dtype=jnp.int32), batch_size, replace=False)
 
 
+def chunk(tokens: int) -> int:
+    """Return how many of some tokens are worked on at once."""
+    return min(tokens, CHUNK if jax.default_backend() == "cpu" else _CHUNK_ELSEWHERE)
+
+
 def token_slots(documents: Documents, first: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """Return the places of the tokens `first` to `first + count` - 1 of all of the documents.
 
@@ -287,9 +293,9 @@ def compact(documents: Documents, room: int) -> Documents:
     """Copy the tokens of distinct documents side by side into an array of length `room`."""
     starts = jnp.cumsum(documents.lengths) - documents.lengths
     total = jnp.sum(documents.lengths)
-    step = min(room, CHUNK)
+    step = chunk(room)
 
-    def chunk(state):
+    def copy(state):
         first, tokens = state
         place, _ = token_slots(documents, first, step)
         word = documents.tokens.at[place].get(mode="clip")
@@ -297,5 +303,5 @@ def compact(documents: Documents, room: int) -> Documents:
         return first + step, tokens.at[number].set(word, mode="drop")
 
     start = (jnp.int32(0), jnp.zeros(room, jnp.int32))
-    _, tokens = lax.while_loop(lambda state: state[0] < total, chunk, start)
+    _, tokens = lax.while_loop(lambda state: state[0] < total, copy, start)
     return documents._replace(tokens=tokens, starts=starts)

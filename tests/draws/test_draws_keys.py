@@ -147,6 +147,7 @@ def rows_differ(**options):
     return bool((together != jnp.stack(alone)).any())
 
 
+@native_code.on_cpu(native.LIBRARY)
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_hashes_are_those_written_out(width):
@@ -173,6 +174,7 @@ def choices_differ(chosen=native.choose, **options):
     return bool(np.any(differ))
 
 
+@native_code.on_cpu(native.LIBRARY)
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_choices_are_those_of_xla(width):

@@ -28,7 +28,7 @@ from simplex_jax.draws.dirichlet import normalise
 from simplex_jax.draws.gamma import loggamma_by_xla
 from simplex_jax.draws.poisson import poisson_by_xla
 
-pytestmark = pytest.mark.skipif(native.LIBRARY.prefix() is None, reason="no native library")
+pytestmark = native_code.on_cpu(native.LIBRARY)
 
 SIZE = 100_000
 START, START_OF_CIR = "static_cast<uint32_t>(first)", "static_cast<uint32_t>(first_column)"

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import jax
 import jaxlib
 import pytest
 
@@ -21,6 +22,13 @@ def needs(library):
     """Skip a test where a native library is not there."""
     if library.prefix() is None:
         pytest.skip(library.why_not())
+
+
+def on_cpu(library):
+    """Return the mark of tests of the native code of CPUs."""
+    if jax.default_backend() != "cpu":
+        return pytest.mark.skip(reason="JAX does not run on the CPU")
+    return pytest.mark.skipif(library.prefix() is None, reason="no native library")
 
 
 def mutated(library, folder, file, old, new):

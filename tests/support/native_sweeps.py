@@ -1,6 +1,8 @@
 """Sweeps of the native library."""
 
+import jax
 import jax.numpy as jnp
+import pytest
 
 from simplex_jax.models.topics.native import calls
 from simplex_jax.models.topics.native.library import LIBRARY
@@ -16,6 +18,8 @@ def needs(lowering):
 def sweep(key, likelihood, alpha, documents, labels, *, kind=None, prefix=None, width=16):
     """A sweep as `local.Sweep` is."""
     needs("native")
+    if kind in ("sparse", "integer") and jax.default_backend() != "cpu":
+        pytest.skip("GPUs have no such sweeps")
     weights = calls.lay_out(jnp.log(likelihood), prefix=prefix)
     options = {"burn_in": 0, "count": "nothing", "tally": False, "kind": kind, "width": width}
     return calls.sweep(

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax import draws
-from simplex_jax.corpus.device import CHUNK, Documents, token_slots
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import Documents, token_slots
 from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words
 from simplex_jax.draws.categorical import choose
@@ -16,6 +17,8 @@ from simplex_jax.models.topics import local
 # Of proportions relative to the largest: tokens do not go to topics of less than this anyway, and
 # its product with the least likelihood is still a float32.
 _SMALLEST = 1e-18
+# Of tokens and topics that are worked on at once: a gigabyte.
+_MOST_WEIGHTS = 2**28
 
 
 def blocked(
@@ -47,7 +50,9 @@ def expected(
     log_theta = draws.loggamma(key_theta, alpha[:, None] + counts)
     theta = jnp.maximum(jnp.exp(log_theta - jnp.max(log_theta, axis=0)), _SMALLEST)
     total = jnp.sum(documents.lengths)
-    step = min(CHUNK, documents.tokens.shape[0])
+    step = min(
+        device.chunk(documents.tokens.shape[0]), max(device.CHUNK, _MOST_WEIGHTS // num_topics)
+    )
 
     def chunk(loop):
         first, labels, words = loop

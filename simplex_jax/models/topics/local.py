@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from simplex_jax.corpus.device import CHUNK, Documents, token_slots
+from simplex_jax.corpus import device
+from simplex_jax.corpus.device import Documents, token_slots
 
 Sweep: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, Documents, jax.Array], jax.Array]
 """`(key, likelihood, alpha, documents, labels) -> labels`.
@@ -49,7 +50,7 @@ def likelihood_of(log_topics: jax.Array) -> jax.Array:
 def count_labels(labels: jax.Array, documents: Documents, num_topics: int) -> jax.Array:
     """Count the labels of each document, float32 [K, B]; labels that are not topics are dropped."""
     total = jnp.sum(documents.lengths)
-    step = min(CHUNK, labels.shape[0])
+    step = device.chunk(labels.shape[0])
 
     def chunk(state):
         first, counts = state
@@ -69,7 +70,7 @@ def count_words(
     Those that they had `before`, where given, are taken out.
     """
     total = jnp.sum(documents.lengths)
-    step = min(CHUNK, labels.shape[0])
+    step = device.chunk(labels.shape[0])
     num_topics = words.shape[0]
 
     def chunk(loop):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import native_sweeps
+from support import native_code, native_sweeps
 from support import statistics_checks as checks
 from support.marks import slow_but
 from test_local import conditional_checks
@@ -19,7 +19,7 @@ from simplex_jax.models.lda import counts
 from simplex_jax.models.topics import engine, local
 from simplex_jax.models.topics.native import calls, library
 
-pytestmark = pytest.mark.skipif(library.LIBRARY.prefix() is None, reason="no native library")
+pytestmark = native_code.on_cpu(library.LIBRARY)
 
 KINDS = ("dense", "sparse", "integer")
 

@@ -261,8 +261,8 @@ __device__ __noinline__ int careful(const int* counts, const float* alpha, const
 
 // Sweeps with many topics: a warp takes a document and keeps its counts in shared memory. A topic is
 // drawn in three steps: the thread that has it, its four of the thread's topics, and which of them.
-template <typename Label>
-__global__ void __launch_bounds__(kWarp* kMostWarps) wide(Task task) {
+template <typename Label, int kAtOnce>
+__global__ void __launch_bounds__(kWarp* kMostWarps, kAtOnce > 4 ? 1 : 4) wide(Task task) {
   int4* const shared = shared_memory();
   const Documents& documents = task.documents;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -310,9 +310,19 @@ __global__ void __launch_bounds__(kWarp* kMostWarps) wide(Task task) {
         if (lane == 0 && old < task.topics) --counts[old];
         __syncwarp();
         float sum = 0;
-#pragma unroll 4
-        for (int q = lane; q < quads; q += kWarp) {
-          sum += sum_of(masses_of(count4[q], alpha4[q], __ldg(weights + q)));
+        int next = lane;
+        for (; next + (kAtOnce - 1) * kWarp < quads; next += kAtOnce * kWarp) {
+          float4 some[kAtOnce];  // all asked for before the first is waited for
+#pragma unroll
+          for (int i = 0; i < kAtOnce; ++i) some[i] = __ldg(weights + next + i * kWarp);
+#pragma unroll
+          for (int i = 0; i < kAtOnce; ++i) {
+            const int q = next + i * kWarp;
+            sum += sum_of(masses_of(count4[q], alpha4[q], some[i]));
+          }
+        }
+        for (; next < quads; next += kWarp) {
+          sum += sum_of(masses_of(count4[next], alpha4[next], __ldg(weights + next)));
         }
         const float running = running_sum(sum, lane);
         const float threshold = __shfl_sync(kAll, running, kWarp - 1) * u;
@@ -517,19 +527,23 @@ int warps_for(Kernel kernel, int64_t bytes) {
   return warps;
 }
 
-template <typename Label>
+// With very many topics few documents fit into shared memory, and each has to ask for more at a time.
+constexpr int kManyRows = 256;
+
+template <typename Label, int kAtOnce>
 ffi::Error sweep_wide(cudaStream_t stream, const Task& task) {
   const int64_t bytes = sizeof(float) * kLanes * task.rows;
-  const int warps = warps_for(wide<Label>, bytes);
+  const int warps = warps_for(wide<Label, kAtOnce>, bytes);
   if (warps < 1) return wrong("there are too many topics for this GPU; take the engine 'xla'");
   const unsigned blocks = blocks_for(task.documents.number, warps);
-  return success_or(launch(stream, wide<Label>, blocks, warps * kWarp, (1 + warps) * bytes, task));
+  return success_or(launch(stream, wide<Label, kAtOnce>, blocks, warps * kWarp, (1 + warps) * bytes, task));
 }
 
 template <typename Label, int kRows = 1>
 ffi::Error sweep_by(cudaStream_t stream, const Task& task) {
   if constexpr (kRows > kMostRows) {
-    return sweep_wide<Label>(stream, task);
+    return task.rows < kManyRows ? sweep_wide<Label, 4>(stream, task)
+                                 : sweep_wide<Label, 16>(stream, task);
   } else {
     if (task.rows != kRows) return sweep_by<Label, kRows + 1>(stream, task);
     const unsigned blocks = blocks_for(task.documents.number, kThreads / kLanes);
