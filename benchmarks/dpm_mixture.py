@@ -16,6 +16,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import kept
 import numpy as np
 import scipy.sparse as sp
 
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--categories", type=int, default=300)
     parser.add_argument("--passes", type=int, default=20)
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    parser.add_argument("--keep", type=Path, help="a JSON file for the results")
     args = parser.parse_args()
     truth = Truth(args.categories)
     held_out = truth.draw(HELD_OUT)
@@ -130,8 +131,8 @@ def main() -> None:
             record = {"rows": size, "case": name} | passes_of(counts, held_out, case, args.passes)
             print(json.dumps(record), flush=True)
             found.append(record)
-    if args.out:
-        args.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    if args.keep:
+        kept.write(args.keep, found, device=jax.devices()[0].device_kind)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Nanoseconds a token of the native sweeps, by corpus and number of topics.
+"""Nanoseconds a token of the native sweeps, by corpus and number of topics, on CPUs or a GPU.
 
     python benchmarks/lda_sweeps.py [--corpora wikipedia] [--topics 200 500 1000] [--keep FILE]
 
-Each kernel (dense, sparse, in whole numbers) sweeps over all documents from the same labels, after
---passes updates by memoised SCIR; they take turns, and the least of four counts. Times are of the
-clock, with the counting and the tables of the topics; a core takes as many times as long as there
-are threads. "update" is the whole update with the kernel that is chosen. Needs the folder ../shared
-with `peers/` and `data/`.
+Each kernel (dense, sparse, in whole numbers; on GPUs one) sweeps over all documents from the same
+labels, after --passes updates by memoised SCIR; they take turns, and the least of four counts.
+Times are of the clock, with the counting and the tables of the topics; a core takes as many times
+as long as there are threads. "update" is the whole update with the kernel that is chosen. Needs
+the folder ../shared with `peers/` and `data/`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from simplex_jax.models.lda import model
 from simplex_jax.models.topics import engine
 
 swept = jax.jit(engine.sweeps, static_argnames=("times", "count", "kind"))
-KINDS = ("dense", "integer", "sparse")
+KINDS = ("dense", "integer", "sparse") if jax.default_backend() == "cpu" else ("dense",)
 ALPHA, BETA, TURNS = 0.1, 0.05, 4
 
 
@@ -88,7 +88,7 @@ def main() -> None:
             rows.append(row | measure(train, num_topics, options.passes))
             print(json.dumps(rows[-1]), flush=True)
     if options.keep:
-        kept.write(options.keep, rows)
+        kept.write(options.keep, rows, device=jax.devices()[0].device_kind)
 
 
 if __name__ == "__main__":

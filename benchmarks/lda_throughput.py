@@ -1,6 +1,6 @@
 """Token-sweeps a second of memoised SCIR on LDA, topic updates included, on this device.
 
-    python benchmarks/lda_throughput.py [--topics 100 1000] [--devices 2] [--tokens 20000000]
+    python benchmarks/lda_throughput.py [--topics 100 1000] [--engine xla] [--tokens 20000000]
 
 The corpus is synthetic, with the lengths and the Zipf law of real text, and stays on the device. A
 pass draws every topic label of the corpus once, in batches of the default size, and all topics
@@ -13,17 +13,18 @@ known here, else measured by adding one to a large array.
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import kept
 import numpy as np
 
 from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax.models.lda import model as lda
 from simplex_jax.models.lda.counts import Local
+from simplex_jax.models.topics.engine import ENGINES, resolve
 from simplex_jax.runtime import devices
 
 BANDWIDTH = {"H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12}  # bytes a second
@@ -83,7 +84,11 @@ def measure(corpus, topics, method, options):
             lambda ids: np.concatenate([tokens[starts[i] : starts[i + 1]] for i in ids]),
         )
     kernel, stream = lda.build(
-        corpus, shape, local_step=Local(method), batch_size=batch, devices=shared
+        corpus,
+        shape,
+        local_step=Local(method, engine=options.engine),
+        batch_size=batch,
+        devices=shared,
     )
     state = kernel.init(jax.random.key(0), jnp.ones(shape))
     epoch = jax.jit(one_epoch, static_argnums=3, donate_argnums=2)
@@ -99,6 +104,7 @@ def measure(corpus, topics, method, options):
     return {
         "topics": topics,
         "method": method,
+        "engine": "xla" if method == "blocked" else resolve(options.engine, topics),
         "batch_documents": batch,
         "updates_a_pass": batches,
         "token_sweeps_per_s": total / float(np.median(seconds)),
@@ -118,7 +124,8 @@ def main() -> None:
     )
     parser.add_argument("--devices", type=int, default=1, help="that share the documents")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--engine", choices=ENGINES, help="of collapsed sweeps")
+    parser.add_argument("--keep", type=Path, help="a JSON file for the results")
     options = parser.parse_args()
 
     devices.use(options.devices)
@@ -146,8 +153,8 @@ def main() -> None:
                 f"unfused bound; compiled in {row['compile_seconds']:.1f} s",
                 flush=True,
             )
-    if options.json:
-        options.json.write_text(json.dumps(about | {"rows": rows}, indent=1))
+    if options.keep:
+        kept.write(options.keep, rows, **about)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from simplex_jax.base import as_pytree
-from simplex_jax.models.sam import model, sparse
+from simplex_jax.models.sam import model, sparse, step
 from simplex_jax.models.sam.local import Local
 
 ALPHA, SIGMA, KAPPA0, KAPPA1, STEPS, FREEDOM = 10.0, 6e3, 6e3, 2e4, 5, 30.0
@@ -174,7 +174,9 @@ def main() -> None:
     state = jax.block_until_ready(updates(*arrays, state, jax.random.key(2)))
     print(f"first call, with compilation: {time.perf_counter() - began:.1f} s")
     rng = np.random.default_rng(0)
-    step_size, friction = (float(x) for x in kernel.update.args[2:4])
+    shape = (options.topics, options.words)
+    defaults = step.defaults("sggmc", options.documents, shape, hyper, options.batch)
+    step_size, friction = float(defaults.step_size), float(defaults.friction)
     topics, centre = np.asarray(state.position, np.float64), np.asarray(mean, np.float64)
     velocity = np.asarray(state.sampler.velocity, np.float64)
     ours, theirs = [], []

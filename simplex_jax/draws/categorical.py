@@ -77,7 +77,7 @@ def categorical(
     Args:
         key: A PRNG key, threefry or rbg.
         weights: Unnormalised weights, shape [..., K], finite, not negative and not all zero.
-            Subnormal ones, below 1.2e-38 in float32, count as zero on CPUs, where XLA takes them so.
+            Subnormal ones, below 1.2e-38 in float32, count as zero on CPUs: XLA takes them so.
         shape: Shape of the result; by default that of ``weights`` less its last axis.
 
     Returns:
