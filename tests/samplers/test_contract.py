@@ -4,11 +4,13 @@ import functools
 from typing import NamedTuple
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from simplex_jax import base, batches, estimators
+from simplex_jax.draws import native
 from simplex_jax.runtime import driver
 from simplex_jax.samplers import scir, sgrld, smld
 
@@ -277,6 +279,25 @@ def test_chains_are_the_kernel_with_split_keys(getkey):
         assert_close(jax.tree.map(lambda leaf, i=i: leaf[i], state), alone)
     with pytest.raises(ValueError, match="n must be"):
         base.chains(one, 0)
+
+
+def test_an_update_can_be_exported(getkey):
+    """As README says: JAX asks whether the calls of native code will be there."""
+    case = simple("scir")
+    state, data = case.kernel.init(getkey(), case.position), jax.random.key_data(getkey())
+
+    @jax.jit
+    def update(data, state, batch):
+        return case.kernel.update(jax.random.wrap_key_data(data), state, batch)[0].position
+
+    given = data, state, LABELS[:4]
+    if native.LIBRARY.prefix() is not None:
+        with pytest.raises(ValueError, match="no compatibility guarantees"):
+            jax.export.export(update)(*given)
+    calls = [native.LIBRARY.target(call) for call, _ in native.LIBRARY.calls]
+    checks = [jax.export.DisabledSafetyCheck.custom_call(call) for call in calls]
+    exported = jax.export.export(update, disabled_checks=checks)(*given)
+    np.testing.assert_array_equal(exported.call(*given), update(*given))
 
 
 @pytest.mark.slow
