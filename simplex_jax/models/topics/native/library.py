@@ -23,9 +23,12 @@ LIBRARY = Library(
 
 
 def platform() -> str:
-    """Return the platform that JAX runs on by default, "cuda" for all GPUs."""
+    """Return the platform that JAX runs on by default; that of NVIDIA's GPUs is "cuda"."""
     backend = jax.default_backend()
-    return "cuda" if backend == "gpu" else backend
+    if backend != "gpu":
+        return backend
+    version: str = jax.devices()[0].client.platform_version
+    return "rocm" if "rocm" in version.lower() else "cuda"
 
 
 def works() -> bool:
@@ -45,5 +48,5 @@ def most_topics() -> int:
 def why_not() -> str:
     """Return why the library does not work here."""
     if platform() not in PLATFORMS:
-        return f"it is for CPUs and GPUs, and JAX runs on {platform()}"
+        return f"it is for CPUs and GPUs of NVIDIA, and JAX runs on {platform()}"
     return LIBRARY.why_not(platform())
