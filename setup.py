@@ -59,6 +59,7 @@ class BuildOptional(build_ext):
         """Build a library for GPUs of NVIDIA."""
         folder = Path(extension.sources[0]).parent
         place = folder if self.inplace else Path(self.build_lib, folder)
+        (place / "_cuda.so").unlink(missing_ok=True)  # one of an earlier version is worse than none
         toolkit = nvcc.parent.parent
         paths = [f"-I{path}" for path in (*extension.include_dirs, toolkit / "include")]
         paths += [f"-L{toolkit / name}" for name in ("lib", "lib64")]
@@ -69,11 +70,12 @@ class BuildOptional(build_ext):
 
 
 def _nvcc() -> Path | None:
-    """Return CUDA's compiler: of the path, or that which JAX's packages for CUDA bring."""
+    """Return CUDA's compiler: that which JAX's packages for CUDA bring, or that of the path."""
     packages = Path(sysconfig.get_path("purelib"), "nvidia", "cu13", "bin", "nvcc")
-    if found := shutil.which("nvcc"):
-        return Path(found).resolve()
-    return packages if packages.exists() else None
+    if packages.exists():
+        return packages
+    found = shutil.which("nvcc")
+    return Path(found).resolve() if found else None
 
 
 def _say(error: Exception, what: str = "native code") -> None:

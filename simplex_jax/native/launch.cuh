@@ -13,6 +13,13 @@ cudaError_t launch(cudaStream_t stream, void (*kernel)(Parameters...), unsigned 
   return cudaGetLastError();
 }
 
+// Returns 0 if this GPU can run a kernel, which may have been compiled for other ones.
+template <typename Kernel>
+int probe(Kernel kernel) {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, kernel);
+}
+
 __device__ __forceinline__ int4* shared_memory() {
   extern __shared__ int4 memory[];
   return memory;

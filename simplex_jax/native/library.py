@@ -59,6 +59,9 @@ class Library:
         if path is None or os.environ.get(VARIABLE) == "0":
             return None
         try:
+            on_gpu = platform == "cuda" and jax.default_backend() == "gpu"
+            if on_gpu and ctypes.CDLL(str(path)).SimplexProbe():  # an error: it is for other GPUs
+                return None
             return self.register(path, platform=platform)
         except (OSError, AttributeError):  # of another machine, or of another version
             return None
@@ -76,7 +79,7 @@ class Library:
             return f"no {compiler} compiler built its library when the package was installed"
         if os.environ.get(VARIABLE) == "0":
             return f"{VARIABLE}=0 switches it off"
-        return "its library does not load, as one of another machine or version"
+        return "its library does not run here, as one for another machine or version"
 
     def lowered(self, call: str, native: Callable, xla: Callable, *arguments: Any) -> Any:
         """Return the result of the one of two functions that suits the platform, when compiled.

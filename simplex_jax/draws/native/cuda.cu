@@ -183,6 +183,10 @@ ffi::Error cir(cudaStream_t stream, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi:
 }  // namespace
 }  // namespace simplex::cuda
 
+extern "C" int SimplexProbe() {
+  return simplex::cuda::probe(simplex::cuda::draw<simplex::cuda::Gamma>);
+}
+
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLogGamma, simplex::cuda::log_gamma,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::PlatformStream<cudaStream_t>>()

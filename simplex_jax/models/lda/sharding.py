@@ -129,7 +129,7 @@ def _update(spread: Spread, key: jax.Array, state: State, batch: Batch) -> tuple
 def shared_topics(sampler: str, devices: int, num_topics: int) -> Rows | None:
     """Return which topics are those of each device; None where each counts and draws all of them.
 
-    That is so with samplers that cannot move a part of them; and where no native code draws, on
+    That is so with samplers that cannot move a part of them; and where not all is native code, on
     GPUs and in double precision too: by XLA a part has other bits, see `samplers.rows`.
     """
     native = jax.default_backend() == "cpu" and LIBRARY.prefix() is not None

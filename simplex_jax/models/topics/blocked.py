@@ -17,7 +17,7 @@ from simplex_jax.models.topics import local
 # Of proportions relative to the largest: tokens do not go to topics of less than this anyway, and
 # its product with the least likelihood is still a float32.
 _SMALLEST = 1e-18
-# Of tokens and topics that are worked on at once: a gigabyte.
+# Of tokens and topics that are worked on at once: a gigabyte for each array of them.
 _MOST_WEIGHTS = 2**28
 
 

@@ -2,8 +2,8 @@
 
 "native" is C++ that XLA calls on CPUs, and CUDA C++ on GPUs of NVIDIA, where the library was built;
 "xla" runs everywhere. All draw a token with the same random number, by its key, the number of its
-document and its place there. With all topics weighed (see `native.calls.sweep`) labels are the same
-up to rounding. Neither threads nor devices change a draw.
+document and its place there. With all topics weighed (see `native.calls.sweep`) and, on GPUs, up to
+192 of them, labels are the same up to rounding. Neither threads nor devices change a draw.
 """
 
 from typing import NamedTuple

@@ -103,7 +103,7 @@ def shapes():
 
 found["counts"] = [shapes()]
 if LIBRARY.prefix() is not None:
-    with unittest.mock.patch.object(type(LIBRARY), "prefix", lambda library: None):
+    with unittest.mock.patch.object(type(LIBRARY), "prefix", lambda *_: None):
         found["counts"].append(shapes())
 
 # Labels are changed where they are, however many there are.

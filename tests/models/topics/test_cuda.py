@@ -105,8 +105,10 @@ def law_checks(place, extra, getkey, seed, prefix=None):
 
 
 @pytest.mark.slow
-@places
-@pytest.mark.parametrize("extra", [0, 300])
+@pytest.mark.parametrize(
+    ("place", "extra"),
+    [("emulated", 0), ("emulated", 300), ("gpu", 0), ("gpu", 300), ("gpu", 5000)],
+)
 def test_the_law_is_that_of_the_model(place, extra, getkey, seed):
     if place == "gpu":
         gpus.needs_gpu(LIBRARY)

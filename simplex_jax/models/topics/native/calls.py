@@ -83,10 +83,10 @@ def sweep(
     There is a key for each sweep, [S]; weights are from `lay_out`, labels uint8 or uint16. `kind`
     "dense" weighs all topics for a token, "sparse" those of its document and, all at once, the
     rest, and "integer" all topics in whole numbers, of documents of up to some 30,000 tokens
-    (longer ones as one of the others); by default it is that of `kind_for`, and on GPUs no other
-    works. `width` is that of a CPU's widest vectors, in numbers: for tests, since no result depends
-    on it. Counts in documents are
-    int32 [B, K], or [0, K].
+    (longer ones as one of the others); by default it is that of `kind_for`, and GPUs always weigh
+    all. A word or a document out of range is an error on CPUs, and ends the program on GPUs.
+    `width` is that of a CPU's widest vectors, in numbers: for tests, since no result depends on it.
+    Counts in documents are int32 [B, K], or [0, K].
     """
     num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
     counted = words.shape

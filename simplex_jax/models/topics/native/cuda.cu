@@ -1,5 +1,5 @@
-// Collapsed Gibbs sweeps on GPUs of NVIDIA, and what else the local step needs of the labels. Labels are
-// those of CPUs where these weigh all topics as floats too ("dense"), bit for bit.
+// Collapsed Gibbs sweeps on GPUs of NVIDIA, and what else the local step needs of the labels. With up to
+// 192 topics labels are those of the kernel of CPUs that weighs all topics as floats, bit for bit.
 
 #include <algorithm>
 #include <string>
@@ -13,7 +13,7 @@ namespace simplex::cuda {
 namespace {
 
 constexpr int kLanes = 16;     // topics of a row, as in task.h
-constexpr int kMostRows = 12;  // of topics that threads keep in registers; kind_for says the same
+constexpr int kMostRows = 12;  // of topics that threads keep in registers
 constexpr int kWarp = 32;
 constexpr int kThreads = 128;
 constexpr int kMostWarps = 8;  // of a block that keeps counts in shared memory
@@ -387,6 +387,7 @@ __global__ void __launch_bounds__(kWarp* kMostWarps, kAtOnce > 4 ? 1 : 4) wide(T
       for (int k = lane; k < task.topics; k += kWarp) {
         task.tally[document * task.topics + k] += counts[k];
       }
+      __syncwarp();
     }
   }
 }
@@ -515,16 +516,13 @@ int64_t most_shared() {
   return most;
 }
 
-// Prepares a kernel whose warps have so many bytes of shared memory each, as has the block; returns the
-// warps of a block, or 0 where one is too many.
+// Allows a kernel whose warps have so many bytes of shared memory each, as has the block, all that there
+// is: other launches of it may need more. Returns the warps of a block, or 0 where one is too many.
 template <typename Kernel>
 int warps_for(Kernel kernel, int64_t bytes) {
-  const int warps = static_cast<int>(std::min<int64_t>(kMostWarps, most_shared() / bytes - 1));
-  if (warps > 0) {
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>((1 + warps) * bytes));
-  }
-  return warps;
+  const int64_t most = most_shared();
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most));
+  return static_cast<int>(std::min<int64_t>(kMostWarps, most / bytes - 1));
 }
 
 // With very many topics few documents fit into shared memory, and each has to ask for more at a time.
@@ -564,9 +562,8 @@ ffi::Error sweep(cudaStream_t stream, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ff
                  ffi::Buffer<ffi::S32> starts, ffi::Buffer<ffi::S32> lengths,
                  ffi::Buffer<ffi::U32> ids, ffi::AnyBuffer labels, ffi::Buffer<ffi::S32> words,
                  ffi::Result<ffi::AnyBuffer> new_labels, ffi::ResultBuffer<ffi::S32> new_words,
-                 ffi::ResultBuffer<ffi::S32> tally, int64_t burn_in, int64_t count, int64_t kind,
+                 ffi::ResultBuffer<ffi::S32> tally, int64_t burn_in, int64_t count, int64_t,
                  int64_t) {
-  if (kind != 1) return wrong("GPUs weigh all topics as floats: the kind is 'dense'");
   carry(stream, labels.untyped_data(), new_labels->untyped_data(), labels.size_bytes());
   if (words.element_count()) {
     carry(stream, words.untyped_data(), new_words->untyped_data(), words.size_bytes());
@@ -668,6 +665,8 @@ extern "C" int SimplexMostTopics() {
   const int64_t most = simplex::cuda::most_shared() / (2 * sizeof(int32_t));
   return static_cast<int>(most / simplex::cuda::kLanes * simplex::cuda::kLanes);
 }
+
+extern "C" int SimplexProbe() { return simplex::cuda::probe(simplex::cuda::add_up); }
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexSweep, simplex::cuda::sweep,
                               ffi::Ffi::Bind()

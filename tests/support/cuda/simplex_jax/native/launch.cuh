@@ -13,6 +13,11 @@ cudaError_t launch(cudaStream_t, void (*kernel)(Parameters...), unsigned blocks,
   return cudaSuccess;
 }
 
+template <typename Kernel>
+int probe(Kernel) {
+  return 0;
+}
+
 inline int4* shared_memory() { return emulation::memory.data(); }
 
 }  // namespace simplex::cuda
