@@ -90,7 +90,7 @@ def test_keys_of_other_generators_and_without_native_code_are_left_alone(getkey,
     assert by_native_code(other) is other
     with jax.threefry_partitionable(False):  # whose words are others
         assert by_native_code(KEY) is KEY
-    monkeypatch.setattr(Library, "prefix", lambda library: None)
+    monkeypatch.setattr(Library, "prefix", lambda *_: None)
     key = getkey()
     assert by_native_code(key) is key
     assert_same(words_by_native_code(key, 5, jnp.float32), bits.random_words(key, 5, jnp.float32))
