@@ -19,7 +19,6 @@ _HEADERS = [
     if path.suffix in (".h", ".inl", ".cuh")
 ]
 
-
 # Machine code for Ampere and Hopper; the driver compiles the rest of what came after Turing.
 _NVCC_OPTIONS = [
     *("-shared", "-Xcompiler", "-fPIC", "-w", "-std=c++17", "-O3", "--expt-relaxed-constexpr"),
@@ -41,6 +40,8 @@ class BuildOptional(build_ext):
             super().run()
         except Exception as error:
             _say(error)
+        for extension in self.extensions:  # a library of an earlier version is worse than none
+            self.place_for_gpus(extension).unlink(missing_ok=True)
         if nvcc := _nvcc():
             try:
                 for extension in self.extensions:
@@ -55,15 +56,19 @@ class BuildOptional(build_ext):
         except Exception as error:
             _say(error)
 
+    def place_for_gpus(self, extension: Extension) -> Path:
+        """Return where the library for GPUs is put."""
+        folder = Path(extension.sources[0]).parent
+        return (folder if self.inplace else Path(self.build_lib, folder)) / "_cuda.so"
+
     def build_for_gpus(self, nvcc: Path, extension: Extension) -> None:
         """Build a library for GPUs of NVIDIA."""
         folder = Path(extension.sources[0]).parent
-        place = folder if self.inplace else Path(self.build_lib, folder)
-        (place / "_cuda.so").unlink(missing_ok=True)  # one of an earlier version is worse than none
+        place = self.place_for_gpus(extension)
         toolkit = nvcc.parent.parent
         paths = [f"-I{path}" for path in (*extension.include_dirs, toolkit / "include")]
         paths += [f"-L{toolkit / name}" for name in ("lib", "lib64")]
-        command = [nvcc, *_NVCC_OPTIONS, *paths, folder / "cuda.cu", "-o", place / "_cuda.so"]
+        command = [nvcc, *_NVCC_OPTIONS, *paths, folder / "cuda.cu", "-o", place]
         built = subprocess.run(command, capture_output=True, text=True)
         if built.returncode:
             raise RuntimeError(f"{nvcc}: {built.stderr}")

@@ -3,7 +3,9 @@
 Both are compiled from the same formulas, without contracted operations.
 """
 
+import ctypes
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from support import gpus
 
 from simplex_jax.draws import native
 from simplex_jax.draws.cir import step_of
+from simplex_jax.native.library import Library
 
 SIZES = {"gpu": 1_000_000, "emulated": 20_000}
 places = pytest.mark.parametrize("place", gpus.PLACES)
@@ -76,6 +79,18 @@ def test_rows_with_parameters_of_other_lengths(place, getkey):
         return jax.vmap(lambda key, x: one(key, x, a, step, jnp.uint32(0)))(keys, log_theta)
 
     assert_same(place, draw, keys, log_theta, a, step)
+
+
+@pytest.mark.parametrize("error", [0, 209])
+def test_a_library_for_other_gpus_is_not_used(error, tmp_path, monkeypatch):
+    """Of one that loads, `SimplexProbe` says with which error its kernels would end here."""
+    (tmp_path / "_cuda.so").touch()
+    loaded = SimpleNamespace(SimplexProbe=lambda: error)
+    library = Library(tmp_path, (), f"probed{error}", cuda=())
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: loaded)
+    assert library.prefix("cuda") == (None if error else library.name)
+    assert "does not run here" in library.why_not("cuda")
 
 
 @pytest.mark.slow

@@ -312,13 +312,13 @@ __global__ void __launch_bounds__(kWarp* kMostWarps, kAtOnce > 4 ? 1 : 4) wide(T
         float sum = 0;
         int next = lane;
         for (; next + (kAtOnce - 1) * kWarp < quads; next += kAtOnce * kWarp) {
-          float4 some[kAtOnce];  // all asked for before the first is waited for
+          float4 loaded[kAtOnce];  // all asked for before the first is waited for
 #pragma unroll
-          for (int i = 0; i < kAtOnce; ++i) some[i] = __ldg(weights + next + i * kWarp);
+          for (int i = 0; i < kAtOnce; ++i) loaded[i] = __ldg(weights + next + i * kWarp);
 #pragma unroll
           for (int i = 0; i < kAtOnce; ++i) {
             const int q = next + i * kWarp;
-            sum += sum_of(masses_of(count4[q], alpha4[q], some[i]));
+            sum += sum_of(masses_of(count4[q], alpha4[q], loaded[i]));
           }
         }
         for (; next < quads; next += kWarp) {
@@ -516,8 +516,8 @@ int64_t most_shared() {
   return most;
 }
 
-// Allows a kernel whose warps have so many bytes of shared memory each, as has the block, all that there
-// is: other launches of it may need more. Returns the warps of a block, or 0 where one is too many.
+// Lets a kernel use all shared memory of a block, since other launches of it may need more. Returns the
+// warps of a block, 0 or less where not even one fits: each needs so many bytes, and so does the block.
 template <typename Kernel>
 int warps_for(Kernel kernel, int64_t bytes) {
   const int64_t most = most_shared();
