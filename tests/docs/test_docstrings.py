@@ -14,7 +14,8 @@ MODULES = [
     module.name
     for package in (simplex_jax, baselines)
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-    if not module.name.endswith("._library")  # a library that XLA calls, not a module
+    # Libraries that XLA calls are not modules.
+    if not module.name.endswith(("._library", "._cuda"))
 ]
 # Their examples compile programs for more than five seconds.
 LONG = {
