@@ -152,7 +152,7 @@ def is_numbers(node: Any) -> bool:
 
 def require(name: str, value: jax.Array, valid: jax.Array, needs: str) -> None:
     """Raise a ValueError naming the argument unless all of ``valid``; under tracing do nothing."""
-    if isinstance(valid, jax.core.Tracer) or bool(jnp.all(valid)):
+    if isinstance(valid, jax.core.Tracer) or np.asarray(valid).all():
         return
     where = tuple(int(i) for i in np.argwhere(~np.asarray(valid))[0])
     wrong = np.asarray(value)[where] if np.shape(value) else np.asarray(value)

@@ -242,7 +242,7 @@ def blocks(documents: int, batch_size: int) -> jax.Array:
     Ids from D on pad the last block.
     """
     count = -(-documents // batch_size)
-    return jnp.arange(count * batch_size, dtype=jnp.int32).reshape(count, batch_size)
+    return jnp.asarray(np.arange(count * batch_size, dtype=np.int32).reshape(count, batch_size))
 
 
 def block_stream(documents: int, batch_size: int) -> batches.Stream:

@@ -31,6 +31,15 @@ def by_native_code(key: jax.Array) -> jax.Array:
     return new
 
 
+@functools.partial(jax.jit, static_argnames="number")
+def split(key: jax.Array, number: int = 2) -> tuple[jax.Array, ...]:
+    """Return the keys of `jax.random.split`, found by native code where there is some.
+
+    For keys outside of jitted functions, where splitting and unpacking are a program each.
+    """
+    return tuple(like(key, one) for one in jax.random.split(by_native_code(key), number))
+
+
 def fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
     """Return `jax.random.fold_in(key, data)`, found by native code where there is some."""
     return like(key, jax.random.fold_in(_wrapped(key), data))

@@ -5,6 +5,7 @@ of five. The library therefore keeps log-probabilities, normalised along the las
 of them where probabilities are wanted.
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -50,8 +51,20 @@ def log_probabilities(weights: ArrayLike, name: str = "position") -> jax.Array:
             f"{name} must have a last axis of categories; its shape is {weights.shape}"
         )
     arguments.require(name, weights, arguments.nonnegative(weights), "finite and nonnegative")
-    total = weights.sum(axis=-1)
-    arguments.require(f"the sum of {name}", total, total > 0, "positive in every row")
+    total, some = _total(weights)
+    arguments.require(f"the sum of {name}", total, some, "positive in every row")
+    return _normalised_log(weights)
+
+
+# Programs of their own where they are called outside of jitted code, not one an operation.
+@functools.partial(jax.jit, inline=True)
+def _total(weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    total = jnp.sum(weights, axis=-1)
+    return total, total > 0
+
+
+@functools.partial(jax.jit, inline=True)
+def _normalised_log(weights: jax.Array) -> jax.Array:
     return normalise(jnp.log(weights))
 
 

@@ -25,7 +25,7 @@ from simplex_jax.base import (
     current_step,
 )
 from simplex_jax.batches import Stream
-from simplex_jax.draws.keys import fold_in
+from simplex_jax.draws.keys import fold_in, split
 from simplex_jax.runtime import feed, processes
 from simplex_jax.runtime.hooks import Callback, Calls, Event, calls_of
 
@@ -143,7 +143,7 @@ def run(
         last = step  # a continued run that has had its time
     advance = functools.partial(
         _advance,
-        tuple(jax.random.split(key)),
+        split(key),
         as_pytree(kernel.update),
         as_pytree(collect),
         thin=thin,

@@ -14,6 +14,7 @@ from simplex_jax.draws.keys import (
     fold_in,
     like,
     pairs_by_xla,
+    split,
     words_by_native_code,
 )
 from simplex_jax.native.library import Library
@@ -110,6 +111,22 @@ def test_folding_and_likeness_keep_the_form_of_a_key(impl, seed):
     assert_same(like(raw, by_native_code(key)), raw)
     with jax.debug_key_reuse(True):  # folding does not use up a key
         jax.jit(lambda key: (fold_in(key, 1), fold_in(key, 2)))(key)
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_split_keys_have_the_form_of_the_key(impl, seed):
+    key = jax.random.key(seed, impl=impl)
+    raw = jax.random.key_data(key)
+    for number in (2, 3, 9):
+        expected = jax.random.key_data(jax.random.split(key, number))
+        assert all(one.dtype == key.dtype for one in split(key, number))
+        assert_same(jnp.stack([jax.random.key_data(one) for one in split(key, number)]), expected)
+        if impl == "threefry2x32":
+            assert_same(jnp.stack(split(raw, number)), expected)
+    with jax.debug_key_reuse(True):
+        split(key)
+        with pytest.raises(jax.errors.KeyReuseError):
+            split(key)
 
 
 @pytest.mark.usefixtures("library")

@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax.base import Kernel
+from simplex_jax.draws.keys import split
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate import partitions as point_partitions
 from simplex_jax.evaluate.fits import Mixture
@@ -134,7 +135,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     # Last, when all else is known to be sound: a start may be searched for, which takes seconds.
     state = _like(kernel, rows, settings)
     if not plan.resumed:
-        key_labels, key_state = jax.random.split(key_init)
+        key_labels, key_state = split(key_init)
         labels = _start(key_labels, family, rows, settings)
         room = _room(settings, families.size(rows), int(labels.max()) + 1)
         kernel, stream = build(capacity=room)
@@ -203,9 +204,9 @@ def _room(settings: Options, rows: int, clusters: int) -> int:
     return growth.doubled(settings.capacity, min(math.ceil(asked), clusters + rows))
 
 
-def _keys(settings: Options) -> jax.Array:
+def _keys(settings: Options) -> tuple[jax.Array, ...]:
     """Return keys of the first state, of the run and of its summary."""
-    return jax.random.split(jax.random.key(settings.seed), 3)
+    return split(jax.random.key(settings.seed), 3)
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:

@@ -1,6 +1,7 @@
 """From a corpus to the topics of its hierarchical Dirichlet process."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simplex_jax.corpus import Corpus, device
+from simplex_jax.draws.keys import by_native_code, split
 from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.evaluate.fits import Mixture, Topics
@@ -111,7 +113,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     settings: Options = plan.settings
     size = data.size_of(plan.train)
     data.check_heldout(plan.heldout, size.words)
-    key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
+    key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)
     built, stream = kernel.build(
         device.to_device(plan.train.counts),
         alpha=concentration(settings, "alpha"),
@@ -128,7 +130,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     measures["posterior"] = posterior.gather(settings, plan.heldout is not None)
     measures["kept"] = posterior.keep(settings)
     measures["records"] = posterior.records(settings, size)
-    key_topics, key_state = jax.random.split(key_init)
+    key_topics, key_state = split(key_init)
     assert settings.initial_topics is not None  # `resolve` has settled it
     starts = growth.starts(settings.initial_topics, settings.capacity, settings.chains)
     return Run(
@@ -148,10 +150,14 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
 
 def _topics(key: jax.Array, numbers: list[int], words: int) -> jax.Array:
     """Draw topics to start from, [K, V] or [chains, K, V]; rows of zeros are not topics."""
-    most = max(numbers)
-    drawn = jax.random.exponential(key, (len(numbers), most, words)) + 1e-6
-    topics = jnp.where(jnp.arange(most)[:, None] < jnp.array(numbers)[:, None, None], drawn, 0)
+    topics = _random_topics(key, jnp.array(numbers), (len(numbers), max(numbers), words))
     return topics if len(numbers) > 1 else topics[0]
+
+
+@functools.partial(jax.jit, static_argnames="shape")
+def _random_topics(key: jax.Array, numbers: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    drawn = jax.random.exponential(by_native_code(key), shape) + 1e-6
+    return jnp.where(jnp.arange(shape[1])[:, None] < numbers[:, None, None], drawn, 0)
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:

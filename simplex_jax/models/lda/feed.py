@@ -13,6 +13,7 @@ from simplex_jax.batches import Stream
 from simplex_jax.corpus import Corpus, device, store
 from simplex_jax.corpus.device import DeviceCorpus, HostCorpus, Pages
 from simplex_jax.corpus.store import Stored
+from simplex_jax.draws.keys import by_native_code, split
 from simplex_jax.models.lda import model, pages
 from simplex_jax.models.lda.options import local_step, prior, step_size
 from simplex_jax.models.lda.seeds import Seeds
@@ -101,14 +102,14 @@ def start(
     shape: tuple[int, ...] = (settings.num_topics, words)
     if settings.chains > 1:
         shape = (settings.chains, *shape)
-    key_topics, key_memory = jax.random.split(key)
+    key_topics, key_memory = split(key)
     topics = _random_topics(key_topics, shape)
     return kernel.init(key_memory, topics if seeds is None else seeds.added(topics))
 
 
 @functools.partial(jax.jit, static_argnames="shape")
 def _random_topics(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return jax.random.exponential(key, shape) + 1e-6
+    return jax.random.exponential(by_native_code(key), shape) + 1e-6
 
 
 def to_device(

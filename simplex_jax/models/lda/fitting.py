@@ -12,6 +12,7 @@ import numpy as np
 from simplex_jax.base import State
 from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.device import Pages
+from simplex_jax.draws.keys import split
 from simplex_jax.evaluate import alignment, matching
 from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.evaluate.fits import Topics
@@ -108,7 +109,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     size = size_of(plan.train)
     check_heldout(plan.heldout, size.words)
     memory.check(plan.train, settings)
-    key_init, key_run, key_evaluate = jax.random.split(jax.random.key(settings.seed), 3)
+    key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)
     seeded = seeds.placed(settings, vocabulary_of(plan.train))
     data = feed.to_device(plan.train, settings)
     kernel, source = feed.build(data, size, settings, seeded)

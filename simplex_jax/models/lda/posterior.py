@@ -144,8 +144,8 @@ def gather(
             {} if topics.variance is None else {"topics": topics.variance},
             {
                 "prevalence": now.prevalence,
-                "alpha": jnp.sum(now.alpha, axis=-1),
-                "beta": jnp.sum(now.beta, axis=-1),
+                "alpha": np.asarray(now.alpha).sum(axis=-1),
+                "beta": np.asarray(now.beta).sum(axis=-1),
             },
         )
 

@@ -20,6 +20,7 @@ from simplex_jax.corpus import Corpus, to_vocabulary
 from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.corpus.device import Documents
 from simplex_jax.corpus.store import Stored
+from simplex_jax.draws.keys import fold_in
 from simplex_jax.evaluate import matching
 from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics import local
@@ -172,8 +173,8 @@ def shards(
             "give documents over the vocabulary of the topics"
         )
     concentrations = positive("alpha", alpha, (len(table),))
-    log_topics = jnp.log(jnp.maximum(jnp.asarray(table), jnp.finfo(jnp.float32).tiny))
-    key = jax.random.fold_in(jax.random.key(seed), _STREAM)
+    log_topics = _logarithms(table)
+    key = fold_in(jax.random.key(seed), np.uint32(_STREAM))
     engine = engines.resolve(engine, len(table))
     shard = max(1, min(shard, _MOST_SHARES // len(table)))
 
@@ -193,6 +194,11 @@ def shards(
             yield Shares(first, rows, error)
 
     return work()
+
+
+@jax.jit
+def _logarithms(topics: jax.Array) -> jax.Array:
+    return jnp.log(jnp.maximum(topics, jnp.finfo(jnp.float32).tiny))
 
 
 @jax.jit
