@@ -19,6 +19,8 @@ from simplex_jax.numpyro_distributions import LogDirichlet
 from simplex_jax.numpyro_kernels import sites
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Rows, Values
 
+_LEAST = 1e-6  # no gamma law has a smaller shape
+
 
 class Target(NamedTuple):
     """A model with its arguments, and the typed key that chooses its minibatch."""
@@ -173,14 +175,30 @@ def summed(tree: PyTree) -> jax.Array:
 
 def depending(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[bool]:
     """Tell which results of a function are made of its arguments, as its program shows."""
+    return [any(used) for used in _used(function, *inputs)]
+
+
+def _used(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[list[bool]]:
+    """Tell which leaves of its arguments each result of a function is made of."""
     program = jax.make_jaxpr(function)(*inputs).jaxpr
     count = len(program.outvars)
+    return [dce_jaxpr(program, [i == j for j in range(count)])[1] for i in range(count)]
 
-    def depends(i: int) -> bool:
-        _, used = dce_jaxpr(program, [i == j for j in range(count)])
-        return any(used)
 
-    return [depends(i) for i in range(count)]
+def recursive(target: Target, values: Values) -> frozenset[str]:
+    """Return the sites whose prior has parameters that are made of the site itself.
+
+    The steps of a site in numpyro's `scan` are one site, whose law at a step may depend on its
+    value at the step before. `values` are constrained values of all latent sites.
+    """
+    names = sorted(values)  # the order of the leaves of a dictionary
+
+    def numbers(values: Values) -> list[jax.Array]:
+        trace = traced(target, values)
+        return [summed(_parameters(trace[name]["fn"], values[name])) for name in names]
+
+    used = _used(numbers, {name: values[name] for name in names})
+    return frozenset(name for i, name in enumerate(names) if used[i][i])
 
 
 def dependent(
@@ -227,10 +245,15 @@ def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = No
     priors, parameters = {}, {}
     for name, law in laws.items():
         parameters[name] = _parameters(law, y[name])
-        if not parameters[name]:
-            # Any other prior stays in the density, next to a uniform one.
-            others[name] = law.log_prob(values[name])
-            parameters[name] = (jnp.ones_like(y[name]),)
+        recursive = name in target.layout.recursive
+        if recursive or not parameters[name]:
+            # Any other prior stays in the density, relative to one that has such parameters. Its
+            # parameters are the least where those of the site may be as small, or counts would be
+            # negative.
+            parameters[name] = _reference(kinds[name], y[name], least=recursive)
+            reference = _log_reference(kinds[name], y[name], parameters[name])
+            reference = sum_rightmost(reference, reference.ndim - len(law.batch_shape))
+            others[name] = law.log_prob(values[name]) - reference
         prior = _log_prior(kinds[name], y[name], parameters[name])
         priors[name] = sum_rightmost(prior, prior.ndim - len(law.batch_shape))
     return _Terms(others, priors, parameters)
@@ -268,6 +291,23 @@ def evaluate(
 
     counts, (others, priors, by_row, about) = jax.grad(total, has_aux=True)(native)
     return Density(others, priors, by_row, counts, *about)
+
+
+def _reference(kind: str, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]:
+    """Return parameters of a prior that do not depend on the site: ones, or the least."""
+    shape = jnp.full_like(y, _LEAST if least else 1)
+    return (shape, shape) if kind == sites.GAMMA else (shape,)
+
+
+def _log_reference(kind: str, y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
+    """Return its log density at native values, up to a constant.
+
+    It is one of positive numbers, of probabilities, or of the log ratios of these, as laws have it.
+    """
+    shape = parameters[0]
+    if kind == sites.GAMMA:
+        return (shape - 1) * y - parameters[1] * sites.constrain(kind, y)
+    return ((shape - (kind == sites.SIMPLEX)) * y).sum(axis=-1)
 
 
 def _parameters(law: dist.Distribution, y: jax.Array) -> tuple[jax.Array, ...]:

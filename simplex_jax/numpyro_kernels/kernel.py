@@ -112,6 +112,8 @@ class ModelKernel(MCMCKernel):
         # As one program, which leaves out draws of the prior of which only the shape is needed.
         values = jax.jit(begun)(key_trace, key_start, init_params)
         layout = self._inspected
+        recursive = density.recursive(self._target(model_args, kwargs, key_batch), values)
+        self._layout = layout = layout._replace(recursive=recursive)
         left_out = density.changing(self._target(model_args, kwargs, key_batch), values)
         if left_out:
             warnings.warn(

@@ -65,6 +65,8 @@ class Layout(NamedTuple):
     subsampled: dict[str, tuple[int, int]]  # plates with minibatches: all rows, and those shown
     deterministic: tuple[str, ...]  # sites that samples bring along
     plates: dict[str, Rows]  # rows of the latent sites
+    # sites whose prior has parameters that are made of the site itself, see `density.recursive`
+    recursive: frozenset[str] = frozenset()
 
 
 def typed(key: jax.Array) -> jax.Array:
