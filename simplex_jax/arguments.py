@@ -11,6 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+MOST_SEED = 2**32 - 1
+"""Largest seed: JAX takes one modulo 2^32, so that larger ones would give equal results."""
+
 _LANES = 32
 _LONG = 256
 
@@ -37,6 +40,19 @@ def at_least(name: str, value: SupportsIndex, least: int) -> int:
     if isinstance(value, bool) or number < least:
         raise ValueError(f"{name} must be an integer of at least {least}; it is {value!r}")
     return number
+
+
+def within(name: str, value: SupportsIndex, least: int, most: int) -> int:
+    """Return ``value`` as an int, or raise a ValueError unless it is from ``least`` to ``most``."""
+    number = at_least(name, value, least)
+    if number > most:
+        raise ValueError(f"{name} must be at most {most}; it is {number}")
+    return number
+
+
+def seed(value: SupportsIndex) -> int:
+    """Return a seed as an int, or raise a ValueError unless it is from 0 to `MOST_SEED`."""
+    return within("seed", value, 0, MOST_SEED)
 
 
 def choice(name: str, value: Any, names: Iterable[str]) -> None:

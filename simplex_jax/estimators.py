@@ -89,13 +89,15 @@ def categorical(size: float) -> Estimator:
     """Scaled counts of observed categories.
 
     Batches have the structure of the position; for a leaf [..., K] there, the leaf here holds n
-    labels in 0..K-1 for each simplex, an integer array [n, ...]. Labels out of range give NaN.
+    labels in 0..K-1 for each simplex, an integer array [n, ...]. Under `jit` labels out of range
+    give NaN.
 
     Args:
         size: Number of data in the full data set.
 
     Raises:
-        ValueError: `size` is not positive; when used, the labels do not fit the position.
+        ValueError: `size` is not positive; when used, the labels do not fit the position, or one is
+            out of range.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -113,13 +115,14 @@ def multinomial(size: float) -> Estimator:
     """Scaled sums of observed count rows.
 
     Batches have the structure of the position; for a leaf [..., K] there, the leaf here holds n
-    rows of counts for each simplex, [n, ..., K]. Negative counts give NaN.
+    rows of counts for each simplex, [n, ..., K]. Under `jit` negative counts give NaN.
 
     Args:
         size: Number of rows in the full data set.
 
     Raises:
-        ValueError: `size` is not positive; when used, the rows do not fit the position.
+        ValueError: `size` is not positive; when used, the rows do not fit the position, or a count
+            is negative.
     """
     return subsampled(_row_counts, size)
 
@@ -313,9 +316,10 @@ def _histogram(leaf: jax.Array, labels: jax.Array) -> jax.Array:
         )
     k = leaf.shape[-1]
     rows = leaf.size // k
-    flat = labels.reshape(labels.shape[0], rows)
     # Widened, as K may not fit the dtype of the labels, and a sum of ones not that of the position.
-    valid = (flat >= 0) & (flat.astype(jnp.uint32) < k)
+    valid = (labels >= 0) & (labels.astype(jnp.uint32) < k)
+    arguments.require("batch", labels, valid, f"labels from 0 to {k - 1}, of {k} categories")
+    flat, valid = (x.reshape(labels.shape[0], rows) for x in (labels, valid))
     cell = jnp.where(valid, flat.astype(jnp.int32) + k * jnp.arange(rows), leaf.size)
     cells = jnp.zeros(leaf.size, jnp.int32).at[cell].add(1, mode="drop")
     counts = cells.reshape(rows, k).astype(leaf.dtype)
@@ -333,4 +337,5 @@ def _sum_rows(leaf: jax.Array, rows: jax.Array) -> jax.Array:
         raise ValueError(
             f"batch of rows of shape {rows.shape} does not fit a position of shape {leaf.shape}"
         )
+    arguments.require("batch", rows, rows >= 0, "counts of at least 0")
     return jnp.where((rows >= 0).all(axis=0), rows.sum(axis=0, dtype=leaf.dtype), jnp.nan)

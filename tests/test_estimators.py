@@ -37,9 +37,13 @@ def test_categorical_counts_labels_by_simplex(getkey):
 @pytest.mark.parametrize("bad", [-1, 3, 2**31 - 1, -(2**31)])
 def test_labels_out_of_range_spoil_their_own_simplex_only(bad, getkey):
     labels = jnp.array([[0, 2], [bad, 1]])
-    counts, _ = estimators.categorical(2).estimate(getkey(), (), jnp.zeros((2, 3)), labels)
+    estimate = estimators.categorical(2).estimate
+    counts, _ = jax.jit(estimate)(getkey(), (), jnp.zeros((2, 3)), labels)
     assert np.isnan(counts[0]).all()
     np.testing.assert_array_equal(counts[1], [0, 1, 1])
+    message = rf"labels from 0 to 2, of 3 categories; it is {bad} at index \(1, 0\)"
+    with pytest.raises(ValueError, match=message):
+        estimate(getkey(), (), jnp.zeros((2, 3)), labels)
 
 
 def test_multinomial_sums_rows(getkey):
@@ -62,6 +66,8 @@ def test_bad_input_is_named(getkey):
         categorical.estimate(getkey(), (), jnp.zeros(3), jnp.zeros(4))
     with pytest.raises(ValueError, match=r"batch of labels .* \[n, 2\]"):
         categorical.estimate(getkey(), (), jnp.zeros((2, 3)), jnp.zeros(4, jnp.int32))
+    with pytest.raises(ValueError, match=r"at least 0; it is -1.0 at index \(0, 1\)"):
+        multinomial.estimate(getkey(), (), jnp.zeros(2), jnp.array([[3.0, -1.0]]))
     with pytest.raises(ValueError, match="batch of rows"):
         multinomial.estimate(getkey(), (), jnp.zeros(3), jnp.zeros((4, 2)))
     with pytest.raises(ValueError, match="batch"):

@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from simplex_jax import corpus as corpora
+from simplex_jax.cli.errors import usage
 from simplex_jax.cli.options import PATH
 from simplex_jax.corpus import (
     Corpus,
@@ -19,6 +20,7 @@ from simplex_jax.corpus import (
     store,
     to_vocabulary,
 )
+from simplex_jax.corpus.files import as_path
 from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.formats.format import Kind
 from simplex_jax.corpus.store import Stored
@@ -134,6 +136,19 @@ def read(path: Path, reading: dict[str, Any]) -> Corpus:
     return drop_words(data, reading.get("drop_words"))
 
 
+def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
+    """Read a corpus as `read` does, with all its words, however rare."""
+    limits: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
+    other = {name: value for name, value in reading.items() if name not in limits}
+    return read(path, other | limits if _has_texts(path, reading) else other)
+
+
+def _has_texts(path: Path, reading: dict[str, Any]) -> bool:
+    """Tell whether a file has texts rather than counts, by its format."""
+    asked = Reading(format=reading["format"], encoding=reading["encoding"])
+    return registry.selected(as_path(path), asked, "counts").texts is not None
+
+
 def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
     """Leave the words of a file out of a corpus, with a warning if it has none of them."""
     if file is None:
@@ -179,7 +194,8 @@ def _text_options(reading: dict[str, Any]) -> TextOptions:
     limits = {name: reading[name] for name in names if name in reading}
     if "ngrams" in limits:
         limits["ngrams"] = tuple(limits["ngrams"])  # a list in JSON
-    return TextOptions(**limits)
+    with usage():
+        return TextOptions(**limits)
 
 
 def read_as(
@@ -190,8 +206,8 @@ def read_as(
     All their words count, however rare, split as in the corpus of the model, which was read with
     `model_reading`.
     """
-    all_words = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
-    corpus = read(path, reading | _token_options(model_reading) | all_words)
+    tokens = _token_options(model_reading) if _has_texts(path, reading) else {}
+    corpus = read_every_word(path, reading | tokens)
     return to_vocabulary(corpus, vocabulary, source=str(path))
 
 

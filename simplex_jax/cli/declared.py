@@ -34,13 +34,21 @@ def declared_option(of: type, name: str, default: Any) -> Callable:
         attributes["multiple"] = kind is not str
     elif declared.several:
         attributes["type"] = _Several(int(declared.least or 0), declared.hint)
-        help = f"{help} Several, as 10,20,50, are fitted one by one and compared."
+        help = (
+            f"{help} Several, as 10,20,50, are fitted one by one and compared; after an "
+            "interruption the same command goes on."
+        )
     elif kind is int:
-        most = 2**63 - 1 if name.endswith("seed") else None
-        attributes["type"] = click.IntRange(int(declared.least or 0), most)
+        largest = None if declared.most is None else int(declared.most)
+        attributes["type"] = click.IntRange(int(declared.least or 0), largest)
     else:
         low = 0 if declared.least is None else declared.least
-        attributes["type"] = _Number(low, declared.most, min_open=declared.least is None)
+        most, below = declared.most, declared.below
+        attributes["type"] = _Number(
+            *(low, most if below is None else below),
+            min_open=declared.least is None,
+            max_open=below is not None,
+        )
     if declared.metavar is not None:
         attributes["metavar"] = declared.metavar
     return click.option(flag_of(name, declared), name, help=help, **attributes)
@@ -60,11 +68,11 @@ class _Several(click.ParamType):
             return value
         kind: click.ParamType = click.IntRange(self._least)
         try:
-            numbers = tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
-        except click.BadParameter as error:
-            if self._hint:
-                self.fail(f"{error.message} {self._hint}", param, ctx)
-            raise
+            parts = [int(part) for part in value.split(",")]
+        except ValueError:
+            problem = f"{value!r} is not a whole number, or several with commas between them."
+            self.fail(f"{problem} {self._hint}" if self._hint else problem, param, ctx)
+        numbers = tuple(kind.convert(part, param, ctx) for part in parts)
         if len(set(numbers)) < len(numbers):
             self.fail(f"{value!r} has a number twice.", param, ctx)
         return numbers[0] if len(numbers) == 1 else numbers

@@ -1,20 +1,25 @@
 """Errors of commands: one line and an exit status, or the traceback on request."""
 
+import contextlib
 import functools
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 from jax.errors import JaxRuntimeError
 
+from simplex_jax.corpus import CorpusError
 from simplex_jax.runtime import output, processes
+from simplex_jax.runtime.saved import RunError
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn errors and warnings into one line each, and errors into exit status 1.
+
+    Those of `usage` stay, which click shows, with exit status 2.
 
     --debug shows the traceback of an error, and the place of a warning.
     """
@@ -59,6 +64,20 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             sys.exit(130)
 
     return guarded
+
+
+@contextlib.contextmanager
+def usage() -> Iterator[None]:
+    """Turn a ValueError of the block into a UsageError: there options are checked by themselves.
+
+    What is wrong with a file that an option names is bad data.
+    """
+    try:
+        yield
+    except (CorpusError, RunError):
+        raise
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _message(error: BaseException) -> str:

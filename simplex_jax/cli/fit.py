@@ -1,5 +1,6 @@
 """The command `fit`: a new run, or a run that is resumed."""
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -10,10 +11,10 @@ import click
 from simplex_jax.cli import console, options, several
 from simplex_jax.cli.commands import Commands
 from simplex_jax.cli.declared import declared_options
-from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.cli.errors import one_line_errors, usage
 from simplex_jax.models import files, pipeline
 from simplex_jax.models.options import declarations
-from simplex_jax.models.records import Model, Plan
+from simplex_jax.models.records import Plan
 from simplex_jax.runtime import devices, lock, output, saved
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime.hooks import Hook, MetricsLog, Progress
@@ -67,17 +68,22 @@ def fit_command(commands: Commands) -> click.Command:
         coordinator: str | None = None,
         processes: int | None = None,
         process: int | None = None,
+        one_of_several: bool = False,  # which goes on with the run in `out`; no option
         **parameters: Any,
     ) -> None:
         if distributed or any(value is not None for value in (coordinator, processes, process)):
             if model.alone is not None:
                 raise click.UsageError(pipeline.refusal(model))
             # Before anything starts JAX.
-            join(coordinator, processes, process)
+            with usage():
+                join(coordinator, processes, process)
         quiet = quiet or not is_first()
         say = console.speaker(quiet)
         settings = {name: parameters[name] for name in names}
         _check_lengths(settings)
+        begun = None  # an earlier run of these settings, perhaps at its end
+        if one_of_several and out is not None and not overwrite and (out / files.CONFIG).exists():
+            begun = out
         if resume is not None:
             resumed = _resumed_run(commands, resume, input, settings)
             if resumed is None:
@@ -87,17 +93,25 @@ def fit_command(commands: Commands) -> click.Command:
         else:
             reading = {name: parameters[name] for name in commands.reading}
             source = _source(commands, input, reading, holdout, holdout_seed)
-            if out is not None and not dry_run and is_first():
+            if out is not None and not dry_run and begun is None and is_first():
                 directories.check(out, model.name, files.names_of(model), overwrite=overwrite)
-            request = _Request(_options(model, settings), source)
+            with usage():  # Each is in range, but they may contradict each other.
+                chosen = model.options(**settings)
+            request = _Request(chosen, source)
         planned = _planned(commands, request, say)
+        config = _config(commands, request, planned)
+        if resume is not None:
+            _check_digest(request.digest, config, resume)
+        elif begun is not None:
+            _check_same(commands, config, begun)
+            if saved.finished(begun):
+                say(f"the run in {begun} has come to its end")
+                return
+            resume = begun
         say(commands.announce(planned))
         if dry_run and commands.memory is not None:
             click.echo(console.memory(commands.memory(planned), commands.remedy))
             return
-        config = _config(commands, request, planned)
-        if resume is not None:
-            _check_digest(request.digest, config, resume)
         directory: AbstractContextManager[Path]
         if not is_first():
             directory = nullcontext(Path())
@@ -109,7 +123,18 @@ def fit_command(commands: Commands) -> click.Command:
             )
         with directory as path:
             shared = Path(agreed_text(str(path.absolute())))
-            _train(commands, planned, shared, checkpoint_every, resume is not None, quiet)
+            interrupted = _train(
+                commands, planned, shared, checkpoint_every, resume is not None, quiet
+            )
+        if interrupted is not None:
+            onward = f"simplex-jax {model.name} --resume {shared}"
+            if one_of_several:
+                onward = "the same command, which keeps the fits that have come to their end"
+            if is_first():
+                click.echo(
+                    f"{interrupted.name} has ended the run early; go on with: {onward}", err=True
+                )
+            raise SystemExit(128 + interrupted)
 
     return fit
 
@@ -140,14 +165,6 @@ def _source(
         "holdout": holdout,
         "holdout_seed": holdout_seed,
     }
-
-
-def _options(model: Model, settings: Mapping[str, Any]) -> Any:
-    """Return the options of a model."""
-    try:
-        return model.options(**settings)
-    except ValueError as error:  # Each is in range: they contradict each other.
-        raise click.UsageError(str(error)) from None
 
 
 def _resumed_run(
@@ -241,6 +258,25 @@ def _check_digest(digest: str | None, config: Mapping[str, Any], directory: Path
         )
 
 
+def _check_same(commands: Commands, config: Mapping[str, Any], directory: Path) -> None:
+    """Raise a ValueError unless the run in a directory is the one that is asked for."""
+    earlier, now = saved.load_config(directory, commands.model.name), output.plain(config)
+    assert isinstance(now, dict)
+    names = [
+        name
+        for part in ("settings", "source", "corpus")
+        if isinstance(then := earlier.get(part), dict)
+        for name in now[part]
+        if then.get(name) != now[part][name]
+    ]
+    if names or not isinstance(earlier.get("source"), dict):
+        differing = ", ".join(names) or "source"
+        raise ValueError(
+            f"the run in {directory} has other settings or data ({differing}): choose another "
+            "--out, or pass --overwrite, which replaces it"
+        )
+
+
 @contextmanager
 def _reopened(commands: Commands, path: Path, config: Mapping[str, Any]) -> Iterator[Path]:
     """Lock the directory of a run that is resumed, and write its new length to `config.json`."""
@@ -267,8 +303,8 @@ def _train(
     checkpoint_every: float,
     resume: bool,
     quiet: bool,
-) -> None:
-    """Train a run in its directory and write its results."""
+) -> signal.Signals | None:
+    """Train a run in its directory and write its results; return the signal that has ended it."""
     model, say = commands.model, console.speaker(quiet)
     hooks: list[Hook] = [MetricsLog(directory / files.METRICS)] if is_first() else []
     if not quiet:
@@ -293,11 +329,4 @@ def _train(
     for warning in fitted.warnings:
         say(f"warning: {warning}")
     say(f"written to {directory}; open {directory / files.REPORT}")
-    if fitted.interrupted is not None:
-        if is_first():
-            click.echo(
-                f"{fitted.interrupted.name} has ended the run early; go on with: "
-                f"simplex-jax {model.name} --resume {directory}",
-                err=True,
-            )
-        raise SystemExit(128 + fitted.interrupted)
+    return fitted.interrupted

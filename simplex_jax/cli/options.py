@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from simplex_jax.arguments import MOST_SEED
 from simplex_jax.cli.declared import declared_option
 from simplex_jax.corpus.files import STANDARD_INPUT
 from simplex_jax.models.pipeline import Session
@@ -67,7 +68,7 @@ model_option = click.option(
     "--model", required=True, type=PATH, metavar="DIR", help="Directory of a run."
 )
 seed_option = click.option(
-    "--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Seed of all random numbers."
+    "--seed", default=0, type=click.IntRange(0, MOST_SEED), help="Seed of all random numbers."
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
+from simplex_jax.arguments import MOST_SEED
 from simplex_jax.cli import console, options
 from simplex_jax.models import files
 from simplex_jax.models.records import Model
@@ -39,7 +40,8 @@ class Compared(NamedTuple):
 def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[Callable], Callable]:
     """Return a decorator of `fit` that repeats it for each of several numbers of topics.
 
-    The metric that compares them is `measure`; `similarity` is that of `matching.align`.
+    The metric that compares them is `measure`; `similarity` is that of `matching.align`. A command
+    that is repeated goes on where it was interrupted.
     """
 
     def decorate(fit: Callable) -> Callable:
@@ -59,14 +61,19 @@ def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[C
                 flag = next(iter(typed.values()))
                 raise click.UsageError(f"{flag} does not support several values of --topics")
 
-            first_seed, directory = parameters["seed"], _directory(out, model.name, overwrite)
+            first_seed = parameters["seed"]
+            seeds = range(first_seed, first_seed + repeats)
+            if seeds[-1] > MOST_SEED:
+                raise click.UsageError(f"--seed must be at most {MOST_SEED - repeats + 1}")
+            runs = [_name(size, seed) for size in sizes for seed in seeds]
+            directory = _directory(out, model.name, runs, overwrite)
             if parameters["holdout_seed"] is None:  # All predict the same documents.
                 common["holdout_seed"] = first_seed
 
             def fit_size(size: int, seed: int, directory: Path) -> None:
-                fit(out=directory, **common | {"num_topics": size, "seed": seed})
+                own = {"num_topics": size, "seed": seed, "one_of_several": True}
+                fit(out=directory, **common | own)
 
-            seeds = range(first_seed, first_seed + repeats)
             say = console.speaker(quiet)
             _fit_each(fit_size, model, sizes, seeds, directory, measure, similarity, say)
 
@@ -75,16 +82,23 @@ def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[C
     return decorate
 
 
-def _directory(out: Path | None, command: str, overwrite: bool) -> Path:
-    """Return the directory of the runs, which must be empty or may be overwritten."""
+def _name(size: int, seed: int) -> str:
+    return f"topics-{size}-seed-{seed}"
+
+
+def _directory(out: Path | None, command: str, runs: Sequence[str], overwrite: bool) -> Path:
+    """Return the directory of the runs, which has nothing but these or may be overwritten."""
     directory = out or Path(f"simplex-jax-{command}-topics")
     if directory.exists() and not directory.is_dir():
         raise NotADirectoryError(f"output {str(directory)!r} is a file: give a directory")
-    if directory.exists() and any(directory.iterdir()) and not overwrite:
-        raise FileExistsError(
-            f"output directory {str(directory)!r} is not empty: choose another one (--out), or "
-            "pass --overwrite, which replaces the runs in it"
-        )
+    if directory.exists() and not overwrite:
+        own = {*runs, TABLE, PICTURE}
+        others = sorted(path.name for path in directory.iterdir() if path.name not in own)
+        if others:
+            raise FileExistsError(
+                f"output directory {str(directory)!r} is not empty ({others[0]}): choose another "
+                "one (--out), or pass --overwrite, which replaces the runs in it"
+            )
     return directory
 
 
@@ -103,7 +117,7 @@ def _fit_each(
 
     compared = []
     for size in sizes:
-        runs = [directory / f"topics-{size}-seed-{seed}" for seed in seeds]
+        runs = [directory / _name(size, seed) for seed in seeds]
         for seed, run in zip(seeds, runs, strict=True):
             say(f"== {counted(size, 'topic')}, seed {seed}")
             fit(size, seed, run)

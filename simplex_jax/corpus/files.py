@@ -65,7 +65,7 @@ def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
         stream: io.BufferedReader = io.BufferedReader(Guarded(source, path, limit, kind), 2**16)
         with stream:
             if not stream.peek(1):
-                raise error_at(path, "the file is empty", "give a file with documents in it")
+                raise error_at(path, "the file is empty", "give one with something in it")
             packed.refuse_unknown(stream.peek(HEAD), path)
             yield stream, limit
 

@@ -44,7 +44,8 @@ def read(
         format: One of the formats of `formats.described("counts")`; recognised when left out. A
             file of no other format is then taken for `lines`, of which a tenth must have a word.
         vocabulary: File with one word a line; see `Reading`.
-        text: Tokens and vocabulary limits for text; `TextOptions()` when left out.
+        text: Tokens and vocabulary limits, for formats of texts only; `TextOptions()` when left
+            out.
         encoding: Encoding of text; vocabularies are UTF-8.
         names: File with one document name a line.
         transpose: True if words are in rows and documents in columns.

@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax import arguments
 from simplex_jax.corpus.corpus import Corpus
 
 
@@ -19,7 +20,7 @@ def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
         empty documents take part like all others.
 
     Raises:
-        ValueError: `count` is not in 0..D-1, or `seed` is negative.
+        ValueError: `count` is not in 0..D-1, or `seed` not in 0..2^32 - 1.
 
     Example:
         >>> from simplex_jax.corpus import from_counts
@@ -35,7 +36,7 @@ def held_out(documents: int, count: int, seed: int) -> np.ndarray:
     """Choose `count` of D documents to hold out at random, as a mask, bool [D].
 
     Raises:
-        ValueError: `count` is not in 0..D-1, or `seed` is negative.
+        ValueError: `count` is not in 0..D-1, or `seed` not in 0..2^32 - 1.
     """
     if not 0 <= count < documents:
         raise ValueError(f"count={count} documents to hold out: give 0 to {documents - 1}")
@@ -63,7 +64,7 @@ def split_tokens(
         Memory while splitting is about 40 bytes a token.
 
     Raises:
-        ValueError: `seed` is negative, or `share` is not between 0 and 1.
+        ValueError: `seed` is not in 0..2^32 - 1, or `share` is not between 0 and 1.
 
     Example:
         >>> observed, target = split_tokens(sp.csr_array(np.array([[4, 0, 3], [0, 1, 1]])), seed=0)
@@ -92,9 +93,7 @@ def split_tokens(
 
 
 def _generator(seed: int) -> np.random.Generator:
-    if seed < 0:
-        raise ValueError(f"seed={seed}: give a whole number from 0")
-    return np.random.default_rng(seed)
+    return np.random.default_rng(arguments.seed(seed))
 
 
 def rows(corpus: Corpus, which: np.ndarray) -> Corpus:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.random import define_prng_impl, threefry_2x32
+from jax.typing import ArrayLike
 
 from simplex_jax.draws import bits, native
 
@@ -40,7 +41,7 @@ def split(key: jax.Array, number: int = 2) -> tuple[jax.Array, ...]:
     return tuple(like(key, one) for one in jax.random.split(by_native_code(key), number))
 
 
-def fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
+def fold_in(key: jax.Array, data: ArrayLike) -> jax.Array:
     """Return `jax.random.fold_in(key, data)`, found by native code where there is some."""
     return like(key, jax.random.fold_in(_wrapped(key), data))
 

@@ -20,6 +20,7 @@ POINTS = 41
 """Places along a number at which its curve is evaluated."""
 
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?)?Z?")
+_ROUNDING = 4  # units in the last place by which a number may miss the edge of a group
 _COLLINEAR = 1e-7  # of a column of unit length, what is left of it beside those before it
 
 
@@ -127,7 +128,8 @@ def _years(dates: np.ndarray) -> np.ndarray:
 def cut(covariate: Column, every: float) -> Column:
     """Return numbers, or years of dates, as groups of a width: 10 makes decades of years.
 
-    The groups begin at multiples of the width, and are in order.
+    The groups begin at multiples of the width, and are in order. A number within rounding of such
+    a multiple belongs to the group that begins there.
 
     Raises:
         ValueError: The width is not positive, or the column has groups already.
@@ -135,6 +137,8 @@ def cut(covariate: Column, every: float) -> Column:
     Example:
         >>> cut(column("year", [1914, 1919, 1920]), 10).groups
         ('1910-1919', '1920-1929')
+        >>> cut(column("share", [0.1, 0.3]), 0.1).groups
+        ('[0.1, 0.2)', '[0.3, 0.4)')
     """
     if not (np.isfinite(every) and every > 0):
         raise ValueError(f"every must be finite and positive; it is {every}")
@@ -143,21 +147,38 @@ def cut(covariate: Column, every: float) -> Column:
             f"every applies only to numeric and date columns; {covariate.name!r} has groups"
         )
     finite = np.isfinite(covariate.values)
-    bins, places = np.unique(np.floor(covariate.values[finite] / every), return_inverse=True)
-    whole = every == int(every) and (
-        covariate.kind == "date" or (covariate.values[finite] % 1 == 0).all()
+    values = covariate.values[finite]
+    whole = every == int(every) and (covariate.kind == "date" or (values % 1 == 0).all())
+    bins, places = np.unique(
+        values // every if whole else _bins(values, every), return_inverse=True
     )
     codes = np.full(len(finite), -1)
     codes[finite] = places
-    return Column(
-        covariate.name, "group", codes, tuple(_label(n * every, every, whole) for n in bins)
-    )
+    labels = _whole_labels if whole else _labels
+    return Column(covariate.name, "group", codes, tuple(labels(bins.astype(float), every)))
 
 
-def _label(low: float, every: float, whole: bool) -> str:
-    if whole:
-        return f"{low:.0f}" if every == 1 else f"{low:.0f}-{low + every - 1:.0f}"
-    return f"[{low:g}, {low + every:g})"
+def _bins(values: np.ndarray, every: float) -> np.ndarray:
+    """Return values / every rounded down, but to the next multiple if within rounding of it."""
+    ratio = values / every  # 0.3 / 0.1 is 2.9999999999999996
+    nearest = np.rint(ratio)
+    close = np.abs(ratio - nearest) <= _ROUNDING * np.finfo(ratio.dtype).eps * np.abs(nearest)
+    return np.where(close, nearest, np.floor(ratio))
+
+
+def _whole_labels(bins: np.ndarray, every: float) -> Iterator[str]:
+    for low in bins * every:
+        yield f"{low:.0f}" if every == 1 else f"{low:.0f}-{low + every - 1:.0f}"
+
+
+def _labels(bins: np.ndarray, every: float) -> Iterator[str]:
+    """Yield groups as intervals, in as many digits, from six, as tell their ends apart."""
+    ends = np.union1d(bins, bins + 1) * every
+    digits = 6
+    while digits < 17 and len({f"{end:.{digits}g}" for end in ends}) < len(ends):
+        digits += 1
+    for n in bins:
+        yield f"[{n * every:.{digits}g}, {(n + 1) * every:.{digits}g})"
 
 
 def design(

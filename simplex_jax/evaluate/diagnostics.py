@@ -14,6 +14,9 @@ LARGE_RHAT = 1.1
 """R-hat from which chains are said to disagree; it is noisy over a few tens of samples."""
 
 
+_SHARE = "prevalence "  # before the number of a topic
+
+
 def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
     """Compute R-hat and the effective sample size of each traced quantity.
 
@@ -80,7 +83,7 @@ def rough(diagnostics: Mapping[str, Mapping[str, float | None]], topics: int) ->
     """
     if topics == 1:  # whose share is 1
         return np.zeros(1, bool)
-    sizes = [diagnostics.get(f"prevalence {k}", {"ess": np.inf}).get("ess") for k in range(topics)]
+    sizes = [diagnostics.get(f"{_SHARE}{k}", {"ess": np.inf}).get("ess") for k in range(topics)]
     return ~(np.array([np.nan if size is None else size for size in sizes]) >= FEW_DRAWS)
 
 
@@ -97,10 +100,8 @@ def chain_warnings(
     same = np.asarray(shared, bool)
     warnings, total = [], same.shape[1]
     if samples < FEW_DRAWS:
-        warnings.append(
-            f"The means and deviations are of {samples} posterior samples only: "
-            "a longer run gives more."
-        )
+        shown = f"{samples} posterior sample{'' if samples == 1 else 's'}"
+        warnings.append(f"The means and deviations are of {shown} only: a longer run gives more.")
     apart = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
     if apart:
         warnings.append(
@@ -110,15 +111,20 @@ def chain_warnings(
         )
     few = [name for name, entry in diagnostics.items() if _above(FEW_DRAWS, entry.get("ess"))]
     if few and samples >= FEW_DRAWS:
+        # Of topics; concentrations and predictions keep the intervals that they have.
+        without = any(name.startswith(_SHARE) for name in few)
         warnings.append(
             f"Fewer than {FEW_DRAWS} effective samples of {_named(few, total)}: too few for "
-            "intervals, which such topics are shown without; a longer run gives more."
+            f"intervals{', which such topics are shown without' if without else ''}; a longer run "
+            "gives more."
         )
     different = np.flatnonzero(~same.all(axis=0))
     if different.size:
+        one = different.size == 1
         warnings.append(
-            f"Not all chains have {different.size} of {total} topics: {listed(different)}. Their "
-            "means and intervals are of the chains that have them."
+            f"{different.size} of {total} topics {'is' if one else 'are'} not in all chains: "
+            f"{listed(different)}. {'Its' if one else 'Their'} means and intervals are of the "
+            f"chains that have {'it' if one else 'them'}."
         )
     return warnings
 

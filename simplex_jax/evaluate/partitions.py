@@ -185,7 +185,7 @@ def point_partition(
     arguments.choice("loss", loss, LOSSES)
     if most_rows < 2 or most_draws < 1:
         raise ValueError(f"give most_rows >= 2 and most_draws >= 1, not {most_rows}, {most_draws}")
-    n = draws.shape[1]
+    n, seed = draws.shape[1], arguments.seed(seed)
     chosen = np.arange(n)
     if n > most_rows:
         chosen = np.sort(np.random.default_rng(seed).choice(n, most_rows, replace=False))

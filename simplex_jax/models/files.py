@@ -11,7 +11,7 @@ from simplex_jax.models.options import RunOptions, as_json, from_json
 from simplex_jax.models.records import Array, F, Model, O, Saved, versions
 from simplex_jax.report import page
 from simplex_jax.runtime import directory as directories
-from simplex_jax.runtime import output, saved
+from simplex_jax.runtime import gathering, output, saved
 from simplex_jax.runtime.saved import RunError
 
 CONFIG, SUMMARY, METRICS, REPORT = "config.json", "summary.json", "metrics.jsonl", "report.html"
@@ -48,6 +48,8 @@ def save(model: Model[O, F], fitted: F, place: Path, *, overwrite: bool = False)
     with directories.claim(place, config, names_of(model), overwrite=overwrite) as claimed:
         lines = "".join(output.json_line(record) for record in fitted.metrics)
         output.write_text(claimed / METRICS, lines)
+        # Models of partitions keep none in files.
+        gathering.write_samples(claimed / directories.SAMPLES, getattr(fitted, "kept", {}))
         write(model, fitted, claimed)
     return place
 

@@ -49,6 +49,7 @@ class Option:
     help: str  # one or two sentences, for command, Python and estimator
     least: float | None = None  # the smallest number allowed; numbers without one must be positive
     most: float | None = None  # the largest number allowed, where it is not the largest float
+    below: float | None = None  # the smallest number that is too large, if there is one
     choices: Sequence[str] | None = None  # the names allowed, of strings and tuples of strings
     # Those of them that the command offers; comparators of the papers stay in Python
     offered: Sequence[str] | None = None
@@ -79,9 +80,9 @@ def option(help: str, *, default: T, kw_only: bool = True, **declared: Any) -> T
     )
 
 
-def again(name: str, *, default: T, **declared: Any) -> T:
-    """Declare an option of `RunOptions` again, with other attributes."""
-    earlier = {name: entry for name, entry, _ in declarations(RunOptions)}[name]
+def again(name: str, *, default: T, of: type | None = None, **declared: Any) -> T:
+    """Declare an option of `RunOptions`, or another dataclass, again, with other attributes."""
+    earlier = {name: entry for name, entry, _ in declarations(of or RunOptions)}[name]
     own = dataclasses.replace(earlier, **declared)
     return dataclasses.field(default=default, kw_only=True, metadata={"option": own})
 
@@ -147,16 +148,25 @@ def checked(name: str, value: Any, declared: Option, kind: Any) -> Any:
             arguments.choice(name, member, declared.choices)
         return value if kind is str else tuple(value)
     if kind is int:
-        return arguments.at_least(name, value, int(declared.least or 0))
+        least = int(declared.least or 0)
+        if declared.most is None:
+            return arguments.at_least(name, value, least)
+        return arguments.within(name, value, least, int(declared.most))
     if kind is float:
-        return number(name, value, declared.least, declared.most)
+        return number(name, value, declared.least, declared.most, declared.below)
     return value
 
 
-def number(name: str, value: Any, least: float | None = None, most: float | None = None) -> float:
+def number(
+    name: str,
+    value: Any,
+    least: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> float:
     """Return a finite number, positive or of at least `least`, or raise a ValueError.
 
-    It is at most `most`, if that is given.
+    It is at most `most` and below `below`, if these are given.
     """
     try:
         result = float(value)
@@ -167,6 +177,8 @@ def number(name: str, value: Any, least: float | None = None, most: float | None
         raise ValueError(f"{name} must be {limits}; it is {value}")
     if most is not None and result > most:
         raise ValueError(f"{name} must be at most {_limit(most)}; it is {value}")
+    if below is not None and result >= below:
+        raise ValueError(f"{name} must be below {_limit(below)}; it is {value}")
     return result
 
 
@@ -218,10 +230,15 @@ def _values(declared: Option, kind: Any) -> str:
     if declared.parse is not None and declared.metavar is not None:
         return declared.metavar.lower().replace("|", ", ")
     if kind is int:
-        return f"integer, at least {int(declared.least or 0)}"
+        least = int(declared.least or 0)
+        if declared.most is None:
+            return f"integer, at least {least}"
+        return f"integer, {least} to {int(declared.most)}"
     if kind is float:
-        least = "positive" if declared.least is None else f"at least {declared.least:g}"
-        return f"number, {least}" + (f", at most {_limit(declared.most)}" if declared.most else "")
+        limits = ["positive" if declared.least is None else f"at least {declared.least:g}"]
+        limits += [f"at most {_limit(declared.most)}"] if declared.most else []
+        limits += [f"below {declared.below:g}"] if declared.below else []
+        return f"number, {', '.join(limits)}"
     return "True, False" if kind is bool else ""
 
 
@@ -274,12 +291,6 @@ def takes(made: Callable[P, T]) -> _Taking[P, T]:
     return cast(_Taking[P, T], decorate)
 
 
-def _seed(name: str, value: Any) -> int:
-    if arguments.at_least(name, value, 0) >= 2**63:
-        raise ValueError(f"{name} must be between 0 and 2^63 - 1; it is {value}")
-    return int(value)
-
-
 @options
 class RunOptions:
     """Options of a run that all models have; a model declares again those that differ."""
@@ -325,7 +336,13 @@ class RunOptions:
         least=0,
         metavar="NUMBER",
     )
-    seed: int = option("Seed of all randomness.", default=0, check=_seed, parameter="random_state")
+    seed: int = option(
+        "Seed of all randomness.",
+        default=0,
+        least=0,
+        most=arguments.MOST_SEED,
+        parameter="random_state",
+    )
 
 
 def as_json(settings: RunOptions) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax import arguments
 from simplex_jax.evaluate.fits import Fitted
 from simplex_jax.models import files
 from simplex_jax.models.options import as_json, changeable, declarations, option, options
@@ -37,7 +38,12 @@ class Session:
         parameter=None,
     )
     holdout_seed: int | None = option(
-        "Seed by which they are chosen.", default=None, least=0, unset="seed", parameter=None
+        "Seed by which they are chosen.",
+        default=None,
+        least=0,
+        most=arguments.MOST_SEED,
+        unset="seed",
+        parameter=None,
     )
     heldout: Any = option(
         "Others to predict, as `hold_out` makes them.", default=None, parameter=None
@@ -80,6 +86,10 @@ class Fit(Results, Fitted):
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fit to a directory, with its report, as the command does, and return the path.
 
+        Samples of topics that the fit holds in memory (`kept`, of `lda` and `sam`) go to
+        `samples/`. Those that it has written to a `samples_dir` stay there, and partitions of `hdp`
+        and `dpm` are not written.
+
         Args:
             directory: The directory; made if it does not exist.
             overwrite: Replace the run that is there.
@@ -112,12 +122,12 @@ class Fit(Results, Fitted):
                 not have are left out. Of texts all words that it has count, however rare; they
                 are split by the default options of `corpus.from_texts`, so where the fit had
                 others, give `corpus.from_texts(texts, options=..., vocabulary=fit.vocabulary)`.
-            seed: Seed of the random numbers.
+            seed: Seed of the random numbers, from 0 to 2^32 - 1.
 
         Raises:
-            ValueError: The model has none of their words.
+            ValueError: The model has none of their words, or the seed is out of range.
         """
-        return self.MODEL.infer(self, data, seed=seed)
+        return self.MODEL.infer(self, data, seed=arguments.seed(seed))
 
     def report(self, path: str | Path) -> Path:
         """Write the report, one HTML file that needs no network, and return its path.

@@ -77,9 +77,9 @@ def recommend(
     """Recommend a kernel for a model with all its data, from a short pilot of each that can be.
 
     The candidates are `SCIR` (in ``Gibbs`` next to NUTS where it does not move all sites), NUTS,
-    and NUTS in the normal scores that `learn_reference` learns. Chosen is the one with the most
-    effective samples a second of the number that has fewest: a chain is as good as that. Watched
-    are up to 200 numbers of each latent site, as the model sees them.
+    and NUTS in the normal scores that `learn_reference` learns, where there are any. Chosen is the
+    one with the most effective samples a second of the number that has fewest: a chain is as good
+    as that. Watched are up to 200 numbers of each latent site, as the model sees them.
 
     A pilot sees what it has seen: a mode that no candidate has visited is not missed by any. The
     reason says where a pilot was short, where rates are too close to call, and where candidates
@@ -124,7 +124,8 @@ def recommend(
         name = "SCIR" if len(own) == len(layout.kinds) else f"SCIR for {sites.listed(own)}, NUTS"
         builds[name] = partial(reference.pilot, model, layout.kinds)
     builds["NUTS"] = partial(NUTS, model)
-    if reference.scored(model, key_pilot, model_args, kwargs, layout):
+    scored, _ = reference.scored(model, key_pilot, model_args, kwargs, layout)
+    if scored:
 
         def in_scores() -> MCMCKernel:
             config = reference.learn_reference(

@@ -73,8 +73,9 @@ class GammaReference(Reparam):
         rate: Rates t of a positive site, positive, that broadcast likewise. Not for simplex sites.
 
     Raises:
-        ValueError: Shapes or rates are out of range. When the model runs: the site is observed, of
-            another kind or of another shape, or its prior is scaled or masked.
+        ValueError: Shapes or rates are out of range. When the model runs: the site is observed,
+            within numpyro's ``scan`` or ``cond``, of another kind or of another shape, or its prior
+            is scaled or masked.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -102,9 +103,11 @@ class GammaReference(Reparam):
         """Return the value of the site in terms of normal scores."""
         kind = _kind(fn)
         if obs is not None or kind not in _KINDS:
+            # numpyro shows sites within scan from outside with the values that they have got.
+            known = "observed, or within scan or cond: there, call handlers.reparam in their body"
             raise ValueError(
                 "GammaReference is for latent sites of positive numbers or on the simplex; "
-                f"{name!r} is " + ("observed" if obs is not None else type(sites.base(fn)).__name__)
+                f"{name!r} is " + (known if obs is not None else type(sites.base(fn)).__name__)
             )
         if self.rate is not None and kind in _SIMPLEX:
             raise ValueError(f"a reference on the simplex has no rate, and that of {name!r} does")
@@ -119,12 +122,12 @@ class GammaReference(Reparam):
             log_mean = _log_mean(r, shape / total, centre)
             r = r - log_mean
             log_total = -total * gamma_scores.excess(log_mean) - gamma_scores.constant(total)
-            log_prior = _log_prior_on_simplex(fn, kind, r, centre) + log_total[..., 0]
-            ratio = sum_rightmost(log_prior, fn.event_dim - 1)
+            log_prior = _log_prior_on_simplex(fn, kind, r, centre)
+            ratio = log_prior + sum_rightmost(log_total, fn.event_dim)
         else:
             rate = self._full("rate", np.asarray(1.0 if self.rate is None else self.rate), name, z)
             centre = jnp.log(shape / rate)
-            ratio = sum_rightmost(_log_prior_of_positive(fn, kind, r, centre), fn.event_dim)
+            ratio = _log_prior_of_positive(fn, kind, r, centre)
         numpyro.factor(f"{name}_factor", ratio + sum_rightmost(log_weight, fn.event_dim))
         return None, sites.constrain(kind, centre + r)
 
@@ -159,7 +162,7 @@ class GammaReference(Reparam):
 def _kind(fn: dist.Distribution) -> str:
     """Return the kind of a site as `sites.kind`, positive ones of all laws being gamma sites."""
     kind = sites.kind({"fn": fn})
-    support = sites.base(fn).support
+    support = sites.support_of(fn)
     return sites.GAMMA if any(support is positive for positive in _POSITIVE) else kind
 
 
@@ -205,10 +208,9 @@ def _log_prior_on_simplex(
     if isinstance(law, dist.Dirichlet | LogDirichlet):
         alpha = jnp.broadcast_to(law.concentration, rho.shape)
         mean = jnp.log(alpha) - jnp.log(alpha.sum(axis=-1, keepdims=True))
-        return _log_dirichlet(rho + (centre - mean), alpha)
+        return sum_rightmost(_log_dirichlet(rho + (centre - mean), alpha), fn.event_dim - 1)
     y = centre + rho
-    log_prob = law.expand(y.shape[:-1]).log_prob(sites.constrain(kind, y))
-    return log_prob + y.sum(axis=-1)
+    return _log_prob(fn, sites.constrain(kind, y)) + sum_rightmost(y, fn.event_dim)
 
 
 def _log_prior_of_positive(
@@ -219,9 +221,17 @@ def _log_prior_of_positive(
     if isinstance(law, dist.Gamma | dist.Exponential):
         a = jnp.asarray(law.concentration if isinstance(law, dist.Gamma) else 1, r.dtype)
         about_mean = r + (centre - jnp.log(a / law.rate))
-        return -a * gamma_scores.excess(about_mean) - gamma_scores.constant(a)
+        each = -a * gamma_scores.excess(about_mean) - gamma_scores.constant(a)
+        return sum_rightmost(each, fn.event_dim)
     y = centre + r
-    return law.expand(y.shape).log_prob(sites.constrain(kind, y)) + y
+    return _log_prob(fn, sites.constrain(kind, y)) + sum_rightmost(y, fn.event_dim)
+
+
+def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
+    """Return the log density of a site by what its law is made of, whose values are not checked."""
+    law = sites.base(fn)
+    log_prob = law.expand(value.shape[: value.ndim - law.event_dim]).log_prob(value)
+    return sum_rightmost(log_prob, fn.event_dim - law.event_dim)
 
 
 def learn_reference(
@@ -253,11 +263,12 @@ def learn_reference(
         num_samples: Number of steps of the pilot that count, at least 100.
 
     Returns:
-        A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``.
+        A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``. Sites within
+        numpyro's ``scan`` and ``cond`` cannot be reparametrised, and have none.
 
     Raises:
-        ValueError: The model has minibatches, no positive or simplex site, or sites that the
-            pilot cannot move.
+        ValueError: The model has minibatches, no positive or simplex site outside of ``scan`` and
+            ``cond``, or sites that the pilot cannot move.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -282,9 +293,13 @@ def learn_reference(
     kwargs = dict(model_kwargs or {})
     layout, _ = sites.inspect(model, sites.typed(rng_key), model_args, kwargs, None)
     sites.check_all_rows(layout)
-    fitted = scored(model, sites.typed(rng_key), model_args, kwargs, layout)
+    fitted, within = scored(model, sites.typed(rng_key), model_args, kwargs, layout)
     if not fitted:
-        raise ValueError("the model has no latent site of positive numbers or on the simplex")
+        where = f" outside of scan and cond, which have {sites.listed(within)}: use it as it is"
+        raise ValueError(
+            "the model has no latent site of positive numbers or on the simplex"
+            + (where if within else "")
+        )
     mcmc = MCMC(
         pilot(model, layout.kinds),
         num_warmup=num_warmup,
@@ -298,12 +313,15 @@ def learn_reference(
 
 def scored(
     model: Model, key: jax.Array, args: tuple, kwargs: Values, layout: Layout
-) -> dict[str, str]:
-    """Return the sites that have normal scores, and their kinds."""
+) -> tuple[dict[str, str], list[str]]:
+    """Return the kinds of the sites that have normal scores; and sites that scan or cond hides."""
     drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
     trace = handlers.trace(drawn).get_trace(*args, **kwargs)
     kinds = {name: _kind(trace[name]["fn"]) for name in layout.kinds}
-    return {name: kind for name, kind in kinds.items() if kind in _KINDS}
+    kinds = {name: kind for name, kind in kinds.items() if kind in _KINDS}
+    # numpyro's own mark of sites that have run before handlers outside see them.
+    within = [name for name in kinds if trace[name].get("_control_flow_done")]
+    return {name: kind for name, kind in kinds.items() if name not in within}, within
 
 
 def moved_by_scir(kinds: Mapping[str, str]) -> list[str]:

@@ -155,11 +155,19 @@ def kind(site: Mapping[str, Any]) -> str:
         return LOG_SIMPLEX
     if isinstance(law, dist.Gamma | dist.Exponential):
         return GAMMA
-    # Constraints of plates and `to_event` are wrapped as well.
-    support = law.support
+    support = support_of(law)
     if support is constraints.simplex:
         return SIMPLEX
     return SPHERE if support is constraints.sphere else OTHER
+
+
+def support_of(law: dist.Distribution) -> constraints.Constraint:
+    """Return the support of a law, or of its rows where it is one of several."""
+    # Plates and `to_event` wrap laws, and `ImproperUniform` its constraint, even where it is one.
+    support = base(law).support
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support
 
 
 def base(law: dist.Distribution) -> dist.Distribution:

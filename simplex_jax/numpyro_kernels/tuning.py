@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from scipy.special import log_softmax
 
 from simplex_jax.numpyro_kernels import gamma_moves, rounding, simplex_moves, sites
@@ -247,12 +248,21 @@ def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.
     """Return what the counts of a site fall by with its value, at native values of it."""
     places = jnp.stack([place, _scaled_up(place)])
     # A loop: a second evaluation would take as long to compile as the first.
-    slopes = jax.lax.map(lambda at: evaluate({**y, name: at}).counts[name], places)
+    slopes = jax.lax.map(lambda at: _anywhere({**y, name: at}, evaluate).counts[name], places)
     return gamma_moves.exposure(place, *slopes)
 
 
 def _scaled(name: str, y: Values, evaluate: Evaluate) -> Density:
-    return evaluate({**y, name: _scaled_up(y[name])})
+    return _anywhere({**y, name: _scaled_up(y[name])}, evaluate)
+
+
+def _anywhere(y: Values, evaluate: Evaluate) -> Density:
+    """Return the density at values that may be off the simplex.
+
+    numpyro's laws refuse them as parameters where they see numbers, as under `jax.disable_jit`.
+    """
+    with numpyro.validation_enabled(False):
+        return evaluate(y)
 
 
 def _scaled_up(y: jax.Array) -> jax.Array:

@@ -284,7 +284,7 @@ class _Loop:
         step, times, calls = self._step, self._times, self.calls
         self._event = event = Event(
             *(step, times.first, times.last, self._seconds, self._compile_seconds),
-            *(self.state, info, {}),
+            *(self.state, info, {}, times.every),
         )
         ended = step == times.last or self._reader.block is None
         late = times.max_seconds is not None and self._seconds >= times.max_seconds

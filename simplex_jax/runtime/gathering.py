@@ -127,6 +127,9 @@ class Posterior(Hook):
         self._latest.load(saved)
 
 
+_ROUNDING = 1e-12  # more than that of the progress of a segment, and less than any update's share
+
+
 class _Held(NamedTuple):
     """A kept sample."""
 
@@ -135,7 +138,7 @@ class _Held(NamedTuple):
 
 
 class Kept(Hook):
-    """Thinned samples, evenly spaced over the window of a run.
+    """Thinned samples, evenly spaced over the window of a run: `most`, or all if there are fewer.
 
     With a directory, made if it is missing, each is written as it is drawn, to `sample-00000.npz`
     and so on; else they stay in memory. Where the window has segments, those of the next take the
@@ -163,7 +166,7 @@ class Kept(Hook):
         for number in self._held.keys() - segments.keys():
             self._remove(number)
         place = self._window(event)
-        if place is None or not self._due(place, segments):
+        if place is None or not self._due(event, place, segments):
             return
         number = next(i for i in range(self._most) if segments.get(i) != place.segment)
         sample = self._read(event) | {"step": np.asarray(event.step)}
@@ -180,15 +183,28 @@ class Kept(Hook):
         """
         segments: dict[int, int] = {}
         for number, held in sorted(self._held.items(), key=lambda item: item[1].when):
-            place = self._window(back(event, held.when))
-            if place is not None and self._due(place, segments):
+            then = back(event, held.when)
+            place = self._window(then)
+            if place is not None and self._due(then, place, segments):
                 segments[number] = place.segment
         return segments
 
-    def _due(self, place: Place, segments: Mapping[int, int]) -> bool:
-        """Tell whether a sample is due at a place, after those whose segments are given."""
-        count = sum(segment == place.segment for segment in segments.values())
-        return count < self._most and place.progress * self._most >= count + 1
+    def _due(self, event: Event, place: Place, segments: Mapping[int, int]) -> bool:
+        """Tell whether the sample of an event is due, after those whose segments are given."""
+        missing = self._most - sum(segment == place.segment for segment in segments.values())
+        if not missing:
+            return False
+        even = (place.progress + _ROUNDING) * self._most >= self._most - missing + 1
+        return even or not self._follow(missing, event, place)
+
+    def _follow(self, count: int, event: Event, place: Place) -> bool:
+        """Tell whether so many samples come after that of an event in its segment."""
+        every, last = event.sample_every, event.last_step
+        step = (event.step // every + count) * every
+        if step - every >= last:  # the last update has a sample, whatever its number
+            return False
+        then = self._window(back(event, When(min(step, last), event.seconds)))
+        return then is not None and then.segment == place.segment
 
     def _remove(self, number: int) -> None:
         del self._held[number]
@@ -213,6 +229,16 @@ class Kept(Hook):
     def load(self, saved: list[Any]) -> None:
         """Restore the samples."""
         self._held = {number: _Held(When(*time), arrays) for number, time, arrays in saved}
+
+
+def write_samples(directory: Path, samples: Mapping[str, np.ndarray]) -> None:
+    """Write samples of `Kept.samples` as the files that a run with a directory has."""
+    if not samples:
+        return
+    directory.mkdir(exist_ok=True)
+    for number in range(len(samples["step"])):
+        sample = {name: array[number] for name, array in samples.items()}
+        output.write_npz(directory / _file(number), sample)
 
 
 def _file(number: int) -> str:

@@ -31,6 +31,7 @@ class Event(NamedTuple):
         info: The Info of the last update.
         metrics: Numbers that a hook leaves for those after it: an evaluation writes them,
             `Progress` shows, `MetricsLog` records and `EarlyStop` watches them.
+        sample_every: Updates between samples; the last update has one in any case.
     """
 
     step: int
@@ -41,6 +42,7 @@ class Event(NamedTuple):
     state: State
     info: Info
     metrics: dict[str, float]
+    sample_every: int = 1
 
 
 Callback: TypeAlias = Callable[[Event], bool | None]

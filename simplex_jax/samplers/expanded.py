@@ -51,19 +51,28 @@ class Leaf(NamedTuple):
 
 
 def init(
-    key: jax.Array, position: Position, *, estimator: Estimator, total: str = "carried"
+    key: jax.Array,
+    position: Position,
+    *,
+    estimator: Estimator,
+    alpha: PyTree | None = None,
+    total: str = "carried",
 ) -> State:
     """Start from probability vectors, leaves [..., K]; nonnegative weights are normalised.
+
+    `alpha` is only checked: that it fits the position.
 
     A carried total is drawn by the first update from its stationary law; to start from a theta of
     your own, replace `log_total`.
 
     Raises:
-        ValueError: The position has a negative, NaN or infinite entry or an all-zero row, or
-            `total` is unknown.
+        ValueError: The position has a negative, NaN or infinite entry or an all-zero row, `alpha`
+            does not broadcast to it, or `total` is unknown.
     """
     _check_total(total)
     log_omega = simplex.log_position(position)
+    if alpha is not None:
+        simplex.like("alpha", alpha, log_omega)
     log_total = None
     if total == "carried":
         log_total = jax.tree.map(lambda x: jnp.full_like(x[..., :1], _NOT_DRAWN), log_omega)
@@ -94,8 +103,8 @@ def kernel(
     """
     _check_total(total)
     schedules.check(step_size, below=below, because=because)
-    parameters |= {"alpha": arguments.tree("alpha", alpha), "step_size": step_size}
-    return freeze(static(init, total=total), update, {"estimator": estimator}, **parameters)
+    shared = {"estimator": estimator, "alpha": arguments.tree("alpha", alpha)}
+    return freeze(static(init, total=total), update, shared, step_size=step_size, **parameters)
 
 
 def leaves(

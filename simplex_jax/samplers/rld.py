@@ -53,16 +53,13 @@ def init(
     log_omega = simplex.log_position(position)
     for leaf in jax.tree.leaves(log_omega):
         arguments.require("position", jnp.exp(leaf), leaf > -jnp.inf, "positive everywhere")
+    priors = simplex.broadcast("alpha", alpha, log_omega)
     log_total = None
     if parameterisation.expanded:
         leaves, structure = jax.tree.flatten(log_omega)
         totals = [
             draws.loggamma(k, prior.sum(axis=-1, keepdims=True))
-            for k, prior in zip(
-                jax.random.split(key_total, len(leaves)),
-                simplex.broadcast("alpha", alpha, log_omega),
-                strict=True,
-            )
+            for k, prior in zip(jax.random.split(key_total, len(leaves)), priors, strict=True)
         ]
         log_total = jax.tree.unflatten(structure, totals)
     return State(log_omega, jnp.zeros((), jnp.int32), estimator.init(key_memory), log_total)

@@ -45,18 +45,24 @@ class Info(NamedTuple):
 
 
 def init(
-    key: jax.Array, position: Position, *, estimator: Estimator, total: str = "carried"
+    key: jax.Array,
+    position: Position,
+    *,
+    estimator: Estimator,
+    alpha: PyTree | None = None,
+    total: str = "carried",
 ) -> State:
     """Start from probability vectors, leaves [..., K], with momenta drawn from N(0, 1).
 
     Nonnegative weights are normalised. A carried total is drawn by the first update from its
-    stationary law.
+    stationary law. `alpha` is only checked.
 
     Raises:
-        ValueError: The position has a negative, NaN or infinite entry or an all-zero row.
+        ValueError: The position has a negative, NaN or infinite entry or an all-zero row, or
+            `alpha` does not broadcast to it.
     """
     key_start, key_momentum = jax.random.split(key)
-    start = expanded.init(key_start, position, estimator=estimator, total=total)
+    start = expanded.init(key_start, position, estimator=estimator, alpha=alpha, total=total)
     return State(*start, momentum=euler.normal_like(key_momentum, start.position))
 
 

@@ -40,17 +40,23 @@ def init(
     position: Position,
     *,
     estimator: Estimator,
+    alpha: PyTree | None = None,
     reference: int | None = None,
     linearised: bool = False,
 ) -> State:
     """Start from probability vectors, leaves [..., K]; positive weights are normalised.
 
+    `alpha` is only checked: that it fits the position.
+
     Raises:
         ValueError: The position has an entry that is not finite and positive (the dual variable
-            of a zero is infinite), or `reference` is not one of its categories.
+            of a zero is infinite), `alpha` does not broadcast to it, or `reference` is not one of
+            its categories.
     """
     _check(reference, linearised)
     log_omega = simplex.log_position(position)
+    if alpha is not None:
+        simplex.like("alpha", alpha, log_omega)
     for leaf in jax.tree.leaves(log_omega):
         arguments.require("position", jnp.exp(leaf), leaf > -jnp.inf, "positive everywhere")
         if reference is not None and not -leaf.shape[-1] <= reference < leaf.shape[-1]:
@@ -174,7 +180,6 @@ def build(
     return freeze(
         static(init, reference=reference, linearised=linearised),
         static(update, reference=reference),
-        {"estimator": estimator},
-        alpha=arguments.tree("alpha", alpha),
+        {"estimator": estimator, "alpha": arguments.tree("alpha", alpha)},
         step_size=step_size,
     )

@@ -159,7 +159,7 @@ def test_bad_data_is_one_line_and_status_one(tmp_path, name, content, words):
     (tmp_path / "vocab.x.txt").write_text("a\nb\nc\n")
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    result = invoke("lda", tmp_path / name, *TINY, "--quiet", "--out", tmp_path / "run")
+    result = invoke("lda", tmp_path / name, *TINY[:4], "--quiet", "--out", tmp_path / "run")
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
     assert all(word in result.stderr for word in words), result.stderr

@@ -141,8 +141,6 @@ def test_documents_that_have_moved_are_given(place, tmp_path):
         (["--by", "name"], "79 documents are too few for 79 coefficients of name"),
         (["--by", "party", "--every", 10], "every applies only to numeric and date columns"),
         (["--by", "year", "--smooth", 99], "too few for 100 coefficients"),
-        (["--by", "year", "--smooth", 3, "--every", 10], "give one of the two"),
-        (["--by", "party", "--level", 1.5], "level must be between 0 and 1"),
         (["--by", "party", "--metadata", "few.csv"], "78 of 80 documents are missing, the first"),
         (["--by", "party", "--metadata", "twice.csv"], "two records are called 'doc 1'"),
         (["--by", "x", "--metadata", "few.csv"], "no column 'x' among id, party"),

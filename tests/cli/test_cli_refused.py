@@ -127,6 +127,56 @@ def test_values_out_of_range_are_errors_of_usage(texts, given, told):
     assert told in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--passes", 5, "--target-ess", 5], "target_ess and time_limit are for memoised counts"),
+        (["--counts", "subsampled", "--target-ess", 5], "target_ess and time_limit are for memois"),
+        (["--steps", 5, "--time-limit", 5], "target_ess and time_limit are for memoised counts"),
+        (["--seed-words", "seeds.txt", "--beta", "learn"], "beta cannot be learned beside seed"),
+        (["--counts", "subsampled", "--beta", "learn"], "beta can be learned with memoised counts"),
+        (["--processes", 2, "--process", 0], "coordinator, processes and process go together"),
+    ],
+)
+def test_options_that_contradict_each_other_are_errors_of_usage(texts, monkeypatch, given, told):
+    (texts.parent / "seeds.txt").write_text("river\n")
+    monkeypatch.chdir(texts.parent)
+    result = invoke("lda", texts, "--topics", 2, *given)
+    assert result.exit_code == 2
+    assert told in result.stderr.splitlines()[-1]
+    assert "reading" not in result.stderr
+    assert not list(texts.parent.glob("simplex-jax-lda*"))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--level", 1.5], "'--level': 1.5 is not in the range 0<x<1"),
+        (["--every", 10, "--smooth", 3], "every cuts numbers and dates into groups, and smooth"),
+    ],
+)
+def test_questions_that_cannot_be_asked_are_errors_of_usage(tmp_path, given, told):
+    result = invoke("lda", "effects", "--model", tmp_path, "--by", "x", *given)
+    assert result.exit_code == 2
+    assert told in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "seeds.txt: no such file or directory"),
+        ("", "seeds.txt: the file is empty; give one with something in it"),
+        ("\n\n", "seeds.txt: no seed word; give a line of words for each topic"),
+        ("river\neconomy:\n", "seeds.txt:2: 'economy:' has no word"),
+    ],
+)
+def test_a_file_of_seed_words_that_cannot_be_used_is_bad_data(texts, tmp_path, content, told):
+    if content is not None:
+        (tmp_path / "seeds.txt").write_text(content)
+    given = ["--topics", 2, "--seed-words", tmp_path / "seeds.txt", "--quiet"]
+    assert told in refused("lda", texts, *given)
+
+
 def test_a_mistyped_command_is_told_the_right_one():
     result = invoke("lda", "tranform", "texts.txt")
     assert result.exit_code == 2

@@ -2,12 +2,16 @@
 
 import csv
 import json
+import signal
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from support.cut_runs import Cut, look_after_every_step
 
-from simplex_jax.cli import main
+from simplex_jax.cli import fit, main
 from simplex_jax.models import lda
+from simplex_jax.runtime.hooks import MetricsLog
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 16
 CUT = ["--min-df", "1", "--max-df", "1.0"]
@@ -55,19 +59,58 @@ def test_numbers_of_topics_are_compared(command, texts, tmp_path):
     if name == "lda":
         assert lda.load(out / "topics-3-seed-6").mean.shape == (3, 12)
 
+    kept = (out / "topics-2-seed-5" / "topics.csv").stat().st_mtime_ns
+    again = invoke(name, texts, *CUT, *options, *length)
+    assert again.exit_code == 0, again.stderr
+    assert again.stderr.count("has come to its end") == 4
+    assert (out / "topics-2-seed-5" / "topics.csv").stat().st_mtime_ns == kept
+    (out / "notes.txt").write_text("mine")
     again = invoke(name, texts, *CUT, *options, *length)
     assert again.exit_code == 1
-    assert "is not empty" in again.stderr
+    assert "is not empty (notes.txt)" in again.stderr
+
+
+def test_the_same_command_goes_on_after_an_interruption(texts, tmp_path, monkeypatch):
+    """To the table of a command that was not interrupted; another command is refused."""
+    given = [texts, *CUT, "--topics", "2,3", "--repeats", 1, "--holdout", 8, "--steps", 40]
+    given += ["--eval-every", 5]
+    out, whole = tmp_path / "runs", tmp_path / "whole"
+    assert invoke("lda", *given, "--out", whole).exit_code == 0
+
+    logs = iter([MetricsLog, Cut(20, signal.SIGINT).log])  # the second fit is cut
+    look_after_every_step(monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(fit, "MetricsLog", lambda path: next(logs)(path))
+        result = invoke("lda", *given, "--out", out, "--checkpoint-every", 0)
+    assert result.exit_code == 130
+    assert "go on with: the same command, which keeps the fits" in result.stderr
+    assert not (out / "comparison.csv").exists()
+
+    for other in (["--alpha", 0.3], ["--steps", 50], ["--holdout", 9]):
+        refused = invoke("lda", *given, *other, "--out", out)
+        assert refused.exit_code == 1
+        assert f"the run in {out / 'topics-2-seed-0'} has other settings" in refused.stderr
+        assert other[0].removeprefix("--") in refused.stderr.splitlines()[-1]
+
+    result = invoke("lda", *given, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert f"the run in {out / 'topics-2-seed-0'} has come to its end" in result.stderr
+    table = (out / "comparison.csv").read_text()
+    assert table == (whole / "comparison.csv").read_text()
+    ended, straight = (lda.load(place / "topics-3-seed-0") for place in (out, whole))
+    np.testing.assert_array_equal(ended.mean, straight.mean)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--topics", "2,2"], "'2,2' has a number twice"),
-        (["--topics", "2,x"], "'x' is not a valid integer"),
+        (["--topics", "2,x"], "'2,x' is not a whole number, or several with"),
+        (["--topics", "2,"], "'2,' is not a whole number, or several with commas between them."),
         (["--topics", "2,0"], "0 is not in the range"),
         (["--topics", "2", "--repeats", "3"], "--repeats requires several values of --topics"),
         (["--topics", "auto"], "The number of topics is found by simplex-jax hdp"),
+        (["--topics", "2,3", "--seed", "4294967295"], "--seed must be at most 4294967294"),
         (["--topics", "2,3", "--dry-run"], "--dry-run does not support several values"),
     ],
 )

@@ -191,9 +191,9 @@ def test_holdout_of_nothing():
     assert heldout.counts.shape == (0, 30)
 
 
-@pytest.mark.parametrize(("count", "seed"), [(-1, 0), (200, 0), (5, -1)])
+@pytest.mark.parametrize(("count", "seed"), [(-1, 0), (200, 0), (5, -1), (5, 2**32)])
 def test_holdout_refuses(count, seed):
-    with pytest.raises(ValueError, match=r"count=|seed="):
+    with pytest.raises(ValueError, match=r"count=|seed must be"):
         holdout(random_counts(1), count, seed)
 
 

@@ -311,6 +311,28 @@ def test_h5ad_without_h5py_says_what_to_install(place, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        *({"min_df": 2}, {"max_df": 1.0}, {"max_vocabulary": None}, {"stop_words": "none"}),
+        *({"lowercase": False}, {"token_pattern": "x"}, {"ngrams": (1, 2)}),
+    ],
+)
+def test_counts_have_no_options_of_texts(place, options):
+    sp.save_npz(place / "x.npz", sp.csr_array(COUNTS))
+    (option,) = options
+    says = f"^{option}=.*: not supported by format npz; supported by folder, csv, tsv, jsonl, lines"
+    with pytest.raises(ValueError, match=says):
+        read(place / "x.npz", text=TextOptions(**options))
+    with pytest.raises(ValueError, match=says):
+        convert(place / "x.npz", place / "store", text=TextOptions(**options))
+    stored = convert(place / "x.npz", place / "store", text=TextOptions())
+    with pytest.raises(ValueError, match=f"^{option}=.*: not supported by format store"):
+        read(place / "store", text=TextOptions(**options))
+    np.testing.assert_array_equal(read(place / "store").counts.toarray(), np.array(COUNTS))
+    assert stored.documents == len(COUNTS)
+
+
+@pytest.mark.parametrize(
     ("name", "content", "option", "value"),
     [
         ("x.txt", "apple", "transpose", True),

@@ -56,6 +56,15 @@ def test_what_was_written_comes_back(tmp_path_factory, rows, block):
     assert again.names == corpus.names
 
 
+def test_what_is_not_a_store_is_said_to_be_none(tmp_path):
+    (tmp_path / "x.txt").write_text("apple\n")
+    for path in (tmp_path / "x.txt", tmp_path):
+        with pytest.raises(CorpusError, match=r"^[^:]*: not a corpus made by `store`; make one"):
+            store.open(path)
+    with pytest.raises(CorpusError, match="no such file or directory"):
+        store.open(tmp_path / "none")
+
+
 def test_rows_and_documents_of_a_stored_corpus(stored):
     np.testing.assert_array_equal(stored.rows(3, 9).toarray(), COUNTS[3:9])
     np.testing.assert_array_equal(stored.rows(45).toarray(), COUNTS[45:])

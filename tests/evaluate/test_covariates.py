@@ -52,6 +52,28 @@ def test_numbers_are_cut_at_multiples_of_the_width():
     assert cut(column("d", ["2019-12-31", "2020-01-01"]), 1).groups == ("2019", "2020")
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("every", [0.1, 0.3, 0.7, 1 / 3])
+def test_numbers_within_rounding_of_an_edge_begin_a_group(every, dtype):
+    edges = np.arange(-50, 50)
+    assert cut(column("x", (edges * every).astype(dtype)), every).values.tolist() == [*range(100)]
+    # The sums 0, every, every + every, ... and what is clearly below an edge
+    assert cut(column("x", np.cumsum([0.0, *[0.1] * 9])), 0.1).values.tolist() == [*range(10)]
+    below = cut(column("x", ((edges - 1e-4) * every).astype(dtype)), every)
+    assert below.groups == cut(column("x", (edges - 0.5) * every), every).groups
+
+
+def test_labels_of_groups_differ_where_numbers_are_large():
+    x = 1234560 + np.arange(60) / 20
+    assert cut(column("x", x), 1).groups == (
+        "[1234560, 1234561)",
+        "[1234561, 1234562)",
+        "[1234562, 1234563)",
+    )
+    assert cut(column("x", [0.5, 1e6 + 0.5]), 1).groups == ("[0, 1)", "[1000000, 1000001)")
+    assert cut(column("x", [0.05, 5e5 + 0.05]), 0.1).groups == ("[0, 0.1)", "[500000, 500000.1)")
+
+
 RNG = np.random.default_rng(3)
 N = 60
 PARTY = np.array(["D", "R", "I"])[RNG.integers(0, 3, N)]

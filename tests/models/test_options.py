@@ -15,6 +15,7 @@ from simplex_jax import scikit
 from simplex_jax.cli import main
 from simplex_jax.models import NAMES, pipeline
 from simplex_jax.models import options as declared
+from simplex_jax.models.lda import regression
 from simplex_jax.models.options import checked, declarations, flag_of, option, options
 
 # By model: `lda` of `simplex_jax.models.lda.estimator`.
@@ -196,11 +197,35 @@ def test_out_of_range_is_the_same_everywhere(name):
             assert f"'{flag}'" in result.stderr
 
 
-@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, None, np.nan])
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, None, np.nan])
 def test_seeds_are_those_of_a_key(seed):
+    """JAX takes them modulo 2^32: a larger one would be another name for a small one."""
     for name in NAMES:
         with pytest.raises(ValueError, match=r"^seed must be"):
             model_of(name).options(seed=seed)
+        assert model_of(name).options(seed=2**32 - 1).seed == 2**32 - 1
+    with pytest.raises(ValueError, match=r"^seed must be"):
+        regression.Question(seed=seed)
+    if seed is not None:  # that of the fit
+        with pytest.raises(ValueError, match=r"^holdout_seed must be"):
+            pipeline.Session(holdout_seed=seed)
+
+
+def test_help_says_only_what_the_command_can_do():
+    shown = {name: CliRunner().invoke(main, [name, "--help"]).stdout for name in ("hdp", "lda")}
+    assert "Blocked sweeps" not in shown["hdp"]
+    assert "Blocked sweeps always run by xla" in " ".join(shown["lda"].split())
+    assert "a number, or in Python one a topic" in " ".join(shown["lda"].split())
+    effects = CliRunner().invoke(main, ["lda", "effects", "--help"]).stdout
+    assert "0<x<1" in effects
+
+
+@pytest.mark.parametrize("flag", ["--seed", "--holdout-seed"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_refuses_seeds_that_are_too_large(name, flag):
+    result = CliRunner().invoke(main, [name, flag, str(2**32)])
+    assert result.exit_code == 2
+    assert f"'{flag}': 4294967296 is not in the range 0<=x<=4294967295" in result.stderr
 
 
 def test_every_model_is_offered_where_the_others_are():

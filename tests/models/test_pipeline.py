@@ -92,9 +92,41 @@ def test_a_fit_is_loaded_as_it_was_saved(fitted, tmp_path):
     assert loaded.settings == fitted.settings
     assert json.loads((place / "config.json").read_text())["source"] is None
     assert_same(lda.load(loaded.save(tmp_path / "again")), loaded)
+    assert not (tmp_path / "again" / "samples").exists()
     names = {path.name for path in place.iterdir()}
-    for name in names - {"config.json"}:
+    for name in names - {"config.json", "samples"}:
         assert (place / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+@pytest.mark.parametrize(("every", "count"), [(1, 15), (4, 5)])
+def test_a_fit_keeps_as_many_samples_as_asked_for(every, count):
+    fitted = lda.fit(CORPUS, 2, steps=30, sample_every=every, keep_samples=count, seed=1)
+    assert len(fitted.kept["step"]) == count
+
+
+def test_a_fit_is_saved_with_the_samples_that_it_holds(fitted, tmp_path):
+    """In the files that a run with a directory for them has written itself."""
+    lda.fit(
+        *(CORPUS, 2),
+        **{"steps": 30, "holdout": 5, "keep_samples": 2, "chains": 2, **SAME},
+        samples_dir=tmp_path / "straight",
+    )
+    place = fitted.save(tmp_path / "run")
+    names = ["sample-00000.npz", "sample-00001.npz"]
+    for folder in (tmp_path / "straight", place / "samples"):
+        assert sorted(path.name for path in folder.iterdir()) == names
+    for name in names:
+        one, two = (np.load(folder / name) for folder in (place / "samples", tmp_path / "straight"))
+        assert one.files == two.files
+        for array in one.files:
+            np.testing.assert_array_equal(one[array], two[array])
+    x = {"x": np.arange(20) % 2}
+    held = lda.effects(fitted, CORPUS, x)
+    read = lda.effects(lda.load(place), CORPUS, x, samples=place / "samples")
+    np.testing.assert_array_equal(read.mean, held.mean)
+    # A fit that keeps none does not leave those of an earlier one.
+    dataclasses.replace(fitted, kept={}).save(place, overwrite=True)
+    assert not (place / "samples").exists()
 
 
 def test_a_fit_is_not_saved_over_what_is_there(fitted, tmp_path):
@@ -139,6 +171,8 @@ def test_transform_takes_documents_of_any_vocabulary(fitted):
     np.testing.assert_array_equal(
         fitted.transform(from_counts(turned, WORDS[::-1])), fitted.transform(CORPUS)
     )
+    with pytest.raises(ValueError, match="seed must be at most 4294967295"):
+        fitted.transform(CORPUS, seed=2**32)
     with pytest.raises(ValueError, match="is a word of the model"):
         fitted.transform(from_counts([[1]], ["zebra"]))
 

@@ -13,12 +13,14 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.distributions import constraints
+from numpyro.infer import MCMC
 from support import numpyro_cases as cases
 from support.statistics_checks import family, mean_z
 
 from simplex_jax.geometry import convex, mirror
 from simplex_jax.numpyro_distributions import VonMisesFisher
-from simplex_jax.numpyro_kernels import SGMCMC
+from simplex_jax.numpyro_kernels import SCIR, SGMCMC
 from simplex_jax.samplers import (
     mld,
     myula,
@@ -28,6 +30,7 @@ from simplex_jax.samplers import (
     sghmc,
     sgnht,
     sgrhmc,
+    sgrld,
 )
 
 ROWS = jnp.linspace(-0.1, 0.7, 20)
@@ -141,3 +144,24 @@ def test_moments_of_the_posterior(name, getkey) -> None:
     assert family(checks(*kind.posterior(TOTAL / 2)))
     assert family(checks(mean, 1.6 * variance))
     assert family(checks(mean, variance / 1.6))
+
+
+@pytest.mark.parametrize(
+    "kernel", [SCIR, partial(SGMCMC, kernel=partial(sgrld.build, step_size=0.01))]
+)
+def test_a_uniform_prior_is_a_dirichlet_one(kernel):
+    """`ImproperUniform` wraps the constraint; the chain is that of the conjugate model."""
+    labels = jnp.array([0, 0, 0, 1, 2, 0])
+
+    def chain(law):
+        def model():
+            p = numpyro.sample("p", law)
+            with numpyro.plate("rows", len(labels)):
+                numpyro.sample("labels", dist.Categorical(p), obs=labels)
+
+        mcmc = MCMC(kernel(model), num_warmup=10, num_samples=50, progress_bar=False)
+        mcmc.run(jax.random.key(0), init_params={"p": jnp.ones(3) / 3})
+        return mcmc.get_samples()["p"]
+
+    uniform = chain(dist.ImproperUniform(constraints.simplex, (), (3,)))
+    np.testing.assert_allclose(uniform, chain(dist.Dirichlet(jnp.ones(3))), rtol=1e-4)

@@ -7,6 +7,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
+from numpyro.contrib.control_flow import scan
+from numpyro.distributions import constraints
 from numpyro.infer import HMC, MCMC, NUTS, Predictive
 from numpyro.infer.util import log_density
 from scipy import special, stats
@@ -15,7 +17,7 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax.numpyro_distributions import LogDirichlet, VonMisesFisher
-from simplex_jax.numpyro_kernels import SCIR, GammaReference, learn_reference, reference
+from simplex_jax.numpyro_kernels import SCIR, GammaReference, learn_reference, reference, sites
 
 COUNTS = np.array([3, 0, 0, 1, 0])
 SPARSE = 0.01
@@ -312,5 +314,64 @@ def test_mistakes_are_errors():
         learn_reference(key, poisson, model_args=(COUNTS,), num_samples=10)
     with pytest.raises(ValueError, match="minibatches"):
         learn_reference(key, cases.categorical, model_args=(cases.LABELS, 5))
-    with pytest.raises(ValueError, match="no latent site"):
+    with pytest.raises(ValueError, match=r"positive numbers or on the simplex$"):
         learn_reference(key, lambda: numpyro.sample("x", dist.Normal(0.0, 1.0)))
+    with pytest.raises(ValueError, match=r"outside of scan and cond, which have \['r'\]"):
+        learn_reference(key, wandering, model_args=(COUNTS,))
+    outside = handlers.reparam(wandering, config={"r": GammaReference(1.0)})
+    with pytest.raises(ValueError, match=r"'r' is .* within scan or cond"):
+        handlers.seed(outside, key)(COUNTS)
+
+
+def wandering(x, inside=None):
+    """A rate within scan, whose first value is known or a site."""
+
+    def step(last, x):
+        with handlers.reparam(config=inside or {}):
+            r = numpyro.sample("r", dist.Gamma(2.0, 2.0 / last))
+        numpyro.sample("x", dist.Poisson(r), obs=x)
+        return r, None
+
+    scan(step, 1.0, x)
+
+
+def test_sites_within_scan_are_left_out():
+    """In the body of the scan they can be reparametrised."""
+
+    def model(x):
+        numpyro.sample("p", dist.Dirichlet(jnp.ones(2)))
+        wandering(x)
+
+    key = jax.random.key(0)
+    config = learn_reference(key, model, model_args=(COUNTS,), num_warmup=10, num_samples=100)
+    assert set(config) == {"p"}
+    layout, _ = sites.inspect(model, key, (COUNTS,), {}, None)
+    assert reference.scored(model, key, (COUNTS,), {}, layout) == ({"p": sites.SIMPLEX}, ["r"])
+    z = jnp.array([0.5, -1.0, 0.0, 2.0, 1.0])
+    moved = handlers.substitute(wandering, data={"r_normal": z})
+    trace = handlers.trace(handlers.seed(moved, key)).get_trace(
+        COUNTS, {"r": GammaReference(2.0, 2.0)}
+    )
+    np.testing.assert_allclose(
+        trace["r"]["value"], stats.gamma.ppf(stats.norm.cdf(z), 2.0, scale=0.5), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("support", ["simplex", "positive"])
+def test_rows_of_one_constraint(support):
+    """`ImproperUniform` wraps its constraint, and its axes are of one event."""
+    constraint = getattr(constraints, support)
+    reference = GammaReference([2.0, 0.5, 1.0])
+    scores = jax.random.normal(jax.random.key(0), (4, 3))
+    found = []
+    for law in (
+        dist.ImproperUniform(constraint, (), (4, 3)),
+        dist.ImproperUniform(constraint, (4,), (3,)).to_event(1),
+        dist.Dirichlet(jnp.ones(3)).expand([4]).to_event(1),
+    )[: 3 if support == "simplex" else 2]:
+        config = {"p": reference}
+        model = handlers.reparam(lambda law=law: numpyro.sample("p", law), config=config)
+        found.append(log_density(model, (), {}, {"p_normal": scores})[0])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+    if support == "simplex":
+        np.testing.assert_allclose(found[2], found[0] + 4 * np.log(2), rtol=1e-5)

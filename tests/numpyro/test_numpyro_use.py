@@ -22,6 +22,7 @@ from simplex_jax.numpyro_kernels import SCIR, SGMCMC, Sampler, charts, density
 from simplex_jax.samplers import barker, gbm, gmc, gsgnht, mld, sgld, sgrld
 
 X = jnp.asarray(cases.POINTS, jnp.float32)
+LABELS = jnp.array([0, 0, 1])
 KERNELS = {
     "SCIR": partial(SCIR, cases.mixture),
     "SGMCMC": partial(SGMCMC, cases.mixture, partial(sgrld.build, step_size=0.01)),
@@ -31,6 +32,24 @@ KERNELS = {
 def mcmc_of(kernel, num_samples=8, **options):
     options = {"num_warmup": 4, "progress_bar": False, **options}
     return MCMC(kernel, num_samples=num_samples, **options)
+
+
+def poisson(x):
+    rate = numpyro.sample("p", dist.Gamma(2.0, 1.0))
+    with numpyro.plate("rows", len(x)):
+        numpyro.sample("x", dist.Poisson(rate), obs=x)
+
+
+@pytest.mark.parametrize(("model", "steps"), [(cases.categorical, 0), (poisson, 1)])
+def test_without_jit(model, steps) -> None:
+    """The likelihood is looked at off the simplex as well, where numpyro's laws see the numbers."""
+    kernel = SCIR(model)
+    with jax.disable_jit():
+        state = kernel.init(jax.random.key(0), 0, None, (LABELS,), {})
+        for _ in range(steps):
+            state = kernel.sample(state, (LABELS,), {})
+    assert state.tuning["p"].exact
+    assert state.i == steps
 
 
 @pytest.mark.slow

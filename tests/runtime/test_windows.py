@@ -9,8 +9,8 @@ from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.windows import Place
 
 
-def event(step, last=100, seconds=0.0):
-    return Event(step, 0, last, seconds, 0.0, None, None, {})
+def event(step, last=100, seconds=0.0, every=1):
+    return Event(step, 0, last, seconds, 0.0, None, None, {}, every)
 
 
 def test_the_second_half_by_steps():
@@ -88,6 +88,42 @@ def test_kept_samples_of_the_next_segment_take_the_places_of_the_last(steps, kep
     for step in range(1, steps + 1):
         hook.sample(event(step))
     assert hook.samples()["step"].tolist() == kept
+
+
+def sampled(hook, steps, every, begun=0, upto=None):
+    """Sample as the driver does: at multiples of `every`, and at the end."""
+    for step in range(begun + 1, (upto or steps) + 1):
+        if step % every == 0 or step == steps:
+            hook.sample(event(step, steps, every=every))
+    return hook
+
+
+@pytest.mark.parametrize("steps", [20, 40, 41, 97, 200])
+def test_exactly_as_many_samples_are_kept_as_asked_for_if_there_are_as_many(steps):
+    window = windows.second_half()
+    for every in (1, 2, 3, 6, 7):
+        times = [s for s in range(1, steps + 1) if s % every == 0 or s == steps]
+        there = [step for step in times if window(event(step, steps))]
+        for most in range(1, min(len(there) + 2, 30)):
+            hook = gathering.Kept(lambda event: {}, most, window, None)
+            kept = sampled(hook, steps, every).samples()["step"]
+            assert len(kept) == min(most, len(there)), (every, most)
+            # Evenly spaced, at least as far as the samples are
+            assert np.diff([steps / 2, *kept]).max() <= steps / 2 / most + every
+            # A run that is cut and goes on keeps the same.
+            cut = gathering.Kept(lambda event: {}, most, window, None)
+            sampled(cut, steps, every, upto=(middle := 3 * steps // 4))
+            again = gathering.Kept(lambda event: {}, most, window, None)
+            again.load(cut.save())
+            sampled(again, steps, every, begun=middle)
+            np.testing.assert_array_equal(again.samples()["step"], kept)
+
+
+def test_a_timed_run_keeps_as_many_samples_as_asked_for():
+    hook = gathering.Kept(lambda event: {}, 20, windows.second_half(4.0), None)
+    for step in range(1, 41):
+        hook.sample(event(step, 2**31 - 1, step / 10, every=3))
+    assert len(hook.samples()["step"]) == 20
 
 
 def kept_to(end, hook=None, begun=0, directory=None):

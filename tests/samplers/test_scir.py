@@ -18,8 +18,9 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax import batches, draws, estimators
+from simplex_jax.geometry.parameterisations import REDUCED_MEAN
 from simplex_jax.runtime import driver
-from simplex_jax.samplers import scir
+from simplex_jax.samplers import reflected_cir, rld, scir, sgrhmc, sgrld, smld
 
 # The running example of Baker et al. 2018, sections 1.3 and 2.2: d = 10, N = 1000, sparse.
 ALPHA = 0.1
@@ -168,3 +169,21 @@ def test_negative_estimates_are_taken_as_zero_and_reported(getkey):
     assert float(info.clamped) == 0.25
     assert float(info.concentration) == pytest.approx(5.4)
     assert np.isfinite(state.position).all()
+
+
+BUILDS = {
+    **{module.__name__: module.build for module in (scir, sgrld, sgrhmc, smld, reflected_cir)},
+    "linearised smld": functools.partial(smld.build, reference=-1, linearised=True),
+    "reduced rld": functools.partial(rld.build, parameterisation=REDUCED_MEAN),
+}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_init_refuses_concentrations_that_do_not_fit(name, getkey):
+    """Of SCIR and all that take the same arguments, and not the first update."""
+    kernel = BUILDS[name](GIVEN, alpha=jnp.ones(7), step_size=0.01)
+    with pytest.raises(ValueError, match=r"alpha of shape \(7,\) does not broadcast .*\(3,\)"):
+        kernel.init(getkey(), jnp.ones(3))
+    kernel = BUILDS[name](GIVEN, alpha={"a": 1.0}, step_size=0.01)
+    with pytest.raises(ValueError, match="alpha must be one array or have the structure"):
+        kernel.init(getkey(), {"b": jnp.ones(3)})

@@ -22,6 +22,7 @@ from simplex_jax.corpus.formats import (
 )
 from simplex_jax.corpus.formats.format import Format, Kind, Source, source_of
 from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.text import TextOptions
 
 _ALL = (
     stored.FORMAT,
@@ -41,7 +42,10 @@ _ALL = (
 )
 
 _COMMON = ("format", "vocabulary", "text", "encoding")
-"""Options of reading that all formats take, and none lists."""
+"""Options of reading that all formats take, and none lists; `_OF_TEXTS` says more of `text`."""
+
+_OF_TEXTS = tuple(field.name for field in fields(TextOptions))
+"""Options of the words of texts, which formats of counts lack."""
 
 FORMATS = {entry.name: entry for entry in _ALL}
 """All formats by name."""
@@ -60,7 +64,10 @@ def recognised(source: Source, *kinds: Kind) -> Format:
 
 def having(option: str) -> str:
     """Return the names of the formats that have an option, for its help."""
-    return ", ".join(entry.name for entry in _ALL if option in entry.options)
+    texts = option in _OF_TEXTS
+    return ", ".join(
+        entry.name for entry in _ALL if option in entry.options or (texts and entry.texts)
+    )
 
 
 def described(*kinds: Kind) -> str:
@@ -85,11 +92,22 @@ def selected(path: Path, reading: Reading, kind: Kind) -> Format:
     entry = (
         recognised(source_of(path), kind) if reading.format is None else named(reading.format, kind)
     )
-    for option in (field.name for field in fields(Reading)):
-        value = getattr(reading, option)
-        if value and option not in (*_COMMON, *entry.options):
-            raise ValueError(
-                f"{option}={printable(value)}: not supported by format {entry.name}; "
-                f"supported by {having(option)}"
-            )
+    given = {
+        field.name: value
+        for field in fields(Reading)
+        if field.name not in (*_COMMON, *entry.options) and (value := getattr(reading, field.name))
+    }
+    if entry.texts is None:
+        default = TextOptions()
+        given |= {
+            option: value
+            for option in _OF_TEXTS
+            if (value := getattr(reading.text, option)) != getattr(default, option)
+        }
+    if given:
+        option, value = next(iter(given.items()))
+        raise ValueError(
+            f"{option}={printable(value)}: not supported by format {entry.name}; "
+            f"supported by {having(option)}"
+        )
     return entry

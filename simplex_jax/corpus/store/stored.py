@@ -105,6 +105,9 @@ def open(path: str | Path) -> Stored:
             holds numbers that cannot be the counts of a corpus.
     """
     path = Path(path)
+    if path.exists() and not is_stored(path):
+        remedy = "make one with simplex-jax lda store (corpus.convert), or do not --stream"
+        raise error_at(path, "not a corpus made by `store`", remedy)
     manifest = _manifest(path)
     vocabulary = _strings(path / "vocabulary.json", manifest["words"])
     distinct_words(vocabulary, str(path / "vocabulary.json"))

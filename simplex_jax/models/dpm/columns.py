@@ -18,6 +18,7 @@ from simplex_jax.corpus.corpus import digest_parts
 from simplex_jax.models.dpm import cells, families
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals
+from simplex_jax.models.dpm.families.rows import reach
 from simplex_jax.models.dpm.variables import CONCENTRATION, Variables
 
 
@@ -114,11 +115,25 @@ class Columns(NamedTuple):
         return np.stack(parts, axis=1)
 
     def rows(self, data: np.ndarray) -> PyTree:
-        """Return rows for that law: of cells, float64 [N, P]."""
+        """Return rows for that law: of cells, float64 [N, P].
+
+        Raises:
+            ValueError: A number is so far from the mean of its column that float32 has no square.
+        """
         groups: dict[str, np.ndarray] = {}
         if places := self.places("number"):
             centres, scales = (np.array(x)[places] for x in (self.centres, self.scales))
-            groups["number"] = ((data[:, places] - centres) / scales).astype(np.float32)
+            with np.errstate(over="ignore"):
+                standard = (data[:, places] - centres) / scales
+            far = np.abs(standard) > reach(np.float32)[1]
+            if far.any():
+                row, column = (int(i) for i in np.argwhere(far)[0])
+                name, cell = self.columns[places[column]], data[row, places[column]]
+                raise ValueError(
+                    f"column {name!r}, row {row}: {cell:g} is too far from the column's mean, "
+                    f"{centres[column]:g}, for float32: leave the row out"
+                )
+            groups["number"] = standard.astype(np.float32)
         for kind in ("category", "count"):
             if places := self.places(kind):
                 part = np.where(np.isnan(data[:, places]), -1, data[:, places])

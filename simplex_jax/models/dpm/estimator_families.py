@@ -84,12 +84,11 @@ def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
 
 def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the prior, as `gaussian_of` has it where it is left out."""
-    parameters = {"mean": X.mean(axis=0), "strength": 1.0} | parameters
     _check_mean(X, parameters)
-    if "scale" in parameters:
-        return parameters
-    scale = covariance_of(X, "X", f"give scale in family_params (n_samples = {len(X)})")
-    return parameters | {"scale": scale}
+    if "scale" not in parameters:
+        remedy = f"give scale in family_params (n_samples = {len(X)})"
+        parameters = parameters | {"scale": covariance_of(X, "X", remedy, np.float32)}
+    return {"mean": X.mean(axis=0), "strength": 1.0} | parameters
 
 
 def _diagonal(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +96,8 @@ def _diagonal(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
     _check_mean(X, parameters)
     if {"mean", "scale"} <= set(parameters):
         return parameters
-    mean, sd = np.array([moments_of(x, f"column {j} of X") for j, x in enumerate(X.T)]).T
+    each = [moments_of(x, f"column {j} of X", np.float32) for j, x in enumerate(X.T)]
+    mean, sd = np.array(each).T
     return {"mean": mean, "scale": sd**2} | parameters
 
 
@@ -160,7 +160,8 @@ def rows(name: str, parameters: Arrays, X: Table) -> PyTree:
         return found.rows(found.table(X))
     assert not isinstance(X, dict)
     if name in ("gaussian", "diagonal_gaussian"):
-        return (np.asarray(X, np.float64) - parameters["mean"]).astype(np.float32)
+        with np.errstate(over="ignore"):  # the family refuses what is infinite
+            return (np.asarray(X, np.float64) - parameters["mean"]).astype(np.float32)
     if name == "multinomial":
         return families.multinomial_rows(X)
     if name == "categorical":

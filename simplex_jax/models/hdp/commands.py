@@ -15,6 +15,7 @@ from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.models.hdp import MODEL, Fit
 from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import engine, measures
+from simplex_jax.report.display import counted
 from simplex_jax.runtime import output
 
 
@@ -24,6 +25,7 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
 
 def _announce(plan: Plan) -> str:
     settings = plan.settings
+    initial = counted(settings.initial_topics, "topic")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     priors = [
         f"{name} {'learned' if value is None else f'{value:g}'}"
@@ -31,7 +33,7 @@ def _announce(plan: Plan) -> str:
     ]
     return (
         f"{topics.described(plan)}\n"
-        f"hierarchical Dirichlet process{chains}, from {settings.initial_topics} topics, "
+        f"hierarchical Dirichlet process{chains}, from {initial}, "
         f"{', '.join(priors)}, beta {settings.beta:g}, seed {settings.seed}, {console.machine()}, "
         f"{engine.described(settings.engine)}"
     )

@@ -36,6 +36,12 @@ class Options(TopicOptions):
         command=False,
         parameter=None,
     )
+    engine: str | None = again(
+        "engine",
+        default=None,
+        of=TopicOptions,
+        help="Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere.",
+    )
     passes: float | None = again(
         "passes", default=None, unset="500, unless steps or seconds are given"
     )

@@ -11,6 +11,7 @@ from simplex_jax.models.goal import SHARE
 from simplex_jax.models.lda import seeds
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
+from simplex_jax.report.display import counted
 
 # Measured: at alpha = 0.1 thirty blocked sweeps arrive; at 0.01, where the first shares of a
 # document are all but one topic, 38% of the tokens are at their true topic after 30, 74% after 200.
@@ -107,5 +108,9 @@ def warn(fitted: Fit) -> list[str]:
             "has no limit."
         )
     if missing := seeds.unknown(settings.seed_words, fitted.vocabulary):
-        sentences.append(f"Seed words that are not in the vocabulary: {listed(missing)}.")
+        sentence = f"Seed words that are not in the vocabulary: {listed(missing)}."
+        if topics := seeds.unseeded(settings.seed_words, fitted.vocabulary):
+            sentence += f" That leaves {counted(len(topics), 'topic')} without a seed: "
+            sentence += f"{listed(topics)}."
+        sentences.append(sentence)
     return sentences + share_warnings(fitted)

@@ -34,7 +34,8 @@ def contents(fitted: Fit) -> dict[str, Any]:
     leading = [_leading(topic, overall) for topic in mean]
     words = np.unique(np.concatenate(leading))
     rough = diagnostics.rough(fitted.diagnostics, len(mean))
-    names, related = seeds.names(fitted.settings.seed_words, len(mean)), _related(mean)
+    names = seeds.names(fitted.settings.seed_words, len(mean), fitted.vocabulary)
+    related = _related(mean)
     shown = _shown(fitted.proportions)
     topics = []
     for k, chosen in enumerate(leading):

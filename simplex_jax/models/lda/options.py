@@ -81,17 +81,18 @@ class Options(TopicOptions):
         parameter="n_components",
     )
     alpha: Any = option(
-        "Concentration of topic shares, per topic (not the sum): a number, or one a topic. learn: "
-        "one of each topic is sampled along; learn-symmetric: a common one. Not learned with "
-        "control-variate counts.",
+        "Concentration of topic shares, per topic (not the sum): a number, or in Python one a "
+        "topic. learn: one of each topic is sampled along; learn-symmetric: a common one. Not "
+        "learned with control-variate counts.",
         default=model.ALPHA,
         check=_concentration,
         parse=_typed_concentration,
         metavar="NUMBER|learn|learn-symmetric",
     )
     beta: Any = option(
-        "Concentration of words, per word (not the sum): a number, or one a word. learn: a common "
-        "one is sampled along; learn-vector: one of each word. Learned with memoised counts only.",
+        "Concentration of words, per word (not the sum): a number, or in Python one a word. learn: "
+        "a common one is sampled along; learn-vector: one of each word. Learned with memoised "
+        "counts only.",
         default=model.BETA,
         check=_concentration,
         parse=_typed_concentration,
@@ -205,6 +206,23 @@ class Options(TopicOptions):
     def __post_init__(self) -> None:
         if self.seed_weight is not None and self.seed_words is None:
             raise ValueError("seed_weight requires seed_words")
+        # The data decide counts that are left out, and `settle` checks these.
+        counts = self.counts or "memoised"
+        learned = LEARN["alpha"].get(self.alpha), LEARN["beta"].get(self.beta)
+        seeded = self.seed_words is not None
+        model.check_names(self.sampler, counts, *learned, seeded=seeded)
+        lengths = (self.passes, self.steps, self.seconds)
+        has_length = counts != "memoised" or any(length is not None for length in lengths)
+        check_goal(self, has_length=has_length)
+
+
+def check_goal(options: Options, *, has_length: bool) -> None:
+    """Raise a ValueError where a run has both a goal and a length."""
+    if has_length and (options.target_ess is not None or options.time_limit is not None):
+        raise ValueError(
+            "target_ess and time_limit are for memoised counts and runs whose length is not given: "
+            "leave them out, or passes, steps and seconds"
+        )
 
 
 @options

@@ -84,7 +84,7 @@ def left_to_right(
         [0.5, 0.2]
     """
     table = matching.as_topics("topics", topics)
-    number = arguments.at_least("particles", particles, _GROUPS)
+    number, seed = arguments.at_least("particles", particles, _GROUPS), arguments.seed(seed)
     documents = counts.counts if isinstance(counts, Corpus) else checked_counts(counts, "counts")
     if documents.shape[1] != table.shape[1]:
         raise ValueError(

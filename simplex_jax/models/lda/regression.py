@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from simplex_jax import arguments
 from simplex_jax.corpus import to_vocabulary
 from simplex_jax.evaluate import composition, covariates, diagnostics
 from simplex_jax.evaluate.coherence import top_words
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 
 _FEW_DRAWS, _FEW_DOCUMENTS = 10, 5
 _SHOWN = 12  # topics of a picture
-
-
-def _level(name: str, value: Any) -> float:
-    if not 0 < float(value) < 1:
-        raise ValueError(f"{name} must be between 0 and 1, both excluded; it is {value}")
-    return float(value)
 
 
 def _columns(name: str, value: Any) -> tuple[str, ...] | None:
@@ -53,11 +48,11 @@ class Question:
         default=1,
         least=1,
     )
-    level: float = option("Probability of the intervals.", default=0.95, check=_level)
+    level: float = option("Probability of the intervals.", default=0.95, below=1.0)
     sweeps: int = option(
         "Gibbs sweeps over the documents before each draw of their shares.", default=25, least=1
     )
-    seed: int = option("Of all randomness.", default=0, least=0)
+    seed: int = option("Of all randomness.", default=0, least=0, most=arguments.MOST_SEED)
     samples: Any = option(
         "Directory with the kept samples of a fit that was loaded, say run/samples.",
         default=None,

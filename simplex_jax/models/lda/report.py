@@ -25,7 +25,7 @@ _SECTIONS = (
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return what the template of the report shows, with `top_words` words of each topic."""
-    names = seeds.names(fitted.settings.seed_words, len(fitted.mean))
+    names = seeds.names(fitted.settings.seed_words, len(fitted.mean), fitted.vocabulary)
     rows = rows_of(fitted, top_words, names)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")

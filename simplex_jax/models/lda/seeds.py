@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax.corpus.corpus import printable
+from simplex_jax.corpus.corpus import error_at, printable
 from simplex_jax.corpus.files import text_lines
 
 
@@ -65,8 +65,13 @@ def lines_of(name: str, value: Any) -> tuple[str, ...] | None:
     lines = [line.strip() for line in lines]
     while lines and not lines[-1]:
         lines.pop()
-    if not any(line.words for line in parsed(lines)):
-        raise ValueError(f"{given}: no seed word; give a line of words for each topic")
+    entries = parsed(lines)
+    for number, (line, entry) in enumerate(zip(lines, entries, strict=True), start=1):
+        if line and not entry.words:
+            remedy = "give some, or leave the line blank for a topic without seeds"
+            raise error_at(given, f"{printable(line)!r} has no word", remedy, line=number)
+    if not entries:
+        raise error_at(given, "no seed word", "give a line of words for each topic")
     return tuple(lines)
 
 
@@ -128,8 +133,21 @@ def placed(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:
     return Seeds(topics, words, np.asarray(settings.seed_weight, np.float32))
 
 
-def names(lines: Sequence[str] | None, num_topics: int) -> list[str]:
-    """Return what each topic is called by its seeds: their name, else the first three; or ""."""
-    entries = parsed(lines)
-    entries += [Line("", ())] * (num_topics - len(entries))
-    return [line.name or " ".join(line.words[:3]) for line in entries]
+def names(lines: Sequence[str] | None, num_topics: int, vocabulary: Sequence[str]) -> list[str]:
+    """Return what each topic is called by its seeds: their name, else the first three; or "".
+
+    Seeds are the words in the vocabulary, and a topic without any has no name.
+    """
+    missing = set(unknown(lines, vocabulary))
+    named = []
+    for line in parsed(lines):
+        words = [word for word in line.words if word not in missing]
+        named.append((line.name or " ".join(words[:3])) if words else "")
+    return named + [""] * (num_topics - len(named))
+
+
+def unseeded(lines: Sequence[str] | None, vocabulary: Sequence[str]) -> list[int]:
+    """Return the topics whose words are all missing from the vocabulary."""
+    missing = set(unknown(lines, vocabulary))
+    entries = enumerate(parsed(lines))
+    return [topic for topic, line in entries if line.words and missing.issuperset(line.words)]

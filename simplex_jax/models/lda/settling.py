@@ -14,7 +14,7 @@ from simplex_jax.corpus.device import MOST_TOKENS
 from simplex_jax.models.lda import model, pages, seeds
 from simplex_jax.models.lda.counts import check, check_memoised
 from simplex_jax.models.lda.kernel import SAMPLERS, total_of
-from simplex_jax.models.lda.options import Options, local_step, prior
+from simplex_jax.models.lda.options import Options, check_goal, local_step, prior
 from simplex_jax.models.topics.data import (
     Selection,
     Size,
@@ -175,11 +175,7 @@ def _goal(options: Options, length: session.Length) -> float | None:
     """Return the effective samples at which a run ends; None for a run that has a length."""
     if length.steps is None and length.seconds is None:
         return TARGET_ESS if options.target_ess is None else options.target_ess
-    if options.target_ess is not None or options.time_limit is not None:
-        raise ValueError(
-            "target_ess and time_limit are for memoised counts and runs whose length is not given: "
-            "leave them out, or passes, steps and seconds"
-        )
+    check_goal(options, has_length=True)
     return None
 
 

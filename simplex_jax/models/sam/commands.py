@@ -107,9 +107,8 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Data | UnitVectors:
     if input is None:
         corpus = counts.drop_words(corpora.embedded_corpus(), reading["drop_words"])
     else:
-        # All words: the vocabulary is cut afterwards, by document frequency in any format.
-        every = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
-        corpus = counts.read(input, reading | every)
+        # The vocabulary is cut afterwards, by document frequency in any format.
+        corpus = counts.read_every_word(input, reading)
     corpus = tfidf.cut(corpus, **limits)
     directories.check_words(corpus.vocabulary)
     return weigh(corpus, weighting=reading["idf"])
@@ -135,9 +134,10 @@ def _announce(plan: Plan) -> str:
         f"{counted(len(documents.names), 'document')} ({plan.held:,} held out, "
         f"{len(documents.aside):,} without a direction put aside), {table.shape[1]:,} words, "
         f"{table.nnz:,} nonzeros\n"
-        f"{settings.num_topics} topics by {settings.sampler}{chains}, alpha {settings.alpha:g}, "
+        f"{counted(settings.num_topics, 'topic')} by {settings.sampler}{chains}, "
+        f"alpha {settings.alpha:g}, "
         f"sigma {settings.sigma:g}, kappa0 {settings.kappa0:g}, kappa1 {settings.kappa1:g}{learned}"
-        f", {settings.batch_size:,} documents a batch, step {settings.step_size:.3g}, "
+        f", {counted(settings.batch_size, 'document')} a batch, step {settings.step_size:.3g}, "
         f"seed {settings.seed}, {console.machine()}"
     )
 

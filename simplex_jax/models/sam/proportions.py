@@ -93,7 +93,7 @@ def shards(
             f"the documents have {table.shape[1]} words and the topics {directions.shape[1]}: "
             "give documents over the vocabulary of the topics"
         )
-    key = jax.random.fold_in(jax.random.key(seed), _STREAM)
+    key = jax.random.fold_in(jax.random.key(arguments.seed(seed)), _STREAM)
     width = min(shard, table.shape[0])
 
     def work() -> Iterator[np.ndarray]:

@@ -53,7 +53,7 @@ def share_warnings(fitted: CountFit) -> list[str]:
     if slow.sum() > _MOST_SLOW * slow.size:
         sentences.append(
             f"The shares of {100 * slow.mean():.1f}% of the documents have a Monte-Carlo error "
-            f"above {TOLERANCE}, the largest one {fitted.proportions_error.max():.2f}."
+            f"above {TOLERANCE}, the largest one {fitted.proportions_error.max():.3f}."
         )
     if fitted.empty:
         sentences.append(f"Without a word of the vocabulary: {counted(fitted.empty, 'document')}.")

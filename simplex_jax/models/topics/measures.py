@@ -7,12 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from jax.typing import ArrayLike
+from scipy.special import logsumexp
 
 from simplex_jax.corpus import split_tokens
 from simplex_jax.evaluate import windows
 from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity
 from simplex_jax.models.topics import perplexity
 from simplex_jax.models.topics.fits import CountFit, TopicFit
+
+# Where alpha is small a chain stays with one explanation of a document, and its prediction alone is
+# too sure of itself.
+_CHAINS = 8
 
 
 def completed(
@@ -46,10 +51,12 @@ def _perplexity(
 ) -> float:
     data = perplexity.completion(observed, target)
     table = jnp.maximum(jnp.asarray(topics), jnp.finfo(jnp.float32).tiny)
-    log_p = perplexity.log_predictive(
-        jax.random.key(seed), jnp.log(table), jnp.asarray(alpha, jnp.float32), data
-    )
-    return perplexity.perplexity(log_p, data.counts)
+    log_topics, concentrations = jnp.log(table), jnp.asarray(alpha, jnp.float32)
+    log_p = [
+        np.asarray(perplexity.log_predictive(key, log_topics, concentrations, data), np.float64)
+        for key in jax.random.split(jax.random.key(seed), _CHAINS)
+    ]
+    return perplexity.perplexity(logsumexp(log_p, axis=0) - np.log(_CHAINS), data.counts)
 
 
 def quality(fitted: TopicFit, documents: sp.csr_array) -> dict[str, Any]:

@@ -4,8 +4,8 @@ The proportions of a document depend on its words, the topics and the seed alone
 are keyed by its words, whatever the other documents are and wherever it stands among them.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import partial
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -31,11 +31,13 @@ from simplex_jax.runtime.session import Progress
 
 SHARD = 16_384
 TOLERANCE = 0.02
-_BLOCK = 5  # sweeps that are done at once; the first block is the burn-in
+_CHAINS = 8
+_BURN_IN = 5
+_SHORT, _LONG = 5, 40  # sweeps of a call, and until the error is first looked at
 _SWEEPS = 640
 _FEWER, _FEWEST = 4, 64  # by how much the documents that are swept become fewer, and the fewest
 _MOST_TOKENS = 2**24  # of a shard, which ends earlier where documents are long
-_MOST_SHARES = 2**24  # likewise, where topics are many
+_MOST_SHARES = 2**23  # likewise, where topics are many
 _STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
 
 
@@ -46,7 +48,8 @@ class Shares(NamedTuple):
         first: Row of the first of them.
         proportions: Posterior means, float32 [n, K]; rows sum to 1.
         error: Monte-Carlo standard error of the most uncertain share of each document, a bound at
-            90% confidence by the means over blocks of sweeps, float32 [n].
+            90% confidence, float32 [n]. It is from how far eight chains of their own starts are
+            apart: of an explanation of the document that none of them found it does not know.
     """
 
     first: int
@@ -73,8 +76,7 @@ def transform(
         counts: The documents, [D, V]; those of a corpus on disk are read a shard at a time.
         seed: Seed of the sweeps.
         tolerance: Monte-Carlo error of a share that is small enough, at least 0; see `Shares`.
-        sweeps: The most sweeps over a document in each of two chains, after a burn-in of 5;
-            rounded up to fives.
+        sweeps: The most sweeps over a document in each of eight chains, after a burn-in of 5.
         shard: The most documents worked on at once; no result depends on it.
         engine: Of the sweeps, "native" or "xla"; by default native where it is there.
 
@@ -140,9 +142,10 @@ def shards(
     """Work through documents, and yield their topic proportions as they are ready.
 
     The posterior mean of (alpha + n_d) / (sum alpha + length) given the topics (Patterson and Teh
-    2013, section 5.1), by two chains of collapsed Gibbs sweeps for each document. They go on, in
-    doubling lengths, until its error is within the tolerance or all sweeps are done. A document
-    without words has the prior mean.
+    2013, section 5.1), by eight chains of collapsed Gibbs sweeps for each document: where alpha is
+    small a chain may stay with one explanation of a document for long, and only others tell. They
+    go on, in doubling lengths, until its error is within the tolerance or all sweeps are done. A
+    document without words has the prior mean.
 
     Arguments as for `transform`, which raises the same errors.
 
@@ -157,6 +160,7 @@ def shards(
         ...     [[0.9, 0.1], [0.1, 0.9]], 0.5, documents, shard=2)]
         [(0, (2, 2)), (2, (1, 2))]
     """
+    seed = arguments.seed(seed)
     shard = arguments.at_least("shard", shard, 1)
     sweeps = arguments.at_least("sweeps", sweeps, 1)
     if not tolerance >= 0:
@@ -173,7 +177,7 @@ def shards(
             "give documents over the vocabulary of the topics"
         )
     concentrations = positive("alpha", alpha, (len(table),))
-    log_topics = _logarithms(table)
+    log_topics = _logarithms(jnp.asarray(table))
     key = fold_in(jax.random.key(seed), np.uint32(_STREAM))
     engine = engines.resolve(engine, len(table))
     shard = max(1, min(shard, _MOST_SHARES // len(table)))
@@ -186,7 +190,7 @@ def shards(
             numbers = np.pad(_identities(part)[order], (0, width - len(order)))
             documents = documents._replace(ids=jnp.asarray(numbers))
             means, errors = _average(
-                key, log_topics, concentrations, documents, tolerance, -(-sweeps // _BLOCK), engine
+                key, log_topics, concentrations, documents, tolerance, sweeps, engine
             )
             rows = np.empty((last - first, len(table)), np.float32)
             error = np.empty(last - first, np.float32)
@@ -202,8 +206,8 @@ def _logarithms(topics: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _columns(arrays: tuple, places: jax.Array) -> tuple:
-    return jax.tree.map(lambda array: array[..., places], arrays)
+def _columns(arrays: Sequence[jax.Array], places: jax.Array) -> list[jax.Array]:
+    return [array[..., places] for array in arrays]
 
 
 def _average(
@@ -215,45 +219,42 @@ def _average(
     most: int,
     engine: str,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean proportions [B, K] and their errors [B], by at most `most` blocks of sweeps.
+    """Return mean proportions [B, K] and their errors [B], by at most `most` sweeps of each chain.
 
-    `means` and `errors` are by document; `rows`, `waiting`, `total`, `squares` and `active` are by
-    slot, of which there are fewer and fewer. Where `waiting`, the slot sweeps document `rows`, and
-    `total` and `squares` hold its `done` blocks of each chain; other slots are idle, of length 0 in
-    `active`. Labels are by token, and stay whole.
+    `means` and `errors` are by document; `rows`, `waiting`, `totals` and `active` are by slot, of
+    which there are fewer and fewer. Where `waiting`, the slot sweeps document `rows`, and `totals`
+    hold its `done` sweeps of each chain; other slots are idle, of length 0 in `active`. Labels are
+    by token, and stay whole.
     """
     concentrations = np.asarray(alpha, np.float32)
     lengths, num_topics = np.asarray(documents.lengths), len(concentrations)
     means, errors = np.tile(concentrations, (len(lengths), 1)), np.zeros(len(lengths), np.float32)
-    labels = [local.no_labels(documents.tokens.shape[0], num_topics) for _ in range(2)]
-    total, squares = (jnp.zeros((num_topics, len(lengths)), jnp.float32) for _ in range(2))
+    labels = [local.no_labels(documents.tokens.shape[0], num_topics) for _ in range(_CHAINS)]
+    totals = [jnp.zeros((num_topics, len(lengths)), jnp.float32) for _ in range(_CHAINS)]
     rows = np.arange(len(lengths))
     active, waiting = documents, lengths > 0
-    done, check = -1, 2  # the first block is the burn-in
+    done, check = 0, min(_SHORT, most)
     while waiting.any():
-        while done < min(check, most):
-            for i in range(2):
-                labels[i], total, squares = _sweep(
-                    key,
-                    2 * (done + 1) + i,
-                    log_topics,
-                    alpha,
-                    active,
-                    labels[i],
-                    total,
-                    squares,
-                    done >= 0,
-                    engine,
+        while done < check:
+            burn_in = 0 if done else _BURN_IN
+            # Each number of sweeps is compiled, and each call lays out the topics.
+            times = _LONG if check - done >= _LONG else min(check - done, _SHORT)
+            for i in range(_CHAINS):
+                labels[i], totals[i] = _sweep(
+                    *(key, _CHAINS * done + i, log_topics, alpha, active, labels[i], totals[i]),
+                    times=burn_in + times,
+                    burn_in=burn_in,
+                    engine=engine,
                 )
-            done += 1
-        blocks, check = 2 * done, 2 * check
-        variance = np.asarray(_largest_variance(total, squares, blocks))[waiting]
-        # The variance of few blocks is uncertain, and documents stop where it looks small: its
-        # bound counts, or errors would be a quarter larger than they are said to be.
-        bound = np.sqrt(variance * (blocks - 1) / chdtri(blocks - 1, 0.9))
+            done += times
+        check = min(2 * check, most)
+        sums, variance = (np.asarray(array) for array in _pooled(totals, done))
+        # The variance of few chains is uncertain, and documents stop where it looks small: its
+        # bound counts, or errors would be larger than they are said to be.
+        bound = np.sqrt(variance[waiting] * (_CHAINS - 1) / chdtri(_CHAINS - 1, 0.9))
         swept = rows[waiting]
         errors[swept] = bound / (np.sum(concentrations) + lengths[swept])
-        means[swept] = concentrations + np.asarray(total).T[waiting] / (_BLOCK * blocks)
+        means[swept] = concentrations + sums.T[waiting] / (_CHAINS * done)
         waiting[waiting] = errors[swept] > tolerance
         left = np.flatnonzero(waiting)
         if not left.size or done == most:
@@ -264,8 +265,8 @@ def _average(
             width //= _FEWER
         places = np.pad(left, (0, width - left.size))
         rows, waiting = rows[places], np.arange(width) < left.size
-        total, squares = _columns((total, squares), places)
-        starts, ids = _columns((documents.starts, documents.ids), rows)
+        totals = _columns(totals, places)
+        starts, ids = _columns([documents.starts, documents.ids], rows)
         active = documents._replace(
             starts=starts, lengths=jnp.asarray(np.where(waiting, lengths[rows], 0)), ids=ids
         )
@@ -274,14 +275,19 @@ def _average(
 
 
 @jax.jit
-def _largest_variance(total: jax.Array, squares: jax.Array, blocks: jax.Array) -> jax.Array:
-    """Return the variance of the mean over blocks of the topic where it is largest, [B]."""
-    mean = total / blocks
-    variance = jnp.maximum(squares / blocks - mean**2, 0) / (blocks - 1)
-    return jnp.max(variance, axis=0) / _BLOCK**2
+def _pooled(totals: Sequence[jax.Array], sweeps: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the sums of the chains, [K, B], and the variance of their mean over the sweeps.
+
+    That is of the topic where it is largest, [B], by the chains, which are independent. The sums
+    are whole numbers, and so the same in arrays of any size.
+    """
+    total = functools.reduce(jnp.add, totals)
+    mean = total / _CHAINS
+    squares = functools.reduce(jnp.add, [(each - mean) ** 2 for each in totals])
+    return total, jnp.max(squares, axis=0) / (_CHAINS * (_CHAINS - 1) * sweeps**2)
 
 
-@partial(jax.jit, static_argnames="engine", donate_argnums=(5, 6, 7))
+@functools.partial(jax.jit, static_argnames=("times", "burn_in", "engine"), donate_argnums=(5, 6))
 def _sweep(
     key: jax.Array,
     number: int,
@@ -290,23 +296,24 @@ def _sweep(
     documents: Documents,
     labels: jax.Array,
     total: jax.Array,
-    squares: jax.Array,
-    counted: bool,
+    *,
+    times: int,
+    burn_in: int,
     engine: str,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Do a block of sweeps; add its tokens of topics in documents and their squares, [K, B]."""
+) -> tuple[jax.Array, jax.Array]:
+    """Sweep, and add the tokens of topics in documents after the burn-in, [K, B]."""
     swept = engines.sweeps(
         jax.random.fold_in(key, number),
         log_topics,
         alpha,
         documents,
         labels,
-        times=_BLOCK,
+        times=times,
+        burn_in=burn_in,
         tally=True,
         engine=engine,
     )
-    counts = jnp.where(counted, swept.documents, 0)
-    return swept.labels, total + counts, squares + counts**2
+    return swept.labels, total + swept.documents
 
 
 def _identities(counts: sp.csr_array) -> np.ndarray:

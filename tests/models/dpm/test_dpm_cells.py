@@ -326,6 +326,14 @@ def test_a_product_of_simplexes_is_one():
         (lambda: families.diagonal_gaussian_of([[1.0, 2.0], [2.0, 2.0]]), "column 1 of rows does"),
         (lambda: families.diagonal_gaussian_of([[0.1], [0.1], [0.1]]), "column 0 of rows does"),
         (lambda: families.diagonal_gaussian_of([[np.nan], [np.nan]]), "column 0 of rows does"),
+        (
+            lambda: families.diagonal_gaussian_of([[1e-30], [3e-30]]),
+            "column 0 .* too small for flo",
+        ),
+        (
+            lambda: families.diagonal_gaussian_of([[1e300], [1.0]]),
+            r"rows\[0, 0\] is 1e\+300: .* 6e",
+        ),
         (lambda: make("poisson", shape=[1.0, -1.0]), "shape must be finite and positive"),
         (lambda: families.poisson(1.0, 1.0), "one of them"),
         (lambda: make("poisson").check(np.array([[1, -2]])), r"rows\[0, 1\] is -2"),

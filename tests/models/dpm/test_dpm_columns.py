@@ -133,6 +133,18 @@ def test_what_sets_clusters_apart_by_divergence():
     assert not any(one.known or one.sure for one in single)
 
 
+def test_units_do_not_matter_in_float64():
+    """Rows are standardised before they are float32, and one that is too far then is named."""
+    ages = np.array([20.5, 50.0, 35.0])
+    expected = columns.of({"a": ages})[0].rows(ages[:, None])["number"]
+    for unit in (1e-60, 1e60):
+        found, table, _ = columns.of({"a": ages * unit}, {"a": "number"})
+        np.testing.assert_allclose(found.rows(table)["number"], expected, rtol=1e-6)
+        far = np.array([[30 * unit], [1e18 * unit]])
+        with pytest.raises(ValueError, match=r"column 'a', row 1: .* is too far from the column's"):
+            found.rows(far)
+
+
 def test_columns_through_json():
     through = json.loads(json.dumps(FOUND._asdict()))
     assert columns.from_json(through) == FOUND
@@ -165,6 +177,13 @@ def test_columns_through_json():
         ({"a": [-1, 2]}, {"kinds": {"a": "count"}}, "row 0: -1 cannot be used"),
         ({"a": [0, 0]}, {"kinds": {"a": "count"}}, "no count above 0"),
         ({"a": [1.5, 1.5, np.nan]}, {}, "column 'a' does not vary"),
+        (
+            {"a": [1e300, -1e300, 3.5]},
+            {},
+            "'a' has numbers from -1e.300 .* too large .* rescale it",
+        ),
+        ({"a": [1e308, 1.5e308, -1e308]}, {}, "'a' has numbers from -1e.308 .* too large .* resca"),
+        ({"a": [1e-310, 2e-310, 3e-310]}, {}, "'a' has numbers .* too small for float64: rescale"),
         ({"a": [1.5, np.inf]}, {}, "row 1: inf cannot be used: it is infinite"),
         ({"a": ["x", "2"]}, {"kinds": {"a": "number"}}, "row 0: 'x' is not a number"),
         ({"a": [None, ""]}, {}, "column 'a' has no value"),

@@ -27,6 +27,7 @@ SCALE = np.array([[2.0, 0.6], [0.6, 0.5]])
 GRID = np.array([0.5, 3.0, 20.0])
 WEIGHTS = np.array([0.5, 0.2, 0.3])
 NORTH = np.array([0.6, 0.0, 0.8])
+SPREAD = np.random.default_rng(0).normal(size=(50, 3))
 NAMES = ("multinomial", "categorical", "gaussian", "von_mises_fisher", *dpm_cells.NAMES)
 DRAWS = 20_000
 
@@ -659,6 +660,19 @@ def test_values_out_of_range_are_not_numbers_under_jit() -> None:
         (lambda: make("gaussian").check(np.array([[1.0, np.inf]])), r"rows\[0, 1\]"),
         (lambda: make("gaussian").check(np.ones((2, 2), int)), "floats"),
         (lambda: families.gaussian_of(np.ones((5, 2))), "does not vary"),
+        (lambda: families.gaussian_of(np.full((3, 1), 0.1)), "does not vary"),
+        (lambda: families.gaussian_of(np.ones((0, 2))), "n at least 1"),
+        (lambda: make("gaussian").check(np.array([[1.0, 1e300]])), r"rows\[0, 1\] is 1e\+300"),
+        (lambda: families.gaussian_of(1e-30 * SPREAD), "column 0 of rows has .* too small for flo"),
+        (
+            lambda: families.gaussian_of(1e30 * SPREAD),
+            r"rows\[0, 0\] is .* within 6e\+15 in float32",
+        ),
+        (lambda: families.gaussian_of(SPREAD[:3]), r"of rows is singular \(3 rows, 3 columns\)"),
+        (
+            lambda: families.gaussian_of(SPREAD @ np.array([[1, 0, 2], [0, 1, 1], [0, 0, 0]])),
+            r"of rows is singular \(50 rows, 3 columns\): .* columns that others determine",
+        ),
         (lambda: make("von_mises_fisher", strength=-1.0), "strength"),
         (lambda: make("von_mises_fisher", mean=np.ones(3)), "length of mean"),
         (lambda: make("von_mises_fisher", weights=np.ones(2)), "shape"),
@@ -670,6 +684,21 @@ def test_values_out_of_range_are_not_numbers_under_jit() -> None:
 def test_bad_input_is_named(call, message) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_gaussian_of_nearly_dependent_columns_can_be_drawn():
+    """Just above what `gaussian_of` refuses, of many more rows than it has digits for otherwise."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20_000, 3))
+    x[:, 2] = x[:, 0] + x[:, 1] + 1.5e-3 * x[:, 2]
+    x = x.astype(np.float32)
+    family = families.gaussian_of(x)
+    statistics = statistics_of(family, jnp.asarray(x), jnp.zeros(len(x), jnp.int32), 1)
+    drawn = draw(family, jax.random.key(0), statistics)
+    assert np.isfinite(likelihood(family, jnp.asarray(x), drawn)).all()
+    x[:, 2] = x[:, 0] + x[:, 1]
+    with pytest.raises(ValueError, match="singular"):
+        families.gaussian_of(x)
 
 
 def test_rows_are_taken_over_in_their_order(seed) -> None:

@@ -138,8 +138,8 @@ MUTANTS = {
     "all sticks": (alpha, "< in_use, sticks[:, 1], 0)", "< in_use + 1, sticks[:, 1], 0)"),
     "a wrong base": (
         atoms,
-        "by_blocks(family.draw, key_draw, statistics)",
-        "by_blocks(family.draw, key_draw, statistics * 2)",
+        "by_blocks(partial(draw_atoms, family), key_draw, statistics)",
+        "by_blocks(partial(draw_atoms, family), key_draw, statistics * 2)",
     ),
     "swaps the wrong way": (swaps, "(m_k - m_j) * (log_w[j]", "(m_j - m_k) * (log_w[j]"),
     "neighbours by weight": (swaps, "m_j * sticks[j + 1, 1] - m_k", "m_k * sticks[j + 1, 1] - m_j"),

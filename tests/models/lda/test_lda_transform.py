@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import chdtri
 from support.native_sweeps import needs
 
 from simplex_jax.models import lda
@@ -65,6 +66,26 @@ def test_they_are_posterior_means_within_the_error_that_is_told(engine):
     assert not bounds(told / 2, spread), "a mutant: the error of four times as many sweeps"
 
 
+def test_a_document_with_two_explanations_is_not_said_to_be_precise():
+    """Two topics alike, and an alpha so small that a chain has one of them for thousands of sweeps.
+
+    The share is 0 or 1 in each of eight chains, with a deviation of 0.18 over them; one seed in 128
+    has eight that agree, and says so. Over 60 seeds the deviation is within 0.04 of that, and that
+    of what is said within a fifth (four standard errors each; seeds are fixed).
+    """
+    topics = np.array([[0.5, 0.5], [0.5, 0.5]])
+    counts = sp.csr_array(np.array([[15, 15]], np.int32))
+    parts = [
+        next(lda.shards(topics, 1e-4, counts, seed=seed, sweeps=40, engine="xla"))
+        for seed in range(60)
+    ]
+    shares = np.array([part.proportions[0, 0] for part in parts])
+    told = np.array([part.error[0] for part in parts])
+    assert abs(shares.std() - 0.177) < 0.04
+    bound = np.sqrt(7 / chdtri(7, 0.9))
+    assert abs(np.sqrt((told**2).mean()) / bound - 0.177) < 0.2 * 0.177
+
+
 @pytest.mark.parametrize("num_topics", [5, 150])  # dense, and sparse
 def test_shares_depend_on_the_words_of_a_document_alone(num_topics):
     """Neither its place, nor its neighbours, nor the shards change a bit."""
@@ -83,11 +104,11 @@ def test_shares_depend_on_the_words_of_a_document_alone(num_topics):
 def test_documents_go_on_until_they_are_within_the_tolerance():
     counts = table(DOCUMENTS, 1)
     (loose,) = lda.shards(TOPICS, ALPHA, counts, tolerance=1)
-    (tight,) = lda.shards(TOPICS, ALPHA, counts, tolerance=0.003, sweeps=10_000)
+    (tight,) = lda.shards(TOPICS, ALPHA, counts, tolerance=0.005, sweeps=10_000)
     (ended,) = lda.shards(TOPICS, ALPHA, counts, tolerance=0, sweeps=40)
-    assert (tight.error <= 0.003).all()
+    assert (tight.error <= 0.005).all()
     assert loose.error.max() > 0.01
-    assert ended.error.max() > 0.003
+    assert ended.error.max() > 0.005
 
 
 def test_shards_are_whole_bounded_and_compiled_together(monkeypatch):

@@ -123,5 +123,7 @@ def test_words_that_no_topic_has_and_bad_arguments():
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0, 0]]), particles=3)
     with pytest.raises(ValueError, match="have 2 words and the topics 3"):
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0]]))
+    with pytest.raises(ValueError, match="seed must be at most 4294967295"):
+        lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0, 0]]), seed=2**32)
     with pytest.raises(ValueError, match="alpha"):
         lda.left_to_right(topics, 0.0, sp.csr_array([[1, 0, 0]]))

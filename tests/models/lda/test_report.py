@@ -302,16 +302,21 @@ def test_chain_warnings():
     assert chain_warnings(25, {"alpha": {"rhat": float("nan"), "ess": 20.0}}, [[True]]) == []
     (short,) = chain_warnings(4, {"alpha": {"rhat": None, "ess": 2.0}}, [[True]])
     assert "4 posterior samples only" in short
+    assert "of 1 posterior sample only" in chain_warnings(1, {}, [[True]])[0]
     apart, mixed = {"rhat": 1.5, "ess": 5.0}, {"rhat": 1.0, "ess": 80.0}
     diagnostics = {"a": apart, "b": mixed, "share 0": apart, "share 1": mixed, "share 2": apart}
     found = chain_warnings(100, diagnostics, [[True, True], [True, False]])
     assert len(found) == 3
     assert "R-hat above 1.1) on a, share 0, share 2:" in found[0]
     assert "10 effective samples of a, share 0, share 2:" in found[1]
-    assert "Not all chains have 1 of 2 topics: 1." in found[2]
+    assert "1 of 2 topics is not in all chains: 1. Its means" in found[2]
     many = {f"share {k}": {"rhat": None, "ess": 2.0} for k in range(7)}
     (few,) = chain_warnings(25, many, np.ones((1, 9), bool))
     assert "10 effective samples of share of 7 of 9 topics:" in few
+    (neither,) = chain_warnings(25, {"alpha": {"ess": 2.0}, "log_predictive": {"ess": 3.0}}, [[1]])
+    assert "samples of alpha, log_predictive: too few for intervals; a longer run" in neither
+    (topic,) = chain_warnings(25, {"alpha": {"ess": 2.0}, "prevalence 0": {"ess": 3.0}}, [[1, 1]])
+    assert "alpha, prevalence 0: too few for intervals, which such topics are shown with" in topic
 
 
 def test_map_keeps_all_circles_inside_and_labels_apart():

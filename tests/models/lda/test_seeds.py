@@ -17,8 +17,10 @@ from test_lda import ALPHA, BETA, CHAINS, CORPUS, MANY, SHAPE, flat
 
 from simplex_jax import base, estimators, lda, run
 from simplex_jax.corpus import device, embedded_corpus, from_counts
-from simplex_jax.models.lda import kernel, model, posterior, seeds, settling
+from simplex_jax.models import pipeline
+from simplex_jax.models.lda import commands, kernel, model, posterior, seeds, settling
 from simplex_jax.models.lda.counts import Local, Memory, memoised
+from simplex_jax.models.lda.options import Arguments
 from simplex_jax.models.lda.seeds import Line, Seeds
 from simplex_jax.samplers import scir
 from simplex_jax.scikit import LDA
@@ -135,8 +137,22 @@ def test_a_file_has_a_line_for_each_topic(tmp_path):
     economy, empty, *others = seeds.parsed(given.seed_words)
     assert (economy, empty) == (Line("economy", ("tax", "budget")), Line("", ()))
     assert [line.words for line in others] == [("new york", "war"), ("chr1:17", "x")]
-    assert seeds.names(given.seed_words, 4) == ["economy", "", "new york war", "chr1:17 x"]
-    assert seeds.names(None, 2) == ["", ""]
+    every = ["tax", "budget", "new york", "war", "chr1:17", "x"]
+    assert seeds.names(given.seed_words, 5, every) == [
+        *("economy", "", "new york war", "chr1:17 x", ""),
+    ]
+    assert seeds.names(given.seed_words, 4, ["war", "x"]) == ["", "", "war", "x"]
+    assert seeds.names(None, 2, every) == ["", ""]
+
+
+@pytest.mark.parametrize("line", ["economy:", "economy: ", ",", "economy: ,"])
+def test_a_line_without_a_word_is_named(tmp_path, line):
+    path = tmp_path / "seeds.txt"
+    path.write_text(f"tax\n\n{line}\nwar\n")
+    with pytest.raises(ValueError, match=rf"seeds\.txt:3: '{line.strip()}' has no word; give some"):
+        lda.Options(4, seed_words=path)
+    with pytest.raises(ValueError, match=r"^seed_words:2: .* has no word"):
+        lda.Options(4, seed_words=["tax", line])
 
 
 @pytest.mark.parametrize(
@@ -147,7 +163,7 @@ def test_a_file_has_a_line_for_each_topic(tmp_path):
             "none of the 2 seed words is in the vocabulary, the first is 'x'",
         ),
         ({"seed_words": ["w0"] * 3}, "3 lines, one for each topic, and there are 2 topics"),
-        ({"seed_words": ["", "name: "]}, "no seed word; give a line"),
+        ({"seed_words": ["", " "]}, "no seed word; give a line"),
         ({"seed_words": 3}, "a line for each topic"),
         ({"seed_words": [["w0"]]}, "a line for each topic"),
         ({"seed_words": "no/such/file"}, "no such file"),
@@ -176,6 +192,31 @@ def test_words_that_are_not_in_the_vocabulary_are_named():
     )
     (sentence,) = (x for x in lda.MODEL.warn(named) if "Seed" in x)
     assert sentence == "Seed words that are not in the vocabulary: dollar, new york."
+
+
+def test_a_topic_whose_seed_words_are_all_unknown_has_no_seed(tmp_path):
+    """It is neither named nor announced as if it had some."""
+    lines = ["economy: dollar", "war, new york"]
+    fitted = lda.fit(
+        from_counts(TEXT, ["war", "tax", "river", "tree"]), 2, steps=2, seed_words=lines
+    )
+    (sentence,) = (x for x in fitted.warnings if "Seed" in x)
+    assert sentence == (
+        "Seed words that are not in the vocabulary: dollar, new york. That leaves 1 topic without "
+        "a seed: 0."
+    )
+    shown = commands._outcome(fitted)
+    assert "[war]" in shown
+    assert "economy" not in shown
+    page = fitted.report(tmp_path / "report.html").read_text()
+    assert "<bdi>war</bdi>" in page
+    assert "<bdi>economy</bdi>" not in page
+    planned = pipeline.plan(
+        lda.MODEL,
+        from_counts(TEXT, ["war", "tax", "river", "tree"]),
+        Arguments(2, seed_words=lines),
+    )
+    assert "for each seed word of topics 1 war\n" in commands._announce(planned) + "\n"
 
 
 @pytest.mark.slow

@@ -190,6 +190,7 @@ def test_bad_input_is_one_clear_error(given, options, message):
         (np.zeros((2, 6)), {}, "finite and not zero"),
         (np.eye(2, 6), {"alpha": -1.0}, "alpha must be finite and positive"),
         (np.eye(2, 6), {"samples": 0}, "samples"),
+        (np.eye(2, 6), {"seed": 2**32}, "seed must be at most 4294967295"),
     ],
 )
 def test_bad_transforms(topics, options, message):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from simplex_jax import arguments, draws
 from simplex_jax.base import bind
@@ -15,7 +15,7 @@ from simplex_jax.draws.keys import by_native_code
 from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families.family import Family
-from simplex_jax.models.dpm.families.rows import check_table
+from simplex_jax.models.dpm.families.rows import check_table, reach
 
 
 class DiagonalNormals(NamedTuple):
@@ -104,7 +104,8 @@ def diagonal_gaussian_of(rows: ArrayLike, strength: ArrayLike = 1.0) -> Family:
     component, both computed in float64; `strength` is as there. Missing cells are left out.
 
     Raises:
-        ValueError: A cell is infinite, or a column is constant or has no cells.
+        ValueError: A cell is infinite, or a column is constant or has no cells, or its numbers are
+            too large or too small for their squares.
 
     Example:
         >>> import jax.numpy as jnp
@@ -118,18 +119,33 @@ def diagonal_gaussian_of(rows: ArrayLike, strength: ArrayLike = 1.0) -> Family:
     if values.ndim != 2 or values.shape[1] == 0:
         raise ValueError(f"rows must have shape [n, p]; it is {values.shape}")
     _check(jnp.zeros(values.shape[1]), values)
-    moments = [moments_of(column, f"column {j} of rows") for j, column in enumerate(values.T)]
-    mean, sd = np.array(moments).T
+    dtype = jnp.result_type(float)
+    each = [moments_of(column, f"column {j} of rows", dtype) for j, column in enumerate(values.T)]
+    mean, sd = np.array(each).T
     return diagonal_gaussian(jnp.asarray(mean, float), jnp.asarray(sd**2, float), strength)
 
 
-def moments_of(column: np.ndarray, name: str) -> tuple[float, float]:
-    """Return mean and standard deviation of the cells of a column; a ValueError if constant."""
+def moments_of(
+    column: np.ndarray, name: str, dtype: DTypeLike = np.float64, remedy: str = ""
+) -> tuple[float, float]:
+    """Return mean and standard deviation of the cells of a column, computed in float64.
+
+    Raises:
+        ValueError: The column is constant, or its deviations have no squares in a dtype.
+    """
     cells = column[~np.isnan(column)].astype(np.float64)
-    mean, sd = (float(cells.mean()), float(cells.std())) if len(cells) else (0.0, 0.0)
     # The deviation of equal numbers can be rounding.
-    if not sd > 0 or cells.min() == cells.max():
-        raise ValueError(f"{name} does not vary: leave it out")
+    if not len(cells) or cells.min() == cells.max():
+        raise ValueError(f"{name} does not vary: leave it out{remedy}")
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        mean, sd = float(cells.mean()), float(cells.std())
+    least, most = reach(dtype)
+    if not least <= sd <= most:
+        size = "small" if sd < least else "large"
+        raise ValueError(
+            f"{name} has numbers from {cells.min():g} to {cells.max():g}, whose squares are too "
+            f"{size} for {jnp.dtype(dtype)}: rescale it"
+        )
     return mean, sd
 
 
@@ -232,10 +248,11 @@ def _log_evidence(
 
 def _check(centre: jax.Array, rows: ArrayLike) -> None:
     values = check_table(rows, centre.shape[0], np.floating, "floats")
-    bad = np.isinf(values)
+    _, most = reach(centre.dtype)
+    bad = np.abs(values) > most
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
-            f"rows[{row}, {column}] is {values[row, column]}: rows must be finite, or NaN where a "
-            "value is missing"
+            f"rows[{row}, {column}] is {values[row, column]}: rows must be within {most:.0e} in "
+            f"{centre.dtype}, or NaN where a value is missing"
         )

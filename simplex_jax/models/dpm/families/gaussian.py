@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from simplex_jax import arguments, draws
 from simplex_jax.base import bind
@@ -15,8 +15,9 @@ from simplex_jax.draws.keys import by_native_code
 from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families import triangular
+from simplex_jax.models.dpm.families.diagonal_gaussian import moments_of
 from simplex_jax.models.dpm.families.family import Family
-from simplex_jax.models.dpm.families.rows import check_table
+from simplex_jax.models.dpm.families.rows import check_table, reach
 
 
 class Normals(NamedTuple):
@@ -125,7 +126,9 @@ def gaussian_of(rows: ArrayLike, strength: float = 1.0) -> Family:
     with a small ridge (1e-6 of each variance); `strength` is as there. Rows of NaN are left out.
 
     Raises:
-        ValueError: Rows are not finite, or a column is constant.
+        ValueError: Rows are not finite, a column is constant or its numbers are too large or too
+            small for their squares, or the rows do not determine the covariance: they are no more
+            than the columns, or a column is a linear function of others.
 
     Example:
         >>> import jax.numpy as jnp
@@ -139,19 +142,31 @@ def gaussian_of(rows: ArrayLike, strength: float = 1.0) -> Family:
         raise ValueError(f"rows must have shape [n, p]; it is {values.shape}")
     _check(jnp.zeros(values.shape[1]), values)
     values = values[~np.isnan(values).all(axis=1)]
-    covariance = covariance_of(values, "rows", "give mean and scale to `gaussian`")
+    remedy = "give mean and scale to families.gaussian"
+    covariance = covariance_of(values, "rows", remedy, jnp.result_type(float))
     return gaussian(
         jnp.asarray(values.mean(axis=0), float), jnp.asarray(covariance, float), strength
     )
 
 
-def covariance_of(values: np.ndarray, name: str, remedy: str) -> np.ndarray:
-    """Return the covariance of float64 rows with a small ridge, [p, p]; all columns must vary."""
-    spread = values.std(axis=0) if len(values) else np.zeros(values.shape[1])
-    if not (spread > 0).all():
-        column = int(np.argmin(spread))
-        raise ValueError(f"column {column} of {name} does not vary: leave it out, or {remedy}")
+def covariance_of(values: np.ndarray, name: str, remedy: str, dtype: DTypeLike) -> np.ndarray:
+    """Return the covariance of float64 rows with a small ridge, [p, p], for use in a dtype.
+
+    Raises:
+        ValueError: A column does not vary, or the covariance is singular in the dtype.
+    """
+    for j, column in enumerate(values.T):
+        moments_of(column, f"column {j} of {name}", dtype, f", or {remedy}")
     covariance = np.atleast_2d(np.cov(values.T, bias=True))
+    n, p = values.shape
+    sd = np.sqrt(np.diag(covariance))
+    # No ridge helps here: the scale of a cluster grows with its rows, and so does its rounding.
+    if np.linalg.eigvalsh(covariance / np.outer(sd, sd))[0] <= p * np.finfo(dtype).eps:
+        raise ValueError(
+            f"the covariance of {name} is singular ({n} rows, {p} columns): give more rows than "
+            "columns, leave out columns that others determine, take the family "
+            f"diagonal_gaussian, or {remedy}"
+        )
     return covariance + 1e-6 * np.diag(np.diag(covariance))
 
 
@@ -258,12 +273,13 @@ def _log_evidence(prior: _Prior, statistics: Moments, given: Moments | None = No
 
 def _check(centre: jax.Array, rows: ArrayLike) -> None:
     values = check_table(rows, centre.shape[0], np.floating, "floats")
-    bad = ~np.isfinite(values)
+    _, most = reach(centre.dtype)
+    bad = ~(np.abs(values) <= most)
     bad &= ~np.isnan(values).all(axis=1, keepdims=True)
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
-            f"rows[{row}, {column}] is {values[row, column]}: rows must be finite, or NaN in all "
-            "columns for a row without observations; for single missing values take "
-            "families.diagonal_gaussian"
+            f"rows[{row}, {column}] is {values[row, column]}: rows must be within {most:.0e} in "
+            f"{centre.dtype}, or NaN in all columns for a row without observations; for single "
+            "missing values take families.diagonal_gaussian"
         )

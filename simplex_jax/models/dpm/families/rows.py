@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from simplex_jax import batches
 from simplex_jax.base import PyTree
@@ -83,6 +83,15 @@ def check_table(rows: ArrayLike, columns: int, kind: Any, name: str) -> np.ndarr
     if not np.issubdtype(values.dtype, kind):
         raise ValueError(f"rows must be {name}, not {values.dtype}")
     return values
+
+
+def reach(dtype: DTypeLike) -> tuple[float, float]:
+    """Return the least and the largest size of numbers whose squares have all their digits.
+
+    A part of eps in a square is a normal number still, and a sum of 1 / eps squares finite.
+    """
+    info = np.finfo(dtype)
+    return float(np.sqrt(info.tiny / info.eps)), float(np.sqrt(info.max * info.eps))
 
 
 def size(rows: PyTree) -> int:

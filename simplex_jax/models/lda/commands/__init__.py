@@ -39,19 +39,21 @@ def _announce(plan: Plan) -> str:
     beta = _prior("beta", settings.beta, size.words, "word")
     lines = [
         topics.described(plan),
-        f"{settings.num_topics} topics by {settings.sampler} with {settings.counts} counts{chains},"
-        f" alpha {alpha}, beta {beta}, {settings.batch_size:,} documents a batch, "
+        f"{counted(settings.num_topics, 'topic')} by {settings.sampler} with {settings.counts} "
+        f"counts{chains}, alpha {alpha}, beta {beta}, "
+        f"{counted(settings.batch_size, 'document')} a batch, "
         f"seed {settings.seed}, {console.machine(settings.devices)}, "
         f"{engine.described(settings.engine, settings.local)}",
     ]
     if settings.seed_words is not None:
-        names = seeds.names(settings.seed_words, settings.num_topics)
+        words = data.vocabulary_of(plan.data)
+        names = seeds.names(settings.seed_words, settings.num_topics, words)
         named = ", ".join(f"{k} {name}" for k, name in enumerate(names) if name)
         lines.append(f"{settings.seed_weight:g} pseudo-counts for each seed word of topics {named}")
     if pages.on_disk(plan.train, settings):
         lines.append(pages.described(data.size_of(plan.train).tokens, settings.num_topics))
-    if words := stopwords.suggest(data.in_memory(plan.data), 10):
-        shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in words)
+    if least := stopwords.suggest(data.in_memory(plan.data), 10):
+        shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in least)
         lines.append(f"least informative words: {shown}; leave them out with --drop-words FILE")
     return "\n".join(lines)
 
@@ -69,7 +71,7 @@ def _prior(name: str, value: Any, count: int, unit: str) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe the topics, a line each, the most prevalent first."""
     words = top_words(fitted.mean, 10)
-    names = seeds.names(fitted.settings.seed_words, len(words))
+    names = seeds.names(fitted.settings.seed_words, len(words), fitted.vocabulary)
     described = [
         (f"[{name}] " if name else "") + " ".join(fitted.vocabulary[word] for word in leading)
         for name, leading in zip(names, words, strict=True)

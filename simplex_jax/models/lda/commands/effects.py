@@ -11,7 +11,7 @@ from simplex_jax import corpus as corpora
 from simplex_jax.cli import console, counts, options
 from simplex_jax.cli.commands import load
 from simplex_jax.cli.declared import declared_options
-from simplex_jax.cli.errors import one_line_errors
+from simplex_jax.cli.errors import one_line_errors, usage
 from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.files import STANDARD_INPUT
 from simplex_jax.models import files
@@ -89,13 +89,14 @@ def effects(
         )
     if id_column is not None and metadata is None:
         raise click.UsageError("--id-column requires --metadata")
+    with usage():
+        question = Question(by=by, samples=model / directories.SAMPLES, **asked)
     fitted, reading = load(MODEL, model)
     if not reading:
         raise ValueError(
             f"{model}: Python has saved this fit, which does not say how its documents are read: "
             "ask lda.effects there"
         )
-    question = Question(by=by, samples=model / directories.SAMPLES, **asked)
     kept(fitted, question.samples)
     place, documents = _documents(model, input, reading)
     columns = _columns(place, documents.names, by, metadata, id_column, reading)
