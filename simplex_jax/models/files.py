@@ -48,8 +48,7 @@ def save(model: Model[O, F], fitted: F, place: Path, *, overwrite: bool = False)
     with directories.claim(place, config, names_of(model), overwrite=overwrite) as claimed:
         lines = "".join(output.json_line(record) for record in fitted.metrics)
         output.write_text(claimed / METRICS, lines)
-        # Models of partitions keep none in files.
-        gathering.write_samples(claimed / directories.SAMPLES, getattr(fitted, "kept", {}))
+        gathering.write_samples(claimed / directories.SAMPLES, fitted.kept)
         write(model, fitted, claimed)
     return place
 

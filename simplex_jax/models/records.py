@@ -45,6 +45,8 @@ class Results:
         versions: Versions of the packages that the results depend on.
         warnings: Sentences, each a reason to doubt the results.
         interrupted: The signal that ended the run before its time, or None.
+        kept: Arrays of the samples that are held in memory, by name, each sample along the first
+            axis; empty where there are none, and for models that keep partitions.
         state: Last state of the kernel, of all chains along a first axis if there are several;
             None for a fit that was loaded.
     """
@@ -59,6 +61,7 @@ class Results:
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
     warnings: list[str] = dataclasses.field(default_factory=list)
     interrupted: signal.Signals | None = None
+    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     state: Any = None
 
 

@@ -237,13 +237,15 @@ def test_bad_positions_are_named(name, getkey):
             kernel.init(getkey(), position)
     with pytest.raises(ValueError, match=r"position\['b'\]"):
         kernel.init(getkey(), {"a": jnp.ones(2), "b": jnp.zeros(2)})
-    kernel = build(name, alpha=[0.1, 0.2, 0.3])
-    state = kernel.init(getkey(), [1.0, 1.0])
-    with pytest.raises(ValueError, match="alpha of shape"):
-        kernel.update(getkey(), state, jnp.array([0, 1]))
-    kernel = build(name, alpha={"a": 0.1})
-    with pytest.raises(ValueError, match="alpha must be one array or have the structure"):
-        kernel.update(getkey(), state, jnp.array([0, 1]))
+    for alpha, words in (
+        ([0.1, 0.2, 0.3], "alpha of shape"),
+        ({"a": 0.1}, "alpha must be one array or have the structure"),
+    ):
+        wrong = build(name, alpha=alpha)
+        with pytest.raises(ValueError, match=words):
+            wrong.init(getkey(), [1.0, 1.0])
+        with pytest.raises(ValueError, match=words):
+            wrong.update(getkey(), kernel.init(getkey(), [1.0, 1.0]), jnp.array([0, 1]))
 
 
 def test_smld_refuses_the_boundary_and_unknown_references(getkey):

@@ -244,7 +244,7 @@ for each in ("indptr.npy", "indices.npy", "data.npy", "vocabulary.json", "names.
     stored(
         f"truncated {each}", each, "bytes, not|not JSON|names that", lambda content: content[:-2]
     )
-stored("without manifest", "corpus.json", "no such file", None)
+stored("without manifest", "corpus.json", "not a corpus made by `store`", None, place="stored")
 stored("manifest empty", "corpus.json", "not JSON", lambda _: b"")
 stored("manifest a list", "corpus.json", "of this version", lambda _: b"[]")
 stored("manifest deep", "corpus.json", "too deeply", lambda _: b"[" * 200_000)
@@ -413,7 +413,7 @@ def records_of_no_known_format(folder):
 @other
 def folder_as_a_store(folder):
     (folder / "a.txt").write_bytes(b"apple")
-    return folder, "corpus.json", "no such file", {"format": "store"}
+    return folder, folder.name, "not a corpus made by `store`", {"format": "store"}
 
 
 @other

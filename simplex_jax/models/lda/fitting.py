@@ -91,7 +91,6 @@ class Fit(pipeline.Fit):
     examples: list[list[dict[str, Any]]]
     order: np.ndarray
     shared: np.ndarray
-    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     stiffness: float = 0.0
     empty: int = 0
     effects: Sequence[dict[str, Any]] = ()

@@ -92,7 +92,6 @@ class Fit(pipeline.Fit):
     examples: list[list[dict[str, Any]]]
     order: np.ndarray
     shared: np.ndarray
-    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def as_fit(self) -> Topics:
         """Return the topics and the kept samples, as `simplex_jax.evaluate` takes them."""

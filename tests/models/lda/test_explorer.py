@@ -53,7 +53,7 @@ def fit(num_topics=3, words=40, documents=30, seed=0, **changes):
             for k in range(num_topics)
             for term, kind in ((f"{ATTACKS[1]}=R", "mean"), ("age: >=9 - <=8", "difference"))
         ],
-        "settings": lda.Options(num_topics, chains=1, seed_words=[f"{ATTACKS[0]}: {ATTACKS[1]}"]),
+        "settings": lda.Options(num_topics, chains=1, seed_words=[f"{ATTACKS[0]}: word0"]),
         "corpus": {"documents": documents, "tokens": 1000, "vocabulary": words},
     }
     return topic_fit(mean, vocabulary, **values | changes)

@@ -199,10 +199,9 @@ def perplexities(run):
 
 def test_errors_name_the_option_or_the_process(stored, tmp_path):
     alone = CliRunner().invoke(main, ["lda", str(stored), "--process", "3"])
-    assert (alone.exit_code, alone.stderr) == (
-        1,
-        "simplex-jax: error: coordinator, processes and process go together: give all three, "
-        "or none\n",
+    assert alone.exit_code == 2
+    assert alone.stderr.endswith(
+        "Error: coordinator, processes and process go together: give all three, or none\n"
     )
     out = tmp_path / "run"
     ends = several.finish(several.start(2, "lda", stored, "--out", out, "--batch-size", 33))
