@@ -149,7 +149,7 @@ def _announce(plan: Plan) -> str:
         f"{counted(facts['rows'], 'row')} ({plan.held:,} held out{empty}), "
         f"{facts['observations']:,} observations, {columns}\n"
         f"{settings.sampler} slice sampler with {settings.counts} counts{chains}, alpha {alpha}, "
-        f"{settings.batch_size:,} rows a batch, seed {settings.seed}, {console.machine()}"
+        f"{counted(settings.batch_size, 'row')} a batch, seed {settings.seed}, {console.machine()}"
     )
 
 

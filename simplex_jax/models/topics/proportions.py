@@ -36,7 +36,7 @@ _BURN_IN = 5
 _SHORT, _LONG = 5, 40  # sweeps of a call, and until the error is first looked at
 _SWEEPS = 640
 _FEWER, _FEWEST = 4, 64  # by how much the documents that are swept become fewer, and the fewest
-_MOST_TOKENS = 2**24  # of a shard, which ends earlier where documents are long
+_MOST_TOKENS = 2**23  # of a shard, which ends earlier where documents are long
 _MOST_SHARES = 2**23  # likewise, where topics are many
 _STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
 
@@ -341,7 +341,7 @@ def token_ends(counts: sp.csr_array | Stored) -> np.ndarray:
 
 
 def cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
-    """Cut documents in shards of at most `shard` and, unless one has more, of 2^24 tokens."""
+    """Cut documents in shards of at most `shard` and, unless one has more, of 2^23 tokens."""
     first = 0
     while first < len(ends) - 1:
         fits = int(np.searchsorted(ends, ends[first] + _MOST_TOKENS, side="right")) - 1
