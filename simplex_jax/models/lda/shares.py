@@ -14,7 +14,6 @@ from simplex_jax import draws
 from simplex_jax.corpus.device import Documents
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.topics import engine as engines
-from simplex_jax.models.topics import local
 from simplex_jax.models.topics.proportions import SHARD, cuts, side_by_side, token_ends
 from simplex_jax.runtime import saved
 from simplex_jax.runtime.saved import RunError
@@ -77,9 +76,9 @@ def of_chains(fitted: Fit, sample: Mapping[str, Any]) -> Iterator[Kept]:
 class Shares:
     """Draws of the topic shares of some documents, given topics and their concentrations.
 
-    The labels of the tokens are drawn by collapsed Gibbs sweeps from none, and the shares given
-    these, Dirichlet(alpha + n_d). The random numbers of a document depend on its row: documents of
-    the same words are drawn apart, as their posterior is.
+    The labels of the tokens are drawn by collapsed Gibbs sweeps, and the shares given these,
+    Dirichlet(alpha + n_d). The random numbers of a document depend on its row: documents of the
+    same words are drawn apart, as their posterior is.
 
     Args:
         counts: The documents, [D, V].
@@ -147,7 +146,7 @@ def _draw(
         log_topics,
         alpha,
         documents,
-        local.no_labels(documents.tokens.shape[0], len(alpha)),
+        None,
         times=sweeps,
         burn_in=sweeps - 1,
         tally=True,

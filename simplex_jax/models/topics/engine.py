@@ -20,6 +20,7 @@ from simplex_jax.models.topics.native import calls, library
 
 METHODS: dict[str, local.Sweep] = {"blocked": blocked, "collapsed": collapsed}
 ENGINES = ("native", "xla")
+_BEGINNING = 1_000.0  # tokens that the concentrations stand for, in all, when labels are begun
 
 
 class Swept(NamedTuple):
@@ -87,7 +88,7 @@ def sweeps(
     log_topics: jax.Array,
     alpha: jax.Array,
     documents: Documents,
-    labels: jax.Array,
+    labels: jax.Array | None,
     words: jax.Array | None = None,
     *,
     times: int,
@@ -101,7 +102,8 @@ def sweeps(
     """Sweep over the tokens of distinct documents, given topics; start tokens without a label.
 
     Sweep i has the key `fold_in(key, i)`. The logarithms of the topics, [K, V], count up to a
-    number for each word; `alpha` [K] and `labels`, [T] or [1, T], are as for `local.Sweep`. To
+    number for each word; `alpha` [K] and `labels`, [T] or [1, T], are as for `local.Sweep`, or None
+    for labels that are begun (see `_begin`) before the first sweep and go on from there. To
     `words`, int32 [K, V], by default zeros, `count` adds the "changes" of the labels by all sweeps,
     the "labels" after each sweep from the burn-in on, or "nothing". `tally` asks for counts in
     documents. `kind` is that of `native.calls.sweep`, by default the fastest one for K.
@@ -110,6 +112,12 @@ def sweeps(
     engine = resolve(engine, num_topics)
     if words is not None and count == "nothing":
         raise ValueError('words are given and count is "nothing": say what is counted')
+    if times < 1:
+        raise ValueError(f"times must be at least 1; it is {times}")
+    if labels is None:
+        labels = _begin(
+            jax.random.fold_in(key, times), log_topics, alpha, documents, method, engine, kind
+        )
     if engine == "native" and method == "collapsed":
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
         labels, words, in_documents = calls.sweep(
@@ -147,3 +155,32 @@ def sweeps(
     if count == "changes":
         words = local.count_words(new, documents, words, before=labels)
     return Swept(new.reshape(shape), words, in_documents)
+
+
+def _begin(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    method: str,
+    engine: str,
+    kind: str | None,
+) -> jax.Array:
+    """Begin the labels of documents, [T], by their words and hardly by one another.
+
+    A sweep from no labels, with the true concentrations, lets the first tokens guess and all others
+    follow them, and it takes many sweeps to forget that. After ten sweeps the error of the largest
+    share of a document is half as large or less from here (docs/benchmarks.md, "Shares").
+    """
+    beginning = alpha * jnp.maximum(_BEGINNING / jnp.sum(alpha), 1)
+    return sweeps(
+        key,
+        log_topics,
+        beginning,
+        documents,
+        local.no_labels(documents.tokens.shape[0], alpha.shape[0]),
+        times=1,
+        method=method,
+        engine=engine,
+        kind=kind,
+    ).labels

@@ -91,7 +91,7 @@ def log_predictive(
         log_topics,
         alpha,
         documents,
-        local.no_labels(documents.tokens.shape[0], len(alpha)),
+        None,
         times=sweeps,
         burn_in=burn_in,
         tally=True,

@@ -5,7 +5,7 @@ are keyed by its words, whatever the other documents are and wherever it stands 
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +23,6 @@ from simplex_jax.corpus.store import Stored
 from simplex_jax.draws.keys import fold_in
 from simplex_jax.evaluate import matching
 from simplex_jax.models.topics import engine as engines
-from simplex_jax.models.topics import local
 from simplex_jax.models.topics.concentrations import positive
 from simplex_jax.models.topics.data import as_data, in_memory, size_of
 from simplex_jax.models.topics.fits import CountFit
@@ -32,12 +31,12 @@ from simplex_jax.runtime.session import Progress
 SHARD = 16_384
 TOLERANCE = 0.02
 _CHAINS = 8
-_BURN_IN = 5
-_SHORT, _LONG = 5, 40  # sweeps of a call, and until the error is first looked at
+_BURN_IN = 6  # after labels are begun
+_SHORT, _LONG = 5, 20  # sweeps of a call, and until the error is first looked at
 _SWEEPS = 640
 _FEWER, _FEWEST = 4, 64  # by how much the documents that are swept become fewer, and the fewest
-_MOST_TOKENS = 2**23  # of a shard, which ends earlier where documents are long
-_MOST_SHARES = 2**23  # likewise, where topics are many
+_MOST_TOKENS = 2**21  # of a shard, which ends earlier where documents are long
+_MOST_SHARES = 2**22  # likewise, where topics are many
 _STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
 
 
@@ -76,7 +75,7 @@ def transform(
         counts: The documents, [D, V]; those of a corpus on disk are read a shard at a time.
         seed: Seed of the sweeps.
         tolerance: Monte-Carlo error of a share that is small enough, at least 0; see `Shares`.
-        sweeps: The most sweeps over a document in each of eight chains, after a burn-in of 5.
+        sweeps: The most sweeps over a document in each of eight chains, after a burn-in of 6.
         shard: The most documents worked on at once; no result depends on it.
         engine: Of the sweeps, "native" or "xla"; by default native where it is there.
 
@@ -206,8 +205,8 @@ def _logarithms(topics: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _columns(arrays: Sequence[jax.Array], places: jax.Array) -> list[jax.Array]:
-    return [array[..., places] for array in arrays]
+def _columns(array: jax.Array, places: jax.Array) -> jax.Array:
+    return array[..., places]
 
 
 def _average(
@@ -221,33 +220,32 @@ def _average(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean proportions [B, K] and their errors [B], by at most `most` sweeps of each chain.
 
-    `means` and `errors` are by document; `rows`, `waiting`, `totals` and `active` are by slot, of
-    which there are fewer and fewer. Where `waiting`, the slot sweeps document `rows`, and `totals`
-    hold its `done` sweeps of each chain; other slots are idle, of length 0 in `active`. Labels are
-    by token, and stay whole.
+    `means` and `errors` are by document; `rows`, `waiting` and the last axis of `totals` are by
+    slot, of which there are fewer and fewer. Where `waiting`, the slot sweeps document `rows`, and
+    `totals` [K, chains, slots] hold its `done` sweeps; other slots are idle. Labels are by chain
+    and token, and stay whole.
     """
     concentrations = np.asarray(alpha, np.float32)
     lengths, num_topics = np.asarray(documents.lengths), len(concentrations)
     means, errors = np.tile(concentrations, (len(lengths), 1)), np.zeros(len(lengths), np.float32)
-    labels = [local.no_labels(documents.tokens.shape[0], num_topics) for _ in range(_CHAINS)]
-    totals = [jnp.zeros((num_topics, len(lengths)), jnp.float32) for _ in range(_CHAINS)]
-    rows = np.arange(len(lengths))
-    active, waiting = documents, lengths > 0
-    done, check = 0, min(_SHORT, most)
+    rows, waiting = np.arange(len(lengths)), lengths > 0
+    documents = documents._replace(tokens=jnp.tile(documents.tokens, _CHAINS))
+    active, labels = _in_chains(documents, rows, waiting), None
+    totals = jnp.zeros((num_topics, _CHAINS, len(rows)), jnp.float32)
+    done = 0
     while waiting.any():
+        check = min(done + max(_SHORT, done // 2), most)
         while done < check:
-            burn_in = 0 if done else _BURN_IN
             # Each number of sweeps is compiled, and each call lays out the topics.
             times = _LONG if check - done >= _LONG else min(check - done, _SHORT)
-            for i in range(_CHAINS):
-                labels[i], totals[i] = _sweep(
-                    *(key, _CHAINS * done + i, log_topics, alpha, active, labels[i], totals[i]),
-                    times=burn_in + times,
-                    burn_in=burn_in,
-                    engine=engine,
-                )
+            burn_in = 0 if done else _BURN_IN
+            labels, totals = _sweep(
+                *(jax.random.fold_in(key, done), log_topics, alpha, active, labels, totals),
+                times=burn_in + times,
+                burn_in=burn_in,
+                engine=engine,
+            )
             done += times
-        check = min(2 * check, most)
         sums, variance = (np.asarray(array) for array in _pooled(totals, done))
         # The variance of few chains is uncertain, and documents stop where it looks small: its
         # bound counts, or errors would be larger than they are said to be.
@@ -265,45 +263,61 @@ def _average(
             width //= _FEWER
         places = np.pad(left, (0, width - left.size))
         rows, waiting = rows[places], np.arange(width) < left.size
-        totals = _columns(totals, places)
-        starts, ids = _columns([documents.starts, documents.ids], rows)
-        active = documents._replace(
-            starts=starts, lengths=jnp.asarray(np.where(waiting, lengths[rows], 0)), ids=ids
-        )
+        totals, active = _columns(totals, places), _in_chains(documents, rows, waiting)
     # In rows, which are summed in one order whatever their number.
     return means / means.sum(axis=1, keepdims=True), errors
 
 
+def _in_chains(documents: Documents, rows: np.ndarray, waiting: np.ndarray) -> Documents:
+    """Return the documents in `rows` once for each chain, with numbers and places of its own.
+
+    Their tokens are there once for each chain already. Where not `waiting`, their length is 0.
+    """
+    tokens, *by_document = documents
+    starts, lengths, ids = (np.asarray(array)[rows] for array in by_document)
+    room = len(tokens) // _CHAINS
+    chain = np.arange(_CHAINS)[:, None]
+    numbers = _mix((ids.astype(np.uint64) << np.uint64(8)) | chain.astype(np.uint64))
+    return Documents(
+        tokens,
+        jnp.asarray((starts + room * chain).astype(np.int32).ravel()),
+        jnp.asarray(np.tile(np.where(waiting, lengths, 0), _CHAINS)),
+        jnp.asarray((numbers >> np.uint64(32)).astype(np.uint32).ravel()),
+    )
+
+
 @jax.jit
-def _pooled(totals: Sequence[jax.Array], sweeps: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _pooled(totals: jax.Array, sweeps: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the sums of the chains, [K, B], and the variance of their mean over the sweeps.
 
-    That is of the topic where it is largest, [B], by the chains, which are independent. The sums
-    are whole numbers, and so the same in arrays of any size.
+    That is of the topic where it is largest, [B], by the chains, which are independent. Chains are
+    added up in turn, and so to the same bits in arrays of any size.
     """
-    total = functools.reduce(jnp.add, totals)
+    chains = [totals[:, chain] for chain in range(_CHAINS)]
+    total = functools.reduce(jnp.add, chains)
     mean = total / _CHAINS
-    squares = functools.reduce(jnp.add, [(each - mean) ** 2 for each in totals])
+    squares = functools.reduce(jnp.add, [(chain - mean) ** 2 for chain in chains])
     return total, jnp.max(squares, axis=0) / (_CHAINS * (_CHAINS - 1) * sweeps**2)
 
 
-@functools.partial(jax.jit, static_argnames=("times", "burn_in", "engine"), donate_argnums=(5, 6))
+@functools.partial(
+    jax.jit, static_argnames=("times", "burn_in", "engine"), donate_argnames=("labels", "totals")
+)
 def _sweep(
     key: jax.Array,
-    number: int,
     log_topics: jax.Array,
     alpha: jax.Array,
     documents: Documents,
-    labels: jax.Array,
-    total: jax.Array,
+    labels: jax.Array | None,
+    totals: jax.Array,
     *,
     times: int,
     burn_in: int,
     engine: str,
 ) -> tuple[jax.Array, jax.Array]:
-    """Sweep, and add the tokens of topics in documents after the burn-in, [K, B]."""
+    """Sweep, and add the tokens of topics in documents after the burn-in to the totals."""
     swept = engines.sweeps(
-        jax.random.fold_in(key, number),
+        key,
         log_topics,
         alpha,
         documents,
@@ -313,7 +327,7 @@ def _sweep(
         tally=True,
         engine=engine,
     )
-    return swept.labels, total + swept.documents
+    return swept.labels, totals + swept.documents.reshape(totals.shape)
 
 
 def _identities(counts: sp.csr_array) -> np.ndarray:
@@ -341,7 +355,7 @@ def token_ends(counts: sp.csr_array | Stored) -> np.ndarray:
 
 
 def cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
-    """Cut documents in shards of at most `shard` and, unless one has more, of 2^23 tokens."""
+    """Cut documents in shards of at most `shard` and, unless one has more, of 2^21 tokens."""
     first = 0
     while first < len(ends) - 1:
         fits = int(np.searchsorted(ends, ends[first] + _MOST_TOKENS, side="right")) - 1
