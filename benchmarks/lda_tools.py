@@ -237,8 +237,10 @@ def gensim(job: Job, record: Recorder, chunk: int) -> None:
         )
 
 
-def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = None) -> None:
-    """As `lda.fit` does it, with all settings but the batch left to their defaults."""
+def simplex_jax(
+    job: Job, record: Recorder, counts: str, batch: int | None = None, local: str | None = None
+) -> None:
+    """As `lda.fit` does it, with all settings but these left to their defaults."""
     import jax
 
     from simplex_jax import run
@@ -257,6 +259,7 @@ def simplex_jax(job: Job, record: Recorder, counts: str, batch: int | None = Non
         job.num_topics,
         **job.given(alpha="alpha", beta="beta"),
         counts=counts,
+        local=local,
         batch_size=None if batch is None else min(batch, documents),
         passes=record.limit,
         seed=job.seed,
@@ -326,6 +329,9 @@ TOOLS = {
     "gensim-2000": Tool(gensim, {"chunk": 2000}, 6, 0.1, False, "gensim"),
     "gensim-256": Tool(gensim, {"chunk": 256}, 4, 0.1, False, "gensim"),
     "ours": Tool(simplex_jax, {"counts": "memoised"}, 300, 1, True, "simplex_jax"),
+    "ours-integrated": Tool(
+        *(simplex_jax, {"counts": "memoised", "local": "integrated"}, 300, 1, True, "simplex_jax")
+    ),
     **{
         f"ours-{batch}": Tool(
             simplex_jax, {"counts": "subsampled", "batch": batch}, 20, 0.1, True, "simplex_jax"

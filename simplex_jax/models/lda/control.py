@@ -10,7 +10,7 @@ from simplex_jax.base import bind
 from simplex_jax.batches import Visit
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda.counts import Counts, Local, Source, batch_counts, source_of
+from simplex_jax.models.lda.counts import Counts, Given, Local, Source, batch_counts, source_of
 
 
 class Reference(NamedTuple):
@@ -42,13 +42,13 @@ def _init(source: Source, key: jax.Array) -> Reference:
 
 def _control_variate(
     source: Source,
-    alpha: jax.Array,
+    given: Given,
     key: jax.Array,
     reference: Reference,
     log_topics: jax.Array,
     visit: Visit,
 ) -> tuple[jax.Array, Reference]:
-    size, local_step = source.documents, source.local_step
+    alpha, size, local_step = given.alpha, source.documents, source.local_step
     key_pass, key_batch = jax.random.split(key)
 
     def whole_corpus() -> jax.Array:

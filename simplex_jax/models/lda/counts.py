@@ -15,18 +15,25 @@ from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents, Pages
 from simplex_jax.estimators import Estimator
 from simplex_jax.models.lda.seeds import Seeds
-from simplex_jax.models.topics import blocked, concentrations, engine, local
+from simplex_jax.models.topics import blocked, concentrations, engine, integrated, local
 from simplex_jax.models.topics.concentrations import Evidence
 from simplex_jax.samplers.rows import Rows
 
 _STATIC = {"static": True}
+
+METHODS = (*engine.METHODS, "integrated")
+IN_ONE_PLACE = (
+    "the local step 'integrated' takes documents in memory, of one device and process: take "
+    "'collapsed'"
+)
 
 
 class Local(NamedTuple):
     """The local step: draws of the topics of the tokens of a batch.
 
     Attributes:
-        method: "collapsed" or "blocked", see `models.topics.collapsed` and `models.topics.blocked`.
+        method: "collapsed" or "blocked", see `models.topics.collapsed` and `models.topics.blocked`;
+            or "integrated", see `models.topics.integrated`, with memoised counts.
         sweeps: Gibbs sweeps over a batch.
         burn_in: Of these, the first whose counts are not used.
         expected: Use the probabilities that the labels were drawn from in place of the labels:
@@ -46,37 +53,50 @@ class Counts(NamedTuple):
     """An estimate of the counts of topics and words, given the concentrations alpha [K]."""
 
     init: Callable[[jax.Array], PyTree]  # `(key) -> memory`
-    # `(alpha, key, memory, log_topics, batch) -> (counts [K, V], memory)`
+    # `(concentrations, key, memory, log_topics, batch) -> (counts [K, V], memory)`
     estimate: Callable[..., tuple[jax.Array, Any]]
 
     def given(
-        self, alpha: ArrayLike, seeds: Seeds | None = None, rows: Rows | None = None
+        self,
+        alpha: ArrayLike,
+        seeds: Seeds | None = None,
+        rows: Rows | None = None,
+        beta: ArrayLike | None = None,
     ) -> Estimator:
         """Return the estimator for known concentrations of topic proportions, [K].
 
         The pseudo-counts of seeds are added to its counts, not to its memory. `rows` are the topics
-        that it counts, None for all.
+        that it counts, None for all. Where topics are integrated out, it takes those of the topics,
+        `beta` [V] or [K, V].
         """
         if seeds is not None and rows is not None:
             seeds = seeds.since(rows.first())
-        given = _Given(alpha=jnp.asarray(alpha), seeds=seeds, estimate=self.estimate)
+        given = Given(alpha=jnp.asarray(alpha), beta=beta, seeds=seeds, estimate=self.estimate)
         return Estimator(self.init, bind(_estimate, given))
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Given:
+class Given:
     """Arguments of an estimate of counts besides topics and documents."""
 
     alpha: jax.Array  # concentrations of topic proportions, [K]
+    beta: Any  # of topics, [V] or [K, V], less what seeds add; None where nothing depends on it
     seeds: Seeds | None
     estimate: Callable[..., tuple[jax.Array, Any]]  # that of `Counts`
 
+    def prior(self) -> jax.Array:
+        """Return the concentrations of the topics with those of seeds, [V] or [K, V]."""
+        beta = jnp.asarray(self.beta)
+        if self.seeds is None:
+            return beta
+        return self.seeds.added(jnp.broadcast_to(beta, (len(self.alpha), beta.shape[-1])))
+
 
 def _estimate(
-    given: _Given, key: jax.Array, memory: PyTree, log_topics: jax.Array, batch: Any
+    given: Given, key: jax.Array, memory: PyTree, log_topics: jax.Array, batch: Any
 ) -> tuple[jax.Array, Any]:
-    counts, memory = given.estimate(given.alpha, key, memory, log_topics, batch)
+    counts, memory = given.estimate(given, key, memory, log_topics, batch)
     return counts if given.seeds is None else given.seeds.added(counts), memory
 
 
@@ -149,6 +169,7 @@ class Source:
     )  # tokens of the largest batch, or of all
     learn: bool = dataclasses.field(default=False, metadata=_STATIC)
     shard: Shard | None = dataclasses.field(default=None, metadata=_STATIC)
+    blocks: Any = None  # of words, see `integrated.blocks`; None for other local steps
 
     def fetch(self, batch: Any) -> Documents:
         """Return the documents of a batch, whose tokens are copied out of the corpus."""
@@ -189,7 +210,14 @@ def memoised(
         room = corpus.room
     else:
         held, room = corpus, corpus.tokens.shape[0]
-    source = Source(held, shape, local_step, device.size(corpus), room=room, shard=shard)
+    blocks = None
+    if local_step.method == "integrated":
+        if held is None or shard is not None:
+            raise ValueError(IN_ONE_PLACE)
+        blocks = integrated.blocks(held.tokens, shape[1])
+    source = Source(
+        held, shape, local_step, device.size(corpus), room=room, shard=shard, blocks=blocks
+    )
     return Counts(init=bind(_init_memory, source), estimate=bind(_memoised, source))
 
 
@@ -223,7 +251,7 @@ def check(shape: tuple[int, int], local_step: Local) -> None:
     """Raise a ValueError unless there are topics and words and the local step makes sense."""
     if shape[0] < 1 or shape[1] < 1:
         raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
-    arguments.choice("method", local_step.method, engine.METHODS)
+    arguments.choice("method", local_step.method, METHODS)
     engine.resolve(local_step.engine, shape[0])
     whole = isinstance(local_step.sweeps, int) and isinstance(local_step.burn_in, int)
     if not whole or not 0 <= local_step.burn_in < local_step.sweeps:
@@ -233,6 +261,11 @@ def check(shape: tuple[int, int], local_step: Local) -> None:
         )
     if local_step.expected and local_step.method != "blocked":
         raise ValueError("expected counts need the blocked local step")
+    if local_step.method == "integrated" and not integrated.works(local_step.engine):
+        raise ValueError(
+            "the local step 'integrated' is native code for CPUs in float32, which does not work "
+            "here or was not asked for: take 'collapsed'"
+        )
 
 
 def check_memoised(shape: tuple[int, int], local_step: Local) -> None:
@@ -253,7 +286,7 @@ def _init_memory(source: Source, key: jax.Array) -> Memory:
 
 def _memoised(
     source: Source,
-    alpha: jax.Array,
+    given: Given,
     key: jax.Array,
     memory: Memory,
     log_topics: jax.Array,
@@ -265,6 +298,8 @@ def _memoised(
         before = jnp.where(batch.again, memory.labels, batch.labels)
     else:
         documents, before = device.select(source.corpus, batch), memory.labels
+    if source.blocks is not None:
+        return _integrated(source, given, key, Memory(before, memory.counts), log_topics, documents)
     if shard is not None:
         documents = documents._replace(ids=shard.number(batch))
         if local_step.method == "blocked":  # whose randomness does not depend on the ids
@@ -272,7 +307,7 @@ def _memoised(
     labels, counts, _ = engine.sweeps(
         key,
         log_topics,
-        alpha,
+        given.alpha,
         documents,
         before,
         memory.counts if shard is None else None,
@@ -284,6 +319,29 @@ def _memoised(
     if shard is not None:
         counts = memory.counts + shard.summed(counts)
     return counts.astype(log_topics.dtype), Memory(labels, counts)
+
+
+def _integrated(
+    source: Source,
+    given: Given,
+    key: jax.Array,
+    memory: Memory,
+    log_topics: jax.Array,
+    documents: Documents,
+) -> tuple[jax.Array, Memory]:
+    """Count the labels after sweeps that integrate the topics out."""
+    prior = given.prior()
+
+    def sweep(i: jax.Array, memory: Memory) -> Memory:
+        key_sweep = jax.random.fold_in(key, i)
+        return Memory(
+            *integrated.sweep(
+                *(key_sweep, log_topics, given.alpha, prior, documents, *memory, source.blocks)
+            )
+        )
+
+    memory = lax.fori_loop(0, source.local_step.sweeps, sweep, memory)
+    return memory.counts.astype(log_topics.dtype), memory
 
 
 def batch_counts(
@@ -345,7 +403,7 @@ def _init_tally(source: Source, key: jax.Array) -> Tally:
 
 def _subsampled(
     source: Source,
-    alpha: jax.Array,
+    given: Given,
     key: jax.Array,
     memory: Tally,
     log_topics: jax.Array,
@@ -353,12 +411,12 @@ def _subsampled(
 ) -> tuple[jax.Array, Tally]:
     documents = source.fetch(batch)
     scale = source.documents / documents.lengths.shape[0]
-    counts, in_documents = batch_counts(key, log_topics, alpha, documents, source.local_step)
+    counts, in_documents = batch_counts(key, log_topics, given.alpha, documents, source.local_step)
     counts = counts * scale
     evidence = None
     if source.learn:
         key_learn = jax.random.fold_in(key, source.local_step.sweeps)
-        evidence = concentrations.evidence(key_learn, alpha, in_documents)
+        evidence = concentrations.evidence(key_learn, given.alpha, in_documents)
         evidence = jax.tree.map(lambda x: x * scale, evidence)
     tally = Tally(counts.sum(axis=1), evidence)
     return counts, jax.tree.map(lambda new, old: new.astype(old.dtype), tally, memory)

@@ -262,7 +262,7 @@ def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[S
         key,
         state.sampler._replace(position=state.position, step=state.step),
         batch,
-        estimator=model.counts.given(state.alpha, model.means.seeds, model.rows),
+        estimator=model.counts.given(state.alpha, model.means.seeds, model.rows, state.beta),
         alpha=state.beta,
         step_size=model.step_size,
         **({} if model.rows is None else {"rows": model.rows}),

@@ -196,9 +196,13 @@ def _temporaries(kernel: Kernel, state: State, batch: Batch) -> int:
 
 
 def _tables(corpus: Training, settings: Options) -> int:
-    if settings.engine != "native" or settings.local != "collapsed":
+    if settings.engine != "native" or settings.local == "blocked":
         return 0
-    return calls.table_bytes(settings.num_topics, size_of(corpus).words)
+    size = size_of(corpus)
+    if settings.local == "integrated":
+        documents = settings.batch_size or size.documents
+        return calls.integrated_bytes(settings.num_topics, size.words, documents)
+    return calls.table_bytes(settings.num_topics, size.words)
 
 
 def _summary(kernel: Kernel, state: State, batch: Batch, settings: Options) -> int:

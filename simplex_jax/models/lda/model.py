@@ -77,15 +77,22 @@ class Step(NamedTuple):
     kappa: float = 0.0
 
 
-def default_step(sampler: str, counts: str) -> Step:
+AFRESH = 32.0
+"""A step size of SCIR that forgets all: what is left of the topics before is exp(-32) of them."""
+
+
+def default_step(sampler: str, counts: str, method: str | None = None) -> Step:
     """Return the step size used where none is given.
 
     With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
     topics have all but forgotten where they were. With estimated counts it is the schedule of the
     SCIR paper, which suits SGRHMC and reflected CIR, of the same scale, as well. SGRLD and SMLD
     take the steps that Patterson and Teh published; for SMLD that is beyond stability on topics of
-    more than a few hundred tokens, and stable steps hardly move.
+    more than a few hundred tokens, and stable steps hardly move. Labels that are drawn with the
+    topics integrated out leave these behind, so that they have to be drawn afresh.
     """
+    if method == "integrated":
+        return Step(AFRESH)
     if sampler == "scir" and counts == "memoised":
         return Step(5.0)
     if sampler in ("scir", "sgrhmc", "reflected-cir"):
@@ -175,8 +182,10 @@ def build(
     batch_size = check_batch_size(batch_size, documents)
     means = _means(alpha, beta, shape, learn_alpha, learn_beta, seeds)
     local_step = _local(local_step, counts)
+    if local_step.method == "integrated":
+        check_integrated(sampler, counts, total, step_size)
     if step_size is None:
-        step_size = _schedule(sampler, counts)
+        step_size = _schedule(sampler, counts, local_step.method)
     if counts == "memoised":
         share, here = -(-batch_size // shards), -(-documents // shards)
         setup = Setup(
@@ -296,6 +305,20 @@ def check_names(
         raise ValueError("alpha can be learned with memoised or subsampled counts; give a number")
 
 
+def check_integrated(sampler: str, counts: str, total: str | None, step_size: Any) -> None:
+    """Raise a ValueError unless these go together with topics that are integrated out."""
+    if sampler != "scir" or counts != "memoised" or total not in (None, TOTALS[0]):
+        raise ValueError(
+            "the local step 'integrated' draws topics afresh, by scir with memoised counts and a "
+            f"refreshed total; sampler is {sampler!r}, counts {counts!r} and total {total!r}"
+        )
+    if step_size not in (None, AFRESH):
+        raise ValueError(
+            "the local step 'integrated' draws topics afresh: leave step_size out; it is "
+            f"{step_size!r}"
+        )
+
+
 def check_batch_size(batch_size: int, documents: int) -> int:
     """Return the batch size as an int, or raise a ValueError unless it is one from 1 to D."""
     if arguments.at_least("batch_size", batch_size, 1) > documents:
@@ -351,6 +374,6 @@ def _shards(devices: Sequence[jax.Device] | None, counts: str) -> int:
     return len(devices)
 
 
-def _schedule(sampler: str, counts: str) -> StepSize:
-    step = default_step(sampler, counts)
+def _schedule(sampler: str, counts: str, method: str | None = None) -> StepSize:
+    step = default_step(sampler, counts, method)
     return polynomial_decay(*step) if step.tau else step.initial

@@ -7,10 +7,9 @@ import numpy as np
 
 from simplex_jax import schedules
 from simplex_jax.models.lda import model, seeds
-from simplex_jax.models.lda.counts import Local
+from simplex_jax.models.lda.counts import METHODS, Local
 from simplex_jax.models.options import MOST_CONCENTRATION, again, number, option, options
 from simplex_jax.models.pipeline import Session
-from simplex_jax.models.topics.engine import METHODS
 from simplex_jax.models.topics.options import TopicOptions
 
 # First values and prior means of learned concentrations.
@@ -137,7 +136,9 @@ class Options(TopicOptions):
         unset="memoised, or subsampled for a corpus on disk",
     )
     local: str | None = option(
-        "How the topics of tokens are drawn.",
+        "How the topics of tokens are drawn: collapsed integrates the shares of a document out, "
+        "and integrated the words of the topics too, which takes longer and needs fewer passes. It "
+        "is for memoised counts of documents in memory, by the native engine of a CPU.",
         default=None,
         choices=tuple(sorted(METHODS)),
         unset="collapsed",

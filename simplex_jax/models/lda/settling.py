@@ -12,7 +12,7 @@ from simplex_jax import arguments
 from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.device import MOST_TOKENS
 from simplex_jax.models.lda import model, pages, seeds
-from simplex_jax.models.lda.counts import check, check_memoised
+from simplex_jax.models.lda.counts import IN_ONE_PLACE, check, check_memoised
 from simplex_jax.models.lda.kernel import SAMPLERS, total_of
 from simplex_jax.models.lda.options import Options, check_goal, local_step, prior
 from simplex_jax.models.topics.data import (
@@ -71,7 +71,7 @@ def settle(data: Training, heldout: Heldout | None, options: Options) -> Options
         total=total_of(options.sampler, options.total),
         sweeps=sweeps,
         burn_in=burn_in,
-        step_size=_step_size(options.step_size, options.sampler, counts),
+        step_size=_step_size(options.step_size, options.sampler, counts, settings.local),
         seed_weight=_seed_weight(options, size),
         batch_size=batch_size,
         passes=None,
@@ -80,6 +80,11 @@ def settle(data: Training, heldout: Heldout | None, options: Options) -> Options
         devices=_sharing(_devices(data, size, settings), batch_size, size, memoised),
     )
     (check_memoised if memoised else check)(shape, local_step(settings))
+    if settings.local == "integrated":
+        model.check_integrated(options.sampler, counts, options.total, options.step_size)
+        alone = settings.devices == 1 and processes.count() == 1
+        if not alone or pages.on_disk(data, settings):
+            raise ValueError(IN_ONE_PLACE)
     if memoised:
         _check_words(data, size)
     return settings
@@ -184,7 +189,7 @@ def _chains(size: Size, shape: tuple[int, int], target_ess: float | None) -> int
     return 2 if target_ess is not None and few else 1
 
 
-def _step_size(step_size: Any, sampler: str, counts: str) -> Any:
+def _step_size(step_size: Any, sampler: str, counts: str, method: str | None) -> Any:
     if callable(step_size):
         raise ValueError("step_size must be a number or (A, TAU, KAPPA), not a function")
     if step_size is not None:
@@ -194,7 +199,7 @@ def _step_size(step_size: Any, sampler: str, counts: str) -> Any:
                 f"step_size is {first}: {sampler} diverges at step sizes >= {limit:.3g}"
             )
         return step_size
-    default = model.default_step(sampler, counts)
+    default = model.default_step(sampler, counts, method)
     return tuple(map(float, default)) if default.tau else default.initial
 
 
@@ -211,7 +216,7 @@ def _devices(data: Training, size: Size, settings: Options) -> int | None:
     draw all topics again. But there may be more tokens than a device can number.
     """
     on_cpu = jax.default_backend() == "cpu"
-    threads = on_cpu and settings.engine == "native" and settings.local == "collapsed"
+    threads = on_cpu and settings.engine == "native" and settings.local != "blocked"
     if not threads or settings.devices is not None:
         return settings.devices
     alone = dataclasses.replace(settings, devices=1)

@@ -183,7 +183,7 @@ def test_a_topic_without_mass_is_never_drawn(width):
 @pytest.mark.slow
 def test_sums_that_decrease_lead_to_one_otherwise(tmp_path):
     line = "  left = left > 0 ? left : 0;\n"
-    assert drawn_between_sums(prefix=native_sweeps.mutated(tmp_path, "dense.inl", line, "")) == 3
+    assert drawn_between_sums(prefix=native_sweeps.mutated(tmp_path, "search.inl", line, "")) == 3
 
 
 @pytest.mark.parametrize("kind", ["sparse", "integer"])

@@ -15,6 +15,7 @@ KINDS = {"dense": 1, "sparse": 2, "integer": 3}
 # Numbers of topics from and to which whole numbers are the fastest.
 _WHOLE = (192, 4096)
 _GROUP = 64  # topics of a group of whole numbers, as in task.h
+BLOCKS = 16  # of words, `kTiles` in task.h
 
 
 def kind_for(num_topics: int) -> str:
@@ -28,6 +29,11 @@ def kind_for(num_topics: int) -> str:
         return "dense"
     least, most = _WHOLE
     return "dense" if num_topics < least else "integer" if num_topics <= most else "sparse"
+
+
+def integrated_bytes(num_topics: int, num_words: int, documents: int) -> int:
+    """Return the bytes that `integrated` takes, of which XLA does not know."""
+    return 4 * _LANES * -(-num_topics // _LANES) * (num_words + documents) + 12 * documents
 
 
 def table_bytes(num_topics: int, num_words: int) -> int:
@@ -112,6 +118,62 @@ def sweep(
         burn_in=np.int64(burn_in),
         count=np.int64(COUNT[count]),
         kind=np.int64(KINDS[kind or kind_for(num_topics)]),
+        width=np.int64(width),
+    )
+
+
+def block_sums(
+    counts: jax.Array, beta: jax.Array, bounds: jax.Array, *, prefix: str | None = None
+) -> jax.Array:
+    """Return the sums over blocks of words of counts [K, V] and beta, [V] or [K, V]: [K, blocks].
+
+    Block b has the words from `bounds[b]` to `bounds[b + 1] - 1`.
+    """
+    result = jax.ShapeDtypeStruct((counts.shape[0], bounds.shape[0] - 1), jnp.float32)
+    call = _call("block_sums", result, prefix=prefix)
+    return call(counts, beta.astype(jnp.float32), bounds)
+
+
+def integrated(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    beta: jax.Array,
+    masses: jax.Array,
+    sums: jax.Array,
+    bounds: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    words: jax.Array,
+    *,
+    width: int = 16,
+    prefix: str | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Sweep with the topics integrated out, given the `masses` [K, blocks] of blocks of words.
+
+    `sums` are from `block_sums`, and `words` the counts of all labels, int32 [K, V]. Tokens without
+    a label get one by the topics [K, V]. The tokens of a document must be in the order of words.
+    For `width` see `sweep`. Returns labels and counts.
+    """
+    results = (
+        jax.ShapeDtypeStruct(labels.shape, labels.dtype),
+        jax.ShapeDtypeStruct(words.shape, words.dtype),
+    )
+    call = _call("integrated", results, prefix=prefix, aliases={11: 0, 12: 1})
+    return call(
+        bits.key_words(key),
+        log_topics.astype(jnp.float32),
+        alpha.astype(jnp.float32),
+        beta.astype(jnp.float32),
+        masses.astype(jnp.float32),
+        sums,
+        bounds,
+        documents.tokens,
+        documents.starts,
+        documents.lengths,
+        _ids(documents),
+        labels,
+        words,
         width=np.int64(width),
     )
 

@@ -98,21 +98,9 @@ ALWAYS_INLINE void choose(const Plan& plan, Cursor<Label>& cursor, Log& log) {
   const float* partial = cursor.partial;
   uint32_t lane = cursor.lane;
   lane = lane < kLanes - 1 ? lane : kLanes - 1;
-  float left = cursor.threshold - cursor.running[lane + 7];
+  const float left = cursor.threshold - cursor.running[lane + 7];
   const float sum = partial[(rows - 1) * kLanes + lane];
-  // Rounding must not lead beyond the group.
-  int32_t bits;
-  std::memcpy(&bits, &sum, 4);
-  bits -= 1;
-  float below;
-  std::memcpy(&below, &bits, 4);
-  left = left < below ? left : below;
-  // Nor to a topic without mass: rounded running sums of lanes may decrease.
-  left = left > 0 ? left : 0;
-  uint32_t row = 0;
-#pragma GCC unroll 8
-  for (uint32_t b = 0; b < rows - 1; ++b) row += partial[b * kLanes + lane] <= left;
-  uint32_t topic = row * kLanes + lane;
+  uint32_t topic = row_of<kRows>(partial, rows, lane, left) * kLanes + lane;
   const size_t word = static_cast<uint32_t>(cursor.tokens[i]);
   const uint32_t old = cursor.old;
   if (__builtin_expect(!(sum > 0), 0)) {

@@ -5,3 +5,4 @@
 #include "dense.inl"
 #include "sparse.inl"
 #include "integer.inl"
+#include "integrated.inl"

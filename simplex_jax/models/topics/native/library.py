@@ -16,6 +16,8 @@ LIBRARY = Library(
         ("count", "SimplexCount"),
         ("tables", "SimplexTables"),
         ("totals", "SimplexTotals"),
+        ("block_sums", "SimplexBlockSums"),
+        ("integrated", "SimplexIntegrated"),
     ),
     "simplex_jax_lda",
     cuda=("sweep", "lay_out", "count", "tables", "totals"),

@@ -101,3 +101,24 @@ inline uint32_t search(const int32_t* sums, uint32_t u, int32_t* running, int32_
 }
 
 #endif
+
+// The row of a lane at which its running sums, in lanes of rows, pass `left`: the first row whose
+// sum is above, without a jump.
+template <int kRows>
+ALWAYS_INLINE uint32_t row_of(const float* partial, uint32_t rows, uint32_t lane, float left) {
+  rows = kRows ? kRows : rows;
+  const float sum = partial[(rows - 1) * kLanes + lane];
+  // Rounding must not lead beyond the group.
+  int32_t bits;
+  std::memcpy(&bits, &sum, 4);
+  bits -= 1;
+  float below;
+  std::memcpy(&below, &bits, 4);
+  left = left < below ? left : below;
+  // Nor to a topic without mass: rounded running sums of lanes may decrease.
+  left = left > 0 ? left : 0;
+  uint32_t row = 0;
+#pragma GCC unroll 8
+  for (uint32_t b = 0; b < rows - 1; ++b) row += partial[b * kLanes + lane] <= left;
+  return row;
+}
