@@ -6,7 +6,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro.contrib.control_flow import scan
 from numpyro.infer import MCMC, NUTS
 from support import numpyro_cases as cases
 
@@ -86,16 +85,8 @@ def test_sparse_weights() -> None:
 
 @pytest.mark.slow
 def test_sites_within_scan_have_no_scores() -> None:
-    def model(x):
-        def step(last, x):
-            r = numpyro.sample("r", dist.Gamma(2.0, 2.0 / last))
-            numpyro.sample("x", dist.Poisson(r), obs=x)
-            return r, None
-
-        scan(step, 1.0, x)
-
     short = {"model_args": (jnp.array([0, 6]),), "num_warmup": 200, "seconds": 0.2}
-    found = recommend(jax.random.key(0), model, **short)
+    found = recommend(jax.random.key(0), cases.rates, **short)
     assert [candidate.name for candidate in found.candidates] == ["SCIR", "NUTS"]
 
 

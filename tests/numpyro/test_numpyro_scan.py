@@ -24,17 +24,6 @@ _GRID = 2001
 SEEN = jnp.array([0, 6])
 
 
-def rates(x):
-    """A rate that wanders, of counts."""
-
-    def step(last, x):
-        r = numpyro.sample("r", dist.Gamma(2.0, 2.0 / last))
-        numpyro.sample("x", dist.Poisson(r), obs=x)
-        return r, None
-
-    scan(step, 1.0, x)
-
-
 def shares(x):
     """Shares that wander, of labels; those of a step are about those of the step before."""
 
@@ -100,7 +89,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "rates": Case(rates, law_of_rates, lambda draws: np.log(draws["r"])),
+    "rates": Case(cases.rates, law_of_rates, lambda draws: np.log(draws["r"])),
     "shares": Case(shares, law_of_shares, logits),
     "log shares": Case(
         log_shares, law_of_shares, lambda draws: draws["p"][..., 0] - draws["p"][..., 1]
@@ -139,7 +128,12 @@ def test_a_prior_of_fixed_parameters_is_seen(name, getkey, monkeypatch):
 
 
 def test_sites_that_enter_their_own_prior(getkey):
-    for model, expected in ((rates, {"r"}), (shares, {"p"}), (log_shares, {"p"}), (apart, set())):
+    for model, expected in (
+        (cases.rates, {"r"}),
+        (shares, {"p"}),
+        (log_shares, {"p"}),
+        (apart, set()),
+    ):
         kernel = SCIR(model)
         kernel.init(getkey(), 10, None, (SEEN,), {})
         assert kernel._inspected.recursive == expected

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpyro.contrib.control_flow import scan
 from numpyro.infer import MCMC
 from scipy import special, stats
 
@@ -54,6 +55,17 @@ def tilted(counts, exposure):
     """Counts, and probabilities that cost what each of them is exposed to."""
     p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, ALPHA)))
     numpyro.factor("x", counts @ jnp.log(p) - exposure @ p)
+
+
+def rates(x):
+    """A rate that wanders, of counts."""
+
+    def step(last, x):
+        r = numpyro.sample("r", dist.Gamma(2.0, 2.0 / last))
+        numpyro.sample("x", dist.Poisson(r), obs=x)
+        return r, None
+
+    scan(step, 1.0, x)
 
 
 def learned(x):

@@ -14,10 +14,7 @@ from simplex_jax.evaluate import windows
 from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity
 from simplex_jax.models.topics import perplexity
 from simplex_jax.models.topics.fits import CountFit, TopicFit
-
-# Where alpha is small a chain stays with one explanation of a document, and its prediction alone is
-# too sure of itself.
-_CHAINS = 8
+from simplex_jax.models.topics.proportions import CHAINS
 
 
 def completed(
@@ -54,9 +51,9 @@ def _perplexity(
     log_topics, concentrations = jnp.log(table), jnp.asarray(alpha, jnp.float32)
     log_p = [
         np.asarray(perplexity.log_predictive(key, log_topics, concentrations, data), np.float64)
-        for key in jax.random.split(jax.random.key(seed), _CHAINS)
+        for key in jax.random.split(jax.random.key(seed), CHAINS)
     ]
-    return perplexity.perplexity(logsumexp(log_p, axis=0) - np.log(_CHAINS), data.counts)
+    return perplexity.perplexity(logsumexp(log_p, axis=0) - np.log(CHAINS), data.counts)
 
 
 def quality(fitted: TopicFit, documents: sp.csr_array) -> dict[str, Any]:

@@ -30,7 +30,8 @@ from simplex_jax.runtime.session import Progress
 
 SHARD = 16_384
 TOLERANCE = 0.02
-_CHAINS = 8
+# Where alpha is small a chain stays with one explanation of a document, and is too sure of itself.
+CHAINS = 8
 _BURN_IN = 6  # after labels are begun
 _SHORT, _LONG = 5, 20  # sweeps of a call, and until the error is first looked at
 _SWEEPS = 640
@@ -229,9 +230,9 @@ def _average(
     lengths, num_topics = np.asarray(documents.lengths), len(concentrations)
     means, errors = np.tile(concentrations, (len(lengths), 1)), np.zeros(len(lengths), np.float32)
     rows, waiting = np.arange(len(lengths)), lengths > 0
-    documents = documents._replace(tokens=jnp.tile(documents.tokens, _CHAINS))
+    documents = documents._replace(tokens=jnp.tile(documents.tokens, CHAINS))
     active, labels = _in_chains(documents, rows, waiting), None
-    totals = jnp.zeros((num_topics, _CHAINS, len(rows)), jnp.float32)
+    totals = jnp.zeros((num_topics, CHAINS, len(rows)), jnp.float32)
     done = 0
     while waiting.any():
         check = min(done + max(_SHORT, done // 2), most)
@@ -249,10 +250,10 @@ def _average(
         sums, variance = (np.asarray(array) for array in _pooled(totals, done))
         # The variance of few chains is uncertain, and documents stop where it looks small: its
         # bound counts, or errors would be larger than they are said to be.
-        bound = np.sqrt(variance[waiting] * (_CHAINS - 1) / chdtri(_CHAINS - 1, 0.9))
+        bound = np.sqrt(variance[waiting] * (CHAINS - 1) / chdtri(CHAINS - 1, 0.9))
         swept = rows[waiting]
         errors[swept] = bound / (np.sum(concentrations) + lengths[swept])
-        means[swept] = concentrations + sums.T[waiting] / (_CHAINS * done)
+        means[swept] = concentrations + sums.T[waiting] / (CHAINS * done)
         waiting[waiting] = errors[swept] > tolerance
         left = np.flatnonzero(waiting)
         if not left.size or done == most:
@@ -275,13 +276,13 @@ def _in_chains(documents: Documents, rows: np.ndarray, waiting: np.ndarray) -> D
     """
     tokens, *by_document = documents
     starts, lengths, ids = (np.asarray(array)[rows] for array in by_document)
-    room = len(tokens) // _CHAINS
-    chain = np.arange(_CHAINS)[:, None]
+    room = len(tokens) // CHAINS
+    chain = np.arange(CHAINS)[:, None]
     numbers = _mix((ids.astype(np.uint64) << np.uint64(8)) | chain.astype(np.uint64))
     return Documents(
         tokens,
         jnp.asarray((starts + room * chain).astype(np.int32).ravel()),
-        jnp.asarray(np.tile(np.where(waiting, lengths, 0), _CHAINS)),
+        jnp.asarray(np.tile(np.where(waiting, lengths, 0), CHAINS)),
         jnp.asarray((numbers >> np.uint64(32)).astype(np.uint32).ravel()),
     )
 
@@ -293,11 +294,11 @@ def _pooled(totals: jax.Array, sweeps: jax.Array) -> tuple[jax.Array, jax.Array]
     That is of the topic where it is largest, [B], by the chains, which are independent. Chains are
     added up in turn, and so to the same bits in arrays of any size.
     """
-    chains = [totals[:, chain] for chain in range(_CHAINS)]
+    chains = [totals[:, chain] for chain in range(CHAINS)]
     total = functools.reduce(jnp.add, chains)
-    mean = total / _CHAINS
+    mean = total / CHAINS
     squares = functools.reduce(jnp.add, [(chain - mean) ** 2 for chain in chains])
-    return total, jnp.max(squares, axis=0) / (_CHAINS * (_CHAINS - 1) * sweeps**2)
+    return total, jnp.max(squares, axis=0) / (CHAINS * (CHAINS - 1) * sweeps**2)
 
 
 @functools.partial(
