@@ -281,37 +281,41 @@ ffi::Error block_sums(ffi::ThreadPool pool, ffi::Buffer<ffi::S32> counts,
   return ffi::Error::Success();
 }
 
-// The documents of each part, and where in them the first block begins.
+// The documents of each part.
 struct Parts {
-  std::vector<int32_t> members, first_of, next;
+  std::vector<Member> members;
+  std::vector<int32_t> first_of;
 };
 
-ffi::Error parts_of_documents(const Integration& task, int64_t documents, Parts* parts) {
+ffi::Error parts_of(const int32_t* tokens, ffi::Buffer<ffi::S32>& starts,
+                    ffi::Buffer<ffi::S32>& lengths, ffi::Buffer<ffi::U32>& ids,
+                    const int32_t* bounds, Parts* parts) {
+  const int64_t documents = lengths.element_count();
+  const uint32_t* numbers = ids.typed_data();
   parts->first_of.assign(kTiles + 1, 0);
   parts->members.resize(documents);
-  parts->next.resize(documents);
-  for (int64_t d = 0; d < documents; ++d) {
-    ++parts->first_of[task.ids[d] % kTiles + 1];
-    const int32_t* tokens = task.tokens + task.starts[d];
-    const int32_t* end = tokens + std::max(task.lengths[d], 0);
-    if (!std::is_sorted(tokens, end)) return wrong("the tokens of a document are not in order");
-    const int32_t first = task.bounds[task.ids[d] % kTiles];
-    parts->next[d] = static_cast<int32_t>(std::lower_bound(tokens, end, first) - tokens);
-  }
+  for (int64_t d = 0; d < documents; ++d) ++parts->first_of[numbers[d] % kTiles + 1];
   std::partial_sum(parts->first_of.begin(), parts->first_of.end(), parts->first_of.begin());
   std::vector<int32_t> place(parts->first_of.begin(), parts->first_of.end() - 1);
-  for (int64_t d = 0; d < documents; ++d) parts->members[place[task.ids[d] % kTiles]++] = d;
+  for (int64_t d = 0; d < documents; ++d) {
+    const int32_t start = starts.typed_data()[d], length = std::max(lengths.typed_data()[d], 0);
+    const int32_t *first = tokens + start, *last = first + length;
+    if (!std::is_sorted(first, last)) return wrong("the tokens of a document are not in order");
+    const int part = numbers[d] % kTiles;
+    const int32_t next = static_cast<int32_t>(std::lower_bound(first, last, bounds[part]) - first);
+    parts->members[place[part]++] = {start, length, numbers[d], next};
+  }
   return ffi::Error::Success();
 }
 
 template <typename Label>
-void count_documents(const Integration& task, const Label* labels, int64_t first, int64_t last) {
+void count_documents(const Integration& task, int64_t first, int64_t last) {
   const int64_t width = task.rows * kLanes;
-  for (int64_t d = first; d < last; ++d) {
-    float* counts = task.documents + d * width;
+  for (int64_t m = first; m < last; ++m) {
+    float* counts = task.documents + m * width;
     std::fill_n(counts, width, 0.0f);
-    const Label* own = labels + task.starts[d];
-    for (int64_t i = 0; i < task.lengths[d]; ++i) {
+    const Label* own = static_cast<const Label*>(task.labels) + task.members[m].start;
+    for (int64_t i = 0; i < task.members[m].length; ++i) {
       if (own[i] < task.num_topics) ++counts[own[i]];
     }
   }
@@ -359,9 +363,6 @@ ffi::Error integrated(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
 
   Integration task;
   task.tokens = tokens.typed_data();
-  task.starts = starts.typed_data();
-  task.lengths = lengths.typed_data();
-  task.ids = ids.typed_data();
   task.bounds = bounds.typed_data();
   task.num_topics = topics;
   task.num_words = num_words;
@@ -379,11 +380,10 @@ ffi::Error integrated(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
   task.labels = new_labels->untyped_data();
   task.label_bytes = labels.element_type() == ffi::U8 ? 1 : 2;
   Parts parts;
-  error = parts_of_documents(task, documents, &parts);
+  error = parts_of(task.tokens, starts, lengths, ids, task.bounds, &parts);
   if (error.failure()) return error;
   task.members = parts.members.data();
   task.first_of = parts.first_of.data();
-  task.next = parts.next.data();
 
   // Rows of words from rows of topics, some of them at a time, and back.
   constexpr int64_t kBlock = 64;
@@ -409,9 +409,9 @@ ffi::Error integrated(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
       for (int64_t d; (d = taken.fetch_add(kBlock, std::memory_order_relaxed)) < documents;) {
         const int64_t last = std::min(d + kBlock, documents);
         if (task.label_bytes == 1) {
-          count_documents(task, static_cast<const uint8_t*>(task.labels), d, last);
+          count_documents<uint8_t>(task, d, last);
         } else {
-          count_documents(task, static_cast<const uint16_t*>(task.labels), d, last);
+          count_documents<uint16_t>(task, d, last);
         }
       }
     });

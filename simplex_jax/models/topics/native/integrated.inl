@@ -9,6 +9,7 @@
 // before it wrote, so the tiles of a thread take turns.
 
 constexpr int kTilesAtOnce = 4;
+constexpr int kSoon = 3;  // documents whose memory is asked for early
 
 // A tile at work.
 template <typename Label>
@@ -16,7 +17,6 @@ struct Tile {
   int part;
   int block;
   int32_t member;  // the document at work, by its number in `members`
-  int32_t document;
   const int32_t* tokens;
   Label* labels;
   float* counts;  // of the document
@@ -50,7 +50,7 @@ ALWAYS_INLINE void leave(const Integration& task, Tile<Label>& tile, size_t widt
   if (tile.position - tile.chunk == kChunk) {
     float spare[kChunk];
     tile.chunk = tile.position;
-    uniforms(task.key, task.ids[tile.document], tile.chunk,
+    uniforms(task.key, task.members[tile.member].id, tile.chunk,
              std::min(tile.end - tile.chunk, kChunk), tile.u, spare);
   }
   tile.words = task.words + static_cast<uint32_t>(tile.tokens[tile.position]) * width;
@@ -61,19 +61,28 @@ ALWAYS_INLINE void leave(const Integration& task, Tile<Label>& tile, size_t widt
 // Goes to the next document of the tile that has a token in the block; false where there is none.
 template <typename Label>
 bool turn(const Integration& task, Tile<Label>& tile, size_t width) {
-  const int32_t end = task.bounds[tile.block + 1];
-  while (++tile.member < task.first_of[tile.part + 1]) {
-    const int32_t d = task.members[tile.member];
-    const int32_t* tokens = task.tokens + task.starts[d];
-    const uint32_t length = task.lengths[d], first = task.next[d];
+  const int32_t end = task.bounds[tile.block + 1], members = task.first_of[tile.part + 1];
+  Label* labels = static_cast<Label*>(task.labels);
+  while (++tile.member < members) {
+    if (tile.member + kSoon < members) {
+      const Member& soon = task.members[tile.member + kSoon];
+      __builtin_prefetch(task.tokens + soon.start + soon.next);
+      __builtin_prefetch(labels + soon.start + soon.next, 1);
+      const float* counts = task.documents + (tile.member + kSoon) * width;
+      for (size_t k = 0; k < std::min<size_t>(width, 128); k += 16) {
+        __builtin_prefetch(counts + k, 1);
+      }
+    }
+    Member& member = task.members[tile.member];
+    const int32_t* tokens = task.tokens + member.start;
+    const uint32_t length = member.length, first = member.next;
     uint32_t last = first;
     while (last < length && tokens[last] < end) ++last;
-    task.next[d] = tile.block == kTiles - 1 ? 0 : last;
+    member.next = tile.block == kTiles - 1 ? 0 : last;
     if (last == first) continue;
-    tile.document = d;
     tile.tokens = tokens;
-    tile.labels = static_cast<Label*>(task.labels) + task.starts[d];
-    tile.counts = task.documents + d * width;
+    tile.labels = labels + member.start;
+    tile.counts = task.documents + tile.member * width;
     tile.position = first;
     tile.end = last;
     tile.chunk = first - kChunk;

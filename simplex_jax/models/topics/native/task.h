@@ -96,15 +96,19 @@ struct Task {
 // part of the documents meets another block of words, and no two the same, see integrated.inl.
 constexpr int kTiles = 16;
 
+// A document, whose tokens are in the order of the words.
+struct Member {
+  int32_t start;
+  int32_t length;
+  uint32_t id;
+  int32_t next;  // place of its first token in the block to come
+};
+
 struct Integration {
-  const int32_t* tokens;  // in each document in the order of the words
-  const int32_t* starts;
-  const int32_t* lengths;
-  const uint32_t* ids;
-  const int32_t* members;     // documents, by their part
-  const int32_t* first_of;    // [kTiles + 1], where a part begins among them
-  const int32_t* bounds;      // [kTiles + 1], the first word of each block
-  int32_t* next;              // [B], place in a document of its first token in the block to come
+  const int32_t* tokens;
+  Member* members;          // documents, part by part
+  const int32_t* first_of;  // [kTiles + 1], where a part begins among them
+  const int32_t* bounds;    // [kTiles + 1], the first word of each block
   int64_t num_topics;
   int64_t num_words;
   int64_t rows;
@@ -115,7 +119,7 @@ struct Integration {
   const float* masses;      // [kTiles, width], of the blocks in each topic
   // Counts, which floats hold exactly up to 2^24, and what is made of them.
   float* words;      // of topics and words, [V, width]
-  float* documents;  // of topics and documents, [B, width]
+  float* documents;  // of topics and documents, as `members` are, [B, width]
   double* sums;      // of the words in a block, with beta, [kTiles, width]
   float* scales;     // masses / sums, [kTiles, width]
   const uint32_t* key;
