@@ -20,6 +20,8 @@ _LONG = 256
 
 def as_float(name: str, value: ArrayLike) -> jax.Array:
     """Return ``value`` as a floating point array, or raise a ValueError that names it."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)  # which may be beyond int32
     try:
         array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
@@ -137,6 +139,15 @@ def scalar(name: str, value: ArrayLike) -> jax.Array:
         raise ValueError(f"{name} must be a scalar; its shape is {number.shape}")
     require(name, number, positive(number), "finite and positive")
     return number
+
+
+def size(value: float) -> float:
+    """Return a number of data as a float, or raise a ValueError unless it is finite and positive.
+
+    Traced, an integer would be an int32, which does not hold billions, nor the square of 50,000.
+    """
+    scalar("size", value)
+    return float(value) if isinstance(value, int) else value
 
 
 def tree(name: str, value: Any, allowed: str = "positive") -> Any:

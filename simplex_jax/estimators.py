@@ -61,7 +61,7 @@ def subsampled(counts_of: CountsOf, size: float) -> Estimator:
         >>> print(counts.round())
         [54. 46.]
     """
-    arguments.scalar("size", size)
+    size = arguments.size(size)
     return Estimator(init=no_memory, estimate=bind(_subsampled, _Batches(counts_of, size)))
 
 
@@ -163,7 +163,7 @@ def control_variate(
     Raises:
         ValueError: `size` is not positive, or `of` is unknown.
     """
-    arguments.scalar("size", size)
+    size = arguments.size(size)
     arguments.choice("of", of, ("counts", "derivatives"))
     variate = _ControlVariate(_Batches(counts_of, size), reference, reference_counts, of)
     return Estimator(init=no_memory, estimate=bind(_control_variate, variate))

@@ -46,7 +46,7 @@ def posterior(log_prior: LogDensity, log_likelihood: LogLikelihood, size: float)
         >>> float(gradient)  # -1 + 100 / 2 (1 + 2)
         149.0
     """
-    arguments.scalar("size", size)
+    size = arguments.size(size)
     return Estimator(init=no_memory, estimate=bind(_posterior, log_prior, log_likelihood, size))
 
 

@@ -62,7 +62,7 @@ def fisher(
         >>> float(variance(jnp.array(0.0), jnp.array([1.0, 3.0])))  # 100^2 / 2 times 2
         10000.0
     """
-    arguments.scalar("size", size)
+    size = arguments.size(size)
     return bind(static(_fisher, matrix=matrix), log_likelihood, size, project)
 
 

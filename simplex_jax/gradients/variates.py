@@ -68,7 +68,7 @@ def control_variate(
         >>> float(gradient)
         0.0
     """
-    arguments.scalar("size", size)
+    size = arguments.size(size)
     fixed = jax.tree.map(jnp.asarray, Reference(reference, reference_gradient))
     target = _Posterior(log_prior, log_likelihood)
     estimate = bind(_control_variate, _ControlVariate(target, size, fixed))

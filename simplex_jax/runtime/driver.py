@@ -29,6 +29,8 @@ from simplex_jax.draws.keys import fold_in, split
 from simplex_jax.runtime import feed, processes
 from simplex_jax.runtime.hooks import Callback, Calls, Event, calls_of
 
+_MOST_STEPS = 2**31 - 2  # between two looks, as int32 numbers them
+
 PULSE = 1.0
 """Approximate number of seconds between calls of `Hook.pulse`."""
 
@@ -126,7 +128,8 @@ def run(
         (50, (50, 3))
     """
     num_steps = arguments.at_least("num_steps", num_steps, 0)
-    thin, chunk = arguments.at_least("thin", thin, 1), arguments.at_least("chunk", chunk, 1)
+    thin = arguments.within("thin", thin, 1, _MOST_STEPS)
+    chunk = arguments.within("chunk", chunk, 1, _MOST_STEPS)
     every = chunk if sample_every is None else arguments.at_least("sample_every", sample_every, 1)
     if max_seconds is not None and not max_seconds >= 0:
         raise ValueError(f"max_seconds must be at least 0; it is {max_seconds}")

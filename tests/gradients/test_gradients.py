@@ -184,6 +184,22 @@ def test_fisher_as_a_matrix_is_the_covariance_of_a_batch():
         gradients.fisher(log_likelihood, 6, matrix=True)(POSITION, data)
 
 
+@pytest.mark.parametrize("size", [100_000, 3_000_000_000])
+def test_large_numbers_of_data_are_no_int32(size):
+    """Traced, an integer would be one: the square of 100,000 overflowed without a word."""
+    batch, at = jnp.array([1.0, 3.0]), jnp.array(0.0)
+
+    def likelihood(mean, x):
+        return -jnp.sum((x - mean) ** 2) / 2
+
+    variance = gradients.fisher(likelihood, size)
+    posterior = gradients.posterior(lambda mean: 0.0 * mean, likelihood, size)
+    apply = jax.jit(lambda function, *arguments: function(*arguments))
+    np.testing.assert_allclose(apply(variance, at, batch), float(size) ** 2, rtol=1e-6)
+    gradient = apply(posterior.estimate, jax.random.key(0), (), at, batch)[0]
+    np.testing.assert_allclose(gradient, 2.0 * size, rtol=1e-6)
+
+
 def counts_estimators():
     counts_of = gradients.counts_of(mixture.log_likelihood)
     reference = jnp.log(jnp.array([0.55, 0.27, 0.18]))

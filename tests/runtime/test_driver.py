@@ -46,6 +46,12 @@ def same(first, second):
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["chunk", "thin"])
+def test_more_steps_than_can_be_numbered_are_an_error(name, key, state):
+    with pytest.raises(ValueError, match=f"{name} must be at most 2147483646; it is"):
+        driver.run(key, KERNEL, state, STREAM, 5, **{name: 10**10})
+
+
 @pytest.mark.parametrize(
     ("chunk", "thin"),
     slow_but([(1, 1), (7, 3), (25, 1), (100, 10), (4, 10), (10, 30)], (7, 3)),

@@ -12,6 +12,7 @@ from simplex_jax.report.display import counted
 from simplex_jax.runtime.equilibrium import energy_warnings
 
 _LEAST_EFFECTIVE = 10
+_LEAST_ACCEPTED = 0.3
 _LEAST_LENGTH = 0.3  # below it the samples of a topic have no common direction
 _ALIKE = 0.95  # cosine from which two topics count as the same
 
@@ -66,12 +67,25 @@ def effective_warnings(effective: float) -> list[str]:
     ]
 
 
+def _move_warnings(fitted: Fit) -> list[str]:
+    """Look for shares of documents that hardly move; of "gmc" that is usual."""
+    half = fitted.metrics[len(fitted.metrics) // 2 :]
+    accepted = [v for record in half if finite(v := record.get("local_acceptance"))]
+    if fitted.settings.local != "hmc" or not accepted or np.mean(accepted) >= _LEAST_ACCEPTED:
+        return []
+    return [
+        f"Only {np.mean(accepted):.0%} of the moves of documents' shares were accepted: the shares "
+        "of many may not have moved at all. Draw them with --local laplace (local='laplace')."
+    ]
+
+
 def warn(fitted: Fit) -> list[str]:
     """Return the reasons for doubt in a fit, a sentence each."""
     friction, step_size = fitted.settings.friction, fitted.settings.step_size
     assert step_size is not None  # settled
     sentences = energy_warnings(fitted.metrics, friction and friction * step_size)
     sentences += topic_warnings(fitted.metrics, fitted.mean, fitted.length)
+    sentences += _move_warnings(fitted)
     sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
     if aside := fitted.aside:
         shown = ", ".join(aside[:5]) + (", ..." if len(aside) > 5 else "")

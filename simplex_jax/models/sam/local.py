@@ -81,6 +81,15 @@ def check(local_step: Local) -> Local:
     return local_step
 
 
+class Start(NamedTuple):
+    """Where the chains of documents go on from."""
+
+    ratios: jax.Array  # centred log-ratios, [B, K]
+    # Whether they are not there yet and begin near the mode, bool: from equal shares, far in a
+    # tail, all moves of a document of few topics would be refused.
+    fresh: jax.Array | bool = False
+
+
 class Drawn(NamedTuple):
     """Proportions of B documents."""
 
@@ -96,16 +105,17 @@ def draw_all(
     ids: jax.Array,
     hyper: Hyperparameters,
     local_step: Local,
-    start: jax.Array | None = None,
+    start: Start | None = None,
 ) -> Drawn:
     """Draw the proportions of documents by their places, int32 [B], block by block; see `draw`."""
     size, vocabulary = sparse.size(documents), topics.shape[1]
     length = sparse.block_size(ids.shape[0], vocabulary)
     blocked = sparse.blocks(ids, length, size)
-    begin = None if start is None else sparse.blocks(start, length, 0)
+    begin = None if start is None else sparse.blocks(start.ratios, length, 0)
 
     def block(inputs: tuple) -> tuple:
-        number, places, begin = inputs
+        number, places, ratios = inputs
+        begin = None if start is None else start._replace(ratios=ratios)
         rows = sparse.rows(documents, places, vocabulary)
         law = laplace.target(topics, rows, hyper.alpha, hyper.kappa1)
         ratios, acceptance = draw(jax.random.fold_in(key, number), law, local_step, begin)
@@ -122,18 +132,23 @@ def draw_all(
 
 
 def draw(
-    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None = None
+    key: jax.Array, law: Target, local_step: Local, start: Start | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """Draw the proportions of B documents.
 
     Every step leaves p(theta | topics, document) invariant, whatever the mode and the curvature
     there are worth; a new chain is exact up to what `burn_in` steps have not forgotten. Chains go
-    on from centred log-ratios [B, K], or begin near the mode where there are none. Return centred
+    on from a start, or begin near the mode where there is none. Return centred
     log-ratios [B, N, K], and the share of accepted moves of each document, [B].
     """
     return {"laplace": _laplace, "hmc": _hmc, "gmc": _gmc}[local_step.method](
         key, law, local_step, start
     )
+
+
+def _begun(start: Start | None, near_mode: jax.Array) -> jax.Array:
+    """Return where chains begin, log-ratios [B, K]."""
+    return near_mode if start is None else jnp.where(start.fresh, near_mode, start.ratios)
 
 
 class _Proposal(NamedTuple):
@@ -144,15 +159,14 @@ class _Proposal(NamedTuple):
 
 
 def _laplace(
-    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None
+    key: jax.Array, law: Target, local_step: Local, start: Start | None
 ) -> tuple[jax.Array, jax.Array]:
     """Go through proposals that were drawn, and weighed, all at once."""
     key_draw, key_accept = jax.random.split(key)
     fitted = laplace.approximate(law)
     steps = local_step.burn_in + local_step.samples
-    proposals = laplace.draw(key_draw, fitted, (steps + (start is None),))
-    if start is not None:
-        proposals = jnp.concatenate([start[None], proposals])
+    proposals = laplace.draw(key_draw, fitted, (steps + 1,))
+    proposals = proposals.at[0].set(_begun(start, proposals[0]))
     weights = laplace.log_weights(law, fitted, proposals)
     log_u = -jax.random.exponential(key_accept, (steps, *weights.shape[1:]), weights.dtype)
 
@@ -173,14 +187,14 @@ def _laplace(
 
 
 def _hmc(
-    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None
+    key: jax.Array, law: Target, local_step: Local, start: Start | None
 ) -> tuple[jax.Array, jax.Array]:
     """Move in log-ratios, with the curvature of each at the mode as its mass."""
     key_start, key = jax.random.split(key)
     scales = laplace.scales(law)
     noise = jax.random.normal(key_start, scales.mode.shape, scales.mode.dtype)
     ratios = scales.mode + noise * lax.rsqrt(scales.mass)
-    begin, step = _trajectories(law, scales, local_step, ratios if start is None else start)
+    begin, step = _trajectories(law, scales, local_step, _begun(start, ratios))
     keys = jax.random.split(key, local_step.burn_in + local_step.samples)
     _, (trace, accepted) = lax.scan(step, begin, keys)
     draws = jnp.moveaxis(trace[local_step.burn_in :], 0, 1)
@@ -296,17 +310,17 @@ def _choose(key: jax.Array, gain: jax.Array, new: _Point, old: _Point) -> tuple[
 
 
 def _gmc(
-    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None
+    key: jax.Array, law: Target, local_step: Local, start: Start | None
 ) -> tuple[jax.Array, jax.Array]:
     """Move by straight lines that faces of the simplex reflect (Byrne and Girolami 2013)."""
     mode, mass, _ = laplace.scales(law)
     likely = jax.nn.softmax(mode)
     if local_step.start == "least-squares":
         theta = _raised(laplace.least_squares(law), local_step.floor or 1e-6)
-    elif start is None:
-        theta = _raised(likely, local_step.floor or 3e-3)
     else:
-        theta = jax.nn.softmax(start)
+        theta = _raised(likely, local_step.floor or 3e-3)
+        if start is not None:
+            theta = jnp.where(start.fresh, theta, jax.nn.softmax(start.ratios))
     if local_step.step_size is None:
         longest = 0.5 * jnp.min(likely * lax.rsqrt(mass), axis=-1, keepdims=True)
     else:

@@ -251,7 +251,7 @@ def _update(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple
     """Draw the proportions of the batch, the concentrations given them, and then the topics."""
     key_local, key_learn, key_topics = jax.random.split(by_native_code(key), 3)
     hyper = model.hyper._replace(**{name: getattr(state, name) for name in LEARN})
-    start = state.ratios if model.full else None
+    start = local.Start(state.ratios, state.step == 0) if model.full else None
     drawn = local.draw_all(
         key_local, model.documents, state.position, ids, hyper, model.local_step, start
     )

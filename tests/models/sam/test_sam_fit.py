@@ -78,6 +78,44 @@ def test_an_exact_sampler_finds_the_groups():
 
 
 @pytest.mark.slow
+def of_one_topic_each(words=1_000, topics=3, documents=60):
+    """Documents of the model, most of a single topic, at the concentration that is the default."""
+    rng = np.random.default_rng(0)
+    directions = rng.normal(1, 1, (topics, words))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    shares = rng.dirichlet(np.full(topics, 0.3), documents)
+    means = shares @ directions
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    noise = rng.normal(size=means.shape)
+    noise -= (noise * means).sum(axis=1, keepdims=True) * means
+    noise /= np.linalg.norm(noise, axis=1, keepdims=True)
+    cosine = 0.92
+    return cosine * means + np.sqrt(1 - cosine**2) * noise
+
+
+def shares_that_never_moved(fitted):
+    return float((fitted.state.ratios == 0).all(axis=1).mean())
+
+
+@pytest.mark.parametrize("local", ["hmc", "gmc"])
+def test_chains_of_documents_begin_near_their_modes(local):
+    """From equal shares, far in a tail, most documents would never move: see the mutant."""
+    fitted = sam.fit(of_one_topic_each(), 3, alpha=0.3, steps=40, seed=1, local=local)
+    assert shares_that_never_moved(fitted) == 0
+    assert not [text for text in fitted.warnings if "moves of documents' shares" in text]
+
+
+@pytest.mark.slow
+def test_chains_that_begin_at_equal_shares_stay_there_and_a_warning_says_so(monkeypatch):
+    jax.clear_caches()
+    original = model.local.Start
+    monkeypatch.setattr(model.local, "Start", lambda ratios, fresh: original(ratios, False))
+    fitted = sam.fit(of_one_topic_each(), 3, alpha=0.3, steps=40, seed=1)
+    jax.clear_caches()
+    assert shares_that_never_moved(fitted) > 0.5
+    assert [text for text in fitted.warnings if "moves of documents' shares" in text]
+
+
 def test_one_topic_is_the_direction_of_the_documents():
     """Their sum, times kappa1, beside which the prior is nothing: within its own spread of it."""
     changed = {"kappa1": 1e4, "learn": (), "batch_size": None, "start": "variational"}

@@ -101,7 +101,9 @@ def move(key, topics, theta, vectors, hyper):
         key_local, key_init, key_topics = jax.random.split(key, 3)
         own = documents._replace(values=vectors.ravel())
         local_step = local.Local(burn_in=0)
-        drawn = local.draw_all(key_local, own, topics, ids, hyper, local_step, jnp.log(theta))
+        drawn = local.draw_all(
+            key_local, own, topics, ids, hyper, local_step, local.Start(jnp.log(theta))
+        )
         shares = jax.nn.softmax(drawn.ratios)
         fixed = sam_step.Model(
             documents=own,
