@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax.corpus import letters
 from simplex_jax.corpus.corpus import (
     Corpus,
     CorpusError,
@@ -31,7 +33,7 @@ class TextOptions:
     Attributes:
         lowercase: Turn everything into lower case first.
         token_pattern: Regular expression of a word, with at most one group; by default three or
-            more letters of any script.
+            more letters of any script, with their marks. Texts are composed (NFC) first.
         ngrams: Shortest and longest run of successive words to count, from 1: (1, 2) for words and
             pairs of them, joined by a blank. Stop words are left out first.
         stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one a line.
@@ -49,7 +51,7 @@ class TextOptions:
     """
 
     lowercase: bool = True
-    token_pattern: str = r"(?u)\b[^\W\d_]{3,}\b"
+    token_pattern: str = letters.PATTERN
     ngrams: tuple[int, int] = (1, 1)
     stop_words: str = "english"
     min_df: int | float = 5
@@ -93,7 +95,8 @@ def from_texts(
         names: Names of the documents; `0, 1, ...` when left out. Read after the last text, so that
             it may be filled meanwhile.
         options: Tokens and vocabulary limits; `TextOptions()` when left out.
-        vocabulary: The words to count, in this order, whatever the limits and stop words say.
+        vocabulary: The words to count, in this order, whatever the limits and stop words say;
+            composed (NFC) to be looked for.
         source: Name of the texts in messages, a file name for example.
 
     Returns:
@@ -115,7 +118,10 @@ def from_texts(
             "give a list of strings, one a document, or for a file corpus.read(path)",
         )
     options = options or TextOptions()
-    vocabulary = None if vocabulary is None else distinct_words(vocabulary, source)
+    sought = None
+    if vocabulary is not None:
+        vocabulary = distinct_words(vocabulary, source)
+        sought = distinct_words([_composed(word) for word in vocabulary], source)
     # Slow to import, and corpora of counts do without.
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -141,7 +147,7 @@ def from_texts(
         min_df=options.min_df,
         max_df=options.max_df,
         max_features=options.max_vocabulary,
-        vocabulary=vocabulary,
+        vocabulary=sought,
         dtype=np.int64,
     )
 
@@ -159,7 +165,8 @@ def from_texts(
         )
     if counts.nnz == 0:
         raise error_at(source, *_nothing_left(options, len(excerpts), tokens))
-    corpus = from_counts(counts, vectorizer.get_feature_names_out(), names, source=source)
+    words = vectorizer.get_feature_names_out() if vocabulary is None else vocabulary
+    corpus = from_counts(counts, words, names, source=source)
     return corpus._replace(excerpts=tuple(excerpts))
 
 
@@ -233,12 +240,23 @@ def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[st
     return problem, "lower min_df, raise max_df, or check that this is text, one document each"
 
 
+def _composed(text: str) -> str:
+    """Return a text with each accented letter as one character, where there is one."""
+    return unicodedata.normalize("NFC", text)
+
+
 def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str], list[str]]:
     """Return the function that makes the terms of a text: words, or runs of words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
+    def prepared(text: str) -> str:
+        # Lower case may take a letter apart: that of İ is an i and a dot.
+        return _composed(text.lower() if options.lowercase else text)
+
     words = CountVectorizer(
-        lowercase=options.lowercase, token_pattern=options.token_pattern
+        preprocessor=prepared,
+        tokenizer=letters.words if options.token_pattern == letters.PATTERN else None,
+        token_pattern=options.token_pattern,
     ).build_analyzer()
     stop_list: Iterable[str] = ()
     if not keep_stop_words and options.stop_words == "english":

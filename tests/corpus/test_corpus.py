@@ -1,9 +1,13 @@
 """Corpora from arrays and texts, their digest, and their splits."""
 
+import re
+import unicodedata
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from simplex_jax import corpus as corpora
 from simplex_jax.corpus import (
     MAX_COUNT,
     CorpusError,
@@ -12,6 +16,7 @@ from simplex_jax.corpus import (
     from_counts,
     from_texts,
     holdout,
+    letters,
     split_tokens,
 )
 
@@ -284,6 +289,44 @@ def test_texts_with_a_given_vocabulary():
 def test_texts_are_words_of_any_script():
     corpus = from_texts(["größe naïve Москва 東京都 h2o"], options=EVERY_WORD)
     assert corpus.vocabulary == ("größe", "naïve", "москва", "東京都")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (unicodedata.normalize("NFD", "größe naïve größe"), ["größe", "naïve", "größe"]),
+        ("İstanbul İl", ["i\u0307stanbul", "i\u0307l"]),
+        ("नदी हिन्दी में", ["नदी", "हिन्दी", "में"]),
+        ("தமிழ் நதி, বাংলা ভাষা", ["தமிழ்", "நதி", "বাংলা", "ভাষা"]),
+        ("كِتَابٌ جديد", ["كِتَابٌ", "جديد"]),
+        ("می\u200cخواهم ภาษาไทย", ["می\u200cخواهم", "ภาษาไทย"]),
+        ("\U00011103\U00011127\U00011103", ["\U00011103\U00011127\U00011103"]),  # Chakma
+        ("\u2764\ufe0flove 1\u0328abc x_yz \u200cabc", ["love", "abc"]),
+        ("abc\u03281 ab\u0328\u0328 a1b", ["ab\u0328\u0328"]),
+    ],
+)
+def test_marks_are_part_of_words(text, words):
+    assert list(corpora.tokens([text])) == [words]
+
+
+def test_texts_without_marks_have_the_words_of_the_pattern():
+    rng = np.random.default_rng(0)
+    for alphabet in ("aB1_ .'", "aé1_ \u2019東", "aé1_ \U0001f600\U00020000"):
+        for text in ("".join(rng.choice(list(alphabet), 200)) for _ in range(50)):
+            assert letters.words(text) == re.findall(letters.PATTERN, text)
+
+
+def test_given_words_are_composed_too(tmp_path):
+    apart = unicodedata.normalize("NFD", "größe")
+    corpus = from_texts(["größe", apart], vocabulary=[apart, "cat"])
+    assert corpus.vocabulary == (apart, "cat")
+    assert corpus.counts.toarray().tolist() == [[1, 0], [1, 0]]
+    with pytest.raises(CorpusError, match=r"word 1 .* repeats word 0"):
+        from_texts(["größe"], vocabulary=[apart, "größe"])
+    stop = tmp_path / "stop.txt"
+    stop.write_text(apart + "\n")
+    options = TextOptions(min_df=1, max_df=1.0, stop_words=str(stop))
+    assert from_texts(["größe cat"], options=options).vocabulary == ("cat",)
 
 
 @pytest.mark.parametrize(
