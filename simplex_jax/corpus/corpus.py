@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,7 +116,8 @@ def from_counts(
     Args:
         counts: [D, V], documents in rows: anything `numpy.asarray` takes, or any SciPy sparse
             matrix or array. Whole numbers in 0..2**24, at least one of them positive.
-        vocabulary: V distinct non-empty words; `w0, w1, ...` when left out.
+        vocabulary: V distinct non-empty words, or a dict of them to columns 0..V-1; `w0, w1, ...`
+            when left out.
         names: D document names; `0, 1, ...` when left out.
         source: Name of the counts in messages, a file name for example.
 
@@ -221,11 +222,28 @@ def _check_values(entries: sp.coo_array, source: str) -> None:
     )
 
 
-def distinct_words(vocabulary: Sequence[str], source: str) -> tuple[str, ...]:
-    """Return words as a tuple; a CorpusError names the place of one that is empty or repeated."""
+def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
+    """Return words as a tuple; a CorpusError names the place of one that is empty or repeated.
+
+    A mapping of words to columns 0..V-1, such as `CountVectorizer().vocabulary_`, is in the order
+    of the columns.
+    """
     if isinstance(vocabulary, str):
         raise error_at(source, "the vocabulary is one string", "give a list of words")
-    words = tuple(map(str, vocabulary))
+    if isinstance(vocabulary, Mapping):
+        vocabulary = _by_column(vocabulary)
+    if isinstance(vocabulary, Mapping | Set):
+        raise error_at(
+            source,
+            f"the vocabulary is a {type(vocabulary).__name__}, which has no order of columns",
+            "give a list, such as get_feature_names_out()",
+        )
+    words = tuple(vocabulary)
+    for index, word in enumerate(words):
+        if not isinstance(word, str):
+            problem = f"vocabulary word {index} (counted from 0) is {printable(repr(word))}"
+            raise error_at(source, problem, "give strings")
+    words = tuple(map(str, words))  # those of NumPy as those of Python
     if not words:
         raise error_at(source, "the vocabulary has no word", "give a list of words")
     if len(set(words)) == len(words) and "" not in words:
@@ -235,3 +253,13 @@ def distinct_words(vocabulary: Sequence[str], source: str) -> tuple[str, ...]:
     word = words[index]
     what = f"repeats word {first[word]}, {printable(word)!r}" if word else "is empty"
     raise error_at(source, f"vocabulary word {index} (counted from 0) {what}", "make them distinct")
+
+
+def _by_column(vocabulary: Mapping[str, Any]) -> Any:
+    """Return the words of a mapping to columns 0..V-1 in their order; else the mapping."""
+    columns = list(vocabulary.values())
+    try:
+        numbered = sorted(columns) == list(range(len(columns)))
+    except (TypeError, ValueError):
+        return vocabulary
+    return sorted(vocabulary, key=vocabulary.__getitem__) if numbered else vocabulary

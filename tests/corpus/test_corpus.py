@@ -18,10 +18,12 @@ from simplex_jax.corpus import (
     holdout,
     letters,
     split_tokens,
+    to_vocabulary,
 )
 
 COUNTS = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 5, 0, 1]])
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0)
+ONE_LETTER = TextOptions(min_df=1, max_df=1.0, token_pattern=r"\w")
 
 
 def random_counts(seed, documents=200, words=30):
@@ -143,12 +145,27 @@ def test_bad_counts(counts, message):
         (["a", "b", "b", "c"], None, "word 2 .* repeats word 1, 'b'"),
         (["a", "", "b", "c"], None, "word 1 .* is empty"),
         ("abcd", None, "one string"),
+        ({"a", "b", "c", "d"}, None, "is a set, which has no order of columns; give a list, such"),
+        ({"a": 1, "b": 2, "c": 3, "d": 4}, None, "is a dict, which has no order"),
+        ({"a": "x", "b": 1, "c": 2, "d": 3}, None, "is a dict, which has no order"),
+        (["a", "b", None, "d"], None, "word 2 .* is None; give strings"),
+        (range(4), None, "word 0 .* is 0; give strings"),
         (None, ["x"], "1 names for 3 documents"),
     ],
 )
 def test_bad_labels(vocabulary, names, message):
     with pytest.raises(CorpusError, match=message):
         from_counts(COUNTS, vocabulary, names)
+
+
+def test_a_vocabulary_of_columns_is_in_their_order():
+    words = ("d", "c", "b", "a")
+    columns = {word: np.int64(words.index(word)) for word in "abcd"}
+    corpus = from_counts(COUNTS, columns)
+    assert corpus.vocabulary == words
+    assert from_texts(["d b"], vocabulary=columns, options=ONE_LETTER).vocabulary == words
+    assert to_vocabulary(corpus, columns).corpus is corpus
+    assert from_counts(COUNTS, np.array(words)).vocabulary == words
 
 
 def test_digest_depends_on_counts_and_words_only():
