@@ -52,6 +52,11 @@ def test_fields_of_objects(tmp_path):
     }
 
 
+def test_half_characters_of_json_are_written_out(tmp_path):
+    path = saved(tmp_path, "x.jsonl", '{"id": 1, "party": "D\\ud800"}')
+    assert read_columns(path, ["party"]).columns == {"party": [r"D\ud800"]}
+
+
 @pytest.mark.parametrize("transpose", [False, True])
 def test_columns_of_anndata(tmp_path, transpose):
     h5py = pytest.importorskip("h5py")

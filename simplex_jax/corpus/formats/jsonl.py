@@ -55,7 +55,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
             value = entry.get(field)
             if not isinstance(value, str | int | float | None):
                 raise _wrong(path, line, field, value, "give a string or a number")
-            collected.append(value)
+            collected.append(_whole(value) if isinstance(value, str) else value)
     columns.wanted(list(seen), wanted, path, None)
     return Metadata(tuple(names), dict(values))
 
@@ -105,8 +105,12 @@ def _name(entry: dict[str, Any], name: str, path: Path, line: int) -> str:
     value = _field(entry, name, path, line)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _wrong(path, line, name, value, "give a string or a number")
-    # An escape such as \ud800 is half a character, which no file could hold.
-    return str(value).encode("utf-8", "backslashreplace").decode()
+    return _whole(str(value))
+
+
+def _whole(text: str) -> str:
+    r"""Return a text without half characters, such as the escape \ud800: no file can hold them."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _wrong(path: Path, line: int, name: str, value: Any, remedy: str) -> Exception:
