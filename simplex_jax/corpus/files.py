@@ -7,6 +7,7 @@ Limits, all refused with one clear error before memory is taken for them:
 - a file may declare at most 2**20 documents or words more than it has entries.
 """
 
+import codecs
 import functools
 import io
 import os
@@ -174,8 +175,9 @@ def shown(data: bytes) -> str:
 def ascii_compatible(encoding: str) -> bool:
     """Tell whether line ends are those of ASCII, unlike UTF-16; a ValueError if it is unknown."""
     try:
-        return "\r\n".encode(encoding) == b"\r\n"
-    except (LookupError, UnicodeError):
+        marked = codecs.lookup(encoding).name == "utf-8-sig"  # UTF-8 with a mark at its start
+        return marked or "\r\n".encode(encoding) == b"\r\n"
+    except (LookupError, ValueError):
         raise ValueError(f"encoding={encoding!r} is not known; utf-8 or latin-1?") from None
 
 

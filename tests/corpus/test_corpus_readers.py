@@ -158,8 +158,23 @@ def test_format_can_be_named(tmp_path):
     assert read(path, format="lines", text=EVERY_WORD).counts.shape == (4, 2)
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_utf_8_sig_is_utf_8(tmp_path, mark):
+    (tmp_path / "x.csv").write_text(mark + "id,text\nä,Äpfel\n", encoding="utf-8")
+    corpus = read(tmp_path / "x.csv", text=EVERY_WORD, encoding="utf-8-sig")
+    assert (corpus.names, corpus.vocabulary) == (("ä",), ("äpfel",))
+    (tmp_path / "x.csv").write_bytes(b"id,text\n1,a\0b\n")
+    with pytest.raises(CorpusError, match=r"x.csv:2: a NUL byte"):
+        read(tmp_path / "x.csv", encoding="UTF_8_sig")
+
+
 def test_unknown_format_and_encoding_are_bad_arguments(tmp_path):
-    for arguments in ({"format": "doc"}, {"encoding": "utf-9"}, {"encoding": "hex"}):
+    for arguments in (
+        {"format": "doc"},
+        {"encoding": "utf-9"},
+        {"encoding": "hex"},
+        {"encoding": "a\0"},
+    ):
         with pytest.raises(ValueError, match=next(iter(arguments))) as caught:
             read(tmp_path, **arguments)
         assert not isinstance(caught.value, CorpusError)
