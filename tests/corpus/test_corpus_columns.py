@@ -68,7 +68,7 @@ def test_columns_of_anndata(tmp_path, transpose):
             file[name]["name"] = [f"{name}0", f"{name}1"]
         table = file[axis]
         table["age"], table["well"], table["kind"] = [1.5, 2.0], [True, False], ["x", "y"]
-        table.create_group("odd").attrs["encoding-type"] = "nullable-integer"
+        table.create_group("odd").attrs["encoding-type"] = "dict"
         group = table.create_group("cell")
         group.attrs["encoding-type"] = "categorical"
         group["categories"], group["codes"] = ["B", "T"], np.array([1, -1], np.int8)
@@ -84,6 +84,86 @@ def test_columns_of_anndata(tmp_path, transpose):
         read_columns(path, ["odd"], transpose=transpose)
     with pytest.raises(CorpusError, match=r"x.h5ad: no column 'size' among .*cell"):
         read_columns(path, ["size"], transpose=transpose)
+
+
+def nullable(place, name, values, mask):
+    """Values with a mask, as anndata writes columns of pandas' own types."""
+    group = place.create_group(name)
+    kind = {"U": "string-array", "i": "integer", "b": "boolean"}[np.asarray(values).dtype.kind]
+    group.attrs["encoding-type"] = f"nullable-{kind}"
+    group["values"], group["mask"] = values, np.array(mask)
+    return group
+
+
+@pytest.fixture
+def masked(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "x.h5ad"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.array([[1, 0], [0, 2]])
+        for name in ("obs", "var"):
+            file.create_group(name).attrs["_index"] = "name"
+            nullable(file[name], "name", [f"{name}0", f"{name}1"], [False, False])
+        table = file["obs"]
+        nullable(table, "age", [3, 1], [False, True])
+        nullable(table, "well", [True, True], [True, False])
+        nullable(table, "kind", ["x", ""], [False, True])
+        group = table.create_group("cell")
+        group.attrs["encoding-type"] = "categorical"
+        nullable(group, "categories", ["B", "T"], [False, False])
+        group["codes"] = np.array([1, -1], np.int8)
+    return path
+
+
+def test_columns_of_anndata_with_missing_values(masked):
+    corpus = read(masked)
+    assert (corpus.names, corpus.vocabulary) == (("obs0", "obs1"), ("var0", "var1"))
+    found = read_columns(masked, ["age", "well", "kind", "cell"])
+    assert found.names == corpus.names
+    assert found.columns == {
+        "age": [3, None],
+        "well": [None, True],
+        "kind": ["x", None],
+        "cell": ["T", None],
+    }
+
+
+def mask_of(name, mask):
+    def change(table):
+        del table[name]["mask"]
+        table[name]["mask"] = np.array(mask)
+
+    return change
+
+
+def no_strings(table):
+    del table["name"]
+    nullable(table, "name", [1, 2], [False, False])
+
+
+def no_category(table):
+    table["cell/codes"][0] = 2
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            mask_of("name", [False, True]),
+            r"the index of obs has no label at row 1 \(counted from 0",
+        ),
+        (mask_of("name", [False]), "the index of obs has 1 of 2 masks; write"),
+        (mask_of("age", [0, 0, 0]), "column age of obs has 3 of 2 masks"),
+        (no_strings, "the index of obs is not of strings"),
+        (no_category, "not an intact HDF5 file"),
+    ],
+)
+def test_masks_of_anndata_that_do_not_fit(masked, change, says):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(masked, "a") as file:
+        change(file["obs"])
+    with pytest.raises(CorpusError, match=f"x.h5ad: .*{says}"):
+        read_columns(masked, ["age", "cell"])
 
 
 @pytest.mark.parametrize(

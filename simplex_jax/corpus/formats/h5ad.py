@@ -93,7 +93,7 @@ def _intact(path: Path) -> Iterator[None]:
         yield
     except CorpusError:
         raise
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
+    except (OSError, LookupError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         problem = f"not an intact HDF5 file ({printable(error)})"
         raise error_at(path, problem, "copy the file again") from None
 
@@ -232,35 +232,54 @@ class _Contents:
         if not isinstance(table, self._h5py.Group):
             raise self._error(f"{axis} is in an old format", _REMEDY)
         index = self._item(table, str(table.attrs["_index"]))
-        return self._strings(index, f"the index of {axis}")
+        what = f"the index of {axis}"
+        if self._nullable(index):
+            self._check_strings(self._item(index, "values"), what)
+            labels = self._values(index, what)
+            if None in labels:
+                problem = f"{what} has no label at row {labels.index(None)} (counted from 0)"
+                raise self._error(problem, "give every row one")
+            return labels
+        return self._strings(index, what)
 
     def wanted(self, axis: str, names: Sequence[str]) -> list[str]:
         """Return names of columns of `obs` or `var`, all of which it must have."""
         return columns.wanted(list(self._item(self._file, axis)), names, self._path, None)
 
     def column(self, axis: str, name: str) -> Sequence[Any]:
-        """Return a column of `obs` or `var`: numbers, booleans, strings, or categories."""
+        """Return a column of `obs` or `var`: numbers, booleans, strings, or categories.
+
+        A missing value is None.
+        """
         member = self._item(self._item(self._file, axis), name)
         what = f"column {printable(name)} of {axis}"
-        if isinstance(member, self._h5py.Group):
+        if isinstance(member, self._h5py.Group) and not self._nullable(member):
             if member.attrs.get("encoding-type") != "categorical":
                 raise self._error(f"{what} is not of numbers, strings or categories", _REMEDY)
-            groups = self._column(self._item(member, "categories"), what)
+            groups = self._values(self._item(member, "categories"), what)
             codes = self._numbers(self._item(member, "codes"), 1)
             return [None if code < 0 else groups[code] for code in codes.tolist()]
-        return self._column(member, what)
+        return self._values(member, what)
 
-    def _column(self, array: Any, what: str) -> list[Any]:
+    def _nullable(self, member: Any) -> bool:
+        """Tell whether values lie beside a mask of those that are missing, as pandas has them."""
+        encoding = str(member.attrs.get("encoding-type"))
+        return isinstance(member, self._h5py.Group) and encoding.startswith("nullable-")
+
+    def _values(self, array: Any, what: str) -> list[Any]:
+        if self._nullable(array):
+            values = self._values(self._item(array, "values"), what)
+            mask = self._numbers(self._item(array, "mask"), 1).tolist()
+            if len(mask) != len(values):
+                raise self._error(f"{what} has {len(mask)} of {len(values)} masks", _REMEDY)
+            return [None if hidden else value for hidden, value in zip(mask, values, strict=True)]
         if self._h5py.check_string_dtype(getattr(array, "dtype", None)) is not None:
             return self._strings(array, what)
         return self._numbers(array, 1).tolist()
 
     def _strings(self, index: Any, what: str) -> list[str]:
         """Return a list of strings."""
-        if not isinstance(index, self._h5py.Dataset) or index.ndim != 1:
-            raise self._error(f"{what} is not a list of strings", _REMEDY)
-        if self._h5py.check_string_dtype(index.dtype) is None:
-            raise self._error(f"{what} is not of strings", _REMEDY)
+        self._check_strings(index, what)
         self._take(index)
         labels: list[str] = []
         # A few at a time: any number of entries may share one long string of the file.
@@ -271,6 +290,12 @@ class _Contents:
                 raise self._error("unpacks to far more than its size", "is it from a safe place?")
             labels += part
         return labels
+
+    def _check_strings(self, index: Any, what: str) -> None:
+        if not isinstance(index, self._h5py.Dataset) or index.ndim != 1:
+            raise self._error(f"{what} is not a list of strings", _REMEDY)
+        if self._h5py.check_string_dtype(index.dtype) is None:
+            raise self._error(f"{what} is not of strings", _REMEDY)
 
     def _sparse(self, group: Any, name: str) -> sp.sparray:
         encoding = group.attrs.get("encoding-type")
