@@ -79,6 +79,12 @@ def test_digest(tmp_path):
     assert categories.digest(other) != categories.digest(table)
 
 
+def test_tabs_in_a_csv_are_told(tmp_path):
+    (tmp_path / "x.csv").write_text("a\tb\n1\t2\n")
+    with pytest.raises(CorpusError, match=r"x.csv:1: .*if tabs separate .* name the file .tsv"):
+        read_table(tmp_path / "x.csv")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "options", "says"),
     [

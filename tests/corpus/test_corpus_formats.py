@@ -218,6 +218,49 @@ def test_jsonl_with_half_a_character(place):
     assert corpus.names == (r"\ud800",)
 
 
+@pytest.mark.parametrize(
+    "start", ["", "\n", "\n  \n", "sep=;\n", "SEP=;\r\n\n", "\ufeffsep=;\n", "\ufeff\n"]
+)
+def test_csv_has_the_separator_of_its_first_line_that_is_not_blank(place, start):
+    path = saved(place, "x.csv", f"{start}id;text\n1;apple, pear\n2;plum;\n")
+    line = start.count("\n") + 3
+    with pytest.raises(CorpusError, match=rf"x.csv:{line}: 3 fields instead of 2; quote fields"):
+        read(path, text=EVERY_WORD)
+    path.write_text(path.read_text().replace("plum;", "plum"))
+    assert read(path, text=EVERY_WORD).vocabulary == ("apple", "pear", "plum")
+
+
+def test_csv_may_say_its_separator(place):
+    content = "sep=|\nid|text;a,b\n1|apple\n"
+    path = saved(place, "x.csv", content)
+    assert read(path, text=EVERY_WORD, text_column="text;a,b").names == ("1",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("x.csv", "\nid\ttext\n1\tapple\n", r"x.csv:2: .*'id\\ttext'; .*tabs.* --format tsv"),
+        ("x.tsv", "id\ttext\n1\ta\tb\n", "x.tsv:2: 3 fields .*no tab or line end: .* as CSV"),
+        ("x.tsv", 'id\ttext\n1\t"a\nb"\n', "x.tsv:3: 1 fields .*no tab or line end: .* as CSV"),
+        ("x.tsv", "id\ttext\n1\ta\rb\n", "x.tsv:2: a carriage return .*convert"),
+        ("x.csv", "id,text\r1,a\r2,b\r", "x.csv:1: a carriage return .*convert"),
+        ("x.tsv", '"id"\t"text"\n"1"\t"apple"\n', "x.tsv:1: .* in quotes, .* or write CSV"),
+        ("x.csv", "\n\n", "x.csv: no record in the file"),
+    ],
+)
+def test_remedies_of_tables_are_those_of_the_format(place, name, content, says):
+    with pytest.raises(CorpusError, match=says):
+        read(saved(place, name, content), text=EVERY_WORD)
+
+
+def test_tables_may_have_odd_names_that_are_asked_for(place):
+    path = saved(place, "x.csv", "id\ttext\napple\tpear\n")
+    assert read(path, text=EVERY_WORD, text_column="id\ttext").vocabulary == WORDS[:2]
+    assert read(path, text=EVERY_WORD, text_column="1").names == ("1", "2")
+    path = saved(place, "x.tsv", '"text"\napple\n')
+    assert read(path, text=EVERY_WORD, text_column='"text"').vocabulary == WORDS[:1]
+
+
 def write_h5ad(path, table, layout, obs=NAMES, var=WORDS, name="X"):
     """A file as anndata writes it."""
     h5py = pytest.importorskip("h5py")

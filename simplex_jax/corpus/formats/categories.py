@@ -17,6 +17,7 @@ from simplex_jax.corpus.formats.table import (
     long_fields,
     recognises,
     records,
+    refuse_tab,
 )
 from simplex_jax.corpus.reading import Reading
 
@@ -49,10 +50,12 @@ def fields_of(path: Path, reading: Reading, variables: Collection[str] = ()) -> 
     with long_fields():
         lines = records(path, reading.encoding, tabs=tabs)
         header = first_record(lines, path)
+        if not tabs:
+            refuse_tab(header, path, "name the file .tsv")
         titles = _titles(header.fields, path, header.line)
         rows = []
         for line, fields in lines:
-            check_length(fields, len(titles), path, line)
+            check_length(fields, len(titles), path, line, tabs=tabs)
             rows.append([field.strip() for field in fields])
     if not rows:
         raise error_at(path, "no row below the column names", "give a table with rows")

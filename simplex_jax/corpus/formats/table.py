@@ -1,14 +1,15 @@
 """Tables of text, `.csv` and `.tsv`: a document a record, with columns for its name and text."""
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
 
-from simplex_jax.corpus.corpus import Corpus, error_at
+from simplex_jax.corpus.corpus import Corpus, error_at, printable
 from simplex_jax.corpus.files import MAX_DOCUMENT, text_lines
 from simplex_jax.corpus.formats import columns
 from simplex_jax.corpus.formats.format import Format, Source
@@ -17,6 +18,8 @@ from simplex_jax.corpus.vocabulary import numbered
 
 COMMAS, TABS = (".csv",), (".tsv", ".tab")
 """Endings of the names of tables."""
+
+_SEPARATOR = re.compile(r"sep=([,;|\t])\s*", re.IGNORECASE)
 
 
 class Record(NamedTuple):
@@ -35,10 +38,10 @@ def read(path: Path, reading: Reading, *, tabs: bool) -> Corpus:
     """Read records separated by tabs, without quotes, or by commas.
 
     Fields between commas may be quoted, and then hold line ends; semicolons separate if the first
-    line has more of them. The first line has the names of the columns, chosen by
-    `columns.resolved`; a number, from 1, means a column of a file without a line of names. Without
-    a column of names, documents are numbered from 1. Blank lines are skipped; a blank text is an
-    empty document.
+    line has more of them, or what a line such as Excel's `sep=;` before it says. The first line
+    has the names of the columns, chosen by `columns.resolved`; a number, from 1, means a column of
+    a file without a line of names. Without a column of names, documents are numbered from 1. Blank
+    lines are skipped; a blank text is an empty document.
     """
     return corpus_of_texts(texts(path, reading, tabs=tabs), path, reading)
 
@@ -48,13 +51,13 @@ def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, st
     with long_fields():
         table = records(path, reading.encoding, tabs=tabs)
         first = first_record(table, path)
-        titles = _titles(first, reading)
+        titles = _titles(first, reading, path, tabs=tabs)
         chosen = columns.resolved(titles, reading, path, first.line)
         text = titles.index(chosen.text_column or "")
         name = None if chosen.id_column is None else titles.index(chosen.id_column)
         body = table if titles is first.fields else chain([first], table)
         for number, (line, fields) in enumerate(body, start=1):
-            check_length(fields, len(titles), path, line)
+            check_length(fields, len(titles), path, line, tabs=tabs)
             yield str(number) if name is None else fields[name], fields[text]
 
 
@@ -62,7 +65,8 @@ def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
     """Fill in the columns; see `columns.resolved`."""
     with long_fields():
         first = first_record(records(path, reading.encoding, tabs=tabs), path)
-    return columns.resolved(_titles(first, reading), reading, path, first.line)
+    titles = _titles(first, reading, path, tabs=tabs)
+    return columns.resolved(titles, reading, path, first.line)
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:
@@ -70,24 +74,40 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool)
     with long_fields():
         table = records(path, reading.encoding, tabs=tabs)
         first = first_record(table, path)
-        titles = _titles(first, reading)
+        titles = _titles(first, reading, path, wanted, tabs=tabs)
         name = columns.id_column(titles, reading.id_column, path, first.line)
         chosen = columns.wanted(titles, wanted, path, first.line)
         places = [titles.index(column) for column in (*chosen, *([name] if name else []))]
         rows = []
         for line, fields in table if titles is first.fields else chain([first], table):
-            check_length(fields, len(titles), path, line)
+            check_length(fields, len(titles), path, line, tabs=tabs)
             rows.append([fields[place] for place in places])
     values = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in places]
     names = values[-1] if name else numbered(len(rows), 1)
     return Metadata(tuple(names), dict(zip(chosen, values, strict=False)))
 
 
-def _titles(first: Record, reading: Reading) -> list[str]:
+def _titles(
+    first: Record, reading: Reading, path: Path, wanted: Sequence[str] = (), *, tabs: bool
+) -> list[str]:
     """Return the names of the columns: numbers if the column of the text is named by a number."""
+    titles = first.fields
     if (reading.text_column or "").isdecimal():
-        return [str(number) for number in range(1, len(first.fields) + 1)]
-    return first.fields
+        return [str(number) for number in range(1, len(titles) + 1)]
+    if set(titles).isdisjoint((reading.text_column, *wanted)):
+        if tabs and all(re.fullmatch(r'".*"', title) for title in titles):
+            problem = "the column names are in quotes, which are part of the fields of a TSV"
+            raise error_at(path, problem, "leave them out, or write CSV", line=first.line)
+        if not tabs:
+            refuse_tab(first, path, "give --format tsv (format)")
+    return titles
+
+
+def refuse_tab(first: Record, path: Path, remedy: str) -> None:
+    """Raise a CorpusError if the first record between commas looks like several between tabs."""
+    if len(first.fields) == 1 and "\t" in first.fields[0].strip():
+        problem = f"the only column is called '{printable(first.fields[0])}'"
+        raise error_at(path, problem, f"if tabs separate columns, {remedy}", line=first.line)
 
 
 def first_record(table: Iterator[Record], path: Path) -> Record:
@@ -98,10 +118,12 @@ def first_record(table: Iterator[Record], path: Path) -> Record:
     return first
 
 
-def check_length(fields: list[str], columns: int, path: Path, line: int) -> None:
+def check_length(fields: list[str], columns: int, path: Path, line: int, *, tabs: bool) -> None:
     """Raise a CorpusError unless a record has as many fields as there are columns."""
     if len(fields) != columns:
         remedy = "quote fields that hold a separator or a line end"
+        if tabs:
+            remedy = "fields of a TSV hold no tab or line end: write those that do as CSV"
         raise error_at(path, f"{len(fields)} fields instead of {columns}", remedy, line=line)
 
 
@@ -111,9 +133,8 @@ def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
     if tabs:
         reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
-        header = next(lines)
-        separator = ";" if header.count(";") > header.count(",") else ","
-        reader = csv.reader(chain([header], lines), delimiter=separator, strict=True)
+        separator, lines = _separated(lines)
+        reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         line = reader.line_num + 1
         try:
@@ -121,10 +142,27 @@ def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
         except StopIteration:
             return
         except csv.Error as error:
+            if "new-line" in str(error):
+                problem = "a carriage return (CR) within the line"
+                remedy = (
+                    "convert the file if its lines end in CR alone, or take it out of the field"
+                )
+                raise error_at(path, problem, remedy, line=line) from None
             remedy = "write a quote inside a quoted field twice, and close every field"
             raise error_at(path, f"malformed record ({error})", remedy, line=line) from None
         if fields:
             yield Record(line, fields)
+
+
+def _separated(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
+    """Return the separator, and as many lines, without the one that tells it to Excel."""
+    for blank, line in enumerate(lines):
+        if line.strip():
+            given = _SEPARATOR.fullmatch(line)
+            separator = ";" if line.count(";") > line.count(",") else ","
+            start = chain(repeat("\n", blank), ["\n" if given else line])
+            return given[1] if given else separator, chain(start, lines)
+    return ",", iter(())
 
 
 @contextmanager
