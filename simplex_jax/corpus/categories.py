@@ -7,7 +7,9 @@ import numpy as np
 
 from simplex_jax.corpus.corpus import digest_parts
 
-MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+MISSING = (
+    "", "?", "NA", "na", "N/A", "n/a", "<NA>", "NaN", "nan", "NaT", "null", "NULL", "None",
+)  # fmt: skip
 """Fields that are taken for a missing value."""
 
 MAX_VALUES = 1_000

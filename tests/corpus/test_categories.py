@@ -70,6 +70,16 @@ def test_a_variable_of_a_model_does_not_name_the_rows(tmp_path):
     assert read_table(path, drop=("id",)).names == ("1", "2")
 
 
+@pytest.mark.parametrize("field", ["", " ", "?", "NA", "na", "N/A", "n/a", "<NA>", "NaT", "nan"])
+def test_missing_fields(tmp_path, field):
+    table = read_table(saved(tmp_path, f"a,b\nx,1\n{field},2\n"))
+    assert table.values == (("x",), ("1", "2"))
+    assert table.codes.tolist() == [[0, 0], [-1, 1]]
+    # A value of a model is one, whatever it is called.
+    known = read_table(tmp_path / "x.csv", variables=(("a",), (("na", "x"),)))
+    assert known.codes.tolist() == [[1], [0 if field == "na" else -1]]
+
+
 def test_digest(tmp_path):
     table = read_table(saved(tmp_path, TEXT))
     some = table._replace(codes=table.codes[[0, 3]], names=("a", "d"))
