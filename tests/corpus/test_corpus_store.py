@@ -133,6 +133,14 @@ def test_files_are_converted_as_they_are_read(tmp_path, monkeypatch, name, block
     same(convert(tmp_path / name, tmp_path / "b", **named), read(tmp_path / name, **named))
 
 
+@pytest.mark.parametrize("name", ["indptr.npy", "indices.npy", "data.npy", "names.json"])
+def test_a_store_without_one_of_its_files_is_no_folder_of_texts(tmp_path, name):
+    store.write(tmp_path / "a", CORPUS)
+    (tmp_path / "a" / name).unlink()
+    with pytest.raises(CorpusError, match=rf"a/{name}: no such file"):
+        read(tmp_path / "a")
+
+
 def test_other_files_are_converted_in_memory(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"text": "apple pear"}\n' * 5)
     (tmp_path / "words").write_text("pear\n")

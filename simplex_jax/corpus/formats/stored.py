@@ -11,8 +11,11 @@ from simplex_jax.corpus.store.stored import MANIFEST
 
 
 def recognises(source: Source) -> bool:
-    """Recognise a folder with `corpus.json` and `indptr.npy`."""
-    return all(os.path.isfile(source.path / name) for name in (MANIFEST, "indptr.npy"))
+    """Recognise a folder with `corpus.json` and an array, so that one may be missing."""
+    arrays = ("indptr.npy", "indices.npy", "data.npy")
+    return os.path.isfile(source.path / MANIFEST) and any(
+        os.path.isfile(source.path / name) for name in arrays
+    )
 
 
 def read(path: Path, reading: Reading) -> Corpus:
