@@ -129,7 +129,7 @@ def check_length(fields: list[str], columns: int, path: Path, line: int, *, tabs
 
 def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
     """Yield all records but blank ones, with their first lines."""
-    lines = (line + "\n" for _, line in text_lines(path, encoding))
+    lines: Iterator[str] = (line + "\n" for _, line in text_lines(path, encoding))
     if tabs:
         reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
