@@ -74,15 +74,20 @@ def _report_command(commands: Commands) -> click.Command:
     @click.option(
         "--out", type=options.PATH, help="File to write.  [default: DIRECTORY/report.html]"
     )
+    @click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
     @options.common_options
     @one_line_errors
-    def report(directory: Path, top: int, out: Path | None, quiet: bool) -> None:
+    def report(directory: Path, top: int, out: Path | None, overwrite: bool, quiet: bool) -> None:
         """Write the report of the run in DIRECTORY again.
 
         It is one HTML file that needs neither network nor scripts.
         """
+        own = directory / files.REPORT
+        target = own if out is None else out / files.REPORT if out.is_dir() else out
+        if target.absolute() != own.absolute():  # A run's own report is made to be written again.
+            options.target(target, directory, "", overwrite)
         fitted = files.load(commands.model, directory)
-        path = files.report(commands.model, fitted, out or directory / files.REPORT, top)
+        path = files.report(commands.model, fitted, target, top)
         console.speaker(quiet)(f"written to {path}")
 
     return report

@@ -28,17 +28,21 @@ class _Path(click.Path):
 
 
 PATH = _Path(path_type=Path)
+_WRITTEN = ("out", "plot", "report")  # options of files to write
 
 
 def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
     """Return the file that a command writes about INPUT, which must not exist already.
 
-    An OSError says that it does, or that it cannot be written: before the long work begins.
+    Nor may it be a file that the command reads, which --overwrite does not mean. An OSError says
+    so, or that it cannot be written: before the long work begins.
     """
     name = "documents" if input == STANDARD_INPUT else input.absolute().name.split(".")[0]
     out = out or Path(f"{name}.{ending}")
     if out.exists() and not overwrite:
         raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite")
+    if flag := _reader(out):
+        raise FileExistsError(f"{out} is read as {flag}: choose another name to write to")
     try:
         with tempfile.TemporaryFile(dir=out.parent):  # Nothing else shows it for certain.
             pass
@@ -47,6 +51,19 @@ def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
             f"{out} cannot be written ({error.strerror}): choose another --out"
         ) from None
     return out
+
+
+def _reader(out: Path) -> str:
+    """Return the option or argument of the command whose file is this one; else nothing."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        path = context.params.get(option.name or "")
+        read = option.name not in _WRITTEN and isinstance(path, Path) and path.exists()
+        if read and out.exists() and out.samefile(path):
+            return (
+                option.opts[0] if isinstance(option, click.Option) else option.human_readable_name
+            )
+    return ""
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:

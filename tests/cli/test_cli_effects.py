@@ -211,6 +211,16 @@ def test_samples_of_another_run_are_refused(place, tmp_path):
     assert "sample-00003.npz: the file is damaged" in said
 
 
+@pytest.mark.parametrize("option", ["--out", "--plot", "--report"])
+def test_overwrite_never_replaces_what_the_command_reads(place, tmp_path, option):
+    texts = shutil.copy(place / "texts.csv", tmp_path / "texts.svg")
+    given = ["--model", place / "run", "--by", "party", "--overwrite", "--out", tmp_path / "e.csv"]
+    for flag, read in (("INPUT", [texts]), ("--metadata", ["--metadata", texts])):
+        said = refused(*read, *given, option, texts)
+        assert f"{texts} is read as {flag}: choose another name to write to" in said
+    assert texts.read_bytes() == (place / "texts.csv").read_bytes()
+
+
 def test_nothing_is_written_over_and_usage_is_checked(place, tmp_path):
     out = tmp_path / "effects.csv"
     out.write_text("mine")

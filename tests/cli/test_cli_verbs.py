@@ -189,6 +189,33 @@ def test_report_is_written_again(run, tmp_path):
     result = invoke("lda", "report", run, "--top-words", 1, "--out", tmp_path / "one.html")
     assert result.exit_code == 0, result.stderr
     assert len((tmp_path / "one.html").read_bytes()) < len(before)
+    own = invoke("lda", "report", run, "--out", run / "report.html")
+    assert own.exit_code == 0, own.stderr
+
+
+def test_report_replaces_no_other_file_unasked(run, tmp_path):
+    mine = write(tmp_path / "report.html", ["mine"])
+    for out in (mine, tmp_path):  # A folder gets a report.html.
+        result = invoke("lda", "report", run, "--out", out)
+        assert result.exit_code == 1
+        assert f"{mine} exists: choose another --out, or pass --overwrite" in result.stderr
+        assert mine.read_text() == "mine\n"
+    result = invoke("lda", "report", run, "--out", mine, "--overwrite")
+    assert result.exit_code == 0, result.stderr
+    assert mine.read_bytes() == (run / "report.html").read_bytes()
+
+
+def test_overwrite_never_replaces_what_the_command_reads(run, tmp_path):
+    documents, words = write(tmp_path / "new.txt", NEW), write(tmp_path / "names.txt", NEW)
+    (tmp_path / "same.txt").symlink_to(documents)
+    before = documents.read_bytes()
+    given = ["lda", "transform", documents, "--model", run, "--names", words, "--overwrite"]
+    for name, read in (("new.txt", "INPUT"), ("same.txt", "INPUT"), ("names.txt", "--names")):
+        result = invoke(*given, "--out", tmp_path / name)
+        assert result.exit_code == 1, result.output
+        said = f"{tmp_path / name} is read as {read}: choose another name to write to"
+        assert result.stderr == f"simplex-jax: error: {said}\n"
+    assert documents.read_bytes() == words.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["topics.npz", "summary.json", "metrics.jsonl", "config.json"])
