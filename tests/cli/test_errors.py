@@ -42,6 +42,10 @@ def test_a_lost_process_is_told_from_other_errors(error, lost, monkeypatch, caps
             FileNotFoundError(2, "No such file or directory", "/a/.x.html.0123abcd.tmp"),
             "/a/x.html cannot be written (No such file or directory)",
         ),
+        (
+            OSError(28, "No space left on device", "/a/.x.csv.0123abcd.tmp"),
+            "/a/x.csv cannot be written (No space left on device)",
+        ),
         (PermissionError(13, "Permission denied", "/a/x"), "/a/x: Permission denied"),
         (OSError(28, "No space left on device"), "No space left on device"),
         (FileExistsError("x exists: choose another"), "x exists: choose another"),

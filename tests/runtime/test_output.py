@@ -1,6 +1,7 @@
 """The files of a run: whole, never half written."""
 
 import csv
+import errno
 import json
 import os
 import subprocess
@@ -28,6 +29,34 @@ def test_an_error_in_the_middle_keeps_the_old_file(tmp_path, error):
         break_off()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def fill(error: OSError) -> None:
+        with output.replacing(tmp_path / "topics.npz") as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        fill(full)
+    named = Path(caught.value.filename)
+    assert named.parent == tmp_path
+    assert output.final_name(named) == "topics.npz"
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(FileNotFoundError) as caught:  # One with a name keeps it,
+        fill(FileNotFoundError(errno.ENOENT, "No such file", "other.txt"))
+    assert caught.value.filename == "other.txt"
+    with pytest.raises(OSError, match=r"^in words$"):  # and a sentence stays one.
+        fill(OSError("in words"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full")
+def test_a_log_that_cannot_grow_is_named():
+    with pytest.raises(OSError, match="No space left") as caught:
+        output.append_json_line("/dev/full", {"step": 1})
+    assert caught.value.filename == "/dev/full"
 
 
 def test_a_killed_process_keeps_the_old_file(tmp_path):
