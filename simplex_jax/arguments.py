@@ -33,6 +33,16 @@ def as_float(name: str, value: ArrayLike) -> jax.Array:
     raise ValueError(f"{name} must be real numbers, not {array.dtype}")
 
 
+def as_number(cell: Any) -> float:
+    """Return a cell of a table as a number, or raise a ValueError or TypeError if it is none.
+
+    Python reads 1_0 as 10; in a table that is a name.
+    """
+    if isinstance(cell, str | bytes) and "_" in repr(cell):
+        raise ValueError(f"{cell!r} is not a number")
+    return float(cell)
+
+
 def at_least(name: str, value: SupportsIndex, least: int) -> int:
     """Return ``value`` as an int, or raise a ValueError unless it is one of at least ``least``."""
     try:

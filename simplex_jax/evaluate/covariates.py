@@ -30,7 +30,7 @@ class Column(NamedTuple):
     name: str
     kind: str  # "number", "date" (in years) or "group"
     values: np.ndarray  # float64 [D], NaN where missing; of groups int64 [D], -1 where missing
-    groups: tuple[str, ...]  # names of the groups, sorted; of numbers none
+    groups: tuple[str, ...]  # names of the groups, in order; of numbers none
 
     def taken(self, rows: np.ndarray) -> "Column":
         """Return the covariate of some of the documents."""
@@ -62,7 +62,8 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 
     Numbers are finite, or texts that all read as such; dates are of `datetime64`, or texts such as
     2020-03 or 2020-03-01, which become years with a fraction (a bare 2020 is a number, and means
-    the same). What is anything else, or of type bool, makes groups by its text.
+    the same). What is anything else, or of type bool, makes groups by its text, sorted. A
+    categorical column of pandas makes groups in the order of its categories.
 
     Args:
         name: Its name.
@@ -76,6 +77,8 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
         >>> column("party", ["D", "R", None]).groups
         ('D', 'R')
     """
+    if str(getattr(values, "dtype", "")) == "category":
+        return _categorical(name, values)
     array = np.asarray(values, None if hasattr(values, "dtype") else object)
     if array.dtype.kind in "iuf":
         return Column(name, "number", np.where(np.isfinite(array), array, np.nan) * 1.0, ())
@@ -90,14 +93,26 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
                 whole = np.full(len(texts), np.nan)
                 whole[present] = numbers
                 return Column(name, kind, whole, ())
-    groups = tuple(sorted(set(texts_present)))
+    return _grouped(name, texts, tuple(sorted(set(texts_present))))
+
+
+def _categorical(name: str, values: Any) -> Column:
+    """Return groups whatever the type of the categories: they may be numbers that are codes."""
+    categories = [str(category).strip() for category in values.dtype.categories]
+    codes = np.asarray(getattr(values, "cat", values).codes)
+    texts = ["" if code < 0 else categories[code] for code in codes]
+    occurring = set(texts) - MISSING
+    return _grouped(name, texts, tuple(dict.fromkeys(c for c in categories if c in occurring)))
+
+
+def _grouped(name: str, texts: Sequence[str], groups: tuple[str, ...]) -> Column:
     places = {group: place for place, group in enumerate(groups)}
     return Column(name, "group", np.array([places.get(text, -1) for text in texts]), groups)
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray | None:
     try:
-        numbers = np.array([float(text) for text in texts])
+        numbers = np.array([arguments.as_number(text) for text in texts])
     except ValueError:
         return None
     return numbers if np.isfinite(numbers).all() else None

@@ -22,6 +22,7 @@ from simplex_jax.evaluate.covariates import column, cut, design
         (["b", "a", "", "b"], "group", [1, 0, -1, 1]),
         (["2020-02-30", "2020-01-01"], "group", [1, 0]),
         (["1", "x"], "group", [0, 1]),
+        (["1_0", "2_0"], "group", [0, 1]),
         ([True, False, None], "group", [1, 0, -1]),
         (np.array([True, False]), "group", [1, 0]),
     ],
@@ -41,6 +42,20 @@ def test_columns_of_a_data_frame():
         *("number", "group", "date", "number"),
     ]
     assert column("i", frame["i"]).values.tolist()[0] == 3
+
+
+@pytest.mark.parametrize("of", ["Series", "Categorical", "CategoricalIndex"])
+def test_categories_of_a_data_frame_are_groups_in_their_order(of):
+    pandas = pytest.importorskip("pandas")
+    codes = getattr(pandas, of)(pandas.Categorical([1, 3, None, 2], categories=[3, 2, 1, 9]))
+    found = column("c", codes)
+    assert (found.kind, found.groups) == ("group", ("3", "2", "1"))  # There is no 9.
+    assert found.values.tolist() == [2, 0, -1, 1]
+    sizes = pandas.Categorical(["small", "NA", "big", "small"], ["small", "big", "NA"])
+    assert column("c", sizes).groups == ("small", "big")
+    assert column("c", sizes).values.tolist() == [0, -1, 1, 0]
+    terms = design({"c": pandas.Categorical(["b", "a", "b", "a", "b"], ["b", "a"])}).terms
+    assert [term.label for term in terms] == ["b", "a", "a - b"]
 
 
 def test_numbers_are_cut_at_multiples_of_the_width():

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simplex_jax.arguments import as_number
 from simplex_jax.corpus.categories import MAX_VALUES
 from simplex_jax.models.dpm.families.diagonal_gaussian import moments_of
 from simplex_jax.models.dpm.families.poisson import MOST
@@ -48,7 +49,7 @@ def of_texts(
 
 def _numbers_or_texts(column: Sequence[str | None]) -> Any:
     try:
-        return np.array([np.nan if cell is None else float(cell) for cell in column])
+        return np.array([np.nan if cell is None else as_number(cell) for cell in column])
     except ValueError:
         return column
 
@@ -174,7 +175,7 @@ def numbers_of(name: str, column: Any, kind: str) -> np.ndarray:
     if array.dtype.kind == "O":
         for place in np.flatnonzero(~missing).tolist():
             try:
-                numbers[place] = float(array[place])
+                numbers[place] = as_number(array[place])
             except (TypeError, ValueError):
                 raise ValueError(
                     f"column {name!r}, row {place}: {array[place]!r} is not a number; leave a "

@@ -253,3 +253,12 @@ def test_numbers_in_a_file():
     np.testing.assert_array_equal(found["a"], [1.5, np.nan])
     assert found["b"] == ["1", "x"]
     assert found["c"] == ["1", "2"]
+
+
+def test_an_underscore_makes_a_name():
+    """Python reads 1_0 as 10, and no table means it."""
+    texts = ["1_0", "2_0"]
+    assert cells.of_texts({"a": texts}, {}) == {"a": texts}
+    for cell in ("1_0", b"1_0"):
+        with pytest.raises(ValueError, match="column 'a', row 1: b?'1_0' is not a number"):
+            cells.numbers_of("a", ["2", cell], "number")
