@@ -19,7 +19,11 @@ MISSING = frozenset(("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None",
 POINTS = 41
 """Places along a number at which its curve is evaluated."""
 
-_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?)?Z?")
+_DATE = re.compile(
+    r"(?P<day>\d{4}-\d{2}(-\d{2})?)Z?"
+    r"|(?P<time>\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)"
+    r"(Z|[+-]\d{2}(:?\d{2}(:?\d{2})?)?)?"  # the offset of a clock from UTC
+)
 _ROUNDING = 4  # units in the last place by which a number may miss the edge of a group
 _COLLINEAR = 1e-7  # of a column of unit length, what is left of it beside those before it
 
@@ -62,8 +66,9 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 
     Numbers are finite, or texts that all read as such; dates are of `datetime64`, or texts such as
     2020-03 or 2020-03-01, which become years with a fraction (a bare 2020 is a number, and means
-    the same). What is anything else, or of type bool, makes groups by its text, sorted. A
-    categorical column of pandas makes groups in the order of its categories.
+    the same), by the clock of their own time zone. What is anything else, or of type bool, makes
+    groups by its text, sorted. A categorical column of pandas makes groups in the order of its
+    categories.
 
     Args:
         name: Its name.
@@ -119,10 +124,14 @@ def _numbers(texts: Sequence[str]) -> np.ndarray | None:
 
 
 def _dates(texts: Sequence[str]) -> np.ndarray | None:
-    if not all(_DATE.fullmatch(text) for text in texts):
+    matches = [match for text in texts if (match := _DATE.fullmatch(text))]
+    if len(matches) < len(texts):
         return None
+    # What counts is the date where it was written: by UTC a New Year's Day may be in the year
+    # before.
+    clocks = [match["day"] or match["time"] for match in matches]
     try:
-        return _years(np.array([text.removesuffix("Z") for text in texts], "datetime64[s]"))
+        return _years(np.array(clocks, "datetime64[s]"))
     except ValueError:  # the 30th of February
         return None
 

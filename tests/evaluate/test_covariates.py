@@ -17,6 +17,9 @@ from simplex_jax.evaluate.covariates import column, cut, design
         (["1", " 2e3 ", "", None, "NA"], "number", [1, 2000, np.nan, np.nan, np.nan]),
         (["2019-01-01", "2020-07-02", ""], "date", [2019, 2020.5, np.nan]),
         (["2020-07", "2020-07-02T00:00:00Z"], "date", [2020 + 182 / 366, 2020.5]),
+        (["2024-01-01T00:00:00+02:00", "2024-01-01 00:00-0530", ""], "date", [2024, 2024, np.nan]),
+        (["2020-07-02T00:00:00.25+01", "2020-07-02 00:00:00+00:53:28"], "date", [2020.5, 2020.5]),
+        (["2024-01-01+02:00", "2024-01-02+02:00"], "group", [0, 1]),  # no time, and no clock
         (np.array(["2020-01-01", "NaT"], "datetime64[D]"), "date", [2020, np.nan]),
         ([datetime.date(2021, 1, 1), None], "date", [2021, np.nan]),
         (["b", "a", "", "b"], "group", [1, 0, -1, 1]),
@@ -37,10 +40,12 @@ def test_columns_of_a_data_frame():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"n": [1.0, None], "g": pandas.Categorical(["x", None])})
     frame["w"] = pandas.to_datetime(["2020-01-01", None])
+    frame["z"] = frame["w"].dt.tz_localize("Europe/Berlin")
     frame["i"] = pandas.array([3, None], dtype="Int64")
-    assert [column(name, frame[name]).kind for name in "ngwi"] == [
-        *("number", "group", "date", "number"),
-    ]
+    kinds = [column(name, frame[name]).kind for name in "ngwzi"]
+    assert kinds == ["number", "group", "date", "date", "number"]
+    for zoned in (frame["z"], pandas.DatetimeIndex(frame["z"]), frame["z"].tolist()):
+        assert column("z", zoned).values.tolist()[0] == 2020
     assert column("i", frame["i"]).values.tolist()[0] == 3
 
 

@@ -260,5 +260,5 @@ def test_an_underscore_makes_a_name():
     texts = ["1_0", "2_0"]
     assert cells.of_texts({"a": texts}, {}) == {"a": texts}
     for cell in ("1_0", b"1_0"):
-        with pytest.raises(ValueError, match="column 'a', row 1: b?'1_0' is not a number"):
+        with pytest.raises(ValueError, match=r"column 'a', row 1: b?'1_0' is not a number"):
             cells.numbers_of("a", ["2", cell], "number")
