@@ -1,6 +1,7 @@
 """Pictures of chains, posteriors and topics. Each function draws on axes and returns them.
 
-Without `axes` a new figure is made with `matplotlib.pyplot`; it is `axes.figure`.
+Without `axes` a new figure is made with `matplotlib.pyplot`; it is `axes.figure`. Names, words and
+labels are drawn as they are: a dollar sign in them does not begin a formula.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,8 @@ def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
         f"{label} {summary[key]:{form}}" for label, key, form in numbers if finite(summary[key])
     ]
     axes.set_title(", ".join(title), loc="right", fontsize="small", color=_SOFT)
-    axes.set(xlabel="sample", ylabel=name)
+    axes.set_xlabel("sample")
+    axes.set_ylabel(name, parse_math=False)
     axes.margins(x=0.01)
     return axes
 
@@ -110,7 +112,8 @@ def sparse_boxplots(
             capprops={"color": colour},
         )
         drawn["boxes"][0].set_label(name)
-    axes.set_xticks(range(categories), names or [str(j) for j in range(categories)])
+    labels = names or [str(j) for j in range(categories)]
+    axes.set_xticks(range(categories), labels, parse_math=False)
     axes.set(xlim=(-0.6, categories - 0.4), ylabel="probability")
     axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
     axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
@@ -158,8 +161,8 @@ def perplexity(
                 axes.plot(x, y, color=colour, lw=width, alpha=alpha, label=label)
     if not axes.lines:
         raise ValueError(f"no record has {measure}: fit with held-out documents")
-    axes.set_xlabel({"seconds": "seconds of training"}.get(key, key))
-    axes.set_ylabel("held-out " + measure.replace("_", "-"))
+    axes.set_xlabel({"seconds": "seconds of training"}.get(key, key), parse_math=False)
+    axes.set_ylabel("held-out " + measure.replace("_", "-"), parse_math=False)
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
     axes.grid(axis="y", lw=0.5, alpha=0.5)
     if len(axes.lines) > 1:
@@ -211,7 +214,7 @@ def topic_intervals(
     places = np.arange(len(words))
     axes.hlines(places[bars], lower[bars], upper[bars], color=COLOURS[0], lw=2.5, alpha=0.5)
     axes.plot(means[words], places, "o", color=COLOURS[0], ms=5)
-    axes.set_yticks(places, [vocabulary[word] for word in words])
+    axes.set_yticks(places, [vocabulary[word] for word in words], parse_math=False)
     axes.set_ylim(len(words) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     if signed:
@@ -269,10 +272,11 @@ def shares_by(
         axes.vlines(x, low, high, color=COLOURS[0], lw=2.5, alpha=0.5)
         axes.plot(x, y, "o", color=COLOURS[0], ms=4)
         step = -(-len(x) // _LABELS)
-        axes.set_xticks(x[::step], labels[::step])
+        axes.set_xticks(x[::step], labels[::step], parse_math=False)
         if sum(map(len, labels[::step])) > _ROOM:
             axes.tick_params(axis="x", rotation=60)
-    axes.set(ylim=(min(0.0, low.min()), 1.05 * high.max()), xlabel=name, ylabel="share")
+    axes.set_xlabel(name, parse_math=False)
+    axes.set(ylim=(min(0.0, low.min()), 1.05 * high.max()), ylabel="share")
     axes.grid(axis="y", lw=0.5, alpha=0.5)
     return axes
 
@@ -328,7 +332,8 @@ def comparison(
         place.set_xscale("log")
         place.set_xticks(sizes, [str(size) for size in sizes])
         place.minorticks_off()
-        place.set(xlabel="topics", ylabel=name)
+        place.set_xlabel("topics")
+        place.set_ylabel(name, parse_math=False)
         place.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
         place.grid(axis="y", lw=0.5, alpha=0.5)
     return pair
@@ -350,4 +355,5 @@ def _axes(axes: Axes | None) -> Axes:
 
 
 def _legend(axes: Axes) -> None:
-    axes.legend(frameon=False, fontsize="small")
+    for text in axes.legend(frameon=False, fontsize="small").get_texts():
+        text.set_parse_math(False)

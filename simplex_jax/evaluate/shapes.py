@@ -53,7 +53,8 @@ def triangle(
     axes.scatter(*(p @ _CORNERS).T, **_dots(len(p)), color=plots.COLOURS[0])
     for name, (x, y), below in zip(names, _CORNERS, (True, True, False), strict=True):
         up = "top" if below else "bottom"
-        axes.text(x, y - 0.03 if below else y + 0.03, name, va=up, ha="center")
+        height = y - 0.03 if below else y + 0.03
+        axes.text(x, height, name, va=up, ha="center", parse_math=False)
     axes.set(xlim=(-0.06, 1.06), ylim=(-0.1, 0.96))
     return axes
 

@@ -1,5 +1,8 @@
 """Pictures: what is drawn where, not how it looks; that was looked at."""
 
+import html
+import io
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -113,6 +116,37 @@ def test_comparison_has_points_and_bars_on_both_axes():
     np.testing.assert_allclose(bars.get_segments()[0][:, 1], [15.0, 17.0])
     single = [compare.Entry(5, np.array([10.0]), np.array([0.1]))]
     plots.comparison(single, axes=[left, right])[0].figure.canvas.draw()
+
+
+def drawn(axes):
+    """The texts of a picture, as a reader of it sees them."""
+    file = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        axes.figure.savefig(file, format="svg")
+    return html.unescape(file.getvalue())
+
+
+@pytest.mark.parametrize("price", ["$10-$20", r"$\none$", r"\$5", "a_b^c"])
+def test_names_are_drawn_as_they_are(price):
+    """A formula that matplotlib reads from dollar signs loses them, or ends in an error."""
+    ends, log_p = ([0.1, 0.2], [0.05, 0.1], [0.2, 0.3]), np.log([[0.3, 0.7], [0.5, 0.5]])
+    labels, entry = [price, "b"], compare.Entry(5, np.array([10.0]), np.array([0.1]))
+    pictures = [
+        plots.trace(np.arange(9.0) % 4, price),
+        plots.sparse_boxplots(log_p, names=labels),
+        plots.sparse_boxplots({price: log_p, "b": log_p}),
+        plots.perplexity({price: RECORDS}),
+        plots.perplexity([{price: 1.0, "perplexity": 9.0}], key=price),
+        plots.topic_intervals([0.7, 0.3], [0.1, 0.1], labels),
+        plots.shares_by(range(2), *ends, labels=labels),
+        plots.shares_by(range(2), *ends, name=price),
+        plots.comparison([entry], heldout=price)[0],
+        plots.comparison([entry], coherence=price)[1],
+        shapes.triangle(np.eye(3), names=[*labels, "c"]),
+    ]
+    whole = [f">{price}</text>", f">{price}, average</text>"]
+    found = [drawn(axes) for axes in pictures]
+    assert [any(text in one for text in whole) for one in found] == [True] * len(found)
 
 
 def test_corners_of_the_triangle_and_its_density():

@@ -149,7 +149,8 @@ class Effects(NamedTuple):
                 axes=axes,
             )
             axes.spines[["top", "right"]].set_visible(False)
-            axes.set_title(self.titles[topic], fontsize="small", loc="left")
+            title = self.titles[topic]
+            axes.set_title(title, fontsize="small", loc="left", parse_math=False)
         return figure
 
 

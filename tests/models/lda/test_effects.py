@@ -5,6 +5,8 @@ the first topic in a document from Beta(2, 2), and its group from t, so that sha
 in one and Beta(2, 3) in the other, which differ by 1/5 on the average.
 """
 
+import io
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -122,6 +124,16 @@ def test_a_fit_and_columns_give_terms_intervals_and_a_picture(fitted, corpus):
         figure = both.plot([1])
     assert [axes.get_xlabel() for axes in figure.axes] == ["group", "year"]
     assert len(lda.effects(fitted, counts, {"year": years}, sweeps=2).plot().axes) == 2
+
+
+def test_dollar_signs_are_drawn(fitted, corpus):
+    prices = np.where(corpus[1] == "a", "$10-$20", "$20-$50")
+    found = lda.effects(fitted, corpus[0], {"price in $": prices}, sweeps=2)
+    file, titles = io.StringIO(), tuple(rf"{t}: $10 $\none$" for t in range(2))
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        found._replace(titles=titles).plot().savefig(file, format="svg")
+    for text in ("price in $", "$10-$20", "$20-$50", *titles):
+        assert f">{text}</text>" in file.getvalue()
 
 
 def test_draws_are_of_the_seed(fitted, corpus):
