@@ -1,5 +1,6 @@
 """Columns of a table as people have them: what kind each is, and its cells as numbers or texts."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
@@ -124,9 +125,34 @@ def _kind(name: str, column: Any) -> str:
     if not len(there) or array.dtype.kind == "b":
         return "category"
     if array.dtype.kind == "O" and not all(map(_is_number, there)):
+        _warn_of_numbers(name, there)
         return "category"
     numbers = there.astype(np.float64)
     return "" if ((numbers >= 0) & (numbers == np.floor(numbers))).all() else "number"
+
+
+def _warn_of_numbers(name: str, there: np.ndarray) -> None:
+    """Warn of a category most of whose cells are numbers: one odd cell makes it one."""
+    odd = [cell for cell in there if not _reads_as_number(cell)]
+    if not 0 < len(odd) < len(there) / 2:
+        return
+    warnings.warn(
+        f"column {name!r} is taken for a category: {len(there) - len(odd):,} of its {len(there):,} "
+        f"cells are numbers, and {odd[0]!r} is not. Empty the cell if it is missing, or say what "
+        f"the column is: kinds={{{name!r}: 'number'}}, or 'category' (--number-column, "
+        "--category-column)",
+        stacklevel=2,
+    )
+
+
+def _reads_as_number(cell: object) -> bool:
+    if not isinstance(cell, str | bytes):
+        return _is_number(cell)
+    try:
+        as_number(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_number(cell: object) -> bool:

@@ -255,6 +255,26 @@ def test_numbers_in_a_file():
     assert found["c"] == ["1", "2"]
 
 
+@pytest.mark.parametrize("odd", ["n/a", "8,766.5", "62.6%", "1_0"])
+@pytest.mark.parametrize("kind", [str, float])
+def test_numbers_with_an_odd_cell_are_told(odd, kind):
+    ages = [*map(kind, [30.5, 31, 28]), None, odd]
+    says = (
+        rf"column 'age' is taken for a category: 3 of its 4 cells are numbers, and '{odd}' is "
+        r"not\. .*kinds={'age': 'number'}, or 'category' \(--number-column, --category-column\)"
+    )
+    with pytest.warns(UserWarning, match=says):
+        assert columns.of({"age": ages})[0].kinds == ("category",)
+    columns.of({"age": ages}, {"age": "category"})  # was said
+    with pytest.raises(ValueError, match=f"row 4: '{odd}' is not a number"):
+        columns.of({"age": ages}, {"age": "number"})
+
+
+def test_categories_with_few_numbers_or_nothing_else_are_not_told():
+    for cells_of in (["1", "x", "y"], ["1", "x"], ["1", "2"], [True, False, "x"]):
+        assert columns.of({"code": cells_of})[0].kinds == ("category",)
+
+
 def test_an_underscore_makes_a_name():
     """Python reads 1_0 as 10, and no table means it."""
     texts = ["1_0", "2_0"]
