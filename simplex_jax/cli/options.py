@@ -58,8 +58,9 @@ def _reader(out: Path) -> str:
     context = click.get_current_context()
     for option in context.command.params:
         path = context.params.get(option.name or "")
-        read = option.name not in _WRITTEN and isinstance(path, Path) and path.exists()
-        if read and out.exists() and out.samefile(path):
+        if option.name in _WRITTEN or not isinstance(path, Path) or not path.exists():
+            continue
+        if out.exists() and out.samefile(path):
             return (
                 option.opts[0] if isinstance(option, click.Option) else option.human_readable_name
             )
