@@ -221,6 +221,27 @@ def test_overwrite_never_replaces_what_the_command_reads(place, tmp_path, option
     assert texts.read_bytes() == (place / "texts.csv").read_bytes()
 
 
+def test_overwrite_never_replaces_the_documents_of_the_run(place, tmp_path):
+    texts, run = shutil.copy(place / "texts.csv", tmp_path / "texts.csv"), tmp_path / "run"
+    shutil.copytree(place / "run", run)
+    config = json.loads((run / "config.json").read_text())
+    config["source"]["input"] = str(texts)
+    (run / "config.json").write_text(json.dumps(config))
+    said = refused("--model", run, "--by", "party", "--overwrite", "--out", texts)
+    assert f"{texts} has the documents of the run: choose another name to write to" in said
+    assert texts.read_bytes() == (place / "texts.csv").read_bytes()
+
+
+def test_a_picture_that_fails_leaves_no_table(place, tmp_path, monkeypatch):
+    def plot(effects):
+        raise ValueError("no picture")
+
+    monkeypatch.setattr("simplex_jax.models.lda.regression.Effects.plot", plot)
+    given = ["--model", place / "run", "--by", "party", "--out", tmp_path / "e.csv"]
+    assert "no picture" in refused(*given, "--quiet")
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_is_written_over_and_usage_is_checked(place, tmp_path):
     out = tmp_path / "effects.csv"
     out.write_text("mine")

@@ -1,6 +1,7 @@
 """The command `effects`: regression of topic shares on document covariates."""
 
 import dataclasses
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,11 @@ def effects(
         )
     kept(fitted, question.samples)
     place, documents = _documents(model, input, reading)
+    for path in written:
+        if place is not None and path.exists() and path.samefile(place):
+            raise FileExistsError(
+                f"{path} has the documents of the run: choose another name to write to"
+            )
     columns = _columns(place, documents.names, by, metadata, id_column, reading)
     progress = console.Stages(quiet)
     estimates = regression.effects(fitted, documents, columns, question, progress=progress)
@@ -108,11 +114,15 @@ def effects(
         (f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
         for row in estimates.rows()
     )
+    drawn = (
+        io.BytesIO()
+    )  # before the table is written: a picture that fails leaves nothing half done
+    estimates.plot().savefig(drawn, format=picture.suffix[1:])
     output.write_csv(
         out, ["topic", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
     )
     with output.replacing(picture) as file:
-        estimates.plot().savefig(file, format=picture.suffix[1:])
+        file.write(drawn.getvalue())
     if report is not None:
         files.report(MODEL, dataclasses.replace(fitted, effects=list(estimates.rows())), report)
     draws = counted(estimates.draws, "draw")
