@@ -4,7 +4,7 @@
 
 A case is a corpus, a number of topics and an alpha. Topics are learned in 25 passes over at most
 10,000 documents, and `models.topics.proportions` works with these. The shares of `--documents`
-documents by several seeds are compared with their means over six long runs; times are those of up
+documents by several seeds are compared with their means over four long runs; times are those of up
 to `--timed` documents. `--begin` also compares two ways to begin the labels of a document: from
 none, each drawn given those before it, and by `engine.sweeps` from `None`. Needs the folder
 ../shared with `peers/` and `data/`.
@@ -68,7 +68,7 @@ def precision(
 ) -> dict[str, float]:
     """Return the errors of shares over seeds, and those that are said, of the worst topic."""
     long = partial(lda.transform, topics, alpha, counts, tolerance=0)
-    truth = np.mean([long(seed=1_000 + i) for i in range(6)], axis=0)
+    truth = np.mean([long(seed=1_000 + i) for i in range(4)], axis=0)
     errors, said = [], []
     for seed in range(seeds):
         (part,) = lda.shards(topics, alpha, counts, seed=seed)

@@ -114,9 +114,8 @@ def effects(
         (f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
         for row in estimates.rows()
     )
-    drawn = (
-        io.BytesIO()
-    )  # before the table is written: a picture that fails leaves nothing half done
+    # Before the table is written: a picture that fails leaves nothing half done.
+    drawn = io.BytesIO()
     estimates.plot().savefig(drawn, format=picture.suffix[1:])
     output.write_csv(
         out, ["topic", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
