@@ -41,7 +41,7 @@ def read(path: Path) -> Corpus:
     with long_fields():
         for line, (kind, *fields) in records(path, "utf-8", tabs=False):
             if kind in _LENGTHS:
-                check_length([kind, *fields], _LENGTHS[kind], path, line)
+                check_length([kind, *fields], _LENGTHS[kind], path, line, tabs=False)
             if kind == "A":
                 number = _id(fields[0], path, line)
                 if number in attributes:
