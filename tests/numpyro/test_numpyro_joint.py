@@ -362,7 +362,7 @@ def test_normal_scores(getkey, seed):
     [
         # The slope of the transformation is left out; and so is the law of the total.
         ("log_weight = log_slope + (", "log_weight = 0 * log_slope + ("),
-        ("r, centre) + log_total[..., 0]", "r, centre)"),
+        ("log_prior + sum_rightmost(log_total, fn.event_dim)", "log_prior"),
     ],
     ids=["slope", "total"],
 )
