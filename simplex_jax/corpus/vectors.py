@@ -12,7 +12,7 @@ from simplex_jax.corpus.corpus import digest_rows, entries_of, error_at, labels_
 TOLERANCE = 1e-3
 """Largest distance of a length from 1: numbers printed with four digits are not refused."""
 
-_REMEDY = "divide rows by their lengths, as --normalise does, if only directions matter"
+_REMEDY = "give --normalise, or divide rows by their lengths, if only directions matter"
 
 
 class UnitVectors(NamedTuple):
@@ -59,7 +59,7 @@ def from_array(
         >>> from_array([[0.0, 2.0]])
         Traceback (most recent call last):
         simplex_jax.corpus.corpus.CorpusError: vectors: row 0 (counted from 0) has length 2, not \
-1; divide rows by their lengths, as --normalise does, if only directions matter
+1; give --normalise, or divide rows by their lengths, if only directions matter
     """
     table = sp.csr_array(entries_of(values, source, "numbers").astype(np.float64))
     words, labels = labels_of(table.shape, vocabulary, names, source)
