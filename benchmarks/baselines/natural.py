@@ -22,7 +22,7 @@ from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.geometry import simplex
 from simplex_jax.geometry.digamma import digamma
-from simplex_jax.models.lda.counts import Counts
+from simplex_jax.models.lda.counts import Counts, Given
 from simplex_jax.models.lda.kernel import Info, Means, State
 from simplex_jax.schedules import StepSize
 
@@ -151,7 +151,7 @@ def _update(
     weights, memory = state.sampler
     rho = schedules.at(step_size, state.step).astype(weights.dtype)
     rho = jnp.where((rho > 0) & (rho <= 1), rho, jnp.nan)
-    new, memory = counts.estimate(state.alpha, key, memory, log_topics_of(weights), batch)
+    new, memory = counts.estimate(Given(state.alpha), key, memory, log_topics_of(weights), batch)
     weights = ((1 - rho) * weights + rho * (state.beta + new)).astype(weights.dtype)
     state = State(
         arithmetic(weights), state.step + 1, state.alpha, state.beta, Weights(weights, memory)

@@ -19,7 +19,7 @@ from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents
 from simplex_jax.geometry.digamma import digamma
 from simplex_jax.models.lda import kernel as lda_kernel
-from simplex_jax.models.lda.counts import Counts
+from simplex_jax.models.lda.counts import Counts, Given
 from simplex_jax.models.lda.kernel import Info, Means, State
 from simplex_jax.schedules import Schedule, StepSize, polynomial_decay
 
@@ -169,7 +169,7 @@ def _groups(known: Entries) -> Groups:
 def _estimate(
     known: Entries,
     tolerance: jax.Array,
-    alpha: jax.Array,
+    given: Given,
     key: jax.Array,
     memory: Local,
     log_topics: jax.Array,
@@ -201,7 +201,8 @@ def _estimate(
             jnp.where(number < last, lengths.at[number].get(mode="clip"), 0),
         )
         added, new = _expect(
-            known.counts, topics, alpha.astype(dtype), tolerance, batch, groups, iterations, total
+            *(known.counts, topics, given.alpha.astype(dtype), tolerance),
+            *(batch, groups, iterations, total),
         )
         return last.astype(jnp.int32), added, jax.tree.map(jnp.add, told, new)
 

@@ -13,7 +13,7 @@ from simplex_jax.batches import Stream
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.models.lda import kernel as lda_kernel
-from simplex_jax.models.lda.counts import Counts
+from simplex_jax.models.lda.counts import Counts, Given
 from simplex_jax.models.lda.kernel import Info, State
 from simplex_jax.schedules import Schedule, StepSize, polynomial_decay
 
@@ -114,7 +114,7 @@ def _nothing(key: jax.Array) -> tuple:
 def _estimate(
     known: Entries,
     document_step_size: StepSize,
-    alpha: jax.Array,
+    given: Given,
     key: jax.Array,
     memory: tuple,
     log_topics: jax.Array,
@@ -126,7 +126,7 @@ def _estimate(
     del key
     dtype = log_topics.dtype
     topics = jnp.exp(log_topics - jnp.max(log_topics, axis=0)).T  # up to a factor for each word
-    alpha = alpha.astype(dtype)
+    alpha = given.alpha.astype(dtype)
     num_topics = alpha.shape[0]
     mine = device.select(known.corpus, ids)
     sizes = known.lengths[ids].astype(dtype)

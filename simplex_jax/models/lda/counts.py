@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax import arguments
 from simplex_jax.base import PyTree, bind
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus, Documents, Pages
 from simplex_jax.estimators import Estimator
+from simplex_jax.models.lda.local_step import IN_ONE_PLACE, Local, check, check_memoised
 from simplex_jax.models.lda.seeds import Seeds
 from simplex_jax.models.topics import blocked, concentrations, engine, integrated, local
 from simplex_jax.models.topics.concentrations import Evidence
@@ -21,39 +21,12 @@ from simplex_jax.samplers.rows import Rows
 
 _STATIC = {"static": True}
 
-METHODS = (*engine.METHODS, "integrated")
-IN_ONE_PLACE = (
-    "the local step 'integrated' takes documents in memory, of one device and process: take "
-    "'collapsed'"
-)
-
-
-class Local(NamedTuple):
-    """The local step: draws of the topics of the tokens of a batch.
-
-    Attributes:
-        method: "collapsed" or "blocked", see `models.topics.collapsed` and `models.topics.blocked`;
-            or "integrated", see `models.topics.integrated`, with memoised counts.
-        sweeps: Gibbs sweeps over a batch.
-        burn_in: Of these, the first whose counts are not used.
-        expected: Use the probabilities that the labels were drawn from in place of the labels:
-            less noise, at the price of K updates a token. For blocked sweeps with estimated counts
-            only; memoised counts are exact with labels only.
-        engine: "native" or "xla", see `engine`; by default what works here.
-    """
-
-    method: str = "collapsed"
-    sweeps: int = 1
-    burn_in: int = 0
-    expected: bool = False
-    engine: str | None = None
-
 
 class Counts(NamedTuple):
     """An estimate of the counts of topics and words, given the concentrations alpha [K]."""
 
     init: Callable[[jax.Array], PyTree]  # `(key) -> memory`
-    # `(concentrations, key, memory, log_topics, batch) -> (counts [K, V], memory)`
+    # `(given, key, memory, log_topics, batch) -> (counts [K, V], memory)`, see `Given`
     estimate: Callable[..., tuple[jax.Array, Any]]
 
     def given(
@@ -71,19 +44,16 @@ class Counts(NamedTuple):
         """
         if seeds is not None and rows is not None:
             seeds = seeds.since(rows.first())
-        given = Given(alpha=jnp.asarray(alpha), beta=beta, seeds=seeds, estimate=self.estimate)
-        return Estimator(self.init, bind(_estimate, given))
+        given = Given(alpha=jnp.asarray(alpha), beta=beta, seeds=seeds)
+        return Estimator(self.init, bind(_estimate, self.estimate, given))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Given:
-    """Arguments of an estimate of counts besides topics and documents."""
+class Given(NamedTuple):
+    """What an estimate of counts is given besides topics and documents."""
 
     alpha: jax.Array  # concentrations of topic proportions, [K]
-    beta: Any  # of topics, [V] or [K, V], less what seeds add; None where nothing depends on it
-    seeds: Seeds | None
-    estimate: Callable[..., tuple[jax.Array, Any]]  # that of `Counts`
+    beta: Any = None  # of topics, [V] or [K, V], less what seeds add; None if nothing depends on it
+    seeds: Seeds | None = None
 
     def prior(self) -> jax.Array:
         """Return the concentrations of the topics with those of seeds, [V] or [K, V]."""
@@ -94,9 +64,14 @@ class Given:
 
 
 def _estimate(
-    given: Given, key: jax.Array, memory: PyTree, log_topics: jax.Array, batch: Any
+    estimate: Callable[..., tuple[jax.Array, Any]],
+    given: Given,
+    key: jax.Array,
+    memory: PyTree,
+    log_topics: jax.Array,
+    batch: Any,
 ) -> tuple[jax.Array, Any]:
-    counts, memory = given.estimate(given, key, memory, log_topics, batch)
+    counts, memory = estimate(given, key, memory, log_topics, batch)
     return counts if given.seeds is None else given.seeds.added(counts), memory
 
 
@@ -245,34 +220,6 @@ def streamed(
     check(shape, local_step)
     source = Source(None, shape, local_step, documents, learn=learn)
     return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
-
-
-def check(shape: tuple[int, int], local_step: Local) -> None:
-    """Raise a ValueError unless there are topics and words and the local step makes sense."""
-    if shape[0] < 1 or shape[1] < 1:
-        raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
-    arguments.choice("method", local_step.method, METHODS)
-    engine.resolve(local_step.engine, shape[0])
-    whole = isinstance(local_step.sweeps, int) and isinstance(local_step.burn_in, int)
-    if not whole or not 0 <= local_step.burn_in < local_step.sweeps:
-        raise ValueError(
-            "sweeps must be a positive integer and burn_in a smaller one, from 0 on; they are "
-            f"{local_step.sweeps!r}, {local_step.burn_in!r}"
-        )
-    if local_step.expected and local_step.method != "blocked":
-        raise ValueError("expected counts need the blocked local step")
-    if local_step.method == "integrated" and not integrated.works(local_step.engine):
-        raise ValueError(
-            "the local step 'integrated' is native code for CPUs in float32, which does not work "
-            "here or was not asked for: take 'collapsed'"
-        )
-
-
-def check_memoised(shape: tuple[int, int], local_step: Local) -> None:
-    """Raise a ValueError unless the local step makes sense and leaves labels to remember."""
-    check(shape, local_step)
-    if local_step.expected or local_step.burn_in:
-        raise ValueError("memoised counts are those of the last labels: no burn_in, no expected")
 
 
 def _init_memory(source: Source, key: jax.Array) -> Memory:

@@ -7,7 +7,7 @@ import numpy as np
 
 from simplex_jax import schedules
 from simplex_jax.models.lda import model, seeds
-from simplex_jax.models.lda.counts import METHODS, Local
+from simplex_jax.models.lda.local_step import METHODS, Local
 from simplex_jax.models.options import MOST_CONCENTRATION, again, number, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.topics.options import TopicOptions

@@ -12,8 +12,8 @@ from simplex_jax import arguments
 from simplex_jax.corpus import Corpus
 from simplex_jax.corpus.device import MOST_TOKENS
 from simplex_jax.models.lda import model, pages, seeds
-from simplex_jax.models.lda.counts import IN_ONE_PLACE, check, check_memoised
 from simplex_jax.models.lda.kernel import SAMPLERS, total_of
+from simplex_jax.models.lda.local_step import IN_ONE_PLACE, check, check_memoised
 from simplex_jax.models.lda.options import Options, check_goal, local_step, prior
 from simplex_jax.models.topics.data import (
     Selection,
