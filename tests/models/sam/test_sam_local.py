@@ -72,7 +72,7 @@ def p_values(law: Target, theta: np.ndarray) -> dict[str, float]:
 
 
 def sample(
-    key: jax.Array, law: Target, local_step: Local, start: jax.Array | None = None
+    key: jax.Array, law: Target, local_step: Local, start: local.Start | None = None
 ) -> np.ndarray:
     ratios, _ = jax.jit(local.draw, static_argnums=2)(key, law, local_step, start)
     return np.asarray(jax.nn.softmax(ratios[:, -1]), np.float64)
@@ -177,7 +177,7 @@ def test_one_step_leaves_exact_draws_exact(method: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     exact = points[rng.choice(len(points), 20_000, p=weights)]
     ratios = np.log(exact) - np.log(exact).mean(axis=-1, keepdims=True)
-    start = jnp.asarray(ratios, jnp.float32)
+    start = local.Start(jnp.asarray(ratios, jnp.float32))
     local_step = Local(method=method, burn_in=2)
     key = jax.random.key(seed)
     moved = sample(key, law, local_step, start)
