@@ -38,7 +38,7 @@ def as_number(cell: Any) -> float:
 
     Python reads 1_0 as 10; in a table that is a name.
     """
-    if isinstance(cell, str | bytes) and "_" in repr(cell):
+    if (isinstance(cell, str) and "_" in cell) or (isinstance(cell, bytes) and b"_" in cell):
         raise ValueError(f"{cell!r} is not a number")
     return float(cell)
 

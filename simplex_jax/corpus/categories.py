@@ -7,9 +7,9 @@ import numpy as np
 
 from simplex_jax.corpus.corpus import digest_parts
 
-MISSING = (
+MISSING = frozenset((
     "", "?", "NA", "na", "N/A", "n/a", "<NA>", "NaN", "nan", "NaT", "null", "NULL", "None",
-)  # fmt: skip
+))  # fmt: skip
 """Fields that are taken for a missing value."""
 
 MAX_VALUES = 1_000

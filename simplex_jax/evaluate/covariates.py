@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simplex_jax import arguments
-
-MISSING = frozenset(("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "NaT", "<NA>"))
-"""Values that are taken for a missing one."""
+from simplex_jax.corpus.categories import MISSING
 
 POINTS = 41
 """Places along a number at which its curve is evaluated."""
@@ -72,7 +70,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 
     Args:
         name: Its name.
-        values: D of them: None, NaN or one of `MISSING` where unknown.
+        values: D of them: None, NaN or one of `corpus.categories.MISSING` where unknown.
 
     Example:
         >>> column("year", ["1914", "", "2009"]).values.tolist()

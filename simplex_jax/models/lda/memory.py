@@ -201,7 +201,8 @@ def _tables(corpus: Training, settings: Options) -> int:
     size = size_of(corpus)
     if settings.local == "integrated":
         documents = settings.batch_size or size.documents
-        return calls.integrated_bytes(settings.num_topics, size.words, documents)
+        seeded = settings.seed_words is not None  # concentrations of each topic and word
+        return calls.integrated_bytes(settings.num_topics, size.words, documents, apart=seeded)
     return calls.table_bytes(settings.num_topics, size.words)
 
 

@@ -279,6 +279,8 @@ def test_an_underscore_makes_a_name():
     """Python reads 1_0 as 10, and no table means it."""
     texts = ["1_0", "2_0"]
     assert cells.of_texts({"a": texts}, {}) == {"a": texts}
+    texts = [np.str_("1"), np.bytes_(b"2")]  # whose repr has an underscore
+    assert cells.numbers_of("a", np.array(texts, object), "number").tolist() == [1, 2]
     for cell in ("1_0", b"1_0"):
         with pytest.raises(ValueError, match=r"column 'a', row 1: b?'1_0' is not a number"):
             cells.numbers_of("a", ["2", cell], "number")

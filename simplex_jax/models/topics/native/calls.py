@@ -31,9 +31,14 @@ def kind_for(num_topics: int) -> str:
     return "dense" if num_topics < least else "integer" if num_topics <= most else "sparse"
 
 
-def integrated_bytes(num_topics: int, num_words: int, documents: int) -> int:
-    """Return the bytes that `integrated` takes, of which XLA does not know."""
-    return 4 * _LANES * -(-num_topics // _LANES) * (num_words + documents) + 16 * documents
+def integrated_bytes(num_topics: int, num_words: int, documents: int, *, apart: bool) -> int:
+    """Return the bytes that `integrated` takes, of which XLA does not know.
+
+    There is a row of topics for each word and each document, and where topics have concentrations
+    `apart` one more for each word.
+    """
+    width = _LANES * -(-num_topics // _LANES)
+    return 4 * width * ((2 if apart else 1) * num_words + documents) + 16 * documents
 
 
 def table_bytes(num_topics: int, num_words: int) -> int:
@@ -109,10 +114,7 @@ def sweep(
         jax.vmap(bits.key_words)(keys),
         weights,
         alpha.astype(jnp.float32),
-        documents.tokens,
-        documents.starts,
-        documents.lengths,
-        _ids(documents),
+        *_fields(documents),
         labels,
         words,
         burn_in=np.int64(burn_in),
@@ -168,10 +170,7 @@ def integrated(
         masses.astype(jnp.float32),
         sums,
         bounds,
-        documents.tokens,
-        documents.starts,
-        documents.lengths,
-        _ids(documents),
+        *_fields(documents),
         labels,
         words,
         width=np.int64(width),
@@ -203,6 +202,10 @@ def tables(
         _ids(documents),
         width=np.int64(width),
     )
+
+
+def _fields(documents: Documents) -> tuple[jax.Array, ...]:
+    return documents.tokens, documents.starts, documents.lengths, _ids(documents)
 
 
 def _ids(documents: Documents) -> jax.Array:
