@@ -144,7 +144,7 @@ def shards(
     The posterior mean of (alpha + n_d) / (sum alpha + length) given the topics (Patterson and Teh
     2013, section 5.1), by eight chains of collapsed Gibbs sweeps for each document: where alpha is
     small a chain may stay with one explanation of a document for long, and only others tell. They
-    go on, in doubling lengths, until its error is within the tolerance or all sweeps are done. A
+    go on, each time by about half, until its error is within the tolerance or all sweeps are done. A
     document without words has the prior mean.
 
     Arguments as for `transform`, which raises the same errors.
@@ -235,13 +235,14 @@ def _average(
     totals = jnp.zeros((num_topics, CHAINS, len(rows)), jnp.float32)
     done = 0
     while waiting.any():
-        check = min(done + max(_SHORT, done // 2), most)
+        # By about half, and in whole calls: each number of sweeps is compiled, and each call lays
+        # out the topics.
+        check = min(done + _SHORT * max(1, done // (2 * _SHORT)), most)
         while done < check:
-            # Each number of sweeps is compiled, and each call lays out the topics.
             times = _LONG if check - done >= _LONG else min(check - done, _SHORT)
             burn_in = 0 if done else _BURN_IN
             labels, totals = _sweep(
-                *(jax.random.fold_in(key, done), log_topics, alpha, active, labels, totals),
+                *(fold_in(key, np.uint32(done)), log_topics, alpha, active, labels, totals),
                 times=burn_in + times,
                 burn_in=burn_in,
                 engine=engine,
