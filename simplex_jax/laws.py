@@ -247,11 +247,21 @@ def ornstein_uhlenbeck(
         ("variance",), precision=precision, time=time, sigma=sigma, variance=variance, step_size=h
     )
     log_theta, mean = arguments.promote(log_theta=log_theta, mean=mean)
+    shape = arguments.common_shape(
+        None,
+        log_theta=log_theta,
+        mean=mean,
+        precision=precision,
+        time=time,
+        sigma=sigma,
+        variance=variance,
+        step_size=h,
+    )
     speed = sigma**2 * precision / 2
     inflated = 1 / precision + jnp.tanh(speed * h / 2) * variance
     return Moments(
-        mean=mean + jnp.exp(-speed * time) * (log_theta - mean),
-        variance=-jnp.expm1(-2 * speed * time) * inflated,
+        jnp.broadcast_to(mean + jnp.exp(-speed * time) * (log_theta - mean), shape),
+        jnp.broadcast_to(-jnp.expm1(-2 * speed * time) * inflated, shape),
     )
 
 
@@ -271,6 +281,7 @@ def geometric_brownian(
     """
     theta, time, sigma = arguments.all_masked((), theta=theta, time=time, sigma=sigma)
     drift = arguments.as_float("drift", drift)
+    arguments.common_shape(None, theta=theta, drift=drift, time=time, sigma=sigma)
     mean = jnp.log(theta) + (drift - sigma**2 / 2) * time
     return Moments(mean, jnp.broadcast_to(sigma**2 * time, mean.shape))
 
@@ -305,7 +316,9 @@ def _unit(
             "shapes must be [M, ...] and step_sizes one number or [M, ...]; "
             f"their shapes are {shapes.shape} and {h.shape}"
         )
-    rest = jnp.broadcast_shapes(theta.shape, rate.shape, sigma.shape, shapes.shape[1:], h.shape[1:])
+    rest = arguments.common_shape(
+        None, theta=theta, shapes=shapes[0], step_sizes=h[0], rate=rate, sigma=sigma
+    )
     shapes, h = (
         x.reshape(x.shape[0], *[1] * (len(rest) + 1 - x.ndim), *x.shape[1:]) for x in (shapes, h)
     )

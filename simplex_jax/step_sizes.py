@@ -156,7 +156,7 @@ def for_mirror_langevin(
     w, most, noise = arguments.all_masked(
         ("variance",), distance=distance, lipschitz=lipschitz, variance=variance
     )
-    return jnp.minimum(w / jnp.sqrt(2 * steps * (most * d + noise)), 1 / most)
+    return jnp.minimum(w / jnp.sqrt(2.0 * steps * (most * float(d) + noise)), 1 / most)
 
 
 class Accepting(Protocol):

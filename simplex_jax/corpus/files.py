@@ -65,6 +65,8 @@ def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
             source = open_member(zipfile.ZipFile(file), members[0], path)
         stream: io.BufferedReader = io.BufferedReader(Guarded(source, path, limit, kind), 2**16)
         with stream:
+            if stream.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+                stream.read(len(codecs.BOM_UTF8))  # Windows writes it before counts, too
             if not stream.peek(1):
                 raise error_at(path, "the file is empty", "give one with something in it")
             packed.refuse_unknown(stream.peek(HEAD), path)

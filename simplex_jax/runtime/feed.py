@@ -39,8 +39,8 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
     """Yield blocks of the batches of the steps from `step` to before `last`.
 
     A stream is one block; of an iterable of batches a block has at most `chunk`, and at most eight,
-    or one if they are `Lagging`. The first one is read even if there is no step. All blocks have
-    the same shapes, so that one program serves them all.
+    or one if they are `Lagging`. The first one is read even if there is no step. All batches have
+    the same shapes, or a ValueError names the other one, so that one program serves them all.
     """
     if callable(stream):
         yield Block(as_pytree(stream), last)
@@ -48,8 +48,18 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
     size = 1 if isinstance(stream, Lagging) else min(chunk, _MOST)
     source = iter(stream)
     left = max(last - step, 1)  # one at least, for the shapes of a run without steps
+    first = None
     while batches := list(itertools.islice(source, min(size, left))):
         end = step + len(batches)
+        for place, batch in enumerate(batches):
+            shapes = jax.tree.map(np.shape, batch)
+            first = shapes if first is None else first
+            if shapes != first:
+                raise ValueError(
+                    f"batches of a stream must have one shape, and update {step + place} was given "
+                    f"{shapes} where the first one had {first}: leave a shorter last batch out, or "
+                    "pad it and weigh it"
+                )
         filled = batches + batches[-1:] * (size - len(batches))
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *filled)
         yield Block(bind(_stacked, jax.device_put(stacked), step), end)

@@ -72,6 +72,23 @@ def test_matrix_market(place, content, name):
     check(read(path, **files), WORDS, NAMES)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("counts.mtx", market(sp.coo_array(COUNTS))),
+        ("counts", market(sp.coo_array(COUNTS))),
+        ("docword.x.txt", b"3\n3\n4\n1 1 2\n1 3 1\n3 2 5\n3 3 1\n"),
+        ("docword.x.txt.gz", b"3\r\n3\r\n4\r\n1 1 2\r\n1 3 1\r\n3 2 5\r\n3 3 1\r\n"),
+        ("counts.ldac", b"2 0:2 2:1\n0\n2 1:5 2:1\n"),
+        ("counts.svm", b"0 1:2 3:1\n0\n0 2:5 3:1\n"),
+    ],
+)
+def test_a_mark_of_utf_8_before_counts_is_skipped(place, name, content):
+    path = saved(place, name, b"\xef\xbb\xbf" + content)
+    form = {".ldac": "ldac", ".svm": "svmlight"}.get(path.suffix)
+    check(read(path, form, vocabulary=place / "words"), WORDS)
+
+
 @pytest.mark.parametrize("layout", ["mtx", "npz", "h5ad"])
 def test_a_transposed_matrix_is_told_and_turned(place, layout):
     tall = np.vstack([COUNTS, COUNTS, [[0, 0, 7]]])  # 7 documents

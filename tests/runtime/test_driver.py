@@ -138,6 +138,14 @@ def test_host_batches_are_read_as_they_come(key, state):
         driver.run(key, KERNEL, state, [], 5)
 
 
+@pytest.mark.parametrize("other", [LABELS[:2], (LABELS[:3],)])
+@pytest.mark.parametrize("place", [1, 12])
+def test_host_batches_of_another_shape_are_named(place, other, key, state):
+    source = [LABELS[:3]] * place + [other] + [LABELS[:3]] * 5
+    with pytest.raises(ValueError, match=rf"update {place} was given .* leave a shorter last"):
+        driver.run(key, KERNEL, state, source, 20)
+
+
 def test_few_host_batches_are_read_ahead_however_long_the_chunk(key, state, monkeypatch):
     look_after_every_step(monkeypatch)
     taken, ahead = [], []

@@ -248,3 +248,19 @@ def test_bad_arguments_are_named_and_nan_under_jit():
         laws.scir(1.0, np.ones(3), np.ones(2))
     with pytest.raises(ValueError, match="shapes"):
         laws.scir(1.0, 1.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: laws.cir(x, y, 1.0),
+        lambda x, y: laws.scir(x, np.ones((4, 2)), 0.1, rate=y),
+        lambda x, y: laws.ornstein_uhlenbeck(x, 0.0, y, 1.0),
+        lambda x, y: laws.geometric_brownian(x, 0.0, y),
+    ],
+)
+def test_moments_have_one_shape_and_shapes_that_do_not_fit_are_named(call):
+    found = call(np.ones((3, 1)), np.ones(2))
+    assert found.mean.shape == found.variance.shape == (3, 2)
+    with pytest.raises(ValueError, match=r"\(3,\).*\(2,\).* do not broadcast"):
+        call(np.ones(3), np.ones(2))

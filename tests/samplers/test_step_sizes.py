@@ -139,6 +139,8 @@ def test_the_step_of_mirrored_langevin_dynamics_has_the_least_bound():
         assert bound(h, steps, variance) == pytest.approx(least, rel=1e-5)
         assert least < min(bound(c * h, steps, variance) for c in (0.8, 1.2))
     assert float(step_sizes.for_mirror_langevin(1, **given)) == pytest.approx(1 / 15)
+    large = float(step_sizes.for_mirror_langevin(10**10, **given))  # beyond int32
+    assert large == pytest.approx(2.1 / np.sqrt(2e10 * 45), rel=1e-5)
     for name in given:
         with pytest.raises(ValueError, match=name):
             step_sizes.for_mirror_langevin(10, **given | {name: 0})

@@ -91,8 +91,18 @@ def _counts_of(documents: Any, vocabulary: Sequence[str] | None = None) -> Corpu
         return documents.counts
     if isinstance(documents, Corpus):
         return documents
-    whole = np.dtype(getattr(documents, "dtype", float)).kind in "iu"
-    return from_counts(documents) if whole else None
+    if isinstance(documents, UnitVectors) or not _integers(documents):
+        return None
+    return from_counts(documents)
+
+
+def _integers(table: Any) -> bool:
+    """Tell whether a table, such as an array, a DataFrame or lists of rows, is of integers."""
+    try:
+        dtype = table.dtype if hasattr(table, "dtype") else np.asarray(table).dtype
+    except ValueError:  # Rows of several lengths: the reader of vectors says so.
+        return False
+    return np.dtype(dtype).kind in "iu"
 
 
 def alike(

@@ -315,6 +315,17 @@ def test_held_out_documents_do_not_enter_the_weights(counted):
     assert sam.MODEL.digest(smooth) != sam.MODEL.digest(sam.weigh(cut))
 
 
+@pytest.mark.parametrize("container", ["array", "DataFrame", "lists"])
+def test_tables_of_integers_are_counts_whatever_they_are_in(container):
+    form = {"array": np.asarray, "lists": np.ndarray.tolist}.get(container)
+    form = form or pytest.importorskip("pandas").DataFrame
+    table = np.kron(np.eye(4, dtype=int), [[1, 2], [3, 1]])
+    data = sam.MODEL.as_data(form(table))
+    np.testing.assert_array_equal(data.counts.counts.toarray(), table)
+    directions = sam.MODEL.as_data(form(table / np.linalg.norm(table, axis=1, keepdims=True)))
+    assert directions.counts is None
+
+
 def test_held_out_documents_may_have_no_direction():
     alone = sam.weigh(corpus.from_counts(np.eye(4, 3, dtype=int)))
     sizes = {}
