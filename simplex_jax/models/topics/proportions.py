@@ -144,8 +144,8 @@ def shards(
     The posterior mean of (alpha + n_d) / (sum alpha + length) given the topics (Patterson and Teh
     2013, section 5.1), by eight chains of collapsed Gibbs sweeps for each document: where alpha is
     small a chain may stay with one explanation of a document for long, and only others tell. They
-    go on, each time by about half, until its error is within the tolerance or all sweeps are done. A
-    document without words has the prior mean.
+    go on, each time by about half, until its error is within the tolerance or all sweeps are done.
+    A document without words has the prior mean.
 
     Arguments as for `transform`, which raises the same errors.
 
