@@ -129,12 +129,16 @@ def build(
         (9.5, 4.0)
     """
     schedules.check(step_size)
+    parameters = {
+        "shape": arguments.tree("shape", shape),
+        "rate": arguments.tree("rate", rate),
+        "sigma": arguments.tree("sigma", sigma),
+    }
     return freeze(
         init,
         update,
         {"estimator": estimator},
-        shape=arguments.tree("shape", shape),
-        rate=arguments.tree("rate", rate),
-        sigma=arguments.tree("sigma", sigma),
+        of_init={"parameters": parameters},
+        **parameters,
         step_size=step_size,
     )

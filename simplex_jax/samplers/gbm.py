@@ -128,12 +128,16 @@ def build(
         13.0 0.676
     """
     schedules.check(step_size)
+    parameters = {
+        "mean": arguments.tree("mean", mean, "finite"),
+        "precision": arguments.tree("precision", precision),
+        "sigma": arguments.tree("sigma", sigma),
+    }
     return freeze(
         init,
         update,
         {"estimator": estimator},
-        mean=arguments.tree("mean", mean, "finite"),
-        precision=arguments.tree("precision", precision),
-        sigma=arguments.tree("sigma", sigma),
+        of_init={"parameters": parameters},
+        **parameters,
         step_size=step_size,
     )

@@ -1,6 +1,6 @@
 """Kernels of positive numbers: a state of logarithms, and the evidence of data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -47,15 +47,26 @@ class LogEvidence(NamedTuple):
     precision: PyTree
 
 
-def init(key: jax.Array, position: Position, *, estimator: Estimator) -> State:
+def init(
+    key: jax.Array,
+    position: Position,
+    *,
+    estimator: Estimator,
+    parameters: Mapping[str, PyTree] | None = None,
+) -> State:
     """Start from positive numbers theta, a tree of arrays of any shapes.
 
+    `parameters`, by name, are only checked: that they fit the position.
+
     Raises:
-        ValueError: The position has no leaf, or an entry that is not finite and positive.
+        ValueError: The position has no leaf, or an entry that is not finite and positive, or a
+            parameter does not broadcast to it.
     """
     theta = arguments.tree("position", position)
     if not jax.tree.leaves(theta):
         raise ValueError("position must have at least one leaf")
+    for name, tree in (parameters or {}).items():
+        simplex.like(name, tree, theta)
     return State(
         position=jax.tree.map(jnp.log, theta),
         step=jnp.zeros((), jnp.int32),

@@ -251,6 +251,8 @@ def test_bad_input_is_named(getkey):
         kernel.update(getkey(), state, Evidence(jnp.ones(2), 1.0))
     kernel = cir.build(GIVEN, 1.0, [1.0, 2.0], 0.1)
     with pytest.raises(ValueError, match="rate of shape"):
+        kernel.init(getkey(), jnp.ones(3))
+    with pytest.raises(ValueError, match="rate of shape"):
         kernel.update(getkey(), state, Evidence(1.0, 1.0))
 
 

@@ -191,6 +191,8 @@ def test_bad_input_is_named(getkey):
     kernel = gbm.build(GIVEN, 0.0, 1.0, 0.1)
     with pytest.raises(ValueError, match="position"):
         kernel.init(getkey(), [1.0, 0.0])
+    with pytest.raises(ValueError, match="precision of shape"):
+        gbm.build(GIVEN, 0.0, [1.0, 2.0], 0.1).init(getkey(), jnp.ones(3))
     state = kernel.init(getkey(), jnp.ones(3))
     with pytest.raises(ValueError, match="LogEvidence"):
         kernel.update(getkey(), state, (1.0, 1.0))
