@@ -83,14 +83,24 @@ def totals(words: jax.Array) -> jax.Array:
     return library.LIBRARY.lowered("totals", calls.totals, by_xla, words)
 
 
+def lay_out(
+    log_topics: jax.Array, *, method: str = "collapsed", engine: str | None = None
+) -> jax.Array:
+    """Return the likelihood of topics [K, V] in the form that `sweeps` reads."""
+    if resolve(engine, log_topics.shape[0]) == "native" and method == "collapsed":
+        return calls.lay_out(log_topics)
+    return local.likelihood_of(log_topics)
+
+
 def sweeps(
     key: jax.Array,
-    log_topics: jax.Array,
+    log_topics: jax.Array | None,
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array | None,
     words: jax.Array | None = None,
     *,
+    likelihood: jax.Array | None = None,
     times: int,
     burn_in: int = 0,
     method: str = "collapsed",
@@ -102,7 +112,8 @@ def sweeps(
     """Sweep over the tokens of distinct documents, given topics; start tokens without a label.
 
     Sweep i has the key `fold_in(key, i)`. The logarithms of the topics, [K, V], count up to a
-    number for each word; `alpha` [K] and `labels`, [T] or [1, T], are as for `local.Sweep`, or None
+    number for each word; in place of topics of many calls `likelihood` is what `lay_out` made of
+    them, with the same method and engine. `alpha` [K] and `labels`, [T] or [1, T], are as for `local.Sweep`, or None
     for labels that are begun (see `_begin`) before the first sweep and go on from there. To
     `words`, int32 [K, V], by default zeros, `count` adds the "changes" of the labels by all sweeps,
     the "labels" after each sweep from the burn-in on, or "nothing". `tally` asks for counts in
@@ -114,15 +125,19 @@ def sweeps(
         raise ValueError('words are given and count is "nothing": say what is counted')
     if times < 1:
         raise ValueError(f"times must be at least 1; it is {times}")
+    if likelihood is None:
+        if log_topics is None:
+            raise ValueError("give log_topics, or their likelihood")
+        likelihood = lay_out(log_topics, method=method, engine=engine)
     if labels is None:
         labels = _begin(
-            jax.random.fold_in(key, times), log_topics, alpha, documents, method, engine, kind
+            jax.random.fold_in(key, times), likelihood, alpha, documents, method, engine, kind
         )
     if engine == "native" and method == "collapsed":
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
         labels, words, in_documents = calls.sweep(
             keys,
-            calls.lay_out(log_topics),
+            likelihood,
             alpha,
             documents,
             labels,
@@ -134,9 +149,9 @@ def sweeps(
         )
         return Swept(labels, words, in_documents.T.astype(jnp.float32))
 
-    likelihood, shape, labels = local.likelihood_of(log_topics), labels.shape, labels.ravel()
+    shape, labels = labels.shape, labels.ravel()
     if words is None:
-        words = jnp.zeros((0, 0) if count == "nothing" else log_topics.shape, jnp.int32)
+        words = jnp.zeros((0, 0) if count == "nothing" else likelihood.shape, jnp.int32)
 
     def sweep(i, loop):
         labels, words, in_documents = loop
@@ -159,7 +174,7 @@ def sweeps(
 
 def _begin(
     key: jax.Array,
-    log_topics: jax.Array,
+    likelihood: jax.Array,
     alpha: jax.Array,
     documents: Documents,
     method: str,
@@ -175,10 +190,11 @@ def _begin(
     beginning = alpha * jnp.maximum(_BEGINNING / jnp.sum(alpha), 1)
     return sweeps(
         key,
-        log_topics,
+        None,
         beginning,
         documents,
         local.no_labels(documents.tokens.shape[0], alpha.shape[0]),
+        likelihood=likelihood,
         times=1,
         method=method,
         engine=engine,

@@ -33,8 +33,8 @@ TOLERANCE = 0.02
 # Where alpha is small a chain stays with one explanation of a document, and is too sure of itself.
 CHAINS = 8
 _BURN_IN = 6  # after labels are begun
-_SHORT, _LONG = 5, 20  # sweeps of a call, and until the error is first looked at
-_SWEEPS = 640
+_FIRST, _MORE = 3, 5  # sweeps of the first call, after which the error is looked at, and of others
+_SWEEPS = _FIRST + 127 * _MORE
 _FEWER, _FEWEST = 4, 64  # by how much the documents that are swept become fewer, and the fewest
 _MOST_TOKENS = 2**21  # of a shard, which ends earlier where documents are long
 _MOST_SHARES = 2**22  # likewise, where topics are many
@@ -177,9 +177,9 @@ def shards(
             "give documents over the vocabulary of the topics"
         )
     concentrations = positive("alpha", alpha, (len(table),))
-    log_topics = _logarithms(jnp.asarray(table))
     key = fold_in(jax.random.key(seed), np.uint32(_STREAM))
     engine = engines.resolve(engine, len(table))
+    likelihood = _lay_out(jnp.asarray(table), engine)
     shard = max(1, min(shard, _MOST_SHARES // len(table)))
 
     def work() -> Iterator[Shares]:
@@ -190,7 +190,7 @@ def shards(
             numbers = np.pad(_identities(part)[order], (0, width - len(order)))
             documents = documents._replace(ids=jnp.asarray(numbers))
             means, errors = _average(
-                key, log_topics, concentrations, documents, tolerance, sweeps, engine
+                key, likelihood, concentrations, documents, tolerance, sweeps, engine
             )
             rows = np.empty((last - first, len(table)), np.float32)
             error = np.empty(last - first, np.float32)
@@ -200,9 +200,10 @@ def shards(
     return work()
 
 
-@jax.jit
-def _logarithms(topics: jax.Array) -> jax.Array:
-    return jnp.log(jnp.maximum(topics, jnp.finfo(jnp.float32).tiny))
+@functools.partial(jax.jit, static_argnames="engine")
+def _lay_out(topics: jax.Array, engine: str) -> jax.Array:
+    log_topics = jnp.log(jnp.maximum(topics, jnp.finfo(jnp.float32).tiny))
+    return engines.lay_out(log_topics, engine=engine)
 
 
 @jax.jit
@@ -212,7 +213,7 @@ def _columns(array: jax.Array, places: jax.Array) -> jax.Array:
 
 def _average(
     key: jax.Array,
-    log_topics: jax.Array,
+    likelihood: jax.Array,
     alpha: jax.Array,
     documents: Documents,
     tolerance: float,
@@ -235,14 +236,12 @@ def _average(
     totals = jnp.zeros((num_topics, CHAINS, len(rows)), jnp.float32)
     done = 0
     while waiting.any():
-        # By about half, and in whole calls: each number of sweeps is compiled, and each call lays
-        # out the topics.
-        check = min(done + _SHORT * max(1, done // (2 * _SHORT)), most)
+        # By about half, and in whole calls, each number of whose sweeps is compiled.
+        check = min(done + _MORE * max(1, done // (2 * _MORE)) if done else _FIRST, most)
         while done < check:
-            times = _LONG if check - done >= _LONG else min(check - done, _SHORT)
-            burn_in = 0 if done else _BURN_IN
+            times, burn_in = min(check - done, _MORE), 0 if done else _BURN_IN
             labels, totals = _sweep(
-                *(fold_in(key, np.uint32(done)), log_topics, alpha, active, labels, totals),
+                *(fold_in(key, np.uint32(done)), likelihood, alpha, active, labels, totals),
                 times=burn_in + times,
                 burn_in=burn_in,
                 engine=engine,
@@ -307,7 +306,7 @@ def _pooled(totals: jax.Array, sweeps: jax.Array) -> tuple[jax.Array, jax.Array]
 )
 def _sweep(
     key: jax.Array,
-    log_topics: jax.Array,
+    likelihood: jax.Array,
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array | None,
@@ -320,10 +319,11 @@ def _sweep(
     """Sweep, and add the tokens of topics in documents after the burn-in to the totals."""
     swept = engines.sweeps(
         key,
-        log_topics,
+        None,
         alpha,
         documents,
         labels,
+        likelihood=likelihood,
         times=times,
         burn_in=burn_in,
         tally=True,
