@@ -113,11 +113,11 @@ def sweeps(
 
     Sweep i has the key `fold_in(key, i)`. The logarithms of the topics, [K, V], count up to a
     number for each word; in place of topics of many calls `likelihood` is what `lay_out` made of
-    them, with the same method and engine. `alpha` [K] and `labels`, [T] or [1, T], are as for `local.Sweep`, or None
-    for labels that are begun (see `_begin`) before the first sweep and go on from there. To
-    `words`, int32 [K, V], by default zeros, `count` adds the "changes" of the labels by all sweeps,
-    the "labels" after each sweep from the burn-in on, or "nothing". `tally` asks for counts in
-    documents. `kind` is that of `native.calls.sweep`, by default the fastest one for K.
+    them, with the same method and engine. `alpha` [K] and `labels`, [T] or [1, T], are as for
+    `local.Sweep`, or None for labels that are begun (see `_begin`) before the first sweep and go on
+    from there. To `words`, int32 [K, V], by default zeros, `count` adds the "changes" of the labels
+    by all sweeps, the "labels" after each sweep from the burn-in on, or "nothing". `tally` asks for
+    counts in documents. `kind` is that of `native.calls.sweep`, by default the fastest one for K.
     """
     num_topics = alpha.shape[0]
     engine = resolve(engine, num_topics)

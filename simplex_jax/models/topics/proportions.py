@@ -33,8 +33,10 @@ TOLERANCE = 0.02
 # Where alpha is small a chain stays with one explanation of a document, and is too sure of itself.
 CHAINS = 8
 _BURN_IN = 6  # after labels are begun
-_FIRST, _MORE = 3, 5  # sweeps of the first call, after which the error is looked at, and of others
-_SWEEPS = _FIRST + 127 * _MORE
+# Sweeps of a call, and until the error is first looked at: after three, chains of a document of one
+# or two words often agree by chance.
+_AT_ONCE = 5
+_SWEEPS = 640
 _FEWER, _FEWEST = 4, 64  # by how much the documents that are swept become fewer, and the fewest
 _MOST_TOKENS = 2**21  # of a shard, which ends earlier where documents are long
 _MOST_SHARES = 2**22  # likewise, where topics are many
@@ -237,9 +239,9 @@ def _average(
     done = 0
     while waiting.any():
         # By about half, and in whole calls, each number of whose sweeps is compiled.
-        check = min(done + _MORE * max(1, done // (2 * _MORE)) if done else _FIRST, most)
+        check = min(done + _AT_ONCE * max(1, done // (2 * _AT_ONCE)), most)
         while done < check:
-            times, burn_in = min(check - done, _MORE), 0 if done else _BURN_IN
+            times, burn_in = min(check - done, _AT_ONCE), 0 if done else _BURN_IN
             labels, totals = _sweep(
                 *(fold_in(key, np.uint32(done)), likelihood, alpha, active, labels, totals),
                 times=burn_in + times,
