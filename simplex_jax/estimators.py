@@ -316,8 +316,10 @@ def _histogram(leaf: jax.Array, labels: jax.Array) -> jax.Array:
         )
     k = leaf.shape[-1]
     rows = leaf.size // k
-    # Widened, as K may not fit the dtype of the labels, and a sum of ones not that of the position.
-    valid = (labels >= 0) & (labels.astype(jnp.uint32) < k)
+    # Widened, as K may not fit the dtype of the labels, and a sum of ones not that of the position;
+    # int64 labels are not narrowed, or 2^32 would be 0.
+    wide = labels if labels.dtype.itemsize > 4 else labels.astype(jnp.uint32)
+    valid = (labels >= 0) & (wide < k)
     arguments.require("batch", labels, valid, f"labels from 0 to {k - 1}, of {k} categories")
     flat, valid = (x.reshape(labels.shape[0], rows) for x in (labels, valid))
     cell = jnp.where(valid, flat.astype(jnp.int32) + k * jnp.arange(rows), leaf.size)

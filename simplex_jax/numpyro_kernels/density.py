@@ -168,6 +168,19 @@ def changing(target: Target, values: Values) -> list[str]:
     return [name for name, does in zip(names, depends, strict=True) if does or name in inside]
 
 
+def is_random(target: Target, values: Values) -> bool:
+    """Return whether the log density changes from step to step where the sites do not.
+
+    It does with minibatches, and in models that draw numbers of their own (``numpyro.prng_key``).
+    """
+
+    def joint(key: jax.Array) -> list[jax.Array]:
+        terms, _ = log_joint(target._replace(key=key), values, frozenset())
+        return [summed(terms)]
+
+    return bool(target.layout.subsampled) or depending(joint, target.key)[0]
+
+
 def summed(tree: PyTree) -> jax.Array:
     """Return the sum of all numbers of a tree, a scalar."""
     return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(tree)), jnp.zeros(()))
@@ -244,6 +257,11 @@ def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = No
     others, laws = log_joint(target, {**(fixed or {}), **values}, frozenset(y))
     priors, parameters = {}, {}
     for name, law in laws.items():
+        if target.layout.enumerate_from is not None and len(law.shape()) > jnp.ndim(values[name]):
+            raise ValueError(
+                f"the prior of site {name!r} depends on a site that is summed out; write it as a "
+                "mixture (on the simplex dist.MixtureSameFamily), or use NUTS"
+            )
         parameters[name] = _parameters(law, y[name])
         recursive = name in target.layout.recursive
         if recursive or not parameters[name]:

@@ -134,10 +134,17 @@ class SCIR(ModelKernel):
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[State, jax.Array]:
         kinds = target.layout.kinds
+        if not target.layout.subsampled and densities.is_random(target, values):
+            raise ValueError(
+                "the log density of the model is random itself, by numpyro.prng_key() for one, and "
+                "SCIR takes it for exact; use SGMCMC(model, {...})"
+            )
         z = jax.jit(partial(_native, target.layout))(values)
         evaluate = jax.jit(partial(densities.evaluate, target))
         step = self._step(target.layout, jnp.zeros((), jnp.int32))
         ratio = minibatches.ratio_of_rows(target.layout.subsampled)
+        # Other arguments may show minibatches where those of an earlier start did not.
+        self._curved, self._rows = frozenset(), {}
         if step is None:
             step = minibatches.longest(jnp.asarray(ratio))
         if target.layout.subsampled:

@@ -119,7 +119,7 @@ class SGMCMC(ModelKernel):
         groups = self._groups(target.layout)
         kernels, z, info, totals, raised = [], {}, [], {}, {}
         noise: dict[str, Noise | None] = {}
-        noisy = _is_noisy(target, values)
+        noisy = density.is_random(target, values)
         for group, key_group in zip(groups, jax.random.split(key, len(groups)), strict=True):
             charts.check_support(group, target, values)
             charts.check_noise(group, noisy=noisy)
@@ -241,19 +241,6 @@ class SGMCMC(ModelKernel):
             ]
             parts.append(f"{', '.join(ends)}: {', '.join(numbers)}")
         return "; ".join(parts)
-
-
-def _is_noisy(target: Target, values: Values) -> bool:
-    """Return whether the log density changes from step to step where the sites do not.
-
-    It does with minibatches, and in models that draw numbers of their own (``numpyro.prng_key``).
-    """
-
-    def joint(key: jax.Array) -> list[jax.Array]:
-        terms, _ = density.log_joint(target._replace(key=key), values, frozenset())
-        return [density.summed(terms)]
-
-    return bool(target.layout.subsampled) or density.depending(joint, target.key)[0]
 
 
 def _check_step(kernel: Kernel, state: PyTree, layout: Layout, num_warmup: int) -> None:

@@ -115,6 +115,9 @@ def inspect(
     for name in latent.keys() - enumerated:
         if latent[name]["fn"].support.is_discrete:
             raise ValueError(_discrete(name))
+        if not jnp.size(latent[name]["value"]):
+            shape = jnp.shape(latent[name]["value"])
+            raise ValueError(f"site {name!r} has no numbers: its shape is {shape}")
     depths = [
         -frame.dim
         for site in trace.values()

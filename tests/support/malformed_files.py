@@ -104,7 +104,6 @@ uci("uci words 1e12", 2, "keep at most", f"2\n{10**12}\n2\n1 1 1\n2 2 2\n")
 uci("uci words unlike vocabulary", 2, "vocabulary has 3", "2\n4\n2\n1 1 1\n2 2 2\n")
 uci("uci fewer entries", 3, "declares 3 entries, the file has 2", "2\n3\n3\n1 1 1\n2 2 200000\n")
 uci("uci more entries", 6, "more entries than the 2", HEADER + "1 1 1\n2 2 2\n2 3 1\n")
-uci("uci byte order mark", 1, "documents is", "\ufeff" + HEADER + "1 1 1\n2 2 2\n")
 
 # Bag of words: the entries.
 uci("uci document 0", 4, "document id 0 is not in 1..2", HEADER + "0 1 1\n2 2 2\n")
