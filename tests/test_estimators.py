@@ -193,3 +193,11 @@ def test_counts_below_zero_end_a_run_with_an_error(build, getkey):
     state = kernel.init(getkey(), jnp.ones(3))
     with pytest.raises(FloatingPointError, match=r"position.* became NaN in update 1"):
         driver.run(getkey(), kernel, state, batches.full(rows), 3)
+
+
+def test_labels_beyond_32_bits_are_out_of_range():
+    labels = np.array([2**32 + 1, 0])
+    with jax.enable_x64(True):
+        estimator = estimators.categorical(size=2)
+        with pytest.raises(ValueError, match="labels from 0 to 2"):
+            estimator.estimate(jax.random.key(0), (), jnp.zeros(3), jnp.asarray(labels))

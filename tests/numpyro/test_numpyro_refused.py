@@ -1,0 +1,58 @@
+"""Models that a kernel cannot take, each with one error that says why; and starts that can."""
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from simplex_jax.numpyro_kernels import SCIR
+
+
+def first(model, *args, kernel=None):
+    return (kernel or SCIR(model)).init(jax.random.key(0), 5, None, args, {})
+
+
+def test_scir_refuses_a_log_density_that_is_random():
+    """A stored density with lucky noise would be kept for ever."""
+
+    def model(noise):
+        rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+        numpyro.factor("y", jnp.log(rate) * jax.random.normal(numpyro.prng_key()) * noise)
+
+    with pytest.raises(ValueError, match=r"random itself, .* use SGMCMC"):
+        first(model, jnp.ones(()))
+
+
+def test_a_prior_that_depends_on_an_enumerated_site_is_named():
+    pytest.importorskip("funsor")
+
+    def model():
+        z = numpyro.sample("z", dist.Categorical(jnp.ones(2) / 2), infer={"enumerate": "parallel"})
+        numpyro.sample("p", dist.Dirichlet(jnp.array([[1.0, 1.0], [5.0, 1.0]])[z]))
+
+    with pytest.raises(ValueError, match="'p' depends on a site that is summed out"):
+        first(model)
+
+
+def test_a_site_without_numbers_is_named():
+    def model():
+        numpyro.sample("rate", dist.Gamma(1.0, 1.0).expand([0]))
+        numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
+
+    with pytest.raises(ValueError, match="'rate' has no numbers"):
+        first(model)
+
+
+def test_a_kernel_may_start_again_with_minibatches():
+    def model(shown=None):
+        with numpyro.plate("columns", 3, dim=-1):
+            rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+            with numpyro.plate("rows", 4, subsample_size=shown, dim=-2) as rows:
+                numpyro.sample("x", dist.Poisson(rate**2 + 0.1), obs=jnp.ones((4, 3))[rows])
+
+    kernel = SCIR(model)
+    first(model, kernel=kernel)
+    state = first(model, 2, kernel=kernel)
+    after = jax.eval_shape(lambda state: kernel.sample(state, (2,), {}), state)
+    assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, after)
