@@ -91,11 +91,13 @@ def chain_warnings(
     samples: int,
     diagnostics: Mapping[str, Mapping[str, float | None]],
     shared: ArrayLike,
+    absent: str = "{their} means and intervals are of the chains that have {them}",
 ) -> list[str]:
     """Return a sentence for each sign that chains are too short, or do not agree.
 
     There are so many posterior samples, of all chains; the diagnostics are those of `summary`, and
-    which topics the chains share [C, K] says `matching.align`. Topics are numbered from 0.
+    which topics the chains share [C, K] says `matching.align`. Topics are numbered from 0. What
+    becomes of a topic where it is absent differs between models.
     """
     same = np.asarray(shared, bool)
     warnings, total = [], same.shape[1]
@@ -109,7 +111,12 @@ def chain_warnings(
             "run them longer, or take the intervals as those of one of several explanations of "
             "the corpus."
         )
-    few = [name for name, entry in diagnostics.items() if _above(FEW_DRAWS, entry.get("ess"))]
+    few = [
+        name
+        for name, entry in diagnostics.items()
+        if _above(FEW_DRAWS, entry.get("ess"))
+        or (total > 1 and name.startswith(_SHARE) and not finite(entry.get("ess")))
+    ]
     if few and samples >= FEW_DRAWS:
         # Of topics; concentrations and predictions keep the intervals that they have.
         without = any(name.startswith(_SHARE) for name in few)
@@ -121,10 +128,10 @@ def chain_warnings(
     different = np.flatnonzero(~same.all(axis=0))
     if different.size:
         one = different.size == 1
+        fate = absent.format(their="its" if one else "their", them="it" if one else "them")
         warnings.append(
             f"{different.size} of {total} topics {'is' if one else 'are'} not in all chains: "
-            f"{listed(different)}. {'Its' if one else 'Their'} means and intervals are of the "
-            f"chains that have {'it' if one else 'them'}."
+            f"{listed(different)}. {fate[0].upper()}{fate[1:]}."
         )
     return warnings
 

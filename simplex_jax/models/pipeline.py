@@ -20,7 +20,7 @@ from simplex_jax.evaluate.fits import Fitted
 from simplex_jax.models import files
 from simplex_jax.models.options import as_json, changeable, declarations, option, options
 from simplex_jax.models.records import F, Model, O, Plan, Results
-from simplex_jax.runtime import processes, session
+from simplex_jax.runtime import gathering, processes, session
 from simplex_jax.runtime.checkpoint import Store
 from simplex_jax.runtime.hooks import Callback, calls_of
 from simplex_jax.runtime.session import Progress
@@ -70,7 +70,11 @@ class Session:
         parameter=None,
     )
     samples_dir: Path | None = option(
-        "Directory of the samples that are kept.", default=None, unset="in memory", parameter=None
+        "Directory of the samples that are kept.",
+        default=None,
+        check=lambda name, value: None if value is None else Path(value),
+        unset="in memory",
+        parameter=None,
     )
     progress: Progress | None = option(
         "Called with a task, how much of it is done and how much there is, after the training.",
@@ -92,7 +96,7 @@ class Fit(Results, Fitted):
 
         Args:
             directory: The directory; made if it does not exist.
-            overwrite: Replace the run that is there.
+            overwrite: Replace the run that is there, with its checkpoint and its samples.
 
         Raises:
             FileExistsError: The directory holds other files, or a run and `overwrite` is false.
@@ -185,6 +189,8 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     # Before the run is prepared, which may take its time: for errors of the arguments.
     calls_of(arguments.hooks)
     planned = planned._replace(resumed=_resumed(arguments))
+    if arguments.samples_dir is not None and not planned.resumed:
+        gathering.begin_samples(arguments.samples_dir, over=arguments.resume)
     settings = planned.settings
     about = {
         "model": model.name,

@@ -118,6 +118,16 @@ class Posterior(Hook):
         gathered.add(self._read(last))
         return gathered
 
+    def result(self, last: Event | None) -> Gathered:
+        """Return what `gathered` does at the end of a run; no sample at all is a ValueError.
+
+        A resumed run may have nothing left to do, and end before the part of it that counts.
+        """
+        gathered = self.gathered(last)
+        if not gathered.samples:
+            raise ValueError("the run has no sample at this length: make it longer")
+        return gathered
+
     def save(self) -> list[Any]:
         """Return moments and traces."""
         return self._latest.save()
@@ -135,6 +145,23 @@ class _Held(NamedTuple):
 
     when: When
     arrays: dict[str, np.ndarray]  # none where they are in a file
+
+
+def begin_samples(directory: Path, *, over: bool) -> None:
+    """Raise a FileExistsError where a directory has samples of another run, which would stay there.
+
+    Those of a run that begins `over`, because it had no checkpoint yet, are its own: removed.
+    """
+    if not processes.is_first():
+        return
+    earlier = sorted(directory.glob("sample-*.npz"))
+    if earlier and not over:
+        raise FileExistsError(
+            f"samples_dir {str(directory)!r} holds {len(earlier)} samples of another run: give "
+            "another directory, or remove them"
+        )
+    for path in earlier:
+        path.unlink(missing_ok=True)
 
 
 class Kept(Hook):

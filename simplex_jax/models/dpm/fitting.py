@@ -213,7 +213,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     """Match the clusters of the partitions that were kept, and describe them."""
     settings: Options = plan.settings
     data, (family, variables) = plan.train, _law(plan.train, settings)
-    gathered = run.measures["posterior"].gathered(trained.event)
+    gathered = run.measures["posterior"].result(trained.event)
     partitions = run.measures["kept"].samples()
     if not partitions and trained.event:
         last = posterior.read(trained.event, settings.chains)

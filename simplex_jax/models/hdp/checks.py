@@ -17,5 +17,6 @@ def warn(fitted: Fit) -> list[str]:
             f"{100 * others:.0f}% of the tokens are at topics that fewer than half of the samples "
             "have, which are not shown: run it longer, or in several chains to compare."
         )
-    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
+    absent = "{their} words are of the samples that have {them}; in shares the others count as 0"
+    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared, absent)
     return sentences + share_warnings(fitted)

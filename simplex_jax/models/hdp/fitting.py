@@ -112,7 +112,6 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     del samples_dir
     settings: Options = plan.settings
     size = data.size_of(plan.train)
-    data.check_heldout(plan.heldout, size.words)
     key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)
     built, stream = kernel.build(
         device.to_device(plan.train.counts),
@@ -163,7 +162,7 @@ def _random_topics(key: jax.Array, numbers: jax.Array, shape: tuple[int, ...]) -
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     """Put the samples together and infer the documents."""
     settings: Options = plan.settings
-    gathered = run.measures["posterior"].gathered(trained.event)
+    gathered = run.measures["posterior"].result(trained.event)
     partitions = run.measures["kept"].samples()
     if not partitions and trained.event:
         last = posterior.read(trained.event, settings.chains)

@@ -8,7 +8,7 @@ from simplex_jax.models.hdp.state import BETA, check_capacity
 from simplex_jax.models.options import MOST_CONCENTRATION, again, option, options
 from simplex_jax.models.pipeline import Session
 from simplex_jax.models.topics.concentrations import Prior
-from simplex_jax.models.topics.data import size_of
+from simplex_jax.models.topics.data import check_heldout, size_of
 from simplex_jax.models.topics.engine import resolve
 from simplex_jax.models.topics.options import TopicOptions, check_words
 from simplex_jax.models.topics.perplexity import SWEEPS
@@ -119,6 +119,7 @@ def settle(data: Corpus, heldout: Any, options: Options) -> Options:
     """
     size = size_of(data)
     check_words(size)
+    check_heldout(heldout, size.words)
     if options.batch_size not in (None, size.documents):
         raise ValueError(
             f"batch_size must be {size.documents}, all documents; it is {options.batch_size}"

@@ -16,6 +16,7 @@ from simplex_jax.models import estimator as common
 from simplex_jax.models import lda
 from simplex_jax.models.lda import model, seeds
 from simplex_jax.models.lda.options import Options, prior
+from simplex_jax.models.options import number
 from simplex_jax.models.topics import proportions
 from simplex_jax.models.topics.estimator import CountEstimator
 
@@ -118,7 +119,13 @@ class LDA(CountEstimator):
         first = not self.__sklearn_is_fitted__()
         if first:
             self.seed_, self.n_updates_ = self._seed(), 0
-        counts = self._data(X, reset=first)
+        counts = self._data(X, reset=first, batch=self.n_updates_)
+        total = round(number("total_samples", self.total_samples))
+        if total < counts.shape[0]:
+            raise ValueError(
+                f"total_samples must be at least the {counts.shape[0]} documents of a batch, which "
+                f"are some of them; it is {self.total_samples}"
+            )
         if self.n_chains not in (None, 1):
             raise ValueError(f"partial_fit runs one chain; n_chains is {self.n_chains}")
         shape = (arguments.at_least("n_components", self.n_components, 1), counts.shape[1])
@@ -129,7 +136,7 @@ class LDA(CountEstimator):
         options = Options(shape[0], seed_words=self.seed_words, seed_weight=self.seed_weight)
         seeded = self._seeds(options, shape)
         kernel = model.build_streaming(
-            max(1, round(self.total_samples)),
+            total,
             shape,
             alpha=np.asarray(alpha, np.float32),
             beta=np.asarray(beta, np.float32),

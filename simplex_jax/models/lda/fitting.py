@@ -22,7 +22,6 @@ from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import perplexity, proportions
 from simplex_jax.models.topics.data import (
-    check_heldout,
     in_memory,
     is_stored,
     on_host,
@@ -106,7 +105,6 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     """Return the run of a plan, ready to be trained."""
     settings: Any = plan.settings
     size = size_of(plan.train)
-    check_heldout(plan.heldout, size.words)
     memory.check(plan.train, settings)
     key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)
     seeded = seeds.placed(settings, vocabulary_of(plan.train))
@@ -180,7 +178,7 @@ def _portable(plan: Plan, state: State) -> session.Portable:
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     """Put the chains together and infer the documents."""
     settings: Options = plan.settings
-    gathered, kept = run.measures["posterior"].gathered(trained.event), run.measures["kept"]
+    gathered, kept = run.measures["posterior"].result(trained.event), run.measures["kept"]
     moments = gathered.moments
     order, stability, shared = matching.align(list(moments["topics"].mean))
     mean, sd = moments["topics"].pooled(order, shared)

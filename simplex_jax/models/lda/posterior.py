@@ -84,8 +84,10 @@ def window_of(settings: Any) -> Window:
 
 def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
     """Return the hook that ends a run without a length, by what was gathered."""
-    # The share of a single topic is 1.
-    names = {"prevalence", "log_predictive"} if settings.num_topics > 1 else {"log_predictive"}
+    names = {"prevalence", "log_predictive"}
+    if settings.num_topics == 1:  # whose share is 1, and whose labels do not move
+        learned = {name for name in ("alpha", "beta") if isinstance(getattr(settings, name), str)}
+        names = {"log_predictive", *learned}
 
     def traces() -> dict[str, np.ndarray]:
         gathered = posterior.gathered()

@@ -1,6 +1,6 @@
 """Regression of topic shares on document covariates."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,10 @@ _SHOWN = 12  # topics of a picture
 
 
 def _columns(name: str, value: Any) -> tuple[str, ...] | None:
-    return (value,) if isinstance(value, str) else None if value is None else tuple(value)
+    if value is None:
+        return None
+    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else value
+    return tuple(map(str, names))
 
 
 @options
@@ -172,6 +175,8 @@ def effects(
     worded = np.flatnonzero(np.diff(counts.indptr))
     selected = {str(n): columns[n] for n in columns if question.by is None or str(n) in question.by}
     for name, values in selected.items():
+        if not isinstance(values, Sized):
+            raise ValueError(f"column {name!r} must have a value for each of {total} documents")
         if len(values) != total:
             raise ValueError(
                 f"column {name!r} has {len(values)} values for {total} documents: give one each"

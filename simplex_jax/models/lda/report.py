@@ -58,7 +58,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
 def _goal(fitted: Fit) -> list[tuple[str, str]]:
     """Return the tile of a run with a goal: for how many topics it was reached."""
     target, topics = fitted.settings.target_ess, range(fitted.settings.num_topics)
-    if target is None:
+    if target is None or len(topics) == 1:  # whose share is 1
         return []
     sizes = [fitted.diagnostics.get(f"prevalence {k}", {}).get("ess") or 0.0 for k in topics]
     reached = sum(size >= target for size in sizes)
@@ -87,7 +87,7 @@ def _concentration(
     return {
         "name": name,
         "unit": unit,
-        "learned": bool(np.any(sd > 0)),
+        "learned": not bool(np.all(sd == 0)),
         "common": bool(np.ptp(mean) == 0),
         "count": mean.size,
         "sum": float(mean.sum()),

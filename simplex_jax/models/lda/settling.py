@@ -19,6 +19,7 @@ from simplex_jax.models.topics.data import (
     Selection,
     Size,
     Training,
+    check_heldout,
     is_stored,
     size_of,
     vocabulary_of,
@@ -48,6 +49,7 @@ def settle(data: Training, heldout: Heldout | None, options: Options) -> Options
     """
     size = size_of(data)
     check_words(size)
+    check_heldout(heldout, size.words)
     counts = _counts(data, options)
     _check_topics(data, size, options, counts)
     memoised, shape = counts == "memoised", (options.num_topics, size.words)

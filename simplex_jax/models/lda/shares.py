@@ -47,7 +47,8 @@ def kept(fitted: Fit, directory: str | Path | None = None) -> list[Mapping[str, 
         place = "the fit" if directory is None else str(Path(directory).parent)
         raise ValueError(
             f"{place} has kept no samples of its topics, which show how uncertain they are: fit "
-            "again with, say, --keep-samples 50 (keep_samples=50)"
+            "again with, say, --keep-samples 50 (keep_samples=50), or of a fit that was loaded "
+            "give their directory: samples='run/samples'"
         )
     return samples
 

@@ -163,7 +163,7 @@ def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kern
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     """Put the chains together and infer the documents."""
     settings: Options = plan.settings
-    gathered = run.measures["posterior"].gathered(trained.event)
+    gathered = run.measures["posterior"].result(trained.event)
     moments = gathered.moments
     order, stability, shared = matching.align(list(moments["topics"].mean), matching.cosine)
     mean, sd = moments["topics"].pooled(order, shared)

@@ -82,9 +82,9 @@ def overview(
 
 
 def interval(mean: np.ndarray, sd: np.ndarray) -> dict[str, np.ndarray]:
-    """Return means and the central 95% of the gamma laws with these moments."""
+    """Return means and the central 95% of the gamma laws with these moments; NaN if unknown."""
     learned = sd > 0
     shape = np.where(learned, mean / np.where(learned, sd, 1), 1) ** 2
     ends = [special.gammaincinv(shape, p) * mean / shape for p in (0.025, 0.975)]
-    lower, upper = (np.where(learned, end, mean) for end in ends)
+    lower, upper = (np.where(learned, end, np.where(np.isnan(sd), np.nan, mean)) for end in ends)
     return {"mean": mean, "lower": lower, "upper": upper}

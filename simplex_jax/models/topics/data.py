@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from simplex_jax.corpus import Corpus, device, from_counts, holdout, split_tokens
 from simplex_jax.corpus import digest as digest_of
+from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.corpus.device import HostCorpus
 from simplex_jax.corpus.store import Stored
 from simplex_jax.corpus.text import count_texts
@@ -97,8 +98,17 @@ def describe(plan: Any) -> dict[str, Any]:
 
 
 def check_heldout(heldout: Any, words: int) -> None:
-    """Raise a ValueError where held-out documents have another number of words."""
-    if heldout is not None and heldout[0].shape[1] != words:
+    """Raise a ValueError unless held-out documents are two halves of counts over as many words."""
+    if heldout is None:
+        return
+    if not isinstance(heldout, tuple | list) or len(heldout) != 2:
+        raise ValueError(
+            "heldout must be a pair of counts, the observed and the target half of each document: "
+            "corpus.split_tokens makes it"
+        )
+    for half in heldout:
+        checked_counts(half, "heldout")
+    if heldout[0].shape[1] != words:
         raise ValueError(
             f"heldout has {heldout[0].shape[1]} words and the corpus {words}: take both from one "
             "corpus"
@@ -114,9 +124,15 @@ def hold_out(data: Corpus | Stored, count: int, seed: int) -> tuple[Training, An
     if isinstance(data, Corpus):
         train, rest = holdout(data, count, seed)
         halves = split_tokens(rest.counts, seed)
-        return (train, halves) if halves[1].nnz else (data, None)
+        return (train, halves) if predictable(*halves) else (data, None)
     out = np.random.default_rng(seed).choice(data.documents, count, replace=False)
     halves = split_tokens(data.select(np.sort(out)), seed)
-    if not halves[1].nnz:
+    if not predictable(*halves):
         return data, None
     return Selection(data, np.setdiff1d(np.arange(data.documents), out)), halves
+
+
+def predictable(observed: sp.csr_array, target: sp.csr_array) -> bool:
+    """Tell whether there is a token to predict, and a document that has more than one."""
+    lengths = observed.sum(axis=1, dtype=np.int64) + target.sum(axis=1, dtype=np.int64)
+    return bool(target.nnz) and int(lengths.max()) > 1

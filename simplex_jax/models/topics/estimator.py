@@ -48,14 +48,16 @@ class CountEstimator(common.TopicEstimator):
         counts = self._data(X, reset=False)
         return measures.score(self.components_, self.alpha_, counts, seed=self.seed_)
 
-    def _data(self, X: Any, *, reset: bool) -> sp.csr_array:
+    def _data(self, X: Any, *, reset: bool, batch: int = 0) -> sp.csr_array:
         table = self._table(X, reset=reset, words=2)
         arguments.choice("fractions", self.fractions, _FRACTIONS)
         if table.nnz and table.data.min() < 0:
             raise ValueError(f"Negative values in data passed to {type(self).__name__}")
         if self.fractions == "draw":
-            # By a seed of its own, so that the same X is rounded the same way every time.
+            # By a seed of its own, so that the same X is rounded the same way every time, and each
+            # batch of a stream in its own way.
             floor = np.floor(table.data)
-            up = np.random.default_rng(self.seed_).random(table.nnz) < table.data - floor
+            uniforms = np.random.default_rng([self.seed_, batch] if batch else self.seed_)
+            up = uniforms.random(table.nnz) < table.data - floor
             table = sp.csr_array((floor + up, table.indices, table.indptr), shape=table.shape)
         return from_counts(table).counts if reset else checked_counts(table, "X")

@@ -13,6 +13,7 @@ from simplex_jax.corpus import split_tokens
 from simplex_jax.evaluate import windows
 from simplex_jax.evaluate.coherence import MEASURES, coherence, diversity
 from simplex_jax.models.topics import perplexity
+from simplex_jax.models.topics.data import predictable
 from simplex_jax.models.topics.fits import CountFit, TopicFit
 from simplex_jax.models.topics.proportions import CHAINS
 
@@ -40,7 +41,10 @@ def score(topics: ArrayLike, alpha: ArrayLike, counts: sp.csr_array, *, seed: in
     Proportions are inferred from the other half, given topics [K, V] and concentrations [K]. That
     no document has two words is a ValueError.
     """
-    return -float(np.log(_perplexity(topics, alpha, *split_tokens(counts, seed), seed)))
+    halves = split_tokens(counts, seed)
+    if not predictable(*halves):
+        raise ValueError("no document has two words, one to predict from the other")
+    return -float(np.log(_perplexity(topics, alpha, *halves, seed)))
 
 
 def _perplexity(
