@@ -210,7 +210,12 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         proportions_error=errors,
         coherence=coherence(summarised.mean, documents.counts),
         examples=representative(
-            documents.counts, documents.names, documents.vocabulary, shares, summarised.mean
+            documents.counts,
+            documents.names,
+            documents.vocabulary,
+            shares,
+            summarised.mean,
+            documents.excerpts,
         ),
         empty=int((np.diff(documents.counts.indptr) == 0).sum()),
         traces=traces,

@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax.evaluate.diagnostics import chain_warnings, listed
-from simplex_jax.models.goal import SHARE
+from simplex_jax.models.goal import PREFIX, SHARE
 from simplex_jax.models.lda import seeds
 from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
@@ -61,17 +61,18 @@ def _shortfall(
     metrics: Sequence[Mapping[str, float | None]], target: float, topics: int
 ) -> list[str]:
     """Return a sentence if a run has had its time before it was good."""
-    last = next((record for record in reversed(metrics) if "settled" in record), {})
-    last = last or next((record for record in reversed(metrics) if "ess_prevalence" in record), {})
-    reached = [(name, last.get(f"ess_{name}")) for name in ("prevalence", "log_predictive")]
+    looks = (record for record in metrics if any(name.startswith(PREFIX) for name in record))
+    last: Mapping[str, float | None] = next(reversed(list(looks)), {})
     holder = {
         "prevalence": f"{math.ceil(SHARE * topics)} of {topics} topics have",
         "log_predictive": "the held-out predictive has",
+        "alpha": "alpha has",
+        "beta": "beta has",
     }
     missing = [
-        f"{holder[name]} {size:.0f} effective samples"
-        for name, size in reached
-        if size is not None and size < target
+        f"{who} {math.floor(size)} effective samples"
+        for name, who in holder.items()
+        if (size := last.get(f"{PREFIX}{name}")) is not None and size < target
     ]
     if last.get("settled") == 0:
         missing.append("the held-out perplexity has not settled")
