@@ -196,11 +196,14 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         mean=summarised.mean,
         sd=summarised.sd,
         prevalence=summarised.prevalence.mean(axis=axes),
-        prevalence_sd=summarised.prevalence.std(axis=axes),
+        prevalence_sd=_deviation(summarised.prevalence),
         alpha=alpha,
-        alpha_sd=summarised.concentrations.std(axis=axes),
+        alpha_sd=_deviation(summarised.concentrations),
         number=number_posterior(traces["topics"].astype(int).ravel()),
-        concentrations={name: _summary(traces[name]) for name in ("alpha", "gamma")},
+        concentrations={
+            name: _summary(traces[name], given=getattr(settings, name) is not None)
+            for name in ("alpha", "gamma")
+        },
         present=summarised.present.mean(axis=axes),
         stability=summarised.similarity,
         shared=summarised.present.mean(axis=0) >= summary.LEAST_PRESENT,
@@ -223,8 +226,16 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     )
 
 
-def _summary(trace: np.ndarray) -> dict[str, float]:
-    """Return mean, deviation and the interval that holds 95% of a trace."""
+def _deviation(samples: np.ndarray) -> np.ndarray:
+    """Return the deviation over samples and chains, [S, chains, K]; NaN where there is one."""
+    number = samples.shape[0] * samples.shape[1]
+    return samples.std(axis=(0, 1)) if number > 1 else np.full(samples.shape[2], np.nan)
+
+
+def _summary(trace: np.ndarray, *, given: bool) -> dict[str, float]:
+    """Return mean, deviation and the interval that holds 95% of a trace; NaN if one was drawn."""
     lower, upper = np.quantile(trace, [0.025, 0.975])
     values = {"mean": trace.mean(), "sd": trace.std(), "lower": lower, "upper": upper}
+    if trace.size == 1 and not given:
+        values |= dict.fromkeys(("sd", "lower", "upper"), np.nan)
     return {name: float(value) for name, value in values.items()}

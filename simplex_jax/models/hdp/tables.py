@@ -35,10 +35,14 @@ def restore(run: Saved) -> dict[str, Any]:
     return tables.restore(run) | {
         "number": {int(k): float(p) for k, p in run.summary["number"].items()},
         "concentrations": {
-            name: {end: float(concentrations[name][end]) for end in report.ENDS}
+            name: {end: _number(concentrations[name][end]) for end in report.ENDS}
             for name in ("alpha", "gamma")
         },
     }
+
+
+def _number(value: float | None) -> float:
+    return float("nan" if value is None else value)
 
 
 FILES = Files(
@@ -48,9 +52,9 @@ FILES = Files(
             "mean": Array("KV", most=_PROBABILITY),
             "sd": Array("KV"),
             "prevalence": Array("K", most=_PROBABILITY),
-            "prevalence_sd": Array("K"),
+            "prevalence_sd": Array("K", unknown=True),
             "alpha": Array("K", positive=True),
-            "alpha_sd": Array("K"),
+            "alpha_sd": Array("K", unknown=True),
             "present": Array("K", most=_PROBABILITY),
             "stability": Array("K", most=_PROBABILITY),
         }

@@ -106,3 +106,15 @@ def test_a_share_that_stands_still_has_no_interval_and_a_warning():
     still = {f"prevalence {k}": {"ess": float("nan")} for k in range(2)}
     (warning,) = chain_warnings(20, still, np.ones((1, 2), bool))
     assert "too few for intervals" in warning
+
+
+def test_a_single_sample_of_the_process_is_not_certain(tmp_path):
+    fitted = hdp.fit(COUNTS, passes=1, alpha=0.5)
+    assert np.isnan(fitted.prevalence_sd).all()
+    assert np.isnan(fitted.concentrations["gamma"]["sd"])
+    assert fitted.concentrations["alpha"]["sd"] == 0
+    loaded = hdp.load(fitted.save(tmp_path / "run"))
+    assert np.isnan(loaded.concentrations["gamma"]["upper"])
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "gamma, learned" in page
+    assert "alpha, given" in page
