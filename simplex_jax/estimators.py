@@ -156,15 +156,20 @@ def control_variate(
             `reference_counts` can be exact, and so is the estimate at the reference. Derivatives
             need that, as the ratio of two omegas is not bounded.
         size: Number of data in the full data set.
-        reference: Log-probabilities, like a kernel's position, best a mode.
+        reference: Log-probabilities, like a kernel's position, best a mode; finite for derivatives.
         reference_counts: `counts_of` there, over the full data.
         of: "counts" (r = 1), or "derivatives".
 
     Raises:
-        ValueError: `size` is not positive, or `of` is unknown.
+        ValueError: `size` is not positive, `of` is unknown, or the reference of derivatives has a
+            probability of 0.
     """
     size = arguments.size(size)
     arguments.choice("of", of, ("counts", "derivatives"))
+    if of == "derivatives":
+        for leaf in map(jnp.asarray, jax.tree.leaves(reference)):
+            needs = "finite, as derivatives are compared by ratios of probabilities"
+            arguments.require("reference", leaf, jnp.isfinite(leaf), needs)
     variate = _ControlVariate(_Batches(counts_of, size), reference, reference_counts, of)
     return Estimator(init=no_memory, estimate=bind(_control_variate, variate))
 

@@ -195,6 +195,14 @@ def test_counts_below_zero_end_a_run_with_an_error(build, getkey):
         driver.run(getkey(), kernel, state, batches.full(rows), 3)
 
 
+def test_a_reference_of_derivatives_has_no_empty_category():
+    reference = jnp.log(jnp.array([0.5, 0.5, 0.0]))
+    given = (expected_counts, 7, reference, jnp.ones(3))
+    estimators.control_variate(*given)
+    with pytest.raises(ValueError, match=r"reference must be finite, .* at index \(2,\)"):
+        estimators.control_variate(*given, of="derivatives")
+
+
 def test_labels_beyond_32_bits_are_out_of_range():
     labels = np.array([2**32 + 1, 0])
     with jax.enable_x64(True):

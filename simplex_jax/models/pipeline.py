@@ -70,7 +70,7 @@ class Session:
         parameter=None,
     )
     samples_dir: Path | None = option(
-        "Directory of the samples that are kept.",
+        "Directory of the samples that are kept; those of another run may not be there.",
         default=None,
         check=lambda name, value: None if value is None else Path(value),
         unset="in memory",

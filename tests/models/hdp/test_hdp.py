@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from sklearn.base import clone
 from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
-from support.marks import slow_but
 
 from simplex_jax import hdp
 from simplex_jax.cli import fit, main
@@ -30,7 +29,8 @@ OPTIONS = {"passes": 150, "eval_every": 15, "keep_samples": 10, "seed": 1}
 OPTIONS |= {"beta": 0.5, "capacity": 32}
 
 
-@pytest.mark.parametrize("engine", slow_but([None, "xla"], None))
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [None, "xla"])
 def test_double_precision(engine):
     with jax.enable_x64(True):
         fitted = hdp.fit(COUNTS, **OPTIONS | {"passes": 4, "eval_every": 2}, engine=engine)

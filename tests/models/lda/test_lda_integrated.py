@@ -104,6 +104,7 @@ def test_wrong_concentrations_are_seen(wrong, together, getkey, seed):
     assert checks.family(posterior_checks(getkey, seed, **wrong))
 
 
+@pytest.mark.slow
 def test_masses_that_are_not_drawn_are_seen(compiled_anew, monkeypatch, getkey, seed):
     """A mutant: the mean mass of each block in place of a draw."""
     mean = types.SimpleNamespace(

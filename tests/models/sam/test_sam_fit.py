@@ -97,6 +97,7 @@ def shares_that_never_moved(fitted):
     return float((fitted.state.ratios == 0).all(axis=1).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", ["hmc", "gmc"])
 def test_chains_of_documents_begin_near_their_modes(local):
     """From equal shares, far in a tail, most documents would never move: see the mutant."""
