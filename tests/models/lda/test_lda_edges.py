@@ -1,120 +1,215 @@
-"""Fits at the edges of what users ask for: other runs' files, lengths already had, one topic."""
+"""LDA in every combination of its parts, at the edges of its domain, and with bad arguments."""
 
-import os
-import signal
-
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from support import tiny_lda
 
-from simplex_jax import hdp, lda
-from simplex_jax.evaluate.diagnostics import chain_warnings
-from simplex_jax.models.lda.estimator import LDA
+from simplex_jax import run
+from simplex_jax.corpus import device
+from simplex_jax.models.lda import counts as lda_counts
+from simplex_jax.models.lda import model as lda
+from simplex_jax.runtime import driver
 
-COUNTS = np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
-GROUPS = ["a", "a", "b", "b"]
-
-
-@pytest.fixture(scope="module")
-def kept():
-    return lda.fit(COUNTS, 2, passes=20, keep_samples=4)
-
-
-def test_samples_of_another_run_are_not_mixed_in(tmp_path):
-    options = {"passes": 20, "samples_dir": str(tmp_path / "samples")}
-    lda.fit(COUNTS, 2, keep_samples=4, **options)
-    with pytest.raises(FileExistsError, match="holds 4 samples of another run"):
-        lda.fit(COUNTS, 2, keep_samples=2, **options)
-    lda.fit(COUNTS, 2, keep_samples=2, checkpoint=tmp_path / "none", resume=True, **options)
-    assert len(list((tmp_path / "samples").iterdir())) == 2, "a run that had no checkpoint yet"
+METHODS = ("blocked", "collapsed")
+SMALL = device.to_device(tiny_lda.table([[0, 0, 1], [1, 2], [2], [], [0, 1, 2, 2, 2]], 3))
 
 
-def fit_two(**options):
-    return lda.fit(COUNTS, 2, **options)
+def case(sampler, counts, method):
+    # One method a pair of sampler and counts; of all samplers but two one of the counts.
+    index = lda.SAMPLERS.index(sampler) + lda.COUNTS.index(counts)
+    slow = METHODS[index % 2] != method or (
+        sampler not in ("scir", "sgrld") and counts != "subsampled"
+    )
+    return pytest.param(sampler, counts, method, marks=[pytest.mark.slow] * slow)
 
 
-def fit_any(**options):
-    return hdp.fit(COUNTS, **options)
+def local_step(counts, method):
+    if counts == "memoised":
+        return lda_counts.Local(method)
+    return lda_counts.Local(method, sweeps=3, burn_in=1, expected=method == "blocked")
 
 
-@pytest.mark.parametrize("fit", [fit_two, fit_any])
-def test_a_resumed_run_without_samples_says_so(fit, tmp_path):
-    def stop(event):
-        if event.step >= 20:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    options = {"eval_every": 10, "checkpoint": tmp_path, "checkpoint_every": 0}
-    assert fit(steps=100, hooks=[stop], **options).interrupted
-    with pytest.raises(ValueError, match="no sample at this length: make it longer"):
-        fit(steps=20, resume=True, **options)
-
-
-def test_beta_of_a_single_topic_is_learned():
-    fitted = lda.fit(COUNTS, 1, beta="learn", target_ess=20, time_limit=20.0)
-    assert fitted.samples > 10
-    assert fitted.beta_sd[0] > 0
-
-
-def test_what_is_learned_is_not_said_to_be_given(tmp_path):
-    page = lda.fit(COUNTS, 2, steps=1, alpha="learn").report(tmp_path / "report.html")
-    text = page.read_text()
-    assert "alpha, learned" in text
-    assert "beta, given" in text
-
-
-def test_batches_of_a_stream_are_rounded_apart():
-    """Each word has an eighth; rounded alike in all batches, some would have a third, others 0."""
-    model = LDA(1, fractions="draw", total_samples=1000, random_state=0)
-    for _ in range(100):
-        model.partial_fit(np.full((1, 8), 0.5))
-    assert model.components_.min() > 0.06
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sampler", "counts", "method"),
+    [case(s, c, m) for s in lda.SAMPLERS for c in lda.COUNTS for m in METHODS],
+)
+def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
+    """At beta = 1e-3, where most log-probabilities are below the least float32."""
+    arguments = {"sampler": sampler, "counts": counts, "local_step": local_step(counts, method)}
+    arguments["batch_size"] = 2
+    kernel, stream = lda.build(SMALL, (4, 3), alpha=0.01, beta=1e-3, step_size=0.01, **arguments)
+    state = kernel.init(getkey(), jnp.ones((4, 3)))
+    shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
+    compiled = driver._advance._cache_size()
+    state, trace = run(getkey(), kernel, state, stream, 600)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == shapes
+    assert int(state.step) == 600
+    assert trace.shape == (600, 4, 3)
+    assert np.isfinite(trace).all()
+    np.testing.assert_allclose(np.exp(trace).sum(axis=-1), 1, atol=1e-5)
+    # Other settings and another number of steps of the same shapes use the same program.
+    kernel, stream = lda.build(SMALL, (4, 3), alpha=0.5, beta=0.3, step_size=0.02, **arguments)
+    run(getkey(), kernel, state, stream, 7)
+    assert driver._advance._cache_size() == compiled + 1
 
 
-@pytest.mark.parametrize("total", [-5, 2, float("nan"), "many"])
-def test_documents_of_a_stream_are_checked(total):
-    with pytest.raises(ValueError, match="total_samples must"):
-        LDA(3, total_samples=total).partial_fit(np.eye(4, dtype=int))
+@pytest.mark.parametrize("method", [pytest.param("blocked", marks=pytest.mark.slow), "collapsed"])
+def test_jit_equals_eager(method, getkey):
+    estimator = lda_counts.memoised(SMALL, (2, 3), lda_counts.Local(method)).given([0.3, 0.3])
+    log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), (2, 3)))
+    arguments = (getkey(), estimator.init(getkey()), log_topics, jnp.array([4, 0, 2]))
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        estimator.estimate(*arguments),
+        jax.jit(estimator.estimate)(*arguments),
+    )
 
 
-def test_single_tokens_predict_nothing(kept):
-    alone = np.eye(20, dtype=int)
-    with pytest.raises(ValueError, match="none of them has anything to predict"):
-        lda.fit(alone, 2, passes=5, holdout=5)
-    assert lda.fit(alone, 2, passes=2).corpus["held_out"] == 0
-    with pytest.raises(ValueError, match="no document has two words"):
-        LDA(2, passes=2).fit(COUNTS).score(np.eye(4, dtype=int))
+def assign(corpus, shape, method, getkey, alpha=0.1):
+    """The memory after a visit of all documents, at random topics."""
+    alpha = jnp.broadcast_to(alpha, shape[0])
+    estimator = lda_counts.memoised(corpus, shape, lda_counts.Local(method)).given(alpha)
+    log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), shape))
+    ids = jnp.arange(device.size(corpus))
+    return jax.jit(estimator.estimate)(getkey(), estimator.init(getkey()), log_topics, ids)[1]
 
 
-@pytest.mark.parametrize("heldout", [COUNTS, [COUNTS], (COUNTS, COUNTS + 0.5), "texts"])
-@pytest.mark.parametrize("model", [lda, hdp])
-def test_held_out_documents_are_checked(model, heldout):
-    with pytest.raises(ValueError, match="heldout"):
-        model.fit(COUNTS, heldout=heldout, passes=2)
+@pytest.mark.parametrize("method", METHODS)
+def test_more_topics_than_words_long_and_empty_documents(method, getkey):
+    """300 topics, whose labels are 16 bits wide, 4 words, and a document of 1e5 tokens."""
+    counts = sp.csr_array([[100_000, 0, 1, 0], [0, 0, 0, 0], [0, 1, 0, 1], [0, 0, 0, 0]])
+    alpha = jnp.linspace(0.01, 1, 300)
+    memory = assign(device.to_device(counts), (300, 4), method, getkey, alpha)
+    assert memory.labels.dtype == jnp.uint16
+    assert (np.asarray(memory.labels) < 300).all()
+    np.testing.assert_array_equal(memory.counts.sum(axis=0), counts.sum(axis=0))
 
 
-def test_covariates_may_be_columns_of_any_name(kept):
-    documents, groups = np.tile(COUNTS, (2, 1)), GROUPS * 2
-    for by in (0, [0], "0"):
-        found = lda.effects(kept, documents, {0: groups, "x": groups}, by=by, sweeps=2)
-        assert found.draws == 4
-    with pytest.raises(ValueError, match="column 'x' must have a value for each of 8 documents"):
-        lda.effects(kept, documents, {"x": 5})
-    with pytest.raises(ValueError, match="samples='run/samples'"):
-        lda.effects(lda.fit(COUNTS, 2, passes=2), documents, {"x": groups})
+def test_one_topic_takes_all_words(getkey):
+    memory = assign(SMALL, (1, 3), "collapsed", getkey)
+    np.testing.assert_array_equal(memory.labels, 0)
+    np.testing.assert_array_equal(memory.counts, [[3, 3, 5]])
 
 
-def test_a_share_that_stands_still_has_no_interval_and_a_warning():
-    still = {f"prevalence {k}": {"ess": float("nan")} for k in range(2)}
-    (warning,) = chain_warnings(20, still, np.ones((1, 2), bool))
-    assert "too few for intervals" in warning
+def test_corpus_without_tokens_has_no_counts(getkey):
+    corpus = device.to_device(sp.csr_array((3, 2), dtype=np.int32))
+    assert not assign(corpus, (2, 2), "blocked", getkey).counts.any()
+    expected = lda_counts.Local("blocked", expected=True)
+    estimator = lda_counts.subsampled(corpus, (2, 2), expected, 2).given([0.1, 0.1])
+    topics = jnp.log(jnp.full((2, 2), 0.5))
+    assert not jax.jit(estimator.estimate)(
+        getkey(), estimator.init(getkey()), topics, jnp.array([2, 0])
+    )[0].any()
 
 
-def test_a_single_sample_of_the_process_is_not_certain(tmp_path):
-    fitted = hdp.fit(COUNTS, passes=1, alpha=0.5)
-    assert np.isnan(fitted.prevalence_sd).all()
-    assert np.isnan(fitted.concentrations["gamma"]["sd"])
-    assert fitted.concentrations["alpha"]["sd"] == 0
-    loaded = hdp.load(fitted.save(tmp_path / "run"))
-    assert np.isnan(loaded.concentrations["gamma"]["upper"])
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert "gamma, learned" in page
-    assert "alpha, given" in page
+@pytest.mark.slow
+def test_double_precision(getkey):
+    with jax.enable_x64(True):
+        kernel, stream = lda.build(SMALL, (2, 3), sampler="smld", counts="subsampled")
+        state = kernel.init(getkey(), jnp.ones((2, 3)))
+        state, trace = run(getkey(), kernel, state, stream, 5)
+        assert trace.dtype == np.float64
+        np.testing.assert_allclose(np.exp(trace).sum(axis=-1), 1, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"sampler": "gibbs"}, "sampler"),
+        ({"total": "forgotten"}, "total must be one of refreshed, carried"),
+        ({"total": "carried", "sampler": "smld"}, "total is that of weights, and smld moves none"),
+        ({"counts": "exact"}, "counts"),
+        ({"local_step": lda_counts.Local("variational")}, "method"),
+        ({"local_step": lda_counts.Local(sweeps=0)}, "sweeps"),
+        ({"local_step": lda_counts.Local(sweeps=1.5)}, "sweeps"),
+        ({"local_step": lda_counts.Local(sweeps=2, burn_in=2), "counts": "subsampled"}, "burn_in"),
+        (
+            {"local_step": lda_counts.Local(sweeps=2, burn_in=-1), "counts": "control-variate"},
+            "burn_in",
+        ),
+        ({"local_step": lda_counts.Local(sweeps=2, burn_in=1)}, "burn_in"),
+        ({"local_step": lda_counts.Local("blocked", expected=True)}, "expected"),
+        ({"local_step": lda_counts.Local(expected=True), "counts": "subsampled"}, "blocked"),
+        ({"learn_alpha": "yes"}, "learn_alpha"),
+        ({"learn_alpha": "vector", "counts": "control-variate"}, "alpha"),
+        ({"learn_beta": "vector", "counts": "subsampled"}, "memoised"),
+        ({"learn_beta": "vector", "beta": np.ones((2, 3))}, "beta"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": [0.1, -1.0]}, "alpha"),
+        ({"alpha": [0.1, 0.1, 0.1]}, "alpha"),
+        ({"alpha": np.nan, "counts": "subsampled"}, "alpha"),
+        ({"beta": 0.0}, "beta"),
+        ({"beta": [0.1, np.inf, 0.1]}, "beta"),
+        ({"beta": [0.1, 0.1]}, "beta"),
+        ({"learn_beta": "symmetric", "beta": [0.1, 0.2, 0.1]}, "beta"),
+        ({"learn_alpha": "symmetric", "alpha": [0.1, 0.2]}, "alpha"),
+        ({"devices": jax.devices()[:1], "counts": "subsampled"}, "devices"),
+        ({"devices": jax.devices()[:1] * 2}, "devices"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 6}, "batch_size"),
+        ({"batch_size": 2.5}, "batch_size"),
+        ({"step_size": -1.0}, "step_size"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_named(arguments, name):
+    with pytest.raises(ValueError, match=name):
+        lda.build(SMALL, (2, 3), **arguments)
+
+
+def test_a_carried_total_starts_at_the_sum_of_the_weights(getkey):
+    weights = jnp.array([[0.5, 1.0, 2.0], [3.0, 0.1, 0.2]])
+    carried, _ = lda.build(SMALL, (2, 3), sampler="sgrld", total="carried")
+    total = jnp.exp(carried.init(getkey(), weights).sampler.log_total)
+    np.testing.assert_allclose(total, weights.sum(axis=1, keepdims=True), rtol=1e-6)
+    refreshed, _ = lda.build(SMALL, (2, 3), sampler="sgrld")
+    assert refreshed.init(getkey(), weights).sampler.log_total is None
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_empty_shape_is_refused(shape):
+    with pytest.raises(ValueError, match="at least one topic and one word"):
+        lda.build(SMALL, shape)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"learn_alpha": "vector"}, [0, 0, 0, 1, 0, 0, 1]),
+        ({"counts": "control-variate"}, [1, 0, 0, 1, 0, 0, 1]),
+    ],
+    ids=str,
+)
+def test_what_is_done_once_a_pass_is_done_after_each(options, expected, getkey):
+    """Five documents, two a batch: three updates a pass."""
+    _, stream = lda.build(SMALL, (2, 3), batch_size=2, **options)
+    assert [int(stream(getkey(), jnp.int32(i)).now) for i in range(7)] == expected
+
+
+@pytest.mark.slow
+def test_alpha_learned_from_batches_is_common_where_asked(getkey):
+    options = {"learn_alpha": "symmetric", "counts": "subsampled", "batch_size": 4}
+    kernel, stream = lda.build(SMALL, (3, 3), **options)
+    state = kernel.init(getkey(), jnp.ones((3, 3)))
+    state, _ = run(getkey(), kernel, state, stream, 5)
+    assert len(set(np.asarray(state.alpha).tolist())) == 1
+    assert float(state.alpha[0]) != pytest.approx(0.1)
+
+
+@pytest.mark.slow
+def test_double_precision_with_single_precision_topics(getkey):
+    with jax.enable_x64(True):
+        options = {"counts": "subsampled", "learn_alpha": "vector", "batch_size": 2}
+        kernel, stream = lda.build(SMALL, (2, 3), alpha=np.full(2, 0.1, np.float32), **options)
+        state = kernel.init(getkey(), jnp.ones((2, 3), jnp.float32))
+        state, trace = run(getkey(), kernel, state, stream, 3)
+        assert trace.dtype == np.float32
+
+
+def test_documents_too_long_to_count_are_refused():
+    with pytest.raises(ValueError, match="document 1 has 16777217 tokens"):
+        device.to_device(sp.csr_array([[1], [2**24 + 1]]))

@@ -1,0 +1,120 @@
+"""What users may do that a fit must notice: files of other runs, lengths already had, odd data."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from simplex_jax import hdp, lda
+from simplex_jax.evaluate.diagnostics import chain_warnings
+from simplex_jax.models.lda.estimator import LDA
+
+COUNTS = np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
+GROUPS = ["a", "a", "b", "b"]
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return lda.fit(COUNTS, 2, passes=20, keep_samples=4)
+
+
+def test_samples_of_another_run_are_not_mixed_in(tmp_path):
+    options = {"passes": 20, "samples_dir": str(tmp_path / "samples")}
+    lda.fit(COUNTS, 2, keep_samples=4, **options)
+    with pytest.raises(FileExistsError, match="holds 4 samples of another run"):
+        lda.fit(COUNTS, 2, keep_samples=2, **options)
+    lda.fit(COUNTS, 2, keep_samples=2, checkpoint=tmp_path / "none", resume=True, **options)
+    assert len(list((tmp_path / "samples").iterdir())) == 2, "a run that had no checkpoint yet"
+
+
+def fit_two(**options):
+    return lda.fit(COUNTS, 2, **options)
+
+
+def fit_any(**options):
+    return hdp.fit(COUNTS, **options)
+
+
+@pytest.mark.parametrize("fit", [fit_two, fit_any])
+def test_a_resumed_run_without_samples_says_so(fit, tmp_path):
+    def stop(event):
+        if event.step >= 20:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    options = {"eval_every": 10, "checkpoint": tmp_path, "checkpoint_every": 0}
+    assert fit(steps=100, hooks=[stop], **options).interrupted
+    with pytest.raises(ValueError, match="no sample at this length: make it longer"):
+        fit(steps=20, resume=True, **options)
+
+
+def test_beta_of_a_single_topic_is_learned():
+    fitted = lda.fit(COUNTS, 1, beta="learn", target_ess=20, time_limit=20.0)
+    assert fitted.samples > 10
+    assert fitted.beta_sd[0] > 0
+
+
+def test_what_is_learned_is_not_said_to_be_given(tmp_path):
+    page = lda.fit(COUNTS, 2, steps=1, alpha="learn").report(tmp_path / "report.html")
+    text = page.read_text()
+    assert "alpha, learned" in text
+    assert "beta, given" in text
+
+
+def test_batches_of_a_stream_are_rounded_apart():
+    """Each word has an eighth; rounded alike in all batches, some would have a third, others 0."""
+    model = LDA(1, fractions="draw", total_samples=1000, random_state=0)
+    for _ in range(100):
+        model.partial_fit(np.full((1, 8), 0.5))
+    assert model.components_.min() > 0.06
+
+
+@pytest.mark.parametrize("total", [-5, 2, float("nan"), "many"])
+def test_documents_of_a_stream_are_checked(total):
+    with pytest.raises(ValueError, match="total_samples must"):
+        LDA(3, total_samples=total).partial_fit(np.eye(4, dtype=int))
+
+
+def test_single_tokens_predict_nothing(kept):
+    alone = np.eye(20, dtype=int)
+    with pytest.raises(ValueError, match="none of them has anything to predict"):
+        lda.fit(alone, 2, passes=5, holdout=5)
+    assert lda.fit(alone, 2, passes=2).corpus["held_out"] == 0
+    with pytest.raises(ValueError, match="no document has two words"):
+        LDA(2, passes=2).fit(COUNTS).score(np.eye(4, dtype=int))
+
+
+@pytest.mark.parametrize("heldout", [COUNTS, [COUNTS], (COUNTS, COUNTS + 0.5), "texts"])
+@pytest.mark.parametrize("model", [lda, hdp])
+def test_held_out_documents_are_checked(model, heldout):
+    with pytest.raises(ValueError, match="heldout"):
+        model.fit(COUNTS, heldout=heldout, passes=2)
+
+
+def test_covariates_may_be_columns_of_any_name(kept):
+    documents, groups = np.tile(COUNTS, (2, 1)), GROUPS * 2
+    for by in (0, [0], "0"):
+        found = lda.effects(kept, documents, {0: groups, "x": groups}, by=by, sweeps=2)
+        assert found.draws == 4
+    with pytest.raises(ValueError, match="column 'x' must have a value for each of 8 documents"):
+        lda.effects(kept, documents, {"x": 5})
+    with pytest.raises(ValueError, match="samples='run/samples'"):
+        lda.effects(lda.fit(COUNTS, 2, passes=2), documents, {"x": groups})
+
+
+def test_a_share_that_stands_still_has_no_interval_and_a_warning():
+    still = {f"prevalence {k}": {"ess": float("nan")} for k in range(2)}
+    (warning,) = chain_warnings(20, still, np.ones((1, 2), bool))
+    assert "too few for intervals" in warning
+
+
+def test_a_single_sample_of_the_process_is_not_certain(tmp_path):
+    fitted = hdp.fit(COUNTS, passes=1, alpha=0.5)
+    assert np.isnan(fitted.prevalence_sd).all()
+    assert np.isnan(fitted.concentrations["gamma"]["sd"])
+    assert fitted.concentrations["alpha"]["sd"] == 0
+    loaded = hdp.load(fitted.save(tmp_path / "run"))
+    assert np.isnan(loaded.concentrations["gamma"]["upper"])
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "gamma, learned" in page
+    assert "alpha, given" in page
