@@ -107,12 +107,10 @@ def check_heldout(heldout: Any, words: int) -> None:
             "corpus.split_tokens makes it"
         )
     for half in heldout:
-        checked_counts(half, "heldout")
-    if heldout[0].shape[1] != words:
-        raise ValueError(
-            f"heldout has {heldout[0].shape[1]} words and the corpus {words}: take both from one "
-            "corpus"
-        )
+        if (found := checked_counts(half, "heldout").shape[1]) != words:
+            raise ValueError(
+                f"heldout has {found} words and the corpus {words}: take both from one corpus"
+            )
 
 
 def hold_out(data: Corpus | Stored, count: int, seed: int) -> tuple[Training, Any]:
