@@ -34,6 +34,7 @@ from scipy import special
 
 from simplex_jax.evaluate import pairs
 from simplex_jax.evaluate.pairs import Discrepancy
+from simplex_jax.precision import full_precision
 
 
 def simplex(
@@ -154,6 +155,7 @@ def _root_mean_square(fields: np.ndarray) -> np.ndarray:
     return np.maximum(np.sqrt((fields**2).mean(axis=0)), 1e-300)
 
 
+@full_precision
 def _log_ratio_kernel(one: _LogRatios, two: _LogRatios) -> jax.Array:
     """Return the Stein kernel of all pairs, [n, m]."""
     width, rate = one.y.shape[1] - 1, two.rate
@@ -164,6 +166,7 @@ def _log_ratio_kernel(one: _LogRatios, two: _LogRatios) -> jax.Array:
     return local / (one.y.shape[1] + rate / width) + one.fields @ two.fields.T
 
 
+@full_precision
 def _square_distances(one: jax.Array, two: jax.Array) -> jax.Array:
     both = jnp.sum(one**2, axis=1)[:, None] + jnp.sum(two**2, axis=1)
     return jnp.maximum(both - 2 * one @ two.T, 0)
@@ -254,6 +257,7 @@ def _directions(x: np.ndarray, gradient: np.ndarray, pole: np.ndarray) -> _Direc
     return _Directions(*(jnp.asarray(array, jnp.float32) for array in arrays))
 
 
+@full_precision
 def _spherical_kernel(one: _Directions, two: _Directions) -> jax.Array:
     """Return the Stein kernel of all pairs, [n, m]."""
     p, width = one.x.shape[1], two.width

@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 from simplex_jax import arguments
 from simplex_jax.base import PyTree, as_pytree
 from simplex_jax.geometry import simplex
+from simplex_jax.precision import full_precision
 from simplex_jax.samplers import euler
 
 Variables: TypeAlias = tuple[PyTree, ...]
@@ -100,6 +101,7 @@ def _by_leaf(v: PyTree) -> list[PyTree]:
     ]
 
 
+@full_precision
 def noise(
     dynamics: Dynamics,
     key: jax.Array,
@@ -179,6 +181,7 @@ def check(dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool
 
 
 @functools.partial(jax.jit, static_argnames="coordinatewise")
+@full_precision
 def _defects(
     dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool
 ) -> tuple[jax.Array, ...]:

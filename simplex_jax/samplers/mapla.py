@@ -11,6 +11,7 @@ from simplex_jax import arguments, gradients, schedules
 from simplex_jax.base import Batch, Kernel, Position, freeze, static
 from simplex_jax.geometry.metrics import Metric
 from simplex_jax.gradients import LogDensity
+from simplex_jax.precision import full_precision
 from simplex_jax.samplers import euler, metropolis
 from simplex_jax.schedules import StepSize
 
@@ -133,6 +134,7 @@ def _color(factor: jax.Array, xi: jax.Array) -> jax.Array:
     return solve_triangular(factor, xi, lower=True, trans="T")
 
 
+@full_precision
 def _square(factor: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.sum((factor.T @ v) ** 2)
 

@@ -15,7 +15,7 @@ from simplex_jax.models import NAMES
 MODELS = tuple(f"models.{name}" for name in NAMES)
 # From the bottom to the top. Modules of a room that stand higher than the room come first.
 LAYERS = (
-    ("arguments", "native"),
+    ("arguments", "native", "precision"),
     ("draws",),
     ("base",),
     ("geometry", "schedules", "batches", "laws", "step_sizes"),

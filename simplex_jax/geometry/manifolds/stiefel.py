@@ -1,14 +1,11 @@
 """The Stiefel manifold: matrices of orthonormal columns."""
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax.geometry.manifolds.manifold import Manifold
+from simplex_jax.precision import full_precision
 
 _MOST_SHOTS = 100
 
@@ -56,24 +53,13 @@ def stiefel() -> Manifold:
     )
 
 
-def _precise(function: Callable) -> Callable:
-    """Have all matrix products done in full precision, as accelerators by default do not."""
-
-    @functools.wraps(function)
-    def wrapped(*inputs: jax.Array) -> Any:
-        with jax.default_matmul_precision("highest"):
-            return function(*inputs)
-
-    return wrapped
-
-
-@_precise
+@full_precision
 def _project(x: jax.Array, v: jax.Array) -> jax.Array:
     turned = x.mT @ v
     return v - x @ ((turned + turned.mT) / 2)
 
 
-@_precise
+@full_precision
 def _flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
     p = x.shape[-1]
     speed = _norm(v)
@@ -92,6 +78,7 @@ def _flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Arra
     return moved, unit * jnp.where(length == 0, 1, speed / jnp.where(length == 0, 1, length))
 
 
+@full_precision
 def _exponential(matrix: jax.Array) -> jax.Array:
     """Return the exponential of matrices, by the Taylor series of a 2^-s part and s squarings.
 
@@ -120,24 +107,25 @@ def _norm(v: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(v**2, axis=(-2, -1), keepdims=True))
 
 
+@full_precision
 def _orthonormal(x: jax.Array) -> jax.Array:
     """Return the polar factor of a matrix that is orthonormal up to rounding, by a Newton step."""
     return x + x @ (jnp.eye(x.shape[-1], dtype=x.dtype) - x.mT @ x) / 2
 
 
-@_precise
+@full_precision
 def _point(key: jax.Array, like: jax.Array) -> jax.Array:
     _dimension(like)
     return _retract(jax.random.normal(key, like.shape, like.dtype))
 
 
-@_precise
+@full_precision
 def _retract(x: jax.Array) -> jax.Array:
     left, _, right = jnp.linalg.svd(x, full_matrices=False)
     return _orthonormal(left @ right)
 
 
-@_precise
+@full_precision
 def _error(x: jax.Array) -> jax.Array:
     return jnp.max(jnp.abs(x.mT @ x - jnp.eye(x.shape[-1], dtype=x.dtype)))
 

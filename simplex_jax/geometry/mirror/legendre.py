@@ -13,6 +13,7 @@ from simplex_jax.base import bind, static
 from simplex_jax.geometry import metrics
 from simplex_jax.geometry.metrics import Potential
 from simplex_jax.geometry.mirror.maps import MirrorMap
+from simplex_jax.precision import full_precision
 
 _MOST_EVALUATIONS = 100
 
@@ -83,6 +84,7 @@ def _inside(h: Potential, x: jax.Array) -> jax.Array:
     return _proper(_look(h, x))
 
 
+@full_precision
 def _hessian(h: Potential, x: jax.Array, y: jax.Array, u: jax.Array) -> jax.Array:
     del y
     factor = _factor(h, x)

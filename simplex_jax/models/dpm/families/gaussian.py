@@ -18,6 +18,7 @@ from simplex_jax.models.dpm.families import triangular
 from simplex_jax.models.dpm.families.diagonal_gaussian import moments_of
 from simplex_jax.models.dpm.families.family import Family
 from simplex_jax.models.dpm.families.rows import check_table, reach
+from simplex_jax.precision import full_precision
 
 
 class Normals(NamedTuple):
@@ -28,6 +29,7 @@ class Normals(NamedTuple):
     log_det: jax.Array  # logarithms of the determinants of R, [K]
 
     @property
+    @full_precision
     def covariance(self) -> jax.Array:
         """The covariances, [K, p, p]."""
         inverse = jnp.linalg.inv(self.root)
