@@ -107,10 +107,11 @@ def test_a_library_for_other_gpus_is_not_used(error, tmp_path, monkeypatch):
 )
 def test_mutants_are_seen(draw, old, new, getkey, seed):
     prefix = gpus.emulation(native.LIBRARY, old, new)
-    key, a = getkey(), shapes(seed, "emulated")
-    if draw == "gamma":
-        expected, mutant = (log_gamma(key, a, 5, prefix=p) for p in (None, prefix))
-    else:
-        given = key, jnp.log(a), a, step_of(jnp.float32(0.5)), 5
-        expected, mutant = (transition(*given, prefix=p) for p in (None, prefix))
-    assert not np.array_equal(expected, mutant, equal_nan=True)
+    with gpus.on("emulated"):
+        key, a = getkey(), shapes(seed, "emulated")
+        if draw == "gamma":
+            expected, mutant = (log_gamma(key, a, 5, prefix=p) for p in (None, prefix))
+        else:
+            given = key, jnp.log(a), a, step_of(jnp.float32(0.5)), 5
+            expected, mutant = (transition(*given, prefix=p) for p in (None, prefix))
+        assert not np.array_equal(expected, mutant, equal_nan=True)

@@ -36,9 +36,14 @@ def needs_gpu(library):
         pytest.skip("no GPU, or no native code for it")
 
 
+def on(place):
+    """Have the work done on the GPU, or on the CPU that emulates one."""
+    return jax.default_device(jax.devices("gpu" if place == "gpu" else "cpu")[0])
+
+
 def _on(platform, function, *arguments):
-    device = jax.devices(platform)[0]
-    with jax.default_device(device):
+    with on(platform):
+        device = jax.devices(platform)[0]
         return jax.tree.map(np.asarray, jax.jit(function)(*jax.device_put(arguments, device)))
 
 

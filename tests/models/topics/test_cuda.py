@@ -113,7 +113,8 @@ def test_the_law_is_that_of_the_model(place, extra, getkey, seed):
     if place == "gpu":
         gpus.needs_gpu(LIBRARY)
     prefix = gpus.emulation(LIBRARY) if place == "emulated" else None
-    assert not checks.family(law_checks(place, extra, getkey, seed, prefix))
+    with gpus.on(place):
+        assert not checks.family(law_checks(place, extra, getkey, seed, prefix))
 
 
 @pytest.mark.slow
@@ -148,7 +149,8 @@ def test_the_law_is_that_of_the_model(place, extra, getkey, seed):
 )
 def test_mutants_are_seen(extra, old, new, getkey, seed):
     prefix = gpus.emulation(LIBRARY, old, new)
-    assert checks.family(law_checks("emulated", extra, getkey, seed, prefix))
+    with gpus.on("emulated"):
+        assert checks.family(law_checks("emulated", extra, getkey, seed, prefix))
 
 
 @pytest.mark.slow
@@ -163,9 +165,10 @@ def test_mutants_are_seen(extra, old, new, getkey, seed):
     ids=["the first row", "the sums of other lanes", "the word before", "sums of half the lanes"],
 )
 def test_mutants_of_several_rows_are_seen(old, new):
-    given = arguments(50, "emulated", 1)
-    mutant = swept(*given, prefix=gpus.emulation(LIBRARY, old, new))
-    assert (swept(*given)[0] != mutant[0]).any()
+    with gpus.on("emulated"):
+        given = arguments(50, "emulated", 1)
+        mutant = swept(*given, prefix=gpus.emulation(LIBRARY, old, new))
+        assert (swept(*given)[0] != mutant[0]).any()
 
 
 @places
