@@ -114,7 +114,7 @@ def p_values(case: Case, key) -> dict[object, float]:
     return found
 
 
-@pytest.mark.parametrize("name", slow_but(CASES, "rates", "shares"))
+@pytest.mark.parametrize("name", slow_but(CASES, "shares"))
 def test_posteriors_are_those_of_quadrature(name, getkey):
     """False alarms: at most 1e-3 for each case, up to the Edgeworth terms of `mean_z`."""
     assert not family(p_values(CASES[name], getkey()))
