@@ -97,7 +97,7 @@ def all_masked(or_zero: Collection[str] = (), **arguments: ArrayLike) -> list[ja
     return [masked(name, array, or_zero=name in or_zero) for name, array in arrays]
 
 
-def common_shape(shape: Sequence[int] | None, **arguments: jax.Array) -> tuple[int, ...]:
+def common_shape(shape: Sequence[int] | None, /, **arguments: jax.Array) -> tuple[int, ...]:
     """Return the shape of a draw: that of the broadcast arguments, or ``shape`` if it fits."""
     shapes = [array.shape for array in arguments.values()]
     described = ", ".join(f"{name} {array.shape}" for name, array in arguments.items())
