@@ -169,9 +169,7 @@ def test_measured_variance_of_whole_numbers(getkey):
 
         estimator = estimators.memoised(assign, count, labels, count(labels, None))
         memory = estimator.init(key)
-        found.append(
-            gradients.variance(estimator, key, position, batches.full(data), 1000, memory)
-        )
+        found.append(gradients.variance(estimator, key, position, batches.full(data), 1000, memory))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
     np.testing.assert_allclose(found[0], 5 / 4, rtol=0.25)  # the standard error is 4%
 
