@@ -155,7 +155,7 @@ def test_measured_variance(getkey):
 
 
 def test_measured_variance_of_whole_numbers(getkey):
-    """Counts that `memoised` keeps may be integers: their variance is that of the same as floats."""
+    """Counts that `memoised` keeps may be integers: they vary as the same do as floats."""
     data, labels = batches.indexed(jnp.zeros(5)), jnp.array([0, 0, 0, 1, 1])
     key, position = getkey(), jnp.zeros(2)
     found = []
