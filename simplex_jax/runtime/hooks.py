@@ -93,9 +93,12 @@ def calls_of(callbacks: Sequence[Callback]) -> Calls:
     """Return the functions to call of callbacks, of which some are a `Hook`.
 
     Raises:
-        TypeError: A callback has a method of hooks, which would never be called, and is not a
-            `Hook`.
+        TypeError: There is a callback in place of a list, or one has a method of hooks, which would
+            never be called, and is not a `Hook`.
     """
+    if callable(callbacks):
+        raise TypeError(f"hooks must be a list of callbacks; it is {callbacks!r}")
+    callbacks = tuple(callbacks)
     for callback in callbacks:
         for name in Calls._fields[1:]:
             if not isinstance(callback, Hook) and callable(getattr(callback, name, None)):
@@ -150,12 +153,17 @@ class Progress(Hook):
         target: float | None = None,
     ) -> None:
         self._show = tuple(show)
-        self._file = file or sys.stderr
+        self._given = file
         self._interval = interval
         self._max_seconds, self._target = max_seconds, target
         self._latest: dict[str, float] = {}
         self._effective, self._printed, self._last = 0.0, -math.inf, -1
         self._bar: Any = None
+
+    @property
+    def _file(self) -> TextIO:
+        # Found when it is used: scikit-learn copies hooks, and no file can be copied.
+        return self._given or sys.stderr
 
     def __call__(self, event: Event) -> None:
         """Show the event."""
