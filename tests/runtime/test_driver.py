@@ -386,3 +386,8 @@ def test_nan_ends_the_run_and_the_update_is_named(first_bad, chunk, getkey):
     with pytest.raises(FloatingPointError, match=rf"position became NaN in update {first_bad}:"):
         driver.run(getkey(), kernel, state, STREAM, 50, chunk=chunk, hooks=[events.append])
     assert all(int(event.state.step) < first_bad for event in events)
+
+
+def test_a_position_is_no_state(key, state):
+    with pytest.raises(ValueError, match=r"state must be one that kernel\.init returns"):
+        driver.run(key, KERNEL, state.position, STREAM, 3)
