@@ -154,26 +154,6 @@ def test_measured_variance(getkey):
     assert spread["running"] < spread["posterior"] / 20
 
 
-def test_measured_variance_of_whole_numbers(getkey):
-    """Counts that `memoised` keeps may be integers: they vary as the same do as floats."""
-    data, labels = batches.indexed(jnp.zeros(5)), jnp.array([0, 0, 0, 1, 1])
-    key, position = getkey(), jnp.zeros(2)
-    found = []
-    for dtype in (int, float):
-
-        def count(labels, data, dtype=dtype):
-            return jnp.zeros(2, dtype).at[labels].add(1)
-
-        def assign(key, position, data, previous):
-            return jax.random.randint(key, previous.shape, 0, 2)
-
-        estimator = estimators.memoised(assign, count, labels, count(labels, None))
-        memory = estimator.init(key)
-        found.append(gradients.variance(estimator, key, position, batches.full(data), 1000, memory))
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
-    np.testing.assert_allclose(found[0], 5 / 4, rtol=0.25)  # the standard error is 4%
-
-
 def test_fisher_as_a_matrix_is_the_covariance_of_a_batch():
     """The mean over all pairs of data, drawn with replacement, is the covariance of an estimate."""
     pairs = jnp.array(list(itertools.product(range(6), repeat=2)))

@@ -156,7 +156,7 @@ def test_a_generator_is_a_random_state(counts):
 @pytest.mark.parametrize("random_state", [-1, 2**33])
 def test_a_stream_has_the_seeds_of_a_fit(random_state):
     for use in (LDA.fit, LDA.partial_fit):
-        with pytest.raises(ValueError, match="^random_state must be"):
+        with pytest.raises(ValueError, match=r"^random_state must be"):
             use(LDA(2, random_state=random_state), [[1, 2]])
 
 
