@@ -239,13 +239,13 @@ class MetricsLog(Hook):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._begun = False
+        self._last = -1
 
     def __call__(self, event: Event) -> None:
         """Append the event."""
-        if not self._begun:
+        if self._last < 0 or event.step < self._last:  # of a run, and of the next
             self._keep_before(event.step)
-            self._begun = True
+        self._last = event.step
         seconds = {"step": event.step, "seconds": event.seconds}
         record = seconds | info_metrics(event.info) | event.metrics
         output.append_json_line(self._path, record)
@@ -275,7 +275,8 @@ class EarlyStop(Hook):
     """End the run when a metric, of `Event.metrics` or the Info, has stopped falling.
 
     It ends after `patience` values in a row without an improvement, which is a value below the best
-    so far by more than `least`; chunks without the metric are skipped.
+    so far by more than `least`; chunks without the metric are skipped. A run that begins anew, at
+    an earlier step, is judged by itself.
     """
 
     def __init__(self, metric: str, *, patience: int, least: float = 0.0) -> None:
@@ -287,10 +288,13 @@ class EarlyStop(Hook):
         self._patience = patience
         self._least = least
         self._best = math.inf
-        self._stale = 0
+        self._stale = self._last = 0
 
     def __call__(self, event: Event) -> bool:
         """Tell whether the metric has been stale for too long."""
+        if event.step < self._last:  # of another run, with the same hook
+            self._best, self._stale = math.inf, 0
+        self._last = event.step
         value = (info_metrics(event.info) | event.metrics).get(self._metric)
         if value is None:
             return False
@@ -325,11 +329,14 @@ class Equilibrium(Hook):
     def __init__(self, damping: float | None = None) -> None:
         if damping is not None and not 0 < damping < math.inf:
             raise ValueError(f"damping must be finite and positive; it is {damping}")
-        self._damping = damping
+        self._damping, self._last = damping, 0
         self._records: dict[str, list[dict[str, float]]] = {}
 
     def __call__(self, event: Event) -> None:
         """Record the numbers of the event."""
+        if event.step < self._last:  # of another run, with the same hook
+            self._records = {}
+        self._last = event.step
         sites: dict[str, dict[str, float]] = {}
         for name, value in info_metrics(event.info).items():
             site, _, number = name.rpartition(".")
