@@ -210,9 +210,13 @@ def _defects(
     diagonal = d(jnp.ones_like(flat))
     smallest = _relative(diagonal.min(), jnp.abs(diagonal).max())
     off = _relative(jnp.linalg.norm(dv - diagonal * v), jnp.linalg.norm(dv))
-    ones = ravel_pytree(correction(dynamics, z, True))[0]
+    each = [
+        ravel_pytree(_derivative(dynamics, z, direction))[0]
+        for direction in _by_leaf(jax.tree.map(jnp.ones_like, z))
+    ]
     signs = ravel_pytree(_correction_along(dynamics, z, unravel(jnp.sign(v))))[0]
-    return skew, symmetric, smallest, off, _relative(jnp.linalg.norm(ones - signs), 1)
+    size = sum(map(jnp.linalg.norm, each), jnp.linalg.norm(signs))
+    return skew, symmetric, smallest, off, _relative(jnp.linalg.norm(sum(each) - signs), size)
 
 
 def _relative(value: jax.Array, size: jax.Array | float) -> jax.Array:

@@ -100,6 +100,7 @@ def test_correction_is_that_of_the_formula(name, getkey):
         ("positive semidefinite", {"diffusion": lambda z, v: (v[1], v[0])}),
         ("diagonal", {"diffusion": lambda z, v: (v[0].sum() + 0 * v[0], v[1]), "fast": True}),
         ("coordinate by", {"diffusion": lambda z, v: (z[0][::-1] * v[0], v[1]), "fast": True}),
+        ("coordinate by", {"diffusion": lambda z, v: (1e-6 * z[0][::-1] * v[0], 0), "fast": True}),
         ("tuple of 2", {"curl": lambda z, v: v[0]}),
         ("component 1 of curl", {"curl": lambda z, v: (-v[1], jnp.ones(7))}),
         ("auxiliary must return a tuple", {"auxiliary": lambda key, x: x}),
