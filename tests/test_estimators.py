@@ -220,3 +220,16 @@ def test_a_reference_is_like_the_position(getkey):
         estimator = estimators.control_variate(expected_counts, 7, reference, counts)
         with pytest.raises(ValueError, match=message):
             estimator.estimate(getkey(), (), at, seen)
+
+
+@pytest.mark.parametrize("sampler", [scir, smld], ids=lambda module: module.__name__)
+def test_counts_without_an_axis_of_categories_are_refused(sampler, getkey):
+    """A sum that forgot its axis was taken for the count of each category."""
+    rows = jnp.array([[1.0, 0.0, 2.0]])
+    for counts_of, position, message in (
+        (lambda key, at, batch: batch.sum(), jnp.ones(3), r"one of each category, \(3,\)"),
+        (lambda key, at, batch: batch.sum(axis=0), [jnp.ones((1, 3))] * 2, "structure"),
+    ):
+        kernel = sampler.build(estimators.subsampled(counts_of, 1), 0.5, 0.1)
+        with pytest.raises(ValueError, match=message):
+            kernel.update(getkey(), kernel.init(getkey(), position), rows)
