@@ -159,7 +159,7 @@ def size(value: float) -> float:
 
     Traced, an integer would be an int32, which does not hold billions, nor the square of 50,000.
     """
-    number = scalar("size", value)
+    number: Any = scalar("size", value)
     return number if isinstance(number, jax.core.Tracer) else float(value)
 
 

@@ -176,7 +176,7 @@ class DirichletProcessMixture(
         both = both.reshape(-1, count, width)
         sizes = both.sum(axis=1, keepdims=True)
         for name in _OF_FAMILY:  # those of an earlier fit to another family
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self.mixtures_ = mixtures
         self.company_ = (both / np.maximum(sizes, 1)).astype(np.float32)
         weights = np.exp(np.asarray(mixtures.log_weights, np.float64))
