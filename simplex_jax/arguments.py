@@ -4,7 +4,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import jax
 import jax.numpy as jnp
@@ -159,8 +159,8 @@ def size(value: float) -> float:
 
     Traced, an integer would be an int32, which does not hold billions, nor the square of 50,000.
     """
-    number: Any = scalar("size", value)
-    return number if isinstance(number, jax.core.Tracer) else float(value)
+    number = scalar("size", value)
+    return cast(float, number) if isinstance(number, jax.core.Tracer) else float(value)
 
 
 def tree(name: str, value: Any, allowed: str = "positive") -> Any:
