@@ -4,7 +4,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +20,14 @@ _LONG = 256
 
 def as_float(name: str, value: ArrayLike) -> jax.Array:
     """Return ``value`` as a floating point array, or raise a ValueError that names it."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)  # which may be beyond int32
     try:
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)  # which may be beyond int32
+        elif isinstance(value, np.ndarray | np.integer) or is_numbers(value):
+            host = np.asarray(value)
+            value = host.astype(float) if host.dtype.kind in "iu" else host  # likewise
         array = jnp.asarray(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be a number or an array of numbers: {error}") from None
     if jnp.issubdtype(array.dtype, jnp.floating):
         return array if array.dtype.itemsize >= 4 else array.astype(jnp.float32)
@@ -94,7 +97,7 @@ def all_masked(or_zero: Collection[str] = (), **arguments: ArrayLike) -> list[ja
     return [masked(name, array, or_zero=name in or_zero) for name, array in arrays]
 
 
-def common_shape(shape: Sequence[int] | None, **arguments: jax.Array) -> tuple[int, ...]:
+def common_shape(shape: Sequence[int] | None, /, **arguments: jax.Array) -> tuple[int, ...]:
     """Return the shape of a draw: that of the broadcast arguments, or ``shape`` if it fits."""
     shapes = [array.shape for array in arguments.values()]
     described = ", ".join(f"{name} {array.shape}" for name, array in arguments.items())
@@ -156,8 +159,8 @@ def size(value: float) -> float:
 
     Traced, an integer would be an int32, which does not hold billions, nor the square of 50,000.
     """
-    scalar("size", value)
-    return float(value) if isinstance(value, int) else value
+    number = scalar("size", value)
+    return cast(float, number) if isinstance(number, jax.core.Tracer) else float(value)
 
 
 def tree(name: str, value: Any, allowed: str = "positive") -> Any:

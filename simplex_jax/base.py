@@ -116,8 +116,16 @@ def current_step(state: State) -> jax.Array:
 
     Chains move together: where `state.step` has leading axes, all its entries are equal and the
     first is read.
+
+    Raises:
+        ValueError: The state has no step, as a position has none.
     """
-    return jnp.ravel(state.step)[0]
+    try:
+        step = state.step
+    except AttributeError:
+        kind = type(state).__name__
+        raise ValueError(f"state must be one that kernel.init returns; it is {kind}") from None
+    return jnp.ravel(step)[0]
 
 
 def chains(

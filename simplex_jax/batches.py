@@ -11,6 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 
 from simplex_jax import arguments
 from simplex_jax.base import Batch, PyTree, bind, static
@@ -92,7 +94,7 @@ def _visits(stream: Stream, key: jax.Array, step: jax.Array, *, every: int, firs
 def full(data: PyTree) -> Stream:
     """Yield all the data at every step."""
     length(data)
-    return bind(_full, _on_device(data))
+    return bind(_full, on_device(data))
 
 
 def _full(data: PyTree, key: jax.Array, step: jax.Array) -> Batch:
@@ -124,7 +126,7 @@ def uniform(data: PyTree, batch_size: int, replace: bool = True) -> Stream:
     """
     _check_batch_size(batch_size, None if replace else length(data))
     options = {"size": length(data), "batch_size": batch_size, "replace": replace}
-    return bind(static(_uniform, **options), _on_device(data))
+    return bind(static(_uniform, **options), on_device(data))
 
 
 def _uniform(
@@ -166,7 +168,7 @@ def shuffled(data: PyTree, batch_size: int) -> Stream:
     """
     _check_batch_size(batch_size, length(data))
     options = {"size": length(data), "batch_size": batch_size}
-    return bind(static(_shuffled, **options), _on_device(data))
+    return bind(static(_shuffled, **options), on_device(data))
 
 
 def _shuffled(
@@ -237,8 +239,32 @@ def _take(data: PyTree, index: jax.Array) -> Batch:
     return jax.tree.map(lambda leaf: leaf[index], data)
 
 
-def _on_device(data: PyTree) -> PyTree:
-    return jax.tree.map(jnp.asarray, data)
+def on_device(data: PyTree) -> PyTree:
+    """Return data with arrays of JAX as leaves, or raise a ValueError if one cannot be one.
+
+    Without `jax_enable_x64` JAX takes whole numbers modulo 2^32 and says nothing.
+    """
+    return jax.tree.map(_array, data)
+
+
+def _array(leaf: ArrayLike) -> jax.Array:
+    try:
+        array = jnp.asarray(leaf)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "data must be arrays of numbers, of a sparse table what its toarray() returns; "
+            f"{type(leaf).__name__} is none: {error}"
+        ) from None
+    wide = not isinstance(leaf, jax.Array) and jnp.issubdtype(array.dtype, jnp.integer)
+    if wide and array.dtype.itemsize < np.asarray(leaf).dtype.itemsize:
+        bounds = np.iinfo(array.dtype)
+        if np.min(leaf) < bounds.min or np.max(leaf) > bounds.max:
+            raise ValueError(
+                f"data must be whole numbers from {bounds.min} to {bounds.max}, as {array.dtype} "
+                f"holds; they are from {np.min(leaf)} to {np.max(leaf)}: give floats, or set "
+                "jax_enable_x64"
+            )
+    return array
 
 
 def length(data: PyTree, name: str = "data") -> int:

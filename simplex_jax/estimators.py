@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from simplex_jax import arguments
 from simplex_jax.base import Batch, Position, PyTree, bind
 from simplex_jax.batches import Indexed, length
+from simplex_jax.geometry import simplex
 
 Counts: TypeAlias = PyTree
 """Counts per category, leaves [..., K] like those of the position."""
@@ -162,7 +163,7 @@ def control_variate(
 
     Raises:
         ValueError: `size` is not positive, `of` is unknown, or the reference of derivatives has a
-            probability of 0.
+            probability of 0; when used, the reference or its counts do not fit the position.
     """
     size = arguments.size(size)
     arguments.choice("of", of, ("counts", "derivatives"))
@@ -188,11 +189,18 @@ class _ControlVariate:
 def _control_variate(
     variate: _ControlVariate, key: jax.Array, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Counts, PyTree]:
-    batches, reference = variate.batches, variate.reference
+    batches = variate.batches
+    reference, known = (
+        jax.tree.unflatten(jax.tree.structure(position), simplex.broadcast(name, tree, position))
+        for name, tree in (
+            ("reference", variate.reference),
+            ("reference_counts", variate.reference_counts),
+        )
+    )
     scale = batches.scale(batch)
     counts_at_position = batches.counts_of(key, position, batch)
     counts_at_reference = batches.counts_of(jax.random.clone(key), reference, batch)
-    counts = (variate.reference_counts, counts_at_position, counts_at_reference)
+    counts = (known, counts_at_position, counts_at_reference)
     if variate.of == "counts":
         corrected = jax.tree.map(lambda n, a, b: n + scale * (a - b), *counts)
     else:

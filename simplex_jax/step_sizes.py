@@ -51,6 +51,7 @@ def for_inflation(
     allowed, most = arguments.all_masked(inflation=inflation, largest=largest)
     bounds = []
     for a, v in zip(_leaves("shape", shape), _like("variance", variance, shape), strict=True):
+        arguments.common_shape(None, shape=a, variance=v)
         ratio = (
             allowed * arguments.masked("shape", a) / arguments.masked("variance", v, or_zero=True)
         )
@@ -99,6 +100,7 @@ def for_gradient_noise(
     ratios = []
     scales = _like("preconditioner", preconditioner, variance)
     for v, m in zip(_leaves("variance", variance), scales, strict=True):
+        arguments.common_shape(None, variance=v, preconditioner=m)
         scale = arguments.masked("preconditioner", m)
         ratios.append(arguments.masked("variance", v, or_zero=True) * scale)
     noise = -_smallest([-ratio for ratio in ratios])
@@ -282,7 +284,7 @@ def _acceptance(info: Accepting) -> jax.Array:
 
 
 def _leaves(name: str, tree: PyTree) -> list[jax.Array]:
-    leaves = [arguments.as_float(name, leaf) for leaf in jax.tree.leaves(tree)]
+    leaves = [arguments.as_float(name, leaf) for leaf in _flatten(tree)[0]]
     if not leaves:
         raise ValueError(f"{name} must have at least one leaf")
     return leaves
@@ -290,15 +292,19 @@ def _leaves(name: str, tree: PyTree) -> list[jax.Array]:
 
 def _like(name: str, tree: PyTree, model: PyTree) -> list[jax.Array]:
     """Return the leaves of a tree of the structure of another; one array is every leaf."""
-    structure: Any = jax.tree.structure(model)
-    if jax.tree_util.treedef_is_leaf(jax.tree.structure(tree)):
+    structure, own = _flatten(model)[1], _flatten(tree)[1]
+    if jax.tree_util.treedef_is_leaf(own):
         return _leaves(name, tree) * structure.num_leaves
-    if jax.tree.structure(tree) != structure:
+    if own != structure:
         raise ValueError(
-            f"{name} must be one array or have the structure {structure}; "
-            f"its structure is {jax.tree.structure(tree)}"
+            f"{name} must be one array or have the structure {structure}; its structure is {own}"
         )
     return _leaves(name, tree)
+
+
+def _flatten(tree: PyTree) -> tuple[list[Any], Any]:
+    """Return leaves and structure; a list of numbers is one array."""
+    return jax.tree.flatten(tree, is_leaf=arguments.is_numbers)
 
 
 def _smallest(arrays: list[jax.Array]) -> jax.Array:

@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax import batches
+from simplex_jax.runtime import feed
 
 
 def take(stream, key, steps):
@@ -180,3 +182,22 @@ def test_bad_input_is_named():
     for bad in ({"x": jnp.arange(3), "y": jnp.arange(4)}, jnp.float32(1), (), jnp.zeros((0, 2))):
         with pytest.raises(ValueError, match="data"):
             batches.full(bad)
+
+
+def from_host(data):
+    """The stream of a run that is given batches, of which this is the first."""
+    return next(feed.blocks([data], 0, 1, 1)).stream
+
+
+@pytest.mark.parametrize("make", [batches.full, lambda data: batches.uniform(data, 2), from_host])
+def test_data_that_arrays_cannot_hold_are_refused(make):
+    """JAX takes 2^40 for 0, and says of a sparse table that it is a sequence."""
+    large = np.array([2**40, 1])
+    with pytest.raises(ValueError, match=r"whole numbers .* from 1 to 1099511627776"):
+        make({"seen": large, "x": np.ones(2)})
+    with jax.enable_x64(True):
+        assert int(make(large)(jax.random.key(0), 0).max()) in (1, 2**40)
+    assert make(np.array([7, 7]))(jax.random.key(0), 0).tolist() == [7, 7]
+    if make is not from_host:
+        with pytest.raises(ValueError, match="of a sparse table what its toarray"):
+            make(sp.csr_array(np.eye(2)))

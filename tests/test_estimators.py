@@ -209,3 +209,27 @@ def test_labels_beyond_32_bits_are_out_of_range():
         estimator = estimators.categorical(size=2)
         with pytest.raises(ValueError, match="labels from 0 to 2"):
             estimator.estimate(jax.random.key(0), (), jnp.zeros(3), jnp.asarray(labels))
+
+
+def test_a_reference_is_like_the_position(getkey):
+    at, seen = jnp.log(jnp.full(3, 1 / 3)), jnp.zeros((1, 3))
+    for reference, counts, message in (
+        ([-1.0, -1.0, -1.0], jnp.ones(3), "reference must be one array or have the structure"),
+        (at, jnp.ones(2), r"reference_counts of shape \(2,\) does not broadcast"),
+    ):
+        estimator = estimators.control_variate(expected_counts, 7, reference, counts)
+        with pytest.raises(ValueError, match=message):
+            estimator.estimate(getkey(), (), at, seen)
+
+
+@pytest.mark.parametrize("sampler", [scir, smld], ids=lambda module: module.__name__)
+def test_counts_without_an_axis_of_categories_are_refused(sampler, getkey):
+    """A sum that forgot its axis was taken for the count of each category."""
+    rows = jnp.array([[1.0, 0.0, 2.0]])
+    for counts_of, position, message in (
+        (lambda key, at, batch: batch.sum(), jnp.ones(3), r"one of each category, \(3,\)"),
+        (lambda key, at, batch: batch.sum(axis=0), [jnp.ones((1, 3))] * 2, "structure"),
+    ):
+        kernel = sampler.build(estimators.subsampled(counts_of, 1), 0.5, 0.1)
+        with pytest.raises(ValueError, match=message):
+            kernel.update(getkey(), kernel.init(getkey(), position), rows)

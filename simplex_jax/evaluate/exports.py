@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments
+from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.evaluate.matching import as_topics
 
 
@@ -28,7 +29,7 @@ def to_pyldavis(
     Args:
         topics: Probabilities of words, [K, V]; say `Fit.mean`.
         proportions: Topic proportions of the documents, [D, K]; say `Fit.proportions`.
-        counts: Word counts of the documents, [D, V].
+        counts: Word counts of the documents, whole numbers [D, V].
         vocabulary: The V words.
         top_terms: Number of words to keep, at least 2.
 
@@ -51,7 +52,7 @@ def to_pyldavis(
     """
     table = as_topics("topics", topics).astype(np.float64)
     shares = np.asarray(proportions, np.float64)
-    counts = sp.csr_array(counts)
+    counts = checked_counts(counts, "counts")
     if counts.shape[1] != table.shape[1] or shares.shape != (counts.shape[0], len(table)):
         raise ValueError(
             f"topics {table.shape}, proportions {shares.shape} and counts {counts.shape} must be "

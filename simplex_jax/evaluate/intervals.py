@@ -37,15 +37,9 @@ def beta_interval(
         >>> lower.round(4).tolist(), upper.round(4).tolist()
         ([0.0054, 0.0], [0.0438, 1.0])
     """
-    means, deviations = np.asarray(mean, np.float64), np.asarray(sd, np.float64)
-    if means.shape != deviations.shape:
-        raise ValueError(f"mean {means.shape} and sd {deviations.shape} must have the same shape")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, both excluded; it is {level}")
+    means, deviations = _moments(mean, sd, level)
     if not ((means >= 0) & (means <= 1)).all():
         raise ValueError("mean must be probabilities, from 0 to 1")
-    if (deviations < 0).any() or np.isinf(deviations).any():
-        raise ValueError("sd must be finite and not negative; NaN where it is not known")
 
     lower, upper = np.zeros(means.shape), np.ones(means.shape)
     certain = deviations == 0
@@ -72,6 +66,18 @@ def normal_interval(
 
     Where the deviation is not known, NaN, the interval is without end.
     """
-    means, deviations = np.asarray(mean, np.float64), np.asarray(sd, np.float64)
+    means, deviations = _moments(mean, sd, level)
     reach = np.where(np.isnan(deviations), np.inf, -special.ndtri((1 - level) / 2) * deviations)
     return means - reach, means + reach
+
+
+def _moments(mean: ArrayLike, sd: ArrayLike, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and deviations, checked, of an interval of a level, checked too."""
+    means, deviations = np.asarray(mean, np.float64), np.asarray(sd, np.float64)
+    if means.shape != deviations.shape:
+        raise ValueError(f"mean {means.shape} and sd {deviations.shape} must have the same shape")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, both excluded; it is {level}")
+    if (deviations < 0).any() or np.isinf(deviations).any():
+        raise ValueError("sd must be finite and not negative; NaN where it is not known")
+    return means, deviations

@@ -112,7 +112,7 @@ def sparse_boxplots(
             capprops={"color": colour},
         )
         drawn["boxes"][0].set_label(name)
-    labels = names or [str(j) for j in range(categories)]
+    labels = [str(j) for j in range(categories)] if names is None else names
     axes.set_xticks(range(categories), labels, parse_math=False)
     axes.set(xlim=(-0.6, categories - 0.4), ylabel="probability")
     axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
@@ -139,7 +139,7 @@ def perplexity(
         axes: Where to draw.
 
     Raises:
-        ValueError: No record has the measure.
+        ValueError: No record has the measure, or one that has it lacks the key.
 
     Example:
         >>> from simplex_jax.evaluate import plots
@@ -155,6 +155,10 @@ def perplexity(
         curves = ((measure, 1.0, 0.6, "one sample"), (f"{measure}_average", 2.2, 1.0, "average"))
         for entry, width, alpha, kind in curves:
             points = [record for record in records if finite(record.get(entry))]
+            if not all(key in record for record in points):
+                raise ValueError(
+                    f"key must be an entry of all records with {entry}; {key!r} is not"
+                )
             if points:
                 label = f"{name}, {kind}" if name else kind
                 x, y = ([record[column] for record in points] for column in (key, entry))
@@ -249,7 +253,7 @@ def shares_by(
         axes: Where to draw.
 
     Raises:
-        ValueError: The lengths differ.
+        ValueError: The lengths differ, or are 0.
 
     Example:
         >>> from simplex_jax.evaluate import plots
@@ -259,10 +263,10 @@ def shares_by(
         ['D', 'R']
     """
     x, y, low, high = (np.asarray(a, np.float64) for a in (places, mean, lower, upper))
-    if not (x.shape == y.shape == low.shape == high.shape and x.ndim == 1) or (
+    if not (x.shape == y.shape == low.shape == high.shape and x.ndim == 1 and x.size) or (
         labels is not None and len(labels) != len(x)
     ):
-        raise ValueError("places, mean, lower, upper and labels must be of one length")
+        raise ValueError("places, mean, lower, upper and labels must be of one length, from 1 on")
     axes = _axes(axes)
     if labels is None:
         axes.fill_between(x, low, high, color=COLOURS[0], alpha=0.25, lw=0)
@@ -272,8 +276,9 @@ def shares_by(
         axes.vlines(x, low, high, color=COLOURS[0], lw=2.5, alpha=0.5)
         axes.plot(x, y, "o", color=COLOURS[0], ms=4)
         step = -(-len(x) // _LABELS)
-        axes.set_xticks(x[::step], labels[::step], parse_math=False)
-        if sum(map(len, labels[::step])) > _ROOM:
+        shown = [str(label) for label in labels[::step]]
+        axes.set_xticks(x[::step], shown, parse_math=False)
+        if sum(map(len, shown)) > _ROOM:
             axes.tick_params(axis="x", rotation=60)
     axes.set_xlabel(name, parse_math=False)
     axes.set(ylim=(min(0.0, low.min()), 1.05 * high.max()), ylabel="share")

@@ -44,6 +44,8 @@ def triangle(
     p = np.asarray(probabilities, np.float64)
     if p.ndim != 2 or p.shape[1] != 3 or not (np.abs(p.sum(axis=1) - 1) < 1e-3).all():
         raise ValueError(f"probabilities must be [n, 3] with rows that sum to 1; not {p.shape}")
+    if p.size and p.min() < -1e-3:
+        raise ValueError(f"probabilities must be at least 0; the smallest is {p.min():.3g}")
     if len(names) != 3:
         raise ValueError(f"names must be three; they are {len(names)}")
     axes = _bare(axes)
@@ -86,7 +88,7 @@ def sphere(x: ArrayLike, *, centre: ArrayLike | None = None, axes: Axes | None =
         axes: Where to draw.
 
     Raises:
-        ValueError: Not unit vectors [n, 3].
+        ValueError: Not unit vectors [n, 3], or a centre without a direction.
 
     Example:
         >>> import numpy as np
@@ -122,7 +124,10 @@ def sphere(x: ArrayLike, *, centre: ArrayLike | None = None, axes: Axes | None =
 def _view(direction: ArrayLike) -> np.ndarray:
     """Return the rotation that takes a direction to the viewer, the third axis, with z upwards."""
     towards = np.asarray(direction, np.float64)
-    towards = towards / np.linalg.norm(towards)
+    length = np.linalg.norm(towards)
+    if towards.shape != (3,) or not 0 < length < np.inf:
+        raise ValueError(f"centre must be a direction, [3]; it is {direction}")
+    towards = towards / length
     up = np.array([0.0, 0.0, 1.0]) if abs(towards[2]) < 0.999 else np.array([0.0, 1.0, 0.0])
     right = np.cross(up, towards)
     right = right / np.linalg.norm(right)

@@ -163,16 +163,25 @@ def _of_topics(fitted: Topics, vocabulary: Sequence[str] | None) -> Any:
     return _tree({"posterior": posterior, "sample_stats": stats}, dims, coords)
 
 
-def from_topics(topics: ArrayLike, vocabulary: Sequence[str] | None = None) -> Any:
+def from_topics(
+    topics: ArrayLike,
+    vocabulary: Sequence[str] | None = None,
+    *,
+    measure: matching.Affinity = matching.affinity,
+) -> Any:
     """Return samples [chains, draws, K, V] of topics as a tree, as `--keep-samples` writes them.
 
-    Topics of later chains are matched to those of the first. The `xarray.DataTree` has `topics`
-    (chain, draw, topic, word).
+    Topics of later chains are matched to those of the first, by `matching.cosine` where they are
+    directions, as those of `sam`. The `xarray.DataTree` has `topics` (chain, draw, topic, word).
+
+    Raises:
+        ImportError: arviz-base is not installed.
+        ValueError: The samples have other axes, or their means are not what the measure takes.
     """
     array = np.asarray(topics)
     if array.ndim != 4:
         raise ValueError(f"topics must be [chains, draws, K, V]; their shape is {array.shape}")
-    order = matching.align(list(array.mean(axis=1))).order
+    order = matching.align(list(array.mean(axis=1)), measure).order
     matched = np.stack([chain[:, rows] for chain, rows in zip(array, order, strict=True)])
     coords = None if vocabulary is None else {"word": list(vocabulary)}
     return _tree({"posterior": {"topics": matched}}, {"topics": ["topic", "word"]}, coords)

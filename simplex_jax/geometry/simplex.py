@@ -106,6 +106,30 @@ def broadcast(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
     return [jnp.broadcast_to(a, leaf.shape) for a, leaf in zip(arrays, leaves, strict=True)]
 
 
+def counts_like(counts: PyTree, position: Position) -> list[jax.Array]:
+    """Return the leaves of estimated counts in the shapes and dtypes of those of `position`.
+
+    Raises:
+        ValueError: The structures differ, or an array does not broadcast to its leaf or has no
+            axis of categories, as where it was summed over these too.
+    """
+    name = "the estimated counts"
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (counts, position)]
+    if structures[0] != structures[1]:
+        raise ValueError(
+            f"{name} must have the structure of the position, {structures[1]}; it is "
+            f"{structures[0]}"
+        )
+    leaves = broadcast(name, counts, position)
+    for array, leaf in zip(jax.tree.leaves(counts), leaves, strict=True):
+        if jnp.shape(array)[-1:] != leaf.shape[-1:]:
+            raise ValueError(
+                f"{name} must be one of each category, {leaf.shape}; the shape is "
+                f"{jnp.shape(array)}: sum over data only"
+            )
+    return leaves
+
+
 def leaves_like(name: str, tree: PyTree, position: Position) -> list[ArrayLike]:
     """Return the leaves of `tree`, or its only array for each of those of `position`."""
     structure: Any = jax.tree.structure(position)

@@ -142,7 +142,7 @@ def _with_total(
     moved = [
         c + jnp.exp(log_omega) * (s - c.sum(axis=-1, keepdims=True))
         for c, log_omega, s in zip(
-            simplex.like("the estimated counts", counts, position), leaves, totals, strict=True
+            simplex.counts_like(counts, position), leaves, totals, strict=True
         )
     ]
     return jax.tree.unflatten(structure, moved), memory

@@ -161,6 +161,9 @@ def _variance(
             jax.tree.map(lambda s, d: s + (d**2 * (1 - share)).astype(s.dtype), squares, change),
         )
 
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(estimate, 0))
+    # Means and squares of whole numbers are none.
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, jnp.result_type(x.dtype, float)), jax.eval_shape(estimate, 0)
+    )
     _, squares = lax.fori_loop(0, repeats, add, (zeros, zeros))
     return jax.tree.map(lambda s: s / (repeats - 1), squares)

@@ -9,7 +9,7 @@ from jax import lax
 
 from simplex_jax import arguments
 from simplex_jax.base import Batch, Position, PyTree, bind
-from simplex_jax.batches import Visit, length
+from simplex_jax.batches import Visit, length, on_device
 from simplex_jax.estimators import Estimator, no_memory
 from simplex_jax.gradients.densities import LogDensity, LogLikelihood, gradient_of, like
 
@@ -52,7 +52,8 @@ def control_variate(
             `full_gradient` computes it.
 
     Raises:
-        ValueError: `size` is not positive; when used, the reference is not like the position.
+        ValueError: `size` is not positive, or the reference or its gradient is not finite; when
+            used, the reference is not like the position.
 
     Example: at the reference every batch gives the exact gradient.
 
@@ -69,7 +70,10 @@ def control_variate(
         0.0
     """
     size = arguments.size(size)
-    fixed = jax.tree.map(jnp.asarray, Reference(reference, reference_gradient))
+    fixed = Reference(
+        arguments.tree("reference", reference, "finite"),
+        arguments.tree("reference_gradient", reference_gradient, "finite"),
+    )
     target = _Posterior(log_prior, log_likelihood)
     estimate = bind(_control_variate, _ControlVariate(target, size, fixed))
     return Estimator(init=no_memory, estimate=estimate)
@@ -143,8 +147,8 @@ def running(
         block_size: Number of data that the pass looks at together.
 
     Raises:
-        ValueError: `data` or `block_size` is invalid; when used, the batch is not a `Visit` or the
-            reference is not like the position.
+        ValueError: `data`, `reference` or `block_size` is invalid; when used, the batch is not a
+            `Visit` or the reference is not like the position.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -162,7 +166,7 @@ def running(
     """
     length(data)
     block_size = arguments.at_least("block_size", block_size, 1)
-    data, reference = jax.tree.map(jnp.asarray, (data, reference))
+    data, reference = on_device(data), arguments.tree("reference", reference, "finite")
     variate = _Running(_Posterior(log_prior, log_likelihood), data, block_size)
     return Estimator(init=bind(_init_running, variate, reference), estimate=bind(_running, variate))
 
@@ -217,7 +221,7 @@ def full_gradient(
         block_size: Number of data looked at together, which bounds the memory used.
 
     Raises:
-        ValueError: `data` or `block_size` is invalid.
+        ValueError: `position`, `data` or `block_size` is invalid.
 
     Example:
         >>> import jax.numpy as jnp
@@ -227,6 +231,7 @@ def full_gradient(
         5.0
     """
     block_size = arguments.at_least("block_size", block_size, 1)
+    position = arguments.tree("position", position, "finite")
     blocks, remainder = divmod(length(data), block_size)
     gradient = gradient_of("log_likelihood", log_likelihood)
 

@@ -12,8 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from simplex_jax import arguments
 from simplex_jax.evaluate.fits import Fitted, Topics
 from simplex_jax.models.options import declarations, entry
 from simplex_jax.models.records import Results
@@ -52,13 +53,15 @@ class Estimator(BaseEstimator, Fitted):
     def _seed(self) -> int:
         """Return the seed that `random_state` stands for."""
         if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
+            return arguments.within("random_state", self.random_state, 0, arguments.MOST_SEED)
         if isinstance(self.random_state, np.random.Generator):
             return int(self.random_state.integers(2**31 - 1))
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _arguments(self) -> dict[str, Any]:
         """Return the arguments of the model's `fit` for the parameters."""
+        if callable(self.callbacks):
+            raise ValueError(f"callbacks must be a list of them; it is {self.callbacks!r}")
         hooks = tuple(self.callbacks)
         for hook in hooks:
             if not callable(hook):
@@ -243,7 +246,13 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         For LDA these are probabilities of words, for the spherical model mean vectors.
         """
         check_is_fitted(self)
-        return np.asarray(X) @ self.components_
+        shares = check_array(X, accept_sparse="csr")
+        if shares.shape[1] != len(self.components_):
+            raise ValueError(
+                f"X has {shares.shape[1]} columns, and there are {len(self.components_)} topics: "
+                "give proportions as transform returns them"
+            )
+        return shares @ self.components_
 
     def _table(self, X: Any, *, reset: bool, words: int = 1) -> sp.csr_array:
         """Return documents of at least `words` words as a sparse table, checked by scikit-learn."""

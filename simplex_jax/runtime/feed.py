@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from simplex_jax.base import Batch, as_pytree, bind
-from simplex_jax.batches import Stream
+from simplex_jax.batches import Stream, on_device
 
 _MOST = 8
 """Batches from the host that are on the device together; as many more are read ahead."""
@@ -62,7 +62,7 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
                 )
         filled = batches + batches[-1:] * (size - len(batches))
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *filled)
-        yield Block(bind(_stacked, jax.device_put(stacked), step), end)
+        yield Block(bind(_stacked, on_device(stacked), step), end)
         step, left = end, left - len(batches)
 
 

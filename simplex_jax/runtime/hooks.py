@@ -93,9 +93,12 @@ def calls_of(callbacks: Sequence[Callback]) -> Calls:
     """Return the functions to call of callbacks, of which some are a `Hook`.
 
     Raises:
-        TypeError: A callback has a method of hooks, which would never be called, and is not a
-            `Hook`.
+        TypeError: There is a callback in place of a list, or one has a method of hooks, which would
+            never be called, and is not a `Hook`.
     """
+    if callable(callbacks):
+        raise TypeError(f"hooks must be a list of callbacks; it is {callbacks!r}")
+    callbacks = tuple(callbacks)
     for callback in callbacks:
         for name in Calls._fields[1:]:
             if not isinstance(callback, Hook) and callable(getattr(callback, name, None)):
@@ -150,12 +153,17 @@ class Progress(Hook):
         target: float | None = None,
     ) -> None:
         self._show = tuple(show)
-        self._file = file or sys.stderr
+        self._given = file
         self._interval = interval
         self._max_seconds, self._target = max_seconds, target
         self._latest: dict[str, float] = {}
         self._effective, self._printed, self._last = 0.0, -math.inf, -1
         self._bar: Any = None
+
+    @property
+    def _file(self) -> TextIO:
+        # Found when it is used: scikit-learn copies hooks, and no file can be copied.
+        return self._given or sys.stderr
 
     def __call__(self, event: Event) -> None:
         """Show the event."""
@@ -231,13 +239,13 @@ class MetricsLog(Hook):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._begun = False
+        self._last = -1
 
     def __call__(self, event: Event) -> None:
         """Append the event."""
-        if not self._begun:
+        if self._last < 0 or event.step < self._last:  # of a run, and of the next
             self._keep_before(event.step)
-            self._begun = True
+        self._last = event.step
         seconds = {"step": event.step, "seconds": event.seconds}
         record = seconds | info_metrics(event.info) | event.metrics
         output.append_json_line(self._path, record)
@@ -267,7 +275,8 @@ class EarlyStop(Hook):
     """End the run when a metric, of `Event.metrics` or the Info, has stopped falling.
 
     It ends after `patience` values in a row without an improvement, which is a value below the best
-    so far by more than `least`; chunks without the metric are skipped.
+    so far by more than `least`; chunks without the metric are skipped. A run that begins anew, at
+    an earlier step, is judged by itself.
     """
 
     def __init__(self, metric: str, *, patience: int, least: float = 0.0) -> None:
@@ -279,10 +288,13 @@ class EarlyStop(Hook):
         self._patience = patience
         self._least = least
         self._best = math.inf
-        self._stale = 0
+        self._stale = self._last = 0
 
     def __call__(self, event: Event) -> bool:
         """Tell whether the metric has been stale for too long."""
+        if event.step < self._last:  # of another run, with the same hook
+            self._best, self._stale = math.inf, 0
+        self._last = event.step
         value = (info_metrics(event.info) | event.metrics).get(self._metric)
         if value is None:
             return False
@@ -317,11 +329,14 @@ class Equilibrium(Hook):
     def __init__(self, damping: float | None = None) -> None:
         if damping is not None and not 0 < damping < math.inf:
             raise ValueError(f"damping must be finite and positive; it is {damping}")
-        self._damping = damping
+        self._damping, self._last = damping, 0
         self._records: dict[str, list[dict[str, float]]] = {}
 
     def __call__(self, event: Event) -> None:
         """Record the numbers of the event."""
+        if event.step < self._last:  # of another run, with the same hook
+            self._records = {}
+        self._last = event.step
         sites: dict[str, dict[str, float]] = {}
         for name, value in info_metrics(event.info).items():
             site, _, number = name.rpartition(".")

@@ -124,17 +124,23 @@ def noise(
         rows = jax.vmap(lambda e: ravel_pytree(operator(z, unravel(e)))[0])
         return rows(jnp.eye(flat.size, dtype=flat.dtype)).T
 
-    covariance = 2 * h * columns(functools.partial(apply, "diffusion", dynamics.diffusion))
+    injected = 2 * h * columns(functools.partial(apply, "diffusion", dynamics.diffusion))
+    covariance = injected
     if variance is not None:
         spread = ravel_pytree(_error(z, variance))[0]
         carried = columns(functools.partial(both, dynamics)) * jnp.sqrt(spread)
         covariance = covariance - h**2 * carried @ carried.T
+    # Coordinates in units of their own: in others, small ones are within the rounding of large.
+    square = jnp.diagonal(injected)
+    square = jnp.where(square > 0, square, jnp.abs(jnp.diagonal(covariance)))
+    unit = jnp.sqrt(jnp.where(square == 0, 1, square))
+    covariance = covariance / jnp.outer(unit, unit)
     scale, directions = jnp.linalg.eigh((covariance + covariance.T) / 2)
     # Rounding takes eigenvalues of 0 a little below; one that is truly negative gives NaN.
     slack = flat.size * jnp.finfo(flat.dtype).eps * jnp.abs(scale).max()
     scale = jnp.where(jnp.abs(scale) <= slack, 0, scale)
     draw = jax.random.normal(key, flat.shape, flat.dtype)
-    return unravel(directions @ (jnp.sqrt(scale) * draw))
+    return unravel(unit * (directions @ (jnp.sqrt(scale) * draw)))
 
 
 def _coordinatewise_noise(
@@ -204,9 +210,13 @@ def _defects(
     diagonal = d(jnp.ones_like(flat))
     smallest = _relative(diagonal.min(), jnp.abs(diagonal).max())
     off = _relative(jnp.linalg.norm(dv - diagonal * v), jnp.linalg.norm(dv))
-    ones = ravel_pytree(correction(dynamics, z, True))[0]
+    each = [
+        ravel_pytree(_derivative(dynamics, z, direction))[0]
+        for direction in _by_leaf(jax.tree.map(jnp.ones_like, z))
+    ]
     signs = ravel_pytree(_correction_along(dynamics, z, unravel(jnp.sign(v))))[0]
-    return skew, symmetric, smallest, off, _relative(jnp.linalg.norm(ones - signs), 1)
+    size = sum(map(jnp.linalg.norm, each), jnp.linalg.norm(signs))
+    return skew, symmetric, smallest, off, _relative(jnp.linalg.norm(sum(each) - signs), size)
 
 
 def _relative(value: jax.Array, size: jax.Array | float) -> jax.Array:

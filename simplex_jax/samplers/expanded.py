@@ -133,7 +133,7 @@ def leaves(
     result = []
     for log_omega, n_hat, prior, log_total, key_leaf_total, key_leaf in zip(
         positions,
-        simplex.broadcast("the estimated counts", estimate, state.position),
+        simplex.counts_like(estimate, state.position),
         simplex.broadcast("alpha", alpha, whole),
         carried,
         jax.random.split(key_total, number),

@@ -96,7 +96,10 @@ def check_fit(position: Position, friction: PyTree, estimate: NoiseEstimate) -> 
         if _is_diagonal(c, leaf):
             arguments.require("friction", c, arguments.positive(c), "finite and positive")
             continue
-        arguments.require("friction", c, c == c.T, "symmetric where it is a matrix")
+        # Up to rounding, as of an inverse of a covariance.
+        rounding = 1e3 * jnp.finfo(c.dtype).eps * jnp.abs(c).max()
+        symmetric = jnp.abs(c - c.T) <= rounding
+        arguments.require("friction", c, symmetric, "symmetric where it is a matrix")
         least = jnp.linalg.eigvalsh(c)[0]
         arguments.require("the least eigenvalue of friction", least, least > 0, "positive")
     if estimate is None or callable(estimate):

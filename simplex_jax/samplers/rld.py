@@ -88,7 +88,7 @@ def update(
     h = schedules.at(step_size, state.step)
     proposer = proposals.Proposer(parameterisation, riemannian)
     estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, state.position, batch)
-    counts = simplex.broadcast("the estimated counts", estimate, state.position)
+    counts = simplex.counts_like(estimate, state.position)
     priors = simplex.broadcast("alpha", alpha, state.position)
     log_w = state.position
     if state.log_total is not None:
@@ -106,7 +106,7 @@ def update(
         ratios = [jnp.where(move.outside, -jnp.inf, 0) for move in moves]
     else:
         estimate, _ = estimator.estimate(by_jax(key_end), memory, end, batch)
-        counts_end = simplex.broadcast("the estimated counts", estimate, state.position)
+        counts_end = simplex.counts_like(estimate, state.position)
         ratios = [
             proposals.log_ratio(
                 move, prior, n, m, h.astype(n.dtype), proposer, log_likelihood is None

@@ -87,7 +87,7 @@ def update(
     estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, state.position, batch)
 
     leaves, structure = jax.tree.flatten(state.position)
-    counts = simplex.like("the estimated counts", estimate, state.position)
+    counts = simplex.counts_like(estimate, state.position)
     priors = simplex.like("alpha", alpha, state.position)
     duals = leaves if state.dual is None else jax.tree.leaves(state.dual)
     moved, totals = [], []

@@ -39,6 +39,7 @@ def test_pyldavis_gets_all_words_where_there_are_few():
         ({"proportions": SHARES[:2]}, r"proportions \(2, 2\)"),
         ({"proportions": SHARES[:, :1]}, r"proportions \(3, 1\)"),
         ({"counts": COUNTS[:2]}, r"counts \(2, 4\)"),
+        ({"counts": COUNTS * 0.3}, "counts: .* which is not a whole number"),
         ({"topics": -TOPICS}, "topics: row 0 is not a topic"),
         ({"vocabulary": WORDS[:3]}, "vocabulary has 3 words for 4 columns"),
         ({"top_terms": 1}, "top_terms must be an integer of at least 2"),

@@ -6,7 +6,7 @@ from scipy import stats
 from support import tiny_lda
 
 from simplex_jax.corpus import device
-from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.evaluate.intervals import beta_interval, normal_interval
 
 TAIL = 0.025
 
@@ -108,3 +108,6 @@ def test_no_nan_over_any_moments():
 def test_bad_arguments(arguments, words):
     with pytest.raises(ValueError, match=words):
         beta_interval(*arguments)
+    if "mean must be" not in words:
+        with pytest.raises(ValueError, match=words):
+            normal_interval(*arguments)

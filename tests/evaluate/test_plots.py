@@ -168,6 +168,14 @@ def test_near_and_far_sides_of_the_sphere():
     np.testing.assert_allclose(np.abs(poles), [[1, 0], [0, 1], [0, 0]], atol=1e-12)
 
 
+def test_names_may_be_arrays_and_labels_numbers():
+    axes = plots.sparse_boxplots(np.zeros((4, 2)), names=np.array(["a", "b"]))
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a", "b"]
+    years = np.array([1990, 2000])
+    axes = plots.shares_by([0, 1], [0.2, 0.3], [0.1, 0.2], [0.3, 0.4], labels=years)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1990", "2000"]
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
@@ -176,12 +184,19 @@ def test_near_and_far_sides_of_the_sphere():
         (lambda: plots.sparse_boxplots({"a": np.zeros((2, 3)), "b": np.zeros((2, 4))}), "one K"),
         (lambda: plots.sparse_boxplots(np.zeros((2, 3)), names=["a"]), "names"),
         (lambda: plots.perplexity([{"passes": 1.0}]), "held-out"),
+        (
+            lambda: plots.perplexity([{"passes": 1.0, "perplexity": 9.0}], key="pass"),
+            "'pass' is not",
+        ),
         (lambda: plots.topic_intervals([0.5, 0.5], [0.1], ["a", "b"]), "one length"),
         (lambda: plots.shares_by([1, 2], [1, 2], [0, 1], [2, 3], labels=["a"]), "one length"),
         (lambda: plots.shares_by([1, 2], [1], [0], [2]), "one length"),
+        (lambda: plots.shares_by([], [], [], []), "one length"),
         (lambda: plots.comparison([]), "at least one"),
         (lambda: shapes.triangle(np.ones((2, 3))), "sum to 1"),
         (lambda: shapes.triangle(np.eye(3), names=["a"]), "three"),
+        (lambda: shapes.triangle([[2.0, -1.0, 0.0]]), "at least 0"),
+        (lambda: shapes.sphere(np.eye(3), centre=[0, 0, 0]), "centre must be a direction"),
         (lambda: shapes.sphere(np.ones((2, 3))), "unit"),
         (lambda: shapes.sphere(np.ones((2, 2))), "n, 3"),
     ],

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from simplex_jax import base, batches, estimators, run
-from simplex_jax.evaluate import diagnostics, fits, to_arviz
+from simplex_jax.evaluate import diagnostics, fits, matching, to_arviz
 from simplex_jax.models import hdp, lda
 from simplex_jax.samplers import scir
 from simplex_jax.scikit import LDA, DirichletProcessMixture, HierarchicalDirichletProcess
@@ -183,6 +183,9 @@ def test_samples_of_topics_are_matched(seed):
     samples = np.stack([[topics] * 5, [topics[[2, 0, 1]]] * 5])
     tree = to_arviz.from_topics(samples)
     np.testing.assert_array_equal(tree["posterior"]["topics"][1, 3], topics)
+    directions = np.sign(samples - 0.1) * samples  # as of `sam`, with entries of either sign
+    tree = to_arviz.from_topics(directions, measure=matching.cosine)
+    np.testing.assert_array_equal(tree["posterior"]["topics"][1, 3], directions[0, 0])
 
 
 def test_errors():

@@ -184,7 +184,9 @@ def test_fisher_as_a_matrix_is_the_covariance_of_a_batch():
         gradients.fisher(log_likelihood, 6, matrix=True)(POSITION, data)
 
 
-@pytest.mark.parametrize("size", [100_000, 3_000_000_000])
+@pytest.mark.parametrize(
+    "size", [100_000, 3_000_000_000, np.int64(3_000_000_000), np.int32(100_000), jnp.array(100_000)]
+)
 def test_large_numbers_of_data_are_no_int32(size):
     """Traced, an integer would be one: the square of 100,000 overflowed without a word."""
     batch, at = jnp.array([1.0, 3.0]), jnp.array(0.0)

@@ -15,6 +15,7 @@ from support.cut_runs import Cut
 
 from simplex_jax.evaluate import compare, to_arviz
 from simplex_jax.models import dpm, hdp, lda, sam
+from simplex_jax.runtime import hooks
 from simplex_jax.runtime.saved import RunError
 from simplex_jax.scikit import (
     LDA,
@@ -152,11 +153,28 @@ def test_a_generator_is_a_random_state(counts):
     assert models[0].seed_ == models[1].seed_ != models[2].seed_
 
 
+@pytest.mark.parametrize("random_state", [-1, 2**33])
+def test_a_stream_has_the_seeds_of_a_fit(random_state):
+    for use in (LDA.fit, LDA.partial_fit):
+        with pytest.raises(ValueError, match=r"^random_state must be"):
+            use(LDA(2, random_state=random_state), [[1, 2]])
+
+
+def test_hooks_that_show_progress_can_be_copied(capsys):
+    """As by `clone` and every search of scikit-learn."""
+    hook = clone(LDA(2, callbacks=[hooks.Progress()])).callbacks[0]
+    hook.finish(hooks.Event(3, 0, 3, 1.0, 0.0, None, (), {}))
+    assert "step 3/3" in capsys.readouterr().err
+
+
 def test_documents_of_given_shares_are_mixtures_of_topics(counts, fitted):
     shares = fitted.transform(counts)
     words = fitted.inverse_transform(shares)
     np.testing.assert_allclose(words.sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(words, shares @ fitted.components_)
+    np.testing.assert_allclose(fitted.inverse_transform(sp.csr_array(shares)), words, rtol=1e-6)
+    with pytest.raises(ValueError, match="X has 3 columns, and there are 2 topics"):
+        fitted.inverse_transform(np.ones((1, 3)))
 
 
 def test_a_pipeline_names_topics_and_words():
@@ -247,6 +265,7 @@ def test_files_hold_the_names_of_the_words(tmp_path):
         ({"random_state": -1}, [[1, 2]], "^random_state must be"),
         ({"beta": -1}, [[1, 2]], "^beta must be"),
         ({"callbacks": [3]}, [[1, 2]], "callbacks must be callable"),
+        ({"callbacks": print}, [[1, 2]], "callbacks must be a list"),
         ({"passes": 2, "seconds": 2}, [[1, 2]], "at most one of"),
     ],
 )

@@ -186,6 +186,15 @@ def test_hooks_are_called_at_multiples_of_the_chunk_and_closed(key, state):
     assert len(closed) == 2
 
 
+def test_hooks_are_called_whatever_holds_them(key, state):
+    steps = []
+    given = (hook for hook in [lambda event: steps.append(event.step)])
+    driver.run(key, KERNEL, state, STREAM, 3, hooks=given, chunk=1)
+    assert len(steps) == 3
+    with pytest.raises(TypeError, match="hooks must be a list of callbacks"):
+        driver.run(key, KERNEL, state, STREAM, 3, hooks=print)
+
+
 def test_a_callable_with_methods_of_hooks_is_refused(key, state):
     class Log:
         def __call__(self, event):
@@ -377,3 +386,8 @@ def test_nan_ends_the_run_and_the_update_is_named(first_bad, chunk, getkey):
     with pytest.raises(FloatingPointError, match=rf"position became NaN in update {first_bad}:"):
         driver.run(getkey(), kernel, state, STREAM, 50, chunk=chunk, hooks=[events.append])
     assert all(int(event.state.step) < first_bad for event in events)
+
+
+def test_a_position_is_no_state(key, state):
+    with pytest.raises(ValueError, match=r"state must be one that kernel\.init returns"):
+        driver.run(key, KERNEL, state.position, STREAM, 3)

@@ -268,6 +268,13 @@ def test_strong_friction_is_damped_to_full_precision(getkey):
     np.testing.assert_allclose(found[1], expm(-0.5 * np.asarray(friction[1])) @ v[1], atol=2e-6)
 
 
+def test_a_friction_may_be_symmetric_up_to_rounding(getkey):
+    """As an inverse is: two orders of the same operations."""
+    inverse = np.array([[0.5, 0.1], [np.nextafter(np.float32(0.1), 1), 0.5]], np.float32)
+    kernel = sggmc.build(GIVEN, manifolds.euclidean(), 0.1, friction=inverse)
+    assert kernel.init(getkey(), jnp.zeros(2)).step == 0
+
+
 def test_too_much_noise_makes_nan_and_bad_arguments_are_named(getkey):
     space, x = manifolds.sphere(), jnp.array([[0.6, 0.0, 0.8]])
     asymmetric = [[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]

@@ -182,3 +182,22 @@ def test_bad_input_is_named(getkey):
     silent = base.Kernel(init=None, update=lambda key, state, batch: (state, ()))
     with pytest.raises(ValueError, match="acceptance"):
         step_sizes.adapt(getkey(), lambda h: silent, state, batches.full(jnp.zeros(1)))
+
+
+def test_a_list_of_numbers_is_one_array():
+    """Its entries were leaves, each of which met all entries of the other argument."""
+    shape, variance = [800.1, 0.1], [1600.0, 0.1]
+    h = float(step_sizes.for_inflation(shape, np.array(variance)))
+    assert h == float(step_sizes.for_inflation(np.array(shape), variance))
+    assert h == float(step_sizes.for_inflation(np.array(shape), np.array(variance)))
+    scale = np.array([1.0, 0.01])
+    assert float(
+        step_sizes.for_gradient_noise([4.0, 200.0], preconditioner=scale)
+    ) == pytest.approx(0.05)
+
+
+def test_shapes_that_do_not_fit_are_told():
+    with pytest.raises(ValueError, match=r"shape \(3,\), variance \(4,\) do not broadcast"):
+        step_sizes.for_inflation(np.ones(3), np.ones(4))
+    with pytest.raises(ValueError, match=r"variance \(3,\), preconditioner \(4,\)"):
+        step_sizes.for_gradient_noise(np.ones(3), preconditioner=np.ones(4))

@@ -25,6 +25,16 @@ from simplex_jax.models.dpm.options import Options
 # New rows are padded to at least this number, so that few shapes are compiled.
 _LEAST_ROWS = 256
 
+# Attributes that only some families have.
+_OF_FAMILY = (
+    "means_",
+    "covariances_",
+    "standard_deviations_",
+    "concentrations_",
+    "profiles_",
+    "components_",
+)
+
 
 @common.parameters_of(Options)
 class DirichletProcessMixture(
@@ -106,12 +116,7 @@ class DirichletProcessMixture(
         "n_clusters_",
         "expected_loss_",
         "weights_",
-        "means_",
-        "covariances_",
-        "standard_deviations_",
-        "concentrations_",
-        "profiles_",
-        "components_",
+        *_OF_FAMILY,
         "concentration_",
         "concentration_sd_",
         "company_",
@@ -170,6 +175,8 @@ class DirichletProcessMixture(
         both = np.array([np.bincount(one, minlength=count * width) for one in pairs])
         both = both.reshape(-1, count, width)
         sizes = both.sum(axis=1, keepdims=True)
+        for name in _OF_FAMILY:  # those of an earlier fit to another family
+            self.__dict__.pop(name, None)
         self.mixtures_ = mixtures
         self.company_ = (both / np.maximum(sizes, 1)).astype(np.float32)
         weights = np.exp(np.asarray(mixtures.log_weights, np.float64))

@@ -1,5 +1,6 @@
 """The estimator of mixtures: scikit-learn interface over `dpm.fit`, which is tested elsewhere."""
 
+import copy
 import signal
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from simplex_jax.models import dpm
 from simplex_jax.models.dpm import estimator_families as families
 from simplex_jax.models.dpm import families as dp_families
+from simplex_jax.models.dpm.estimator import _OF_FAMILY
 from simplex_jax.models.dpm.families.gaussian import Normals
 from simplex_jax.models.dpm.families.von_mises_fisher import Directions
 from simplex_jax.models.dpm.model import Mixture
@@ -88,6 +90,13 @@ def test_company_of_components(by_hand):
     # Rows 0 to 2 are at -2, -2, 0 and -1, -1, -1; rows 3 and 4 at 2, 2 and -1, 2.
     np.testing.assert_allclose(by_hand.means_, [[100 - 7 / 6], [100 + 5 / 4]], rtol=1e-6)
     np.testing.assert_allclose(by_hand.covariances_, np.full((2, 1, 1), 0.25), rtol=1e-6)
+
+
+def test_nothing_of_an_earlier_family_is_left(by_hand):
+    model = copy.copy(by_hand)
+    model.components_ = model.concentrations_ = np.ones((2, 3))
+    model._describe(by_hand.mixtures_)
+    assert {name for name in vars(model) if name in _OF_FAMILY} == {"means_", "covariances_"}
 
 
 def test_new_rows_go_where_their_company_is(by_hand):

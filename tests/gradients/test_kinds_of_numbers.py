@@ -1,0 +1,39 @@
+"""Gradients and their variances where numbers are whole, or not finite."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simplex_jax import batches, estimators, gradients
+
+
+def test_measured_variance_of_whole_numbers(getkey):
+    """Counts that `memoised` keeps may be integers: they vary as the same do as floats."""
+    data, labels = batches.indexed(jnp.zeros(5)), jnp.array([0, 0, 0, 1, 1])
+    key, position = getkey(), jnp.zeros(2)
+    found = []
+    for dtype in (int, float):
+
+        def count(labels, data, dtype=dtype):
+            return jnp.zeros(2, dtype).at[labels].add(1)
+
+        def assign(key, position, data, previous):
+            return jax.random.randint(key, previous.shape, 0, 2)
+
+        estimator = estimators.memoised(assign, count, labels, count(labels, None))
+        memory = estimator.init(key)
+        found.append(gradients.variance(estimator, key, position, batches.full(data), 1000, memory))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+    np.testing.assert_allclose(found[0], 5 / 4, rtol=0.25)  # the standard error is 4%
+
+
+def test_references_are_numbers_of_any_kind():
+    def log_likelihood(mean, x):
+        return -jnp.sum((x - mean) ** 2) / 2
+
+    model, data = (lambda mean: -jnp.sum(mean**2) / 2, log_likelihood), np.arange(3)
+    assert float(gradients.full_gradient(log_likelihood, 0, data)) == 3.0
+    assert float(gradients.running(*model, data, 0).init(jax.random.key(0)).gradient) == 3.0
+    with pytest.raises(ValueError, match="reference must be finite"):
+        gradients.control_variate(*model, 3, [0.0, np.nan], [0.0, 0.0])

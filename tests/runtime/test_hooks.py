@@ -1,0 +1,27 @@
+"""Hooks that serve several runs; what they do in one is tested with the driver."""
+
+from simplex_jax.runtime import hooks
+
+
+def event(step, metrics, info=()):
+    return hooks.Event(step, 0, 100, 1.0, 0.5, None, info, metrics)
+
+
+def test_a_hook_serves_one_run_after_another():
+    """As those of an estimator that is fitted twice: the second run had no patience left."""
+    stop, heat = hooks.EarlyStop("loss", patience=2), hooks.Equilibrium()
+    for _ in range(2):
+        answers = [stop(event(i, {"loss": x})) for i, x in enumerate([5.0, 1.0, 2.0, 2.0])]
+        assert answers == [False] * 3 + [True]
+        for step in range(9):
+            heat(event(step, {}, {"kinetic": 2.0 + step % 2}))
+    assert len(heat.save()[""]) == 9
+
+
+def test_a_log_of_a_second_run_replaces_that_of_the_first(tmp_path):
+    log = hooks.MetricsLog(tmp_path / "metrics.jsonl")
+    for steps in ((5, 10, 15), (5, 10)):
+        for step in steps:
+            log(event(step, {}))
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ['{"step": 5', '{"step": 10']
