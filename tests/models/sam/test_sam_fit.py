@@ -199,6 +199,8 @@ def test_chains_are_matched():
         (DATA, {"alpha": 0.0}, "alpha"),
         (DATA, {"sigma": float("nan")}, "sigma"),
         (DATA, {"learn": ("kappa0",)}, "learn"),
+        (DATA, {"learn": "kappa1"}, r"say \('alpha',\); it is 'kappa1'"),
+        (DATA, {"learn": None}, "learn must be a sequence of names"),
         (DATA, {"sampler": "hmc"}, "sampler must be one of"),
         (DATA, {"local": "gibbs"}, "local must be one of"),
         (DATA, {"start": "zero"}, "start must be one of variational, prior"),
