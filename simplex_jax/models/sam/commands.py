@@ -21,7 +21,7 @@ from simplex_jax.evaluate import matching
 from simplex_jax.models.pipeline import Progress
 from simplex_jax.models.records import Plan
 from simplex_jax.models.sam import MODEL, Data, Fit, checks, density, weigh
-from simplex_jax.models.sam.data import alike, check_weighting
+from simplex_jax.models.sam.data import alike, check_directions, check_weighting
 from simplex_jax.models.sam.fitting import as_trained, infer
 from simplex_jax.models.sam.report import strongest
 from simplex_jax.models.sam.sparse import to_device

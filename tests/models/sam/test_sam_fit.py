@@ -340,6 +340,16 @@ def test_held_out_documents_may_have_no_direction():
         sam.fit(alone, 1, holdout=1, holdout_seed=sizes[True][1])
 
 
+def test_no_document_need_have_a_direction_but_to_be_predicted(whole):
+    """One document of words without a weight was an error, beside others it was not."""
+    fitted = dataclasses.replace(whole, idf=np.arange(6.0), weighting="log")
+    counts = corpus.from_counts([[2, 0, 0, 0, 0, 0]], list("abcdef"))
+    np.testing.assert_allclose(fitted.transform(counts), [[1 / 3] * 3], rtol=1e-6)
+    everywhere = corpus.from_counts(np.array([[1, 1, 0], [1, 0, 1], [1, 1, 1], [1, 0, 0]]))
+    with pytest.raises(ValueError, match="heldout: none of its documents has a word with a weight"):
+        sam.fit(everywhere, 1, heldout=corpus.from_counts([[3, 0, 0]]), steps=1)
+
+
 @pytest.mark.slow
 def test_a_fit_is_saved_loaded_and_used(counted, tmp_path):
     place = counted.save(tmp_path / "run")
