@@ -216,6 +216,8 @@ def test_chains_are_matched():
         (DATA, {"heldout": sp.csr_array(np.eye(2))}, "heldout: its 2 words are not the 6"),
         (sp.csr_array(np.eye(2) * 0), {}, "zero vector"),
         (sp.csr_array([[1.0, 1.0]]), {}, "length 1.41421, not 1"),
+        # Their sum is not 0 but 1e-7, of rounding.
+        (np.repeat([[0.8, 0.6], [-0.8, -0.6]], 10, axis=0), {}, "documents sum to zero"),
     ],
 )
 def test_bad_input_is_one_clear_error(given, options, message):
