@@ -76,6 +76,17 @@ def choice(name: str, value: Any, names: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(names)}; it is {value!r}")
 
 
+def choices(name: str, values: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """Return values as a tuple, or raise a ValueError unless each is one of some names."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        example = f"({names[0]!r},)"
+        raise ValueError(f"{name} must be a sequence of names, say {example}; it is {values!r}")
+    values = tuple(values)
+    for value in values:
+        choice(name, value, names)
+    return values
+
+
 def promote(**arguments: ArrayLike) -> list[jax.Array]:
     """Return the named arguments as floating point arrays of one common dtype."""
     arrays = [as_float(name, value) for name, value in arguments.items()]

@@ -198,7 +198,8 @@ def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
     """Return what the fits of a law to unit vectors need: direction and length of their mean.
 
     ``spread`` is 1 - R by the deviations from the mean, sum |x - m|^2 / (1 + R) / n: it has
-    digits where R has none left, so that large concentrations can be fitted in float32.
+    digits where R has none left, so that large concentrations can be fitted in float32. Vectors
+    whose mean is 0 have no direction: ``mean`` is NaN.
 
     Args:
         points: Unit vectors, shape [..., n, p].
@@ -221,6 +222,8 @@ def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
     if x.ndim < 2 or x.shape[-1] < 2 or x.shape[-2] == 0:
         raise ValueError(f"points must have shape [..., n, p] with p at least 2; got {x.shape}")
     arguments.require("weights", weights, arguments.nonnegative(weights), "finite and at least 0")
+    total = jnp.sum(weights, axis=-1)
+    arguments.require("the sum of weights", total, arguments.positive(total), "finite and positive")
     norms = jnp.sqrt(jnp.sum(x**2, axis=-1))
     arguments.require("the length of points", norms, jnp.abs(norms - 1) < 1e-3, "1")
     return _resultant(x, weights)

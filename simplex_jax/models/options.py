@@ -144,9 +144,10 @@ def checked(name: str, value: Any, declared: Option, kind: Any) -> Any:
         return None
     kind = plain_type(kind)
     if declared.choices is not None:
-        for member in (value,) if kind is str else tuple(value):
-            arguments.choice(name, member, declared.choices)
-        return value if kind is str else tuple(value)
+        if kind is not str:
+            return arguments.choices(name, value, declared.choices)
+        arguments.choice(name, value, declared.choices)
+        return value
     if kind is int:
         least = int(declared.least or 0)
         if declared.most is None:

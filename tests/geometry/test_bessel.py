@@ -188,6 +188,24 @@ def test_differences_keep_their_digits(order: float) -> None:
     assert slopes == (bessel.ratio(order, 70.0), -bessel.ratio(order, 60.0))
 
 
+def test_differences_of_small_arguments_keep_their_digits() -> None:
+    """They lost up to all of them where order and argument are below 16."""
+    x, order = np.meshgrid(np.float32([1e-3, 0.1, 2, 12, 15.9, 300]), np.float32([0, 0.5, 4, 17]))
+    nodes, weights = np.polynomial.legendre.leggauss(10)
+    cases = (
+        (bessel.log_series_difference, bessel.ratio),
+        (bessel.scaled_log_series_difference, bessel.ratio_complement),
+    )
+    for gap in np.float32([1e-4, 0.01, 0.9]):
+        y = x + gap
+        half = (y.astype(float) - x) / 2
+        between = (y.astype(float) + x)[..., None] / 2 + half[..., None] * nodes
+        for difference, slope in cases:
+            exact = half * (evaluate(slope, np.float64, order[..., None], between) @ weights)
+            found = evaluate(difference, np.float32, order, y, x)
+            np.testing.assert_allclose(found, exact, rtol=3e-6)
+
+
 def test_bad_arguments() -> None:
     for order, x, name in ((-1.0, 1.0, "order"), (1.0, -1.0, "x"), (1.0, np.nan, "x")):
         with pytest.raises(ValueError, match=f"{name} must be finite and at least 0"):

@@ -221,6 +221,21 @@ def test_extreme_duals_stay_finite_and_inside_in_float32(name):
         assert all(np.isfinite(value).all() for value in values)
 
 
+def test_a_point_next_to_a_bound_of_a_box_is_in_its_dual_in_float32():
+    """Where (x - m) / w rounds to 1, and where x is far smaller than the box is wide."""
+    share = np.array([1e-28, 1e-9, 1e-3, 0.2, 0.5, 0.9])
+    for lower, upper, x in ((0, 2, 2 * share), (-2, 0, -2 * share), (1, 3, [1.0000001, 2.9999998])):
+        x = np.asarray(x, np.float32)
+        box = mirror.hypercube(float(lower), float(upper))
+        exact = 0.5 * np.log((x.astype(float) - lower) / (upper - x.astype(float)))
+        point, y = mirror.start(box, x)
+        np.testing.assert_allclose(y, exact, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(point, x, rtol=3e-6)
+        outside = np.asarray([[lower], [upper]], np.float32)
+        assert not np.asarray(box.inside(outside)).any()
+        assert np.asarray(box.inside(box.primal(np.float32([[-1e3], [1e3]]), outside))).all()
+
+
 def test_the_drift_of_a_sparse_dirichlet_is_right_where_probabilities_underflow():
     """It is a_j - a. x_j (3.7), whatever x_j is: in float32 that of category 2 is 0 beyond 100."""
     a, maps = jnp.array([0.1, 50.0, 1e-3, 200.0]), mirror.simplex()

@@ -198,6 +198,8 @@ def test_bad_arguments() -> None:
         vmf.resultant(2 * x)
     with pytest.raises(ValueError, match="weights must be"):
         vmf.resultant(x, jnp.array([1.0, -1.0]))
+    with pytest.raises(ValueError, match="the sum of weights must be"):
+        vmf.resultant(jnp.stack([x, x]), jnp.array([[1.0, 1.0], [0.0, 0.0]]))
     with pytest.raises(ValueError, match="length must be between 0 and 1"):
         vmf.fit(3, 1.5)
     with pytest.raises(ValueError, match=r"length \+ spread must be 1"):

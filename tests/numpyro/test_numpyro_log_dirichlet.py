@@ -58,6 +58,15 @@ def test_the_density_is_that_of_the_dirichlet_law_in_log_ratios() -> None:
     np.testing.assert_allclose(LogDirichlet(ALPHA).log_prob(y), expected, rtol=1e-5)
 
 
+def test_the_density_keeps_its_digits_at_large_concentrations() -> None:
+    """In float32, where the gamma functions that it is made of are rounded to 1."""
+    alpha = np.float32(1e4) * np.linspace(0.5, 1.5, 100, dtype=np.float32)
+    y = np.log(np.random.default_rng(0).dirichlet(alpha)).astype(np.float32)
+    exact = special.gammaln(alpha.sum(dtype=float)) - special.gammaln(alpha.astype(float)).sum()
+    exact += (alpha.astype(float) * y).sum()
+    assert abs(float(LogDirichlet(alpha).log_prob(y)) - exact) < 0.05
+
+
 def test_the_transform() -> None:
     """It is an isometry of log ratios, up to which its Jacobian is constant, and goes back."""
     transform = biject_to(LogDirichlet(ALPHA).support)

@@ -21,7 +21,7 @@ from simplex_jax.evaluate import matching
 from simplex_jax.models.pipeline import Progress
 from simplex_jax.models.records import Plan
 from simplex_jax.models.sam import MODEL, Data, Fit, checks, density, weigh
-from simplex_jax.models.sam.data import alike, check_weighting
+from simplex_jax.models.sam.data import alike, check_directions, check_weighting
 from simplex_jax.models.sam.fitting import as_trained, infer
 from simplex_jax.models.sam.report import strongest
 from simplex_jax.models.sam.sparse import to_device
@@ -190,17 +190,18 @@ def evaluate(
 
     `log_perplexity` is the mean over the documents of minus the log of their density on the sphere
     given the mean topics, by importance sampling of their topic shares with proposals of Laplace's
-    approximation; `effective_samples` is the median over documents of the number of independent
-    draws that those were worth, and `least_effective_samples` the smallest. `standard_error` is
-    that of the mean over such documents, from their standard deviation; null for one. Beside it
-    stands `prior_draws`, the same by 200 draws of the prior, which is how Liu et al. (2016)
-    evaluate: where its effective samples are near 1, it is not an estimate of the same number.
+    approximation and the prior; `effective_samples` is the median over documents of the number of
+    independent draws that those were worth, and `least_effective_samples` the smallest.
+    `standard_error` is that of the mean over such documents, from their standard deviation; null
+    for one. Beside it stands `prior_draws`, the same by 200 draws of the prior, which is how Liu
+    et al. (2016) evaluate: where its effective samples are near 1, it is not an estimate of the
+    same number.
     """
     say = console.speaker(quiet)
     fitted, earlier = load(MODEL, model)
     other = _other(fitted, input, reading, earlier)
     say(other.coverage)
-    documents: Data = other.data
+    documents: Data = check_directions(other.data, str(input))
     given = jnp.asarray(fitted.mean), to_device(documents.vectors.values)
     concentrations = fitted.alpha, fitted.kappa1
     key_importance, key_prior = jax.random.split(jax.random.key(seed))

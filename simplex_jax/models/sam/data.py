@@ -11,6 +11,7 @@ from simplex_jax import arguments
 from simplex_jax.corpus import Corpus, from_counts, same_words, split, tfidf, to_vocabulary
 from simplex_jax.corpus import digest as digest_of
 from simplex_jax.corpus import vectors as unit
+from simplex_jax.corpus.corpus import error_at
 from simplex_jax.corpus.text import count_texts
 from simplex_jax.corpus.vectors import UnitVectors
 
@@ -115,14 +116,30 @@ def alike(
     """Return documents over a vocabulary, their counts weighed as those of others were.
 
     Counts and texts are over any vocabulary, unit vectors over the same one; `source` is the name
-    of the documents in messages, and `weighting` None where those others were unit vectors.
+    of the documents in messages, and `weighting` None where those others were unit vectors. None
+    of the documents need have a direction: `check_directions` asks for one.
     """
     counts = _counts_of(documents, vocabulary)
     if counts is None:
         data = as_data(documents, source)
         return data._replace(vectors=same_words(data.vectors, vocabulary, source=source))
     rule = check_weighting(weighting, source)
-    return _weighed(to_vocabulary(counts, vocabulary, source=source).corpus, idf, rule)
+    known = to_vocabulary(counts, vocabulary, source=source).corpus
+    if not (known.counts @ idf).any():
+        none = UnitVectors(sp.csr_array((0, len(idf)), dtype=np.float32), known.vocabulary, ())
+        return Data(none, known.names, np.zeros(0, np.int64), idf, known, rule)
+    return _weighed(known, idf, rule)
+
+
+def check_directions(data: Data, source: str) -> Data:
+    """Return the data, or raise a CorpusError where no document has a direction."""
+    if not data.rows.size:
+        raise error_at(
+            source,
+            "none of its documents has a word with a weight in the model, and so a direction",
+            "give others, or take a model with weights by the rule 'smooth' (--idf smooth)",
+        )
+    return data
 
 
 def check_weighting(weighting: str | None, source: str) -> str:

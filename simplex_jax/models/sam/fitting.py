@@ -18,7 +18,7 @@ from simplex_jax.evaluate.fits import Topics
 from simplex_jax.models import pipeline
 from simplex_jax.models.records import Plan
 from simplex_jax.models.sam import model, posterior, proportions, variational
-from simplex_jax.models.sam.data import Data, alike
+from simplex_jax.models.sam.data import Data, alike, check_directions
 from simplex_jax.models.sam.options import Options, hyperparameters, local_step
 from simplex_jax.models.sam.sparse import to_device
 from simplex_jax.report.examples import representative
@@ -107,7 +107,8 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     key_init, key_run, key_evaluate, key_gather = jax.random.split(jax.random.key(settings.seed), 4)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
-        heldout = as_trained(plan.heldout, plan, "heldout").vectors.values
+        data = check_directions(as_trained(plan.heldout, plan, "heldout"), "heldout")
+        heldout = data.vectors.values
         measures["evaluation"] = posterior.held_out(heldout, key_evaluate, settings)
     measures["posterior"] = posterior.gather(settings, table, key_gather, bool(measures))
     measures["kept"] = posterior.keep(settings, samples_dir)
@@ -230,6 +231,8 @@ def describe(plan: Plan) -> dict[str, Any]:
 def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
     """Return the topic proportions of other documents, of any vocabulary; see `Fit.transform`."""
     documents = alike(data, fitted.vocabulary, fitted.idf, fitted.weighting)
+    if not documents.rows.size:
+        return documents.everyone(np.zeros((0, len(fitted.mean)), np.float32))
     shares = proportions.transform(
         fitted.mean, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
     )

@@ -296,6 +296,11 @@ def draw(key: jax.Array, fitted: Laplace, shape: tuple[int, ...] = ()) -> jax.Ar
 
 def log_weights(law: Target, fitted: Laplace, ratios: jax.Array) -> jax.Array:
     """Return log p / q of centred log-ratios [..., B, K], the importance weights, [..., B]."""
+    return log_density(law, ratios) - log_proposal(fitted, ratios)
+
+
+def log_proposal(fitted: Laplace, ratios: jax.Array) -> jax.Array:
+    """Return the log density of the approximation at centred log-ratios [..., B, K], [..., B]."""
     mode, factor, _, freedom = fitted
     dimension = mode.shape[-1] - 1
     spread = _einsum("...bk,bkl->...bl", ratios - mode, factor)
@@ -303,8 +308,7 @@ def log_weights(law: Target, fitted: Laplace, ratios: jax.Array) -> jax.Array:
     half = (freedom + dimension) / 2
     log_det = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     constant = gammaln(half) - gammaln(freedom / 2) - 0.5 * dimension * jnp.log(freedom * math.pi)
-    log_proposal = constant + log_det - half * jnp.log1p(distance / freedom)
-    return log_density(law, ratios) - log_proposal
+    return constant + log_det - half * jnp.log1p(distance / freedom)
 
 
 def cholesky(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:

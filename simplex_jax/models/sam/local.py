@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from simplex_jax import arguments
+from simplex_jax import arguments, draws
 from simplex_jax.geometry import manifolds
 from simplex_jax.models.sam import laplace, sparse
 from simplex_jax.models.sam.concentrations import Evidence
@@ -27,10 +27,11 @@ class Local(NamedTuple):
     """Draws of the proportions of documents.
 
     Attributes:
-        method: "hmc", Hamiltonian Monte Carlo in log-ratios; "laplace", independence
-            Metropolis with proposals from Laplace's approximation, good where alpha is 3 or more;
-            or "gmc", geodesic Monte Carlo on the flat simplex, as in the paper, for alpha of 1 or
-            more: below, the density has no bound at the faces, and near them moves are refused.
+        method: "hmc", Hamiltonian Monte Carlo in log-ratios, and where alpha is below 1 an exchange
+            of two proportions after each step; "laplace", independence Metropolis with proposals
+            from Laplace's approximation, good where alpha is 3 or more; or "gmc", geodesic Monte
+            Carlo on the flat simplex, as in the paper, for alpha of 1 or more: below, the density
+            has no bound at the faces, and near them moves are refused.
         samples: Samples of each document that the topics see, N.
         burn_in: Metropolis steps before the first of them.
         num_steps: Leapfrog steps of a step, by default 6 of "hmc" and 20 of "gmc"; "laplace" has
@@ -266,14 +267,17 @@ def _trajectories(
         return _Moving(new, momentum + h / 2 * new.slope)
 
     def step(old: _Point, key: jax.Array) -> tuple[_Point, _Turn]:
-        key_momentum, key_length, key_accept = jax.random.split(key, 3)
+        key_momentum, key_length, key_accept, key_exchange = jax.random.split(key, 4)
         h = longest * _share(key_length, local_step, rate) * lax.rsqrt(rate)
         momentum = jnp.sqrt(mass) * jax.random.normal(key_momentum, mass.shape, mass.dtype)
         new, last = lax.fori_loop(
             0, local_step.num_steps or 6, partial(leap, h=h), _Moving(old, momentum)
         )
         gain = new.value - old.value + jnp.sum((momentum**2 - last**2) / mass, axis=-1) / 2
-        return _choose(key_accept, gain, new, old)
+        point, turn = _choose(key_accept, gain, new, old)
+        exchange = partial(_exchange, key_exchange, log_density)
+        point = lax.cond(law.alpha < 1, exchange, lambda point: point, point)
+        return point, turn._replace(position=point.position)
 
     return _point(log_density, ratios), step
 
@@ -307,6 +311,24 @@ def _choose(key: jax.Array, gain: jax.Array, new: _Point, old: _Point) -> tuple[
         lambda a, b: jnp.where(accept if a.ndim == 1 else accept[:, None], a, b), new, old
     )
     return chosen, _Turn(chosen.position, accept)
+
+
+def _exchange(key: jax.Array, log_density: Callable[[jax.Array], jax.Array], old: _Point) -> _Point:
+    """Exchange two proportions of each document, by Metropolis's rule.
+
+    Where few proportions are large, which they are is what trajectories hardly change. One is
+    chosen by its size and the other at random: the way back is proposed as often.
+    """
+    x = old.position
+    if x.shape[1] == 1:
+        return old
+    key_one, key_other, key_accept = jax.random.split(key, 3)
+    one = draws.categorical(key_one, jax.nn.softmax(x))
+    other = (one + jax.random.randint(key_other, one.shape, 1, x.shape[1])) % x.shape[1]
+    row = jnp.arange(x.shape[0])
+    moved = x.at[row, one].set(x[row, other]).at[row, other].set(x[row, one])
+    new = _point(log_density, moved)
+    return _choose(key_accept, new.value - old.value, new, old)[0]
 
 
 def _gmc(

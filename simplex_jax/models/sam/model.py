@@ -140,8 +140,7 @@ def build(
         (20, 2, 4)
     """
     arguments.choice("sampler", sampler, SAMPLERS)
-    if unknown := [name for name in learn if name not in LEARN]:
-        raise ValueError(f"learn must be among {', '.join(LEARN)}; it has {unknown[0]!r}")
+    learn = arguments.choices("learn", learn, LEARN)
     shape = sparse.check_shape(documents, shape)
     hyper = prior_of(documents, shape, hyper)
     size = sparse.size(documents)
@@ -173,7 +172,7 @@ def build(
         local_step=local_step,
         inner_steps=arguments.at_least("inner_steps", inner_steps, 1),
         noise_estimate=bool(noise_estimate),
-        learn=tuple(learn),
+        learn=learn,
     )
     kernel = Kernel(init=bind(_init, model), update=bind(_update, model))
     return kernel, sparse.uniform_stream(documents, batch_size)

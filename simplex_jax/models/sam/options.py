@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from simplex_jax import schedules
 from simplex_jax.models.options import MOST_CONCENTRATION, RunOptions, again, option, options
 from simplex_jax.models.pipeline import Session
-from simplex_jax.models.sam import joint, model, step
+from simplex_jax.models.sam import joint, model, sparse, step
 from simplex_jax.models.sam.data import Data
 from simplex_jax.models.sam.local import METHODS, Local
 from simplex_jax.models.sam.local import STARTS as LOCAL_STARTS
@@ -199,8 +199,11 @@ def hyperparameters(table: sp.csr_array, settings: Options) -> joint.Hyperparame
     """Return the hyperparameters of a run, with the mean direction of its documents."""
     total = np.asarray(table.sum(axis=0), np.float64).ravel()
     length = np.linalg.norm(total)
-    if not length > 0:
-        raise ValueError("the documents sum to zero and have no mean direction")
+    if not length > sparse.ROUNDING * table.shape[0]:
+        raise ValueError(
+            "the documents sum to zero and have no mean direction, which the topics have a prior "
+            "about: leave out those that are the opposites of others"
+        )
     names = ("alpha", "sigma", "kappa0", "kappa1")
     return joint.hyperparameters(
         (total / length).astype(np.float32), **{name: getattr(settings, name) for name in names}

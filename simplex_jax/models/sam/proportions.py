@@ -31,8 +31,8 @@ def transform(
 ) -> np.ndarray:
     """Return the topic proportions of documents.
 
-    The posterior mean of each document's proportions given the topics, over Metropolis steps whose
-    proposals depend on Laplace's approximation (`models.sam.local`).
+    The posterior mean of each document's proportions given the topics, over steps of the method
+    "hmc" of `models.sam.local`.
 
     Args:
         topics: Directions [K, V], of any length but 0; say `Fit.mean`.

@@ -17,6 +17,9 @@ from simplex_jax.corpus.device import DeviceCorpus
 # How far from 1 the length of a document may be: vectors in a file are printed with few digits.
 _TOLERANCE = 1e-3
 
+ROUNDING = 1e-6
+"""Length of the sum of documents, for each of them, below which it is rounding."""
+
 # Numbers of the dense rows of a block of documents: it should fit a core's cache, and the blocks
 # should be few.
 _BLOCK = 1 << 20
@@ -170,6 +173,6 @@ def mean_direction(documents: UnitDocuments, vocabulary: int) -> jax.Array:
     words = np.asarray(documents.corpus.tokens)
     total = np.bincount(words, np.asarray(documents.values, np.float64), minlength=vocabulary)
     length = np.linalg.norm(total)
-    if not length > 0:
+    if not length > ROUNDING * size(documents):
         raise ValueError("the documents sum to zero and have no mean direction: give one")
     return jnp.asarray((total / length).astype(np.float32))

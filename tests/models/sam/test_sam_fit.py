@@ -199,6 +199,8 @@ def test_chains_are_matched():
         (DATA, {"alpha": 0.0}, "alpha"),
         (DATA, {"sigma": float("nan")}, "sigma"),
         (DATA, {"learn": ("kappa0",)}, "learn"),
+        (DATA, {"learn": "kappa1"}, r"say \('alpha',\); it is 'kappa1'"),
+        (DATA, {"learn": None}, "learn must be a sequence of names"),
         (DATA, {"sampler": "hmc"}, "sampler must be one of"),
         (DATA, {"local": "gibbs"}, "local must be one of"),
         (DATA, {"start": "zero"}, "start must be one of variational, prior"),
@@ -214,6 +216,8 @@ def test_chains_are_matched():
         (DATA, {"heldout": sp.csr_array(np.eye(2))}, "heldout: its 2 words are not the 6"),
         (sp.csr_array(np.eye(2) * 0), {}, "zero vector"),
         (sp.csr_array([[1.0, 1.0]]), {}, "length 1.41421, not 1"),
+        # Their sum is not 0 but 1e-7, of rounding.
+        (np.repeat([[0.8, 0.6], [-0.8, -0.6]], 10, axis=0), {}, "documents sum to zero"),
     ],
 )
 def test_bad_input_is_one_clear_error(given, options, message):
@@ -336,6 +340,16 @@ def test_held_out_documents_may_have_no_direction():
     assert (sizes[True][0], sizes[False][0]) == (4, 3)
     with pytest.raises(ValueError, match="holdout 1: none of them has anything to predict"):
         sam.fit(alone, 1, holdout=1, holdout_seed=sizes[True][1])
+
+
+def test_no_document_need_have_a_direction_but_to_be_predicted(whole):
+    """One document of words without a weight was an error, beside others it was not."""
+    fitted = dataclasses.replace(whole, idf=np.arange(6.0), weighting="log")
+    counts = corpus.from_counts([[2, 0, 0, 0, 0, 0]], list("abcdef"))
+    np.testing.assert_allclose(fitted.transform(counts), [[1 / 3] * 3], rtol=1e-6)
+    everywhere = corpus.from_counts(np.array([[1, 1, 0], [1, 0, 1], [1, 1, 1], [1, 0, 0]]))
+    with pytest.raises(ValueError, match="heldout: none of its documents has a word with a weight"):
+        sam.fit(everywhere, 1, heldout=corpus.from_counts([[3, 0, 0]]), steps=1)
 
 
 @pytest.mark.slow
