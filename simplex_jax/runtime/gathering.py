@@ -3,6 +3,7 @@
 These hooks are saved in checkpoints: an interrupted run gathers the same as an uninterrupted one.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax.runtime import output, processes
+from simplex_jax.runtime.checkpoint import CheckpointWarning
 from simplex_jax.runtime.hooks import Event, Hook
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.windows import Latest, Place, When, Window, back, when
@@ -254,8 +256,42 @@ class Kept(Hook):
         return [[number, list(held.when), held.arrays] for number, held in self._held.items()]
 
     def load(self, saved: list[Any]) -> None:
-        """Restore the samples."""
+        """Restore the samples.
+
+        Those in files stay there, and without their directory are a ValueError; those in memory are
+        written if there is one now.
+        """
         self._held = {number: _Held(When(*time), arrays) for number, time, arrays in saved}
+        if self._directory is not None:
+            self._find(self._directory)
+        elif any(not held.arrays for held in self._held.values()):
+            raise ValueError("the run has kept samples in files: give their directory, samples_dir")
+
+    def _find(self, directory: Path) -> None:
+        """Bring the files in a directory and the samples of a checkpoint together."""
+        in_memory = {number: held for number, held in self._held.items() if held.arrays}
+        in_files = [number for number in self._held if number not in in_memory]
+        lost = [i for i in in_files if not processes.agreed((directory / _file(i)).exists())]
+        if lost or in_memory:
+            begin_samples(directory, over=False)
+        if lost:
+            warnings.warn(
+                f"{len(lost)} samples that the run had kept are no longer in {str(directory)!r}: "
+                "it goes on without them",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+        for number in lost:
+            del self._held[number]
+        for number, held in in_memory.items():
+            if processes.is_first():
+                output.write_npz(directory / _file(number), held.arrays)
+            self._held[number] = held._replace(arrays={})
+        if processes.is_first():  # A run that was killed may have left some after the checkpoint.
+            own = {_file(number) for number in self._held}
+            for path in directory.glob("sample-*.npz"):
+                if path.name not in own:
+                    path.unlink(missing_ok=True)
 
 
 def write_samples(directory: Path, samples: Mapping[str, np.ndarray]) -> None:
