@@ -18,7 +18,7 @@ from simplex_jax.models.records import Plan
 from simplex_jax.runtime import devices, lock, output, saved
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime.hooks import Hook, MetricsLog, Progress
-from simplex_jax.runtime.processes import agreed_text, is_first, join
+from simplex_jax.runtime.processes import agreed_text, in_step, is_first, join
 from simplex_jax.runtime.saved import RunError
 
 _LENGTHS = ("passes", "steps", "seconds")
@@ -322,6 +322,9 @@ def _train(
     )
     fitted = pipeline.train(model, planned, session)
     if commands.share is not None:
+        with in_step(OSError):  # before any process writes its own
+            if is_first():
+                directories.remove_shares(directory, files.names_of(model))
         commands.share(fitted, planned, directory, console.Stages(quiet))
     if is_first():
         files.write(model, fitted, directory)

@@ -146,7 +146,11 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
         assert invoke("lda", "--resume", out, "--steps", 150, "--quiet").exit_code == 130
     assert lda.load(out).settings.steps == 150
     (out / "summary.json").write_text('{"interrupted": true}')  # whatever had become of the rest
+    part = out / "doc_topics" / "part-00000-of-00002.npz"  # as several processes have written it
+    part.parent.mkdir()
+    part.touch()
     assert invoke("lda", "--resume", out, "--quiet").exit_code == 0
+    assert not part.exists()
     assert steps_of(out) == list(range(10, 151, 10))
     assert "come to its end" in invoke("lda", "--resume", out).stderr
 
@@ -157,6 +161,8 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
         for run in (out, whole)
     ]
     assert shown[0] == shown[1], "the state has gone on to the bit"
+    part.parent.mkdir()
+    part.touch()
     before = [(out / name).read_bytes() for name in ("config.json", "summary.json")]
     result = invoke("lda", "--resume", out, "--steps", 50, "--quiet")
     assert result.exit_code == 1
@@ -164,6 +170,7 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
         "the run has already done 150 steps, and its length is 50: make it longer" in result.stderr
     )
     assert before == [(out / name).read_bytes() for name in ("config.json", "summary.json")]
+    assert part.exists(), "a run that is refused loses nothing"
 
 
 def test_resume_where_nothing_was_saved_and_the_corpus_has_moved(begun, texts):
