@@ -104,7 +104,7 @@ def fit_command(commands: Commands) -> click.Command:
             _check_digest(request.digest, config, resume)
         elif begun is not None:
             _check_same(commands, config, begun)
-            if saved.finished(begun):
+            if files.finished(model, begun):
                 say(f"the run in {begun} has come to its end")
                 return
             resume = begun
@@ -206,7 +206,7 @@ def _resumed_config(
         recorded = config["settings"]
         unset = {name: None for name in replaced if name in recorded}
         config["settings"] = recorded | unset | overrides
-    elif saved.finished(directory):
+    elif files.finished(commands.model, directory):
         return None
     return config
 

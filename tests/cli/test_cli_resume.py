@@ -16,6 +16,7 @@ from support.paths import TESTS
 from simplex_jax.cli import fit, main
 from simplex_jax.models import lda
 from simplex_jax.models.lda.commands import COMMANDS
+from simplex_jax.runtime import saved
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 20
 OPTIONS = [
@@ -153,6 +154,11 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
     assert not part.exists()
     assert steps_of(out) == list(range(10, 151, 10))
     assert "come to its end" in invoke("lda", "--resume", out).stderr
+
+    (out / "topics.npz").unlink()
+    with pytest.raises(saved.RunError, match="continue it with simplex-jax lda --resume"):
+        lda.load(out)
+    assert invoke("lda", "--resume", out, "--quiet").exit_code == 0
 
     longer = ["--steps", 150, "--eval-every", 10]
     assert invoke("lda", texts, *OPTIONS, *longer, "--out", whole).exit_code == 0
