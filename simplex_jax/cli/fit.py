@@ -24,7 +24,10 @@ from simplex_jax.runtime.saved import RunError
 _LENGTHS = ("passes", "steps", "seconds")
 _PROCESSES = ("distributed", "coordinator", "processes", "process")
 # Options that --resume allows, besides the goal of a model; config.json has all others.
-_WITH_RESUME = ("resume", "input", "checkpoint_every", "quiet", "debug", *_LENGTHS, *_PROCESSES)
+_WITH_RESUME = (
+    *("resume", "input", "checkpoint_every", "quiet", "debug", "devices"),
+    *(*_LENGTHS, *_PROCESSES),
+)
 
 
 class _Request(NamedTuple):
@@ -184,7 +187,7 @@ def _resumed_run(
 def _resumed_config(
     commands: Commands, directory: Path, settings: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the configuration of a run that is resumed, with its new length, if there is one.
+    """Return the configuration of a run that is resumed, with its new length and devices, if any.
 
     None where the run is finished and no length is given.
     """
@@ -192,12 +195,14 @@ def _resumed_config(
     if refused := [flag for name, flag in options.typed().items() if name not in allowed]:
         raise click.UsageError(
             f"{refused[0]} cannot change a run that is resumed: --resume takes all settings but "
-            f"the length from {directory / files.CONFIG}"
+            f"its length and devices from {directory / files.CONFIG}"
         )
     config = saved.load_config(directory, commands.model.name)
     _check_source(config.get("source"), commands.reading, directory / files.CONFIG)
     if is_first():  # It may have locked the directory before the other processes look.
         lock.check(directory)
+    if settings.get("devices") is not None:  # This machine may have fewer than the last one.
+        config["settings"] |= {"devices": settings["devices"]}
     changed = (*_LENGTHS, *commands.goal)
     overrides = {name: settings[name] for name in changed if settings[name] is not None}
     if overrides:

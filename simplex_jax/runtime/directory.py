@@ -74,8 +74,8 @@ def claim(
 def reopen(path: str | Path, files: Sequence[str]) -> Iterator[Path]:
     """Lock the directory of a run that goes on within the block.
 
-    Unfinished files go; parts of the shares of documents stay until `remove_shares`, for the run may
-    be refused yet.
+    Unfinished files go; parts of the shares of documents stay until `remove_shares`, for the run
+    may be refused yet.
     """
     place = Path(path)
     with lock.locked(place):

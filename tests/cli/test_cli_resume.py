@@ -184,7 +184,7 @@ def test_resume_where_nothing_was_saved_and_the_corpus_has_moved(begun, texts):
     result = invoke("lda", "--resume", begun)
     assert result.exit_code == 1
     assert "texts.txt" in result.stderr
-    result = invoke("lda", moved, "--resume", begun)
+    result = invoke("lda", moved, "--resume", begun, "--devices", 1)
     assert result.exit_code == 0, result.stderr
     assert (begun / "metrics.jsonl").read_text().count("\n") == 10
 
