@@ -55,7 +55,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     target = Path(path)
     temporary = _hidden(target)
     try:
-        with _named(temporary), temporary.open("xb") as file:
+        with named(temporary), temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -67,7 +67,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Path) -> Iterator[None]:
     """Put the name of the file that the block writes into errors of the system without one.
 
     A full disk is noticed on writing, and the system then does not say to which file.
@@ -169,7 +169,7 @@ def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]])
 
 def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
     """Append one record to a JSON-lines file, where it is readable when the call returns."""
-    with _named(Path(path)), Path(path).open("ab") as file:
+    with named(Path(path)), Path(path).open("ab") as file:
         file.write(json_line(record).encode("utf-8"))
 
 
