@@ -154,16 +154,15 @@ def begin_samples(directory: Path, *, over: bool) -> None:
 
     Those of a run that begins `over`, because it had no checkpoint yet, are its own: removed.
     """
-    if not processes.is_first():
-        return
-    earlier = sorted(directory.glob("sample-*.npz"))
-    if earlier and not over:
-        raise FileExistsError(
-            f"samples_dir {str(directory)!r} holds {len(earlier)} samples of another run: give "
-            "another directory, or remove them"
-        )
-    for path in earlier:
-        path.unlink(missing_ok=True)
+    with processes.in_step(OSError):
+        earlier = sorted(directory.glob("sample-*.npz")) if processes.is_first() else []
+        if earlier and not over:
+            raise FileExistsError(
+                f"samples_dir {str(directory)!r} holds {len(earlier)} samples of another run: give "
+                "another directory, or remove them"
+            )
+        for path in earlier:
+            path.unlink(missing_ok=True)
 
 
 class Kept(Hook):
