@@ -113,7 +113,9 @@ def fit_command(commands: Commands) -> click.Command:
             resume = begun
         say(commands.announce(planned))
         if dry_run and commands.memory is not None:
-            click.echo(console.memory(commands.memory(planned), commands.remedy))
+            needed = console.memory(commands.memory(planned), commands.remedy)
+            if is_first():
+                click.echo(needed)
             return
         directory: AbstractContextManager[Path]
         if not is_first():
