@@ -4,6 +4,7 @@ These hooks are saved in checkpoints: an interrupted run gathers the same as an 
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -185,16 +186,21 @@ class Kept(Hook):
         self._read, self._most = read, most
         self._window, self._directory = window, directory
         self._held: dict[int, _Held] = {}  # by number
+        # Their segments by number; None until the first event shows the length of the run
+        self._segments: dict[int, int] | None = None
+        self._taken: Counter[int] = Counter()  # samples by segment
         if directory is not None and most and processes.is_first():
             directory.mkdir(parents=True, exist_ok=True)
 
     def sample(self, event: Event) -> None:
         """Add a sample, if it is due."""
-        segments = self._segments(event)
-        for number in self._held.keys() - segments.keys():
-            self._remove(number)
+        segments = self._segments
+        if segments is None:
+            segments = self._segments = self._place(event)
+            for number in self._held.keys() - segments.keys():
+                self._remove(number)
         place = self._window(event)
-        if place is None or not self._due(event, place, segments):
+        if place is None or not self._due(event, place):
             return
         number = next(i for i in range(self._most) if segments.get(i) != place.segment)
         sample = self._read(event) | {"step": np.asarray(event.step)}
@@ -203,8 +209,12 @@ class Kept(Hook):
                 output.write_npz(self._directory / _file(number), sample)
             sample = {}
         self._held[number] = _Held(when(event), sample)
+        if number in segments:
+            self._taken[segments[number]] -= 1
+        segments[number] = place.segment
+        self._taken[place.segment] += 1
 
-    def _segments(self, event: Event) -> dict[int, int]:
+    def _place(self, event: Event) -> dict[int, int]:
         """Return the segments of the samples by number, without those that were not due.
 
         As long as a run has its length, all of them were.
@@ -213,13 +223,14 @@ class Kept(Hook):
         for number, held in sorted(self._held.items(), key=lambda item: item[1].when):
             then = back(event, held.when)
             place = self._window(then)
-            if place is not None and self._due(then, place, segments):
+            if place is not None and self._due(then, place):
                 segments[number] = place.segment
+                self._taken[place.segment] += 1
         return segments
 
-    def _due(self, event: Event, place: Place, segments: Mapping[int, int]) -> bool:
-        """Tell whether the sample of an event is due, after those whose segments are given."""
-        missing = self._most - sum(segment == place.segment for segment in segments.values())
+    def _due(self, event: Event, place: Place) -> bool:
+        """Tell whether the sample of an event is due, after those that are there."""
+        missing = self._most - self._taken[place.segment]
         if not missing:
             return False
         even = (place.progress + _ROUNDING) * self._most >= self._most - missing + 1
@@ -261,6 +272,7 @@ class Kept(Hook):
         written if there is one now.
         """
         self._held = {number: _Held(When(*time), arrays) for number, time, arrays in saved}
+        self._segments, self._taken = None, Counter()
         if self._directory is not None:
             self._find(self._directory)
         elif any(not held.arrays for held in self._held.values()):

@@ -1,5 +1,7 @@
 """Which part of a run counts, and that what is forgotten of the burn-in stays forgotten."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -118,6 +120,17 @@ def test_exactly_as_many_samples_are_kept_as_asked_for_if_there_are_as_many(step
             again.load(cut.save())
             sampled(again, steps, every, begun=middle)
             np.testing.assert_array_equal(again.samples()["step"], kept)
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"), [(windows.second_half(), 1000), (windows.doubling(300), 800)]
+)
+def test_many_samples_are_kept_in_little_time(window, expected):
+    """Places are looked at once, not again for each sample: that took a minute."""
+    hook, begun = gathering.Kept(lambda event: {}, 1000, window, None), time.monotonic()
+    sampled(hook, 2000, 1)
+    assert len(hook.samples()["step"]) == expected
+    assert time.monotonic() - begun < 10
 
 
 def test_a_timed_run_keeps_as_many_samples_as_asked_for():
