@@ -134,7 +134,13 @@ def write_json(path: str | Path, value: object) -> None:
     The value may nest mappings, sequences, strings, numbers, paths, and NumPy or JAX arrays. NaN
     and infinities become null: JSON has no such numbers.
     """
-    write_text(path, json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+    with replacing(path) as file:
+        file.write(_as_bytes(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"))
+
+
+def _as_bytes(text: str) -> bytes:
+    """Return JSON as UTF-8; what no text holds, but a name of a file, becomes an escape."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -170,7 +176,7 @@ def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]])
 def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
     """Append one record to a JSON-lines file, where it is readable when the call returns."""
     with named(Path(path)), Path(path).open("ab") as file:
-        file.write(json_line(record).encode("utf-8"))
+        file.write(_as_bytes(json_line(record)))
 
 
 def json_line(record: Mapping[str, object]) -> str:
