@@ -18,13 +18,16 @@ from simplex_jax.models.records import Plan
 from simplex_jax.runtime import devices, lock, output, saved
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime.hooks import Hook, MetricsLog, Progress
-from simplex_jax.runtime.processes import agreed_text, is_first, join
+from simplex_jax.runtime.processes import agreed_text, in_step, is_first, join
 from simplex_jax.runtime.saved import RunError
 
 _LENGTHS = ("passes", "steps", "seconds")
 _PROCESSES = ("distributed", "coordinator", "processes", "process")
 # Options that --resume allows, besides the goal of a model; config.json has all others.
-_WITH_RESUME = ("resume", "input", "checkpoint_every", "quiet", "debug", *_LENGTHS, *_PROCESSES)
+_WITH_RESUME = (
+    *("resume", "input", "checkpoint_every", "quiet", "debug", "devices"),
+    *(*_LENGTHS, *_PROCESSES),
+)
 
 
 class _Request(NamedTuple):
@@ -104,13 +107,15 @@ def fit_command(commands: Commands) -> click.Command:
             _check_digest(request.digest, config, resume)
         elif begun is not None:
             _check_same(commands, config, begun)
-            if saved.finished(begun):
+            if files.finished(model, begun):
                 say(f"the run in {begun} has come to its end")
                 return
             resume = begun
         say(commands.announce(planned))
         if dry_run and commands.memory is not None:
-            click.echo(console.memory(commands.memory(planned), commands.remedy))
+            needed = console.memory(commands.memory(planned), commands.remedy)
+            if is_first():
+                click.echo(needed)
             return
         directory: AbstractContextManager[Path]
         if not is_first():
@@ -184,7 +189,7 @@ def _resumed_run(
 def _resumed_config(
     commands: Commands, directory: Path, settings: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the configuration of a run that is resumed, with its new length, if there is one.
+    """Return the configuration of a run that is resumed, with its new length and devices, if any.
 
     None where the run is finished and no length is given.
     """
@@ -192,12 +197,14 @@ def _resumed_config(
     if refused := [flag for name, flag in options.typed().items() if name not in allowed]:
         raise click.UsageError(
             f"{refused[0]} cannot change a run that is resumed: --resume takes all settings but "
-            f"the length from {directory / files.CONFIG}"
+            f"its length and devices from {directory / files.CONFIG}"
         )
     config = saved.load_config(directory, commands.model.name)
     _check_source(config.get("source"), commands.reading, directory / files.CONFIG)
     if is_first():  # It may have locked the directory before the other processes look.
         lock.check(directory)
+    if settings.get("devices") is not None:  # This machine may have fewer than the last one.
+        config["settings"] |= {"devices": settings["devices"]}
     changed = (*_LENGTHS, *commands.goal)
     overrides = {name: settings[name] for name in changed if settings[name] is not None}
     if overrides:
@@ -206,7 +213,7 @@ def _resumed_config(
         recorded = config["settings"]
         unset = {name: None for name in replaced if name in recorded}
         config["settings"] = recorded | unset | overrides
-    elif saved.finished(directory):
+    elif files.finished(commands.model, directory):
         return None
     return config
 
@@ -322,6 +329,9 @@ def _train(
     )
     fitted = pipeline.train(model, planned, session)
     if commands.share is not None:
+        with in_step(OSError):  # before any process writes its own
+            if is_first():
+                directories.remove_shares(directory, files.names_of(model))
         commands.share(fitted, planned, directory, console.Stages(quiet))
     if is_first():
         files.write(model, fitted, directory)

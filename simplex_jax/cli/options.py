@@ -105,8 +105,8 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
             type=PATH,
             metavar="DIR",
             help="Go on with the run in DIR, to the samples that it would have had without the "
-            "interruption, or beyond, with another length. Its config.json has all other settings; "
-            "give INPUT only if the data have moved.",
+            "interruption, or beyond, with another length, or on other devices. Its config.json "
+            "has all other settings; give INPUT only if the data have moved.",
         ),
         declared_option(Session, "checkpoint_every", Session.checkpoint_every),
         *([memory] if dry_run else []),

@@ -185,6 +185,7 @@ def convert(
         id_column=id_column,
     )
     path = as_path(path)
+    store.check_new(directory)
     selected = registry.selected(path, reading, "counts")
     if selected.blocks is None:
         return store.write(directory, _whole(path, selected, reading))

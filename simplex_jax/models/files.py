@@ -71,6 +71,11 @@ def write(model: Model[O, F], fitted: F, place: Path) -> None:
     report(model, fitted, place)
 
 
+def finished(model: Model, place: Path) -> bool:
+    """Tell whether a run has come to its end, and has its results still; else it goes on to it."""
+    return saved.finished(place) and all((place / file).exists() for file in model.files.arrays)
+
+
 def load(model: Model[O, F], place: Path) -> F:
     """Read a fit from the directory of a run; see `Fit.load`."""
     config = saved.load_config(place, model.name)

@@ -49,7 +49,8 @@ class Session:
         "Others to predict, as `hold_out` makes them.", default=None, parameter=None
     )
     hooks: Sequence[Callback] = option(
-        "Called with an `Event` after every evaluation, say `hooks.Progress`.",
+        "Called with an `Event` after every evaluation, say `hooks.Progress`. Checkpoints do not "
+        "hold them: where a run is resumed an `EarlyStop` counts anew.",
         default=(),
         parameter=None,
     )

@@ -74,13 +74,18 @@ def claim(
 def reopen(path: str | Path, files: Sequence[str]) -> Iterator[Path]:
     """Lock the directory of a run that goes on within the block.
 
-    Unfinished files go, and parts of the shares of documents: there may be others than before.
+    Unfinished files go; parts of the shares of documents stay until `remove_shares`, for the run
+    may be refused yet.
     """
     place = Path(path)
     with lock.locked(place):
-        present = contents.look(place, files)
-        contents.remove(place, Contents(unfinished=present.unfinished, shares=present.shares))
+        contents.remove(place, Contents(unfinished=contents.look(place, files).unfinished))
         yield place
+
+
+def remove_shares(place: Path, files: Sequence[str]) -> None:
+    """Remove the parts of the shares of documents, before a run that has gone on has others."""
+    contents.remove(place, Contents(shares=contents.look(place, files).shares))
 
 
 def _make(path: str | Path | None, command: str) -> tuple[Path, list[Path]]:

@@ -3,6 +3,8 @@
 These hooks are saved in checkpoints: an interrupted run gathers the same as an uninterrupted one.
 """
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax.runtime import output, processes
+from simplex_jax.runtime.checkpoint import CheckpointWarning
 from simplex_jax.runtime.hooks import Event, Hook
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.windows import Latest, Place, When, Window, back, when
@@ -152,16 +155,15 @@ def begin_samples(directory: Path, *, over: bool) -> None:
 
     Those of a run that begins `over`, because it had no checkpoint yet, are its own: removed.
     """
-    if not processes.is_first():
-        return
-    earlier = sorted(directory.glob("sample-*.npz"))
-    if earlier and not over:
-        raise FileExistsError(
-            f"samples_dir {str(directory)!r} holds {len(earlier)} samples of another run: give "
-            "another directory, or remove them"
-        )
-    for path in earlier:
-        path.unlink(missing_ok=True)
+    with processes.in_step(OSError):
+        earlier = sorted(directory.glob("sample-*.npz")) if processes.is_first() else []
+        if earlier and not over:
+            raise FileExistsError(
+                f"samples_dir {str(directory)!r} holds {len(earlier)} samples of another run: give "
+                "another directory, or remove them"
+            )
+        for path in earlier:
+            path.unlink(missing_ok=True)
 
 
 class Kept(Hook):
@@ -184,16 +186,21 @@ class Kept(Hook):
         self._read, self._most = read, most
         self._window, self._directory = window, directory
         self._held: dict[int, _Held] = {}  # by number
+        # Their segments by number; None until the first event shows the length of the run
+        self._segments: dict[int, int] | None = None
+        self._taken: Counter[int] = Counter()  # samples by segment
         if directory is not None and most and processes.is_first():
             directory.mkdir(parents=True, exist_ok=True)
 
     def sample(self, event: Event) -> None:
         """Add a sample, if it is due."""
-        segments = self._segments(event)
-        for number in self._held.keys() - segments.keys():
-            self._remove(number)
+        segments = self._segments
+        if segments is None:
+            segments = self._segments = self._place(event)
+            for number in self._held.keys() - segments.keys():
+                self._remove(number)
         place = self._window(event)
-        if place is None or not self._due(event, place, segments):
+        if place is None or not self._due(event, place):
             return
         number = next(i for i in range(self._most) if segments.get(i) != place.segment)
         sample = self._read(event) | {"step": np.asarray(event.step)}
@@ -202,8 +209,12 @@ class Kept(Hook):
                 output.write_npz(self._directory / _file(number), sample)
             sample = {}
         self._held[number] = _Held(when(event), sample)
+        if number in segments:
+            self._taken[segments[number]] -= 1
+        segments[number] = place.segment
+        self._taken[place.segment] += 1
 
-    def _segments(self, event: Event) -> dict[int, int]:
+    def _place(self, event: Event) -> dict[int, int]:
         """Return the segments of the samples by number, without those that were not due.
 
         As long as a run has its length, all of them were.
@@ -212,13 +223,14 @@ class Kept(Hook):
         for number, held in sorted(self._held.items(), key=lambda item: item[1].when):
             then = back(event, held.when)
             place = self._window(then)
-            if place is not None and self._due(then, place, segments):
+            if place is not None and self._due(then, place):
                 segments[number] = place.segment
+                self._taken[place.segment] += 1
         return segments
 
-    def _due(self, event: Event, place: Place, segments: Mapping[int, int]) -> bool:
-        """Tell whether the sample of an event is due, after those whose segments are given."""
-        missing = self._most - sum(segment == place.segment for segment in segments.values())
+    def _due(self, event: Event, place: Place) -> bool:
+        """Tell whether the sample of an event is due, after those that are there."""
+        missing = self._most - self._taken[place.segment]
         if not missing:
             return False
         even = (place.progress + _ROUNDING) * self._most >= self._most - missing + 1
@@ -254,8 +266,43 @@ class Kept(Hook):
         return [[number, list(held.when), held.arrays] for number, held in self._held.items()]
 
     def load(self, saved: list[Any]) -> None:
-        """Restore the samples."""
+        """Restore the samples.
+
+        Those in files stay there, and without their directory are a ValueError; those in memory are
+        written if there is one now.
+        """
         self._held = {number: _Held(When(*time), arrays) for number, time, arrays in saved}
+        self._segments, self._taken = None, Counter()
+        if self._directory is not None:
+            self._find(self._directory)
+        elif any(not held.arrays for held in self._held.values()):
+            raise ValueError("the run has kept samples in files: give their directory, samples_dir")
+
+    def _find(self, directory: Path) -> None:
+        """Bring the files in a directory and the samples of a checkpoint together."""
+        in_memory = {number: held for number, held in self._held.items() if held.arrays}
+        in_files = [number for number in self._held if number not in in_memory]
+        lost = [i for i in in_files if not processes.agreed((directory / _file(i)).exists())]
+        if lost or in_memory:
+            begin_samples(directory, over=False)
+        if lost:
+            warnings.warn(
+                f"{len(lost)} samples that the run had kept are no longer in {str(directory)!r}: "
+                "it goes on without them",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+        for number in lost:
+            del self._held[number]
+        for number, held in in_memory.items():
+            if processes.is_first():
+                output.write_npz(directory / _file(number), held.arrays)
+            self._held[number] = held._replace(arrays={})
+        if processes.is_first():  # A run that was killed may have left some after the checkpoint.
+            own = {_file(number) for number in self._held}
+            for path in directory.glob("sample-*.npz"):
+                if path.name not in own:
+                    path.unlink(missing_ok=True)
 
 
 def write_samples(directory: Path, samples: Mapping[str, np.ndarray]) -> None:

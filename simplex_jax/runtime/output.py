@@ -55,7 +55,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     target = Path(path)
     temporary = _hidden(target)
     try:
-        with _named(temporary), temporary.open("xb") as file:
+        with named(temporary), temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -67,7 +67,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Path) -> Iterator[None]:
     """Put the name of the file that the block writes into errors of the system without one.
 
     A full disk is noticed on writing, and the system then does not say to which file.
@@ -134,7 +134,13 @@ def write_json(path: str | Path, value: object) -> None:
     The value may nest mappings, sequences, strings, numbers, paths, and NumPy or JAX arrays. NaN
     and infinities become null: JSON has no such numbers.
     """
-    write_text(path, json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+    with replacing(path) as file:
+        file.write(_as_bytes(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"))
+
+
+def _as_bytes(text: str) -> bytes:
+    """Return JSON as UTF-8; what no text holds, but a name of a file, becomes an escape."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -169,8 +175,8 @@ def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]])
 
 def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
     """Append one record to a JSON-lines file, where it is readable when the call returns."""
-    with _named(Path(path)), Path(path).open("ab") as file:
-        file.write(json_line(record).encode("utf-8"))
+    with named(Path(path)), Path(path).open("ab") as file:
+        file.write(_as_bytes(json_line(record)))
 
 
 def json_line(record: Mapping[str, object]) -> str:

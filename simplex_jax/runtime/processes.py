@@ -125,12 +125,12 @@ def agreed_text(text: str) -> str:
     """Return the text that process 0 has."""
     if not joined():
         return text
-    data = np.frombuffer(text.encode(), np.uint8)
+    data = np.frombuffer(os.fsencode(text), np.uint8)
     room = int(agreed(data.size))
     padded = np.zeros(room, np.uint8)
     padded[: data.size] = data[:room]
     shared = multihost_utils.broadcast_one_to_all(padded)
-    return np.asarray(shared, np.uint8).tobytes().decode()
+    return os.fsdecode(np.asarray(shared, np.uint8).tobytes())
 
 
 def _gathered(value: ArrayLike) -> np.ndarray:

@@ -16,6 +16,7 @@ from support.paths import TESTS
 from simplex_jax.cli import fit, main
 from simplex_jax.models import lda
 from simplex_jax.models.lda.commands import COMMANDS
+from simplex_jax.runtime import saved
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 20
 OPTIONS = [
@@ -146,9 +147,18 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
         assert invoke("lda", "--resume", out, "--steps", 150, "--quiet").exit_code == 130
     assert lda.load(out).settings.steps == 150
     (out / "summary.json").write_text('{"interrupted": true}')  # whatever had become of the rest
+    part = out / "doc_topics" / "part-00000-of-00002.npz"  # as several processes have written it
+    part.parent.mkdir()
+    part.touch()
     assert invoke("lda", "--resume", out, "--quiet").exit_code == 0
+    assert not part.exists()
     assert steps_of(out) == list(range(10, 151, 10))
     assert "come to its end" in invoke("lda", "--resume", out).stderr
+
+    (out / "topics.npz").unlink()
+    with pytest.raises(saved.RunError, match="continue it with simplex-jax lda --resume"):
+        lda.load(out)
+    assert invoke("lda", "--resume", out, "--quiet").exit_code == 0
 
     longer = ["--steps", 150, "--eval-every", 10]
     assert invoke("lda", texts, *OPTIONS, *longer, "--out", whole).exit_code == 0
@@ -157,6 +167,8 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
         for run in (out, whole)
     ]
     assert shown[0] == shown[1], "the state has gone on to the bit"
+    part.parent.mkdir()
+    part.touch()
     before = [(out / name).read_bytes() for name in ("config.json", "summary.json")]
     result = invoke("lda", "--resume", out, "--steps", 50, "--quiet")
     assert result.exit_code == 1
@@ -164,6 +176,7 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
         "the run has already done 150 steps, and its length is 50: make it longer" in result.stderr
     )
     assert before == [(out / name).read_bytes() for name in ("config.json", "summary.json")]
+    assert part.exists(), "a run that is refused loses nothing"
 
 
 def test_resume_where_nothing_was_saved_and_the_corpus_has_moved(begun, texts):
@@ -171,7 +184,7 @@ def test_resume_where_nothing_was_saved_and_the_corpus_has_moved(begun, texts):
     result = invoke("lda", "--resume", begun)
     assert result.exit_code == 1
     assert "texts.txt" in result.stderr
-    result = invoke("lda", moved, "--resume", begun)
+    result = invoke("lda", moved, "--resume", begun, "--devices", 1)
     assert result.exit_code == 0, result.stderr
     assert (begun / "metrics.jsonl").read_text().count("\n") == 10
 

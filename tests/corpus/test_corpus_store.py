@@ -1,5 +1,6 @@
 """Stored corpora: the same corpus comes back, in batches that are whole, uniform, repeatable."""
 
+import errno
 import gc
 import importlib
 import itertools
@@ -108,6 +109,36 @@ def test_nothing_is_left_of_a_corpus_that_could_not_be_written(tmp_path):
     with pytest.raises(FileExistsError, match="already there"):
         store.write(tmp_path / "x", CORPUS)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_places_of_a_store(tmp_path, monkeypatch):
+    """An empty folder, by a link or the current one too; others are refused before any reading."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    store.write(tmp_path / "link", CORPUS)
+    assert (tmp_path / "link").is_symlink()
+    assert store.open(tmp_path / "folder").names == CORPUS.names
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert store.write(".", CORPUS).names == CORPUS.names
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "here", "link"]
+    (tmp_path / "file").touch()
+    missing = tmp_path / "no such corpus"
+    with pytest.raises(NotADirectoryError, match="file is a file; choose another place"):
+        convert(missing, tmp_path / "file" / "new")
+    with pytest.raises(FileExistsError, match="folder: already there"):
+        convert(missing, tmp_path / "folder")
+
+
+def test_a_full_disk_names_the_store(tmp_path, monkeypatch):
+    def fill(path, pieces):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store.writing, "_write_bytes", fill)
+    with pytest.raises(OSError, match="No space left") as caught:
+        store.write(tmp_path / "x", CORPUS)
+    assert caught.value.filename == str(tmp_path / "x")
+    assert not list(tmp_path.iterdir())
 
 
 def write_sources(folder, counts):

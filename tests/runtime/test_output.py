@@ -126,6 +126,15 @@ def test_json_takes_arrays_and_has_no_nan(tmp_path):
     assert json.loads(path.read_text("utf-8"))["alpha"] == 0.5
 
 
+def test_json_takes_names_of_files_that_no_text_holds(tmp_path):
+    """As those in Latin-1, which are not UTF-8: `config.json` has the name of the input."""
+    record = {"input": os.fsdecode(b"caf\xe9.txt"), "word": "café"}
+    output.write_json(tmp_path / "config.json", record)
+    output.append_json_line(tmp_path / "lines", record)
+    for path in (tmp_path / "config.json", tmp_path / "lines"):
+        assert json.loads(path.read_text("utf-8")) == record
+
+
 def test_npz_loads_without_pickle(tmp_path):
     path = tmp_path / "topics.npz"
     mean = jnp.ones((2, 3)) / 3

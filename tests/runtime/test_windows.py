@@ -1,9 +1,12 @@
 """Which part of a run counts, and that what is forgotten of the burn-in stays forgotten."""
 
+import time
+
 import numpy as np
 import pytest
 
 from simplex_jax.runtime import gathering, windows
+from simplex_jax.runtime.checkpoint import CheckpointWarning
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.windows import Place
@@ -119,6 +122,17 @@ def test_exactly_as_many_samples_are_kept_as_asked_for_if_there_are_as_many(step
             np.testing.assert_array_equal(again.samples()["step"], kept)
 
 
+@pytest.mark.parametrize(
+    ("window", "expected"), [(windows.second_half(), 1000), (windows.doubling(300), 800)]
+)
+def test_many_samples_are_kept_in_little_time(window, expected):
+    """Places are looked at once, not again for each sample: that took a minute."""
+    hook, begun = gathering.Kept(lambda event: {}, 1000, window, None), time.monotonic()
+    sampled(hook, 2000, 1)
+    assert len(hook.samples()["step"]) == expected
+    assert time.monotonic() - begun < 10
+
+
 def test_a_timed_run_keeps_as_many_samples_as_asked_for():
     hook = gathering.Kept(lambda event: {}, 20, windows.second_half(4.0), None)
     for step in range(1, 41):
@@ -151,6 +165,34 @@ def test_a_run_that_is_made_longer_keeps_what_a_run_of_that_length_would(tmp_pat
     straight = kept_to(end).samples()["step"].tolist()
     expected = {64: [40, 48, 56, 64], 80: [56, 64, 70, 80]}.get(end, straight)
     assert steps_of(hook, directory) == expected
+
+
+def test_samples_that_a_killed_run_has_left_are_not_those_of_a_shorter_one(tmp_path):
+    saved = kept_to(64, None, 0, tmp_path).save()
+    assert steps_of(None, tmp_path) == [40, 48, 56, 64]
+    again = gathering.Kept(lambda event: {}, 4, windows.second_half(), tmp_path)
+    again.load(saved[:2])  # the checkpoint is from before the last two
+    assert steps_of(None, tmp_path) == [40, 48]
+
+
+def test_samples_go_along_to_files_but_not_to_another_place(tmp_path):
+    """Those that are nowhere are missed, and those of another run not taken for them."""
+    in_memory, in_files = kept_to(64).save(), kept_to(64, None, 0, tmp_path / "a").save()
+
+    def load(saved, directory):
+        gathering.Kept(lambda event: {}, 4, windows.second_half(), directory).load(saved)
+
+    load(in_memory, tmp_path / "b")
+    assert steps_of(None, tmp_path / "b") == [40, 48, 56, 64]
+    with pytest.raises(ValueError, match="kept samples in files: give their directory"):
+        load(in_files, None)
+    with pytest.warns(CheckpointWarning, match="4 samples .* are no longer in .*it goes on"):
+        load(in_files, tmp_path / "c")
+    (tmp_path / "b" / "sample-00002.npz").unlink()
+    for saved in (in_memory, in_files):
+        with pytest.raises(FileExistsError, match="holds 3 samples of another run"):
+            load(saved, tmp_path / "b")
+    assert steps_of(None, tmp_path / "b") == [40, 48, 64]
 
 
 @pytest.mark.parametrize(("end", "first"), [(12, 6), (16, 6), (24, 13), (600, 300)])

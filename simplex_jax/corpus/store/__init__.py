@@ -7,6 +7,6 @@ the sizes and digests of them all. It is written beside its final name and renam
 
 from simplex_jax.corpus.store.batching import batches
 from simplex_jax.corpus.store.stored import Stored, is_stored, open
-from simplex_jax.corpus.store.writing import write, write_blocks
+from simplex_jax.corpus.store.writing import check_new, write, write_blocks
 
-__all__ = ["Stored", "batches", "is_stored", "open", "write", "write_blocks"]
+__all__ = ["Stored", "batches", "check_new", "is_stored", "open", "write", "write_blocks"]

@@ -42,6 +42,16 @@ def write(path: str | Path, corpus: Corpus) -> Stored:
     return write_blocks(path, blocks, corpus.vocabulary, corpus.names)
 
 
+def check_new(path: str | Path) -> None:
+    """Raise an OSError where no corpus can be stored: for a check before the work begins."""
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"{path}: already there; choose another place, or remove it")
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{path}: {folder} is a file; choose another place")
+
+
 def write_blocks(
     path: str | Path,
     blocks: Iterable[sp.csr_array],
@@ -54,10 +64,9 @@ def write_blocks(
     are `1, 2, ...` when left out. Counts that cannot be those of a corpus, or another number of
     names, are a CorpusError, and something at the path already is a FileExistsError.
     """
-    path = Path(path)
     words = distinct_words(vocabulary, "vocabulary")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path}: already there; choose another place, or remove it")
+    check_new(path)
+    path = Path(path).resolve()  # where a link leads; and `.` has no name
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     temporary.mkdir()
@@ -84,8 +93,10 @@ def write_blocks(
         }
         _write_bytes(temporary / MANIFEST, [json.dumps(manifest, indent=2) + "\n"])
         temporary.rename(path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = str(path)  # of a full disk the system does not say which
         raise
     return Stored(
         path, *map_arrays(path, documents, entries), starts=starts, vocabulary=words, digest=digest

@@ -34,7 +34,8 @@ def build(
 
     One chain is the kernel of `model.build` itself; several go side by side (`base.chains`) and see
     the same batches. `size` is that of what is learned from. Of pages the batches are the numbers
-    of their documents, which `pages.Files` exchanges for the documents.
+    of their documents, which `pages.Files` exchanges for the documents. The devices of all
+    processes share documents on the host.
     """
     shape = (settings.num_topics, size.words)
     alpha, learn_alpha = prior("alpha", settings.alpha, settings.num_topics)
@@ -70,7 +71,9 @@ def build(
             local_step=local_step(settings),
             step_size=step_size(settings),
             batch_size=settings.batch_size,
-            devices=devices.of_all_processes(settings.devices) if is_shared(settings) else None,
+            devices=devices.of_all_processes(settings.devices)
+            if isinstance(data, HostCorpus)
+            else None,
         )
         feed = functools.partial(_same, stream)
     if settings.chains > 1:

@@ -12,6 +12,7 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,7 +27,7 @@ from simplex_jax.models.lda import sharding
 from simplex_jax.models.lda.counts import Page
 from simplex_jax.models.topics import local
 from simplex_jax.models.topics.data import Training, is_stored, size_of
-from simplex_jax.runtime import devices, processes
+from simplex_jax.runtime import devices, output, processes
 from simplex_jax.runtime.feed import Lagging
 from simplex_jax.runtime.hooks import Event, Hook
 
@@ -190,7 +191,7 @@ def _written(pieces: Iterable[tuple[int, np.ndarray]], total: int, dtype: np.dty
 
     They are not written by the map, so that errors are seen.
     """
-    with tempfile.TemporaryFile() as file:
+    with output.named(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as file:
         for place, piece in pieces:
             file.seek(int(place) * dtype.itemsize)
             file.write(np.ascontiguousarray(piece, dtype).data)

@@ -63,6 +63,9 @@ found["config"] = config["settings"]["devices"]
 for name in ("summary.json", "topics.npz"):
     (place / "texts" / name).unlink()
 found["went on"] = lda("--resume", place / "texts").exit_code
+found["on one"] = lda("--resume", place / "texts", "--devices", 1, "--steps", 24).exit_code
+config = json.loads((place / "texts" / "config.json").read_text())
+found["then"] = config["settings"]["devices"]
 found["dry"] = lda(texts, *reading, "--dry-run").exit_code
 print(json.dumps(found))
 """
@@ -113,8 +116,9 @@ def test_memory_is_that_of_all_cores(found):
     assert one["corpus"] <= two["corpus"] < 1.5 * one["corpus"]
 
 
-def test_the_command_line_goes_on_with_as_many(found):
+def test_the_command_line_goes_on_with_as_many_and_with_fewer(found):
     assert "on 2 devices of cpu" in found["said"]
     assert found["config"] == 2
     assert found["went on"] == 0
+    assert (found["on one"], found["then"]) == (0, 1)
     assert found["dry"] == 0

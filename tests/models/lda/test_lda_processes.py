@@ -17,6 +17,7 @@ from support.marks import slow_but
 from simplex_jax.cli import main
 from simplex_jax.corpus import from_counts, store
 from simplex_jax.models import lda
+from simplex_jax.runtime import processes
 
 PLAIN = ["--topics", 5, "--passes", 12, "--batch-size", 64]
 # The concentrations are learned; and documents do not share out evenly.
@@ -77,6 +78,18 @@ def test_processes_and_devices_change_no_bit(count, devices, stored, alone, tmp_
     out = tmp_path / "several"
     run(count, stored, "--out", out, "--devices", devices, *RUN, devices=devices)
     assert (out / "topics.npz").read_bytes() == (alone / "topics.npz").read_bytes()
+
+
+def test_memory_is_that_of_a_process(stored, monkeypatch):
+    """Which has a part of the documents and, of topics and counts, every other row."""
+    corpus, found = store.open(stored), []
+    for count in (1, 2):
+        monkeypatch.setattr(processes, "count", lambda count=count: count)
+        settings = lda.resolve(corpus, 50, counts="memoised", batch_size=64, passes=2)
+        found.append(lda.memory.estimate(corpus, settings))
+    alone, two = found
+    assert 0.45 * alone["corpus"] < two["corpus"] < 0.6 * alone["corpus"]
+    assert 0.45 * alone["state"] < two["state"] < 0.6 * alone["state"]
 
 
 @pytest.mark.slow

@@ -1,7 +1,9 @@
 """Memoised counts of a corpus on disk: the samples are those of the same run in memory."""
 
 import contextlib
+import resource
 import shutil
+import tempfile
 
 import numpy as np
 import pytest
@@ -148,6 +150,19 @@ def test_a_disk_that_is_too_small_is_one_clear_error(stored, monkeypatch):
     monkeypatch.setattr(pages.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 0, 9))
     with pytest.raises(ValueError, match=r"need .* on disk, and .* has 9 B: name another .*TMPDIR"):
         lda.fit(stored, 3, **RUN)
+
+
+def test_a_disk_that_fills_up_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    pieces = [(0, np.zeros(5000, np.int32))]
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        with pytest.raises(OSError, match="File too large") as caught:
+            pages._written(pieces, 5000, np.dtype(np.int32))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(tmp_path)
 
 
 def test_more_tokens_than_a_device_can_number_are_on_disk(stored, in_memory, monkeypatch):
