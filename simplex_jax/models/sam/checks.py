@@ -73,9 +73,13 @@ def _move_warnings(fitted: Fit) -> list[str]:
     accepted = [v for record in half if finite(v := record.get("local_acceptance"))]
     if fitted.settings.local != "hmc" or not accepted or np.mean(accepted) >= _LEAST_ACCEPTED:
         return []
+    # Below 1 the law of the shares of a document has modes that Laplace's approximation misses.
+    remedy = "Give a larger alpha, or fewer topics"
+    if fitted.alpha >= 1:
+        remedy = "Draw them with --local laplace (local='laplace')"
     return [
         f"Only {np.mean(accepted):.0%} of the moves of documents' shares were accepted: the shares "
-        "of many may not have moved at all. Draw them with --local laplace (local='laplace')."
+        f"of many may not have moved at all. {remedy}."
     ]
 
 
