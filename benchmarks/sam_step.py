@@ -1,6 +1,6 @@
 """A step of the spherical admixture model against the same step as a plain NumPy loop.
 
-    python benchmarks/sam_step.py [--topics 50] [--words 3000] [--batch 100] [--repeats 5]
+    python benchmarks/sam_step.py [--topics 50] [--words 3000] [--batch 100] [--keep FILE]
 
 One update of "sggmc" on synthetic sparse unit vectors, with proportions by independence Metropolis,
 and the same update with a loop over the documents of the batch: proportions by Newton's method and
@@ -10,8 +10,10 @@ the same number of proposals, gradient, its variance, and the move of the topics
 import argparse
 import statistics
 import time
+from pathlib import Path
 
 import jax
+import kept
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve, cholesky, solve_triangular
@@ -147,6 +149,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--documents", type=int, default=5000)
     parser.add_argument("--updates", type=int, default=20, help="updates of a compiled program")
+    parser.add_argument("--keep", type=Path, help="a JSON file for the results")
     options = parser.parse_args()
     table = vectors(options.documents, options.words, 0)
     documents = sparse.to_device(table)
@@ -172,7 +175,8 @@ def main() -> None:
     arrays = as_pytree(kernel), as_pytree(stream)
     began = time.perf_counter()
     state = jax.block_until_ready(updates(*arrays, state, jax.random.key(2)))
-    print(f"first call, with compilation: {time.perf_counter() - began:.1f} s")
+    first = time.perf_counter() - began
+    print(f"first call, with compilation: {first:.1f} s")
     rng = np.random.default_rng(0)
     shape = (options.topics, options.words)
     defaults = step.defaults("sggmc", options.documents, shape, hyper, options.batch)
@@ -193,6 +197,10 @@ def main() -> None:
     fast, slow = statistics.median(ours), statistics.median(theirs)
     print(f"simplex_jax {1e3 * fast:.1f} ms, NumPy loop {1e3 * slow:.1f} ms")
     print(f"ratio {slow / fast:.1f}")
+    if options.keep:
+        row = {"topics": options.topics, "words": options.words, "batch": options.batch}
+        row |= {"simplex_jax_ms": 1e3 * fast, "numpy_ms": 1e3 * slow, "first_call_s": first}
+        kept.write(options.keep, [row], device=jax.devices()[0].device_kind)
     dimension = options.topics * (options.words - 1)
     print(f"kinetic energy of the loop's chain: {np.sum(velocity**2) / dimension:.2f}")
 

@@ -221,6 +221,14 @@ def test_extreme_duals_stay_finite_and_inside_in_float32(name):
         assert all(np.isfinite(value).all() for value in values)
 
 
+def test_the_slope_of_a_dual_is_finite_next_to_a_bound():
+    """Of the branch that is not taken, too, where (x - m) / w rounds to 1."""
+    dual = mirror.hypercube(0.0, 1.0).dual
+    for x in (1e-9, 0.3, 0.9):
+        slope = jax.grad(lambda x: dual(x[None]).sum())(jnp.float32(x))
+        np.testing.assert_allclose(slope, 0.25 / (x * (1 - x)), rtol=1e-4)
+
+
 def test_a_point_next_to_a_bound_of_a_box_is_in_its_dual_in_float32():
     """Where (x - m) / w rounds to 1, and where x is far smaller than the box is wide."""
     share = np.array([1e-28, 1e-9, 1e-3, 0.2, 0.5, 0.9])

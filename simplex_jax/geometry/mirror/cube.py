@@ -51,9 +51,10 @@ class _Box:
     def dual(self, x: jax.Array) -> jax.Array:
         middle, width = self._shape(x)
         u = (x - middle) / width
-        # Close to a bound u rounds to 1, and arctanh(u) would be infinite.
+        inner = jnp.abs(u) < 0.5
+        # Close to a bound u rounds to 1, and arctanh(u) and its slope would be infinite.
         ends = 0.5 * jnp.log((x - self.low.astype(x.dtype)) / (self.high.astype(x.dtype) - x))
-        return width * jnp.where(jnp.abs(u) < 0.5, jnp.arctanh(u), ends)
+        return width * jnp.where(inner, jnp.arctanh(jnp.where(inner, u, 0)), ends)
 
     def primal(self, y: jax.Array, near: jax.Array) -> jax.Array:
         del near
