@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax import arguments, draws
+from simplex_jax.draws.keys import by_native_code
 from simplex_jax.geometry import manifolds
 from simplex_jax.models.sam import laplace, sparse
 from simplex_jax.models.sam.concentrations import Evidence
@@ -211,6 +212,7 @@ def mean_shares(
     Chains start at the mode: from a start far in a tail the first moves of all may be refused. The
     numbers may be traced, so that one program serves all of them.
     """
+    key = by_native_code(key)
     scales = laplace.scales(law)
     begin, step = _trajectories(law, scales, Local(), scales.mode)
 
