@@ -39,6 +39,9 @@ from sklearn.preprocessing import StandardScaler
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
+# Of Psi, one of which each component has in `families.one_of`, for those who do not know it.
+SCALES = (0.1, 0.3, 1.0, 3.0, 10.0)
+
 
 def digits(factor: float) -> Rows:
     """1,797 digits of 8 x 8 pixels, their first eight principal components; 450 held out."""
@@ -104,6 +107,8 @@ REAL: dict[str, Tool] = {
     "ours, ten batches, 100 passes": ours(100, batches=10),
     "ours, subsampled, 100 passes": ours(100, batches=10, counts="subsampled"),
     "ours, alpha learned, 500 passes": ours(500, alpha=None),
+    "ours, one of five scales, 100 passes": ours(100, scales=SCALES),
+    "ours, one of five scales, 500 passes": ours(500, scales=SCALES),
 }
 COUNTS: dict[str, Tool] = {
     "bnpy, 30 components": bnpy(1_000, "merge,shuffle"),

@@ -5,7 +5,7 @@ import io
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,8 +61,11 @@ def prior(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     return rows.train.mean(axis=0), np.cov(rows.train.T, bias=True) * rows.factor
 
 
-def ours(passes: int, batches: int = 1, **options: Any) -> Tool:
-    """Our fit with these options; the exact slice sampler unless they say otherwise."""
+def ours(passes: int, batches: int = 1, scales: Sequence[float] = (1.0,), **options: Any) -> Tool:
+    """Our fit with these options; the exact slice sampler unless they say otherwise.
+
+    With several scales Psi is one of them, times the factor of the rows, in each component.
+    """
 
     def fit(rows: Rows, seed: int) -> Score:
         size = rows.train.shape[0]
@@ -71,7 +74,9 @@ def ours(passes: int, batches: int = 1, **options: Any) -> Tool:
             train, heldout = map(families.multinomial_rows, (rows.train, rows.heldout))
         else:
             mean, scale = prior(rows)
-            family = families.gaussian(np.zeros(len(mean), np.float32), scale)
+            zero = np.zeros(len(mean), np.float32)
+            members = [families.gaussian(zero, scale * factor) for factor in scales]
+            family = families.one_of(members) if len(members) > 1 else members[0]
             train, heldout = ((x - mean).astype(np.float32) for x in (rows.train, rows.heldout))
         clock = Clock()
         chosen = {"alpha": 1.0, "keep_samples": 50, "batch_size": -(-size // batches)} | options

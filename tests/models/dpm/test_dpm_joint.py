@@ -61,6 +61,11 @@ def normals(strength=0.5):
     return families.gaussian(jnp.array([1.0]), jnp.array([[2.0]]), strength, freedom=8.0)
 
 
+def scales(weights=(0.3, 0.7)):
+    each = [families.gaussian([1.0], [[scale]], 0.5, 8.0) for scale in (0.5, 6.0)]
+    return families.one_of(each, jnp.array(weights))
+
+
 def draw_normals(key, atoms):
     noise = jax.random.normal(key, atoms.mean.shape)
     return atoms.mean + jnp.sqrt(atoms.covariance[:, 0]) * noise
@@ -119,6 +124,7 @@ CASES = {
     "mixed": Case(mixed, draw_mixed, look_at_mixed),
     "categorical": Case(tables, draw_categories, look_at_categories),
     "gaussian": Case(normals, draw_normals, look_at_normals),
+    "one of two": Case(scales, draw_normals, look_at_normals),
 }
 
 
@@ -148,7 +154,7 @@ def independent(case, keys):
 def rows_like(case):
     if case.family is mixed:
         return MIXED
-    return jnp.zeros((N, 1)) if case.family is normals else jnp.zeros((N, 2), jnp.int32)
+    return jnp.zeros((N, 2), jnp.int32) if case.family is tables else jnp.zeros((N, 1))
 
 
 @functools.partial(jax.jit, static_argnames="case")
@@ -230,6 +236,7 @@ def test_updates_and_rows_together_keep_the_prior(getkey):
     [
         ("gaussian", {}),
         ("gaussian", {"variant": "independent", "alpha_update": "escobar-west"}),
+        ("one of two", {"split_merge": 1}),
         ("categorical", {"sampler": "scir"}),
         ("categorical", {"split_merge": 1}),
         ("mixed", {}),
@@ -243,6 +250,7 @@ def test_other_families_and_moves_keep_the_prior(name, options, getkey):
 @pytest.mark.slow
 def test_a_wrong_normal_prior_is_seen(getkey):
     assert rejected(CASES["gaussian"], getkey, family=normals(0.7))
+    assert rejected(CASES["one of two"], getkey, family=scales((0.5, 0.5)))
 
 
 def with_missing_as_0(rows, labels, num_clusters):

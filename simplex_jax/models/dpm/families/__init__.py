@@ -12,6 +12,7 @@ from simplex_jax.models.dpm.families.diagonal_gaussian import (
 from simplex_jax.models.dpm.families.family import Family, Simplex
 from simplex_jax.models.dpm.families.gaussian import gaussian, gaussian_of
 from simplex_jax.models.dpm.families.multinomial import multinomial
+from simplex_jax.models.dpm.families.one_of import one_of
 from simplex_jax.models.dpm.families.poisson import poisson
 from simplex_jax.models.dpm.families.product import product
 from simplex_jax.models.dpm.families.rows import SparseRows, multinomial_rows, size, take
@@ -28,6 +29,7 @@ __all__ = [
     "gaussian_of",
     "multinomial",
     "multinomial_rows",
+    "one_of",
     "poisson",
     "product",
     "size",

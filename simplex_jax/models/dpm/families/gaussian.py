@@ -65,6 +65,8 @@ def gaussian(
     that up to d = 300 it is right to a percent; the log evidence of n rows to n p 1e-7 d^2. Centre
     data whose mean is far from 0 before they are made float32.
 
+    Where it is not known how wide clusters are, let each have one of several scales: `one_of`.
+
     Args:
         mean: Prior mean, [p].
         scale: Positive definite matrix, [p, p].
