@@ -26,6 +26,7 @@ from lda_recorder import SHARED
 
 COMMANDS = {
     "readme": "",
+    "readme, larger priors": "--alpha 0.5 --beta 0.2",
     "ap": "data/ap/ap.dat --vocab data/ap/vocab.txt --topics 30 --time-limit 240",
     "news20": "peers/news20_train.npz --vocab peers/news20_vocab.txt --topics 30 --time-limit 240",
     "wikipedia": "data/wikipedia/docword.wikipedia.train.txt.gz --topics 500 --seconds 60",
