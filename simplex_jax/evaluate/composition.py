@@ -8,6 +8,8 @@ from scipy import special
 
 _NUMBERS = 2**22  # that are regressed at once
 _ALONE = 1e-9  # below which no other document says what the variance of a document is
+_LEAST = 3  # degrees of freedom, so that every law has a variance
+_NEGLIGIBLE = 1e-12  # of the largest weight, one that changes no degrees of freedom
 
 
 class Estimate(NamedTuple):
@@ -15,7 +17,7 @@ class Estimate(NamedTuple):
 
     mean: np.ndarray  # float64 [K, L]
     error: np.ndarray  # standard errors, float64 [K, L]
-    freedom: int  # degrees of freedom of the law, Student's, of each about its mean
+    freedom: np.ndarray  # of the law, Student's, of each term about its mean, float64 [L]
 
 
 class Pooled(NamedTuple):
@@ -35,6 +37,11 @@ class Regression:
     the deviation of each over the root of its size. A document that is alone in its group has the
     variance of all.
 
+    The error of a term is known from the documents that it is made of. Its degrees of freedom are
+    those of the chi-square law with mean and variance of its square where all documents vary alike
+    (Satterthwaite 1946; Bell and McCaffrey 2002): for the mean of a group, its size less 1. There
+    are never fewer than 3: the intervals of groups of two or three are too narrow.
+
     Args:
         matrix: The design, orthonormal columns [n, P]; see `covariates.design`.
         terms: What is asked, rows over the coefficients [L, P].
@@ -44,8 +51,8 @@ class Regression:
         >>> groups = np.array([[1, 0], [1, 0], [0, 1], [0, 1]]) / np.sqrt(2)
         >>> regression = Regression(groups, [[np.sqrt(0.5), 0.0]])
         >>> found = regression.of(np.array([[0.1], [0.3], [0.5], [0.9]]))
-        >>> found.mean.round(3).tolist(), found.error.round(3).tolist(), found.freedom
-        ([[0.2]], [[0.1]], 2)
+        >>> found.mean.round(3).tolist(), found.error.round(3).tolist(), found.freedom.tolist()
+        ([[0.2]], [[0.1]], [3.0])
     """
 
     def __init__(self, matrix: ArrayLike, terms: ArrayLike) -> None:
@@ -55,6 +62,26 @@ class Regression:
         self._room = np.where(self._alone, 1, room)
         # Of each term, the squared weights with which it sums the quantities.
         self._squares = (self._basis @ self._asked.T) ** 2
+        self._freedom = np.array([self._freedom_of(squares) for squares in self._squares.T])
+
+    def _freedom_of(self, squares: np.ndarray) -> float:
+        """Return the degrees of freedom of the error of a term with such squared weights.
+
+        The squared error is a quadratic form of the documents. Where these vary alike, with the
+        variance 1, its mean is the sum of the squared weights; and its variance is twice the sum of
+        the squares of M W M + c / d, with W the squared weights over the room, M the projection on
+        the residuals, and c those of documents that are alone, for which all d residuals stand.
+        """
+        rest = self._basis.shape[0] - self._basis.shape[1]
+        alone = squares[self._alone].sum()
+        weights = np.where(self._alone, 0, squares) / self._room
+        some = weights > _NEGLIGIBLE * weights.max()
+        basis, room, weights = self._basis[some], self._room[some], weights[some]
+        inner = basis.T @ (weights[:, None] * basis)
+        own = (weights**2 * (2 * room - 1)).sum() + (inner**2).sum()
+        total = (weights * room).sum()
+        spread = own + alone * (2 * total + alone) / rest
+        return float(np.clip((total + alone) ** 2 / spread, _LEAST, max(rest, _LEAST)))
 
     def of(self, values: ArrayLike) -> Estimate:
         """Return terms of the coefficients and their errors, of quantities [n, K]."""
@@ -62,22 +89,22 @@ class Regression:
         documents, number = responses.shape
         means = np.empty((number, len(self._asked)))
         errors = np.empty_like(means)
-        freedom = documents - self._basis.shape[1]
+        rest = documents - self._basis.shape[1]
         step = max(1, _NUMBERS // documents)
         for first in range(0, number, step):
             part = slice(first, first + step)
             some = responses[:, part].astype(np.float64)
             coefficients = self._basis.T @ some
             squares = (some - self._basis @ coefficients) ** 2
-            common = squares.sum(axis=0) / freedom
+            common = squares.sum(axis=0) / rest
             squares /= self._room[:, None]
             squares[self._alone] = common
             means[part] = (self._asked @ coefficients).T
             errors[part] = np.sqrt(squares.T @ self._squares)
-        return Estimate(means, errors, freedom)
+        return Estimate(means, errors, self._freedom)
 
 
-def pool(means: ArrayLike, errors: ArrayLike, freedom: int, *, level: float = 0.95) -> Pooled:
+def pool(means: ArrayLike, errors: ArrayLike, freedom: ArrayLike, *, level: float = 0.95) -> Pooled:
     """Put regressions together whose quantities were drawn again and again.
 
     Each draw has a law of its terms, Student's of location, scale and `freedom`; the posterior is
@@ -88,7 +115,7 @@ def pool(means: ArrayLike, errors: ArrayLike, freedom: int, *, level: float = 0.
     Args:
         means: Of every draw, [S, ...]; NaN where a draw does not count.
         errors: Their standard errors, likewise.
-        freedom: Degrees of freedom, at least 3.
+        freedom: Degrees of freedom, at least 3; one number, or one a term along the last axis.
         level: Probability of the intervals.
 
     Raises:
@@ -101,8 +128,9 @@ def pool(means: ArrayLike, errors: ArrayLike, freedom: int, *, level: float = 0.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, both excluded; it is {level}")
-    if freedom < 3:
-        raise ValueError(f"freedom must be at least 3; it is {freedom}")
+    degrees = np.asarray(freedom, np.float64)
+    if not (degrees >= _LEAST).all():
+        raise ValueError(f"freedom must be at least {_LEAST}; it is {degrees.min():g}")
     centres, scales = np.asarray(means, np.float64), np.asarray(errors, np.float64)
     counted = np.isfinite(centres)
     number = np.maximum(counted.sum(axis=0), 1)
@@ -111,18 +139,18 @@ def pool(means: ArrayLike, errors: ArrayLike, freedom: int, *, level: float = 0.
         return np.where(counted, x, 0.0).sum(axis=0) / number
 
     mean = average(centres)
-    within = average(scales**2) * freedom / (freedom - 2)
+    within = average(scales**2) * degrees / (degrees - 2)
     sd = np.sqrt(within + average((centres - mean) ** 2))
 
     def quantile(p: float) -> np.ndarray:
         # Every member has its quantile between these two, and so has the mixture.
-        reach = special.stdtrit(freedom, p) * scales
+        reach = special.stdtrit(degrees, p) * scales
         low = np.where(counted, centres + reach, np.inf).min(axis=0)
         high = np.where(counted, centres + reach, -np.inf).max(axis=0)
         for _ in range(50):
             middle = (low + high) / 2
             steps = (middle - centres) / np.maximum(scales, 1e-300)
-            below = average(special.stdtr(freedom, steps)) < p
+            below = average(special.stdtr(degrees, steps)) < p
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return (low + high) / 2
 

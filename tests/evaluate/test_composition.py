@@ -24,7 +24,54 @@ def test_errors_of_groups_are_those_of_their_own_means():
     squares = np.array([part.var(axis=0, ddof=1) / len(part) for part in parts])
     np.testing.assert_allclose(found.error[:, :3].T, np.sqrt(squares), rtol=1e-9)
     np.testing.assert_allclose(found.error[:, 3], np.sqrt(squares[0] + squares[1]), rtol=1e-9)
-    assert found.freedom == 40
+
+
+def regression_of(columns):
+    made = design(columns)
+    return made, composition.Regression(made.matrix, np.stack([t.row for t in made.terms]))
+
+
+def test_degrees_of_freedom_are_those_of_the_documents_of_a_term():
+    """In groups a mean has its size less 1, a difference what Welch has of equal variances."""
+    groups = np.repeat(["a", "b", "c", "d"], [5, 9, 30, 2])
+    found = regressed({"g": groups}, RNG.random((46, 1)))
+    welch = (1 / 5 + 1 / 30) ** 2 / (1 / 5**2 / 4 + 1 / 30**2 / 29)
+    np.testing.assert_allclose(found.freedom[:4], [4, 8, 29, 3], rtol=1e-9)
+    assert found.freedom[5] == pytest.approx(welch, rel=1e-9)
+
+
+def test_degrees_of_freedom_are_those_of_the_quadratic_form():
+    columns = {"x": RNG.gamma(1.0, size=44), "g": np.array(["a"] * 6 + ["b"] * 37 + ["c"])}
+    made, regression = regression_of(columns)
+    found = regression.of(RNG.random((44, 1))).freedom
+    residual = np.eye(44) - made.matrix @ made.matrix.T
+    room = np.diag(residual)
+    for term, freedom in zip(made.terms, found, strict=True):
+        squares = (made.matrix @ term.row) ** 2
+        weights = np.append(squares[:43] / room[:43], 0)
+        form = residual @ np.diag(weights) @ residual + squares[43] / 40 * residual
+        expected = np.trace(form) ** 2 / (form**2).sum()
+        assert freedom == pytest.approx(max(3, expected), rel=1e-6)
+
+
+def test_intervals_of_a_small_group_beside_a_large_one_hold_its_mean(seed):
+    """At 95%, of 6 documents beside 300; false alarm 1e-3.
+
+    With the degrees of freedom of the whole regression 89% hold it, which is seen.
+    """
+    number = 1_000
+    values = np.random.default_rng(seed).normal(size=(306, number))
+    _, regression = regression_of({"g": np.repeat(["a", "b"], [300, 6])})
+    found = regression.of(values)
+
+    def held(freedom):
+        pooled = composition.pool(found.mean[None], found.error[None], freedom)
+        return ((pooled.lower < 0) & (pooled.upper > 0)).sum(axis=0)[1:]
+
+    p_values = [stats.binomtest(int(k), number, 0.95).pvalue for k in held(found.freedom)]
+    assert not checks.family({str(i): p for i, p in enumerate(p_values)})
+    mutant = [stats.binomtest(int(k), number, 0.95).pvalue for k in held(304)]
+    assert checks.family({str(i): p for i, p in enumerate(mutant)})
 
 
 def test_errors_of_a_line_are_those_of_the_sandwich():
@@ -100,6 +147,14 @@ def test_draws_that_do_not_count_are_left_out():
 def test_shares_that_never_vary_have_intervals_of_no_width():
     found = composition.pool(np.ones((3, 1)), np.zeros((3, 1)), 9)
     assert [value[0] for value in found] == [1, 0, 1, 1]
+
+
+def test_terms_of_a_pool_have_their_own_degrees_of_freedom():
+    found = composition.pool([[0.3, 0.3]], [[0.1, 0.1]], [5, 50])
+    for place, freedom in enumerate((5, 50)):
+        lower, upper = stats.t.interval(0.95, freedom, 0.3, 0.1)
+        ends = found.lower[place], found.upper[place]
+        assert ends == pytest.approx((lower, upper), rel=1e-10)
 
 
 def test_bad_levels_and_freedoms_are_refused():
