@@ -72,6 +72,9 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
         name: Its name.
         values: D of them: None, NaN or one of `corpus.categories.MISSING` where unknown.
 
+    Raises:
+        ValueError: There is more than one value for a document.
+
     Example:
         >>> column("year", ["1914", "", "2009"]).values.tolist()
         [1914.0, nan, 2009.0]
@@ -83,6 +86,10 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
     if str(getattr(values, "dtype", "")) == "category":
         return _categorical(name, values)
     array = np.asarray(values, None if hasattr(values, "dtype") else object)
+    if array.ndim != 1:
+        raise ValueError(
+            f"column {name!r} must have one value for each document; its shape is {array.shape}"
+        )
     if array.dtype.kind in "iuf":
         return Column(name, "number", np.where(np.isfinite(array), array, np.nan) * 1.0, ())
     if array.dtype.kind == "M":
@@ -357,10 +364,10 @@ def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth
     else:
         knots = np.unique(np.quantile((values - middle) / half, np.linspace(0, 1, smooth + 1)))
         if len(knots) < smooth + 1:
-            raise ValueError(
-                f"column {name!r} has {len(distinct)} values, too few for smooth={smooth}: "
-                "give a smaller one"
-            )
+            problem = f"{len(distinct)} values, too few for smooth={smooth}"
+            if len(distinct) > smooth:
+                problem = f"so many equal values that knots of smooth={smooth} coincide"
+            raise ValueError(f"column {name!r} has {problem}: give a smaller one")
         from scipy.interpolate import CubicSpline  # here, since it is slow to import
 
         # Splines that are 1 at one knot and 0 at the others: with a constant, all but the first.

@@ -172,6 +172,12 @@ def test_documents_that_lack_a_covariate_are_left_out():
         ({"party": PARTY}, {"every": 10}, "every applies only to numeric and date columns"),
         ({"year": YEAR}, {"every": 0}, "every must be finite and positive"),
         ({"x": [0, 1] * 30}, {"smooth": 4}, "'x' has 2 values, too few for smooth=4"),
+        (
+            {"x": [0] * 50 + [*range(9)]},
+            {"smooth": 4},
+            "so many equal values that knots of smooth=4",
+        ),
+        ({"x": np.zeros((60, 2))}, {}, r"one value for each document; its shape is \(60, 2\)"),
         ({"year": YEAR}, {"smooth": 0}, "smooth"),
     ],
 )
