@@ -182,7 +182,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     moments = gathered.moments
     order, stability, shared = matching.align(list(moments["topics"].mean))
     mean, sd = moments["topics"].pooled(order, shared)
-    prevalence, prevalence_sd = moments["prevalence"].pooled(order, shared)
+    prevalence, prevalence_sd = posterior.prevalence(gathered, order, shared)
     concentrations = {
         "alpha": moments["alpha"].pooled(order, shared),
         "beta": moments["beta"].pooled(),

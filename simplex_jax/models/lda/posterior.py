@@ -37,6 +37,7 @@ class Sample(NamedTuple):
     mean: jax.Array  # mean of the topics given the labels, or the topics drawn, [C, rows, V]
     variance: jax.Array | None  # their variance given the labels, or None
     prevalence: jax.Array  # share of the tokens in each topic, [C, K]
+    tokens: jax.Array  # tokens in each topic, counted or estimated, [C, K]
     alpha: jax.Array  # concentrations of topic proportions, [C, K]
     beta: jax.Array  # concentrations of topics, [C, V]
 
@@ -63,12 +64,13 @@ def read(
     def one(state: model.State, topic_tokens: jax.Array) -> Sample:
         share = topic_tokens / jnp.maximum(jnp.sum(topic_tokens), 1)
         if not memoised:
-            return Sample(jnp.exp(state.position), None, share, state.alpha, state.beta)
+            topics = jnp.exp(state.position)
+            return Sample(topics, None, share, topic_tokens, state.alpha, state.beta)
         total = model.totals(state, topic_tokens, seeds)
         # Multiplied, for compiled code would make this of a division on some numbers of devices.
         mean = model.concentrations(state, seeds) * (1 / total)
         variance = mean * (1 - mean) * (1 / (total + 1))
-        return Sample(mean, variance, share, state.alpha, state.beta)
+        return Sample(mean, variance, share, topic_tokens, state.alpha, state.beta)
 
     if chains > 1:
         return jax.vmap(one)(state, topic_tokens)
@@ -112,8 +114,9 @@ def gather(
 ) -> Posterior:
     """Return the hook that gathers moments and traces, of perplexities where they are measured.
 
-    Moments are those of "topics" [C, K, V], "prevalence" and "alpha" [C, K] and "beta" [C, V].
-    `rows` is how devices share the topics, and with them their moments, see `sharding.rows_of`.
+    Moments are those of "topics" [C, K, V], "prevalence", "tokens" and "alpha" [C, K] and "beta"
+    [C, V]. `rows` is how devices share the topics, and with them their moments, see
+    `sharding.rows_of`.
     """
     chains, num_topics = settings.chains, settings.num_topics
     memoised = settings.counts == "memoised"
@@ -125,6 +128,7 @@ def gather(
         moments = {
             "topics": Moments((chains, num_topics, words), memoised, rows),
             "prevalence": Moments((chains, num_topics)),
+            "tokens": Moments((chains, num_topics)),
             "alpha": Moments((chains, num_topics)),
             "beta": Moments((chains, words)),
         }
@@ -140,6 +144,7 @@ def gather(
             {
                 "topics": topics.mean,
                 "prevalence": now.prevalence,
+                "tokens": now.tokens,
                 "alpha": now.alpha,
                 "beta": now.beta,
             },
@@ -155,6 +160,22 @@ def gather(
         return {"log_predictive": -np.log(measured(event, "perplexity", chains))} if heldout else {}
 
     return Posterior(sample, make, window, evaluated)
+
+
+def prevalence(
+    gathered: Gathered, order: np.ndarray, shared: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and deviation of the shares of the tokens in topics, [K], of matched chains.
+
+    The mean is a ratio of means. Estimated tokens are as many as the documents of a batch have, and
+    the mean of the shares in batches would count short documents like long ones.
+    """
+    moments = gathered.moments
+    tokens = moments["tokens"].mean.astype(np.float64)
+    shares = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    matched = np.take_along_axis(shares, order, axis=1)
+    _, deviation = moments["prevalence"].pooled(order, shared)
+    return np.average(matched, axis=0, weights=shared), deviation
 
 
 def keep(settings: Options, window: Window, directory: Path | None) -> Kept:

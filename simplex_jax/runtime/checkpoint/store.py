@@ -36,7 +36,7 @@ from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWar
 
 _NAME = r"(\d+)-step-\d+"
 _ARRAYS, _MANIFEST, _SUMS = "arrays-{}.npz", "manifest.json", "SHA256SUMS"
-_FORMAT = 4
+_FORMAT = 5
 _PIECE = 2**24  # bytes that are compared, or checked, at once
 _FIELDS = {"format", "step", "about", "random", "versions", "leaves"}
 

@@ -95,6 +95,30 @@ def test_prevalence_is_the_share_of_tokens():
     assert fitted.prevalence.sum() == pytest.approx(1)
 
 
+def test_prevalence_by_batches_is_the_share_of_tokens_not_of_documents():
+    """One topic has 50 documents of 200 words, the other 450 of 5, and 20 have none.
+
+    The mean of 450 batches of 10 has a standard error of 0.013; false alarm below 1e-6. The mean of
+    the shares in the batches, which was given once, is 0.55.
+    """
+    table = np.zeros((520, 4), int)
+    table[:50, :2], table[50:500, 2:] = 100, [2, 3]
+    fitted = topics.fit(
+        sp.csr_array(table),
+        2,
+        alpha=0.05,
+        counts="subsampled",
+        batch_size=10,
+        seed_words=["w0 w1", "w2 w3"],
+        seed_weight=3_000,
+        steps=900,
+        sample_every=1,
+        eval_every=900,
+    )
+    assert fitted.prevalence[0] == pytest.approx(10_000 / 12_250, abs=0.08)
+    assert fitted.prevalence.sum() == pytest.approx(1)
+
+
 def test_a_hook_may_end_a_run_in_its_first_half():
     fitted = topics.fit(COUNTS, 2, steps=100, hooks=[lambda event: True], **SAME)
     assert (fitted.samples, fitted.state.step) == (1, 6)
