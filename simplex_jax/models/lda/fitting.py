@@ -183,8 +183,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     order, stability, shared = matching.align(list(moments["topics"].mean))
     mean, sd = moments["topics"].pooled(order, shared)
     prevalence, prevalence_sd = posterior.prevalence(gathered, order, shared)
+    # A common one is of all chains, whichever topics they have.
+    matched = () if settings.alpha == "learn-symmetric" else (order, shared)
     concentrations = {
-        "alpha": moments["alpha"].pooled(order, shared),
+        "alpha": moments["alpha"].pooled(*matched),
         "beta": moments["beta"].pooled(),
     }
     for name, (values, _) in concentrations.items():

@@ -31,6 +31,14 @@ def fitted():
     return topics.fit(COUNTS, 3, chains=3, **OPTIONS)
 
 
+def test_a_common_concentration_is_that_of_all_chains():
+    """Also where chains find different topics, here in words drawn at random."""
+    noise = np.random.default_rng(0).poisson(0.4, (30, 20))
+    fitted = topics.fit(sp.csr_array(noise), 6, chains=2, alpha="learn-symmetric", passes=20)
+    assert 0 < fitted.shared[1].sum() < 6
+    assert np.unique(fitted.alpha).size == np.unique(fitted.alpha_sd).size == 1
+
+
 def test_topics_of_chains_are_put_together(fitted):
     chex.assert_shape([fitted.mean, fitted.sd], (3, 6))
     assert fitted.state.position.shape == (3, 3, 6)
