@@ -23,6 +23,8 @@ SAME = 0.7
 MARGIN = 0.1
 """Lead of the nearest topic over the second nearest below which a match is ambiguous."""
 
+_APART = 1e-3  # how far from 1 rounding may bring the sum of probabilities
+
 WORDS_AT_ONCE = 65_536
 """Words whose square roots are taken together, which bounds the memory for them."""
 
@@ -54,6 +56,23 @@ def as_topics(name: str, topics: ArrayLike) -> np.ndarray:
         raise ValueError(
             f"{name}: row {int(np.argmax(wrong))} is not a topic: give probabilities, finite, none "
             "negative and not all zero"
+        )
+    return array
+
+
+def as_probabilities(name: str, topics: ArrayLike) -> np.ndarray:
+    """Return topics as `as_topics` does; a row whose sum is not 1 is a ValueError.
+
+    Counts, such as the components of scikit-learn's LDA, would weigh topics by their totals.
+    """
+    array = as_topics(name, topics)
+    totals = array.sum(axis=1, dtype=np.float64)
+    wrong = np.abs(totals - 1) > _APART
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{name}: row {row} sums to {totals[row]:.6g}, not to 1: give probabilities, of counts "
+            "each row divided by its sum"
         )
     return array
 

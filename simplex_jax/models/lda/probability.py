@@ -73,7 +73,8 @@ def left_to_right(
         small, by about half of the squared error. A word that no topic has makes it -inf.
 
     Raises:
-        ValueError: An argument is out of range, or the shapes do not fit.
+        ValueError: An argument is out of range, a topic does not sum to 1, or the shapes do not
+            fit.
 
     Example:
         >>> import numpy as np, scipy.sparse as sp
@@ -83,7 +84,7 @@ def left_to_right(
         >>> np.exp(found.log_p).round(2).tolist()
         [0.5, 0.2]
     """
-    table = matching.as_topics("topics", topics)
+    table = matching.as_probabilities("topics", topics)
     number, seed = arguments.at_least("particles", particles, _GROUPS), arguments.seed(seed)
     documents = counts.counts if isinstance(counts, Corpus) else checked_counts(counts, "counts")
     if documents.shape[1] != table.shape[1]:

@@ -86,7 +86,8 @@ def transform(
         Proportions, float32 [D, K]; rows sum to 1.
 
     Raises:
-        ValueError: An argument is out of range, or the topics have another number of words.
+        ValueError: An argument is out of range, a topic does not sum to 1, or the topics have
+            another number of words.
 
     Example:
         >>> import scipy.sparse as sp
@@ -167,7 +168,7 @@ def shards(
     sweeps = arguments.at_least("sweeps", sweeps, 1)
     if not tolerance >= 0:
         raise ValueError(f"tolerance must be at least 0; it is {tolerance}")
-    table = matching.as_topics("topics", topics)
+    table = matching.as_probabilities("topics", topics)
     if isinstance(counts, Corpus):
         counts = counts.counts
     elif not isinstance(counts, Stored):

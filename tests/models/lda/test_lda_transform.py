@@ -146,6 +146,7 @@ def test_no_documents_no_rows():
         ({"topics": TOPICS[:, :3]}, "the documents have 4 words and the topics 3"),
         ({"topics": -TOPICS}, "topics: row 0 is not a topic"),
         ({"topics": np.zeros((2, 4))}, "topics: row 0 is not a topic"),
+        ({"topics": 50 * TOPICS}, "topics: row 0 sums to 50, not to 1"),
         ({"alpha": [0.1, 0.2, 0.3]}, "alpha"),
         ({"alpha": 0.0}, "alpha"),
         ({"counts": sp.csr_array([[-1, 0, 0, 0]])}, "-1"),

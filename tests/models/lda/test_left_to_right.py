@@ -121,6 +121,8 @@ def test_words_that_no_topic_has_and_bad_arguments():
         found.perplexity([0, 0])
     with pytest.raises(ValueError, match="particles must be an integer of at least 4"):
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0, 0]]), particles=3)
+    with pytest.raises(ValueError, match="row 0 sums to 5, not to 1"):  # it had p(documents) > 1
+        lda.left_to_right(topics * [[5], [2]], 0.5, sp.csr_array([[1, 0, 0]]))
     with pytest.raises(ValueError, match="have 2 words and the topics 3"):
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0]]))
     with pytest.raises(ValueError, match="seed must be at most 4294967295"):
