@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import scipy.sparse as sp
 from simplex_jax.corpus.corpus import Corpus, checked_counts, distinct_words, error_at
 from simplex_jax.corpus.store.arrays import ArrayFile, checked, map_arrays
 from simplex_jax.corpus.store.stored import KIND, MANIFEST, Stored
+from simplex_jax.corpus.store.unfinished import unfinished
 
 _ROWS = 2**14
 
@@ -68,34 +67,32 @@ def write_blocks(
     check_new(path)
     path = Path(path).resolve()  # where a link leads; and `.` has no name
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    temporary.mkdir()
     try:
-        documents, entries = _write_counts(temporary, blocks, len(words))
-        if entries == 0:
-            raise error_at(path, "every document is empty", "give documents with words in them")
-        _write_strings(temporary / "vocabulary.json", words)
-        labels = map(str, range(1, documents + 1)) if names is None else names
-        written = _write_strings(temporary / "names.json", labels)
-        if written != documents:
-            raise error_at(path, f"{written} names for {documents} documents", "name every one")
-        digest, starts = checked(temporary, words, *map_arrays(temporary, documents, entries))
-        with (temporary / "names.json").open("rb") as file:
-            names_digest = hashlib.file_digest(file, "sha256").hexdigest()
-        manifest = {
-            "kind": KIND,
-            "documents": documents,
-            "words": len(words),
-            "entries": entries,
-            "tokens": int(starts[-1]),
-            "digest": digest,
-            "names": names_digest,
-        }
-        _write_bytes(temporary / MANIFEST, [json.dumps(manifest, indent=2) + "\n"])
-        temporary.rename(path)
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        with unfinished(path) as temporary:
+            documents, entries = _write_counts(temporary, blocks, len(words))
+            if entries == 0:
+                raise error_at(path, "every document is empty", "give documents with words in them")
+            _write_strings(temporary / "vocabulary.json", words)
+            labels = map(str, range(1, documents + 1)) if names is None else names
+            written = _write_strings(temporary / "names.json", labels)
+            if written != documents:
+                raise error_at(path, f"{written} names for {documents} documents", "name every one")
+            digest, starts = checked(temporary, words, *map_arrays(temporary, documents, entries))
+            with (temporary / "names.json").open("rb") as file:
+                names_digest = hashlib.file_digest(file, "sha256").hexdigest()
+            manifest = {
+                "kind": KIND,
+                "documents": documents,
+                "words": len(words),
+                "entries": entries,
+                "tokens": int(starts[-1]),
+                "digest": digest,
+                "names": names_digest,
+            }
+            _write_bytes(temporary / MANIFEST, [json.dumps(manifest, indent=2) + "\n"])
+            temporary.rename(path)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
             error.filename = str(path)  # of a full disk the system does not say which
         raise
     return Stored(
