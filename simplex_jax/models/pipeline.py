@@ -20,9 +20,10 @@ from simplex_jax.evaluate.fits import Fitted
 from simplex_jax.models import files
 from simplex_jax.models.options import as_json, changeable, declarations, option, options
 from simplex_jax.models.records import F, Model, O, Plan, Results
-from simplex_jax.runtime import gathering, processes, session
+from simplex_jax.runtime import processes, session
 from simplex_jax.runtime.checkpoint import Store
 from simplex_jax.runtime.hooks import Callback, calls_of
+from simplex_jax.runtime.sample_files import Folder, mark_of
 from simplex_jax.runtime.session import Progress
 
 
@@ -190,8 +191,6 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     # Before the run is prepared, which may take its time: for errors of the arguments.
     calls_of(arguments.hooks)
     planned = planned._replace(resumed=_resumed(arguments))
-    if arguments.samples_dir is not None and not planned.resumed:
-        gathering.begin_samples(arguments.samples_dir, over=arguments.resume)
     settings = planned.settings
     about = {
         "model": model.name,
@@ -199,9 +198,13 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
         "data": planned.digest,
         "heldout": digest_of(planned.heldout),
     }
+    place = arguments.samples_dir
+    folder = None if place is None else Folder(place, mark_of(about))
+    if folder is not None and not planned.resumed:
+        folder.begin(over=arguments.resume)
     # No name for the run in between: nothing may hold its first state, which can be large.
     run, trained = session.train(
-        model.prepare(planned, arguments.samples_dir),
+        model.prepare(planned, folder),
         session.Length(*(getattr(settings, name) for name in session.Length._fields)),
         about,
         hooks=arguments.hooks,

@@ -13,6 +13,7 @@ import numpy as np
 import simplex_jax
 from simplex_jax.models.options import RunOptions
 from simplex_jax.report import page
+from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Run, Trained
 
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn")
@@ -134,7 +135,8 @@ class Model(NamedTuple, Generic[O, F]):
     hold_out: Callable[[Any, int, int], tuple[Any, Any]]
     # `(train, heldout, options) -> options` with every None that has a default filled in
     settle: Callable[[Any, Any, O], O]
-    prepare: Callable[[Plan[O], Path | None], Run]  # `(plan, samples_dir) -> Run`
+    # `(plan, folder) -> Run`; with a folder the kept samples go there
+    prepare: Callable[[Plan[O], Folder | None], Run]
     summarise: Callable[[Plan[O], Run, Trained], F]  # `(plan, run, trained) -> Fit`
     warn: Callable[[F], list[str]]  # `Fit -> sentences`, each a reason for doubt
     # `Plan -> facts` about the data, for `config.json` and the report

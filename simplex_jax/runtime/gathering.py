@@ -16,6 +16,7 @@ from simplex_jax.runtime import output, processes
 from simplex_jax.runtime.checkpoint import CheckpointWarning
 from simplex_jax.runtime.hooks import Event, Hook
 from simplex_jax.runtime.moments import Moments
+from simplex_jax.runtime.sample_files import Folder, name_of
 from simplex_jax.runtime.windows import Latest, Place, When, Window, back, when
 
 
@@ -150,22 +151,6 @@ class _Held(NamedTuple):
     arrays: dict[str, np.ndarray]  # none where they are in a file
 
 
-def begin_samples(directory: Path, *, over: bool) -> None:
-    """Raise a FileExistsError where a directory has samples of another run, which would stay there.
-
-    Those of a run that begins `over`, because it had no checkpoint yet, are its own: removed.
-    """
-    with processes.in_step(OSError):
-        earlier = sorted(directory.glob("sample-*.npz")) if processes.is_first() else []
-        if earlier and not over:
-            raise FileExistsError(
-                f"samples_dir {str(directory)!r} holds {len(earlier)} samples of another run: give "
-                "another directory, or remove them"
-            )
-        for path in earlier:
-            path.unlink(missing_ok=True)
-
-
 class Kept(Hook):
     """Thinned samples, evenly spaced over the window of a run: `most`, or all if there are fewer.
 
@@ -181,16 +166,16 @@ class Kept(Hook):
         read: Callable[[Event], dict[str, np.ndarray]],
         most: int,
         window: Window,
-        directory: Path | None,
+        folder: Folder | None,
     ) -> None:
         self._read, self._most = read, most
-        self._window, self._directory = window, directory
+        self._window, self._folder = window, folder
         self._held: dict[int, _Held] = {}  # by number
         # Their segments by number; None until the first event shows the length of the run
         self._segments: dict[int, int] | None = None
         self._taken: Counter[int] = Counter()  # samples by segment
-        if directory is not None and most and processes.is_first():
-            directory.mkdir(parents=True, exist_ok=True)
+        if folder is not None and most and processes.is_first():
+            folder.path.mkdir(parents=True, exist_ok=True)
 
     def sample(self, event: Event) -> None:
         """Add a sample, if it is due."""
@@ -204,9 +189,8 @@ class Kept(Hook):
             return
         number = next(i for i in range(self._most) if segments.get(i) != place.segment)
         sample = self._read(event) | {"step": np.asarray(event.step)}
-        if self._directory is not None:
-            if processes.is_first():
-                output.write_npz(self._directory / _file(number), sample)
+        if self._folder is not None:
+            self._folder.write(number, sample)
             sample = {}
         self._held[number] = _Held(when(event), sample)
         if number in segments:
@@ -247,8 +231,8 @@ class Kept(Hook):
 
     def _remove(self, number: int) -> None:
         del self._held[number]
-        if self._directory is not None and processes.is_first():
-            (self._directory / _file(number)).unlink(missing_ok=True)
+        if self._folder is not None:
+            self._folder.remove(number)
 
     def samples(self) -> dict[str, np.ndarray]:
         """Return the samples in memory by name, stacked by step; empty if there are none.
@@ -273,36 +257,29 @@ class Kept(Hook):
         """
         self._held = {number: _Held(When(*time), arrays) for number, time, arrays in saved}
         self._segments, self._taken = None, Counter()
-        if self._directory is not None:
-            self._find(self._directory)
+        if self._folder is not None:
+            self._find(self._folder)
         elif any(not held.arrays for held in self._held.values()):
             raise ValueError("the run has kept samples in files: give their directory, samples_dir")
 
-    def _find(self, directory: Path) -> None:
+    def _find(self, folder: Folder) -> None:
         """Bring the files in a directory and the samples of a checkpoint together."""
+        folder.check()
         in_memory = {number: held for number, held in self._held.items() if held.arrays}
         in_files = [number for number in self._held if number not in in_memory]
-        lost = [i for i in in_files if not processes.agreed((directory / _file(i)).exists())]
-        if lost or in_memory:
-            begin_samples(directory, over=False)
-        if lost:
+        if lost := [number for number in in_files if not folder.has(number)]:
             warnings.warn(
-                f"{len(lost)} samples that the run had kept are no longer in {str(directory)!r}: "
-                "it goes on without them",
+                f"{len(lost)} of {len(in_files)} samples that the run had kept are no longer in "
+                f"{str(folder.path)!r}: it goes on without them",
                 CheckpointWarning,
                 stacklevel=2,
             )
         for number in lost:
             del self._held[number]
         for number, held in in_memory.items():
-            if processes.is_first():
-                output.write_npz(directory / _file(number), held.arrays)
+            folder.write(number, held.arrays)
             self._held[number] = held._replace(arrays={})
-        if processes.is_first():  # A run that was killed may have left some after the checkpoint.
-            own = {_file(number) for number in self._held}
-            for path in directory.glob("sample-*.npz"):
-                if path.name not in own:
-                    path.unlink(missing_ok=True)
+        folder.keep(self._held)  # A run that was killed may have left some after the checkpoint.
 
 
 def write_samples(directory: Path, samples: Mapping[str, np.ndarray]) -> None:
@@ -312,11 +289,7 @@ def write_samples(directory: Path, samples: Mapping[str, np.ndarray]) -> None:
     directory.mkdir(exist_ok=True)
     for number in range(len(samples["step"])):
         sample = {name: array[number] for name, array in samples.items()}
-        output.write_npz(directory / _file(number), sample)
-
-
-def _file(number: int) -> str:
-    return f"sample-{number:05d}.npz"
+        output.write_npz(directory / name_of(number), sample)
 
 
 def _stacked(arrays: list[np.ndarray]) -> np.ndarray:

@@ -7,6 +7,7 @@ from simplex_jax.runtime import gathering, windows
 from simplex_jax.runtime.checkpoint import CheckpointWarning
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
+from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.windows import Place
 
 
@@ -145,7 +146,8 @@ def test_a_timed_run_keeps_as_many_samples_as_asked_for():
 
 def kept_to(end, hook=None, begun=0, directory=None):
     """Keep samples of the updates to the last one, from scratch or after those of another hook."""
-    now = gathering.Kept(lambda event: {}, 4, windows.second_half(), directory)
+    folder = directory and Folder(directory, "this run")
+    now = gathering.Kept(lambda event: {}, 4, windows.second_half(), folder)
     if hook is not None:
         now.load(hook.save())
     for step in range(begun + 1, end + 1):
@@ -170,53 +172,37 @@ def test_a_run_that_is_made_longer_keeps_what_a_run_of_that_length_would(tmp_pat
     assert steps_of(hook, directory) == expected
 
 
+def load(saved, directory, mark="this run"):
+    folder = directory and Folder(directory, mark)
+    gathering.Kept(lambda event: {}, 4, windows.second_half(), folder).load(saved)
+
+
 def test_samples_that_a_killed_run_has_left_are_not_those_of_a_shorter_one(tmp_path):
     saved = kept_to(64, None, 0, tmp_path).save()
     assert steps_of(None, tmp_path) == [40, 48, 56, 64]
-    again = gathering.Kept(lambda event: {}, 4, windows.second_half(), tmp_path)
-    again.load(saved[:2])  # the checkpoint is from before the last two
+    load(saved[:2], tmp_path)  # the checkpoint is from before the last two
     assert steps_of(None, tmp_path) == [40, 48]
 
 
+def test_samples_of_another_run_stay_where_a_run_goes_on(tmp_path):
+    """Also where that run has as many, or none yet."""
+    saved = kept_to(64, None, 0, tmp_path).save()
+    for held in (saved, saved[:2], []):
+        with pytest.raises(FileExistsError, match=r"4 samples of another run, .*give another"):
+            load(held, tmp_path, "another run")
+    assert steps_of(None, tmp_path) == [40, 48, 56, 64]
+
+
 def test_samples_go_along_to_files_but_not_to_another_place(tmp_path):
-    """Those that are nowhere are missed, and those of another run not taken for them."""
+    """Those that are nowhere are missed."""
     in_memory, in_files = kept_to(64).save(), kept_to(64, None, 0, tmp_path / "a").save()
-
-    def load(saved, directory):
-        gathering.Kept(lambda event: {}, 4, windows.second_half(), directory).load(saved)
-
     load(in_memory, tmp_path / "b")
     assert steps_of(None, tmp_path / "b") == [40, 48, 56, 64]
     with pytest.raises(ValueError, match="kept samples in files: give their directory"):
         load(in_files, None)
-    with pytest.warns(CheckpointWarning, match="4 samples .* are no longer in .*it goes on"):
+    with pytest.warns(CheckpointWarning, match="4 of 4 samples .* are no longer in .*it goes on"):
         load(in_files, tmp_path / "c")
     (tmp_path / "b" / "sample-00002.npz").unlink()
-    for saved in (in_memory, in_files):
-        with pytest.raises(FileExistsError, match="holds 3 samples of another run"):
-            load(saved, tmp_path / "b")
+    with pytest.warns(CheckpointWarning, match="1 of 4 samples .* are no longer in .*it goes on"):
+        load(in_files, tmp_path / "b")
     assert steps_of(None, tmp_path / "b") == [40, 48, 64]
-
-
-@pytest.mark.parametrize(("end", "first"), [(12, 6), (16, 6), (24, 13), (600, 300)])
-def test_a_run_that_is_made_longer_forgets_its_old_window(end, first):
-    """Unless the middle of it, the 9th update, lies in the second half of the longer run."""
-    begun, longer = (posterior(windows.second_half()) for _ in range(2))
-    for step in range(1, 13):
-        begun.sample(event(step, 12))
-    longer.load(begun.save())
-    for step in range(13, end + 1):
-        longer.sample(event(step, end))
-    gathered = longer.gathered()
-    assert gathered.samples == len(gathered.traces()["x"]) == end - first + 1
-    rows = [np.random.default_rng(step).normal(3.0, 0.01, 2) for step in range(first, end + 1)]
-    np.testing.assert_array_equal(gathered.traces()["x"][:, 0], rows)
-
-
-def test_a_longer_run_that_is_cut_in_its_burn_in_has_its_last_sample():
-    begun, longer = (posterior(windows.second_half()) for _ in range(2))
-    for step in range(1, 13):
-        begun.sample(event(step, 12))
-    longer.load(begun.save())
-    longer.sample(event(13, 600))
-    assert longer.gathered(event(13, 600)).samples == 1

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,6 +28,7 @@ from simplex_jax.models.dpm.state import State
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.models.records import Plan
 from simplex_jax.runtime import devices, session
+from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Run
 
 _EXAMPLES, _VALUES = 3, 12
@@ -96,12 +96,12 @@ def _law(data: Data, settings: Options) -> tuple[Family, Variables | Columns | N
     return variables.family(), variables
 
 
-def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+def prepare(plan: Plan, folder: Folder | None) -> Run:
     """Return the run of a plan, ready to be trained.
 
     Partitions stay in memory, as the clusters are made of them.
     """
-    del samples_dir
+    del folder
     settings: Options = plan.settings
     rows, (family, _) = plan.train.rows, _law(plan.train, settings)
     heldout = plan.heldout

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,6 +21,7 @@ from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import data, perplexity, proportions
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import session
+from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Run
 
 DIMS = {"labels": ["token"], "concentrations": ["label"]}
@@ -104,12 +104,12 @@ def as_data(corpus: Any) -> Corpus:
     return data.in_memory(data.as_data(corpus))
 
 
-def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+def prepare(plan: Plan, folder: Folder | None) -> Run:
     """Return the run of a plan, ready to be trained.
 
     Samples stay in memory, as the topics are made of them.
     """
-    del samples_dir
+    del folder
     settings: Options = plan.settings
     size = data.size_of(plan.train)
     key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)

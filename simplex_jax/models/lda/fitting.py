@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -31,6 +30,7 @@ from simplex_jax.models.topics.data import (
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import replicas, session
 from simplex_jax.runtime.checkpoint import ANY, MAPPED
+from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Run
 
 
@@ -101,7 +101,7 @@ class Fit(pipeline.Fit):
         )
 
 
-def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+def prepare(plan: Plan, folder: Folder | None) -> Run:
     """Return the run of a plan, ready to be trained."""
     settings: Any = plan.settings
     size = size_of(plan.train)
@@ -125,7 +125,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
     heldout, rows = plan.heldout is not None, sharding.rows_of(state)
     measures["posterior"] = posterior.gather(settings, window, size.words, heldout, seeded, rows)
     goal = measures["goal"] = posterior.goal(settings, measures["posterior"], size)
-    measures["kept"] = posterior.keep(settings, window, samples_dir)
+    measures["kept"] = posterior.keep(settings, window, folder)
     measures["records"] = posterior.records(settings, size)
     run = Run(
         key=key_run,

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +21,7 @@ from simplex_jax.runtime import gathering, replicas
 from simplex_jax.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
+from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Records
 from simplex_jax.runtime.windows import Window, doubling, second_half
 
@@ -178,7 +178,7 @@ def prevalence(
     return np.average(matched, axis=0, weights=shared), deviation
 
 
-def keep(settings: Options, window: Window, directory: Path | None) -> Kept:
+def keep(settings: Options, window: Window, folder: Folder | None) -> Kept:
     """Return the hook that keeps thinned samples, in a directory or in memory."""
 
     def sample(event: Event) -> dict[str, np.ndarray]:
@@ -189,7 +189,7 @@ def keep(settings: Options, window: Window, directory: Path | None) -> Kept:
         lead = settings.chains == 1
         return {name: np.asarray(array)[None if lead else ...] for name, array in arrays.items()}
 
-    return Kept(sample, settings.keep_samples, window, directory)
+    return Kept(sample, settings.keep_samples, window, folder)
 
 
 def records(settings: Any, size: Size) -> Records:

@@ -1,7 +1,6 @@
 """From documents to the summary of the posterior of their topics."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +22,7 @@ from simplex_jax.models.sam.options import Options, hyperparameters, local_step
 from simplex_jax.models.sam.sparse import to_device
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import devices, session
+from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Run
 
 
@@ -100,7 +100,7 @@ class Fit(pipeline.Fit):
         )
 
 
-def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+def prepare(plan: Plan, folder: Folder | None) -> Run:
     """Return the run of a plan, ready to be trained."""
     settings: Options = plan.settings
     table = plan.train.vectors.values
@@ -111,7 +111,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         heldout = data.vectors.values
         measures["evaluation"] = posterior.held_out(heldout, key_evaluate, settings)
     measures["posterior"] = posterior.gather(settings, table, key_gather, bool(measures))
-    measures["kept"] = posterior.keep(settings, samples_dir)
+    measures["kept"] = posterior.keep(settings, folder)
     measures["records"] = posterior.records(settings, table.shape[0])
     kernel, stream, start = _build(key_init, table, settings)
     return Run(

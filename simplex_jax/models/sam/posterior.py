@@ -1,7 +1,6 @@
 """Hooks of a run: moments, traces, thinned samples, held-out documents, and records."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -15,6 +14,7 @@ from simplex_jax.runtime import gathering
 from simplex_jax.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
+from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Records
 from simplex_jax.runtime.windows import second_half
 
@@ -67,13 +67,13 @@ def read(event: Event, chains: int) -> dict[str, np.ndarray]:
     return arrays if chains > 1 else {name: array[None] for name, array in arrays.items()}
 
 
-def keep(settings: Options, directory: Path | None) -> Kept:
+def keep(settings: Options, folder: Folder | None) -> Kept:
     """Return the hook that keeps thinned samples, in a directory or in memory."""
     return Kept(
         lambda event: read(event, settings.chains),
         settings.keep_samples,
         second_half(settings.seconds),
-        directory,
+        folder,
     )
 
 

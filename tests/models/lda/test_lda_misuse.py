@@ -24,8 +24,13 @@ def test_samples_of_another_run_are_not_mixed_in(tmp_path):
     lda.fit(COUNTS, 2, keep_samples=4, **options)
     with pytest.raises(FileExistsError, match="holds 4 samples of another run"):
         lda.fit(COUNTS, 2, keep_samples=2, **options)
-    lda.fit(COUNTS, 2, keep_samples=2, checkpoint=tmp_path / "none", resume=True, **options)
-    assert len(list((tmp_path / "samples").iterdir())) == 2, "a run that had no checkpoint yet"
+    options |= {"checkpoint": tmp_path / "none", "resume": True}
+    with pytest.raises(FileExistsError, match="holds 4 samples of another run"):
+        lda.fit(COUNTS, 2, keep_samples=4, seed=1, **options)
+    assert len(list((tmp_path / "samples").iterdir())) == 4
+    lda.fit(COUNTS, 2, keep_samples=4, **options)  # a run that had no checkpoint yet
+    lda.fit(COUNTS, 2, keep_samples=4, **options)
+    assert len(list((tmp_path / "samples").iterdir())) == 4
 
 
 def fit_two(**options):

@@ -1,7 +1,6 @@
 """From counts to the summary of the posterior of a mixture of unigrams."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from simplex_jax.models.records import Plan
 from simplex_jax.runtime import gathering
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
+from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Records, Run, Trained
 from simplex_jax.runtime.windows import second_half
 
@@ -53,7 +53,7 @@ def _dense(corpus: Corpus) -> jax.Array:
     return jnp.asarray(corpus.counts.toarray(), jnp.float32)
 
 
-def prepare(plan: Plan, samples_dir: Path | None) -> Run:
+def prepare(plan: Plan, folder: Folder | None) -> Run:
     settings = plan.settings
     counts, heldout = _dense(plan.train), plan.heldout and _dense(plan.heldout)
     chains, shape = settings.chains, (settings.num_topics, counts.shape[1])
@@ -89,7 +89,7 @@ def prepare(plan: Plan, samples_dir: Path | None) -> Run:
         feed=lambda first_step: batches.full(counts),
         measures={
             "posterior": gathering.Posterior(sample, make, window),
-            "kept": gathering.Kept(keep, settings.keep_samples, window, samples_dir),
+            "kept": gathering.Kept(keep, settings.keep_samples, window, folder),
             "records": Records(len(counts), len(counts), measure),
         },
     )

@@ -1,0 +1,85 @@
+"""Files of thinned samples, each with the mark of the run that has drawn it."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simplex_jax.runtime import output, processes, saved
+
+_MARK = "run"
+
+
+def mark_of(about: Mapping[str, Any]) -> str:
+    """Return the mark of all runs that have `about` in common, the `about` of `Store.save`."""
+    text = json.dumps(output.plain(about), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def name_of(number: int) -> str:
+    """Return the name of the file of a sample."""
+    return f"sample-{number:05d}.npz"
+
+
+class Folder(NamedTuple):
+    """The directory of the samples of a run; process 0 writes to it."""
+
+    path: Path
+    mark: str
+
+    def begin(self, *, over: bool) -> None:
+        """Raise a FileExistsError where there are samples already, which would stay there.
+
+        Those of a run that begins `over`, because it had no checkpoint yet, are its own: removed.
+        """
+        if not over:
+            self._refuse(self._files())
+        else:
+            self.check()
+            self.keep(())
+
+    def check(self) -> None:
+        """Raise a FileExistsError where there are samples of another run."""
+        self._refuse([path for path in self._files() if not self._is_own(path)])
+
+    def has(self, number: int) -> bool:
+        """Tell whether there is a file of a sample."""
+        return bool(processes.agreed((self.path / name_of(number)).exists()))
+
+    def write(self, number: int, sample: Mapping[str, np.ndarray]) -> None:
+        """Write a sample."""
+        if processes.is_first():
+            marked = {**sample, _MARK: np.asarray(self.mark)}
+            output.write_npz(self.path / name_of(number), marked)
+
+    def remove(self, number: int) -> None:
+        """Remove a sample."""
+        if processes.is_first():
+            (self.path / name_of(number)).unlink(missing_ok=True)
+
+    def keep(self, numbers: Collection[int]) -> None:
+        """Remove all samples but some."""
+        names = {name_of(number) for number in numbers}
+        for path in self._files():
+            if path.name not in names:
+                path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.path.glob("sample-*.npz")) if processes.is_first() else []
+
+    def _is_own(self, path: Path) -> bool:
+        try:
+            return str(saved.load_npz(path, [_MARK])[_MARK]) == self.mark
+        except saved.RunError:  # of an earlier version, of `Fit.save`, or none of ours
+            return False
+
+    def _refuse(self, found: Sequence[Path]) -> None:
+        with processes.in_step(OSError):
+            if found:
+                raise FileExistsError(
+                    f"samples_dir {str(self.path)!r} holds {len(found)} samples of another run, "
+                    f"such as {found[0].name}: give another directory, or remove them"
+                )
