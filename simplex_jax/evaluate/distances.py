@@ -19,10 +19,11 @@ def rosenblatt(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
             \Big( \frac{x_j}{x_j + \dots + x_K} \Big), \qquad j = 1, \dots, K - 1.
 
     The rests are summed from the end, in logs, and the smaller of a share and its complement is
-    used; so nothing is lost where probabilities underflow.
+    used; so nothing is lost where probabilities underflow. Where all that is left is 0, categories
+    take nothing of it: u_j = 0.
 
     Args:
-        log_p: Log-probabilities [..., n, K].
+        log_p: Log-probabilities [..., n, K], -inf for 0.
         concentration: Positive concentrations [..., K].
 
     Returns:
@@ -48,8 +49,10 @@ def rosenblatt(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
     rest = np.flip(np.logaddexp.accumulate(np.flip(logs, -1), axis=-1), -1)
     later = np.flip(np.cumsum(np.flip(a, -1), axis=-1), -1)[..., 1:]
     a = a[..., :-1]
-    share = np.minimum(logs[..., :-1] - rest[..., :-1], 0)
-    complement = np.minimum(rest[..., 1:] - rest[..., :-1], 0)
+    # Of a rest of 0 each category takes nothing.
+    whole = np.where(rest[..., :-1] == -np.inf, 0, rest[..., :-1])
+    share = np.minimum(logs[..., :-1] - whole, 0)
+    complement = np.where(share == -np.inf, 0, np.minimum(rest[..., 1:] - whole, 0))
     body = np.where(
         share < np.log(0.5),
         special.betainc(a, later, np.exp(share)),

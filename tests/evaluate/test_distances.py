@@ -72,3 +72,17 @@ def test_rows_with_their_own_laws(seed):
 def test_bad_input(log_p, a, message):
     with pytest.raises(ValueError, match=message):
         distances.rosenblatt(log_p, a)
+
+
+def test_probabilities_of_zero_have_a_distance():
+    """Two or more zeros at the end leave a rest of 0, of which no share is defined: it is 0."""
+    rows = [[0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.25] * 4, [0, 0, 1, 0], [0, 0, 0, 1]]
+    with np.errstate(divide="ignore"):
+        log_p = np.log(np.array(rows, float))
+    u = distances.rosenblatt(log_p, np.ones(4))
+    # Given a, the law of x_1 is 1 - (1 - x)^3, then 1 - (1 - x)^2, then uniform.
+    expected = [[7 / 8, 1, 0], [1, 0, 0], [37 / 64, 5 / 9, 1 / 2], [0, 0, 1], [0, 0, 0]]
+    np.testing.assert_allclose(u, expected, rtol=1e-14)
+    distance = distances.kolmogorov_smirnov(log_p, np.ones(4))
+    each = [stats.kstest(column, "uniform").statistic for column in np.array(expected).T]
+    np.testing.assert_allclose(distance, np.mean(each), rtol=1e-14)
