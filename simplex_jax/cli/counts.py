@@ -24,6 +24,7 @@ from simplex_jax.corpus.files import as_path
 from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.formats.format import Kind
 from simplex_jax.corpus.store import Stored
+from simplex_jax.corpus.vocabulary import composed
 from simplex_jax.report.display import counted
 
 
@@ -156,7 +157,7 @@ def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
     words = corpora.read_vocabulary(file)
     context = click.get_current_context(silent=True)
     quiet = context is not None and context.params.get("quiet")
-    if not quiet and not set(words) & set(data.vocabulary):
+    if not quiet and set(map(composed, words)).isdisjoint(map(composed, data.vocabulary)):
         click.echo(f"warning: {file}: none of its {len(words)} words is in the corpus", err=True)
     return corpora.drop_words(data, words)
 

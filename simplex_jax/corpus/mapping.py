@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from simplex_jax.corpus.corpus import Corpus, distinct_words, error_at
 from simplex_jax.corpus.vectors import UnitVectors
+from simplex_jax.corpus.vocabulary import columns_of
 
 
 class Mapped(NamedTuple):
@@ -21,6 +22,8 @@ def to_vocabulary(
     corpus: Corpus, vocabulary: Sequence[str], *, source: str = "documents"
 ) -> Mapped:
     """Map documents to a vocabulary, word by word, leaving other words out.
+
+    Accented letters may be one character or several.
 
     Args:
         corpus: D documents.
@@ -44,8 +47,9 @@ def to_vocabulary(
     words = distinct_words(vocabulary, "the vocabulary")
     if words == corpus.vocabulary:
         return Mapped(corpus, 0)
-    column_of = {word: column for column, word in enumerate(words)}
-    columns = np.array([column_of.get(word, -1) for word in corpus.vocabulary])
+    columns = np.array(
+        [-1 if column is None else column for column in map(columns_of(words), corpus.vocabulary)]
+    )
     shared = np.flatnonzero(columns >= 0)
     entries = sp.coo_array(corpus.counts[:, shared])
     tokens = int(corpus.counts.sum(dtype=np.int64))

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.corpus.corpus import Corpus, error_at, row_blocks
+from simplex_jax.corpus.vocabulary import composed
 
 _MIN_SHARE = 0.1
 _FEW = 60  # expected counts below which the Poisson law is summed
@@ -110,8 +111,8 @@ def drop_words(corpus: Corpus, words: Collection[str]) -> Corpus:
         >>> drop_words(from_counts([[2, 1], [0, 3]], ["the", "cat"]), {"the", "an"}).vocabulary
         ('cat',)
     """
-    out = set(words)
-    columns = [column for column, word in enumerate(corpus.vocabulary) if word not in out]
+    out = {composed(word) for word in words}
+    columns = [j for j, word in enumerate(corpus.vocabulary) if composed(word) not in out]
     counts = corpus.counts[:, columns]
     if counts.nnz == 0:
         raise error_at("words to leave out", "no word is left in any document", "leave out fewer")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from simplex_jax.corpus.corpus import (
     printable,
 )
 from simplex_jax.corpus.files import text_lines
+from simplex_jax.corpus.vocabulary import composed
 
 _EXCERPT = 200
 """Characters of an excerpt, about as much memory as the counts of 25 words."""
@@ -121,7 +121,7 @@ def from_texts(
     sought = None
     if vocabulary is not None:
         vocabulary = distinct_words(vocabulary, source)
-        sought = distinct_words([_composed(word) for word in vocabulary], source)
+        sought = distinct_words([composed(word) for word in vocabulary], source)
     # Slow to import, and corpora of counts do without.
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -240,18 +240,13 @@ def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[st
     return problem, "lower min_df, raise max_df, or check that this is text, one document each"
 
 
-def _composed(text: str) -> str:
-    """Return a text with each accented letter as one character, where there is one."""
-    return unicodedata.normalize("NFC", text)
-
-
 def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str], list[str]]:
     """Return the function that makes the terms of a text: words, or runs of words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
     def prepared(text: str) -> str:
         # Lower case may take a letter apart: that of İ is an i and a dot.
-        return _composed(text.lower() if options.lowercase else text)
+        return composed(text.lower() if options.lowercase else text)
 
     words = CountVectorizer(
         preprocessor=prepared,

@@ -1,7 +1,8 @@
 """Files with one word, or one document name, a line."""
 
 import os
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from simplex_jax.corpus.corpus import error_at, printable
@@ -38,6 +39,27 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
     if not line_of:
         raise error_at(path, "no word in the file", "give one word a line")
     return tuple(line_of)
+
+
+def columns_of(vocabulary: Sequence[str]) -> Callable[[str], int | None]:
+    r"""Return the function that gives the column of a word, or None.
+
+    A word that is not in the vocabulary itself is that of the first column of the same text in
+    Unicode: accented letters may be one character or several.
+
+    Example:
+        >>> column = columns_of(["caf\u00e9", "cafe"])
+        >>> column("cafe"), column("cafe\u0301"), column("tea")
+        (1, 0, None)
+    """
+    exact = {word: column for column, word in enumerate(vocabulary)}
+    same = {composed(word): column for word, column in reversed(exact.items())}
+    return lambda word: exact.get(word, same.get(composed(word)))
+
+
+def composed(text: str) -> str:
+    """Return a text with each accented letter as one character, where there is one (NFC)."""
+    return unicodedata.normalize("NFC", text)
 
 
 def vocabulary_beside(path: Path, names: Sequence[str]) -> Path | None:

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.corpus import CorpusError, from_counts, same_words, to_vocabulary, vectors
+from simplex_jax.corpus import (
+    CorpusError,
+    drop_words,
+    from_counts,
+    same_words,
+    to_vocabulary,
+    vectors,
+)
 
 
 def test_counts_go_to_the_columns_of_their_words():
@@ -30,6 +37,18 @@ def test_the_same_vocabulary_changes_nothing():
     corpus = from_counts([[1, 0], [0, 0], [2, 3]], ["a", "b"])
     mapped = to_vocabulary(corpus, ["a", "b"])
     assert (mapped.corpus, mapped.unknown) == (corpus, 0)
+
+
+def test_accented_letters_are_one_character_or_several():
+    one, several = "caf\u00e9", "cafe\u0301"
+    corpus = from_counts([[1, 2], [0, 3]], [several, "tea"])
+    assert to_vocabulary(corpus, ["tea", one]).corpus.counts.toarray().tolist() == [[2, 1], [3, 0]]
+    both = from_counts([[1, 2, 4], [0, 0, 5]], [several, one, "tea"])
+    mapped = to_vocabulary(both, [one])
+    assert (mapped.corpus.counts.toarray().tolist(), mapped.unknown) == ([[3], [0]], 9)
+    assert mapped.corpus.counts.has_canonical_format
+    assert to_vocabulary(both, [one, several]).corpus.counts.toarray()[0].tolist() == [2, 1]
+    assert drop_words(both, [several]).vocabulary == ("tea",)
 
 
 def test_tokens_beyond_32_bits_are_counted():

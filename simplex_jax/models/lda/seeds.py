@@ -16,6 +16,7 @@ import numpy as np
 
 from simplex_jax.corpus.corpus import error_at, printable
 from simplex_jax.corpus.files import text_lines
+from simplex_jax.corpus.vocabulary import columns_of
 
 
 class Seeds(NamedTuple):
@@ -113,23 +114,23 @@ def check(lines: Sequence[str], num_topics: int, vocabulary: Sequence[str]) -> N
 
 def unknown(lines: Sequence[str] | None, vocabulary: Sequence[str]) -> list[str]:
     """Return the seed words that are not in the vocabulary, in order."""
-    known_words = set(vocabulary) if lines else set()
+    column_of = columns_of(vocabulary if lines else ())
     words = dict.fromkeys(word for line in parsed(lines) for word in line.words)
-    return [word for word in words if word not in known_words]
+    return [word for word in words if column_of(word) is None]
 
 
 def placed(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:
     """Return the seeds of settled options at their places; None where there are none."""
     if settings.seed_words is None:
         return None
-    number = {word: column for column, word in enumerate(vocabulary)}
-    pairs = [
-        (topic, number[word])
+    column_of = columns_of(vocabulary)
+    pairs = dict.fromkeys(
+        (topic, column)
         for topic, line in enumerate(parsed(settings.seed_words))
-        for word in line.words
-        if word in number
-    ]
-    topics, words = np.array(pairs, np.int32).T
+        for column in map(column_of, line.words)
+        if column is not None
+    )
+    topics, words = np.array(list(pairs), np.int32).T
     return Seeds(topics, words, np.asarray(settings.seed_weight, np.float32))
 
 

@@ -194,6 +194,20 @@ def test_words_that_are_not_in_the_vocabulary_are_named():
     assert sentence == "Seed words that are not in the vocabulary: dollar, new york."
 
 
+def test_accented_letters_are_found_as_one_character_or_several():
+    """A pair of the two forms is one seed, and the word itself goes before its other form."""
+    one, several = "caf\u00e9", "cafe\u0301"
+    settings = lda.Options(2, seed_words=[f"{several} {one}", several], seed_weight=1.0)
+    for vocabulary, expected in (
+        (["tea", one], [(0, 1), (1, 1)]),
+        (["tea", several], [(0, 1), (1, 1)]),
+        ([one, several], [(0, 1), (0, 0), (1, 1)]),
+    ):
+        placed = seeds.placed(settings, vocabulary)
+        assert list(zip(placed.topics, placed.words, strict=True)) == expected
+        assert seeds.unknown(settings.seed_words, vocabulary) == []
+
+
 def test_a_topic_whose_seed_words_are_all_unknown_has_no_seed(tmp_path):
     """It is neither named nor announced as if it had some."""
     lines = ["economy: dollar", "war, new york"]
