@@ -22,7 +22,7 @@ from simplex_jax.runtime import output, saved
 from simplex_jax.runtime.hooks import Callback
 
 # Format of the file, raised when its contents change.
-_FORMAT = 3
+_FORMAT = 4
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 

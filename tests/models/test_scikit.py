@@ -235,7 +235,7 @@ def test_files_hold_the_fit_and_no_pickle(tmp_path, counts, fitted):
     np.testing.assert_array_equal(back.transform(counts), fitted.transform(counts))
     with np.load(tmp_path / "model.npz", allow_pickle=False) as arrays:
         assert not any(array.dtype.hasobject for array in arrays.values())
-    with pytest.raises(RunError, match="this holds LDA of format 3, not SphericalAdmixture"):
+    with pytest.raises(RunError, match="this holds LDA of format 4, not SphericalAdmixture"):
         SphericalAdmixture.load(tmp_path / "model.npz")
     (tmp_path / "torn.npz").write_bytes((tmp_path / "model.npz").read_bytes()[:100])
     with pytest.raises(RunError, match="damaged"):

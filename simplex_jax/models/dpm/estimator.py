@@ -94,6 +94,7 @@ class DirichletProcessMixture(
         diagnostics_: R-hat and effective sample sizes of these, by name; after `fit`.
         metrics_: One record an evaluation; after `fit`.
         warnings_: Sentences, each a reason to doubt the results; after `fit`.
+        family_: The family of the fit, which new rows are taken for.
         family_params_: All hyperparameters of the named family.
         seed_: The seed that was used.
         n_features_in_: Number of columns.
@@ -120,6 +121,7 @@ class DirichletProcessMixture(
         "concentration_",
         "concentration_sd_",
         "company_",
+        "family_",
         "seed_",
     )
 
@@ -132,7 +134,7 @@ class DirichletProcessMixture(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        takes = self._takes()
+        takes = _takes(self.family)
         tags.input_tags.sparse = takes.sparse
         tags.input_tags.positive_only = takes.positive
         tags.input_tags.allow_nan = takes.missing
@@ -149,15 +151,18 @@ class DirichletProcessMixture(
                 is in the attributes.
         """
         self.seed_ = self._seed()
-        table = self._table(X, reset=True)
+        family = self.family
+        table = self._table(X, family, reset=True)
         given = self.family_params or {}
-        if isinstance(self.family, Family):
+        if isinstance(family, Family):
             if given:
                 raise ValueError("family_params are for families by name: leave them out")
-            self.family_params_: common.Arrays = {}
+            parameters: common.Arrays = {}
         else:
-            self.family_params_ = families.hyperparameters(self.family, table, given)
-        fitted = self._sampled(dpm.fit, self._rows(table), self._family())
+            parameters = families.hyperparameters(family, table, given)
+        rows, built = _rows(family, parameters, table), _built(family, parameters)
+        fitted = self._sampled(dpm.fit, rows, built)
+        self.family_, self.family_params_ = family, parameters
         self.labels_, self.expected_loss_ = fitted.point.labels, fitted.point.loss
         self.n_clusters_ = int(self.labels_.max()) + 1
         self.concentration_, self.concentration_sd_ = fitted.alpha, fitted.alpha_sd
@@ -181,9 +186,9 @@ class DirichletProcessMixture(
         self.company_ = (both / np.maximum(sizes, 1)).astype(np.float32)
         weights = np.exp(np.asarray(mixtures.log_weights, np.float64))
         self.weights_ = np.einsum("sk,sck->c", weights, self.company_) / len(weights)
-        if not isinstance(self.family, Family):
+        if not isinstance(self.family_, Family):
             shares = both / both.sum(axis=(0, 2))[:, None]
-            described = families.profiles(self.family, self.family_params_, mixtures.atoms, shares)
+            described = families.profiles(self.family_, self.family_params_, mixtures.atoms, shares)
             for name, array in described.items():
                 setattr(self, name, array)
 
@@ -196,7 +201,7 @@ class DirichletProcessMixture(
     def columns_(self) -> Columns:
         """The columns of a mixed table: names, kinds, values and scales."""
         check_is_fitted(self)
-        if self.family != "mixed":
+        if self.family_ != "mixed":
             raise AttributeError("columns_ are those of family 'mixed'")
         return families.columns_of(self.family_params_)
 
@@ -232,13 +237,9 @@ class DirichletProcessMixture(
         """Return the mean of `score_samples(X)`."""
         return float(self.score_samples(X).mean())
 
-    def _takes(self) -> families.Input:
-        name = self.family if isinstance(self.family, str) else ""
-        return families.INPUT.get(name, families.Input())
-
-    def _table(self, X: Any, *, reset: bool) -> families.Table:
-        """Return a table, checked by scikit-learn."""
-        takes = self._takes()
+    def _table(self, X: Any, family: str | Family, *, reset: bool) -> families.Table:
+        """Return a table for a family, checked by scikit-learn."""
+        takes = _takes(family)
         if takes.mixed:
             mapping = families.as_mapping(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
@@ -252,19 +253,11 @@ class DirichletProcessMixture(
             ensure_all_finite="allow-nan" if takes.missing else True,
         )
 
-    def _family(self) -> Family:
-        if isinstance(self.family, Family):
-            return self.family
-        return families.build(self.family, self.family_params_)
-
-    def _rows(self, table: families.Table) -> Any:
-        if isinstance(self.family, Family):
-            return table
-        return families.rows(self.family, self.family_params_, table)
-
     def _assign(self, X: Any) -> Assignment:
         check_is_fitted(self)
-        rows, family = self._rows(self._table(X, reset=False)), self._family()
+        table = self._table(X, self.family_, reset=False)
+        rows = _rows(self.family_, self.family_params_, table)
+        family = _built(self.family_, self.family_params_)
         family.check(rows)
         size = dp_families.size(rows)
         assigned = dpm.assign(
@@ -277,7 +270,7 @@ class DirichletProcessMixture(
         )
 
     def _arrays(self) -> common.Arrays:
-        if isinstance(self.family, Family):
+        if isinstance(self.family_, Family):
             raise ValueError("a family that is not a name cannot be saved: give one by its name")
         arrays = super()._arrays()
         arrays |= {f"family.{name}": array for name, array in self.family_params_.items()}
@@ -288,6 +281,18 @@ class DirichletProcessMixture(
     def _take(self, arrays: common.Arrays) -> None:
         self.family_params_ = common.part(arrays, "family.")
         log_weights, log_rest, *leaves = common.part(arrays, "mixtures.").values()
-        drawn = families.atoms(str(self.family), self.family_params_, leaves)
+        drawn = families.atoms(str(arrays["family_"]), self.family_params_, leaves)
         self.mixtures_ = Mixture(jnp.asarray(log_weights), jnp.asarray(log_rest), drawn)
         super()._take(arrays)
+
+
+def _takes(family: str | Family) -> families.Input:
+    return families.INPUT.get(family if isinstance(family, str) else "", families.Input())
+
+
+def _built(family: str | Family, parameters: common.Arrays) -> Family:
+    return family if isinstance(family, Family) else families.build(family, parameters)
+
+
+def _rows(family: str | Family, parameters: common.Arrays, table: families.Table) -> Any:
+    return table if isinstance(family, Family) else families.rows(family, parameters, table)

@@ -70,6 +70,7 @@ def by_hand():
     model.seed_, model.n_features_in_ = 0, 1
     model.expected_loss_ = model.concentration_ = model.concentration_sd_ = 0.0
     table = np.array([[98.0], [99], [100], [101], [102]])
+    model.family_ = "gaussian"
     model.family_params_ = families.hyperparameters("gaussian", table, {"scale": [[1.0]]})
     model.labels_, model.n_clusters_ = np.array([0, 0, 0, 1, 1]), 2
     model.samples_ = {"labels": np.array([[[0, 0, 1, 2, 2]], [[0, 0, 0, 0, 1]]])}
@@ -97,6 +98,28 @@ def test_nothing_of_an_earlier_family_is_left(by_hand):
     model.components_ = model.concentrations_ = np.ones((2, 3))
     model._describe(by_hand.mixtures_)
     assert {name for name in vars(model) if name in _OF_FAMILY} == {"means_", "covariances_"}
+
+
+@pytest.mark.parametrize("family", ["categorical", "mixed", dp_families.categorical([2])])
+def test_a_parameter_that_changes_leaves_the_fit_as_it_is(by_hand, family, tmp_path):
+    rows = np.array([[98.0], [100.0], [101.5], [130.0]])
+    model = copy.copy(by_hand).set_params(family=family)
+    np.testing.assert_array_equal(model.predict_proba(rows), by_hand.predict_proba(rows))
+    with pytest.raises(AttributeError, match="those of family 'mixed'"):
+        print(model.columns_)
+    if isinstance(family, str):
+        model.save(tmp_path / "model.npz")
+        back = DirichletProcessMixture.load(tmp_path / "model.npz")
+        assert (back.family, back.family_) == (family, "gaussian")
+        np.testing.assert_array_equal(back.predict(rows), by_hand.predict(rows))
+
+
+def test_a_fit_that_fails_leaves_the_one_before(by_hand):
+    rows = np.array([[98.0], [100.0], [101.5], [130.0]])
+    model = copy.copy(by_hand).set_params(family="categorical")
+    with pytest.raises(ValueError, match=r"rows\[2, 0\] is 101.5"):
+        model.fit(rows)
+    np.testing.assert_array_equal(model.predict_proba(rows), by_hand.predict_proba(rows))
 
 
 def test_new_rows_go_where_their_company_is(by_hand):
@@ -167,6 +190,7 @@ def test_files_hold_what_predicts_and_no_pickle(by_hand, tmp_path):
 def test_files_of_other_families(name, atoms, expected, tmp_path):
     """Atoms go through a file as leaves."""
     model = DirichletProcessMixture(name)
+    model.family_ = name
     model.family_params_ = families.hyperparameters(name, np.array([[0, 2.0], [1, np.nan]]), {})
     model.seed_, model.n_features_in_ = 0, 2
     model.labels_, model.n_clusters_ = np.array([0, 1]), 2
