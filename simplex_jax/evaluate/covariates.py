@@ -18,7 +18,8 @@ POINTS = 41
 """Places along a number at which its curve is evaluated."""
 
 _DATE = re.compile(
-    r"(?P<day>\d{4}-\d{2}(-\d{2})?)Z?"
+    r"(?P<year>\d{4})"
+    r"|(?P<day>\d{4}-\d{2}(-\d{2})?)Z?"
     r"|(?P<time>\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)"
     r"(Z|[+-]\d{2}(:?\d{2}(:?\d{2})?)?)?"  # the offset of a clock from UTC
 )
@@ -63,10 +64,10 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
     """Return a covariate: numbers, dates or groups, by what all its values are.
 
     Numbers are finite, or texts that all read as such; dates are of `datetime64`, or texts such as
-    2020-03 or 2020-03-01, which become years with a fraction (a bare 2020 is a number, and means
-    the same), by the clock of their own time zone. What is anything else, or of type bool, makes
-    groups by its text, sorted. A categorical column of pandas makes groups in the order of its
-    categories.
+    2020-03 or 2020-03-01, which become years with a fraction, by the clock of their own time zone.
+    (A bare 2020 means the same, a date among dates and else a number.) What is anything else, or of
+    type bool, makes groups by its text, sorted. A categorical column of pandas makes groups in the
+    order of its categories.
 
     Args:
         name: Its name.
@@ -134,7 +135,7 @@ def _dates(texts: Sequence[str]) -> np.ndarray | None:
         return None
     # What counts is the date where it was written: by UTC a New Year's Day may be in the year
     # before.
-    clocks = [match["day"] or match["time"] for match in matches]
+    clocks = [match["year"] or match["day"] or match["time"] for match in matches]
     try:
         return _years(np.array(clocks, "datetime64[s]"))
     except ValueError:  # the 30th of February
