@@ -94,7 +94,11 @@ def as_path(path: str | Path) -> Path:
 
 def location(path: Path) -> Path:
     """Return the path of a file; standard input is copied to a temporary file first."""
-    return Path(_spooled(sys.stdin).name) if path == STANDARD_INPUT else path
+    if path != STANDARD_INPUT:
+        return path
+    if sys.stdin is None:  # as in a program that was started with none
+        raise error_at(path, "standard input is closed", "name a file, or send it one")
+    return Path(_spooled(sys.stdin).name)
 
 
 @functools.lru_cache(maxsize=1)

@@ -82,3 +82,10 @@ def test_a_pickle_is_never_run(tmp_path, member):
     with np.load(path, allow_pickle=True) as loaded:
         assert loaded[member].size == 1
     assert (tmp_path / "sprung").exists(), "the trap would have worked"
+
+
+def test_standard_input_that_is_closed(monkeypatch):
+    """As that of a program that was started with `<&-`."""
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(CorpusError, match=r"^-: standard input is closed; name a file"):
+        read("-")
