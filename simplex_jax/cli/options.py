@@ -13,6 +13,7 @@ from simplex_jax.arguments import MOST_SEED
 from simplex_jax.cli.declared import declared_option
 from simplex_jax.corpus.files import STANDARD_INPUT
 from simplex_jax.models.pipeline import Session
+from simplex_jax.runtime import output
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,10 +42,11 @@ def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
     out = out or Path(f"{name}.{ending}")
     if out.exists() and not overwrite:
         raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite")
+    place = output.place_of(out)
     if flag := _reader(out):
         raise FileExistsError(f"{out} is read as {flag}: choose another name to write to")
     try:
-        with tempfile.TemporaryFile(dir=out.parent):  # Nothing else shows it for certain.
+        with tempfile.TemporaryFile(dir=place.parent):  # Nothing else shows it for certain.
             pass
     except OSError as error:
         raise type(error)(

@@ -45,6 +45,17 @@ def remove_leftovers(directory: Path, pattern: str) -> None:
                 remove(path)
 
 
+def place_of(path: str | Path) -> Path:
+    """Return where a file to write is, links followed.
+
+    What is there and is no file, such as /dev/null, is a FileExistsError: a file would replace it.
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not place.is_file():
+        raise FileExistsError(f"{path} is not a regular file: choose another name to write to")
+    return place
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """Open a binary file that takes the place of `path` when the block ends without an error.
@@ -52,7 +63,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     The bytes go to a hidden file in the same directory (a rename is atomic only within one file
     system). On an error that file is removed and `path` stays as it was.
     """
-    target = Path(path)
+    target = place_of(path)
     temporary = _hidden(target)
     try:
         with named(temporary), temporary.open("xb") as file:

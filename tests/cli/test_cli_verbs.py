@@ -218,6 +218,21 @@ def test_overwrite_never_replaces_what_the_command_reads(run, tmp_path):
     assert documents.read_bytes() == words.read_bytes() == before
 
 
+@pytest.mark.skipif(os.name != "posix", reason="no pipes with names")
+def test_overwrite_replaces_files_only(run, tmp_path):
+    """Before the work begins."""
+    os.mkfifo(tmp_path / "pipe")
+    documents = write(tmp_path / "new.txt", NEW)
+    result = invoke(
+        *("lda", "transform", documents, "--model", run, "--overwrite"),
+        *("--out", tmp_path / "pipe"),
+    )
+    assert result.exit_code == 1, result.output
+    said = f"{tmp_path / 'pipe'} is not a regular file: choose another name to write to"
+    assert result.stderr == f"simplex-jax: error: {said}\n"
+    assert (tmp_path / "pipe").is_fifo()
+
+
 @pytest.mark.parametrize("name", ["topics.npz", "summary.json", "metrics.jsonl", "config.json"])
 def test_a_damaged_run_is_one_line(run, tmp_path, name):
     damaged = shutil.copytree(run, tmp_path / "run")

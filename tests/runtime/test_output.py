@@ -31,6 +31,32 @@ def test_an_error_in_the_middle_keeps_the_old_file(tmp_path, error):
     assert os.listdir(tmp_path) == ["report.html"]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="no pipes with names")
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path):
+    """As root /dev/null would become a file."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "out").symlink_to("pipe")
+    for name in ("pipe", "out"):
+        with pytest.raises(FileExistsError, match=f"{name} is not a regular file"):
+            output.write_text(tmp_path / name, "new")
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "out").is_symlink()
+
+
+def test_a_link_leads_to_what_is_written(tmp_path):
+    """As /dev/stdout does where it is sent to a file."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to("disk/topics.csv")
+    for text in ("old", "new"):
+        output.write_text(tmp_path / "out", text)
+        assert (tmp_path / "disk" / "topics.csv").read_text() == text
+    assert (tmp_path / "out").is_symlink()
+    assert os.listdir(tmp_path / "disk") == ["topics.csv"]
+    (tmp_path / "loop").symlink_to("loop")
+    output.write_text(tmp_path / "loop", "new")
+    assert (tmp_path / "loop").read_text() == "new"
+
+
 def test_a_full_disk_names_the_file(tmp_path):
     full = OSError(errno.ENOSPC, "No space left on device")
 
