@@ -1,7 +1,9 @@
 """Text to counts: tokens and vocabulary limits by scikit-learn's `CountVectorizer`."""
 
+import functools
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -179,7 +181,8 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
         data: Texts, one string a document, in a list, a tuple, an array or a column of a data
             frame; or other data, which are not looked at.
         vocabulary: V words to count, and no others, however rare; by default those of the texts,
-            within the limits of `TextOptions()`.
+            within the limits of `TextOptions()`. A warning says if some are not made by its rules,
+            such as runs of words: they are not counted.
 
     Returns:
         A `Corpus` of texts, split into words by `TextOptions()`; else `data`.
@@ -198,8 +201,23 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
         getattr(data, "ndim", None) == 1 and not sp.issparse(data)
     )
     if single or (several and any(isinstance(text, str) for text in data)):
-        return from_texts(data, vocabulary=vocabulary)
+        corpus = from_texts(data, vocabulary=vocabulary)
+        if vocabulary is not None and (unmade := _unmade(corpus.vocabulary)):
+            warnings.warn(
+                f"{len(unmade)} of {len(vocabulary)} words of the vocabulary are not made of texts "
+                f"by TextOptions(), such as {printable(unmade[0])!r}, and so not counted: count "
+                "texts as those of the fit were, by corpus.from_texts with the same options",
+                stacklevel=2,
+            )
+        return corpus
     return data
+
+
+@functools.lru_cache(maxsize=4)  # for a program that takes a text at a time
+def _unmade(vocabulary: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words that `TextOptions()` makes of no text."""
+    terms = _analyzer(TextOptions(), keep_stop_words=True)
+    return tuple(word for word in vocabulary if terms(word) != [composed(word)])
 
 
 def excerpt(text: str) -> str:

@@ -79,6 +79,18 @@ def test_texts_are_a_corpus(kind):
     assert few.counts.toarray().tolist() == [[1, 2, 0]], "rare words, and stop words"
 
 
+def test_words_that_other_options_have_made_are_told():
+    """They were counted as if they were in no text."""
+    texts, vocabulary = ["New York, an oak"], ["New York", "an", "oak", "ne\u0301e"]
+    said = r"2 of 4 words .* not made of texts by TextOptions\(\), such as 'New York', and so not"
+    with pytest.warns(UserWarning, match=said):
+        found = count_texts(texts, vocabulary)
+    assert found.counts.toarray().tolist() == [[0, 0, 1, 0]]
+    options = corpus.TextOptions(lowercase=False, ngrams=(1, 2), token_pattern=r"\w+")
+    counted = corpus.from_texts(texts, options=options, vocabulary=vocabulary)
+    assert counted.counts.toarray().tolist() == [[1, 1, 1, 0]]
+
+
 @pytest.mark.parametrize(
     "data",
     [
