@@ -45,6 +45,8 @@ def save(model: Model[O, F], fitted: F, place: Path, *, overwrite: bool = False)
     """Write a fit to a directory of its own; see `Fit.save`."""
     config = config_of(model, fitted.settings, fitted.corpus)
     model.files.values(fitted)  # Raises its errors before an earlier run is removed.
+    if saved.VOCABULARY in names_of(model):
+        directories.check_words(vars(fitted)["vocabulary"])
     with directories.claim(place, config, names_of(model), overwrite=overwrite) as claimed:
         lines = "".join(output.json_line(record) for record in fitted.metrics)
         output.write_text(claimed / METRICS, lines)

@@ -11,6 +11,7 @@ import numpy as np
 
 from simplex_jax.runtime import contents, lock, output
 from simplex_jax.runtime.contents import CHECKPOINT, CONFIG, SAMPLES, SHARES, Contents
+from simplex_jax.runtime.saved import VOCABULARY
 
 __all__ = ["CHECKPOINT", "SAMPLES", "SHARES", "check", "check_words", "claim", "reopen"]
 
@@ -151,13 +152,14 @@ def check_words(vocabulary: Sequence[str]) -> None:
     for number, word in enumerate(vocabulary):
         if "\n" in word or word.encode("utf-8", "ignore").decode() != word:
             raise ValueError(
-                f"word {number} (counted from 0), {word!a}, cannot stand on one line of a text file"
+                f"word {number} (counted from 0), {word!a}, cannot stand on one line of "
+                f"{VOCABULARY}: give it another name"
             )
 
 
 def write_vocabulary(directory: Path, vocabulary: Sequence[str]) -> None:
     """Write `vocabulary.txt`, a word a line, atomically."""
-    output.write_text(directory / "vocabulary.txt", "".join(f"{word}\n" for word in vocabulary))
+    output.write_text(directory / VOCABULARY, "".join(f"{word}\n" for word in vocabulary))
 
 
 Part: TypeAlias = tuple[np.ndarray, np.ndarray | None]

@@ -13,6 +13,9 @@ import numpy as np
 
 from simplex_jax.corpus.packed import DAMAGED, unpacked_limit
 
+VOCABULARY = "vocabulary.txt"
+"""The file of the words of a run, one a line."""
+
 _DIFFERENT = "the files belong to different runs"
 _DAMAGED = (*DAMAGED, OSError, ValueError, LookupError, MemoryError)
 
@@ -49,7 +52,7 @@ def load_config(directory: str | Path, command: str) -> dict[str, Any]:
 
 def load_vocabulary(directory: str | Path) -> tuple[str, ...]:
     """Read `vocabulary.txt`."""
-    return tuple(_load_text(Path(directory) / "vocabulary.txt").split("\n")[:-1])
+    return tuple(_load_text(Path(directory) / VOCABULARY).split("\n")[:-1])
 
 
 def load_json(path: Path) -> dict[str, Any]:

@@ -79,6 +79,22 @@ def test_options_of_texts_are_refused_for_counts(command, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("command", ["lda", "hdp", "sam"])
+def test_a_word_that_no_line_can_hold_is_refused(command, tmp_path):
+    """Before the run, whose vocabulary.txt could not be read again."""
+    lines = [json.dumps({"text": f"new\nyork {name} pear"}) for name in ("tax", "war") * 10]
+    (tmp_path / "x.jsonl").write_text("\n".join(lines))
+    pattern = ["--token-pattern", r"[a-z]+\s[a-z]+", "--min-df", 1, "--max-df", 1.0]
+    if command == "sam":
+        pattern += ["--idf", "smooth"]
+    result = invoke(command, tmp_path / "x.jsonl", "--out", tmp_path / "run", "--quiet", *pattern)
+    assert result.exit_code == 1, result.output
+    assert result.stderr.endswith(
+        "cannot stand on one line of vocabulary.txt: give it another name\n"
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_with_ngrams_goes_on(run):
     result = invoke("lda", "--resume", run)
     assert result.exit_code == 0, result.output

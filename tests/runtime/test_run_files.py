@@ -1,6 +1,7 @@
 """The files of a run: what is in them, and that only a whole run is read again."""
 
 import csv
+import dataclasses
 import json
 import re
 import zipfile
@@ -137,6 +138,15 @@ def test_a_run_replaces_another_on_request_only(run):
 def test_words_that_no_line_can_hold(word):
     with pytest.raises(ValueError, match=r"word 1 .* cannot stand on one line"):
         directory.check_words(["fine", word])
+
+
+def test_a_fit_with_such_a_word_is_not_saved(run):
+    """Nor is the run removed that is there: what would take its place could not be read."""
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    words = ("two\nlines", *fit().vocabulary[1:])
+    with pytest.raises(ValueError, match="cannot stand on one line of vocabulary"):
+        dataclasses.replace(fit(), vocabulary=words).save(run, overwrite=True)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
 
 
 @pytest.mark.parametrize("words", [[], ["river"]])

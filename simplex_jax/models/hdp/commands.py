@@ -16,11 +16,14 @@ from simplex_jax.models.hdp import MODEL, Fit
 from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import engine, measures
 from simplex_jax.report.display import counted
+from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output
 
 
 def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
-    return corpora.embedded_corpus() if input is None else counts.read(input, reading)
+    corpus = corpora.embedded_corpus() if input is None else counts.read(input, reading)
+    directories.check_words(corpus.vocabulary)
+    return corpus
 
 
 def _announce(plan: Plan) -> str:

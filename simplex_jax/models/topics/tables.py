@@ -17,7 +17,7 @@ from simplex_jax.runtime.saved import RunError
 
 TOPICS = "topics.npz"
 SHARES = "doc_topics.npz"
-NAMES = ("topics.csv", "topic_keys.txt", SHARES, "vocabulary.txt")
+NAMES = ("topics.csv", "topic_keys.txt", SHARES, saved.VOCABULARY)
 """The files that `write` makes."""
 
 _TOP_WORDS = 20
