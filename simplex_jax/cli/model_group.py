@@ -47,6 +47,11 @@ def _transform_command(commands: Commands) -> click.Command:
         **reading: Any,
     ) -> None:
         say = console.speaker(quiet)
+        if transform.every and out is not None and out.suffix == ".npz":
+            raise click.UsageError(
+                f"--out {out} is for a table: give {out.with_suffix('.csv')}; the .npz of --all is "
+                "written beside it"
+            )
         target = options.target(out, input, transform.ending, overwrite)
         if every:
             options.target(target.with_suffix(".npz"), input, "", overwrite)

@@ -157,6 +157,16 @@ def test_a_run_cut_twice_ends_with_the_same_numbers(run, visits, tmp_path, monke
             np.testing.assert_array_equal(one[array], two[array])
 
 
+@pytest.mark.parametrize("more", [[], ["--all"]])
+def test_the_table_of_transform_is_not_called_npz(run, tmp_path, more):
+    """It would be a text of that name, and with --all the shares would take its place."""
+    out = tmp_path / "new.npz"
+    result = invoke("transform", "--model", run, tmp_path / "x.csv", "--out", out, *more)
+    assert result.exit_code == 2
+    assert f"--out {out} is for a table: give {tmp_path / 'new.csv'}; the .npz" in result.output
+    assert not out.exists()
+
+
 def test_transform_and_evaluate(run, tmp_path):
     others = [area.replace("Word", "Excel") for area in AREAS]
     new = web_data(tmp_path / "new.dat", [[0, 0, 1, 0], [], [4, 5, 5]], others)
