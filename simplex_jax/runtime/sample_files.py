@@ -79,7 +79,8 @@ class Folder(NamedTuple):
     def _refuse(self, found: Sequence[Path]) -> None:
         with processes.in_step(OSError):
             if found:
+                number = f"{len(found)} sample{'s' if len(found) > 1 else ''}"
                 raise FileExistsError(
-                    f"samples_dir {str(self.path)!r} holds {len(found)} samples of another run, "
-                    f"such as {found[0].name}: give another directory, or remove them"
+                    f"samples_dir {str(self.path)!r} holds {number} of another run, such as "
+                    f"{found[0].name}: give another directory, or remove what is there"
                 )
