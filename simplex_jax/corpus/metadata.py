@@ -8,6 +8,7 @@ from simplex_jax.corpus.corpus import error_at, printable
 from simplex_jax.corpus.files import as_path
 from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.reading import Metadata, Reading
+from simplex_jax.corpus.vocabulary import columns_of
 
 
 def read_columns(
@@ -82,14 +83,16 @@ def _in_order(metadata: Metadata, documents: Sequence[str], path: Path) -> Metad
         repeated = next(name for row, name in enumerate(metadata.names) if rows[name] != row)
         problem = f"two records are called {printable(repeated)!r}"
         raise error_at(path, problem, "give --id-column (id_column) with the documents' names")
-    if missing := [name for name in documents if name not in rows]:
+    # A Mac writes the letters of a file's name apart.
+    places = list(map(columns_of(metadata.names), documents))
+    if missing := [name for name, row in zip(documents, places, strict=True) if row is None]:
         raise error_at(
             path,
             f"{len(missing):,} of {len(documents):,} documents are missing, the first is "
             f"{printable(missing[0])!r}",
             "add them, or give --id-column (id_column) with the documents' names",
         )
-    order = [rows[name] for name in documents]
+    order = [row for row in places if row is not None]
     ordered: dict[str, Sequence[Any]] = {
         name: [values[row] for row in order] for name, values in metadata.columns.items()
     }

@@ -42,6 +42,15 @@ def test_a_table_needs_no_texts(tmp_path):
     assert read_columns(path, ["year"], ["a", "b"]).columns == {"year": ["1", "2"]}
 
 
+def test_a_document_is_found_by_its_name_in_letters_or_in_parts(tmp_path):
+    """Files of a Mac have names in which an accent is a character of its own."""
+    path = saved(tmp_path, "x.csv", "name,year\nb,2\ncaf\u00e9,1\ncafe\u0301,3\nth\u00e9,4\n")
+    wanted = ["cafe\u0301", "caf\u00e9", "the\u0301"]
+    assert read_columns(path, ["year"], wanted).columns == {"year": ["3", "1", "4"]}
+    with pytest.raises(CorpusError, match="1 of 2 documents are missing, the first is 'the'"):
+        read_columns(path, ["year"], ["b", "the"])
+
+
 def test_fields_of_objects(tmp_path):
     found = read_columns(saved(tmp_path, "x.jsonl", JSONL), ["year", "party", "new"])
     assert found.names == ("a", "b", "c")
