@@ -274,7 +274,9 @@ class LogDirichlet(dist.Distribution):
         total = alpha.sum(axis=-1, keepdims=True)
         # Values less those at the mean, and gamma functions less their leading terms: in float32
         # these would leave an error of 1 at concentrations of 1e4.
-        fit = (alpha * (value - jnp.log(alpha / total))).sum(axis=-1)
+        share = alpha / total
+        share = jnp.maximum(share, jnp.finfo(share.dtype).tiny)  # where it is less it weighs 0
+        fit = (alpha * (value - jnp.log(share))).sum(axis=-1)
         constant = gamma_scores.constant
         return fit + constant(total[..., 0]) - constant(alpha).sum(axis=-1)
 

@@ -67,6 +67,14 @@ def test_the_density_keeps_its_digits_at_large_concentrations() -> None:
     assert abs(float(LogDirichlet(alpha).log_prob(y)) - exact) < 0.05
 
 
+def test_a_share_that_underflows_leaves_the_density_finite() -> None:
+    """A concentration that another sparse site makes may be the smallest normal number."""
+    alpha, y = jnp.array([1.2e-38, 5.0]), jnp.array([-1e3, 0.0])
+    density, slope = jax.value_and_grad(lambda a: LogDirichlet(a).log_prob(y))(alpha)
+    np.testing.assert_allclose(density, np.log(1.2e-38), rtol=1e-4)
+    assert np.isfinite(slope).all()
+
+
 def test_the_transform() -> None:
     """It is an isometry of log ratios, up to which its Jacobian is constant, and goes back."""
     transform = biject_to(LogDirichlet(ALPHA).support)

@@ -9,7 +9,7 @@ from scipy import special
 from support.marks import slow_but
 
 from simplex_jax import draws
-from simplex_jax.numpyro_kernels import gamma_moves, simplex_moves
+from simplex_jax.numpyro_kernels import density, gamma_moves, simplex_moves, sites
 
 
 def in_double(move, alpha, total, a, a_there, step):
@@ -69,6 +69,33 @@ def test_a_proposal_far_above_a_tiny_value_has_a_ratio() -> None:
     one = jnp.ones(2)
     found = simplex_moves.log_ratio(move, one, jnp.ones(1), one, one, jnp.float32(1)).sum()
     assert np.isfinite(found)
+
+
+@pytest.mark.parametrize("kind", [sites.SIMPLEX, sites.GAMMA])
+def test_priors_keep_their_digits_at_large_parameters(kind) -> None:
+    """Fifty rows with one learned concentration of 1e5, or shape: rounding is no jump of 7 nats."""
+    rng, mean = np.random.default_rng(0), np.float32([0.1, 0.2, 0.3, 0.25, 0.15])
+    draw = rng.dirichlet(1e5 * mean, 50) if kind == sites.SIMPLEX else rng.gamma(1e5, 1e-5, 50)
+    y = np.log(draw).astype(np.float32)
+
+    def exact(a):
+        if kind == sites.GAMMA:
+            return (a * (np.log(a) + y.astype(float) - np.exp(y, dtype=float))).sum() - 50 * (
+                special.gammaln(a)
+            )
+        alpha = (np.float32(a) * mean).astype(float)
+        constant = special.gammaln(alpha.sum()) - special.gammaln(alpha).sum()
+        return 50 * constant + (alpha * y).sum()
+
+    def found(a):
+        a = np.float32(a)
+        parameters = (a * mean,) if kind == sites.SIMPLEX else (a, a)
+        parameters = tuple(jnp.broadcast_to(x, y.shape) for x in parameters)
+        return density._log_prior(kind, jnp.asarray(y), parameters).sum()
+
+    values = np.linspace(7e4, 1.4e5, 15, dtype=np.float32).astype(float)
+    errors = np.array([float(found(a)) - exact(a) for a in values])
+    assert np.ptp(errors) < 0.8
 
 
 @pytest.mark.slow
