@@ -147,12 +147,12 @@ def traced(target: Target, values: Values) -> dict[str, Any]:
 def changing(target: Target, values: Values) -> list[str]:
     """Return the names of the deterministic sites that the latent sites alone do not determine.
 
-    They are inside a plate that shows a minibatch, or made of one, or of sites that are summed out,
-    which a replay of the model would draw from their prior.
+    They are inside a plate that shows a minibatch, or made of one, or of numbers that a replay of
+    the model would draw: sites that are summed out or hidden, and what `numpyro.prng_key` gives.
     """
     layout = target.layout
     names = layout.deterministic
-    if not names or not (layout.subsampled or layout.enumerate_from is not None):
+    if not names:
         return []
     inside = set()
 

@@ -322,3 +322,21 @@ def test_deterministic_sites_of_a_minibatch_are_left_out() -> None:
     assert found.keys() == {"w", "largest", "means", "centre"}
     assert found["means"].shape == (30,)
     np.testing.assert_allclose(found["centre"], X.mean(), rtol=1e-5)
+
+
+def random_means(x):
+    w = numpyro.sample("w", dist.Dirichlet(jnp.ones(3)))
+    rows = jax.random.randint(numpyro.prng_key(), (4,), 0, len(x))
+    with numpyro.handlers.block():
+        hidden = numpyro.sample("hidden", dist.Normal())
+    numpyro.deterministic("mean", x[rows].mean() * w[0])
+    numpyro.deterministic("moved", w[1] + hidden)
+    numpyro.deterministic("first", w[0])
+
+
+def test_deterministic_sites_of_random_numbers_are_left_out() -> None:
+    """A replay of the model would give all samples the same ones."""
+    kernel = SCIR(random_means)
+    with pytest.warns(UserWarning, match=r"\['mean', 'moved'\].*that the model draws itself"):
+        state = kernel.init(jax.random.key(0), 0, None, (X,), {})
+    assert kernel.postprocess_fn((X,), {})(state.z).keys() == {"w", "first"}
