@@ -222,18 +222,32 @@ def log_sum(log_theta: jax.Array) -> jax.Array:
     return logsumexp(log_theta, axis=-1, keepdims=True)
 
 
-def mean(arrays: Sequence[jax.Array], rows: Rows | None = None) -> jax.Array:
-    """Return the mean over all entries of all arrays, of which devices may have rows."""
+def mean(arrays: Sequence[jax.Array]) -> jax.Array:
+    """Return the mean over all entries of all arrays."""
+    return jnp.concatenate([array.ravel() for array in arrays]).mean()
+
+
+def smallest(position: Position) -> jax.Array:
+    """Return the smallest entry of all leaves."""
+    return jnp.stack([leaf.min() for leaf in jax.tree.leaves(position)]).min()
+
+
+def summaries(
+    arrays: Sequence[Sequence[jax.Array]], position: Position, rows: Rows | None
+) -> tuple[jax.Array, ...]:
+    """Return the `mean` of each group of arrays, and the `smallest` entry of the position.
+
+    Devices may have rows of all of them.
+    """
     if rows is None:
-        return jnp.concatenate([array.ravel() for array in arrays]).mean()
-    of_rows = [rows.gathered(array.reshape(rows.number, -1).sum(axis=1)) for array in arrays]
-    entries = rows.total * sum(array[0].size for array in arrays)
-    return jnp.concatenate(of_rows).sum() / entries
-
-
-def smallest(position: Position, rows: Rows | None = None) -> jax.Array:
-    """Return the smallest entry of all leaves, of which devices may have rows."""
-    leaves = jax.tree.leaves(position)
-    if rows is not None:
-        leaves = [rows.gathered(leaf.reshape(rows.number, -1).min(axis=1)) for leaf in leaves]
-    return jnp.stack([leaf.min() for leaf in leaves]).min()
+        return *map(mean, arrays), smallest(position)
+    groups = [*arrays, jax.tree.leaves(position)]
+    reduce = [jnp.sum] * len(arrays) + [jnp.min]
+    of_rows = [
+        [way(array.reshape(rows.number, -1), axis=1) for array in group]
+        for way, group in zip(reduce, groups, strict=True)
+    ]
+    whole = iter(rows.gathered_together([array for group in of_rows for array in group]))
+    *sums, least = (jnp.concatenate([next(whole) for _ in group]) for group in of_rows)
+    entries = [rows.total * sum(array[0].size for array in group) for group in arrays]
+    return *(total.sum() / size for total, size in zip(sums, entries, strict=True)), least.min()

@@ -5,6 +5,7 @@ is: draws in native code, and additions. Other arithmetic is rounded as the comp
 (fused multiply-adds), which depends on the size of the arrays.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -52,6 +53,15 @@ class Rows(NamedTuple):
     def gathered(self, own: jax.Array) -> jax.Array:
         """Return the whole array, of which every device has its part."""
         return lax.all_gather(own, self.axis, tiled=True)[: self.total]
+
+    def gathered_together(self, own: Sequence[jax.Array]) -> list[jax.Array]:
+        """Return the whole of arrays [number] of 32 bits a number.
+
+        By one collective: several processes wait some milliseconds for each, however small.
+        """
+        words = [lax.bitcast_convert_type(array, jnp.uint32) for array in own]
+        whole = self.gathered(jnp.stack(words, axis=1))
+        return [lax.bitcast_convert_type(whole[:, i], array.dtype) for i, array in enumerate(own)]
 
     def summed(self, terms: jax.Array) -> jax.Array:
         """Return this device's part of a sum over the devices; past the end it is 0."""

@@ -56,13 +56,9 @@ def update(
         for leaf, a_hat in zip(leaves, a_hats, strict=True)
     ]
     state = expanded.moved(state, log_thetas, memory, rows)
-    info = Info(
-        step_size=h,
-        concentration=expanded.mean([sums(a_hat) for a_hat in a_hats], rows),
-        clamped=expanded.mean([leaf.counts < 0 for leaf in leaves], rows),
-        smallest=expanded.smallest(state.position, rows),
-    )
-    return state, info
+    concentrations = [sums(a_hat) for a_hat in a_hats]
+    clamped = [leaf.counts < 0 for leaf in leaves]
+    return state, Info(h, *expanded.summaries([concentrations, clamped], state.position, rows))
 
 
 def build(
