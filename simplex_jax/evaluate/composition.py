@@ -73,6 +73,8 @@ class Regression:
         the residuals, and c those of documents that are alone, for which all d residuals stand.
         """
         rest = self._basis.shape[0] - self._basis.shape[1]
+        if not squares.any():  # a term that is 0 has no error
+            return float(max(rest, _LEAST))
         alone = squares[self._alone].sum()
         weights = np.where(self._alone, 0, squares) / self._room
         some = weights > _NEGLIGIBLE * weights.max()

@@ -241,13 +241,9 @@ def summaries(
     """
     if rows is None:
         return *map(mean, arrays), smallest(position)
-    groups = [*arrays, jax.tree.leaves(position)]
-    reduce = [jnp.sum] * len(arrays) + [jnp.min]
-    of_rows = [
-        [way(array.reshape(rows.number, -1), axis=1) for array in group]
-        for way, group in zip(reduce, groups, strict=True)
-    ]
-    whole = iter(rows.gathered_together([array for group in of_rows for array in group]))
-    *sums, least = (jnp.concatenate([next(whole) for _ in group]) for group in of_rows)
+    sums = [[array.reshape(rows.number, -1).sum(axis=1) for array in group] for group in arrays]
+    least = [leaf.reshape(rows.number, -1).min(axis=1) for leaf in jax.tree.leaves(position)]
+    sums, least = rows.gathered_together((sums, least))
     entries = [rows.total * sum(array[0].size for array in group) for group in arrays]
-    return *(total.sum() / size for total, size in zip(sums, entries, strict=True)), least.min()
+    means = [jnp.concatenate(group).sum() / n for group, n in zip(sums, entries, strict=True)]
+    return *means, jnp.concatenate(least).min()

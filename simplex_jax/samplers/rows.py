@@ -5,12 +5,13 @@ is: draws in native code, and additions. Other arithmetic is rounded as the comp
 (fused multiply-adds), which depends on the size of the arrays.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+from simplex_jax.base import PyTree
 
 
 def sums(array: jax.Array) -> jax.Array:
@@ -54,14 +55,18 @@ class Rows(NamedTuple):
         """Return the whole array, of which every device has its part."""
         return lax.all_gather(own, self.axis, tiled=True)[: self.total]
 
-    def gathered_together(self, own: Sequence[jax.Array]) -> list[jax.Array]:
-        """Return the whole of arrays [number] of 32 bits a number.
+    def gathered_together(self, own: PyTree) -> PyTree:
+        """Return a tree of whole arrays, of which every device has its part, leaves [number].
 
-        By one collective: several processes wait some milliseconds for each, however small.
+        Their numbers have 32 bits. By one collective: several processes wait some milliseconds for
+        each, however small.
         """
-        words = [lax.bitcast_convert_type(array, jnp.uint32) for array in own]
-        whole = self.gathered(jnp.stack(words, axis=1))
-        return [lax.bitcast_convert_type(whole[:, i], array.dtype) for i, array in enumerate(own)]
+        leaves, structure = jax.tree.flatten(own)
+        words = [lax.bitcast_convert_type(leaf, jnp.uint32) for leaf in leaves]
+        table = self.gathered(jnp.stack(words, axis=1))
+        columns = zip(table.T, leaves, strict=True)
+        whole = [lax.bitcast_convert_type(column, leaf.dtype) for column, leaf in columns]
+        return jax.tree.unflatten(structure, whole)
 
     def summed(self, terms: jax.Array) -> jax.Array:
         """Return this device's part of a sum over the devices; past the end it is 0."""

@@ -163,3 +163,10 @@ def test_bad_levels_and_freedoms_are_refused():
             composition.pool([[0.0]], [[1.0]], 9, level=level)
     with pytest.raises(ValueError, match="freedom"):
         composition.pool([[0.0]], [[1.0]], 2)
+
+
+def test_a_term_that_is_0_has_no_error():
+    groups = np.kron(np.eye(2), np.ones((4, 1))) / 2
+    found = composition.Regression(groups, [[0.0, 0.0], [0.5, 0.0]]).of(np.arange(8.0)[:, None])
+    assert found.error[0, 0] == 0
+    assert np.isfinite(found.freedom).all()
