@@ -67,7 +67,20 @@ def join(
             "JAX detects no cluster here (SLURM, Open MPI 4, Kubernetes, ...): give the "
             "coordinator, the number of processes and that of this process"
         ) from error
+    _yield_less()
     _joined = True
+
+
+def _yield_less() -> None:
+    """Let threads that are woken wait for the one that runs.
+
+    Gloo's receiving thread, once woken, asks in a loop for a lock that the sending thread holds.
+    Where the two share a core and the woken thread comes first, which is Linux's default, it does
+    so for its whole time slice: a collective of four numbers takes 3 ms, in place of 0.2 ms. The
+    policy is inherited by the threads that JAX starts.
+    """
+    if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def joined() -> bool:
