@@ -246,7 +246,7 @@ def digest_of(tree: Any) -> str:
         for part in _parts(leaf) if sp.issparse(leaf) else (leaf,):
             array = np.ascontiguousarray(part)
             total.update(f"{array.dtype.str}{array.shape}".encode())
-            total.update(array.tobytes())
+            total.update(array.reshape(-1).view(np.uint8).data)
     return total.hexdigest()
 
 

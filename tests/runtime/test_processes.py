@@ -1,5 +1,9 @@
 """What processes agree upon; with several of them in tests/models/lda/test_lda_processes.py."""
 
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import pytest
 
@@ -49,3 +53,16 @@ def test_without_a_cluster_it_is_said_what_to_give(monkeypatch):
     monkeypatch.setattr(jax.distributed, "initialize", nothing)
     with pytest.raises(ValueError, match="detects no cluster here"):
         processes.join()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a scheduling policy of Linux")
+def test_threads_of_a_process_that_has_joined_wait_for_the_one_that_runs(monkeypatch):
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *given, **options: None)
+    monkeypatch.setattr(processes, "_joined", False)
+    before = os.sched_getscheduler(0)
+    try:
+        processes.join("localhost:1", 1, 0)
+        with ThreadPoolExecutor() as pool:
+            assert pool.submit(os.sched_getscheduler, 0).result() == os.SCHED_BATCH
+    finally:
+        os.sched_setscheduler(0, before, os.sched_param(0))

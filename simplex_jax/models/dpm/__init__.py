@@ -45,7 +45,8 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
         rows: A `corpus.Corpus`, whose rows are counts, or a table of categories
             (`corpus.read_table`); texts, a sequence of N strings, whose words `corpus.from_texts`
             counts with its default options; a data frame, or a mapping from names to columns, of
-            numbers, categories and counts (see `kinds`); or rows that `family` takes.
+            numbers, categories and counts (see `kinds`); or rows that `family` takes. A
+            memory-mapped table of numbers stays in its file, see `families.on_device`.
         {options}
 
     Returns:

@@ -30,6 +30,7 @@ from simplex_jax.evaluate import matching, partitions
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.families.family import component, draw_atoms
+from simplex_jax.models.dpm.labels import statistics_of
 from simplex_jax.models.dpm.model import Mixture
 
 SHARD = 8_192
@@ -208,7 +209,8 @@ def _of_sample(
 ) -> tuple[Mixture, PyTree, PyTree]:
     """Return a mixture given a partition, and mean and variance of its components [K, ...]."""
     key_atoms, key_weights = jax.random.split(by_native_code(key))
-    statistics = family.statistics(rows, labels, width)
+    ids = jnp.arange(labels.shape[0], dtype=jnp.int32)
+    statistics = statistics_of(family, rows, labels, ids, width)
     atoms = draw_atoms(family, key_atoms, statistics)
     occupancy = jnp.zeros(width, alpha.dtype).at[labels].add(1)
     masses = jnp.append(jnp.where(occupancy > 0, occupancy, 1), alpha)
@@ -269,8 +271,8 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
          [0.6  0.3 ]] [0.13 0.1 ]
     """
     shard = arguments.at_least("shard", shard, 1)
-    family.check(rows)
-    rows = jax.tree.map(jnp.asarray, rows)
+    families.check(family, rows)
+    rows = families.on_device(rows)
     size, count = families.size(rows), len(samples.shares)
     shard = min(shard, size)
     parts = []

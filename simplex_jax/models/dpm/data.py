@@ -20,6 +20,8 @@ from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.variables import Variables
 
+_COPY = 2**28  # bytes of rows from which on they are not copied
+
 
 class Given(NamedTuple):
     """Rows and their law, or their variables; None where the rows decide that."""
@@ -50,11 +52,17 @@ class Data:
     def select(self, numbers: np.ndarray) -> "Data":
         """Return some rows."""
         if self.variables is None:
-            table = families.take(self.table, jnp.asarray(numbers, jnp.int32))
+            table = _some(self.table, jnp.asarray(numbers, jnp.int32))
         else:
             table = self.table[numbers]
         names = tuple(self.names[number] for number in numbers)
         return dataclasses.replace(self, table=table, names=names, numbers=self.numbers[numbers])
+
+
+def _some(rows: PyTree, numbers: jax.Array) -> PyTree:
+    """Return some rows, as a copy if that is small."""
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(rows)) / families.size(rows) * numbers.size
+    return families.take(rows, numbers) if size < _COPY else families.Selected(rows, numbers)
 
 
 def as_data(data: Any) -> Data:
@@ -76,8 +84,7 @@ def as_data(data: Any) -> Data:
                 "a corpus or a table of categories decides its family: leave family out"
             )
         family.check(rows)
-        size = families.size(rows)
-        rows = jax.tree.map(jnp.asarray, rows)
+        size, rows = families.size(rows), families.on_device(rows)
         return Data(rows, tuple(map(str, range(size))), np.arange(size), None, family)
     if family is None and isinstance(rows, Corpus):
         variables: Variables | Columns = Variables("counts", ("",), (rows.vocabulary,))

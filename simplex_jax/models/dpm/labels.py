@@ -18,9 +18,11 @@ from simplex_jax.draws.bits import use_up
 from simplex_jax.draws.categorical import choose_by_native_code
 from simplex_jax.draws.keys import words_by_native_code
 from simplex_jax.models.dpm import families
+from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.state import BLOCK, Model, State, Totals
 
-_AT_ONCE = 2**20
+_STICKS_AT_ONCE = 2**20
+_COLUMNS_AT_ONCE = 2**22
 _MOST_STICKS = 2.0**30
 
 
@@ -34,9 +36,12 @@ class Slices(NamedTuple):
     needed: jax.Array
 
 
-def rows_at_once(capacity: int, rows: int) -> int:
-    """Return how many rows are worked on together, so that no array of rows x sticks is large."""
-    return max(1, min(rows, _AT_ONCE // capacity))
+def rows_at_once(rows: PyTree, ids: int, capacity: int) -> int:
+    """Return how many of so many rows are worked on together.
+
+    No array of rows x sticks is large then, and none of rows x columns.
+    """
+    return max(1, min(ids, _STICKS_AT_ONCE // capacity, _COLUMNS_AT_ONCE // families.width(rows)))
 
 
 def labels_of(labels: jax.Array, ids: jax.Array, none: int) -> jax.Array:
@@ -47,6 +52,8 @@ def labels_of(labels: jax.Array, ids: jax.Array, none: int) -> jax.Array:
 def in_parts(ids: jax.Array, at_once: int, outside: int) -> jax.Array:
     """Return ids in parts of one length, [parts, at_once], the last filled up with `outside`."""
     parts = math.ceil(ids.shape[0] / at_once)
+    # A barrier, or XLA puts the numbers of all rows into the program.
+    ids = lax.optimization_barrier(ids)
     return jnp.pad(ids, (0, parts * at_once - ids.shape[0]), constant_values=outside).reshape(
         parts, at_once
     )
@@ -92,7 +99,7 @@ def draw_labels(
     dtype = position.log_weights.dtype
     use_up(key)
     words, _ = words_by_native_code(key, ids.shape[0], dtype)
-    at_once = rows_at_once(capacity, ids.shape[0])
+    at_once = rows_at_once(model.rows, ids.shape[0], capacity)
     parts = in_parts(ids, at_once, outside)
     fill = parts.size - ids.shape[0]
     log_u = jnp.pad(sliced.log_u, (0, fill), constant_values=jnp.inf).reshape(parts.shape)
@@ -139,13 +146,15 @@ def draw_labels(
     return state._replace(labels=labels, occupancy=occupancy, totals=totals), count
 
 
-def statistics_of(model: Model, labels: jax.Array, ids: jax.Array, capacity: int) -> PyTree:
+def statistics_of(
+    family: Family, rows: PyTree, labels: jax.Array, ids: jax.Array, capacity: int
+) -> PyTree:
     """Return the statistics of the clusters of some rows, leaves [C, ...]."""
-    parts = in_parts(ids, rows_at_once(capacity, ids.shape[0]), labels.shape[0])
+    parts = in_parts(ids, rows_at_once(rows, ids.shape[0], capacity), labels.shape[0])
 
     def of(ids: jax.Array) -> PyTree:
-        some = families.take(model.rows, ids)
-        return model.family.statistics(some, labels_of(labels, ids, capacity), capacity)
+        some = families.take(rows, ids)
+        return family.statistics(some, labels_of(labels, ids, capacity), capacity)
 
     start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of, ids))
     totals = lax.fori_loop(

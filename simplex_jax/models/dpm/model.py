@@ -185,7 +185,7 @@ def build(
     if total == "carried" and label_moves:
         raise ValueError("label_moves=True is incompatible with total='carried'")
     size = families.size(rows)
-    family.check(rows)
+    families.check(family, rows)
     if sampler != "exact" and family.simplex is None:
         raise ValueError(f"sampler {sampler!r} requires a family with simplex atoms")
     if decay is not None and variant != "independent":
@@ -196,7 +196,8 @@ def build(
     batch_size = check_batch_size(size if batch_size is None else batch_size, size)
     if split_merge and family.log_evidence is None:
         raise ValueError("split_merge needs a family with a log_evidence: give 0")
-    sums = jax.eval_shape(lambda: family.statistics(rows, jnp.zeros(size, jnp.int32), 1))
+    one = jnp.zeros(1, jnp.int32)
+    sums = jax.eval_shape(lambda: family.statistics(families.take(rows, one), one, 1))
     floats = any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(sums))
     atoms, sticks = step_sizes(sampler, atom_step_size, stick_step_size)
     model = Model(
@@ -321,7 +322,7 @@ def log_predictive(family: Family, mixture: Mixture, rows: PyTree) -> jax.Array:
     axis of chains.
     """
     size, capacity = families.size(rows), mixture.log_weights.shape[0]
-    at_once = dp_labels.rows_at_once(capacity, size)
+    at_once = dp_labels.rows_at_once(rows, size, capacity)
     parts = dp_labels.in_parts(jnp.arange(size, dtype=jnp.int32), at_once, size)
 
     def part(ids: jax.Array) -> jax.Array:

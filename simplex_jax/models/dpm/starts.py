@@ -66,7 +66,7 @@ def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -
         logits = family.log_likelihood(families.take(rows, ids), atoms) + log_shares
         return _draw_labels(jax.random.fold_in(key_rows, ids[0]), logits)
 
-    parts = in_parts(lax.iota(jnp.int32, size), rows_at_once(most, size), size - 1)
+    parts = in_parts(lax.iota(jnp.int32, size), rows_at_once(rows, size, most), size - 1)
     return lax.map(part, parts).ravel()[:size]
 
 

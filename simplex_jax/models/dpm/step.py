@@ -40,7 +40,7 @@ def init(model: Model, key: jax.Array, labels: jax.Array) -> State:
 
 def _init(model: Model, key: jax.Array, labels: jax.Array) -> State:
     ids = jnp.arange(labels.shape[0], dtype=jnp.int32)
-    statistics = dp_labels.statistics_of(model, labels, ids, model.capacity)
+    statistics = dp_labels.statistics_of(model.family, model.rows, labels, ids, model.capacity)
     state = State(
         position=Mixture(*[jnp.zeros(0)] * 3),
         step=jnp.zeros((), jnp.int32),
@@ -129,7 +129,9 @@ def _refreshed(model: Model, state: State) -> Totals | None:
     ids, capacity = lax.iota(jnp.int32, state.labels.shape[0]), state.occupancy.shape[0]
     return lax.cond(
         state.step % model.refresh == 0,
-        lambda: dp_labels.no_loss(dp_labels.statistics_of(model, state.labels, ids, capacity)),
+        lambda: dp_labels.no_loss(
+            dp_labels.statistics_of(model.family, model.rows, state.labels, ids, capacity)
+        ),
         lambda: state.totals,
     )
 
@@ -187,7 +189,7 @@ def _move(model: Model, key: jax.Array, state: State, ids: jax.Array) -> State:
         capacity, scale = state.occupancy.shape[0], state.labels.shape[0] / ids.shape[0]
         own = dp_labels.labels_of(state.labels, ids, capacity)
         counts = scale * jnp.zeros_like(counts).at[own].add(1, mode="drop")
-        batch = dp_labels.statistics_of(model, state.labels, ids, capacity)
+        batch = dp_labels.statistics_of(model.family, model.rows, state.labels, ids, capacity)
         statistics = jax.tree.map(lambda leaf: scale * leaf, batch)
     sticks, of_sticks = dp_sticks.move_sticks(key_sticks, model, state, counts)
     atoms, of_atoms = dp_sticks.move_atoms(key_atoms, model, state, statistics)

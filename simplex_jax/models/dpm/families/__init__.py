@@ -15,20 +15,32 @@ from simplex_jax.models.dpm.families.multinomial import multinomial
 from simplex_jax.models.dpm.families.one_of import one_of
 from simplex_jax.models.dpm.families.poisson import poisson
 from simplex_jax.models.dpm.families.product import product
-from simplex_jax.models.dpm.families.rows import SparseRows, multinomial_rows, size, take
+from simplex_jax.models.dpm.families.rows import (
+    Selected,
+    SparseRows,
+    check,
+    multinomial_rows,
+    on_device,
+    size,
+    take,
+    width,
+)
 from simplex_jax.models.dpm.families.von_mises_fisher import von_mises_fisher
 
 __all__ = [
     "Family",
+    "Selected",
     "Simplex",
     "SparseRows",
     "categorical",
+    "check",
     "diagonal_gaussian",
     "diagonal_gaussian_of",
     "gaussian",
     "gaussian_of",
     "multinomial",
     "multinomial_rows",
+    "on_device",
     "one_of",
     "poisson",
     "product",
@@ -36,4 +48,5 @@ __all__ = [
     "take",
     "variables",
     "von_mises_fisher",
+    "width",
 ]

@@ -14,7 +14,7 @@ from simplex_jax.base import bind, static
 from simplex_jax.draws.keys import by_native_code
 from simplex_jax.geometry.rising import log_dirichlet_evidence
 from simplex_jax.models.dpm.families.family import Family, Simplex, as_floats
-from simplex_jax.models.dpm.families.rows import check_table
+from simplex_jax.models.dpm.families.rows import check_table, first_bad
 
 Tables = tuple[jax.Array, ...]
 """Numbers of each category: one leaf [..., variables, d] for each number of categories d."""
@@ -204,10 +204,13 @@ def _check(rows: jax.Array, *, layout: _Layout) -> None:
         raise ValueError(f"rows must be numbers of categories, not {values.dtype}")
     sizes = np.empty(p, int)
     sizes[layout.order] = layout.sizes
-    present = ~np.isnan(values)
-    bad = present & ~((values >= -1) & (values < sizes) & (values == np.floor(values)))
-    if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
+
+    def bad(block: np.ndarray) -> np.ndarray:
+        valid = (block >= -1) & (block < sizes) & (block == np.floor(block))
+        return ~np.isnan(block) & ~valid
+
+    if place := first_bad(values, bad):
+        row, column = place
         raise ValueError(
             f"rows[{row}, {column}] is {values[row, column]}; variable {column} has categories 0 "
             f"to {sizes[column] - 1}, and -1 or NaN where it is missing"

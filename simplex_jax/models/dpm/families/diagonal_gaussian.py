@@ -15,7 +15,7 @@ from simplex_jax.draws.keys import by_native_code
 from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families.family import Family
-from simplex_jax.models.dpm.families.rows import check_table, reach
+from simplex_jax.models.dpm.families.rows import check_table, first_bad, reach
 
 
 class DiagonalNormals(NamedTuple):
@@ -249,9 +249,8 @@ def _log_evidence(
 def _check(centre: jax.Array, rows: ArrayLike) -> None:
     values = check_table(rows, centre.shape[0], np.floating, "floats")
     _, most = reach(centre.dtype)
-    bad = np.abs(values) > most
-    if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
+    if place := first_bad(values, lambda block: np.abs(block) > most):
+        row, column = place
         raise ValueError(
             f"rows[{row}, {column}] is {values[row, column]}: rows must be within {most:.0e} in "
             f"{centre.dtype}, or NaN where a value is missing"

@@ -17,7 +17,7 @@ from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families import triangular
 from simplex_jax.models.dpm.families.diagonal_gaussian import moments_of
 from simplex_jax.models.dpm.families.family import Family
-from simplex_jax.models.dpm.families.rows import check_table, reach
+from simplex_jax.models.dpm.families.rows import check_table, first_bad, reach
 from simplex_jax.precision import full_precision
 
 
@@ -278,10 +278,12 @@ def _log_evidence(prior: _Prior, statistics: Moments, given: Moments | None = No
 def _check(centre: jax.Array, rows: ArrayLike) -> None:
     values = check_table(rows, centre.shape[0], np.floating, "floats")
     _, most = reach(centre.dtype)
-    bad = ~(np.abs(values) <= most)
-    bad &= ~np.isnan(values).all(axis=1, keepdims=True)
-    if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
+
+    def bad(block: np.ndarray) -> np.ndarray:
+        return ~(np.abs(block) <= most) & ~np.isnan(block).all(axis=1, keepdims=True)
+
+    if place := first_bad(values, bad):
+        row, column = place
         raise ValueError(
             f"rows[{row}, {column}] is {values[row, column]}: rows must be within {most:.0e} in "
             f"{centre.dtype}, or NaN in all columns for a row without observations; for single "

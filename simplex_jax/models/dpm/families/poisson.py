@@ -13,7 +13,7 @@ from simplex_jax.base import bind
 from simplex_jax.geometry.rising import excess
 from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families.family import Family
-from simplex_jax.models.dpm.families.rows import check_table
+from simplex_jax.models.dpm.families.rows import blocks, check_table, first_bad
 
 MOST = 2**24
 """The largest count: float32 has all whole numbers up to it."""
@@ -169,15 +169,22 @@ def _check(shape: jax.Array, rows: ArrayLike) -> None:
     values = check_table(rows, shape.shape[0], np.number, "counts")
     if np.iscomplexobj(values):
         raise ValueError(f"rows must be counts, not {values.dtype}")
-    missing = np.isnan(values) if values.dtype.kind == "f" else values == -1
-    bad = ~missing & ~((values >= 0) & (values <= MOST) & (values == np.floor(values)))
-    if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
+
+    def missing(block: np.ndarray) -> np.ndarray:
+        return np.isnan(block) if block.dtype.kind == "f" else block == -1
+
+    def bad(block: np.ndarray) -> np.ndarray:
+        return ~missing(block) & ~((block >= 0) & (block <= MOST) & (block == np.floor(block)))
+
+    if place := first_bad(values, bad):
+        row, column = place
         raise ValueError(
             f"rows[{row}, {column}] is {values[row, column]}: counts must be whole numbers from 0 "
             "to 2^24, and NaN (of integers -1) where one is missing"
         )
-    total = np.where(missing, 0, values).sum(axis=0, dtype=np.float64)
+    total = np.zeros(values.shape[1])
+    for _, block in blocks(values):
+        total += np.where(missing(block), 0, block).sum(axis=0, dtype=np.float64)
     if (total >= 2**31).any():
         column = int(np.argmax(total))
         raise ValueError(

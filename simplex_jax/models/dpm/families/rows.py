@@ -1,6 +1,7 @@
 """Rows of data on the device, whatever the family: how many, and some of them."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -12,8 +13,13 @@ from jax.typing import ArrayLike, DTypeLike
 from simplex_jax import batches
 from simplex_jax.base import PyTree
 from simplex_jax.corpus.device import CHUNK, Documents
+from simplex_jax.models.dpm.families.family import Family
+from simplex_jax.runtime import devices
 
 _MOST_ENTRIES = 2**31 - 1 - CHUNK
+# XLA leaves an array of the host where it is only if it begins at a multiple of so many bytes.
+_ALIGNMENT = 64
+_BLOCK = 2**22  # numbers of a table that are looked at together
 
 
 class SparseRows(NamedTuple):
@@ -28,6 +34,13 @@ class SparseRows(NamedTuple):
     def documents(self) -> Documents:
         """The rows as documents whose tokens are the entries."""
         return Documents(self.words, self.starts, self.lengths)
+
+
+class Selected(NamedTuple):
+    """Some rows of data that are too large to copy."""
+
+    rows: PyTree
+    numbers: jax.Array  # their places there, int32 [n]
 
 
 def multinomial_rows(counts: Any) -> SparseRows:
@@ -85,6 +98,70 @@ def check_table(rows: ArrayLike, columns: int, kind: Any, name: str) -> np.ndarr
     return values
 
 
+def check(family: Family, rows: PyTree) -> None:
+    """Raise a ValueError that says what is wrong with rows that are not the family's."""
+    family.check(rows.rows if isinstance(rows, Selected) else rows)
+
+
+def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the rows of a table block by block, with the number of the first of each.
+
+    A table in a file may be larger than memory.
+    """
+    size = max(1, _BLOCK // max(1, values[:1].size))
+    for first in range(0, len(values), size):
+        yield first, values[first : first + size]
+
+
+def first_bad(
+    values: np.ndarray, bad: Callable[[np.ndarray], np.ndarray]
+) -> tuple[int, ...] | None:
+    """Return the place of the first entry of a table, or row, that is bad; None if none is.
+
+    `bad` takes some rows [b, columns] and returns what is bad of them, [b, columns] or [b].
+    """
+    for first, block in blocks(values):
+        if (wrong := bad(block)).any():
+            row, *rest = (int(place) for place in np.argwhere(wrong)[0])
+            return first + row, *rest
+    return None
+
+
+def on_device(rows: PyTree) -> PyTree:
+    """Return rows as arrays of JAX.
+
+    A memory-mapped table (`np.load(..., mmap_mode="r")`) stays in its file where the device is a
+    CPU, its numbers have a dtype that JAX keeps and it begins at a multiple of 64 bytes, as that of
+    an .npy file does. Otherwise it is copied.
+
+    Raises:
+        ValueError: A table has to be copied, and the memory is too small.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> from simplex_jax.models.dpm import families
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/rows.npy", np.zeros((100, 4), np.float32))
+        ...     rows = families.on_device(np.load(f"{folder}/rows.npy", mmap_mode="r"))
+        >>> rows.shape
+        (100, 4)
+    """
+    return jax.tree.map(_on_device, rows)
+
+
+def _on_device(leaf: Any) -> jax.Array:
+    if not isinstance(leaf, np.memmap):
+        return jnp.asarray(leaf)
+    dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
+    aligned = leaf.flags.c_contiguous and leaf.ctypes.data % _ALIGNMENT == 0
+    if jax.default_backend() != "cpu" or leaf.dtype != dtype or not aligned:
+        devices.check_memory(
+            leaf.size * dtype.itemsize,
+            f"on a CPU, rows stay in their file if that is all of an .npy file of {dtype}",
+        )
+    return jax.device_put(leaf, may_alias=True)
+
+
 def reach(dtype: DTypeLike) -> tuple[float, float]:
     """Return the least and the largest size of numbers whose squares have all their digits.
 
@@ -100,7 +177,17 @@ def size(rows: PyTree) -> int:
     Raises:
         ValueError: There are none, or leaves differ in length.
     """
+    if isinstance(rows, Selected):
+        return rows.numbers.shape[0]
     return batches.length(_by_leaf(lambda leaf: leaf, lambda sparse: sparse.starts, rows), "rows")
+
+
+def width(rows: PyTree) -> int:
+    """Return the number of columns of the widest table of rows; 1 where all are sparse."""
+    if isinstance(rows, Selected):
+        return width(rows.rows)
+    widths = _by_leaf(lambda leaf: math.prod(leaf.shape[1:]), lambda sparse: 1, rows)
+    return max(1, *jax.tree.leaves(widths))
 
 
 def _by_leaf(
@@ -119,6 +206,9 @@ def take(rows: PyTree, ids: jax.Array) -> PyTree:
 
     A row without data is NaN where leaves are floats, and -1 where they are integers.
     """
+    if isinstance(rows, Selected):
+        chosen = rows.numbers.at[ids].get(mode="fill", fill_value=-1, wrap_negative_indices=False)
+        return take(rows.rows, chosen)
     n = size(rows)
     inside = (ids >= 0) & (ids < n)
     place = jnp.clip(ids, 0, n - 1)

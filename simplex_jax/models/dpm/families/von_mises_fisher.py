@@ -15,7 +15,7 @@ from simplex_jax.geometry import bessel
 from simplex_jax.geometry import von_mises_fisher as vmf
 from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families.family import Family
-from simplex_jax.models.dpm.families.rows import check_table
+from simplex_jax.models.dpm.families.rows import check_table, first_bad
 
 # The largest concentration that draws are made for.
 _MOST = 1e8
@@ -219,11 +219,17 @@ def _log_evidence(
 
 def _check(centre: jax.Array, rows: ArrayLike) -> None:
     values = check_table(rows, centre.shape[0], np.floating, "floats")
-    length = np.sqrt(np.sum(values.astype(np.float64) ** 2, axis=1))
-    bad = ~(np.abs(length - 1) < 1e-3) & ~np.isnan(values).all(axis=1)
-    if bad.any():
-        row = int(np.argmax(bad))
+
+    def length(block: np.ndarray) -> np.ndarray:
+        return np.sqrt(np.sum(block.astype(np.float64) ** 2, axis=1))
+
+    def bad(block: np.ndarray) -> np.ndarray:
+        return ~(np.abs(length(block) - 1) < 1e-3) & ~np.isnan(block).all(axis=1)
+
+    if place := first_bad(values, bad):
+        (row,) = place
+        size = length(values[row : row + 1])[0]
         raise ValueError(
-            f"rows[{row}] has length {length[row]:.6g}: rows must be unit vectors, or NaN in all "
+            f"rows[{row}] has length {size:.6g}: rows must be unit vectors, or NaN in all "
             "columns for a row without observations; divide each by its length"
         )
