@@ -2,6 +2,7 @@
 
     python benchmarks/lda_mixing.py [--corpora sotu ap] [--passes 3000] [--seeds 3] [--keep FILE]
     python benchmarks/lda_mixing.py --priors 0.1,0.05 0.1,0.2 0.5,0.2
+    python benchmarks/lda_mixing.py --gradient
 
 Memoised SCIR with one update of the topics a pass, as by default, and with two, four and eight;
 with five sweeps an update; with documents that move all their tokens of a topic to another one,
@@ -12,6 +13,9 @@ are read after every pass, the first quarter is left out, and the size is that o
 
 With --priors, in place of all that, one update a pass with other alpha and beta, and the perplexity
 of 500 held-out documents, averaged over the second half of the run, whose samples are counted.
+
+With --gradient, what Hamiltonian moves of shares and topics would cost: the time of a gradient of
+their log density, the labels summed out, beside that of a pass.
 """
 
 import argparse
@@ -184,6 +188,32 @@ def of_prior(
     }
 
 
+def of_gradient(train: sp.csr_array, topics: int, passes: int) -> dict[str, float]:
+    """Return the milliseconds of a gradient and of a pass, and their ratio."""
+    entries = train.tocoo()
+    documents, words, counts = map(jnp.asarray, (entries.row, entries.col, entries.data))
+
+    @jax.jit
+    @jax.grad
+    def gradient(coordinates: tuple[jax.Array, jax.Array]) -> jax.Array:
+        shares, weights = (jax.nn.softmax(leaf, axis=1) for leaf in coordinates)
+        each = jnp.sum(shares[documents] * weights.T[words], axis=1)
+        prior = ALPHA * jnp.log(shares).sum() + BETA * jnp.log(weights).sum()
+        return counts @ jnp.log(each) + prior
+
+    keys = jax.random.split(jax.random.key(0))
+    shapes = (train.shape[0], topics), (topics, train.shape[1])
+    now = tuple(jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True))
+    times = []
+    for _ in range(21):
+        begun = time.perf_counter()
+        jax.block_until_ready(gradient(now))
+        times.append(time.perf_counter() - begun)
+    of_pass = lda.fit(train, topics, passes=passes, holdout=0, chains=1).metrics[-1]
+    each, pass_ = 1e3 * float(np.median(times[1:])), 1e3 * of_pass["seconds"] / passes
+    return {"ms a gradient": each, "ms a pass": pass_, "ratio": each / pass_}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -196,6 +226,7 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, default=SHARED / "peers")
     parser.add_argument("--data", type=Path, default=SHARED / "data")
     parser.add_argument("--priors", nargs="+", metavar="ALPHA,BETA")
+    parser.add_argument("--gradient", action="store_true")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -218,7 +249,9 @@ def main() -> None:
             alpha, beta = map(float, prior.split(","))
             found = of_prior(*job, options.seeds, alpha, beta)
             keep(corpus=name, alpha=alpha, beta=beta, **found)
-        if options.priors:
+        if options.gradient:
+            keep(corpus=name, **of_gradient(*job))
+        if options.priors or options.gradient:
             continue
         for sampler in options.samplers:
             keep(
