@@ -326,7 +326,8 @@ class RunOptions:
         "Updates between the posterior samples of means and intervals.",
         default=None,
         least=1,
-        unset="as often as evaluations; where their cost is known, a 20th of the time",
+        unset="as often as evaluations; where their cost is known, a 20th of the time; or as many "
+        "as are kept need",
         changeable=True,
         parameter=None,
     )

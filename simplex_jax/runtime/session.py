@@ -107,6 +107,10 @@ class LengthOptions(Protocol):
     def sample_every(self) -> int | None:
         """Updates between posterior samples."""
 
+    @property
+    def keep_samples(self) -> int:
+        """Posterior samples to keep."""
+
 
 def length(
     per_pass: int,
@@ -119,12 +123,13 @@ def length(
 ) -> Length:
     """Return the length of a run with `per_pass` updates in a pass over the data.
 
-    The options have passes, steps and seconds, of which at most one is given, `eval_every` and
-    `sample_every`; with none of the three and no `default_passes` the run has
-    no length. By default there are as many evaluations as `evaluations`, or, in a run without a
+    The options have passes, steps and seconds, of which at most one is given, `eval_every`,
+    `sample_every` and `keep_samples`; with none of the three and no `default_passes` the run has no
+    length. By default there are as many evaluations as `evaluations`, or, in a run without a
     number of steps, one every `eval_timed` updates, or every pass; but fewer where they would take
     more than a 20th of the time. Samples are as many as evaluations; or, where their cost is known,
-    up to one a pass.
+    up to one a pass; and, in a run of known length, at least as many in its second half as it is to
+    keep.
     """
     passes = options.passes
     lengths = sum(value is not None for value in (passes, options.steps, options.seconds))
@@ -148,6 +153,8 @@ def length(
     if cost.sample is not None:
         most = every if total is None else min(every, part)
         sampled = min(most, max(per_pass, math.ceil(_RARE * cost.sample)))
+    if total is not None and options.keep_samples:
+        sampled = min(sampled, max(1, total // (2 * options.keep_samples)))
     return Length(total, options.seconds, every, options.sample_every or sampled)
 
 

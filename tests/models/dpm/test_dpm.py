@@ -148,6 +148,13 @@ def test_a_run_that_grows_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     chex.assert_trees_all_equal(numbers(resumed), numbers(grown))
 
 
+def test_as_many_partitions_are_kept_as_asked_for():
+    """However rare the evaluations are."""
+    kept = fit(eval_every=75, keep_samples=60).partitions["step"]
+    assert len(kept) == 60
+    assert kept[0] >= 75
+
+
 @pytest.mark.slow
 def test_chains():
     fitted = fit(chains=2, steps=40, keep_samples=3)

@@ -118,6 +118,16 @@ def test_members_differ_in_their_priors_alone():
         families.one_of(NORMALS, [0.5, 0.5, 0.0])
 
 
+@pytest.mark.filterwarnings("error")
+def test_prior_means_of_poisson_may_be_rounded():
+    """0.37 / 0.1 is not 1.11 / 0.3 to the last digit; rows are of NumPy, in double precision."""
+    rows = np.random.default_rng(0).poisson(3.7, (50, 1)) * 1.0
+    families.one_of([families.poisson([s * 3.7], s) for s in (0.1, 0.3, 1.0, 10.0)]).check(rows)
+    other = families.one_of([families.poisson([mean], 1.0) for mean in (3.7, 3.701)])
+    with pytest.raises(ValueError, match="more than their priors: in log_likelihood"):
+        other.check(rows)
+
+
 @pytest.mark.slow
 def test_a_fit_learns_how_wide_clusters_are():
     """Two clusters of very different width: no one scale is right for both."""

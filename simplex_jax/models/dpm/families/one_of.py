@@ -13,6 +13,7 @@ from simplex_jax.models.dpm.families.rows import size, take
 
 # Rows by which members are compared.
 _SOME = 16
+_ROUNDING = 64  # units in the last place by which their likelihoods may differ
 
 
 def one_of(members: Sequence[Family], weights: ArrayLike | None = None) -> Family:
@@ -99,11 +100,14 @@ def _alike(several: Family, rows: Rows) -> tuple[jax.Array, jax.Array]:
     atoms = own[0].draw(jax.random.key(0), own[1])
     log_f = jax.vmap(lambda member: member.log_likelihood(rows, atoms))(several)
 
-    def constant(leaf: jax.Array) -> jax.Array:
-        return jnp.all((leaf == leaf[0]) | jnp.isnan(leaf))
+    def constant(leaf: jax.Array, slack: ArrayLike = 0) -> jax.Array:
+        return jnp.all((leaf == leaf[0]) | (jnp.abs(leaf - leaf[0]) <= slack) | jnp.isnan(leaf))
 
     each = [constant(leaf) for leaf in jax.tree.leaves(statistics)]
-    return jnp.all(jnp.array(each)), constant(log_f)
+    # Likelihoods of `poisson` are relative to the prior mean, a quotient that is rounded.
+    largest = jnp.max(jnp.where(jnp.isfinite(log_f), jnp.abs(log_f), 0))
+    slack = _ROUNDING * jnp.finfo(log_f.dtype).eps * jnp.maximum(largest, 1)
+    return jnp.all(jnp.array(each)), constant(log_f, slack)
 
 
 def _evidences(several: Family, log_weights: jax.Array, statistics: Statistics) -> jax.Array:

@@ -218,7 +218,7 @@ def take(rows: PyTree, ids: jax.Array) -> PyTree:
         return rows._replace(starts=rows.starts[place], lengths=lengths)
 
     def of_leaf(leaf: jax.Array) -> jax.Array:
-        taken = leaf[place]
+        taken = jnp.asarray(leaf[place])
         if jnp.issubdtype(leaf.dtype, jnp.unsignedinteger):
             taken = taken.astype(jnp.int32)
         none = jnp.nan if jnp.issubdtype(taken.dtype, jnp.floating) else -1
