@@ -1,9 +1,9 @@
-"""The models: a room each, over one pipeline."""
+"""The models: a subpackage each, over one pipeline."""
 
 NAMES = {
     "lda": "Find the topics of a corpus, and use them.",
     "sam": "Find topics that are directions, and use them.",
-    "dpm": "Find clusters, and how many there are, and use them.",
-    "hdp": "Find topics, and how many there are, and use them.",
+    "dpm": "Find clusters and their number, and use them.",
+    "hdp": "Find topics and their number, and use them.",
 }
-"""The rooms, in the order of the commands, and what each is for."""
+"""The models, in the order of the commands, with the help text of each command."""

@@ -1,4 +1,4 @@
-"""Base of the estimators: parameters of a run, seeds, checked data, files without pickle."""
+"""Base classes of the estimators: parameters, seeds, checked data, files without pickle."""
 
 import dataclasses
 import inspect
@@ -21,7 +21,7 @@ from simplex_jax.models.records import Results
 from simplex_jax.runtime import output, saved
 from simplex_jax.runtime.hooks import Callback
 
-# Format of the file, raised when its contents change.
+# Version of the file format, increased when the contents change.
 _FORMAT = 4
 
 Arrays: TypeAlias = dict[str, np.ndarray]
@@ -32,15 +32,15 @@ R = TypeVar("R", bound=Results)
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class Estimator(BaseEstimator, Fitted):
-    """Parameters of a run, and methods of all estimators.
+    """Parameters and methods common to all estimators.
 
-    Estimators are dataclasses of their parameters (see `parameters_of`), whose `__init__` leaves
-    them unchanged, as scikit-learn requires. A class that derives from it names its fitted
-    arrays in `_FITTED`, of which the first tells whether it is fitted.
+    Estimators are dataclasses of their parameters (see `parameters_of`); `__init__` stores them
+    unchanged, as scikit-learn requires. A derived class names its fitted arrays in `_FITTED`; the
+    first one tells whether it is fitted.
     """
 
     _FITTED: ClassVar[tuple[str, ...]] = ()
-    _LEFT_OUT: ClassVar[tuple[str, ...]] = ("callbacks",)  # parameters that no file can store
+    _LEFT_OUT: ClassVar[tuple[str, ...]] = ("callbacks",)  # parameters that are not saved
 
     _OPTIONS: ClassVar[type]
 
@@ -51,7 +51,7 @@ class Estimator(BaseEstimator, Fitted):
         return hasattr(self, self._FITTED[0])
 
     def _seed(self) -> int:
-        """Return the seed that `random_state` stands for."""
+        """Return the seed from `random_state`."""
         if isinstance(self.random_state, int | np.integer):
             return arguments.within("random_state", self.random_state, 0, arguments.MOST_SEED)
         if isinstance(self.random_state, np.random.Generator):
@@ -61,7 +61,7 @@ class Estimator(BaseEstimator, Fitted):
     def _arguments(self) -> dict[str, Any]:
         """Return the arguments of the model's `fit` for the parameters."""
         if callable(self.callbacks):
-            raise ValueError(f"callbacks must be a list of them; it is {self.callbacks!r}")
+            raise ValueError(f"callbacks must be a list; it is {self.callbacks!r}")
         hooks = tuple(self.callbacks)
         for hook in hooks:
             if not callable(hook):
@@ -74,9 +74,9 @@ class Estimator(BaseEstimator, Fitted):
         return arguments | {"seed": self.seed_, "hooks": hooks}
 
     def _sampled(self, fit: Callable[..., R], *data: Any) -> R:
-        """Fit the model to data, and set the attributes that all fits have in common.
+        """Fit the model to data, and set the attributes that all fits have.
 
-        The caller sets those of the model, and then calls `end`.
+        The caller then sets those of the model and calls `end`.
         """
         try:
             fitted = fit(*data, **self._arguments())
@@ -89,19 +89,19 @@ class Estimator(BaseEstimator, Fitted):
         return fitted
 
     def _named(self, message: str) -> str:
-        """Return a message about an option with the name that the option has as a parameter."""
+        """Return a message with the name of an option replaced by that of its parameter."""
         for name, declared, _ in declarations(self._OPTIONS):
             if declared.parameter and message.startswith(f"{name} must "):
                 return declared.parameter + message.removeprefix(name)
         return message
 
     def save(self, path: str | Path) -> None:
-        """Write parameters and fitted arrays into an `.npz` that `load` reads, without pickle.
+        """Write parameters and fitted arrays to an `.npz` file for `load`, without pickle.
 
-        Callbacks are left out; the file is written to the side and renamed.
+        Callbacks are left out. The file is written to a temporary file and renamed.
 
         Args:
-            path: The file to make or replace.
+            path: The file to create or replace.
 
         Raises:
             ValueError: A parameter is not a JSON value, such as a `RandomState`.
@@ -128,7 +128,7 @@ class Estimator(BaseEstimator, Fitted):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file of `save`.
+        """Read a file written by `save`.
 
         Raises:
             RunError: The file is damaged, or holds another estimator.
@@ -140,8 +140,8 @@ class Estimator(BaseEstimator, Fitted):
             if about["format"] != _FORMAT or name != cls.__name__:
                 raise saved.RunError(
                     f"{path}: this holds {name} of format {about['format']}, "
-                    f"not {cls.__name__} of format {_FORMAT}: fit it again, or load it with the "
-                    "class and the version that wrote it"
+                    f"not {cls.__name__} of format {_FORMAT}: fit again, or load it with the class "
+                    "and version that wrote it"
                 )
             estimator = cls(**params)
             estimator.n_features_in_ = int(about["n_features_in"])
@@ -163,10 +163,10 @@ class Estimator(BaseEstimator, Fitted):
 
 
 def parameters_of(of: type) -> Callable[[type[E]], type[E]]:
-    """Make an estimator's class a dataclass whose parameters are the options of a model.
+    """Make an estimator class a dataclass whose parameters are the options of a model.
 
-    Parameters that the class declares itself, or inherits, have precedence: another default, say.
-    In its docstring `{options}` stands for the descriptions of the parameters.
+    Parameters that the class declares or inherits take precedence, for example with another
+    default. In its docstring `{options}` stands for the descriptions of the parameters.
     """
 
     def decorate(cls: type[E]) -> type[E]:
@@ -197,29 +197,28 @@ def parameters_of(of: type) -> Callable[[type[E]], type[E]]:
 
 
 def numbered(prefix: str, leaves: Iterable[Any]) -> Arrays:
-    """Return the leaves of a tree as arrays of a file, by their place."""
+    """Return the leaves of a tree as numbered arrays for a file."""
     return {f"{prefix}{i:03d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
 
 
 def part(arrays: Arrays, prefix: str) -> Arrays:
-    """Remove the arrays whose names begin with `prefix` from those of a file, and return them."""
+    """Pop the arrays whose names begin with `prefix` from those of a file, and return them."""
     names = sorted(name for name in arrays if name.startswith(prefix))
     return {name.removeprefix(prefix): arrays.pop(name) for name in names}
 
 
 def end(interrupted: signal.Signals | None) -> None:
-    """Raise a KeyboardInterrupt where a signal has ended a fit early, so that its caller stops."""
+    """Raise a KeyboardInterrupt if a signal ended a fit early, so that the caller stops."""
     if interrupted is not None:
         raise KeyboardInterrupt(
-            f"{interrupted.name} ended the fit before its time; the estimator has what was sampled"
+            f"{interrupted.name} ended the fit early; the estimator has the samples so far"
         )
 
 
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
-    """An estimator of topics, `components_`, one a row.
+    """An estimator of topics, `components_`, one per row.
 
-    A class that derives from it checks its data in `_data`, and is fitted in `_fit`, which returns
-    the proportions.
+    A derived class checks data in `_data` and fits in `_fit`, which returns the proportions.
     """
 
     @property
@@ -233,7 +232,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         return tags
 
     def as_fit(self) -> Topics:
-        """Return the topics, and the samples of `fit`, as `simplex_jax.evaluate` takes them."""
+        """Return topics and samples of `fit` in the form that `simplex_jax.evaluate` uses."""
         check_is_fitted(self)
         names = {"metrics": "metrics_", "kept": "samples_", "order": "order_"}
         names["vocabulary"] = "feature_names_in_"
@@ -241,16 +240,16 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         return Topics(self.components_, **fitted)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """Return the mean of documents with given topic proportions, X `components_`, [n, V].
+        """Return the mean of documents with topic proportions X, X @ `components_`, [n, V].
 
-        For LDA these are probabilities of words, for the spherical model mean vectors.
+        For LDA these are word probabilities, for the spherical model mean vectors.
         """
         check_is_fitted(self)
         shares = check_array(X, accept_sparse="csr")
         if shares.shape[1] != len(self.components_):
             raise ValueError(
                 f"X has {shares.shape[1]} columns, and there are {len(self.components_)} topics: "
-                "give proportions as transform returns them"
+                "give proportions as returned by transform"
             )
         return shares @ self.components_
 
@@ -264,7 +263,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
             reset=reset,
             accept_sparse="csr",
             dtype=[np.float64, np.float32, np.int64],
-            ensure_min_features=words if reset else 1,  # Later their number is compared.
+            ensure_min_features=words if reset else 1,  # Otherwise their number is compared.
         )
         return sp.csr_array(table)
 
@@ -272,9 +271,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         """Sample the topics of documents X [D, V].
 
         Raises:
-            ValueError: A parameter is out of range, or X is not what the model takes.
-            KeyboardInterrupt: Ctrl-C, or SIGTERM, ended the run early; what was sampled up to there
-                is in the attributes.
+            ValueError: A parameter is out of range, or X is not valid data for the model.
+            KeyboardInterrupt: Ctrl-C or SIGTERM ended the run early; the attributes hold the
+                results so far.
         """
         self.fit_transform(X)
         return self

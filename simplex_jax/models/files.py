@@ -1,4 +1,4 @@
-"""The directory of a run: the fit of any model is written, and read again with every check."""
+"""The directory of a run: writing the fit of any model, and reading it with full checks."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def config_of(
 ) -> dict[str, Any]:
     """Return the contents of `config.json`.
 
-    The source is the command's input and its options of reading; None for a fit from Python.
+    The source is the command's input and its reading options; None for a fit from Python.
     """
     return {
         "command": model.name,
@@ -44,7 +44,7 @@ def config_of(
 def save(model: Model[O, F], fitted: F, place: Path, *, overwrite: bool = False) -> Path:
     """Write a fit to a directory of its own; see `Fit.save`."""
     config = config_of(model, fitted.settings, fitted.corpus)
-    model.files.values(fitted)  # Raises its errors before an earlier run is removed.
+    model.files.values(fitted)  # Raises errors before an earlier run is removed.
     if saved.VOCABULARY in names_of(model):
         directories.check_words(vars(fitted)["vocabulary"])
     with directories.claim(place, config, names_of(model), overwrite=overwrite) as claimed:
@@ -74,7 +74,7 @@ def write(model: Model[O, F], fitted: F, place: Path) -> None:
 
 
 def finished(model: Model, place: Path) -> bool:
-    """Tell whether a run has come to its end, and has its results still; else it goes on to it."""
+    """Return whether a run has ended and still has its results; otherwise it must continue."""
     return saved.finished(place) and all((place / file).exists() for file in model.files.arrays)
 
 
@@ -85,7 +85,7 @@ def load(model: Model[O, F], place: Path) -> F:
     result = next(iter(model.files.arrays))
     if not (place / result).exists():
         raise RunError(
-            f"{place}: the run has not come to its end (there is no {result}): "
+            f"{place}: the run has not finished (there is no {result}): "
             f"continue it with simplex-jax {model.name} --resume {place}"
         )
     summary = saved.load_json(place / SUMMARY)
@@ -102,7 +102,7 @@ def load(model: Model[O, F], place: Path) -> F:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         raise RunError(
-            f"{place}: config.json or summary.json is damaged, or of another version"
+            f"{place}: config.json or summary.json is damaged or from another version"
         ) from None
     metrics = [_with_nan(record) for record in saved.load_metrics(place)]
     return model.fit(
@@ -116,7 +116,7 @@ def load(model: Model[O, F], place: Path) -> F:
 
 
 def _with_nan(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return numbers as they were before JSON, which has null for NaN."""
+    """Return numbers read from JSON with NaN in place of null."""
     return {name: math.nan if value is None else value for name, value in record.items()}
 
 
@@ -126,7 +126,7 @@ def settings_of(model: Model[O, F], values: Any, place: Path) -> O:
         return from_json(model.options, values)
     except ValueError as error:
         raise RunError(
-            f"{place / CONFIG}: the settings are damaged, or of another version ({error})"
+            f"{place / CONFIG}: the settings are damaged or from another version ({error})"
         ) from None
 
 
@@ -153,9 +153,9 @@ def _check_range(path: Path, name: str, values: np.ndarray, declared: Array) -> 
 
 
 def example(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document that stands for a topic, as `summary.json` has it.
+    """Return a representative document of a topic from its entry in `summary.json`.
 
-    Runs of earlier versions have no excerpt of its text.
+    Runs of earlier versions have no excerpt of the text.
     """
     words = [str(word) for word in entry["words"]]
     name, share, text = str(entry["name"]), float(entry["share"]), str(entry.get("text", ""))

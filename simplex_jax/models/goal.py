@@ -1,4 +1,4 @@
-"""Runs that go on until they are good: enough effective samples, and nothing that still falls."""
+"""Runs that continue until they have enough effective samples and their level has settled."""
 
 import math
 from collections.abc import Callable
@@ -12,25 +12,25 @@ from simplex_jax.runtime.hooks import EFFECTIVE as PREFIX
 from simplex_jax.runtime.hooks import Event, Hook
 
 SHARE = 0.9
-"""Part of the traced entries, say of the topics, that must have enough effective samples."""
+"""Fraction of the traced entries, such as topics, that must have enough effective samples."""
 
 _GROWTH = 1.2
-"""Growth of a run, in updates, between two looks at it."""
+"""Growth of a run, in updates, between two checks."""
 
 _DRIFT = 0.001
-"""Change along a trace, as a part of its level, that does not matter."""
+"""Negligible change along a trace, relative to its level."""
 
 
 def effective(trace: ArrayLike) -> np.ndarray:
-    """Return effective sample sizes counted within each chain and added up.
+    """Return effective sample sizes, computed within each chain and summed.
 
-    Unlike those of `diagnostics.summary` they are not small because chains are apart.
+    Unlike those of `diagnostics.summary`, they are not reduced by differences between chains.
 
     Args:
         trace: Samples of some quantities, [samples, chains, ...].
 
     Returns:
-        The sizes [...]; a chain that is too short or stands still counts nothing.
+        The sizes [...]; a chain that is too short or constant counts as 0.
 
     Example:
         >>> import numpy as np
@@ -46,10 +46,10 @@ def effective(trace: ArrayLike) -> np.ndarray:
 
 
 def settled(trace: ArrayLike) -> bool:
-    """Tell whether the mean of a trace [samples, chains] has stopped changing.
+    """Return whether the mean of a trace [samples, chains] has stopped changing.
 
-    A line through the mean over the chains rises or falls by less than 0.1% of it along the trace
-    or, if that is more, by less than three standard errors.
+    It has if a line fitted to the mean over the chains changes along the trace by at most 0.1% of
+    its level or three standard errors, whichever is larger.
     """
     rows = np.asarray(trace, np.float64).mean(axis=1)
     if len(rows) < 8:
@@ -63,20 +63,20 @@ def settled(trace: ArrayLike) -> bool:
 
 
 class Goal(Hook):
-    """End a run when it is good, or has had its time.
+    """End a run when it reaches its goal or its time limit.
 
-    It is good when `SHARE` of the entries of every trace have `target` effective samples over the
-    chains, and the one named by `level` has settled. It has had its time after `seconds` and
-    `steps`, whichever comes last. A look, which comes when the run is a fifth longer than at
-    the last one, leaves metrics: `ess_NAME`, which `SHARE` of the entries have, and `settled`, 0 or
-    1, where there is a level.
+    The goal is reached when `SHARE` of the entries of every trace have `target` effective samples
+    over the chains, and the trace named by `level` has settled. The limit is `seconds` or `steps`,
+    whichever comes last. The run is checked whenever it has grown by a fifth. Each check adds
+    metrics: `ess_NAME`, which `SHARE` of the entries reach, and `settled`, 0 or 1, if there is a
+    level.
 
     Args:
         traces: Returns the traces so far by name, [samples, chains, ...], matched over the chains.
         level: Name of a trace that may be missing.
-        target: Number of effective samples; None for a run that has a length.
-        seconds: Time that a run may have.
-        steps: Number of updates that a run has whatever the time.
+        target: Number of effective samples; None for a run with a length.
+        seconds: Time limit.
+        steps: Minimum number of updates before the time limit applies.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Goal(Hook):
         self._next, self._ended = 0, False
 
     def __call__(self, event: Event) -> bool:
-        """Look at the run, if it is time to, and tell whether it ends."""
+        """Check the run if a check is due, and return whether it ends."""
         if self._target is None:
             return False
         done, late = event.step - event.first_step, self.over(event)
@@ -103,12 +103,12 @@ class Goal(Hook):
         return self._ended
 
     def over(self, event: Event) -> bool:
-        """Tell whether the run has had its time."""
+        """Return whether the run has reached its time limit."""
         late = event.seconds >= self._seconds and event.step - event.first_step >= self._steps
         return late and self._target is not None
 
     def ended(self) -> bool:
-        """Tell whether a restored run has come to its end, under the same limits."""
+        """Return whether a restored run had already ended under the same limits."""
         return self._ended
 
     def _look(self, event: Event, target: float) -> bool:
@@ -125,7 +125,7 @@ class Goal(Hook):
         return enough
 
     def save(self) -> dict[str, Any]:
-        """Return when the next look is due, and the limits under which the run has ended."""
+        """Return when the next check is due, and the limits under which the run ended."""
         return {"next": self._next, "ended": self._limits() if self._ended else []}
 
     def load(self, saved: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""States with room for a number of components, which grow where an update needs more.
+"""States with a capacity for components that grows if an update needs more.
 
-Such a state has a number `needed`. An update for which there is no room changes nothing but that,
-`driver.run(..., grow=...)` makes the state larger, and the same update follows with the same key.
+Such a state has a number `needed`. An update that exceeds the capacity changes only `needed`;
+`driver.run(..., grow=...)` then enlarges the state and repeats the update with the same key.
 """
 
 import math
@@ -15,9 +15,9 @@ Info = TypeVar("Info")
 
 
 def together(old: Any, moved: Any, info: Info, capacity: int) -> tuple[Any, Info]:
-    """Return chains as they were where one of them has no room, else as they have moved.
+    """Return the old chains if any of them exceeds the capacity, else the moved ones.
 
-    All of them grow together, and do the same update again. Leaves have an axis of chains.
+    All chains grow together and repeat the update. Leaves have an axis of chains.
     """
     most = jnp.max(moved.needed)
     short = most > capacity
@@ -30,16 +30,16 @@ def together(old: Any, moved: Any, info: Info, capacity: int) -> tuple[Any, Info
 
 
 def doubled(capacity: int, needed: int) -> int:
-    """Return the capacity doubled until it has room for `needed`: few sizes to compile."""
+    """Return the capacity, doubled until `needed` fits, so that few sizes are compiled."""
     while capacity < needed:
         capacity *= 2
     return capacity
 
 
 def by_quarters(capacity: int, needed: int) -> int:
-    """Return the capacity doubled up to 256, and from there on a quarter larger, until it suffices.
+    """Return the capacity, doubled up to 256 and then grown by a quarter, until `needed` fits.
 
-    For components that all take their part of the time, whether they are used or not.
+    This suits components that cost time even if unused.
     """
     while capacity < needed:
         capacity = math.ceil(capacity * (2 if capacity < 256 else 1.25))
@@ -49,8 +49,8 @@ def by_quarters(capacity: int, needed: int) -> int:
 def starts(middle: int, capacity: int, chains: int) -> list[int]:
     """Return the number of components that each chain starts with.
 
-    Several start with from half to twice `middle`, or the capacity, in proportion, so that R-hat of
-    the number means something.
+    Several chains start with numbers from half of `middle` to twice it (or the capacity), evenly
+    spaced in the logarithm, so that R-hat of the number is meaningful.
     """
     if chains == 1:
         return [middle]

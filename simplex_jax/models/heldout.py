@@ -1,4 +1,4 @@
-"""Held-out documents or rows during a run: their log densities, in the metrics."""
+"""Metrics from the log densities of held-out documents or rows during a run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,13 @@ from simplex_jax.runtime.windows import Latest, Window
 
 
 class HeldOut(Hook):
-    """A hook that writes a value of held-out log densities into the metrics of an event.
+    """A hook that adds a summary of held-out log densities to the metrics of an event.
 
-    `NAME` is the value of the current sample; of several chains, that of all of them, with
-    `NAME_chain_0` and so on of each. `NAME_average` is the value of the densities averaged over the
-    evaluations in the window of the run, and over the chains. `measure` returns the log densities
-    [size] of each chain and other metrics, and `value` makes one number of the log densities.
+    `NAME` is the value for the current sample, over all chains; with several chains,
+    `NAME_chain_0` and so on are the values of each. `NAME_average` is the value of the densities
+    averaged over the chains and over the evaluations in the window of the run. `measure` returns
+    the log densities [size] of each chain and other metrics, and `value` reduces the log densities
+    to one number.
     """
 
     def __init__(
@@ -59,10 +60,10 @@ def mean(log_p: list[np.ndarray]) -> float:
 
 
 def metrics(name: str, chains: int) -> list[str]:
-    """Return the names of a metric of each chain."""
+    """Return the name of a metric for each chain."""
     return [f"{name}_chain_{chain}" for chain in range(chains)] if chains > 1 else [name]
 
 
 def measured(event: Event, name: str, chains: int) -> np.ndarray:
-    """Return a metric of each chain, [chains]; NaN where there is none."""
+    """Return a metric of each chain, [chains]; NaN if missing."""
     return np.array([event.metrics.get(metric, np.nan) for metric in metrics(name, chains)])

@@ -1,8 +1,8 @@
 """Options of the models, each declared once.
 
 A model declares its options as the fields of a dataclass, each with a type, a default, a range and
-a sentence of help. From these come the options of its command, the signature and the docstring of
-its functions in Python, the parameters of its estimator and the tables in the documentation.
+a help sentence. From these come its command-line options, the signatures and docstrings of its
+Python functions, the parameters of its estimator and the tables in the documentation.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ import numpy as np
 from simplex_jax import arguments
 
 MOST_CONCENTRATION = 2.0**24
-"""Largest concentration of a Dirichlet distribution: beside more, float32 does not see a token."""
+"""Largest concentration of a Dirichlet distribution: float32 still resolves one more token."""
 
 D = TypeVar("D")
 D2 = TypeVar("D2")
@@ -48,22 +48,22 @@ class Option:
 
     help: str  # one or two sentences, for command, Python and estimator
     least: float | None = None  # the smallest number allowed; numbers without one must be positive
-    most: float | None = None  # the largest number allowed, where it is not the largest float
-    below: float | None = None  # the smallest number that is too large, if there is one
-    choices: Sequence[str] | None = None  # the names allowed, of strings and tuples of strings
-    # Those of them that the command offers; comparators of the papers stay in Python
+    most: float | None = None  # the largest number allowed, if there is a limit
+    below: float | None = None  # an exclusive upper limit, if there is one
+    choices: Sequence[str] | None = None  # the names allowed, for strings and tuples of strings
+    # Choices that the command offers; baselines of the papers are in Python only
     offered: Sequence[str] | None = None
     unset: str | None = None  # meaning of None, in words
-    flag: str | None = None  # its name on the command line, where that is not its own
+    flag: str | None = None  # its name on the command line, if different
     command: bool = True  # whether the command has it
-    # Its name in the estimator; None where that has none, "" for its own
+    # Its name in the estimator; None if it is not there, "" for the same name
     parameter: str | None = ""
     # Converts the typed text, for options that are not plain numbers, names or switches
     parse: Callable[[str], Any] | None = None
-    # `(name, value) -> value`, in place of the range
+    # `(name, value) -> value`, in place of a range
     check: Callable[[str, Any], Any] | None = None
-    several: bool = False  # whether the command takes several whole numbers, and runs with each
-    # Whether a run that goes on may have another value: it may be longer, or on other devices
+    several: bool = False  # whether the command accepts several integers, and runs with each
+    # Whether a resumed run may change it, to run longer or on other devices
     changeable: bool = False
     metavar: str | None = None  # name of the value in the command's help
     # A sentence appended to the error when a list of numbers cannot be parsed
@@ -71,9 +71,9 @@ class Option:
 
 
 def option(help: str, *, default: T, kw_only: bool = True, **declared: Any) -> T:
-    """Declare an option, with the attributes of `Option`: a field of a dataclass of `options`.
+    """Declare an option, with the attributes of `Option`, as a field of an `options` dataclass.
 
-    The default is None for one that depends on the data or on other options.
+    The default is None if it depends on the data or on other options.
     """
     return dataclasses.field(
         default=default, kw_only=kw_only, metadata={"option": Option(help, **declared)}
@@ -81,7 +81,7 @@ def option(help: str, *, default: T, kw_only: bool = True, **declared: Any) -> T
 
 
 def again(name: str, *, default: T, of: type | None = None, **declared: Any) -> T:
-    """Declare an option of `RunOptions`, or another dataclass, again, with other attributes."""
+    """Redeclare an option of `RunOptions`, or of another dataclass, with other attributes."""
     earlier = {name: entry for name, entry, _ in declarations(of or RunOptions)}[name]
     own = dataclasses.replace(earlier, **declared)
     return dataclasses.field(default=default, kw_only=True, metadata={"option": own})
@@ -89,9 +89,9 @@ def again(name: str, *, default: T, of: type | None = None, **declared: Any) -> 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option, again))
 def options(cls: type[T]) -> type[T]:
-    """Make a class a frozen dataclass whose values are checked as its fields declare.
+    """Make a class a frozen dataclass that checks its values as the fields declare.
 
-    A `__post_init__` of its own is called with checked values, and raises a ValueError where they
+    Its own `__post_init__` is called with checked values, and raises a ValueError if they
     contradict each other.
     """
     rules = getattr(cls, "__post_init__", None)
@@ -124,7 +124,7 @@ def _declarations(of: type) -> tuple[tuple[str, Option, Any], ...]:
 
 
 def changeable(of: type) -> tuple[str, ...]:
-    """Return the names of the options that a run that goes on may change."""
+    """Return the names of the options that a resumed run may change."""
     return tuple(name for name, declared, _ in declarations(of) if declared.changeable)
 
 
@@ -165,9 +165,9 @@ def number(
     most: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Return a finite number, positive or of at least `least`, or raise a ValueError.
+    """Return a finite number, positive or at least `least`, or raise a ValueError.
 
-    It is at most `most` and below `below`, if these are given.
+    It must be at most `most` and below `below`, if given.
     """
     try:
         result = float(value)
@@ -188,7 +188,7 @@ def _limit(most: float) -> str:
 
 
 def described(of: type, *, indent: int = 4) -> str:
-    """Return the options of a dataclass as entries of a docstring, one a line."""
+    """Return the options of a dataclass as entries of a docstring, one per line."""
     defaults = {field.name: field.default for field in dataclasses.fields(of)}
     return "\n".join(
         " " * indent + entry(name, declared, defaults[name])
@@ -197,7 +197,7 @@ def described(of: type, *, indent: int = 4) -> str:
 
 
 def entry(name: str, declared: Option, default: Any) -> str:
-    """Return the entry of an option in a docstring, under the name that it has there."""
+    """Return the docstring entry of an option, under the name that it has there."""
     choices = f" One of {', '.join(declared.choices)}." if declared.choices else ""
     shown = declared.unset if default is None else _shown(default)
     return f"{name}: {declared.help}{choices}" + (f" Default: {shown}." if shown else "")
@@ -208,7 +208,7 @@ def _shown(value: Any) -> str:
 
 
 def table(of: type) -> str:
-    """Return the options of a dataclass as a table in Markdown, for the documentation."""
+    """Return the options of a dataclass as a Markdown table for the documentation."""
     defaults = {field.name: field.default for field in dataclasses.fields(of)}
     lines = ["| option | values | default | what it is |", "|---|---|---|---|"]
     for name, declared, kind in declarations(of):
@@ -223,7 +223,7 @@ def table(of: type) -> str:
 
 
 def _values(declared: Option, kind: Any) -> str:
-    """Return the values that an option may have, in words; "" where its help says it all."""
+    """Return the allowed values of an option in words; "" if its help suffices."""
     kind = plain_type(kind)
     if declared.choices is not None:
         command = f"; the command: {', '.join(declared.offered)}" if declared.offered else ""
@@ -249,7 +249,7 @@ def flag_of(name: str, declared: Option) -> str:
 
 
 class _Taking(Protocol[P, T_co]):
-    """Decorator that `takes` returns, for functions of one or three data arguments and options."""
+    """Decorator returned by `takes`, for functions of one or three data arguments and options."""
 
     @overload
     def __call__(self, function: Callable[[D, T_co], R]) -> Callable[Concatenate[D, P], R]: ...
@@ -261,9 +261,9 @@ class _Taking(Protocol[P, T_co]):
 
 
 def takes(made: Callable[P, T]) -> _Taking[P, T]:
-    """Give a function of data and options an explicit signature: the options, one by one.
+    """Give a function of data and options an explicit signature with one parameter per option.
 
-    In its docstring `{options}`, on a line of its own, becomes their entries.
+    In its docstring, a line `{options}` is replaced by their entries.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
@@ -294,10 +294,10 @@ def takes(made: Callable[P, T]) -> _Taking[P, T]:
 
 @options
 class RunOptions:
-    """Options of a run that all models have; a model declares again those that differ."""
+    """Run options that all models have; a model redeclares those that differ."""
 
     batch_size: int | None = option(
-        "Documents, or rows, in a batch.",
+        "Documents or rows in a batch.",
         default=None,
         least=1,
         unset="chosen by the size of the data",
@@ -309,16 +309,16 @@ class RunOptions:
         changeable=True,
     )
     steps: int | None = option(
-        "Its length in updates, instead.", default=None, least=1, changeable=True, parameter=None
+        "Length in updates, instead.", default=None, least=1, changeable=True, parameter=None
     )
     seconds: float | None = option(
-        "Its length in seconds of training, instead.", default=None, changeable=True
+        "Length in seconds of training, instead.", default=None, changeable=True
     )
     eval_every: int | None = option(
         "Updates between evaluations.",
         default=None,
         least=1,
-        unset="a 50th of the run; more where evaluations would take over a 20th of the time",
+        unset="a 50th of the run; more if evaluations would take over a 20th of the time",
         changeable=True,
         parameter=None,
     )
@@ -326,14 +326,14 @@ class RunOptions:
         "Updates between the posterior samples of means and intervals.",
         default=None,
         least=1,
-        unset="as often as evaluations; where their cost is known, a 20th of the time; or as many "
-        "as are kept need",
+        unset="as often as evaluations; a 20th of the time if their cost is known; or as often as "
+        "keep_samples needs",
         changeable=True,
         parameter=None,
     )
-    chains: int = option("Chains side by side.", default=1, least=1, parameter="n_chains")
+    chains: int = option("Parallel chains.", default=1, least=1, parameter="n_chains")
     keep_samples: int = option(
-        "Posterior samples to keep, evenly spaced over the part of the run that counts.",
+        "Posterior samples to keep, evenly spaced after the burn-in.",
         default=0,
         least=0,
         metavar="NUMBER",
@@ -348,7 +348,7 @@ class RunOptions:
 
 
 def as_json(settings: RunOptions) -> dict[str, Any]:
-    """Return options as `config.json` has them."""
+    """Return options in the form of `config.json`."""
     values = {name: getattr(settings, name) for name, _, _ in declarations(type(settings))}
     for name, value in values.items():
         if isinstance(value, np.ndarray | np.generic):
@@ -359,7 +359,7 @@ def as_json(settings: RunOptions) -> dict[str, Any]:
 
 
 def from_json(of: type[T], values: Any) -> T:
-    """Return the options of `as_json`, or a ValueError for one missing, unknown or out of range."""
+    """Return the options of `as_json`, or raise a ValueError for a missing or invalid one."""
     names = {name for name, _, _ in declarations(of)}
     if not isinstance(values, dict) or values.keys() != names:
         raise ValueError("options are missing or unknown")

@@ -1,8 +1,8 @@
 """One pipeline for all models: from data to a fit, its files, and back.
 
-A model is a record of functions, `records.Model`; they are called here and in `files`. A run is
-planned (`plan`: documents held out, every option settled), trained (`train`) and summarised as a
-`Fit`, which has its warnings, its files and its report.
+A model is a record of functions, `records.Model`, which are called here and in `files`. A run is
+planned (`plan` holds out documents and settles every option), trained (`train`) and summarised as a
+`Fit` with warnings, files and a report.
 """
 
 import dataclasses
@@ -32,14 +32,14 @@ class Session:
     """Arguments besides the model's options: held-out data, hooks, checkpoints, samples."""
 
     holdout: int | None = option(
-        "Documents, or rows, to hold out and predict.",
+        "Documents or rows to hold out and predict.",
         default=0,
         least=0,
         unset="a tenth, at most 1000, if they can be predicted",
         parameter=None,
     )
     holdout_seed: int | None = option(
-        "Seed by which they are chosen.",
+        "Seed of the choice of held-out documents.",
         default=None,
         least=0,
         most=arguments.MOST_SEED,
@@ -47,11 +47,11 @@ class Session:
         parameter=None,
     )
     heldout: Any = option(
-        "Others to predict, as `hold_out` makes them.", default=None, parameter=None
+        "Other documents to predict, as returned by `hold_out`.", default=None, parameter=None
     )
     hooks: Sequence[Callback] = option(
-        "Called with an `Event` after every evaluation, say `hooks.Progress`. Checkpoints do not "
-        "hold them: where a run is resumed an `EarlyStop` counts anew.",
+        "Called with an `Event` after every evaluation, such as `hooks.Progress`. They are not in "
+        "checkpoints: after a resume an `EarlyStop` counts anew.",
         default=(),
         parameter=None,
     )
@@ -59,27 +59,27 @@ class Session:
         "Directory of the checkpoints.", default=None, unset="no checkpoints", parameter=None
     )
     checkpoint_every: float = option(
-        "Least number of seconds between checkpoints; 0 for one at each evaluation.",
+        "Minimum seconds between checkpoints; 0 for one at each evaluation.",
         default=60.0,
         least=0,
         parameter=None,
         metavar="SECONDS",
     )
     resume: bool = option(
-        "Go on from the newest checkpoint, to the samples that an uninterrupted run would have "
-        "had. Where there is none yet, start from the beginning.",
+        "Continue from the newest checkpoint, with the same samples as an uninterrupted run. If "
+        "there is none, start from the beginning.",
         default=False,
         parameter=None,
     )
     samples_dir: Path | None = option(
-        "Directory of the samples that are kept; those of another run may not be there.",
+        "Directory of the kept samples; it must not hold those of another run.",
         default=None,
         check=lambda name, value: None if value is None else Path(value),
         unset="in memory",
         parameter=None,
     )
     progress: Progress | None = option(
-        "Called with a task, how much of it is done and how much there is, after the training.",
+        "Called after the training with a task, the amount done and the total.",
         default=None,
         parameter=None,
     )
@@ -87,18 +87,17 @@ class Session:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit(Results, Fitted):
-    """A fit, which can be saved, loaded, applied to other data and reported; see `Results`."""
+    """A fit, to save, load, apply to other data and report; see `Results`."""
 
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fit to a directory, with its report, as the command does, and return the path.
 
-        Samples of topics that the fit holds in memory (`kept`, of `lda` and `sam`) go to
-        `samples/`. Those that it has written to a `samples_dir` stay there, and partitions of `hdp`
-        and `dpm` are not written.
+        Samples of topics in memory (`kept`, of `lda` and `sam`) go to `samples/`. Samples already
+        in a `samples_dir` stay there, and partitions of `hdp` and `dpm` are not written.
 
         Args:
-            directory: The directory; made if it does not exist.
-            overwrite: Replace the run that is there, with its checkpoint and its samples.
+            directory: The directory; created if it does not exist.
+            overwrite: Replace a run in it, including its checkpoint and samples.
 
         Raises:
             FileExistsError: The directory holds other files, or a run and `overwrite` is false.
@@ -107,7 +106,7 @@ class Fit(Results, Fitted):
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
-        """Read a fit that `save`, or the command, has written.
+        """Read a fit written by `save` or by the command.
 
         Raises:
             RunError: The directory holds no finished run of this model, or a file is damaged.
@@ -124,14 +123,14 @@ class Fit(Results, Fitted):
         """Return the shares of the topics or clusters in other documents or rows, float32 [n, K].
 
         Args:
-            data: Documents or rows as for `fit`, over any vocabulary: words that the model does
-                not have are left out. Of texts all words that it has count, however rare; they
-                are split by the default options of `corpus.from_texts`, so where the fit had
-                others, give `corpus.from_texts(texts, options=..., vocabulary=fit.vocabulary)`.
+            data: Documents or rows as for `fit`, over any vocabulary: words unknown to the model
+                are left out. In texts all known words count, however rare. Texts are split with the
+                default options of `corpus.from_texts`; if the fit used others, give
+                `corpus.from_texts(texts, options=..., vocabulary=fit.vocabulary)`.
             seed: Seed of the random numbers, from 0 to 2^32 - 1.
 
         Raises:
-            ValueError: The model has none of their words, or the seed is out of range.
+            ValueError: The model knows none of the words, or the seed is out of range.
         """
         return self.MODEL.infer(self, data, seed=arguments.seed(seed))
 
@@ -147,14 +146,14 @@ class Fit(Results, Fitted):
 def plan(model: Model[O, F], data: Any, arguments: Session) -> Plan[O]:
     """Return the plan of a run, from the data and the arguments of a model's `fit`.
 
-    A ValueError names data or an option that cannot be used.
+    Raises a ValueError that names invalid data or options.
     """
     chosen = {name: getattr(arguments, name) for name, _, _ in declarations(model.options)}
     return plan_of(model, data, model.options(**chosen), arguments)
 
 
 def plan_of(model: Model[O, F], data: Any, chosen: O, session: Session) -> Plan[O]:
-    """Return the plan of a run, as `plan` does, from options and session apart."""
+    """Return the plan of a run, as `plan` does, from separate options and session."""
     if model.alone is not None and processes.count() > 1:
         raise ValueError(refusal(model))
     everything = model.as_data(data)
@@ -178,17 +177,17 @@ def plan_of(model: Model[O, F], data: Any, chosen: O, session: Session) -> Plan[
 
 
 def refusal(model: Model) -> str:
-    """Return why several processes do not share a run of a model that one has to fit."""
-    return f"{model.name} takes one process: {model.alone}"
+    """Return why several processes cannot share a run of a model."""
+    return f"{model.name} runs in one process: {model.alone}"
 
 
 def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
-    """Train a run to its end, or to an interruption, and return its fit.
+    """Train a run until it ends or is interrupted, and return its fit.
 
-    SIGINT (Ctrl-C) and SIGTERM end the run early, with a checkpoint if there is a directory for
-    them; the samples up to then are summarised. A second signal ends at once.
+    SIGINT (Ctrl-C) and SIGTERM end the run early, with a checkpoint if it has a directory for them,
+    and summarise the samples so far. A second signal stops at once.
     """
-    # Before the run is prepared, which may take its time: for errors of the arguments.
+    # Checks the arguments before preparing the run, which may be slow.
     calls_of(arguments.hooks)
     planned = planned._replace(resumed=_resumed(arguments))
     settings = planned.settings
@@ -202,7 +201,7 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     folder = None if place is None else Folder(place, mark_of(about))
     if folder is not None and not planned.resumed:
         folder.begin(over=arguments.resume)
-    # No name for the run in between: nothing may hold its first state, which can be large.
+    # The prepared run gets no name: nothing may keep its first state, which can be large.
     run, trained = session.train(
         model.prepare(planned, folder),
         session.Length(*(getattr(settings, name) for name in session.Length._fields)),
@@ -218,19 +217,19 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     fitted = dataclasses.replace(fitted, corpus=corpus_of(model, planned))
     warnings = list(model.warn(fitted))
     if fitted.interrupted is not None:
-        warnings.append("The run was interrupted before its time.")
+        warnings.append("The run was interrupted before its end.")
     return dataclasses.replace(fitted, warnings=warnings)
 
 
 def _resumed(arguments: Session) -> bool:
-    """Tell whether a run goes on from a checkpoint, or raise where it could not save any."""
+    """Return whether a run continues from a checkpoint, or raise if it could not save any."""
     if arguments.checkpoint is None:
         if arguments.resume:
             raise ValueError("checkpoint must name the directory to resume from")
         return False
     store = Store(arguments.checkpoint)
     store.check_writable()
-    # Damaged ones count: they are refused, and the run does not start over.
+    # Damaged checkpoints count: they raise an error, and the run does not start over.
     return arguments.resume and store.newest() is not None
 
 
@@ -240,7 +239,7 @@ def fit(model: Model[O, F], data: Any, arguments: Session) -> F:
 
 
 def digest_of(tree: Any) -> str:
-    """Return the SHA-256 of all arrays of a tree, sparse ones too, hexadecimal."""
+    """Return the hexadecimal SHA-256 digest of all arrays of a tree, including sparse ones."""
     total = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):
         for part in _parts(leaf) if sp.issparse(leaf) else (leaf,):
@@ -251,12 +250,12 @@ def digest_of(tree: Any) -> str:
 
 
 def _parts(counts: sp.csr_array) -> tuple[np.ndarray, ...]:
-    # Documents of a store have wider indices where they are read one by one than in memory.
+    # Documents read one by one from a store have wider indices than those in memory.
     index = np.int32 if max(counts.nnz, *counts.shape) < 2**31 else np.int64
     return counts.indptr.astype(index), counts.indices.astype(index), counts.data
 
 
 def corpus_of(model: Model[O, F], planned: Plan[O]) -> dict[str, Any]:
-    """Return the facts about the data of a run that go with its results."""
+    """Return the facts about the data of a run that are stored with its results."""
     facts = model.describe(planned)
     return {**facts, "held_out": planned.held, "digest": planned.digest}

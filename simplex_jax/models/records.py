@@ -1,4 +1,4 @@
-"""Records that a model fills in, and those that pass between its functions and the pipeline."""
+"""Records that define a model, and those passed between its functions and the pipeline."""
 
 import dataclasses
 import platform
@@ -35,21 +35,21 @@ class Data(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Results:
-    """Attributes of all fits; those of a model add its results.
+    """Attributes of all fits; each model adds its results.
 
     Attributes:
-        samples: Number of posterior samples behind the summary, of all chains.
+        samples: Number of posterior samples in the summary, over all chains.
         diagnostics: R-hat and effective sample size over chains and samples, by name.
-        metrics: One record an evaluation.
-        settings: The options, every one settled.
+        metrics: One record per evaluation.
+        settings: The options, all settled.
         corpus: Facts about the data: numbers of documents and words, digest.
         versions: Versions of the packages that the results depend on.
         warnings: Sentences, each a reason to doubt the results.
-        interrupted: The signal that ended the run before its time, or None.
-        kept: Arrays of the samples that are held in memory, by name, each sample along the first
-            axis; empty where there are none, and for models that keep partitions.
-        state: Last state of the kernel, of all chains along a first axis if there are several;
-            None for a fit that was loaded.
+        interrupted: The signal that ended the run early, or None.
+        kept: Arrays of the samples kept in memory, by name, with samples along the first axis;
+            empty if there are none, and for models that keep partitions.
+        state: Last state of the kernel, with a first axis of chains if there are several; None for
+            a loaded fit.
     """
 
     MODEL: ClassVar["Model"]
@@ -73,14 +73,14 @@ F = TypeVar("F", bound=Results)
 class Plan(NamedTuple, Generic[O]):
     """A run before it starts."""
 
-    data: Any  # all the data, those held out too, as `Model.as_data` returns them
-    train: Any  # the data to learn from
+    data: Any  # all the data, including those held out, as `Model.as_data` returns them
+    train: Any  # the training data
     heldout: Any  # the data to predict, or None
     held: int  # number of documents or rows in `data` that are held out
-    settings: O  # the options, every one settled
+    settings: O  # the options, all settled
     digest: str  # digest of the data
-    # Whether a checkpoint has the state to begin with: `prepare` may then return the structure of
-    # one only, of arrays or `jax.ShapeDtypeStruct`
+    # Whether the first state comes from a checkpoint: `prepare` may then return only its structure,
+    # of arrays or `jax.ShapeDtypeStruct`
     resumed: bool = False
 
 
@@ -91,7 +91,7 @@ class Array(NamedTuple):
     least: float = 0.0  # the smallest number allowed; -inf for logarithms, which may be -inf
     most: float = np.inf  # the largest
     positive: bool = False  # whether 0 is too small
-    unknown: bool = False  # whether NaN is allowed, where a single sample or chain is not enough
+    unknown: bool = False  # whether NaN is allowed, if a single sample or chain is not enough
 
 
 class Saved(NamedTuple, Generic[O]):
@@ -107,11 +107,11 @@ class Saved(NamedTuple, Generic[O]):
 class Files(NamedTuple, Generic[O, F]):
     """Functions that write and read fits of a model."""
 
-    names: tuple[str, ...]  # the files that `write` makes, besides those that all runs have
+    names: tuple[str, ...]  # the files that `write` creates, besides those of all runs
     arrays: Mapping[str, Mapping[str, Array]]  # attributes of the fit by file, those of each `.npz`
-    # `Saved -> length of each axis`, from all but arrays; a RunError names a file that is damaged
+    # `Saved -> length of each axis`, without the arrays; a RunError names a damaged file
     sizes: Callable[[Saved[O]], Mapping[str, int]]
-    # `(fit, directory)`, which writes the files that are for people
+    # `(fit, directory)`, which writes the files for people
     write: Callable[[F, Path], None]
     summary: Callable[[F], dict[str, Any]]  # `fit -> further entries of summary.json`
     # `Saved -> the attributes of the fit` that are not in `Results`
@@ -127,22 +127,22 @@ class Model(NamedTuple, Generic[O, F]):
     name: str  # its package, its command and the `command` of `config.json`
     options: type[O]  # the dataclass of its options
     fit: type[F]  # the class of its fits
-    # The data of a user of `fit`, checked, with `names`, one a document or row
+    # Checks the data given to `fit`, and returns them with `names`, one per document or row
     as_data: Callable[[Any], Data]
     digest: Callable[[Any], str]  # `data -> digest`, hexadecimal
-    # `(data, number, seed) -> (train, heldout)`; `heldout` is None where there is nothing to
-    # predict in it.
+    # `(data, number, seed) -> (train, heldout)`; `heldout` is None if there is nothing to predict
+    # in it.
     hold_out: Callable[[Any, int, int], tuple[Any, Any]]
     # `(train, heldout, options) -> options` with every None that has a default filled in
     settle: Callable[[Any, Any, O], O]
-    # `(plan, folder) -> Run`; with a folder the kept samples go there
+    # `(plan, folder) -> Run`; if there is a folder, the kept samples go there
     prepare: Callable[[Plan[O], Folder | None], Run]
     summarise: Callable[[Plan[O], Run, Trained], F]  # `(plan, run, trained) -> Fit`
     warn: Callable[[F], list[str]]  # `Fit -> sentences`, each a reason for doubt
     # `Plan -> facts` about the data, for `config.json` and the report
     describe: Callable[[Plan[O]], dict[str, Any]]
     files: Files[O, F]  # files of a fit
-    # `(fit, data, seed) -> shares` [n, K] of other documents or rows, in the words of the fit
+    # `(fit, data, seed) -> shares` [n, K] of other documents or rows, over the fit's vocabulary
     infer: Callable[..., np.ndarray]
-    # Why one process has to fit it; None where several share its data
+    # Why it needs a single process; None if several can share its data
     alone: str | None = "its data are not shared"

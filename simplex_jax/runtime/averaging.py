@@ -25,12 +25,12 @@ class LogMean:
         return self._log_sum - math.log(self.samples)
 
     def merge(self, other: "LogMean") -> None:
-        """Add all samples of another."""
+        """Add all samples of another average."""
         self.samples += other.samples
         self._log_sum = np.logaddexp(self._log_sum, other._log_sum)
 
     def save(self) -> dict[str, Any]:
-        """Return the number of samples and the log of their sum."""
+        """Return the number of samples and the log of their sum, for a checkpoint."""
         return {"samples": self.samples, "log_sum": self._log_sum}
 
     def load(self, saved: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The files of a run in a directory, apart from all others that are in it."""
+"""The files of a run in a directory, told apart from all others."""
 
 import json
 import re
@@ -22,15 +22,15 @@ _FOLDERS = (CHECKPOINT, SAMPLES, SHARES)
 class Contents(NamedTuple):
     """Contents of a directory."""
 
-    command: str | None = None  # the command whose run is in it, or None where there is none
+    command: str | None = None  # the command whose run is in it, or None
     files: Sequence[Path] = ()  # files that runs of the command write, `config.json` last
     checkpoints: Sequence[Path] = ()  # its checkpoints
     samples: Sequence[Path] = ()  # files of its samples
-    shares: Sequence[Path] = ()  # files of the shares of documents, one a process
+    shares: Sequence[Path] = ()  # files of the shares of documents, one per process
     unfinished: Sequence[Path] = ()  # files of interrupted writes
     others: Sequence[Path] = ()  # all other files in the directory, which are left alone
-    # Files that the run has not written where it writes: others that have a name of its files, and
-    # files within its checkpoints that their sums do not name.
+    # Foreign files in places of the run: others with a name of its files, and files in its
+    # checkpoints that are not in the checksums.
     clashes: Sequence[Path] = ()
 
     @property
@@ -62,9 +62,9 @@ class _Folder(NamedTuple):
 
 
 def look(directory: Path, names: Collection[str]) -> Contents:
-    """Sort the contents of a directory; without the `config.json` of a run, all are others.
+    """Classify the contents of a directory; without a run's `config.json`, all are others.
 
-    The files that a run writes have `names`, `config.json` among them, besides checkpoints and
+    `names` are the files that a run writes, including `config.json`, besides checkpoints and
     samples.
     """
     command = _command(directory / CONFIG)
@@ -99,7 +99,7 @@ def look(directory: Path, names: Collection[str]) -> Contents:
 
 
 def _look_into(folder: Path, name: re.Pattern[str]) -> _Folder:
-    """Sort the contents of a folder, empty if it does not exist, by the pattern of its names."""
+    """Classify the contents of a folder, if it exists, by a pattern of names."""
     paths = list(folder.iterdir()) if folder.is_dir() else []
     return _Folder(
         [path for path in paths if name.fullmatch(path.name)],
@@ -108,7 +108,7 @@ def _look_into(folder: Path, name: re.Pattern[str]) -> _Folder:
 
 
 def remove(directory: Path, contents: Contents) -> None:
-    """Remove a run, and nothing else; its configuration goes last."""
+    """Remove a run and nothing else, its configuration last."""
     arrays = [*contents.samples, *contents.shares]
     for path in [*arrays, *contents.checkpoints, *contents.unfinished]:
         output.remove(path)
@@ -129,7 +129,7 @@ def _command(config: Path) -> str | None:
 
 
 def _foreign(checkpoint: Path) -> list[Path]:
-    """Return the files of a checkpoint that its sums do not name."""
+    """Return the files of a checkpoint that are not in its checksums."""
     if not checkpoint.is_dir():
         return [checkpoint]
     sums = checkpoint / _SUMS

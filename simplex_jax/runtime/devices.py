@@ -1,4 +1,4 @@
-"""The devices of a run, accelerators or the cores of a CPU, and their memory."""
+"""The devices of a run, accelerators or CPU cores, and their memory."""
 
 import os
 from contextlib import suppress
@@ -16,10 +16,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 def use(count: int | None = None) -> int:
     """Return the number of devices to share work between; call it before JAX has started.
 
-    JAX sees a CPU as one device, and work of many small steps then keeps one core busy. Here each
-    core becomes a device, unless JAX has started or `JAX_NUM_CPU_DEVICES` is set. By default the
-    count is all accelerators, or the cores that this process may use, at most 16. Of several
-    processes, see `processes.join`, each has `count`.
+    JAX treats a CPU as one device, so work in many small steps uses only one core. Here each core
+    becomes a device, unless JAX has started or `JAX_NUM_CPU_DEVICES` is set. The default is all
+    accelerators, or the cores that this process may use, at most 16. With several processes, see
+    `processes.join`, each has `count`.
     """
     if count is not None:
         count = arguments.at_least("devices", count, 1)
@@ -55,7 +55,7 @@ def _cores() -> int:
 
 
 def memory() -> int:
-    """Return the bytes of memory of a device; of a CPU, those that all of its cores share."""
+    """Return the bytes of memory of a device; for a CPU, of all its cores together."""
     stats = jax.local_devices()[0].memory_stats() or {}
     if limit := stats.get("bytes_limit"):
         return limit
@@ -67,7 +67,7 @@ def memory() -> int:
 
 
 def check_memory(needed: int, remedy: str) -> None:
-    """Raise a ValueError, which ends with a remedy, if a device has fewer bytes than needed."""
+    """Raise a ValueError ending with a remedy if a device has fewer bytes than needed."""
     if needed > (available := memory()):
         raise ValueError(
             f"the run needs at least {size(needed)} of memory and the device has "

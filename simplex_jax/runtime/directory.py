@@ -1,4 +1,4 @@
-"""The directory of a run, and the files that all models write; `saved` reads them again."""
+"""The directory of a run, and the files that all models write; `saved` reads them."""
 
 import itertools
 import zipfile
@@ -17,9 +17,9 @@ __all__ = ["CHECKPOINT", "SAMPLES", "SHARES", "check", "check_words", "claim", "
 
 
 def check(path: str | Path, command: str, files: Sequence[str], *, overwrite: bool = False) -> None:
-    """Raise the errors of `claim`, and leave all as it is: for a check before the work begins.
+    """Raise the errors of `claim` without changing anything, for a check before work begins.
 
-    Whether a directory can be made is known only when it has been: it is, and removed again.
+    To find out whether a directory can be created, it is created and removed again.
     """
     place = Path(path)
     if not place.exists():
@@ -40,15 +40,15 @@ def claim(
     overwrite: bool = False,
     say: Callable[[str], object] = lambda line: None,
 ) -> Iterator[Path]:
-    """Make the directory of a new run, which is that of no other process within the block.
+    """Create the directory of a new run, locked against other processes within the block.
 
-    It is made with its parents if it does not exist; without a path it is the first of
-    simplex-jax-COMMAND, simplex-jax-COMMAND-2 and so on that does not. An earlier run of the same
-    command, with results only if `overwrite` is true, is removed from it, so that two never mix;
-    any other file is left alone, and without `overwrite` a FileExistsError. Call it after the input
-    has been read: bad input then leaves the earlier run as it was. Where the block fails before it
-    has written one of the `files` of a run, besides its `config.json`, the directory is removed
-    again.
+    It is created with its parents if needed; without a path it is the first of simplex-jax-COMMAND,
+    simplex-jax-COMMAND-2 and so on that does not exist. An earlier run of the same command is
+    removed from it, so that two never mix; if it has results, only with `overwrite`, else it is a
+    FileExistsError. So are a run of another command, and other files without a run or under names
+    of its files; files beside a run are left alone. Call it after reading the input, so that bad
+    input leaves the earlier run unchanged. If the block fails before writing any of the `files` of
+    a run except `config.json`, the directory is removed again.
     """
     command = config["command"]
     if path is not None:
@@ -73,10 +73,10 @@ def claim(
 
 @contextmanager
 def reopen(path: str | Path, files: Sequence[str]) -> Iterator[Path]:
-    """Lock the directory of a run that goes on within the block.
+    """Lock the directory of a run that is resumed within the block.
 
-    Unfinished files go; parts of the shares of documents stay until `remove_shares`, for the run
-    may be refused yet.
+    Unfinished files are removed. Parts of the shares of documents stay until `remove_shares`, since
+    the run may still be refused.
     """
     place = Path(path)
     with lock.locked(place):
@@ -85,12 +85,12 @@ def reopen(path: str | Path, files: Sequence[str]) -> Iterator[Path]:
 
 
 def remove_shares(place: Path, files: Sequence[str]) -> None:
-    """Remove the parts of the shares of documents, before a run that has gone on has others."""
+    """Remove the parts of the shares of documents, before a resumed run writes new ones."""
     contents.remove(place, Contents(shares=contents.look(place, files).shares))
 
 
 def _make(path: str | Path | None, command: str) -> tuple[Path, list[Path]]:
-    """Return a directory that exists, and those that had to be made, the innermost first."""
+    """Create a directory; return it and all directories created, the innermost first."""
     if path is not None:
         place = Path(path)
         made = [folder for folder in (place, *place.parents) if not folder.exists()]
@@ -99,7 +99,7 @@ def _make(path: str | Path | None, command: str) -> tuple[Path, list[Path]]:
         except OSError as error:
             _unmake(made)
             raise type(error)(
-                f"output directory {str(place)!r} cannot be made ({error.strerror}): choose "
+                f"output directory {str(place)!r} cannot be created ({error.strerror}): choose "
                 "another one (--out)"
             ) from None
         return place, made
@@ -112,14 +112,14 @@ def _make(path: str | Path | None, command: str) -> tuple[Path, list[Path]]:
 
 
 def _unmake(folders: Sequence[Path]) -> None:
-    """Remove directories, the innermost first, that are empty."""
+    """Remove the directories that are empty, the innermost first."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
 
 
 def _look(place: Path, command: str, files: Sequence[str], overwrite: bool) -> Contents:
-    """Return the contents of a directory, if a new run may have it."""
+    """Return the contents of a directory, if a new run may use it."""
     present = contents.look(place, files)
     shown, other = f"output directory {str(place)!r}", "choose another one (--out)"
     if present.command is None and present.others:
@@ -195,7 +195,7 @@ def _write_csv(
         remaining = iter(names)
         for shares, errors in parts:
             written = np.full(len(shares), np.nan) if errors is None else errors
-            # Names come last: where a part ends, none of the next may be taken.
+            # Names come last in zip, so that the end of a part does not consume a name.
             for error, row, name in zip(written, shares, remaining, strict=False):
                 yield name, "" if np.isnan(error) else f"{error:.2g}", *(f"{x:.5g}" for x in row)
 

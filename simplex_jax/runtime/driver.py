@@ -29,16 +29,16 @@ from simplex_jax.draws.keys import fold_in, split
 from simplex_jax.runtime import feed, processes
 from simplex_jax.runtime.hooks import Callback, Calls, Event, calls_of
 
-_MOST_STEPS = 2**31 - 2  # between two looks, as int32 numbers them
+_MOST_STEPS = 2**31 - 2  # largest interval, since steps are int32
 
 PULSE = 1.0
 """Approximate number of seconds between calls of `Hook.pulse`."""
 
 Collect: TypeAlias = Callable[[State, Info], PyTree]
-"""`(state, info) -> pytree` to collect of a step."""
+"""`(state, info) -> pytree` to collect at a step."""
 
 Grow: TypeAlias = Callable[[State], State | None]
-"""`(state) -> larger state`, where the last update was not done for lack of room; else None."""
+"""`(state) -> larger state` if the last update exceeded the capacity; else None."""
 
 
 def position_of(state: State, info: Info) -> Position:
@@ -48,7 +48,7 @@ def position_of(state: State, info: Info) -> Position:
 
 
 def nothing(state: State, info: Info) -> tuple:
-    """Return nothing: the `collect` of runs of which only the last state is wanted."""
+    """Return nothing: the `collect` of runs that need only the last state."""
     del state, info
     return ()
 
@@ -73,40 +73,40 @@ def run(
     """Do `num_steps` updates of a kernel.
 
     The update after step i uses `fold_in(key_update, i)` and the batch `stream(key_stream, i)`,
-    where `key_update, key_stream = split(key)` and i is `state.step`. So neither the chunks, nor
-    thinning, nor hooks change a sample, and a run continued from its last state with the same key
-    gives what one long run would have given.
+    where `key_update, key_stream = split(key)` and i is `state.step`. Therefore chunks, thinning
+    and hooks do not change the samples, and a run continued from its last state with the same key
+    gives the same samples as one long run.
 
-    Device memory holds one chunk of what is collected; the trace is gathered on the host. The loop
+    Device memory holds one chunk of collected values; the trace is gathered on the host. The loop
     is compiled once, for chunks of any length. The state passed in stays usable.
 
     Args:
         key: A PRNG key.
         kernel: A kernel; see `base.chains` for many chains.
         state: Its state, from `kernel.init` or from an earlier run.
-        stream: A stream of `simplex_jax.batches`, or any iterable of batches, beginning with that
-            of the step of the state. It is read on the host, a few batches ahead of the updates,
-            and one batch, for its shapes, if there are none; when it ends the run ends.
+        stream: A stream of `simplex_jax.batches`, or any iterable of batches, starting with the
+            batch of the state's step. An iterable is read on the host, a few batches ahead of the
+            updates (one batch, for its shapes, if there are no updates); the run ends when it ends.
         num_steps: Number of updates.
-        collect: `(state, info) -> pytree` to collect of a step; by default the position.
+        collect: `(state, info) -> pytree` to collect at a step; by default the position.
         thin: Collect the steps after which `state.step` is a multiple of `thin`.
-        hooks: Called with an `Event` after every chunk, in order; the run ends after a chunk for
-            which one of them returns True. See `hooks.Hook` for their other methods.
+        hooks: Called with an `Event` after every chunk, in order; the run ends after a chunk if one
+            of them returns True. See `hooks.Hook` for their other methods.
         chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
-        sample_every: Their `sample` is called when `state.step` is a multiple of this, and at the
-            end; by default it is `chunk`.
+        sample_every: The hooks' `sample` is called when `state.step` is a multiple of this, and at
+            the end; by default `chunk`.
         max_seconds: End when the time spent in updates, without compilation and hooks, reaches
-            this. It is checked after a chunk or, where a hook has a `pulse`, about every second.
-        first_step: Of a continued run: the step at which its first part began, by default that of
-            the state.
-        seconds: Of a continued run: the time spent in updates before.
-        grow: For states whose shapes are too small in rare cases: an update that has no room leaves
-            the state as it was, its step included, and so do those after it. `grow` then returns a
-            larger state, a program is compiled for it, and the same update is done with its own key
-            and batch. What is collected must not change its shape.
+            this. It is checked after a chunk or, if a hook has a `pulse`, about every second.
+        first_step: For a continued run, the step at which its first part began; by default the step
+            of the state.
+        seconds: For a continued run, the time spent in earlier updates.
+        grow: For states whose shapes are too small in rare cases. An update that exceeds them
+            leaves the state unchanged, including its step, and so do those after it. `grow` then
+            returns a larger state, a program is compiled for it, and the same update is done with
+            its own key and batch. Collected values must not change their shapes.
 
     Returns:
-        The last state, and the trace: all that was collected, as NumPy arrays stacked along a new
+        The last state, and the trace: all collected values, as NumPy arrays stacked along a new
         first axis.
 
     Raises:
@@ -143,7 +143,7 @@ def run(
         raise ValueError(f"first_step must be at most the step of the state, {step}; it is {first}")
     last = step + num_steps
     if max_seconds is not None and 0 < max_seconds <= seconds:
-        last = step  # a continued run that has had its time
+        last = step  # a continued run that has reached its time limit
     advance = functools.partial(
         _advance,
         split(key),
@@ -173,7 +173,7 @@ def run(
 
 
 class _Times(NamedTuple):
-    """Steps at which a run does something besides its updates."""
+    """Steps at which a run does more than updates."""
 
     first: int  # the step at its beginning
     last: int  # the step at its end
@@ -214,7 +214,7 @@ class _Loop:
                 begin()
 
     def goes_on(self) -> bool:
-        """Tell whether there are updates to do."""
+        """Return whether there are updates left."""
         left = self._step < self._times.last and not self._stop
         return left and self._reader.block is not None
 
@@ -231,19 +231,19 @@ class _Loop:
             self.state = larger
 
     def finish(self) -> None:
-        """Call the hooks that wait for the end."""
+        """Call the `finish` methods of hooks."""
         if self._event is not None:
             for finish in self.calls.finish:
                 finish(self._event)
 
     def trace(self) -> PyTree:
-        """Return all that was collected."""
+        """Return all collected values."""
         if not self._pieces:
             raise ValueError("stream must have at least one batch; it is empty")
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *self._pieces)
 
     def _compile(self, stream: Stream, state: State) -> PyTree:
-        """Do no update, which compiles the program, and return what it collects."""
+        """Compile the program by running zero updates, and return what it collects."""
         started = time.perf_counter()
         _, _, collected = jax.block_until_ready(self._advance(stream, state, 0))
         self._compile_seconds += time.perf_counter() - started
@@ -255,12 +255,12 @@ class _Loop:
         length = min(step - step % times.chunk + times.chunk, times.last, end) - step
         if self.calls.sample:
             length = min(length, times.every - step % times.every)
-        if self.calls.pulse:  # with no hook to call within the chunk, all of it at once
+        if self.calls.pulse:  # without a pulse, the whole chunk runs at once
             length = min(length, self._pace)
         return length
 
     def _update(self, block: feed.Block) -> Info:
-        """Do updates, fewer where the state has no room, and collect."""
+        """Do updates, fewer if the state needs to grow, and collect."""
         length = self._length(block.end)
         started, before = time.perf_counter(), self.state
         result = self._advance(block.stream, before, length)
@@ -317,7 +317,7 @@ def _floats(state: State) -> list[tuple[str, jax.Array]]:
 
 
 def _describe(advance: Callable, stream: Stream, state: State, step: int, length: int) -> str:
-    """Name the leaves that became NaN, and which of `length` updates did it, by repeating them."""
+    """Name the leaves that became NaN and the first of `length` updates at fault, by bisection."""
     fewest = bisect.bisect_left(
         range(1, length + 1), True, key=lambda n: bool(_has_nan(advance(stream, state, n)[0]))
     )
@@ -334,7 +334,7 @@ def _describe(advance: Callable, stream: Stream, state: State, step: int, length
 
 
 def _check_shapes(piece: PyTree, collected: PyTree) -> None:
-    """Raise a ValueError if arrays collected of a state that has grown have another shape."""
+    """Raise a ValueError if arrays collected from a grown state have another shape."""
     for leaf, new in zip(jax.tree.leaves(piece), jax.tree.leaves(collected), strict=True):
         if leaf.shape[1:] != new.shape[1:]:
             raise ValueError(
@@ -344,7 +344,7 @@ def _check_shapes(piece: PyTree, collected: PyTree) -> None:
 
 
 def _first(collected: PyTree, count: int) -> PyTree:
-    # Copies, for a view would keep the memory of a whole chunk.
+    # Copies, since a view would keep the memory of a whole chunk.
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:count].copy(), collected)
 
 
@@ -362,7 +362,7 @@ def _advance(
 ) -> tuple[State, Info, PyTree]:
     """Do `length` updates; return the state, the last info, and up to `slots` collected values.
 
-    The length is not static: a while loop costs what a scan does, and one program serves all.
+    The length is not static: a while loop costs the same as a scan, and one program serves all.
     """
     state_shape, info_shape = jax.eval_shape(_update, keys, update, stream, state)
     shapes = jax.eval_shape(collect, state_shape, info_shape)
@@ -372,7 +372,7 @@ def _advance(
         state, _, collected = carry
         step = current_step(state)
         state, info = _update(keys, update, stream, state)
-        # Within a block of `thin` steps all write the same slot, and the last one fills it.
+        # All steps within a block of `thin` write the same slot, and the last one fills it.
         value = jax.lax.cond(
             (step + 1) % thin == 0, collect, lambda *_: _zeros(shapes), state, info
         )

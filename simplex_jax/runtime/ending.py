@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM end a program with one line and their exit status, whenever they come.
+"""Ctrl-C and SIGTERM end a program with one line and their exit status at any time.
 
-This imports the standard library only: it stands before the import of JAX, which takes seconds.
+This imports only the standard library, since it runs before the import of JAX, which takes seconds.
 """
 
 import atexit
@@ -15,19 +15,18 @@ from typing import Any, Self
 
 _DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 _AGAIN = 0.02
-"""Seconds after which a lost exception is raised again: the callback that lost it has ended."""
+"""Seconds before a lost exception is raised again, after the callback that lost it has ended."""
 
 
 class Ending:
-    """End the program on SIGINT with status 130, on SIGTERM with 143; within a `with` block.
+    """End the program with status 130 on SIGINT and 143 on SIGTERM, within a `with` block.
 
-    It ends by a `SystemExit`, so that half-written files are removed; but at once within an import,
-    where an exception may come out as another one, as a crash of compiled code, or not at all; the
-    next run takes over what is left then, such as a directory. Python drops exceptions
-    that are raised within a callback, such as the one that JAX gives to the garbage collector; this
-    one is then raised again. A second signal ends the program at once. After the block signals are
-    ignored: all is done. A signal that the process ignores, or that has another handler, is left
-    alone.
+    It raises `SystemExit`, so that half-written files are removed. Within an import, where an
+    exception may turn into another one, crash compiled code or get lost, it exits at once; the next
+    run cleans up leftovers such as a directory. Python drops exceptions raised within a callback,
+    such as JAX's callback for the garbage collector; the exception is then raised again. A second
+    signal ends the program at once. After the block, when all is done, signals are ignored. A
+    signal that the process ignores, or that has another handler, is left alone.
     """
 
     def __init__(self) -> None:
@@ -37,7 +36,7 @@ class Ending:
         self._handled: list[signal.Signals] = []
 
     def __enter__(self) -> Self:
-        """Begin to listen."""
+        """Install the signal handlers."""
         for number, default in _DEFAULTS.items():
             if signal.getsignal(number) == default:
                 signal.signal(number, self._handle)
@@ -47,7 +46,7 @@ class Ending:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Ignore signals from here on, unless one is ending the program."""
+        """Ignore signals from now on, unless one is ending the program."""
         if not self._raised:
             for number in self._handled:
                 signal.signal(number, signal.SIG_IGN)
@@ -56,7 +55,7 @@ class Ending:
         if not self._said:
             self._said = True
             name = signal.Signals(number).name
-            # Not by print: the signal may have come in the middle of one.
+            # Not print: the signal may have interrupted one.
             with suppress(OSError):
                 text = f"simplex-jax: interrupted by {name} before the results were written\n"
                 os.write(2, text.encode())
@@ -66,7 +65,7 @@ class Ending:
         raise SystemExit(self._status)
 
     def _leave(self) -> None:
-        """End without the interpreter's finalisation, where what JAX was compiling may crash."""
+        """Exit without finalising the interpreter, where JAX's pending compilation may crash."""
         if self._raised:
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Signs that a sampler with velocities is not at its equilibrium, in words."""
+"""Warnings about samplers with velocities that are not at equilibrium."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 LARGEST_ENERGY = 0.1
-"""Largest distance of the kinetic energy per dimension from its equilibrium, beyond chance."""
+"""Largest deviation of the kinetic energy per dimension from equilibrium, beyond chance."""
 
 MOST_NOISE = 0.5
 """Largest share of the injected noise that the noise of the gradient may replace."""
@@ -18,23 +18,23 @@ _LEAST_ACCEPTED = 0.1
 def energy_warnings(
     records: Sequence[Mapping[str, float | None]], damping: float | None = None
 ) -> list[str]:
-    r"""Look for a sampler that is not at equilibrium, over the second half of its records.
+    r"""Return warnings if the second half of the records of a sampler is not at equilibrium.
 
-    The kinetic energy per dimension of an exact chain is 1 on average; that of `samplers.sggmc`,
-    x / sinh(x) with x = C h. Its mean counts as different where it is off by more than a tenth and
-    three standard errors, which take the records for independent.
+    The kinetic energy per dimension of an exact chain is 1 on average; that of `samplers.sggmc` is
+    x / sinh(x) with x = C h. A mean counts as different if it is off by more than a tenth plus
+    three standard errors, which assume independent records.
 
     Each record has some of the numbers of an Info of `samplers.sggmc` or `samplers.gsgnht`:
-    `kinetic`, `step_size`, `gradient_noise` and, for a thermostat, `thermostat`. A sampler with
-    `acceptance` has a Metropolis test that takes care of the energy, and only has to move. Without
-    the damping C h the energy should be 1, and the thermostat is not judged.
+    `kinetic`, `step_size`, `gradient_noise` and, for a thermostat, `thermostat`. In a sampler with
+    `acceptance` a Metropolis test corrects the energy, and only the acceptance rate is checked.
+    Without the damping C h the energy should be 1, and the thermostat is not checked.
     """
     half = records[len(records) // 2 :]
     if accepted := _numbers(half, "acceptance"):
         share = float(np.mean(accepted))
         if share >= _LEAST_ACCEPTED:
             return []
-        return [f"Only {100 * share:.1f}% of the moves were accepted: a smaller step size moves."]
+        return [f"Only {100 * share:.1f}% of the moves were accepted: use a smaller step size."]
     thermostat = _numbers(half, "thermostat")
     expected = damping / math.sinh(damping) if damping and not thermostat else 1.0
     sentences = _energy(_numbers(half, "kinetic"), expected)
@@ -42,15 +42,15 @@ def energy_warnings(
         sentences.append(
             f"The noise of the gradient is {np.mean(noise):.3g} of the noise to be injected, and "
             f"should be at most {MOST_NOISE:g}: a smaller step size, more friction or larger "
-            "batches lower it."
+            "batches reduce it."
         )
     steps = _numbers(half, "step_size")
     if damping is not None and thermostat and steps:
         level = float(np.mean(thermostat) * np.mean(steps)) / damping
         if level > _MOST_FRICTION:
             sentences.append(
-                f"The thermostat has raised the friction to {level:.3g} of its setting, to take up "
-                "heat: a smaller step size, larger batches or a longer run leave it less to do."
+                f"The thermostat has raised the friction to {level:.3g} of its setting to absorb "
+                "heat: a smaller step size, larger batches or a longer run reduce this."
             )
     return sentences
 
@@ -61,7 +61,7 @@ def _numbers(records: Sequence[Mapping[str, float | None]], name: str) -> list[f
 
 
 def _energy(values: list[float], expected: float) -> list[str]:
-    """Judge a kinetic energy; a single value does not show how much it varies."""
+    """Check a kinetic energy; a single value does not show how much it varies."""
     if len(values) < 2:
         return []
     mean = float(np.mean(values))

@@ -1,4 +1,4 @@
-"""The batches of the driver's loop: a stream, or batches from the host a few at a time."""
+"""The batches of the driver's loop: a stream, or a few batches at a time from the host."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -11,13 +11,13 @@ from simplex_jax.base import Batch, as_pytree, bind
 from simplex_jax.batches import Stream, on_device
 
 _MOST = 8
-"""Batches from the host that are on the device together; as many more are read ahead."""
+"""Number of host batches on the device at once; the same number is prefetched."""
 
 
 class Lagging:
-    """Batches that are read one at a time, each while the update before it runs.
+    """Batches that are read one at a time, each while the previous update runs.
 
-    A batch may depend on the results of earlier updates, and on what hooks made of them.
+    A batch may depend on the results of updates before that one, and of their hooks.
     """
 
     def __init__(self, batches: Iterator[Batch]) -> None:
@@ -32,15 +32,15 @@ class Block(NamedTuple):
     """Batches of consecutive steps."""
 
     stream: Stream  # a stream of them, as a pytree
-    end: int  # the step after the last that it has a batch for
+    end: int  # the step after its last batch
 
 
 def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -> Iterator[Block]:
     """Yield blocks of the batches of the steps from `step` to before `last`.
 
-    A stream is one block; of an iterable of batches a block has at most `chunk`, and at most eight,
-    or one if they are `Lagging`. The first one is read even if there is no step. All batches have
-    the same shapes, or a ValueError names the other one, so that one program serves them all.
+    A stream is one block. A block of an iterable has at most `chunk` batches and at most eight, or
+    one if they are `Lagging`. The first block is read even if there is no step. All batches must
+    have the same shapes, so that one program serves them all; a ValueError names one that differs.
     """
     if callable(stream):
         yield Block(as_pytree(stream), last)
@@ -57,8 +57,8 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
             if shapes != first:
                 raise ValueError(
                     f"batches of a stream must have one shape, and update {step + place} was given "
-                    f"{shapes} where the first one had {first}: leave a shorter last batch out, or "
-                    "pad it and weigh it"
+                    f"{shapes} but the first one had {first}: leave out a shorter last batch, or "
+                    "pad and weight it"
                 )
         filled = batches + batches[-1:] * (size - len(batches))
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *filled)
@@ -67,7 +67,7 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
 
 
 class Reader:
-    """Blocks one after the other, of which the next can be read ahead.
+    """Reads one block after the other, and can prefetch the next.
 
     Attributes:
         block: The current block; None before the first and after the last.
@@ -85,7 +85,7 @@ class Reader:
             self._ahead.append(next(self._blocks, None))
 
     def move_on(self) -> None:
-        """Take the next block."""
+        """Move to the next block."""
         self.read_ahead()
         self.block = self._ahead.pop()
 

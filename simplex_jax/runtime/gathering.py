@@ -1,4 +1,4 @@
-"""Summaries of the posterior that grow during a run: moments, traces and thinned samples.
+"""Posterior summaries accumulated during a run: moments, traces and thinned samples.
 
 These hooks are saved in checkpoints: an interrupted run gathers the same as an uninterrupted one.
 """
@@ -21,10 +21,10 @@ from simplex_jax.runtime.windows import Latest, Place, When, Window, back, when
 
 
 class Sample(NamedTuple):
-    """Quantities of one sample, by name, chains along the first axis of every array."""
+    """Quantities of one sample, by name; the first axis of every array is the chain."""
 
     moments: Mapping[str, ArrayLike]  # draws, or conditional means, for the moments
-    variances: Mapping[str, ArrayLike]  # conditional variances of those that have one
+    variances: Mapping[str, ArrayLike]  # conditional variances, if any
     traces: Mapping[str, ArrayLike]  # quantities to trace
 
 
@@ -42,7 +42,7 @@ class Gathered:
 
     @property
     def samples(self) -> int:
-        """Samples of each chain so far."""
+        """Number of samples of each chain so far."""
         return next(iter(self.moments.values())).samples
 
     def add(self, sample: Sample) -> None:
@@ -64,7 +64,7 @@ class Gathered:
         }
 
     def merge(self, other: "Gathered") -> None:
-        """Add the samples of another, which come before or after."""
+        """Add the samples of another, which came before or after."""
         for name, moments in self.moments.items():
             moments.merge(other.moments[name])
         for name, trace in self._traces.items():
@@ -86,11 +86,10 @@ class Posterior(Hook):
     """Moments and traces of the samples in the window of a run.
 
     Args:
-        read: Reads a sample off an event.
-        make: Returns moments and traces of no samples.
+        read: Returns the sample of an event.
+        make: Returns empty moments and traces.
         window: The window.
-        evaluated: Reads the quantities to trace that come with evaluations, which may be fewer
-            than the samples.
+        evaluated: Returns quantities to trace at evaluations, which may be fewer than the samples.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Posterior(Hook):
             gathered.trace(self._evaluated(event))
 
     def gathered(self, last: Event | None = None) -> Gathered:
-        """Return moments and traces; of a run that ended before the window, of its last event."""
+        """Return moments and traces; if the run ended before the window, of its last event."""
         gathered = self._latest.whole()
         if last is None or gathered.samples:
             return gathered
@@ -123,9 +122,9 @@ class Posterior(Hook):
         return gathered
 
     def result(self, last: Event | None) -> Gathered:
-        """Return what `gathered` does at the end of a run; no sample at all is a ValueError.
+        """Return `gathered` at the end of a run, or raise a ValueError if there is no sample.
 
-        A resumed run may have nothing left to do, and end before the part of it that counts.
+        A resumed run may have nothing left to do, and end before its window.
         """
         gathered = self.gathered(last)
         if not gathered.samples:
@@ -141,24 +140,24 @@ class Posterior(Hook):
         self._latest.load(saved)
 
 
-_ROUNDING = 1e-12  # more than that of the progress of a segment, and less than any update's share
+_ROUNDING = 1e-12  # above the rounding error of a segment's progress, below the share of an update
 
 
 class _Held(NamedTuple):
     """A kept sample."""
 
     when: When
-    arrays: dict[str, np.ndarray]  # none where they are in a file
+    arrays: dict[str, np.ndarray]  # empty if they are in a file
 
 
 class Kept(Hook):
     """Thinned samples, evenly spaced over the window of a run: `most`, or all if there are fewer.
 
-    With a directory, made if it is missing, each is written as it is drawn, to `sample-00000.npz`
-    and so on; else they stay in memory. Where the window has segments, those of the next take the
-    places of those of the last, one by one: each has its step, and the files need not be in order
-    of it. Where a run goes on to another length, those that the window of that length would not
-    have kept are removed. Topics are numbered as in each chain.
+    With a directory, created if missing, each is written when drawn, to `sample-00000.npz` and so
+    on; otherwise they stay in memory. If the window has segments, samples of the next segment
+    replace those of the last one by one. Each has its step, and files need not be in order of
+    steps. If a run is continued to another length, samples that its new window would not have kept
+    are removed. Topics are numbered as in each chain.
     """
 
     def __init__(
@@ -199,9 +198,9 @@ class Kept(Hook):
         self._taken[place.segment] += 1
 
     def _place(self, event: Event) -> dict[int, int]:
-        """Return the segments of the samples by number, without those that were not due.
+        """Return the segments of the samples by number, without samples that were not due.
 
-        As long as a run has its length, all of them were.
+        All samples were due unless the length of the run has changed.
         """
         segments: dict[int, int] = {}
         for number, held in sorted(self._held.items(), key=lambda item: item[1].when):
@@ -213,7 +212,7 @@ class Kept(Hook):
         return segments
 
     def _due(self, event: Event, place: Place) -> bool:
-        """Tell whether the sample of an event is due, after those that are there."""
+        """Return whether the sample of an event is due, given the samples so far."""
         missing = self._most - self._taken[place.segment]
         if not missing:
             return False
@@ -221,7 +220,7 @@ class Kept(Hook):
         return even or not self._follow(missing, event, place)
 
     def _follow(self, count: int, event: Event, place: Place) -> bool:
-        """Tell whether so many samples come after that of an event in its segment."""
+        """Return whether `count` samples follow that of an event in its segment."""
         every, last = event.sample_every, event.last_step
         step = (event.step // every + count) * every
         if step - every >= last:  # the last update has a sample, whatever its number
@@ -237,7 +236,7 @@ class Kept(Hook):
     def samples(self) -> dict[str, np.ndarray]:
         """Return the samples in memory by name, stacked by step; empty if there are none.
 
-        Arrays of a state that has grown are filled up with zeros.
+        Arrays of a state that has grown are padded with zeros.
         """
         held = sorted(self._held.values(), key=lambda sample: sample.when)
         ordered = [sample.arrays for sample in held if sample.arrays]
@@ -246,31 +245,31 @@ class Kept(Hook):
         return {name: _stacked([arrays[name] for arrays in ordered]) for name in ordered[0]}
 
     def save(self) -> list[Any]:
-        """Return the samples, those in files without their arrays."""
+        """Return the samples, without arrays if they are in files."""
         return [[number, list(held.when), held.arrays] for number, held in self._held.items()]
 
     def load(self, saved: list[Any]) -> None:
         """Restore the samples.
 
-        Those in files stay there, and without their directory are a ValueError; those in memory are
-        written if there is one now.
+        Samples in files stay there, and raise a ValueError without their directory. Samples in
+        memory are written to files if there is a directory now.
         """
         self._held = {number: _Held(When(*time), arrays) for number, time, arrays in saved}
         self._segments, self._taken = None, Counter()
         if self._folder is not None:
             self._find(self._folder)
         elif any(not held.arrays for held in self._held.values()):
-            raise ValueError("the run has kept samples in files: give their directory, samples_dir")
+            raise ValueError("the run kept samples in files: give their directory, samples_dir")
 
     def _find(self, folder: Folder) -> None:
-        """Bring the files in a directory and the samples of a checkpoint together."""
+        """Reconcile the files in a directory with the samples of a checkpoint."""
         folder.check()
         in_memory = {number: held for number, held in self._held.items() if held.arrays}
         in_files = [number for number in self._held if number not in in_memory]
         if lost := [number for number in in_files if not folder.has(number)]:
             warnings.warn(
                 f"{len(lost)} of {len(in_files)} samples that the run had kept are no longer in "
-                f"{str(folder.path)!r}: it goes on without them",
+                f"{str(folder.path)!r}: it continues without them",
                 CheckpointWarning,
                 stacklevel=2,
             )
@@ -279,11 +278,11 @@ class Kept(Hook):
         for number, held in in_memory.items():
             folder.write(number, held.arrays)
             self._held[number] = held._replace(arrays={})
-        folder.keep(self._held)  # A run that was killed may have left some after the checkpoint.
+        folder.keep(self._held)  # A killed run may have left samples after the checkpoint.
 
 
 def write_samples(directory: Path, samples: Mapping[str, np.ndarray]) -> None:
-    """Write samples of `Kept.samples` as the files that a run with a directory has."""
+    """Write the samples of `Kept.samples` to files, as a run with a directory does."""
     if not samples:
         return
     directory.mkdir(exist_ok=True)
@@ -293,7 +292,7 @@ def write_samples(directory: Path, samples: Mapping[str, np.ndarray]) -> None:
 
 
 def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
-    """Stack arrays along a new first axis, smaller ones filled up with zeros."""
+    """Stack arrays along a new first axis, padding smaller ones with zeros."""
     shape = np.max([array.shape for array in arrays], axis=0)
     stack = np.zeros((len(arrays), *shape), np.result_type(*arrays))
     for i, array in enumerate(arrays):

@@ -1,4 +1,4 @@
-"""Hooks: functions that are called on the host between the chunks of a run."""
+"""Hooks: functions called on the host between the chunks of a run."""
 
 import json
 import math
@@ -24,14 +24,14 @@ class Event(NamedTuple):
     Attributes:
         step: Number of updates done, `state.step`.
         first_step: `state.step` at the start of the run.
-        last_step: Where the run is to end.
-        seconds: Time spent in the updates of this run; compilation and hooks are not counted.
+        last_step: The step at which the run should end.
+        seconds: Time spent in the updates of this run, without compilation and hooks.
         compile_seconds: Time spent on compilation.
         state: The state.
         info: The Info of the last update.
-        metrics: Numbers that a hook leaves for those after it: an evaluation writes them,
-            `Progress` shows, `MetricsLog` records and `EarlyStop` watches them.
-        sample_every: Updates between samples; the last update has one in any case.
+        metrics: Numbers that a hook passes to later ones: an evaluation writes them, `Progress`
+            shows, `MetricsLog` records and `EarlyStop` watches them.
+        sample_every: Updates between samples; the last update always has one.
     """
 
     step: int
@@ -46,24 +46,23 @@ class Event(NamedTuple):
 
 
 Callback: TypeAlias = Callable[[Event], bool | None]
-"""A function that is called at the end of a chunk, with its event; True ends the run."""
+"""A function called with an event at the end of a chunk; returning True ends the run."""
 
 
 class Hook:
     """Base class of callbacks that are also called at other times.
 
-    A class that derives from it defines the methods that it needs; those that are None are not
-    called.
+    A derived class defines the methods that it needs; those that are None are not called.
 
     Attributes:
-        begin: `()`, called when all is compiled, before the first update.
+        begin: `()`, called after compilation, before the first update.
         sample: `(event)`, called every `sample_every` updates, before the callbacks at the end of a
             chunk.
-        over: `(event)`; True ends the run there and then, after all hooks were called.
-        pulse: `(event)`, called about every second, also within a chunk, and after the callbacks at
-            the end of one. True ends the run there, though in the middle of a chunk.
+        over: `(event)`; True ends the run at once, after all hooks have been called.
+        pulse: `(event)`, called about every second, even within a chunk, and after the callbacks at
+            the end of a chunk. True ends the run, even in the middle of a chunk.
         finish: `(event)`, called after the last update, unless there was an error.
-        close: `()`, called at the end, after an error as well.
+        close: `()`, called at the end, even after an error.
     """
 
     begin: Callable[[], None] | None = None
@@ -78,7 +77,7 @@ class Hook:
 
 
 class Calls(NamedTuple):
-    """Functions to call in a run, those of all its hooks in order."""
+    """Functions to call in a run: those of all its hooks, in order."""
 
     callbacks: Sequence[Callback]
     begin: Sequence[Callable[[], None]]
@@ -90,11 +89,11 @@ class Calls(NamedTuple):
 
 
 def calls_of(callbacks: Sequence[Callback]) -> Calls:
-    """Return the functions to call of callbacks, of which some are a `Hook`.
+    """Return the functions to call for callbacks, some of which may be a `Hook`.
 
     Raises:
-        TypeError: There is a callback in place of a list, or one has a method of hooks, which would
-            never be called, and is not a `Hook`.
+        TypeError: `callbacks` is a callback instead of a list, or a callback that is not a `Hook`
+            has a method of hooks, which would never be called.
     """
     if callable(callbacks):
         raise TypeError(f"hooks must be a list of callbacks; it is {callbacks!r}")
@@ -125,10 +124,10 @@ def info_metrics(info: Info) -> dict[str, float]:
 
 
 MAX_STEPS = 2**31 - 1
-"""The most updates a run can number; as the last step of an event: the run has no length."""
+"""The most updates a run can number; as the last step of an event, the run has no length."""
 
 EFFECTIVE = "ess_"
-"""Prefix of the names of metrics that are effective sample sizes."""
+"""Prefix of the names of metrics for effective sample sizes."""
 
 
 class Progress(Hook):
@@ -136,11 +135,11 @@ class Progress(Hook):
 
     Args:
         show: Names of metrics to show, from `Event.metrics` or the Info.
-        file: Where to; standard error by default.
-        interval: Least number of seconds between plain lines; the last step is always shown.
-        max_seconds: The length of a run that ends by time: seconds are then what is counted.
-        target: The effective sample size at which a run ends: that is then what is counted, the
-            least of the metrics that are one.
+        file: Output file; standard error by default.
+        interval: Minimum seconds between plain lines; the last step is always shown.
+        max_seconds: The length of a run that ends by time; progress is then shown in seconds.
+        target: The effective sample size at which a run ends; progress is then the smallest
+            effective sample size among the metrics.
     """
 
     def __init__(
@@ -162,7 +161,7 @@ class Progress(Hook):
 
     @property
     def _file(self) -> TextIO:
-        # Found when it is used: scikit-learn copies hooks, and no file can be copied.
+        # Looked up on use: scikit-learn copies hooks, and files cannot be copied.
         return self._given or sys.stderr
 
     def __call__(self, event: Event) -> None:
@@ -183,7 +182,7 @@ class Progress(Hook):
             print(self._line(event), file=self._file, flush=True)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Close the bar, leaving it on the screen."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -229,12 +228,12 @@ class Progress(Hook):
 
 
 class MetricsLog(Hook):
-    """Append one JSON object a line: step, seconds, the numbers of the Info, and the metrics.
+    """Append one JSON object per line: step, seconds, the numbers of the Info, and the metrics.
 
-    A number that is not finite is written as null. The file, whose folder must exist, is closed
-    between lines, so that they survive a crash. Before its first line, a log drops those of that
-    step and later ones, which an interrupted run has left whose steps are now repeated, and a line
-    torn by a crash.
+    A number that is not finite is written as null. The folder of the file must exist. The file is
+    closed between lines, so that they survive a crash. Before its first line, the log drops lines
+    from that step on, which an interrupted run left and whose steps are repeated, and a line torn
+    by a crash.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -243,7 +242,7 @@ class MetricsLog(Hook):
 
     def __call__(self, event: Event) -> None:
         """Append the event."""
-        if self._last < 0 or event.step < self._last:  # of a run, and of the next
+        if self._last < 0 or event.step < self._last:  # first event of a run
             self._keep_before(event.step)
         self._last = event.step
         seconds = {"step": event.step, "seconds": event.seconds}
@@ -251,7 +250,7 @@ class MetricsLog(Hook):
         output.append_json_line(self._path, record)
 
     def finish(self, event: Event) -> None:
-        """Leave a file without a line, if the run has ended before its first evaluation."""
+        """Create an empty file if the run ended before its first evaluation."""
         del event
         self._path.touch()
 
@@ -264,7 +263,7 @@ class MetricsLog(Hook):
 
 
 def _step_of(line: bytes) -> float:
-    """Return the step of a line of a log; infinity for any other line."""
+    """Return the step of a log line; infinity for an invalid line."""
     try:
         return json.loads(line)["step"]
     except (ValueError, TypeError, LookupError):
@@ -272,11 +271,11 @@ def _step_of(line: bytes) -> float:
 
 
 class EarlyStop(Hook):
-    """End the run when a metric, of `Event.metrics` or the Info, has stopped falling.
+    """End the run when a metric from `Event.metrics` or the Info has stopped falling.
 
     It ends after `patience` values in a row without an improvement, which is a value below the best
-    so far by more than `least`; chunks without the metric are skipped. A run that begins anew, at
-    an earlier step, is judged by itself.
+    so far by more than `least`. Chunks without the metric are skipped. A run that starts again at
+    an earlier step is judged on its own.
     """
 
     def __init__(self, metric: str, *, patience: int, least: float = 0.0) -> None:
@@ -291,8 +290,8 @@ class EarlyStop(Hook):
         self._stale = self._last = 0
 
     def __call__(self, event: Event) -> bool:
-        """Tell whether the metric has been stale for too long."""
-        if event.step < self._last:  # of another run, with the same hook
+        """Return whether the metric has been stale for too long."""
+        if event.step < self._last:  # another run with the same hook
             self._best, self._stale = math.inf, 0
         self._last = event.step
         value = (info_metrics(event.info) | event.metrics).get(self._metric)
@@ -314,16 +313,16 @@ class EarlyStop(Hook):
 
 
 class EquilibriumWarning(UserWarning):
-    """A chain with velocities is not at its equilibrium."""
+    """A chain with velocities is not at equilibrium."""
 
 
 class Equilibrium(Hook):
-    """Warn at the end of a run whose chain, with velocities, was not at its equilibrium.
+    """Warn at the end of a run if its chain, with velocities, was not at equilibrium.
 
-    The rule is `equilibrium.energy_warnings`, over the numbers of the Info at the ends of the
-    chunks of a run; those of every site of a product are judged on their own. A chain that has not
-    converged yet is hot for good reason, so only the second half counts. The damping C h is
-    friction times step size, None where it is not one number.
+    The rule is `equilibrium.energy_warnings`, over the numbers of the Info at the end of each
+    chunk, separately for each site of a product. A chain that has not converged yet is hot for good
+    reason, so only the second half counts. The damping C h is friction times step size, None if it
+    is not a single number.
     """
 
     def __init__(self, damping: float | None = None) -> None:
@@ -345,7 +344,7 @@ class Equilibrium(Hook):
             self._records.setdefault(site, []).append(record)
 
     def finish(self, event: Event) -> None:
-        """Judge the run."""
+        """Warn about the run, if necessary."""
         for site, records in self._records.items():
             for warning in equilibrium.energy_warnings(records, self._damping):
                 place = f"{site}: " if site else ""

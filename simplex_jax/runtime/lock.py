@@ -11,16 +11,16 @@ except ImportError:  # on Windows, where nothing is locked
     fcntl = None  # type: ignore[assignment]
 
 NAME = ".simplex-jax.lock"
-"""The file that is locked, with the number of the process in it."""
+"""The lock file, which contains the process ID."""
 
 
 @contextmanager
 def locked(directory: str | Path) -> Iterator[None]:
-    """Keep other processes out of an existing directory for the time of a block.
+    """Keep other processes out of an existing directory within a block.
 
-    The lock is the kernel's (`flock`), which frees it when the process ends, however it ends: the
-    file may stay behind and blocks nobody. A file system without locks locks nothing. The message
-    of the BlockingIOError names the process that is in the directory.
+    The kernel holds the lock (`flock`) and frees it however the process ends; a file left behind
+    blocks nobody. On a file system without locks nothing is locked. The BlockingIOError names the
+    process that uses the directory.
     """
     path = Path(directory) / NAME
     descriptor = _open(path)
@@ -29,21 +29,21 @@ def locked(directory: str | Path) -> Iterator[None]:
         os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
     finally:
-        # While it is locked: a process that has opened it meanwhile sees that it is gone.
+        # Unlinked while locked, so that a process that has opened it sees that it is gone.
         with suppress(OSError):
             path.unlink()
         os.close(descriptor)
 
 
 def check(directory: str | Path) -> None:
-    """Raise the BlockingIOError of `locked` if another process is in the directory."""
+    """Raise the BlockingIOError of `locked` if another process uses the directory."""
     if (Path(directory) / NAME).exists():
         with locked(directory):
             pass
 
 
 def _open(path: Path) -> int:
-    """Open a file and lock it, such that it is at its place when it is locked."""
+    """Open and lock a file that is still at its path once locked."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         if not _lock(descriptor):
@@ -51,7 +51,7 @@ def _open(path: Path) -> int:
             os.close(descriptor)
             raise BlockingIOError(
                 f"{str(path.parent)!r} is in use by another run"
-                f"{f' (process {holder})' if holder else ''}: wait until it has ended, or choose "
+                f"{f' (process {holder})' if holder else ''}: wait until it ends, or choose "
                 "another directory"
             )
         with suppress(FileNotFoundError):
@@ -66,6 +66,6 @@ def _lock(descriptor: int) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        except OSError:  # a file system without locks, as some of networks are
+        except OSError:  # a file system without locks, like some network file systems
             pass
     return True

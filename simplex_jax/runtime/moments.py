@@ -1,13 +1,13 @@
-"""Streaming posterior means and standard deviations: no sample is stored.
+"""Streaming posterior means and standard deviations, without storing samples.
 
-Where the law of a quantity given the rest of a sample is explicit, its conditional mean and
-variance are worth more than a draw of it. By the laws of total expectation and variance
+If the law of a quantity given the rest of a sample is explicit, its conditional mean and variance
+are more informative than a draw. By the laws of total expectation and variance
 
     E[x] = E[E[x | rest]],    Var[x] = E[Var[x | rest]] + Var[E[x | rest]],
 
-so that the mean of the conditional means estimates E[x], and the mean of the conditional variances
-plus the variance of the conditional means estimates Var[x] (the variance of the conditional means
-alone would be too small). Without such a law the conditional mean is the draw, with variance 0.
+so the mean of the conditional means estimates E[x], and the mean of the conditional variances plus
+the variance of the conditional means estimates Var[x] (the variance of the conditional means alone
+would be too small). Without such a law the conditional mean is the draw, with variance 0.
 """
 
 import functools
@@ -31,7 +31,7 @@ def _add(
     value: ArrayLike,
     variance: ArrayLike,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Welford's (1962) update, which does not cancel where the deviation is small."""
+    """Welford's (1962) update, which avoids cancellation if the deviation is small."""
     value, variance = jnp.asarray(value, mean.dtype), jnp.asarray(variance, mean.dtype)
     share = _reciprocal(count, mean.dtype)
     difference = value - mean
@@ -43,7 +43,7 @@ def _add(
 def _reciprocal(x: ArrayLike, dtype: jnp.dtype) -> jax.Array:
     """Return 1 / x, to multiply by.
 
-    Of a division by x compiled code makes this on some numbers of devices and not on others.
+    Compiled code would replace a division by x with this on some numbers of devices only.
     """
     return 1 / jnp.asarray(x, dtype)
 
@@ -58,10 +58,10 @@ def _deviation(squares: ArrayLike, within: ArrayLike, samples: ArrayLike) -> jax
 class Moments:
     """Streaming mean and standard deviation of an array, over samples and over chains.
 
-    The shape is that of a sample, chains along its first axis. The memory is two arrays of that
-    size, three where conditional variances come with the samples. With a sharding devices share
-    their rows, as they do those of samples, see `replicas.whole`; mean and deviation are whole, and
-    with several processes to ask for them is a collective operation.
+    The shape is that of a sample, with chains along the first axis. This uses memory for two arrays
+    of that size, three if samples have conditional variances. With a sharding, devices share their
+    rows like those of samples, see `replicas.whole`. Mean and deviation are returned whole, which
+    is a collective operation with several processes.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class Moments:
         The deviation of a single draw is NaN.
 
         Args:
-            order: For every chain the indices along the next axis of the parts that belong
-                together, int [chains, K]; None if chains agree.
-            shared: For every chain whether its part, so put together, counts, bool [chains, K],
-                that of the first does; None if all do.
+            order: For each chain, the indices along the next axis that match the parts to those of
+                the first chain, int [chains, K]; None if chains agree.
+            shared: For each chain, whether its matched part counts, bool [chains, K], always true
+                for the first; None if all count.
         """
-        if len(self._mean) == 1:  # nothing to match, and so no array is whole but the results
+        if len(self._mean) == 1:  # nothing to match, so only the results need to be whole
             sd = _deviation(self._squares, self._within, self.samples)
             return np.array(self._whole(self._mean)[0]), np.array(self._whole(sd)[0])
         arrays = [self._whole(array) for array in (self._mean, self._squares, self._within)]
@@ -149,7 +149,7 @@ class Moments:
 
     def save(self) -> dict[str, Any]:
         """Return the moments."""
-        # Copies, for the next sample replaces these in the device's memory.
+        # Copies, since the next sample overwrites these in device memory.
         copy = np.array if self._sharding is None else jnp.copy
         return {
             "samples": self.samples,

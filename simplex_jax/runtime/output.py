@@ -1,7 +1,7 @@
-"""Files of a run, never half written.
+"""Atomic writes of the files of a run.
 
-Every file is written beside its final name, flushed to the disk and renamed, so a reader (or a
-crash) sees the old file or the new one, whole. Only the metrics log grows in place.
+Every file is written under a temporary name, flushed to disk and renamed, so that a reader (even
+after a crash) sees the complete old or new file. Only the metrics log grows in place.
 """
 
 import codecs
@@ -24,7 +24,7 @@ from jax.typing import ArrayLike
 
 
 def final_name(path: Path) -> str:
-    """Return the name of an unfinished file or directory once it is finished; else nothing."""
+    """Return the final name of an unfinished file or directory; "" for any other."""
     match = re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.tmp", path.name)
     return match[1] if match else ""
 
@@ -38,7 +38,7 @@ def remove(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path, pattern: str) -> None:
-    """Remove unfinished files of writes that were killed, if their final names match."""
+    """Remove unfinished files of killed writes whose final names match a pattern."""
     for path in directory.glob(".*.tmp"):
         if re.fullmatch(pattern, final_name(path)):
             with suppress(OSError):
@@ -46,9 +46,10 @@ def remove_leftovers(directory: Path, pattern: str) -> None:
 
 
 def place_of(path: str | Path) -> Path:
-    """Return where a file to write is, links followed.
+    """Return the path of a file to write, with links resolved.
 
-    What is there and is no file, such as /dev/null, is a FileExistsError: a file would replace it.
+    If it exists and is not a file, such as /dev/null, raise a FileExistsError: a file would replace
+    it.
     """
     place = Path(os.path.realpath(path))
     if place.exists() and not place.is_file():
@@ -58,10 +59,10 @@ def place_of(path: str | Path) -> Path:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a binary file that takes the place of `path` when the block ends without an error.
+    """Open a binary file that replaces `path` when the block ends without an error.
 
     The bytes go to a hidden file in the same directory (a rename is atomic only within one file
-    system). On an error that file is removed and `path` stays as it was.
+    system). On an error that file is removed and `path` is unchanged.
     """
     target = place_of(path)
     temporary = _hidden(target)
@@ -79,9 +80,9 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Put the name of the file that the block writes into errors of the system without one.
+    """Add the name of the file being written to system errors that lack one.
 
-    A full disk is noticed on writing, and the system then does not say to which file.
+    For example, the error of a full disk does not name the file.
     """
     try:
         yield
@@ -93,10 +94,10 @@ def named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def publishing(path: Path) -> Iterator[Path]:
-    """Make a directory that appears as `path` when the block ends without an error.
+    """Create a directory that appears as `path` when the block ends without an error.
 
-    Until then it is a hidden directory beside it, to be filled with the functions of this module,
-    which flush the files that they write. On an error it is removed.
+    Until then it is a hidden directory beside it. Fill it with the functions of this module, which
+    flush the files that they write. On an error it is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _hidden(path)
@@ -111,7 +112,7 @@ def publishing(path: Path) -> Iterator[Path]:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory, which is hidden at once; files that cannot be removed now stay."""
+    """Hide a directory at once and remove it; files that cannot be removed now stay."""
     hidden = _hidden(path)
     with suppress(OSError):
         path.rename(hidden)
@@ -123,8 +124,8 @@ def _hidden(path: Path) -> Path:
 
 
 def flush_directory(path: Path) -> None:
-    """Flush the names in a directory to the disk, where files do not bring theirs along."""
-    if os.name != "posix":  # elsewhere a directory cannot be opened, nor needs to be
+    """Flush the names in a directory to disk, which flushing the files does not do."""
+    if os.name != "posix":  # elsewhere this is impossible and unnecessary
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -134,30 +135,30 @@ def flush_directory(path: Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write UTF-8 text with its line ends, atomically."""
+    """Write UTF-8 text with unchanged line ends, atomically."""
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def write_json(path: str | Path, value: object) -> None:
-    """Write a JSON file, atomically, in the order of keys.
+    """Write a JSON file, atomically, preserving the order of keys.
 
     The value may nest mappings, sequences, strings, numbers, paths, and NumPy or JAX arrays. NaN
-    and infinities become null: JSON has no such numbers.
+    and infinities, which JSON lacks, become null.
     """
     with replacing(path) as file:
         file.write(_as_bytes(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"))
 
 
 def _as_bytes(text: str) -> bytes:
-    """Return JSON as UTF-8; what no text holds, but a name of a file, becomes an escape."""
+    """Return JSON as UTF-8, escaping the surrogates that file names may contain."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a comma-separated file with one header line, atomically."""
     with replacing(path) as file:
-        # A name of a file may hold what no text does.
+        # File names may contain surrogates, which are not valid text.
         text = codecs.getwriter("utf-8")(file, "replace")
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(header)
@@ -172,7 +173,7 @@ def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[o
 def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]]) -> None:
     """Write arrays by name as an uncompressed `.npz` that loads without pickle, atomically.
 
-    No suffix is added to the name of the file. An array of objects is a ValueError.
+    No suffix is added to the file name. An array of objects raises a ValueError.
     """
     converted = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in converted.items():
@@ -185,7 +186,7 @@ def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]])
 
 
 def append_json_line(path: str | Path, record: Mapping[str, object]) -> None:
-    """Append one record to a JSON-lines file, where it is readable when the call returns."""
+    """Append one record to a JSON-lines file; it is readable when the call returns."""
     with named(Path(path)), Path(path).open("ab") as file:
         file.write(_as_bytes(json_line(record)))
 
@@ -196,7 +197,7 @@ def json_line(record: Mapping[str, object]) -> str:
 
 
 def plain(value: object) -> object:
-    """Return a value of `write_json` as JSON types, with None for numbers that JSON lacks."""
+    """Return a value for `write_json` as JSON types, with None for numbers that JSON lacks."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,11 +1,11 @@
-"""The processes of one run, on one machine or on many, by JAX's own distributed runtime.
+"""The processes of one run, on one or more machines, by JAX's distributed runtime.
 
-All processes run the same program on the same data, and every computation on arrays that they
-share is one that all of them begin. What a clock, a signal or a disk says to one process alone is
-therefore agreed upon before the run depends on it.
+All processes run the same program on the same data, and all of them must start every computation on
+shared arrays. Anything that only one process knows, from a clock, a signal or a disk, is therefore
+agreed upon before the run depends on it.
 
-Only processes that `join` has brought together share runs: those of a program that has called
-`jax.distributed.initialize` itself may each have runs of their own.
+Only processes joined by `join` share runs. If a program has called `jax.distributed.initialize`
+itself, each process may have its own runs.
 """
 
 import os
@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.typing import ArrayLike
 
-# A process that does not answer for this time is lost, and the others end.
+# A process that does not answer for this many seconds is lost, and the others end.
 _SECONDS = 30
 
 _joined = False
@@ -29,18 +29,18 @@ def join(
 ) -> None:
     """Join the processes of a run; call it before anything starts JAX.
 
-    Under SLURM, Open MPI 4, Kubernetes and whatever else `jax.distributed.initialize` detects no
-    argument is needed; anywhere else all three are.
+    Under SLURM, Open MPI 4, Kubernetes and other clusters that `jax.distributed.initialize`
+    detects, no argument is needed; elsewhere all three are.
 
     Args:
-        coordinator: `HOST:PORT` at which process 0 listens, an address that all of them reach.
+        coordinator: `HOST:PORT` at which process 0 listens, reachable by all processes.
         processes: Number of processes.
-        process: Number of this one, from 0.
+        process: Number of this process, from 0.
 
     Raises:
-        ValueError: Some arguments are given and others missing, they are out of range, or nothing
-            was detected.
-        RuntimeError: The others were not reached.
+        ValueError: Only some arguments are given, they are out of range, or no cluster was
+            detected.
+        RuntimeError: The other processes were not reached.
     """
     missing = [value is None for value in (coordinator, processes, process)]
     if any(missing) and not all(missing):
@@ -50,7 +50,7 @@ def join(
     if coordinator is not None and not coordinator.rpartition(":")[2].isdigit():
         raise ValueError(f"coordinator must be HOST:PORT; it is {coordinator!r}")
     global _joined
-    # Its handler of SIGTERM would take the place of ours.
+    # Its SIGTERM handler would replace ours.
     jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(
@@ -72,19 +72,19 @@ def join(
 
 
 def _yield_less() -> None:
-    """Let threads that are woken wait for the one that runs.
+    """Make woken threads wait for the running one.
 
-    Gloo's receiving thread, once woken, asks in a loop for a lock that the sending thread holds.
-    Where the two share a core and the woken thread comes first, which is Linux's default, it does
-    so for its whole time slice: a collective of four numbers takes 3 ms, in place of 0.2 ms. The
-    policy is inherited by the threads that JAX starts.
+    Gloo's receiving thread, once woken, spins on a lock that the sending thread holds. If the two
+    share a core and the woken thread preempts the other, which is Linux's default, it spins for its
+    whole time slice: a collective of four numbers takes 3 ms instead of 0.2 ms. The threads that
+    JAX starts inherit the policy.
     """
     if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def joined() -> bool:
-    """Return whether this is one of several processes that share runs; starts nothing."""
+    """Return whether this is one of several processes that share runs; does not start JAX."""
     return _joined and jax.process_count() > 1
 
 
@@ -99,19 +99,19 @@ def number() -> int:
 
 
 def is_first() -> bool:
-    """Return whether this is process 0, which writes what there is once."""
+    """Return whether this is process 0, which writes shared files."""
     return number() == 0
 
 
 def agreed(value: float) -> float:
-    """Return the number that process 0 has."""
+    """Return the number of process 0."""
     if not joined():
         return value
     return float(_gathered(value)[0])
 
 
 def highest(value: float) -> float:
-    """Return the largest of the numbers that the processes have."""
+    """Return the largest number of any process."""
     if not joined():
         return value
     return float(_gathered(value).max())
@@ -124,7 +124,7 @@ def any_of(flags: Sequence[object]) -> bool:
 
 @contextmanager
 def in_step(*errors: type[Exception]) -> Iterator[None]:
-    """Raise an error of the block on all processes if one of them does: its own, or an OSError."""
+    """If the block fails on one process, raise its own error there and an OSError on the others."""
     failed = None
     try:
         yield
@@ -135,7 +135,7 @@ def in_step(*errors: type[Exception]) -> Iterator[None]:
 
 
 def agreed_text(text: str) -> str:
-    """Return the text that process 0 has."""
+    """Return the text of process 0."""
     if not joined():
         return text
     data = np.frombuffer(os.fsencode(text), np.uint8)
@@ -147,21 +147,21 @@ def agreed_text(text: str) -> str:
 
 
 def _gathered(value: ArrayLike) -> np.ndarray:
-    # As words: without x64, JAX would round a number to 32 bits.
+    # As 32-bit words, since JAX would round the number without x64.
     words = np.asarray([value], np.float64).view(np.uint32)
     every = np.ascontiguousarray(multihost_utils.process_allgather(words), np.uint32)
     return every.reshape(-1, words.size).view(np.float64)[:, 0]
 
 
 def share(total: int) -> range:
-    """Return the part of 0..total-1 that is this process's."""
+    """Return this process's part of 0..total-1."""
     size = -(-total // count())
     first = min(total, number() * size)
     return range(first, min(total, first + size))
 
 
 def leave(status: int) -> None:
-    """End this process after an error, at once: the others would wait for it, and it for them."""
+    """Exit at once after an error, since this process and the others would wait for each other."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Arrays of a run on several devices: copies on each of them, or rows that they share."""
+"""Arrays of a run on several devices: replicated, or with sharded rows."""
 
 from typing import Any
 
@@ -12,23 +12,23 @@ from simplex_jax.base import PyTree
 
 
 def first(tree: PyTree) -> PyTree:
-    """Return the copy, or the part, of every array that the first device has; nothing is copied.
+    """Return the first device's copy or part of every array, without copying.
 
-    Computations on the result are done once, on that device, and not by all of them.
+    Computations on the result run once, on that device, rather than on all devices.
     """
 
     def part(leaf: jax.Array) -> jax.Array:
-        # JAX keeps the data of another array object for longer than that object is in use.
+        # JAX keeps the data of a new array object alive for longer than the object.
         return leaf if len(leaf.sharding.device_set) == 1 else leaf.addressable_data(0)
 
     return jax.tree.map(part, tree)
 
 
 def whole(array: jax.Array, rows: int) -> jax.Array:
-    """Return an array [..., rows, n] whose rows devices may share, on one device of each process.
+    """Return an array [..., rows, n], whose rows may be sharded, on one device of each process.
 
-    Where they do, all of them have as many, and there may be more than asked for, which are left
-    out. With several processes this is a collective operation: all of them call it.
+    Padding rows, which give all devices equally many, are left out. With several processes this is
+    a collective operation that all of them must call.
     """
     if array.shape[-2] == rows and array.is_fully_replicated:
         return array
@@ -40,13 +40,13 @@ def whole(array: jax.Array, rows: int) -> jax.Array:
 
 
 def share(array: np.ndarray, rows: int, like: jax.Array | jax.ShapeDtypeStruct) -> jax.Array:
-    """Return an array as `like` is, from one whose rows any number of devices had.
+    """Return an array placed like `like`, from one saved by any number of devices.
 
     Raises:
-        ValueError: It is not one of so many rows.
+        ValueError: The array does not have this number of rows.
     """
     spare = like.shape[-2] - rows
-    # Not padded for nothing: they are large.
+    # Padded only if necessary, as arrays are large.
     padding = [(0, 0)] * (array.ndim - 2) + [(0, spare), (0, 0)]
     padded: Any = array[..., :rows, :]
     padded = np.pad(padded, padding) if spare else padded
@@ -61,7 +61,7 @@ def share(array: np.ndarray, rows: int, like: jax.Array | jax.ShapeDtypeStruct) 
 
 
 def zeros(shape: tuple[int, ...], sharding: NamedSharding | None) -> jax.Array:
-    """Return zeros [..., rows, n] whose rows devices share, filled up to as many on each.
+    """Return zeros [..., rows, n] with sharded rows, padded to equally many on each device.
 
     Without a sharding they are on one device.
     """

@@ -1,4 +1,4 @@
-"""Files of thinned samples, each with the mark of the run that has drawn it."""
+"""Files of thinned samples, each with the mark of the run that drew it."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ _MARK = "run"
 
 
 def mark_of(about: Mapping[str, Any]) -> str:
-    """Return the mark of all runs that have `about` in common, the `about` of `Store.save`."""
+    """Return the mark of all runs with the same `about`, as in `Store.save`."""
     text = json.dumps(output.plain(about), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -31,9 +31,9 @@ class Folder(NamedTuple):
     mark: str
 
     def begin(self, *, over: bool) -> None:
-        """Raise a FileExistsError where there are samples already, which would stay there.
+        """Raise a FileExistsError if there are samples already, which would stay there.
 
-        Those of a run that begins `over`, because it had no checkpoint yet, are its own: removed.
+        If a run starts `over`, because it had no checkpoint yet, its own samples are removed.
         """
         if not over:
             self._refuse(self._files())
@@ -42,11 +42,11 @@ class Folder(NamedTuple):
             self.keep(())
 
     def check(self) -> None:
-        """Raise a FileExistsError where there are samples of another run."""
+        """Raise a FileExistsError if there are samples of another run."""
         self._refuse([path for path in self._files() if not self._is_own(path)])
 
     def has(self, number: int) -> bool:
-        """Tell whether there is a file of a sample."""
+        """Return whether a sample has a file."""
         return bool(processes.agreed((self.path / name_of(number)).exists()))
 
     def write(self, number: int, sample: Mapping[str, np.ndarray]) -> None:
@@ -61,7 +61,7 @@ class Folder(NamedTuple):
             (self.path / name_of(number)).unlink(missing_ok=True)
 
     def keep(self, numbers: Collection[int]) -> None:
-        """Remove all samples but some."""
+        """Remove all samples except those with these numbers."""
         names = {name_of(number) for number in numbers}
         for path in self._files():
             if path.name not in names:
@@ -73,14 +73,14 @@ class Folder(NamedTuple):
     def _is_own(self, path: Path) -> bool:
         try:
             return str(saved.load_npz(path, [_MARK])[_MARK]) == self.mark
-        except saved.RunError:  # of an earlier version, of `Fit.save`, or none of ours
+        except saved.RunError:  # from an earlier version, `Fit.save` or another program
             return False
 
-    def _refuse(self, found: Sequence[Path]) -> None:
+    def _refuse(self, paths: Sequence[Path]) -> None:
         with processes.in_step(OSError):
-            if found:
-                number = f"{len(found)} sample{'s' if len(found) > 1 else ''}"
+            if paths:
+                number = f"{len(paths)} sample{'s' if len(paths) > 1 else ''}"
                 raise FileExistsError(
                     f"samples_dir {str(self.path)!r} holds {number} of another run, such as "
-                    f"{found[0].name}: give another directory, or remove what is there"
+                    f"{paths[0].name}: give another directory, or remove them"
                 )

@@ -1,6 +1,6 @@
-"""Files of a finished run, read again with every check; `directory` and `output` write them.
+"""Reading the files of a finished run with full checks; `directory` and `output` write them.
 
-What is missing, damaged or of another run is a `RunError` that names the file.
+A file that is missing, damaged or of another run raises a `RunError` that names it.
 """
 
 import json
@@ -14,7 +14,7 @@ import numpy as np
 from simplex_jax.corpus.packed import DAMAGED, unpacked_limit
 
 VOCABULARY = "vocabulary.txt"
-"""The file of the words of a run, one a line."""
+"""The file of the words of a run, one per line."""
 
 _DIFFERENT = "the files belong to different runs"
 _DAMAGED = (*DAMAGED, OSError, ValueError, LookupError, MemoryError)
@@ -25,13 +25,13 @@ class RunError(ValueError):
 
 
 def finished(directory: str | Path) -> bool:
-    """Tell whether a run has come to its end, and not by an interruption."""
+    """Return whether a run has ended without an interruption."""
     path = Path(directory) / "summary.json"
     return path.exists() and not load_json(path).get("interrupted", True)
 
 
 def load_config(directory: str | Path, command: str) -> dict[str, Any]:
-    """Read `config.json`, or raise a RunError unless a command, say "lda", has written it."""
+    """Read `config.json`, or raise a RunError unless the command, such as "lda", wrote it."""
     place, program = Path(directory), f"simplex-jax {command}"
     if not place.is_dir():
         raise RunError(f"{place}: there is no such directory")
@@ -68,7 +68,7 @@ def load_json(path: Path) -> dict[str, Any]:
 
 
 def load_metrics(directory: str | Path) -> list[dict[str, Any]]:
-    """Read `metrics.jsonl`, one record an evaluation; a torn last line is left out."""
+    """Read `metrics.jsonl`, one record per evaluation; a torn last line is left out."""
     path = Path(directory) / "metrics.jsonl"
     try:
         records = [json.loads(line) for line in _load_text(path).split("\n")[:-1]]
@@ -80,12 +80,12 @@ def load_metrics(directory: str | Path) -> list[dict[str, Any]]:
 
 
 def load_arrays(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Read floating point arrays by name from an `.npz`, each of which must have its shape."""
+    """Read floating point arrays by name from an `.npz`, and check their shapes."""
     arrays = load_npz(path, tuple(shapes))
     for name, array in arrays.items():
         if array.shape != shapes[name] or array.dtype.kind != "f":
             raise RunError(
-                f"{path}: {name} is {array.dtype} {array.shape}, where the other files of the run "
+                f"{path}: {name} is {array.dtype} {array.shape}, but the other files of the run "
                 f"imply floating point numbers of shape {shapes[name]}: {_DIFFERENT}"
             )
     return arrays
@@ -94,7 +94,7 @@ def load_arrays(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.
 def load_proportions(path: Path, columns: int) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     """Read names, shares float32 [n, columns] and errors [n] of `directory.write_proportions`.
 
-    There are none without a file, and errors are NaN where none were written.
+    They are empty if there is no file, and errors are NaN if none were written.
     """
     if not path.exists():
         return (), np.empty((0, columns), np.float32), np.empty(0, np.float32)
@@ -119,7 +119,7 @@ def _load_text(path: Path) -> str:
 
 
 def load_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Read arrays of an `.npz`, or all of them, unpickling nothing."""
+    """Read some or all arrays of an `.npz`, without unpickling."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())

@@ -1,4 +1,4 @@
-"""A run from its start, or from its newest checkpoint, to its end or an interruption."""
+"""A run from its start or newest checkpoint to its end or an interruption."""
 
 import contextlib
 import math
@@ -24,7 +24,7 @@ class Length(NamedTuple):
     """Length of a run, and the intervals of its evaluations and samples."""
 
     steps: int | None  # updates, or
-    seconds: float | None  # seconds of training; neither where a measure ends the run
+    seconds: float | None  # seconds of training; neither if a measure ends the run
     eval_every: int  # updates between evaluations
     sample_every: int  # updates between posterior samples
 
@@ -33,7 +33,7 @@ class Cost(NamedTuple):
     """Approximate time of an evaluation and of a sample, in updates."""
 
     evaluation: float = 0.0
-    sample: float | None = None  # None: one is taken along with each evaluation
+    sample: float | None = None  # None: one sample per evaluation
 
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -43,9 +43,9 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 class Portable(NamedTuple):
     """Restores a checkpoint onto a different set of devices.
 
-    `like` puts `checkpoint.ANY` or `checkpoint.MAPPED` in the place of leaves of a state, and
-    `place` takes the restored state, with NumPy arrays or their parts in these places, and puts
-    them on the devices. `whole` returns the state to save, where a part of it is elsewhere.
+    `like` replaces leaves of a state by `checkpoint.ANY` or `checkpoint.MAPPED`. `place` takes the
+    restored state, with NumPy arrays or their parts in these places, and puts them on the devices.
+    `whole` returns the state to save if part of it is stored elsewhere.
     """
 
     like: Callable[[State], PyTree]
@@ -57,20 +57,19 @@ class Run(NamedTuple):
     """A run that is ready to be trained."""
 
     key: jax.Array  # key of the driver
-    kernel: Kernel  # the kernel, of all chains
+    kernel: Kernel  # the kernel for all chains
     state: State | None  # its first state; None once it has begun
     feed: Callable[[int], Stream | Iterable[Batch]]  # `first step -> batches`
-    # Hooks that accumulate something, by name, in the order in which they are called; they are
-    # saved and restored.
+    # Hooks with contents to save and restore, by name, in the order in which they are called
     measures: dict[str, Any]
     # Hooks that are called before these, with nothing to save
     hooks: Sequence[Callback] = ()
-    # Makes room in a state, see `driver.run`, so that a run may continue from a checkpoint of a
-    # larger one; None for models of a fixed size.
+    # Enlarges a state, see `driver.run`, so that a run can resume from a checkpoint of a larger
+    # one; None for models of a fixed size
     grow: Grow | None = None
-    # Restores a state that was saved by another number of devices; None where that is impossible
+    # Restores a state saved by another number of devices; None if that is impossible
     portable: Portable | None = None
-    # Tells whether a restored run without a length has ended
+    # Returns whether a restored run without a length has ended
     ended: Callable[[], bool] = lambda: False
     # Reports the progress of the tasks after the training
     progress: Progress = lambda task, done, total: None
@@ -81,7 +80,7 @@ class Trained(NamedTuple):
 
     state: State  # the last state
     event: Event | None  # the last event, with that state; None if there was nothing to do
-    interrupted: signal.Signals | None  # the signal that ended the run before its time, or None
+    interrupted: signal.Signals | None  # the signal that ended the run early, or None
 
 
 class LengthOptions(Protocol):
@@ -123,13 +122,12 @@ def length(
 ) -> Length:
     """Return the length of a run with `per_pass` updates in a pass over the data.
 
-    The options have passes, steps and seconds, of which at most one is given, `eval_every`,
-    `sample_every` and `keep_samples`; with none of the three and no `default_passes` the run has no
-    length. By default there are as many evaluations as `evaluations`, or, in a run without a
-    number of steps, one every `eval_timed` updates, or every pass; but fewer where they would take
-    more than a 20th of the time. Samples are as many as evaluations; or, where their cost is known,
-    up to one a pass; and, in a run of known length, at least as many in its second half as it is to
-    keep.
+    The options have passes, steps and seconds, at most one of them given, `eval_every`,
+    `sample_every` and `keep_samples`. With none of the three and no `default_passes` the run has no
+    length. The default number of evaluations is `evaluations` or, in a run without a number of
+    steps, one every `eval_timed` updates or every pass; but fewer if they would take more than a
+    20th of the time. There are as many samples as evaluations or, if their cost is known, up to one
+    per pass; in a run of known length, at least as many in its second half as it is to keep.
     """
     passes = options.passes
     lengths = sum(value is not None for value in (passes, options.steps, options.seconds))
@@ -159,9 +157,9 @@ def length(
 
 
 def start(init: Callable[..., State], *values: Any, remedy: str) -> State:
-    """Return `init(*values)`, or raise a ValueError where two such states do not fit on the device.
+    """Return `init(*values)`, or raise a ValueError if two such states do not fit on the device.
 
-    These are the states before and after an update; the message ends with the remedy.
+    They are the states before and after an update. The message ends with the remedy.
     """
     leaves = jax.tree.leaves(jax.eval_shape(init, *values))
     devices.check_memory(2 * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves), remedy)
@@ -169,12 +167,12 @@ def start(init: Callable[..., State], *values: Any, remedy: str) -> State:
 
 
 class _Latest(Hook):
-    """A hook that remembers the latest event, without its state."""
+    """A hook that stores the latest event, without its state."""
 
     event: Event | None = None
 
     def pulse(self, event: Event) -> None:
-        """Remember the event."""
+        """Store the event."""
         self.event = event._replace(state=None)
 
 
@@ -195,7 +193,7 @@ class Records(Hook):
         self._documents, self._per_step, self._measure = documents, per_step, measure
 
     def __call__(self, event: Event) -> None:
-        """Complete the metrics of an event and keep them."""
+        """Complete and record the metrics of an event."""
         visited = event.step * self._per_step
         passes = visited / self._documents
         event.metrics.update(documents=round(visited), passes=round(passes, 3))
@@ -223,10 +221,10 @@ def train(
 ) -> tuple[Run, Trained]:
     """Run a kernel to its end; SIGINT and SIGTERM end it early, with a checkpoint.
 
-    Before the first update, while a program is compiled, they have their usual effect. The hooks
-    are called after the measures; `about` is everything that a run must have in common with this
-    one to go on from one of its checkpoints, see `pipeline.Session` for the other arguments. The
-    run is returned without its first state, whose memory is free after the first updates.
+    During compilation, before the first update, the signals have their usual effect. Hooks are
+    called after the measures. `about` is everything that a run must share with this one to resume
+    from its checkpoints; see `pipeline.Session` for the other arguments. The run is returned
+    without its first state, whose memory is free after the first updates.
     """
     assert checkpoint is not None or not resume  # see `pipeline.train`
     measures = prepared.measures
@@ -287,7 +285,7 @@ def _restored(saver: Saver, prepared: Run) -> Restored | None:
 
 @contextlib.contextmanager
 def _naming_the_newest(checkpoints: Path | None) -> Iterator[None]:
-    """Add the newest checkpoint to the message where a run has become NaN."""
+    """Add the newest checkpoint to the error message of a run that became NaN."""
     try:
         yield
     except FloatingPointError as error:

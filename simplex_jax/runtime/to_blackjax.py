@@ -1,6 +1,6 @@
-"""Kernels as sampling algorithms of BlackJAX, for its loops and its tools.
+"""Kernels as BlackJAX sampling algorithms, for its loops and tools.
 
-It needs `pip install blackjax`; nothing else here imports it.
+This needs `pip install blackjax`; nothing else here imports it.
 """
 
 from typing import Any
@@ -15,21 +15,21 @@ def to_blackjax(kernel: Kernel, stream: Stream, key: jax.Array) -> Any:
     """Return a kernel with its batches as a `blackjax.base.SamplingAlgorithm`.
 
     Its functions are those of BlackJAX, `init(position, rng_key) -> state` and `step(rng_key,
-    state) -> (state, info)`, where state and info are the kernel's. The batch of a step is
-    `stream(key, state.step)`: `run` with another key has this stream's batches if `key` is the
-    second of `jax.random.split` of its own. `run_inference_algorithm` and
-    `store_only_expectation_values` of `blackjax.util` take the result as any other algorithm.
+    state) -> (state, info)`, with the kernel's state and info. The batch of a step is
+    `stream(key, state.step)`: `run` uses the same batches if `key` is the second key of
+    `jax.random.split` of its own key. `run_inference_algorithm` and
+    `store_only_expectation_values` of `blackjax.util` accept the result like any other algorithm.
     Unlike `run` they do not stop at a NaN, keep the trace on the device, and compile the data into
     their program.
 
     Adaptation: `blackjax.window_adaptation` is for BlackJAX's own Hamiltonian kernels. The Info of
     `barker`, `gmc`, `mamla`, `mapla` and of `rld` with `metropolis` has an `acceptance`, which
-    `blackjax.adaptation.step_size.dual_averaging_adaptation` takes, as does `step_sizes.adapt`
-    here; `step_sizes` has rules for the others.
+    `blackjax.adaptation.step_size.dual_averaging_adaptation` and `step_sizes.adapt` use;
+    `step_sizes` has rules for the other kernels.
 
     Args:
         kernel: A kernel. For several chains with the same batches use `base.chains`; `jax.vmap` of
-            `init` and `step` gives the same, but gathers the batch again for each chain.
+            `init` and `step` gives the same samples, but gathers the batch again for each chain.
         stream: A stream of batches, see `batches`.
         key: The PRNG key of the batches. It is the same at every step, so that `batches.shuffled`
             has its epochs.

@@ -1,4 +1,4 @@
-"""Windows of a run: which of its samples come after the burn-in."""
+"""Windows of a run: the samples after the burn-in."""
 
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
@@ -14,7 +14,7 @@ class Place(NamedTuple):
 
 
 Window: TypeAlias = Callable[[Event], Place | None]
-"""`event -> place`, None in the burn-in."""
+"""`event -> place`, None during burn-in."""
 
 
 class When(NamedTuple):
@@ -30,7 +30,7 @@ def when(event: Event) -> When:
 
 
 def back(event: Event, then: When) -> Event:
-    """Return an event moved to an earlier time of its run, for a window to place."""
+    """Return an event moved to an earlier time of its run, for use with a window."""
     return event._replace(step=then.step, seconds=then.seconds)
 
 
@@ -49,8 +49,8 @@ def second_half(seconds: float | None = None) -> Window:
 def doubling(first: int) -> Window:
     """Return the window of a run of unknown length: segments that double, after `first` updates.
 
-    Each begins after as many updates as it has. At any time the last segment and the one before are
-    the last half to three quarters of the run.
+    The updates before a segment are as many as its own. At any time the last two segments are the
+    last half to three quarters of the run.
     """
 
     def place(event: Event) -> Place | None:
@@ -64,7 +64,7 @@ def doubling(first: int) -> Window:
 
 
 class Accumulator(Protocol):
-    """An accumulator, which can be merged with others of its kind."""
+    """An accumulator that can be merged with others of its kind."""
 
     def merge(self, other: Self) -> None:
         """Add the quantities of another."""
@@ -93,10 +93,10 @@ class _Segment(Generic[A]):
 
 
 class Latest(Generic[A]):
-    """Quantities gathered in the current segment of a window and in the one before.
+    """Quantities gathered in the current segment of a window and in the previous one.
 
-    A run that is continued to another length has another window. A segment is then dropped unless
-    its middle lies in that window: it cannot be taken apart.
+    A run continued to another length has another window. A segment cannot be split, and is then
+    dropped unless its middle lies in the new window.
     """
 
     def __init__(self, make: Callable[[], A], window: Window) -> None:
@@ -104,7 +104,7 @@ class Latest(Generic[A]):
         self._segments: dict[int, _Segment[A]] = {}
 
     def at(self, event: Event) -> A | None:
-        """Return the accumulator of an event, None in the burn-in, and drop old segments."""
+        """Return the accumulator of an event, None during burn-in, and drop old segments."""
         place, now = self._window(event), when(event)
         self._segments = {
             number: segment

@@ -166,8 +166,8 @@ def test_a_run_without_samples_is_refused(place, tmp_path):
 def test_a_fit_that_python_has_saved_is_refused(place, tmp_path):
     lda.load(place / "run").save(tmp_path / "saved")
     said = refused("--model", tmp_path / "saved", "--by", "party", "--out", tmp_path / "e.csv")
-    assert "Python has saved this fit" in said
-    assert "ask lda.effects there" in said
+    assert "this fit was saved in Python" in said
+    assert "call lda.effects there" in said
 
 
 def test_a_run_that_does_not_say_how_it_was_read(place, tmp_path):
@@ -176,7 +176,7 @@ def test_a_run_that_does_not_say_how_it_was_read(place, tmp_path):
     del config["source"]["reading"]["vocabulary"]
     (run / "config.json").write_text(json.dumps(config))
     said = refused("--model", run, "--by", "party", "--out", tmp_path / "effects.csv")
-    assert f"{run / 'config.json'}: it does not say how the documents were read" in said
+    assert f"{run / 'config.json'}: does not say how the documents were read" in said
 
 
 @pytest.mark.slow

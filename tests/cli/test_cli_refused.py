@@ -56,10 +56,10 @@ def test_folders_of_a_user_are_never_removed(texts, tmp_path, command):
 def test_a_model_of_one_process_says_why(texts, command, monkeypatch):
     said = invoke(command, texts, "--distributed")
     assert said.exit_code == 2
-    assert f"{command} takes one process: " in said.stderr.splitlines()[-1]
+    assert f"{command} runs in one process: " in said.stderr.splitlines()[-1]
     assert "--distributed" not in invoke(command, "fit", "--help").output
     monkeypatch.setattr(pipeline.processes, "count", lambda: 2)
-    assert f"{command} takes one process: " in refused(
+    assert f"{command} runs in one process: " in refused(
         command, texts, *COMMANDS[command], "--quiet"
     )
 
@@ -116,7 +116,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(texts, c
         (["--checkpoint-every", "nan"], "'--checkpoint-every': 'nan' is not a number"),
         (
             ["--alpha", "1e30", "--dry-run"],
-            "alpha must be at most 16,777,216, beside which float32",
+            "alpha must be at most 16,777,216, where float32",
         ),
         (["--beta", "1e30"], "beta must be at most 16,777,216"),
     ],
@@ -133,7 +133,7 @@ def test_values_out_of_range_are_errors_of_usage(texts, given, told):
         (["--passes", 5, "--target-ess", 5], "target_ess and time_limit are for memoised counts"),
         (["--counts", "subsampled", "--target-ess", 5], "target_ess and time_limit are for memois"),
         (["--steps", 5, "--time-limit", 5], "target_ess and time_limit are for memoised counts"),
-        (["--seed-words", "seeds.txt", "--beta", "learn"], "beta cannot be learned beside seed"),
+        (["--seed-words", "seeds.txt", "--beta", "learn"], "beta cannot be learned with seed"),
         (["--counts", "subsampled", "--beta", "learn"], "beta can be learned with memoised counts"),
         (["--processes", 2, "--process", 0], "coordinator, processes and process go together"),
     ],
@@ -152,7 +152,7 @@ def test_options_that_contradict_each_other_are_errors_of_usage(texts, monkeypat
     ("given", "told"),
     [
         (["--level", 1.5], "'--level': 1.5 is not in the range 0<x<1"),
-        (["--every", 10, "--smooth", 3], "every cuts numbers and dates into groups, and smooth"),
+        (["--every", 10, "--smooth", 3], "every groups numbers and dates, and smooth"),
     ],
 )
 def test_questions_that_cannot_be_asked_are_errors_of_usage(tmp_path, given, told):

@@ -109,7 +109,7 @@ def test_the_same_command_goes_on_after_an_interruption(texts, tmp_path, monkeyp
         (["--topics", "2,"], "'2,' is not a whole number, or several with commas between them."),
         (["--topics", "2,0"], "0 is not in the range"),
         (["--topics", "2", "--repeats", "3"], "--repeats requires several values of --topics"),
-        (["--topics", "auto"], "The number of topics is found by simplex-jax hdp"),
+        (["--topics", "auto"], "simplex-jax hdp infers the number of topics"),
         (["--topics", "2,3", "--seed", "4294967295"], "--seed must be at most 4294967294"),
         (["--topics", "2,3", "--dry-run"], "--dry-run does not support several values"),
     ],

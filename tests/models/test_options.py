@@ -215,7 +215,7 @@ def test_help_says_only_what_the_command_can_do():
     shown = {name: CliRunner().invoke(main, [name, "--help"]).stdout for name in ("hdp", "lda")}
     assert "Blocked sweeps" not in shown["hdp"]
     assert "Blocked sweeps always run by xla" in " ".join(shown["lda"].split())
-    assert "a number, or in Python one a topic" in " ".join(shown["lda"].split())
+    assert "a number, or in Python one per topic" in " ".join(shown["lda"].split())
     effects = CliRunner().invoke(main, ["lda", "effects", "--help"]).stdout
     assert "0<x<1" in effects
 

@@ -219,6 +219,6 @@ def test_warnings_are_those_of_the_model_and_of_the_run(fitted):
     assert fitted.warnings == lda.MODEL.warn(fitted)
     cut = lda.fit(CORPUS, 2, steps=30, hooks=[Cut(10)], **SAME)
     assert cut.interrupted is None
-    assert "The run was interrupted before its time." not in cut.warnings
+    assert "The run was interrupted before its end." not in cut.warnings
     few = dataclasses.replace(fitted, samples=3)
     assert any("3 posterior samples only" in sentence for sentence in lda.MODEL.warn(few))

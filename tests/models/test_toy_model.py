@@ -77,7 +77,7 @@ def test_a_run_that_was_cut_goes_on(unigrams, fitted, tmp_path, monkeypatch):
     options = OPTIONS | {"checkpoint": tmp_path}
     cut = unigrams.fit(corpus, 2, hooks=[Cut(17, signal.SIGTERM)], **options)
     assert cut.interrupted is signal.SIGTERM
-    assert cut.warnings[-1] == "The run was interrupted before its time."
+    assert cut.warnings[-1] == "The run was interrupted before its end."
     assert_same(unigrams.fit(corpus, 2, resume=True, **options), fitted)
     with pytest.raises(CheckpointError, match="alpha"):
         unigrams.fit(corpus, 2, resume=True, alpha=2.0, **options)

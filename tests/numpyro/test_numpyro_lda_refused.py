@@ -149,7 +149,7 @@ def test_a_corpus_that_is_refused():
 def test_too_many_topics_for_an_engine_are_refused(getkey, monkeypatch):
     native_sweeps.needs("native")
     monkeypatch.setattr(engine.library, "most_topics", lambda: 1)
-    with pytest.raises(ValueError, match="engine 'native' takes at most 1 topics"):
+    with pytest.raises(ValueError, match="engine 'native' supports at most 1 topics"):
         block(changed(), COUNTS, engine="native").init(getkey(), 0, None, (), {})
 
 

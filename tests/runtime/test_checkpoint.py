@@ -166,7 +166,7 @@ def test_plain_values_and_any_shape(tmp_path):
         ({"a": {"b": np.array(["x"])}}, "cannot save a/b, an array of <U1"),
         ({"a": object()}, "cannot save a, object"),
         ([np.array([None])], r"cannot save \[0\]"),
-        (Twins(1, 2), "two things under the name 'twin'"),
+        (Twins(1, 2), "two leaves under the name 'twin'"),
     ],
     ids=["strings", "object", "objects", "twins"],
 )

@@ -110,7 +110,7 @@ def test_a_failing_disk_is_one_clear_error(tmp_path, monkeypatch, call, code):
     monkeypatch.undo()
     assert str(caught.value) == (
         f"cannot save step 2 in {str(tmp_path)!r}: {os.strerror(code)} "
-        "(earlier checkpoints are as they were)"
+        "(earlier checkpoints are unchanged)"
     )
     assert os.listdir(tmp_path) == ["000001-step-1"]
     assert_is(store.latest(LIKE, {}), 1)
@@ -147,7 +147,7 @@ def test_a_full_disk_and_one_without_the_right_to_write(tmp_path):
         text=True,
         check=True,
     )
-    suffix = " (earlier checkpoints are as they were)"
+    suffix = " (earlier checkpoints are unchanged)"
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         f"cannot save step 2 in '{tmp_path}/run': No space left on device{suffix}",

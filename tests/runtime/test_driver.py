@@ -142,7 +142,7 @@ def test_host_batches_are_read_as_they_come(key, state):
 @pytest.mark.parametrize("place", [1, 12])
 def test_host_batches_of_another_shape_are_named(place, other, key, state):
     source = [LABELS[:3]] * place + [other] + [LABELS[:3]] * 5
-    with pytest.raises(ValueError, match=rf"update {place} was given .* leave a shorter last"):
+    with pytest.raises(ValueError, match=rf"update {place} was given .* leave out a shorter last"):
         driver.run(key, KERNEL, state, source, 20)
 
 

@@ -200,9 +200,9 @@ def test_samples_go_along_to_files_but_not_to_another_place(tmp_path):
     assert steps_of(None, tmp_path / "b") == [40, 48, 56, 64]
     with pytest.raises(ValueError, match="kept samples in files: give their directory"):
         load(in_files, None)
-    with pytest.warns(CheckpointWarning, match="4 of 4 samples .* are no longer in .*it goes on"):
+    with pytest.warns(CheckpointWarning, match="4 of 4 samples .* are no longer in .*it continues"):
         load(in_files, tmp_path / "c")
     (tmp_path / "b" / "sample-00002.npz").unlink()
-    with pytest.warns(CheckpointWarning, match="1 of 4 samples .* are no longer in .*it goes on"):
+    with pytest.warns(CheckpointWarning, match="1 of 4 samples .* are no longer in .*it continues"):
         load(in_files, tmp_path / "b")
     assert steps_of(None, tmp_path / "b") == [40, 48, 64]

@@ -1,4 +1,4 @@
-"""Topics of a corpus: latent Dirichlet allocation from counts to a summary of its posterior."""
+"""Latent Dirichlet allocation: topics of a corpus, from counts to a posterior summary."""
 
 from typing import Any
 
@@ -37,22 +37,22 @@ MODEL = Fit.MODEL = Model(
 def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample the topics of a corpus.
 
-    It ends early, and is summarised, on SIGTERM or SIGINT (Ctrl-C), see `pipeline.train`.
+    SIGTERM or SIGINT (Ctrl-C) ends the run early and summarises it, see `pipeline.train`.
 
     Args:
-        corpus: A `corpus.Corpus`, a table of its counts [D, V], or a corpus on disk
-            (`corpus.store.open`), of which batches are read while the run goes on; or texts, a
-            sequence of D strings, whose words `corpus.from_texts` counts with its default options.
+        corpus: A `corpus.Corpus`, a table of counts [D, V], a corpus on disk
+            (`corpus.store.open`), which is read batch by batch during the run, or a sequence of D
+            texts, whose words `corpus.from_texts` counts with its default options.
         {options}
 
     Returns:
-        The fit. The same corpus, options, versions and device give the same numbers, except that
-        `seconds` and `time_limit`, also the one by default, end a run by the clock.
+        The fit. The same corpus, options, versions and device give the same numbers, unless the
+        clock ends the run (`seconds`, or `time_limit`, which has a default).
 
     Raises:
         ValueError: An option is out of range, the counts are not counts, or the held-out documents
-            have another vocabulary; a `CheckpointError` if `resume` finds only checkpoints that
-            are damaged or of another run.
+            have another vocabulary. A `CheckpointError` if all checkpoints that `resume` finds are
+            damaged or belong to another run.
         FloatingPointError: The topics became NaN; the message names the step.
 
     Example:
@@ -69,7 +69,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
 
 @takes(Options)
 def resolve(corpus: Any, options: Options) -> Options:
-    """Return the options of a run with everything that was left out filled in.
+    """Return the options of a run with all defaults filled in.
 
     Args:
         corpus: As for `fit`; only its size matters.
@@ -90,42 +90,42 @@ def resolve(corpus: Any, options: Options) -> Options:
 
 @takes(Question)
 def effects(fitted: Fit, corpus: Any, columns: Any, question: Question) -> Effects:
-    """Regress the topic shares of documents on what else is known of them.
+    """Regress the topic shares of documents on covariates.
 
-    By the method of composition (Treier and Jackman 2008; `estimateEffect` of stm): for each kept
-    draw of topics and alpha, of all chains, the shares of the documents are drawn from their
-    posterior, the share of each topic is regressed on the covariates by least squares, and the
-    coefficients have their posterior given these shares. What is reported is the mixture over the
-    draws, so it is as uncertain as topics, shares and a sample of D documents make it.
+    This is the method of composition (Treier and Jackman 2008; `estimateEffect` of stm). For each
+    kept draw of topics and alpha, in every chain, the document shares are drawn from their
+    posterior, and the share of each topic is regressed on the covariates by least squares, which
+    gives a posterior of the coefficients. The result is the mixture over the draws, so it includes
+    the uncertainty of the topics, of the shares and of a sample of D documents.
 
-    The topics know nothing of the covariates. Differences of the shares of short documents are
-    therefore drawn towards 0: where topics share no word, by the factor N / (N + sum of alpha) for
-    N words a document. Documents are taken to be independent given the covariates.
+    The topic model does not use the covariates. Differences between the shares of short documents
+    therefore shrink towards 0: where topics share no word, by the factor N / (N + sum of alpha) for
+    N words a document. Documents are assumed independent given the covariates.
 
     Args:
         fitted: A fit with kept samples (`keep_samples`), or a loaded one with `samples`.
         corpus: The documents, as for `fit`: those of the fit, or others.
         columns: Values for the D documents by name: a mapping of lists or arrays, or a data frame.
-            Numbers and dates (`datetime64`, or 2020-03-01) make lines or curves, the rest groups; a
-            document without a value is left out. See `evaluate.covariates`.
+            Numbers and dates (`datetime64`, or 2020-03-01) become lines or curves, other values
+            groups. Documents without a value are left out. See `evaluate.covariates`.
         {options}
 
     Returns:
         Means, differences and slopes of the shares with their intervals.
 
     Raises:
-        ValueError: The fit has kept no samples; a column is unknown, of another length or says the
-            same of all documents; there are too few documents; or an option is out of range.
+        ValueError: The fit kept no samples; a column is unknown, constant or of the wrong length;
+            there are too few documents; or an option is out of range.
 
     Example:
         >>> import scipy.sparse as sp
         >>> from simplex_jax import lda
         >>> counts = sp.csr_array([[9, 8, 0, 1], [7, 9, 1, 0], [0, 1, 9, 8], [1, 0, 8, 9]] * 5)
         >>> fitted = lda.fit(counts, 2, passes=60, seed=1, keep_samples=10)
-        >>> found = lda.effects(fitted, counts, {"kind": ["a", "a", "b", "b"] * 5})
-        >>> [term.label for term in found.terms]
+        >>> effects = lda.effects(fitted, counts, {"kind": ["a", "a", "b", "b"] * 5})
+        >>> [term.label for term in effects.terms]
         ['a', 'b', 'b - a']
-        >>> bool((abs(found.mean[:, 2]) > 0.7).all()), found.documents
+        >>> bool((abs(effects.mean[:, 2]) > 0.7).all()), effects.documents
         (True, 20)
     """
     return regression.effects(fitted, corpus, columns, question)

@@ -1,4 +1,4 @@
-"""Signs that a fitted topic model should not be trusted yet, in words."""
+"""Warnings about a fitted topic model that should not be trusted yet."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from simplex_jax.models.lda.fitting import Fit
 from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
 from simplex_jax.report.display import counted
 
-# Measured: at alpha = 0.1 thirty blocked sweeps arrive; at 0.01, where the first shares of a
-# document are all but one topic, 38% of the tokens are at their true topic after 30, 74% after 200.
+# Measured: at alpha = 0.1 thirty blocked sweeps suffice. At 0.01 the first shares of a document are
+# almost all in one topic: 38% of the tokens have their true topic after 30 sweeps, 74% after 200.
 _SMALL_ALPHA, _MANY_SWEEPS = 0.05, 200
 
-_LARGEST_COMPARISON = 5_000  # topics, of which all pairs are compared
+_LARGEST_COMPARISON = 5_000  # topics whose pairs are all compared
 
 
 def topic_warnings(
@@ -28,12 +28,12 @@ def topic_warnings(
     exact: bool = False,
     similarity: float = 0.95,
 ) -> list[str]:
-    """Return a sentence for each of the usual failures of a topic model that is there.
+    """Return a sentence for each common failure that a topic model shows.
 
-    They are a perplexity that is not a number, that ends no lower than it began, that has risen
-    from its lowest value by more than 2% or that is still falling; topics that no token uses; and
-    topics that are nearly the same, by their cosine, which is looked for among up to 5,000 topics.
-    The sampler is `exact` if it has neither discretisation nor subsampling error.
+    The failures are a perplexity that is NaN, ends no lower than it began, rose by more than 2%
+    from its minimum or is still falling; topics that no token uses; and topics that are nearly the
+    same by their cosine, which is computed for up to 5,000 topics. The sampler is `exact` if it has
+    neither discretisation nor subsampling error.
 
     Example:
         >>> topic_warnings([{"perplexity": 900.0}, {"perplexity": 950.0}], [[1.0, 0.0]], [1.0])
@@ -60,18 +60,18 @@ def topic_warnings(
 def _shortfall(
     metrics: Sequence[Mapping[str, float | None]], target: float, topics: int
 ) -> list[str]:
-    """Return a sentence if a run has had its time before it was good."""
-    looks = (record for record in metrics if any(name.startswith(PREFIX) for name in record))
-    last: Mapping[str, float | None] = next(reversed(list(looks)), {})
-    holder = {
+    """Return a sentence if a run reached its time limit before its goal."""
+    checked = (record for record in metrics if any(name.startswith(PREFIX) for name in record))
+    last: Mapping[str, float | None] = next(reversed(list(checked)), {})
+    subjects = {
         "prevalence": f"{math.ceil(SHARE * topics)} of {topics} topics have",
         "log_predictive": "the held-out predictive has",
         "alpha": "alpha has",
         "beta": "beta has",
     }
     missing = [
-        f"{who} {math.floor(size)} effective samples"
-        for name, who in holder.items()
+        f"{subject} {math.floor(size)} effective samples"
+        for name, subject in subjects.items()
         if (size := last.get(f"{PREFIX}{name}")) is not None and size < target
     ]
     if last.get("settled") == 0:
@@ -80,12 +80,12 @@ def _shortfall(
         return []
     return [
         f"The time was over before the goal of {target:g} effective samples: {', '.join(missing)}. "
-        "A longer time limit gives more."
+        "Raise the time limit."
     ]
 
 
 def warn(fitted: Fit) -> list[str]:
-    """Return the reasons for doubt in a fit, a sentence each."""
+    """Return the reasons to doubt a fit, one sentence each."""
     settings = fitted.settings
     method = settings.sampler, settings.total, settings.counts
     exact = method == ("scir", "refreshed", "memoised")
@@ -99,14 +99,14 @@ def warn(fitted: Fit) -> list[str]:
         if least < _SMALL_ALPHA and settings.sweeps < _MANY_SWEEPS:
             sentences.append(
                 f"Alpha is {least:.2g}, and {settings.sweeps} blocked sweeps from no labels leave "
-                "most documents at the one topic that they began with: give local='collapsed' "
+                "most documents in the one topic where they began: give local='collapsed' "
                 f"(--local collapsed), or {_MANY_SWEEPS} sweeps."
             )
     if fitted.stiffness > 2:
         sentences.append(
-            f"The steps of SMLD were beyond its stability (stiffness {fitted.stiffness:.0f}, at "
-            "most 2): the topics are not posterior samples. Steps short enough mix slowly; scir "
-            "has no limit."
+            f"The step size of SMLD was unstable (stiffness {fitted.stiffness:.0f}, at most 2): "
+            "the topics are not posterior samples. Stable steps mix slowly; scir is stable at any "
+            "step size."
         )
     if missing := seeds.unknown(settings.seed_words, fitted.vocabulary):
         sentence = f"Seed words that are not in the vocabulary: {listed(missing)}."

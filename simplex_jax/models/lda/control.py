@@ -1,4 +1,4 @@
-"""Counts for LDA with a control variate: a batch's difference from topics that are remembered."""
+"""Control-variate counts for LDA: a mini-batch's difference from reference topics."""
 
 from typing import NamedTuple
 
@@ -24,11 +24,11 @@ class Reference(NamedTuple):
 def control_variate(
     corpus: DeviceCorpus, shape: tuple[int, int], local_step: Local, batch_size: int
 ) -> Counts:
-    """Counts at reference topics, plus a batch's estimate of the difference from there.
+    """Counts at reference topics, plus a mini-batch's estimate of the difference from them.
 
-    The batch is worked on at the topics and at the reference with the same random numbers. Where a
-    `Visit` says so the reference is first moved to the topics, by a pass over the whole corpus;
-    the first one must. Arguments as for `counts.subsampled`.
+    The batch is sampled at the topics and at the reference with the same random numbers. If a
+    `Visit` says so, the reference is first moved to the topics by a pass over the whole corpus;
+    the first visit must say so. Arguments as for `counts.subsampled`.
     """
     source = source_of(corpus, shape, local_step, batch_size)
     return Counts(init=bind(_init, source), estimate=bind(_control_variate, source))

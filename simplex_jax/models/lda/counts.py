@@ -1,4 +1,4 @@
-"""Counts of topics and words for LDA: what the kernels of the simplex take, from documents."""
+"""Topic-word counts for LDA, which the simplex kernels use, from documents."""
 
 import dataclasses
 from collections.abc import Callable
@@ -39,8 +39,8 @@ class Counts(NamedTuple):
         """Return the estimator for known concentrations of topic proportions, [K].
 
         The pseudo-counts of seeds are added to its counts, not to its memory. `rows` are the topics
-        that it counts, None for all. Where topics are integrated out, it takes those of the topics,
-        `beta` [V] or [K, V].
+        that it counts, None for all. If topics are integrated out, it needs their concentrations
+        `beta` too, [V] or [K, V].
         """
         if seeds is not None and rows is not None:
             seeds = seeds.since(rows.first())
@@ -49,14 +49,14 @@ class Counts(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What an estimate of counts is given besides topics and documents."""
+    """Parameters of an estimate of counts besides topics and documents."""
 
     alpha: jax.Array  # concentrations of topic proportions, [K]
-    beta: Any = None  # of topics, [V] or [K, V], less what seeds add; None if nothing depends on it
+    beta: Any = None  # of topics, [V] or [K, V], without seeds; None if nothing depends on it
     seeds: Seeds | None = None
 
     def prior(self) -> jax.Array:
-        """Return the concentrations of the topics with those of seeds, [V] or [K, V]."""
+        """Return the concentrations of the topics including seeds, [V] or [K, V]."""
         beta = jnp.asarray(self.beta)
         if self.seeds is None:
             return beta
@@ -78,12 +78,12 @@ def _estimate(
 class Memory(NamedTuple):
     """Memory of memoised counts."""
 
-    # Topic of every token, uint8 (or wider) [T]; K where none was drawn yet. Of several shards
-    # [shards, T], and [1, T] inside `shard_map`: all of them would be copied to reshape them. Where
-    # tokens are on disk, of those of the last batch, [room].
+    # Topic of every token, uint8 (or wider) [T]; K if not drawn yet. With several shards it is
+    # [shards, T], and [1, T] inside `shard_map`, since a reshape would copy all labels. If tokens
+    # are on disk, only the labels of the last batch, [room].
     labels: jax.Array
-    # Tokens of each topic and word, int32 [K, V]. Where devices share the topics, of this device's
-    # inside `shard_map`, and outside with rows of zeros at the end, as many for each device.
+    # Tokens of each topic and word, int32 [K, V]. If devices share the topics: inside `shard_map`
+    # the rows of this device; outside all rows, padded with zeros to the same number per device.
     counts: jax.Array
 
     @property
@@ -93,37 +93,36 @@ class Memory(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The documents of a batch that are on disk, and their labels."""
+    """The documents of a batch read from disk, and their labels."""
 
-    documents: Documents  # whose tokens are theirs alone, [room]
-    labels: jax.Array  # topic of every token, [room]; K where none was drawn yet
-    # Whether they were those of the update before, whose labels are in the memory and not yet on
-    # the disk, bool
+    documents: Documents  # with no tokens of other documents, [room]
+    labels: jax.Array  # topic of every token, [room]; K if not drawn yet
+    # Whether this was also the previous batch, whose labels are in memory and not yet on disk, bool
     again: jax.Array
 
 
 class Tally(NamedTuple):
-    """Memory of subsampled counts: what the last batch said about the whole corpus."""
+    """Memory of subsampled counts: estimates for the whole corpus from the last batch."""
 
     topic_tokens: jax.Array  # tokens of each topic, float [K]
-    # Of the concentrations of topic proportions; None where they are known
+    # About the concentrations of topic proportions; None if they are fixed
     evidence: Evidence | None
 
 
 class Shard(NamedTuple):
-    """The documents of a corpus that are those of this device; inside `shard_map` only."""
+    """The documents of a corpus that this device holds; inside `shard_map` only."""
 
     axis: str  # name of the mesh axis
-    shards: int  # how many there are; they take turns in the order of the documents
-    # The topics that this device counts and draws; None where each counts and draws all of them
+    shards: int  # number of shards; documents are dealt to them in turn
+    # The topics that this device counts and draws; None if each device counts and draws all
     topics: Rows | None = None
 
     def number(self, ids: jax.Array) -> jax.Array:
-        """Return the numbers in the whole corpus of documents of this shard."""
+        """Return the numbers that documents of this shard have in the whole corpus."""
         return ids * self.shards + lax.axis_index(self.axis)
 
     def summed(self, counts: jax.Array) -> jax.Array:
-        """Return the sum over the shards of counts [K, V], of the topics that are this device's."""
+        """Return the sum over the shards of counts [K, V], for the topics of this device."""
         if self.topics is None:
             return lax.psum(counts, self.axis)
         return self.topics.summed(counts)
@@ -132,13 +131,13 @@ class Shard(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Documents that counts come from, as arrays, and the local step, static like the rest."""
+    """The documents to count, as arrays, and static settings such as the local step."""
 
-    corpus: Any  # a DeviceCorpus; None where batches are compact documents or pages themselves
+    corpus: Any  # a DeviceCorpus; None if batches are compact documents or pages themselves
     shape: tuple[int, int] = dataclasses.field(metadata=_STATIC)  # (K, V)
     local_step: Local = dataclasses.field(metadata=_STATIC)
     documents: int = dataclasses.field(metadata=_STATIC)  # of the whole corpus
-    batch_size: int = dataclasses.field(default=0, metadata=_STATIC)  # where batches are ids
+    batch_size: int = dataclasses.field(default=0, metadata=_STATIC)  # if batches are ids
     room: int = dataclasses.field(
         default=0, metadata=_STATIC
     )  # tokens of the largest batch, or of all
@@ -147,7 +146,7 @@ class Source:
     blocks: Any = None  # of words, see `integrated.blocks`; None for other local steps
 
     def fetch(self, batch: Any) -> Documents:
-        """Return the documents of a batch, whose tokens are copied out of the corpus."""
+        """Return the documents of a batch, with tokens copied out of the corpus."""
         if self.corpus is None:
             return batch
         return device.compact(device.select(self.corpus, batch), self.room)
@@ -160,7 +159,7 @@ def source_of(
     batch_size: int,
     learn: bool = False,
 ) -> Source:
-    """Return the source of counts that are estimated from batches of `batch_size` documents."""
+    """Return the source of counts estimated from batches of `batch_size` documents."""
     check(shape, local_step)
     size, room = device.size(corpus), device.capacity(corpus, batch_size)
     return Source(corpus, shape, local_step, size, batch_size, room, learn)
@@ -172,26 +171,26 @@ def memoised(
     local_step: Local,
     shard: Shard | None = None,
 ) -> Counts:
-    """Counts of the labels of all tokens, of which a batch replaces its own.
+    """Counts of the labels of all tokens; each batch redraws its own labels.
 
     With SCIR and a refreshed total this is an exact Gibbs sampler of LDA that visits a batch of
     documents at a time: no discretisation and no subsampling error. The shape is (K, V); `shard`
-    says which documents `corpus` holds, inside `shard_map`. Of pages the memory has the labels of
-    the last batch only, and batches are each a `Page`.
+    says which documents `corpus` holds, inside `shard_map`. With pages, the memory has only the
+    labels of the last batch, and each batch is a `Page`.
     """
     check_memoised(shape, local_step)
-    held: DeviceCorpus | None = None
+    on_device: DeviceCorpus | None = None
     if isinstance(corpus, Pages):
         room = corpus.room
     else:
-        held, room = corpus, corpus.tokens.shape[0]
+        on_device, room = corpus, corpus.tokens.shape[0]
     blocks = None
     if local_step.method == "integrated":
-        if held is None or shard is not None:
+        if on_device is None or shard is not None:
             raise ValueError(IN_ONE_PLACE)
-        blocks = integrated.blocks(held.tokens, shape[1])
+        blocks = integrated.blocks(on_device.tokens, shape[1])
     source = Source(
-        held, shape, local_step, device.size(corpus), room=room, shard=shard, blocks=blocks
+        on_device, shape, local_step, device.size(corpus), room=room, shard=shard, blocks=blocks
     )
     return Counts(init=bind(_init_memory, source), estimate=bind(_memoised, source))
 
@@ -206,8 +205,8 @@ def subsampled(
 ) -> Counts:
     """Counts of a batch of distinct documents, times D / batch size: the estimate of the papers.
 
-    Labels are drawn afresh at every visit; counts are the mean over the sweeps after the burn-in.
-    The shape is (K, V); `learn` also computes the evidence of alpha.
+    Labels are drawn anew at every visit; counts are the mean over the sweeps after the burn-in.
+    The shape is (K, V); `learn` also computes the evidence about alpha.
     """
     source = source_of(corpus, shape, local_step, batch_size, learn)
     return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
@@ -216,7 +215,7 @@ def subsampled(
 def streamed(
     documents: int, shape: tuple[int, int], local_step: Local, *, learn: bool = False
 ) -> Counts:
-    """Subsampled counts of a corpus of D documents, whose batches are compact `Documents`."""
+    """Subsampled counts of a corpus of D documents, from batches of compact `Documents`."""
     check(shape, local_step)
     source = Source(None, shape, local_step, documents, learn=learn)
     return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
@@ -327,7 +326,7 @@ def _expected_counts(
     labels: jax.Array,
     local_step: Local,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return what `batch_counts` does, of the probabilities that labels are drawn from."""
+    """Return the results of `batch_counts` from label probabilities in place of labels."""
 
     def burn(i, labels):
         return blocked.blocked(jax.random.fold_in(key, i), likelihood, alpha, documents, labels)

@@ -25,37 +25,37 @@ _OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_", "war
 
 @common.parameters_of(Options)
 class LDA(CountEstimator):
-    """Topics of documents, sampled: `simplex_jax.lda.fit` with the scikit-learn interface.
+    """Sampled topics of documents: `simplex_jax.lda.fit` with the scikit-learn interface.
 
     Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. Topics are posterior
-    means, probabilities of words: rows sum to 1, where those of scikit-learn's
-    `LatentDirichletAllocation` are counts.
+    means of word probabilities: rows sum to 1, unlike those of scikit-learn's
+    `LatentDirichletAllocation`, which are counts.
 
-    The words of `seed_words` are the names of the columns of X, or `w0, w1, ...` where it has none.
+    `seed_words` uses the column names of X, or `w0, w1, ...` if it has none.
 
-    Proportions are drawn, with random numbers that depend on the words of a document and the seed
-    alone. Only the rounding of `fractions="draw"` depends on the place of a document among others.
+    Proportions are drawn with random numbers that depend only on the words of a document and the
+    seed. Only the rounding of `fractions="draw"` depends on the position of a document.
 
     Args:
         {options}
         total_samples: Number of documents that the batches of `partial_fit` come from.
         fractions: What to do with counts that are not whole numbers: "error", or "draw", which
-            rounds each up or down at random such that its mean is right.
-        callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
+            rounds each up or down at random without bias.
+        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `hooks.Progress()`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
     Attributes:
         components_: Posterior mean of the topics, float32 [K, V].
-        components_sd_: Their posterior standard deviation, [K, V]; NaN where it is unknown.
+        components_sd_: Posterior standard deviation of the topics, [K, V]; NaN if unknown.
         prevalence_: Share of the tokens in each topic, [K]; after `fit`.
-        alpha_: Concentrations of topic proportions, [K]; learned or as given.
+        alpha_: Concentrations of topic proportions, [K]; learned or fixed.
         beta_: Concentrations of topics, [V].
         samples_: Kept samples: "topics" [S, chains, K, V], "alpha", "beta", "step"; after `fit`.
-        order_: Topic of each chain that was matched to each topic, [chains, K]; after `fit`.
+        order_: Topic of each chain matched to each topic, [chains, K]; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
-        metrics_: One record an evaluation; after `fit`.
+        metrics_: One record per evaluation; after `fit`.
         warnings_: Sentences, each a reason to doubt the results; after `fit`.
-        n_updates_: Updates done by `partial_fit`, since `fit` if there was one.
+        n_updates_: Updates by `partial_fit`, since `fit` if there was one.
         seed_: The seed that was used.
         n_features_in_: V.
         feature_names_in_: The words, where X names its columns.
@@ -97,23 +97,23 @@ class LDA(CountEstimator):
         return fitted.proportions
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Do one update with a batch of documents that stream by.
+        """Do one update with a batch of streamed documents.
 
-        Counts are scaled from the batch to `total_samples` documents; `components_` are the mean of
-        the topics since the last power of two of updates. Every number of documents compiles once:
-        give batches of one size.
+        Counts are scaled from the batch to `total_samples` documents. `components_` is the mean of
+        the topics since the last update whose number is a power of two. Each new batch size
+        compiles again: give batches of one size.
 
-        A stream that was saved goes on as it would have without that. A model that was fitted goes
-        on from its topics, and its alpha if that is learned; what else `fit` had found of the
-        posterior is then out of date, and removed: `prevalence_`, `samples_`, `order_`,
-        `diagnostics_`, `metrics_` and `warnings_`.
+        A saved stream continues as if it had not been saved. A fitted model continues from its
+        topics, and from its alpha if that is learned. The other results of `fit` are then out of
+        date and are removed: `prevalence_`, `samples_`, `order_`, `diagnostics_`, `metrics_` and
+        `warnings_`.
 
         Args:
             X: Counts of the batch [n, V].
             y: Ignored, as scikit-learn has it.
 
         Raises:
-            ValueError: A parameter is out of range, or is not what the stream began with, or X
+            ValueError: A parameter is out of range or has changed since the stream began, or X
                 does not hold counts.
         """
         first = not self.__sklearn_is_fitted__()
@@ -123,8 +123,8 @@ class LDA(CountEstimator):
         total = round(number("total_samples", self.total_samples))
         if total < counts.shape[0]:
             raise ValueError(
-                f"total_samples must be at least the {counts.shape[0]} documents of a batch, which "
-                f"are some of them; it is {self.total_samples}"
+                f"total_samples must be at least {counts.shape[0]}, the documents of this batch; "
+                f"it is {self.total_samples}"
             )
         if self.n_chains not in (None, 1):
             raise ValueError(f"partial_fit runs one chain; n_chains is {self.n_chains}")
@@ -132,7 +132,7 @@ class LDA(CountEstimator):
         alpha, learn_alpha = prior("alpha", self.alpha, shape[0])
         beta, learn_beta = prior("beta", self.beta, shape[1])
         if learn_beta:
-            raise ValueError("beta is learned by fit only: give partial_fit a number, or V of them")
+            raise ValueError("only fit learns beta: give partial_fit one number, or V numbers")
         options = Options(shape[0], seed_words=self.seed_words, seed_weight=self.seed_weight)
         seeded = self._seeds(options, shape)
         kernel = model.build_streaming(
@@ -150,7 +150,7 @@ class LDA(CountEstimator):
             "sampler": self.sampler,
             "alpha": self.alpha if learn_alpha else alpha,
             "beta": beta,
-            # The lines of a file, and a plain number: they are compared, and saved as JSON.
+            # Lines rather than a file, and a plain number: they are compared and saved as JSON.
             "seed_words": options.seed_words,
             "seed_weight": None if options.seed_weight is None else float(options.seed_weight),
         }
@@ -178,34 +178,34 @@ class LDA(CountEstimator):
         return self
 
     def _words(self) -> list[str] | None:
-        """Return the names of the columns of X, where seed words ask for them."""
+        """Return the column names of X if seed words need them."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None or self.seed_words is None else names.tolist()
 
     def _seeds(self, options: Options, shape: tuple[int, int]) -> seeds.Seeds | None:
-        """Return the seeds of a stream, whose number of tokens is not known."""
+        """Return the seeds of a stream; its number of tokens is unknown."""
         if options.seed_words is None:
             return None
         if options.seed_weight is None:
             raise ValueError(
-                "seed_weight is set by the corpus in fit only: give partial_fit a number"
+                "only fit can set seed_weight from the corpus: give partial_fit a number"
             )
         words = self._words() or [f"w{column}" for column in range(shape[1])]
         seeds.check(options.seed_words, shape[0], words)
         return seeds.placed(options, words)
 
     def _compare(self, now: dict[str, Any]) -> None:
-        """Raise a ValueError where a parameter is not what the topics so far are of."""
+        """Raise a ValueError if a parameter has changed since the stream began."""
         for name, value in self._began.items():
-            # As a file has them: a tuple is a list there.
+            # Compared as saved in a file, where a tuple is a list.
             if json.dumps(now[name]) != json.dumps(value):
                 raise ValueError(
-                    f"{name} cannot change while documents stream by: it was {value!r} and is "
-                    f"{now[name]!r}. Set it back, or begin with a new estimator"
+                    f"{name} cannot change between calls of partial_fit: it was {value!r} and is "
+                    f"{now[name]!r}. Set it back, or start a new estimator"
                 )
 
     def _average(self, now: np.ndarray) -> None:
-        """Bring the mean of the topics up to date, which starts again at powers of two."""
+        """Update the running mean of the topics, which restarts at powers of two."""
         self.n_updates_ += 1
         since = self.n_updates_ - (1 << (self.n_updates_.bit_length() - 1))
         old = self.components_ if since else now
@@ -213,7 +213,7 @@ class LDA(CountEstimator):
         self.components_sd_ = np.full_like(self.components_, np.nan)
 
     def perplexity(self, X: Any) -> float:
-        """Return exp(-score(X)), the perplexity of the halves of documents."""
+        """Return exp(-score(X)), the perplexity of the held-out halves of documents."""
         return float(np.exp(-self.score(X)))
 
     def _arrays(self) -> common.Arrays:

@@ -1,7 +1,7 @@
-"""Data for the interactive report of a topic model: leading words, documents, relatives.
+"""Data for the interactive report of a topic model: leading words, documents, related topics.
 
-Numbers are whole, to keep the page small: logarithms in units of 1 / 200 (half a per cent), shares
-in per mille. What is left out of a large fit is said in the page.
+Numbers are integers, to keep the page small: logarithms in units of 1 / 200 (half a per cent),
+shares in per mille. The page says what it leaves out of a large fit.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from simplex_jax.models.lda import seeds
 from simplex_jax.models.lda.fitting import Fit
 
 WORDS = 30
-"""Words of a topic that are shown at a time."""
+"""Words of a topic shown at a time."""
 
 STOPS = 10
-"""Stops of the slider from lift to probability, besides the first."""
+"""Steps of the slider from lift to probability."""
 
 _UNIT = 200
-_LEAST = 1e-15  # of a probability, whose logarithm is written
+_LEAST = 1e-15  # smallest probability whose logarithm is written
 _MOST_DOCUMENTS = 10_000
 _MIXTURE = 5  # topics of a document
 _RELATED = 5
 
 
 def contents(fitted: Fit) -> dict[str, Any]:
-    """Return the data of the explorer, as JSON can hold them; `explorer.js` says what is what."""
+    """Return the data of the explorer, ready for JSON; `explorer.js` documents the entries."""
     mean, shares = fitted.mean, fitted.prevalence
     overall = np.maximum(shares @ mean, _LEAST)
     leading = [_leading(topic, overall) for topic in mean]
@@ -38,15 +38,15 @@ def contents(fitted: Fit) -> dict[str, Any]:
     related = _related(mean)
     shown = _shown(fitted.proportions)
     topics = []
-    for k, chosen in enumerate(leading):
-        lower, upper = beta_interval(np.clip(mean[k, chosen], 0, 1), fitted.sd[k, chosen])
-        has_interval = not rough[k] and bool(np.isfinite(fitted.sd[k, chosen]).all())
+    for k, words_shown in enumerate(leading):
+        lower, upper = beta_interval(np.clip(mean[k, words_shown], 0, 1), fitted.sd[k, words_shown])
+        has_interval = not rough[k] and bool(np.isfinite(fitted.sd[k, words_shown]).all())
         topics.append(
             {
                 "name": names[k],
                 "share": float(f"{shares[k]:.4g}"),
-                "words": np.searchsorted(words, chosen).tolist(),
-                "p": _logs(mean[k, chosen]),
+                "words": np.searchsorted(words, words_shown).tolist(),
+                "p": _logs(mean[k, words_shown]),
                 "interval": [_logs(lower), _logs(upper)] if has_interval else None,
                 "related": related[k],
                 "effects": _effects(fitted.effects, k),
@@ -80,7 +80,7 @@ def _logs(values: np.ndarray) -> list[int]:
 def _leading(topic: np.ndarray, overall: np.ndarray) -> np.ndarray:
     """Return the words that lead at any stop, by the relevance of Sievert and Shirley (2014).
 
-    It is lambda log p + (1 - lambda) log(p / overall).
+    The relevance is lambda log p + (1 - lambda) log(p / overall).
     """
     log_p, log_overall = np.log(np.maximum(topic, _LEAST)), np.log(overall)
     most = min(WORDS, topic.size)
@@ -92,7 +92,7 @@ def _leading(topic: np.ndarray, overall: np.ndarray) -> np.ndarray:
 
 
 def _related(mean: np.ndarray) -> list[list[list[int]]]:
-    """Return the topics most like each, with their similarity."""
+    """Return the topics most similar to each, with their similarity."""
     table = matching.affinity(mean, mean)
     np.fill_diagonal(table, -1)
     order = np.argsort(-table, axis=1, kind="stable")[:, : min(_RELATED, len(mean) - 1)]
@@ -103,7 +103,7 @@ def _related(mean: np.ndarray) -> list[list[list[int]]]:
 
 
 def _effects(records: Sequence[dict[str, Any]], topic: int) -> list[list[Any]]:
-    """Return the mean shares of a topic by what is known of the documents, with their ends."""
+    """Return the mean shares of a topic by covariate, with the ends of their intervals."""
     return [
         [record["term"], *(round(1000 * float(record[n])) for n in ("mean", "lower", "upper"))]
         for record in records
@@ -112,7 +112,7 @@ def _effects(records: Sequence[dict[str, Any]], topic: int) -> list[list[Any]]:
 
 
 def _shown(proportions: np.ndarray) -> np.ndarray:
-    """Return the documents in the page: all of them, or those that are most about some topic."""
+    """Return the documents to show: all, or those with the largest shares of each topic."""
     documents, topics = proportions.shape
     if documents <= _MOST_DOCUMENTS:
         return np.arange(documents)

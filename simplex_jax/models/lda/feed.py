@@ -1,4 +1,4 @@
-"""The kernel of a fit and what it is fed with, from a corpus and settings."""
+"""The kernel of a fit and its batches, from a corpus and settings."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -30,12 +30,12 @@ def build(
     settings: Any,
     seeds: Seeds | None = None,
 ) -> tuple[Kernel, Feed]:
-    """Return the kernel of all chains, and where its batches come from.
+    """Return the kernel of all chains, and the source of its batches.
 
-    One chain is the kernel of `model.build` itself; several go side by side (`base.chains`) and see
-    the same batches. `size` is that of what is learned from. Of pages the batches are the numbers
-    of their documents, which `pages.Files` exchanges for the documents. The devices of all
-    processes share documents on the host.
+    One chain uses the kernel of `model.build` itself; several run side by side (`base.chains`) on
+    the same batches. `size` is the size of the training data. With pages, batches are document
+    numbers, which `pages.Files` replaces by the documents. The devices of all processes share the
+    documents of a `HostCorpus`.
     """
     shape = (settings.num_topics, size.words)
     alpha, learn_alpha = prior("alpha", settings.alpha, settings.num_topics)
@@ -84,7 +84,7 @@ def build(
 def _read(
     corpus: Stored, batch_size: int, among: np.ndarray | None, key: jax.Array, first_step: int
 ) -> Iterable[Batch]:
-    # The key is that of the driver's own streams, see `driver.run`.
+    # The same key as the driver's own streams, see `driver.run`.
     key_stream = jax.random.split(key)[1]
     return store.batches(corpus, batch_size, key_stream, first_step, among=among)
 
@@ -101,7 +101,7 @@ def start(
     settings: Any,
     seeds: Seeds | None = None,
 ) -> State:
-    """Return the first state, every chain at random topics of its own, with their seed words."""
+    """Return the first state: each chain has its own random topics, with seed words added."""
     shape: tuple[int, ...] = (settings.num_topics, words)
     if settings.chains > 1:
         shape = (settings.chains, *shape)
@@ -118,7 +118,7 @@ def _random_topics(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def to_device(
     data: Training, settings: Any
 ) -> DeviceCorpus | HostCorpus | Pages | Stored | Selection:
-    """Return what `build` takes: the tokens on the device, or the documents that it will read."""
+    """Return the data for `build`: tokens on the device, or documents to read later."""
     if not isinstance(data, Corpus) and settings.counts == "subsampled":
         return data
     host = on_host(data)

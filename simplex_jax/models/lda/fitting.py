@@ -1,4 +1,4 @@
-"""From a corpus to the summary of the posterior of its topics."""
+"""From a corpus to a posterior summary of its topics."""
 
 import dataclasses
 import functools
@@ -36,40 +36,40 @@ from simplex_jax.runtime.session import Run
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit(pipeline.Fit):
-    """A fitted topic model; with several chains, of all of them together.
+    """A fitted topic model; several chains are summarised together.
 
-    Topics are numbered as in the first chain, to whose topics those of the other chains have been
-    matched. Attributes of all fits are those of `pipeline.Fit`.
+    Topics are numbered as in the first chain; those of the other chains are matched to them.
+    `pipeline.Fit` documents the attributes that all fits have.
 
     Attributes:
         mean: Posterior mean of the topics, float32 [K, V].
-        sd: Posterior standard deviation, float32 [K, V]; NaN of a single sample.
+        sd: Posterior standard deviation, float32 [K, V]; NaN for a single sample.
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K].
         prevalence_sd: Its standard deviation; with estimated counts it includes their noise.
-        alpha: Concentration of topic proportions, per topic; the posterior mean where it is
-            learned, float64 [K].
-        alpha_sd: Its standard deviation, 0 where it is given.
+        alpha: Concentration of topic proportions, per topic; the posterior mean if learned,
+            float64 [K].
+        alpha_sd: Its standard deviation, 0 if alpha is fixed.
         beta: Concentration of topics, per word, likewise, without seeds, float64 [V].
         beta_sd: Its standard deviation.
-        stability: How well each topic was found again by the other chains: mean similarity of the
-            matched topics, 1 where they are the same, float64 [K]; NaN for one chain.
+        stability: Mean similarity of each topic to its matches in the other chains, 1 where they
+            are the same, float64 [K]; NaN for one chain.
         vocabulary: The V words.
         names: Names of all documents, D.
-        proportions: Topic proportions of the documents given the mean topics, float32 [D, K]; of
-            a corpus on disk there are none, [0, K].
+        proportions: Topic proportions of the documents given the mean topics, float32 [D, K];
+            none, [0, K], for a corpus on disk.
         proportions_error: Monte-Carlo standard error of the most uncertain proportion of each
             document, float32 [D].
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
-        examples: Documents that stand for each topic.
-        order: Topic of each chain that was matched to each topic, int [chains, K].
-        shared: Whether that is the same topic, bool [chains, K], see `matching.align`: means and
-            deviations of a topic are of the chains that have it.
-        kept: Samples that were asked for and not written to a directory: arrays "topics" [S,
-            chains, K, V], "alpha" [S, chains, K], "beta" [S, chains, V] and "step" [S], with
-            topics numbered as in each chain; empty where there are none.
-        stiffness: That of SMLD at the end, unstable above 2; 0 for other samplers.
+        examples: Representative documents of each topic.
+        order: Topic of each chain matched to each topic, int [chains, K].
+        shared: Whether the matched topic is the same topic, bool [chains, K], see
+            `matching.align`: means and deviations of a topic use only the chains that have it.
+        kept: Samples kept in memory: arrays "topics" [S, chains, K, V], "alpha" [S, chains, K],
+            "beta" [S, chains, V] and "step" [S], with topics numbered as in each chain; empty if
+            there are none.
+        stiffness: Stiffness of SMLD at the end, unstable above 2; 0 for other samplers.
         empty: Number of documents without a word of the vocabulary.
-        effects: Records of `lda.effects` that the report is to show; no file of the fit holds them.
+        effects: Records of `lda.effects` for the report; they are not saved with the fit.
     """
 
     settings: Options
@@ -95,7 +95,7 @@ class Fit(pipeline.Fit):
     effects: Sequence[dict[str, Any]] = ()
 
     def as_fit(self) -> Topics:
-        """Return the topics and the kept samples, as `simplex_jax.evaluate` takes them."""
+        """Return the topics and the kept samples in the form that `simplex_jax.evaluate` uses."""
         return Topics(
             self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
         )
@@ -155,7 +155,7 @@ def _without_spread(state: State) -> State:
 
 
 def _portable(plan: Plan, state: State) -> session.Portable:
-    """Return how topics, labels and counts of a checkpoint come to the devices of this run."""
+    """Return how to place topics, labels and counts of a checkpoint on this run's devices."""
     position, labels, counts = (
         jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
         for array in (state.position, sharding.labels_of(state), sharding.counts_of(state))
@@ -164,11 +164,11 @@ def _portable(plan: Plan, state: State) -> session.Portable:
 
     def place(restored: State) -> State:
         saved, lengths = sharding.labels_of(restored), on_host(plan.train).lengths
-        dealt = sharding.dealt_again(saved, lengths, labels, chains=chains)
+        placed_labels = sharding.dealt_again(saved, lengths, labels, chains=chains)
         return sharding.with_spread(
             restored,
             position=replicas.share(restored.position, topics, position),
-            labels=dealt,
+            labels=placed_labels,
             counts=replicas.share(sharding.counts_of(restored), topics, counts),
         )
 
@@ -176,14 +176,14 @@ def _portable(plan: Plan, state: State) -> session.Portable:
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
-    """Put the chains together and infer the documents."""
+    """Combine the chains and infer the topic proportions of the documents."""
     settings: Options = plan.settings
     gathered, kept = run.measures["posterior"].result(trained.event), run.measures["kept"]
     moments = gathered.moments
     order, stability, shared = matching.align(list(moments["topics"].mean))
     mean, sd = moments["topics"].pooled(order, shared)
     prevalence, prevalence_sd = posterior.prevalence(gathered, order, shared)
-    # A common one is of all chains, whichever topics they have.
+    # A common alpha pools all chains, whichever topics they have.
     matched = () if settings.alpha == "learn-symmetric" else (order, shared)
     concentrations = {
         "alpha": moments["alpha"].pooled(*matched),

@@ -1,4 +1,4 @@
-"""The kernel of LDA: a sampler of the simplex for the topics, and learned concentrations."""
+"""The kernel of LDA: a simplex sampler for the topics, and learned concentrations."""
 
 import dataclasses
 import math
@@ -29,20 +29,20 @@ from simplex_jax.schedules import StepSize
 
 _STATIC = {"static": True}
 
-# Number of classes in which documents are added up, see `_sum`: a power of two, as are most numbers
-# of devices, and at least as large.
+# Number of classes for sums over documents, see `_sum`: a power of two, like most numbers of
+# devices, and at least as large.
 _CLASSES = 1024
 
 
 class Sampler(NamedTuple):
-    """The two functions of a simplex kernel, and what LDA has to know of it."""
+    """The two functions of a simplex kernel, and its properties that LDA needs."""
 
     init: Callable  # as in the kernel's module
     update: Callable  # likewise
-    limit: float = math.inf  # step size from which on the sampler diverges, whatever the data
+    limit: float = math.inf  # smallest step size that diverges, whatever the data
     weighted: bool = True  # whether it moves weights, which have a total
     shared: bool = False  # whether devices can share its rows, see `samplers.rows`
-    measures: tuple[str, ...] = ()  # numbers of its Info that an evaluation records
+    measures: tuple[str, ...] = ()  # fields of its Info that an evaluation records
 
 
 SAMPLERS = {
@@ -50,7 +50,7 @@ SAMPLERS = {
     "sgrld": Sampler(sgrld.init, sgrld.update, limit=2.0),
     "sgrhmc": Sampler(sgrhmc.init, sgrhmc.update, limit=math.pi * math.sqrt(2)),
     "smld": Sampler(smld.init, smld.update, weighted=False, measures=("stiffness",)),
-    # The last word serves as reference: it must be the same for all topics.
+    # The last word is the reference, which must be the same for all topics.
     "smld-approximate": Sampler(
         static(smld.init, reference=-1, linearised=True),
         static(smld.update, reference=-1),
@@ -67,34 +67,34 @@ TOTALS = ("refreshed", "carried")
 class State(NamedTuple):
     """State of LDA."""
 
-    # Logarithm of the topics, [K, V]. Where devices share them, of this device's inside
-    # `shard_map`, and outside with rows at the end that nobody reads, as many for each device.
+    # Logarithm of the topics, [K, V]. If devices share them: inside `shard_map` the rows of this
+    # device; outside all rows, with unused ones at the end so that each device has as many.
     position: jax.Array
     step: jax.Array  # number of updates done, int32
     alpha: jax.Array  # concentrations of the topic proportions, [K]
     beta: jax.Array  # concentrations of the topics, [V] or [K, V]
-    sampler: Any  # what else the sampler of the topics keeps: its state without position and step
+    sampler: Any  # state of the topic sampler without position and step
 
 
 class Info(NamedTuple):
     """Diagnostics of one update."""
 
     topic_tokens: jax.Array  # tokens of the corpus in each topic, counted or estimated, [K]
-    sampler: Any  # the Info of the sampler of the topics
+    sampler: Any  # the Info of the topic sampler
 
 
 class Means(NamedTuple):
-    """Concentrations as given: fixed, or the prior means of learned ones."""
+    """Fixed concentrations, or the prior means of learned ones."""
 
     alpha: jax.Array  # of topic proportions, [K]
     beta: jax.Array  # of topics, [V] or [K, V]
-    seeds: Seeds | None = None  # what is added to beta for seed words
+    seeds: Seeds | None = None  # pseudo-counts added to beta for seed words
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-    """The model and how it is sampled, see `kernel`: arrays, and options that are static."""
+    """The model and its sampler, see `kernel`: arrays and static options."""
 
     counts: Counts
     means: Means
@@ -110,9 +110,9 @@ class Model:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Learner:
-    """The concentrations that are learned from the labels of a corpus, or of a shard of it."""
+    """Learned concentrations, from the labels of a corpus or of a shard of it."""
 
-    corpus: Any  # a DeviceCorpus; None where documents are on disk, and alpha is given
+    corpus: Any  # a DeviceCorpus; None if documents are on disk, where alpha is fixed
     means: Means
     learn_alpha: str | None = dataclasses.field(metadata=_STATIC)
     learn_beta: str | None = dataclasses.field(metadata=_STATIC)
@@ -124,7 +124,7 @@ class Learner:
 def means_of(
     alpha: ArrayLike, beta: ArrayLike, shape: tuple[int, int], seeds: Seeds | None = None
 ) -> Means:
-    """Return concentrations in full, or raise a ValueError that names them."""
+    """Return broadcast concentrations, or raise a ValueError that names them."""
     full = shape if np.ndim(beta) == 2 else shape[1:]
     return Means(
         concentrations.positive("alpha", alpha, shape[:1]),
@@ -147,9 +147,9 @@ def kernel(
     """Return the kernel of LDA with a named sampler of the topics.
 
     `total` is one of `TOTALS`, or None for the default of the sampler. `learner`, `(key, state) ->
-    state`, is called where a `Visit` says so; without one, batches are not visits. `follow` is how
-    alpha follows the evidence in the memory of the counts, see `concentrations.move`; None leaves
-    it alone. `rows` are the topics that `estimate` counts and this device draws, None for all.
+    state`, is called when a `Visit` says so; without one, batches are not visits. `follow` is how
+    alpha follows the evidence in the memory of the counts, see `concentrations.move`; None keeps
+    it fixed. `rows` are the topics that `estimate` counts and this device draws, None for all.
 
     Raises:
         ValueError: `step_size` or `total` is out of range, or the sampler has no total.
@@ -177,7 +177,7 @@ class Setup(NamedTuple):
     local_step: Local
     learn_alpha: str | None
     learn_beta: str | None
-    batch_size: int  # of a shard, where devices share the documents
+    batch_size: int  # of a shard, if devices share the documents
 
 
 def memoised(
@@ -188,11 +188,11 @@ def memoised(
     setup: Setup,
     shard: Shard | None = None,
 ) -> Kernel:
-    """Return the kernel of LDA with memoised counts, whose documents may be a shard of all.
+    """Return the kernel of LDA with memoised counts of a corpus, or of a shard of one.
 
-    From pages alpha cannot be learned: that takes all labels at once.
+    With pages, alpha cannot be learned, since that needs all labels at once.
     """
-    learn = None
+    learner_update = None
     if setup.learn_alpha or setup.learn_beta:
         learner = Learner(
             corpus=None if isinstance(corpus, Pages) else corpus,
@@ -203,20 +203,20 @@ def memoised(
             engine=setup.local_step.engine,
             shard=shard,
         )
-        learn = bind(_learn, learner)
+        learner_update = bind(_learn, learner)
     return kernel(
         counts.memoised(corpus, setup.shape, setup.local_step, shard),
         means,
         setup.sampler,
         step_size,
         total=setup.total,
-        learner=learn,
+        learner=learner_update,
         rows=None if shard is None else shard.topics,
     )
 
 
 def total_of(sampler: str, total: str | None) -> str | None:
-    """Return what becomes of the total of a sampler's weights; None where it moves no weights.
+    """Return how the total of a sampler's weights is treated; None if it moves no weights.
 
     Raises:
         ValueError: `total` is not one of `TOTALS`, or the sampler has none.
@@ -237,7 +237,7 @@ def _init(model: Model, key: jax.Array, position: jax.Array) -> State:
         options["total"] = model.total
     state = SAMPLERS[model.sampler].init(key, position, **options)
     if model.total == "carried":
-        # Not drawn from its law: what the papers carry is the sum of the weights they start from.
+        # Not drawn: the papers carry the sum of the initial weights.
         weights = jnp.asarray(position, state.position.dtype)
         state = state._replace(log_total=jnp.log(weights.sum(axis=-1, keepdims=True)))
     # A state may be donated to jitted code, and must not share arrays with the kernel.
@@ -250,7 +250,7 @@ def _outer(inner: Any, alpha: jax.Array, beta: jax.Array) -> State:
 
 
 def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
-    """Move the topics, and the concentrations where they are learned."""
+    """Move the topics and the learned concentrations."""
     key, learner, follow = by_native_code(key), model.learner, model.follow
     if learner is not None:
         key, key_learn = jax.random.split(key)
@@ -277,21 +277,21 @@ def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[S
 
 
 def _learn(learner: Learner, key: jax.Array, state: State) -> State:
-    """Draw concentrations given all labels; and the topics again, which beta leaves behind."""
+    """Draw concentrations given all labels, and redraw the topics after a new beta."""
     keys = jax.random.split(key, 5)
     memory = state.sampler.memory
-    if way := learner.learn_alpha:
+    if mode := learner.learn_alpha:
         evidence = _evidence(keys[0], state.alpha, memory.labels, learner)
         prior = Prior(learner.means.alpha)
-        alpha = concentrations.move(keys[1], state.alpha, evidence, prior, way)
+        alpha = concentrations.move(keys[1], state.alpha, evidence, prior, mode)
         state = state._replace(alpha=alpha)
-    if way := learner.learn_beta:
+    if mode := learner.learn_beta:
         topics = None if learner.shard is None else learner.shard.topics
         counts = expanded.all_rows(topics, memory.counts)
         evidence = concentrations.evidence(keys[2], state.beta, counts.T)
         prior = Prior(learner.means.beta)
-        beta = concentrations.move(keys[3], state.beta, evidence, prior, way)
-        # beta was drawn with the topics integrated out, and they must now be drawn given it.
+        beta = concentrations.move(keys[3], state.beta, evidence, prior, mode)
+        # beta was drawn with the topics integrated out; now draw the topics given beta.
         offset = expanded.offset(topics, memory.counts)
         weights = draws.loggamma(keys[4], beta + memory.counts, offset=offset)
         state = state._replace(beta=beta, position=dirichlet.normalise(weights)[0])
@@ -299,10 +299,10 @@ def _learn(learner: Learner, key: jax.Array, state: State) -> State:
 
 
 def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Learner) -> Evidence:
-    """Draw what the labels of all documents say about alpha; by XLA block by block.
+    """Draw the evidence of all labels about alpha; XLA does so block by block.
 
-    It is the same to the last bit on any number of devices: the randomness is that of the number
-    of a document, tables are counted in integers, and logs are added up in the same order.
+    The result is bitwise the same on any number of devices: random numbers depend on the number of
+    a document, tables are counted in integers, and logs are summed in the same order.
     """
     size, shard = device.size(learner.corpus), learner.shard
     if engine.resolve(learner.engine, alpha.shape[0]) == "native":
@@ -331,10 +331,10 @@ def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Lear
 
 
 def _sum(values: jax.Array, shard: Shard | None) -> jax.Array:
-    """Add up a value of each document in an order that does not depend on the number of shards.
+    """Sum a value per document in an order that does not depend on the number of shards.
 
-    Documents whose numbers are the same modulo `_CLASSES` are all on one shard, if the number of
-    shards divides it; their values are added up in turn, and then the sums of the classes in pairs.
+    If the number of shards divides `_CLASSES`, documents whose numbers are equal modulo `_CLASSES`
+    are on one shard. Their values are summed in turn, and then the sums of the classes in pairs.
     """
     shards = 1 if shard is None else shard.shards
     width = -(-_CLASSES // shards)

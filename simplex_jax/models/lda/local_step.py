@@ -1,4 +1,4 @@
-"""The local step of LDA: which sweeps draw the topics of tokens, and what goes together."""
+"""The local step of LDA: the sweeps that draw the topics of tokens, and checks of its options."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from simplex_jax.models.topics import engine, integrated
 
 METHODS = (*engine.METHODS, "integrated")
 IN_ONE_PLACE = (
-    "the local step 'integrated' takes documents in memory, of one device and process: take "
+    "the local step 'integrated' needs documents in memory, on one device and in one process: use "
     "'collapsed'"
 )
 
@@ -19,11 +19,11 @@ class Local(NamedTuple):
         method: "collapsed" or "blocked", see `models.topics.collapsed` and `models.topics.blocked`;
             or "integrated", see `models.topics.integrated`, with memoised counts.
         sweeps: Gibbs sweeps over a batch.
-        burn_in: Of these, the first whose counts are not used.
-        expected: Use the probabilities that the labels were drawn from in place of the labels:
-            less noise, at the price of K updates a token. For blocked sweeps with estimated counts
-            only; memoised counts are exact with labels only.
-        engine: "native" or "xla", see `engine`; by default what works here.
+        burn_in: Number of first sweeps whose counts are discarded.
+        expected: Count the probabilities of the labels in place of the labels: less noise, at the
+            cost of K updates a token. Only for blocked sweeps with estimated counts; memoised
+            counts are exact only with labels.
+        engine: "native" or "xla", see `engine`; by default the one that works here.
     """
 
     method: str = "collapsed"
@@ -49,13 +49,13 @@ def check(shape: tuple[int, int], local_step: Local) -> None:
         raise ValueError("expected counts need the blocked local step")
     if local_step.method == "integrated" and not integrated.works(local_step.engine):
         raise ValueError(
-            "the local step 'integrated' is native code for CPUs in float32, which does not work "
-            "here or was not asked for: take 'collapsed'"
+            "the local step 'integrated' is native code for CPUs in float32, which is unavailable "
+            "here or was not selected: use 'collapsed'"
         )
 
 
 def check_memoised(shape: tuple[int, int], local_step: Local) -> None:
-    """Raise a ValueError unless the local step makes sense and leaves labels to remember."""
+    """Raise a ValueError unless the local step makes sense and fits memoised counts."""
     check(shape, local_step)
     if local_step.expected or local_step.burn_in:
-        raise ValueError("memoised counts are those of the last labels: no burn_in, no expected")
+        raise ValueError("memoised counts use the last labels: leave out burn_in and expected")

@@ -1,4 +1,4 @@
-"""Device memory that a run will need, before any of it is taken."""
+"""Estimate of the device memory that a run needs, before it allocates any."""
 
 import dataclasses
 from typing import Any
@@ -25,10 +25,10 @@ from simplex_jax.models.topics.data import (
 from simplex_jax.models.topics.native import calls
 from simplex_jax.runtime import devices, processes
 
-# Bytes of the host for each document of a corpus on disk: its name, and where it is.
+# Bytes of host memory for each document of a corpus on disk: its name and its place.
 _DOCUMENT = 120
 
-# The most variates of one key: their places are uint32.
+# The most variates that one key can draw: their places are uint32.
 _MOST_NUMBERS = 2**32
 
 
@@ -38,25 +38,24 @@ def estimate(
     *,
     heldout: tuple[sp.csr_array, sp.csr_array] | None = None,
 ) -> dict[str, int]:
-    """Return the bytes that a fit will need of the memory of each device.
+    """Return the bytes of memory that a fit needs on each device.
 
-    Nothing of the size of the corpus or of the topics is put on the device: shapes are traced
-    (`jax.eval_shape`) and the update is compiled, which says what it needs for temporaries. The
-    cores of a CPU have one memory, and this is what all of them need together.
+    This allocates nothing as large as the corpus or the topics: it traces shapes
+    (`jax.eval_shape`) and compiles the update, which reports its temporaries. The cores of a CPU
+    share one memory, and the figures are for all of them together.
 
     Args:
-        corpus: What is learned from.
-        settings: Its settings, from `resolve`.
-        heldout: Its held-out documents.
+        corpus: The training data.
+        settings: The settings of the run, from `resolve`.
+        heldout: The held-out documents.
 
     Returns:
-        Bytes by name: "corpus" as it lies on the device; "state", twice, before and after an
-        update; "update", a batch, all topics where devices share them, and the temporaries of an
-        update, were all of them drawn on each device; "summary", moments of the topics and a sample
-        on its way there, of all devices or, where these do not share the topics, of the first;
-        "heldout", of the first; "documents", names and places of those of a corpus on disk, where
-        the host's memory is the device's; and the "total". The programs themselves and the
-        allocator's own needs, some 10%, come on top.
+        Bytes by name: "corpus", on the device; "state", twice, before and after an update;
+        "update", a batch, all topics if devices share them, and the temporaries of an update that
+        draws all topics on each device; "summary", moments of the topics and the sample being
+        added, on all devices or, if these do not share the topics, on the first; "heldout", on the
+        first; "documents", names and places of the documents of a corpus on disk, if the device
+        uses host memory; and the "total". The programs and the allocator need some 10% more.
 
     Example:
         >>> import scipy.sparse as sp
@@ -69,12 +68,12 @@ def estimate(
     """
     data, kernel, state, batch = _shapes(corpus, settings)
     own = _own_topics(settings)
-    spared = 4 * settings.chains * (settings.num_topics - own) * size_of(corpus).words
+    gathered = 4 * settings.chains * (settings.num_topics - own) * size_of(corpus).words
     temporaries = _temporaries(kernel, state, batch) + _tables(corpus, settings)
     parts = {
         "corpus": _bytes(data),
-        "state": 2 * (_bytes(state) - 2 * spared),  # of topics and counts
-        "update": _bytes(batch) + spared + temporaries,
+        "state": 2 * (_bytes(state) - 2 * gathered),  # of topics and counts
+        "update": _bytes(batch) + gathered + temporaries,
     }
     on_cpu = jax.default_backend() == "cpu"
     in_one_memory = settings.devices if on_cpu else 1
@@ -91,36 +90,35 @@ def estimate(
 def check(data: Training, settings: Any) -> None:
     """Raise a ValueError if the device has less memory than a run needs, by arithmetic alone.
 
-    Topics and their counts, or its part of these, lie on the device before and after an update,
-    beside the tokens and their labels, and the moments: no run can do with less. All topics lie
-    there during an update. Devices that are cores of a CPU have one memory. Where labels are on
-    disk, it must have room for them.
+    The minimum is the topics and their counts, or the device's part of them, before and after an
+    update, the tokens and their labels, and the moments. All topics are on the device during an
+    update. The cores of a CPU share one memory. If labels are on disk, it must have room for them.
     """
     size = size_of(data)
     if settings.num_topics * size.words > _MOST_NUMBERS:
         raise ValueError(
             f"{settings.num_topics:,} topics of {size.words:,} words are more than "
-            f"{_MOST_NUMBERS:,} numbers, as many as draws can tell apart: give fewer topics "
+            f"{_MOST_NUMBERS:,} numbers, the most that one key can draw: give fewer topics "
             "(--topics), or leave out rare words"
         )
-    together = settings.devices if jax.default_backend() == "cpu" else 1
+    in_one_memory = settings.devices if jax.default_backend() == "cpu" else 1
     own = _own_topics(settings)
     topics = settings.chains * own * size.words
-    whole = settings.chains * (settings.num_topics - own) * size.words
+    gathered = settings.chains * (settings.num_topics - own) * size.words
     # As in `_summary`: the mean and, of memoised counts, the variance; both and squares, summed.
     read_off = 2 if settings.counts == "memoised" else 1
     segments = 1 if settings.target_ess is None else 3
     arrays = read_off + (read_off + 1) * segments
-    moments = arrays * (together * topics if own < settings.num_topics else topics)
+    moments = arrays * (in_one_memory * topics if own < settings.num_topics else topics)
     labels = np.dtype(local.label_dtype(settings.num_topics)).itemsize * settings.chains
-    read = is_stored(data) and settings.counts == "subsampled"
+    streamed = is_stored(data) and settings.counts == "subsampled"
     if pages.on_disk(data, settings):
         pages.check(size.tokens, settings.num_topics)
-        read = True
+        streamed = True
     shards = processes.count() * settings.devices
-    tokens = 0 if read else together * (size.tokens // shards)
+    tokens = 0 if streamed else in_one_memory * (size.tokens // shards)
     devices.check_memory(
-        4 * together * (2 * 2 * topics + whole) + 4 * moments + (4 + 2 * labels) * tokens,
+        4 * in_one_memory * (2 * 2 * topics + gathered) + 4 * moments + (4 + 2 * labels) * tokens,
         "give fewer topics (--topics) or chains, or smaller batches (--batch-size)",
     )
 
@@ -131,7 +129,7 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
     def trace(key: jax.Array, tokens: jax.Array) -> tuple[list, Kernel, State, Batch]:
         data: Any = DeviceCorpus(tokens, starts, order) if on_device else paged or corpus
         kernel, source = feed.build(data, size, settings, seeded)
-        batch = read
+        batch = first_batch
         if batch is None:
             stream: Any = source(key, 0)
             batch = stream(key, jnp.int32(0))
@@ -148,7 +146,7 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
     if pages.on_disk(corpus, settings):
         paged = device.pages(on_host(corpus).lengths, settings.batch_size)
     on_device = paged is None and (settings.counts == "memoised" or isinstance(corpus, Corpus))
-    size, number, read = size_of(corpus), 0, None
+    size, number, first_batch = size_of(corpus), 0, None
     seeded = seeds.placed(settings, vocabulary_of(corpus))
     starts: Any = np.zeros(1, np.int32)
     order: Any = np.zeros(0, np.int32)
@@ -158,9 +156,9 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
         stored: Any
         stored, among = corpus if isinstance(corpus, Selection) else (corpus, None)
         key = jax.random.key(0)
-        read = next(store.batches(stored, settings.batch_size, key, among=among))
+        first_batch = next(store.batches(stored, settings.batch_size, key, among=among))
     else:
-        # The device with most tokens: documents are dealt out by length, in turn.
+        # The device with the most tokens: documents are dealt in turn, by length.
         shards = settings.devices * processes.count()
         lengths = np.sort(on_host(corpus).lengths)[::-1][::shards][::-1]
         share = -(-settings.batch_size // shards)
@@ -215,8 +213,8 @@ def _summary(kernel: Kernel, state: State, batch: Batch, settings: Options) -> i
         state,
         info.topic_tokens,
     )
-    # Moments are two or three arrays as large as their mean. Without a length there are those of
-    # two segments, and of both in the end.
+    # Moments are two or three arrays as large as their mean. A run without a length has two
+    # segments of them, and at the end both combined.
     moments = _bytes(sample) + _bytes(sample.mean)
     return _bytes(sample) + moments * (1 if settings.target_ess is None else 3)
 

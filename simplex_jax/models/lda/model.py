@@ -1,9 +1,9 @@
-"""Latent Dirichlet allocation: the posterior of topics by any kernel of the simplex.
+"""Latent Dirichlet allocation: the posterior of topics by any simplex kernel.
 
 Topic k is a distribution phi_k ~ Dirichlet(beta) over V words, document d has proportions
 theta_d ~ Dirichlet(alpha) over K topics, and a token has a topic z ~ theta_d and a word ~ phi_z.
-The position is log phi, [K, V]; given the assignments z its posterior is Dirichlet(beta + counts),
-so that an estimate of the counts is all that SCIR, SGRLD or SMLD need.
+The position is log phi, [K, V]. Given the assignments z, the posterior of phi is
+Dirichlet(beta + counts), so SCIR, SGRLD and SMLD need only an estimate of the counts.
 """
 
 from collections.abc import Sequence
@@ -54,9 +54,9 @@ ALPHA, BETA = 0.1, 0.05
 def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> int:
     """Return a batch size at which drawing the topics costs a quarter of drawing the labels.
 
-    A topic update touches K V numbers whatever the batch, at about the cost of a token each, so
-    that the last batch of a pass must not be much smaller than the others: it is at least half as
-    large. Sizes below D are multiples of 64, which powers of two of devices can share.
+    A topic update touches K V numbers whatever the batch, each at about the cost of a token.
+    Therefore the last batch of a pass is at least half as large as the others. Sizes below D are
+    multiples of 64, so that a power-of-two number of devices can share them.
     """
     least = max(1, -(-4 * documents * shape[0] * shape[1] // max(tokens, 1)))
     batches = max(1, min(documents // least, -(-documents // 64)))
@@ -70,7 +70,7 @@ def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> i
 
 
 class Step(NamedTuple):
-    """A step size, constant where tau is 0, else `schedules.polynomial_decay(*step)`."""
+    """A step size: constant if tau is 0, else `schedules.polynomial_decay(*step)`."""
 
     initial: float
     tau: float = 0.0
@@ -78,18 +78,18 @@ class Step(NamedTuple):
 
 
 AFRESH = 32.0
-"""A step size of SCIR that forgets all: what is left of the topics before is exp(-32) of them."""
+"""A step size of SCIR that draws topics anew: exp(-32) of the old topics remains."""
 
 
 def default_step(sampler: str, counts: str, method: str | None = None) -> Step:
-    """Return the step size used where none is given.
+    """Return the default step size.
 
     With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
-    topics have all but forgotten where they were. With estimated counts it is the schedule of the
-    SCIR paper, which suits SGRHMC and reflected CIR, of the same scale, as well. SGRLD and SMLD
-    take the steps that Patterson and Teh published; for SMLD that is beyond stability on topics of
-    more than a few hundred tokens, and stable steps hardly move. Labels that are drawn with the
-    topics integrated out leave these behind, so that they have to be drawn afresh.
+    topics hardly depend on where they were. With estimated counts the default is the schedule of
+    the SCIR paper, which also suits SGRHMC and reflected CIR, whose scale is the same. SGRLD and
+    SMLD use the steps of Patterson and Teh. For SMLD these are unstable on topics of more than a
+    few hundred tokens, and stable steps hardly move. Labels drawn with the topics integrated out
+    need topics that are drawn anew.
     """
     if method == "integrated":
         return Step(AFRESH)
@@ -121,43 +121,42 @@ def build(
 
     Learned concentrations have exponential priors with the means `alpha` and `beta`. With memoised
     counts they are drawn from their conditionals given all labels, topics integrated out, once a
-    pass; this leaves the sampler exact. With subsampled counts alpha follows, at every update, the
-    CIR process of its conditional estimated from the batch; beta cannot be learned from a batch.
+    pass; the sampler stays exact. With subsampled counts, every update moves alpha by the CIR
+    process of its conditional, estimated from the batch; beta cannot be learned from a batch.
 
     Args:
-        corpus: The corpus, `device.to_device(counts)`; where devices share it,
-            `device.on_host(counts)`; where it is on disk, `device.pages(lengths, batch_size)`, with
-            memoised counts and a given alpha.
+        corpus: The corpus, `device.to_device(counts)`; if devices share it,
+            `device.on_host(counts)`; if it is on disk, `device.pages(lengths, batch_size)`, with
+            memoised counts and a fixed alpha.
         shape: (K, V), numbers of topics and words.
         alpha: Concentration of a document's topic proportions, per topic (not the sum), a scalar
             or [K].
         beta: Concentration of a topic, per word, a scalar, [V] or [K, V].
         learn_alpha: "vector" learns one for each topic, "symmetric" a common one, None neither.
         learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
-        seeds: What the prior adds to beta for some words of some topics, not where beta is learned.
-        sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are there to compare
-            with.
-        total: Of a sampler that moves unnormalised weights, what becomes of the total of a topic's:
-            "refreshed" from its law before every step, by default, or "carried" from step to step,
-            as Patterson and Teh (2013) and Baker et al. (2018, algorithm 1) do. Carried, the law of
-            the topics is biased even where that of the sampler is not. Their weights are
-            independent Gamma(1, 1) at first: give `init` such weights, whose sum is the first
+        seeds: Pseudo-counts added to beta for some words of some topics; not with a learned beta.
+        sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are for comparisons.
+        total: How samplers of unnormalised weights treat a topic's total weight: "refreshed" draws
+            it from its law before every step, the default; "carried" keeps it from step to step, as
+            Patterson and Teh (2013) and Baker et al. (2018, algorithm 1) do. With "carried", the
+            law of the topics is biased even if the sampler's own law is not. Those papers start
+            from independent Gamma(1, 1) weights: give `init` such weights, whose sum is the first
             total.
         counts: "memoised", "subsampled" or "control-variate".
-        local_step: How labels are drawn; by default one sweep with memoised counts, else ten, of
-            which the last five count. Estimated counts start from no labels and need the burn-in.
-        step_size: Step size of the sampler or a schedule of it; see `default_step`.
-        batch_size: Documents a batch; see `default_batch_size`.
+        local_step: How labels are drawn; by default one sweep with memoised counts, else ten, with
+            a burn-in of five. Estimated counts start from no labels and need the burn-in.
+        step_size: Step size of the sampler or a schedule; see `default_step`.
+        batch_size: Documents per batch; see `default_batch_size`.
         devices: Devices that share the documents, with memoised counts. On CPUs SCIR's topics are
-            shared too: the position has rows for K topics or a few more, as many for each device,
-            see `sharding.topics_of`. With collapsed sweeps a number that divides `batch_size`
-            changes no sample.
+            shared too: the position has K rows or a few more, the same number for each device, see
+            `sharding.topics_of`. With collapsed sweeps, any number of devices that divides
+            `batch_size` gives the same samples.
 
     Returns:
-        A kernel whose `init` takes topics [K, V], or weights that it normalises, and whose position
-        is the logarithm of the topics, and a stream of what its `update` takes: document ids, int32
-        [batch_size], or a `batches.Visit` of them; of pages it takes a `counts.Page` in their
-        place, see `pages.Files`.
+        A kernel and a stream of batches. The kernel's `init` takes topics [K, V], or weights that
+        it normalises; its position is the logarithm of the topics. Batches are document ids, int32
+        [batch_size], or a `batches.Visit` of them; with pages, `update` takes a `counts.Page` in
+        their place, see `pages.Files`.
 
     Raises:
         ValueError: An argument is out of range or not one of the names.
@@ -187,7 +186,7 @@ def build(
     if step_size is None:
         step_size = _schedule(sampler, counts, local_step.method)
     if counts == "memoised":
-        share, here = -(-batch_size // shards), -(-documents // shards)
+        share, shard_documents = -(-batch_size // shards), -(-documents // shards)
         setup = Setup(
             shape=shape,
             sampler=sampler,
@@ -199,24 +198,24 @@ def build(
         )
         if isinstance(corpus, HostCorpus) and devices:
             schedules.check(step_size)
-            built = sharding.memoised(corpus, devices, means, step_size, setup)
+            lda_kernel = sharding.memoised(corpus, devices, means, step_size, setup)
         else:
-            built = kernel.memoised(_on_device(corpus), means, step_size, setup=setup)
-        stream = device.block_stream(here, share)
+            lda_kernel = kernel.memoised(_on_device(corpus), means, step_size, setup=setup)
+        stream = device.block_stream(shard_documents, share)
         if learn_alpha or learn_beta:
             # Not in the first pass, before which there are no labels to learn from.
-            stream = batches.visits(stream, -(-here // share), first=1)
-        return built, stream
-    held = _on_device(corpus)
-    stream = device.uniform_stream(held, batch_size)
+            stream = batches.visits(stream, -(-shard_documents // share), first=1)
+        return lda_kernel, stream
+    on_device = _on_device(corpus)
+    stream = device.uniform_stream(on_device, batch_size)
     if counts == "control-variate":
-        estimate = control.control_variate(held, shape, local_step, batch_size)
+        estimate = control.control_variate(on_device, shape, local_step, batch_size)
         stream = batches.visits(stream, -(-documents // batch_size))
         return kernel.kernel(estimate, means, sampler, step_size, total=total), stream
     learn = learn_alpha is not None
-    estimate = subsampled(held, shape, local_step, batch_size, learn=learn)
-    built = kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
-    return built, stream
+    estimate = subsampled(on_device, shape, local_step, batch_size, learn=learn)
+    lda_kernel = kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
+    return lda_kernel, stream
 
 
 def build_streaming(
@@ -232,10 +231,10 @@ def build_streaming(
     local_step: Local | None = None,
     step_size: StepSize | None = None,
 ) -> Kernel:
-    """Return the kernel of LDA's topics for documents that stream by, with subsampled counts.
+    """Return the kernel of LDA's topics for streamed documents, with subsampled counts.
 
-    Its batches are `device.Documents` whose token array is theirs alone, uniform distinct documents
-    of a corpus of `documents`. Other arguments, and errors, are those of `build`.
+    Batches are `device.Documents` with no tokens of others, drawn uniformly without replacement
+    from a corpus of `documents`. For other arguments and errors see `build`.
     """
     check_names(sampler, "subsampled", learn_alpha)
     if step_size is None:
@@ -249,10 +248,10 @@ def build_streaming(
 def mean_topics(state: State, seeds: Seeds | None = None) -> jax.Array:
     """Return the posterior mean of the topics given the labels, [K, V].
 
-    With memoised counts n that is (beta + n) / sum(beta + n), seeds being part of beta, which
-    averages to the posterior mean with less noise than the topics themselves (Rao-Blackwell).
-    Estimated counts are not labels, and the topics themselves are returned. Leading axes, as of
-    chains, are kept.
+    With memoised counts n this is (beta + n) / sum(beta + n), with seeds included in beta. It
+    averages to the posterior mean with less noise than the topics themselves (Rao-Blackwell). With
+    estimated counts, which are not labels, the topics themselves are returned. Leading axes, such
+    as chains, are kept.
     """
     memory = state.sampler.memory
     if not isinstance(memory, Memory):
@@ -275,7 +274,7 @@ def totals(state: State, topic_tokens: jax.Array, seeds: Seeds | None = None) ->
 
 
 def _rows_of(state: State, array: jax.Array) -> jax.Array:
-    """Return an array [K, n], or [n] of all topics, with as many rows as the counts, or one."""
+    """Return an array [K, n], or [n] for all topics, with as many rows as the counts, or one."""
     counts = state.sampler.memory.counts
     if array.ndim < counts.ndim:
         return array[..., None, :]
@@ -291,7 +290,7 @@ def check_names(
     *,
     seeded: bool = False,
 ) -> None:
-    """Raise a ValueError unless these are names, as for `build`, that go together."""
+    """Raise a ValueError unless these names, as for `build`, are valid and compatible."""
     arguments.choice("sampler", sampler, SAMPLERS)
     arguments.choice("counts", counts, COUNTS)
     for name, value in {"learn_alpha": learn_alpha, "learn_beta": learn_beta}.items():
@@ -300,21 +299,21 @@ def check_names(
     if learn_beta and counts != "memoised":
         raise ValueError("beta can be learned with memoised counts only; give a number")
     if learn_beta and seeded:
-        raise ValueError("beta cannot be learned beside seed words: give a number, or one a word")
+        raise ValueError("beta cannot be learned with seed words: give a number, or one per word")
     if learn_alpha and counts == "control-variate":
         raise ValueError("alpha can be learned with memoised or subsampled counts; give a number")
 
 
 def check_integrated(sampler: str, counts: str, total: str | None, step_size: Any) -> None:
-    """Raise a ValueError unless these go together with topics that are integrated out."""
+    """Raise a ValueError unless these are compatible with topics integrated out."""
     if sampler != "scir" or counts != "memoised" or total not in (None, TOTALS[0]):
         raise ValueError(
-            "the local step 'integrated' draws topics afresh, by scir with memoised counts and a "
+            "the local step 'integrated' draws topics anew, by scir with memoised counts and a "
             f"refreshed total; sampler is {sampler!r}, counts {counts!r} and total {total!r}"
         )
     if step_size not in (None, AFRESH):
         raise ValueError(
-            "the local step 'integrated' draws topics afresh: leave step_size out; it is "
+            "the local step 'integrated' draws topics anew: leave step_size out; it is "
             f"{step_size!r}"
         )
 
@@ -335,7 +334,7 @@ def _size(
     if isinstance(corpus, HostCorpus):
         return len(corpus.lengths), int(corpus.lengths.sum())
     if devices:
-        raise ValueError("corpus is on a device already: give device.on_host(counts) to share it")
+        raise ValueError("corpus is already on a device: give device.on_host(counts) to share it")
     return device.size(corpus), corpus.tokens.shape[0]
 
 
@@ -352,10 +351,10 @@ def _means(
     seeds: Seeds | None,
 ) -> Means:
     if learn_beta and np.ndim(beta) == 2:
-        raise ValueError("beta must be a scalar or [V] where it is learned")
+        raise ValueError("beta must be a scalar or [V] if it is learned")
     for name, value, learn in (("alpha", alpha, learn_alpha), ("beta", beta, learn_beta)):
         if learn == "symmetric" and np.ndim(value) and len(set(np.ravel(value).tolist())) > 1:
-            raise ValueError(f"{name} must be one number where a common one is learned")
+            raise ValueError(f"{name} must be one number if a common one is learned")
     return kernel.means_of(alpha, beta, shape, seeds)
 
 

@@ -22,7 +22,7 @@ _COUNT = {"alpha": "K", "beta": "V"}
 
 
 def _concentration(name: str, value: Any) -> Any:
-    """Return concentrations as plain numbers, or the way in which they are learned."""
+    """Return concentrations as plain numbers, or how they are learned."""
     if isinstance(value, str):
         if value not in LEARN[name]:
             raise ValueError(
@@ -39,7 +39,7 @@ def _concentration(name: str, value: Any) -> Any:
         raise ValueError(f"{name} must be finite and positive, {wanted}; it is {value!r}")
     if array.size and (largest := float(array.max())) > MOST_CONCENTRATION:
         raise ValueError(
-            f"{name} must be at most {MOST_CONCENTRATION:,.0f}, beside which float32 still sees a "
+            f"{name} must be at most {MOST_CONCENTRATION:,.0f}, where float32 still resolves one "
             f"token; it is {largest:g}"
         )
     return float(array) if array.ndim == 0 else tuple(array.tolist())
@@ -50,7 +50,7 @@ def _typed_concentration(text: str) -> float | str:
 
 
 def _step_size(name: str, value: Any) -> Any:
-    """Return a constant step size, or (A, TAU, KAPPA) of one that decays."""
+    """Return a constant step size, or (A, TAU, KAPPA) of a decaying one."""
     if value is None or callable(value):
         return value
     if isinstance(value, tuple | list):
@@ -75,13 +75,13 @@ class Options(TopicOptions):
         kw_only=False,
         least=1,
         several=True,
-        hint="The number of topics is found by simplex-jax hdp.",
+        hint="simplex-jax hdp infers the number of topics.",
         flag="--topics",
         parameter="n_components",
     )
     alpha: Any = option(
-        "Concentration of topic shares, per topic (not the sum): a number, or in Python one a "
-        "topic. learn: one of each topic is sampled along; learn-symmetric: a common one. Not "
+        "Concentration of topic shares, per topic (not the sum): a number, or in Python one per "
+        "topic. learn: sample one for each topic; learn-symmetric: sample a common one. Not "
         "learned with control-variate counts.",
         default=model.ALPHA,
         check=_concentration,
@@ -89,8 +89,8 @@ class Options(TopicOptions):
         metavar="NUMBER|learn|learn-symmetric",
     )
     beta: Any = option(
-        "Concentration of words, per word (not the sum): a number, or in Python one a word. learn: "
-        "a common one is sampled along; learn-vector: one of each word. Learned with memoised "
+        "Concentration of words, per word (not the sum): a number, or in Python one per word. "
+        "learn: sample a common one; learn-vector: sample one for each word. Learned with memoised "
         "counts only.",
         default=model.BETA,
         check=_concentration,
@@ -98,9 +98,9 @@ class Options(TopicOptions):
         metavar="NUMBER|learn|learn-vector",
     )
     seed_words: Any = option(
-        "Words that topics are to have: a file, or in Python a list, with a line for each topic, "
+        "Words expected in topics: a file, or in Python a list, with a line for each topic, "
         "'word word ...' or 'name: word word ...'; topics beyond the lines have none. Not with a "
-        "beta that is learned.",
+        "learned beta.",
         default=None,
         check=seeds.lines_of,
         parse=Path,
@@ -108,21 +108,21 @@ class Options(TopicOptions):
         metavar="FILE",
     )
     seed_weight: float | None = option(
-        "What is added to beta for each seed word: the tokens of it, in pseudo-counts, that the "
-        "topic is taken to have had already.",
+        "Pseudo-counts added to beta for each seed word: tokens of it that the topic is assumed to "
+        "have already.",
         default=None,
         most=MOST_CONCENTRATION,
         unset="a hundredth of the tokens of an average topic",
     )
     sampler: str = option(
-        "How the topics move, given the counts.",
+        "Sampler of the topics given the counts.",
         default="scir",
         choices=model.SAMPLERS,
         offered=("scir", "sgrld", "sgrhmc"),
     )
     total: str | None = option(
-        "Of a sampler that moves weights, what becomes of the total of a topic's: refreshed before "
-        "every step, or carried along from its start, as the papers have it, which is biased.",
+        "How samplers of weights treat a topic's total weight: refreshed before every step, or "
+        "carried from the start, as in the papers, which is biased.",
         default=None,
         choices=model.TOTALS,
         unset="refreshed, if there is one",
@@ -130,29 +130,29 @@ class Options(TopicOptions):
         parameter=None,
     )
     counts: str | None = option(
-        "memoised keeps the topics of all tokens and is exact with scir; the others estimate.",
+        "memoised stores the topics of all tokens and is exact with scir; the others estimate.",
         default=None,
         choices=model.COUNTS,
         unset="memoised, or subsampled for a corpus on disk",
     )
     local: str | None = option(
-        "How the topics of tokens are drawn: collapsed integrates the shares of a document out, "
-        "and integrated the words of the topics too, which takes longer and needs fewer passes. It "
-        "is for memoised counts of documents in memory, by the native engine of a CPU.",
+        "How the topics of tokens are drawn: collapsed integrates out the shares of a document, "
+        "and integrated the words of the topics too, which is slower and needs fewer passes. It "
+        "needs memoised counts of documents in memory and the native engine of a CPU.",
         default=None,
         choices=tuple(sorted(METHODS)),
         unset="collapsed",
         parameter=None,
     )
     sweeps: int | None = option(
-        "Gibbs sweeps over a batch.",
+        "Gibbs sweeps per batch.",
         default=None,
         least=1,
         unset="1 if memoised, else 10",
         parameter=None,
     )
     burn_in: int | None = option(
-        "Of these, the first whose counts are not used.",
+        "First sweeps whose counts are discarded.",
         default=None,
         least=0,
         unset="half of the sweeps of estimated counts",
@@ -160,7 +160,7 @@ class Options(TopicOptions):
         parameter=None,
     )
     expected: bool = option(
-        "Use expected counts, by blocked sweeps; not with memoised ones.",
+        "Use expected counts, by blocked sweeps; not with memoised counts.",
         default=False,
         command=False,
         parameter=None,
@@ -174,7 +174,7 @@ class Options(TopicOptions):
         metavar="NUMBER",
     )
     devices: int | None = option(
-        "Accelerators, or cores of the CPU, of each process that share the documents.",
+        "Accelerators, or CPU cores, of each process that share the documents.",
         default=None,
         least=1,
         unset="all, or on CPUs one for the native engine, whose threads use all cores",
@@ -182,9 +182,9 @@ class Options(TopicOptions):
         parameter=None,
     )
     target_ess: float | None = option(
-        "With memoised counts and no length given: the effective samples, over the chains, at "
-        "which the run ends. Nine in ten of the topics must have them of their share; and, where "
-        "documents are held out, so must their predictive density, which no longer changes.",
+        "With memoised counts and no given length, the run ends at this effective sample size over "
+        "the chains. Nine in ten topic shares must reach it, and, if documents are held out, their "
+        "predictive density, which must also have settled.",
         default=None,
         unset="100",
         changeable=True,
@@ -195,10 +195,10 @@ class Options(TopicOptions):
     chains: int | None = again(  # type: ignore[assignment]  # settled, an int as elsewhere
         "chains",
         default=None,
-        unset="2 where target_ess is the goal and they have the time for 200 passes, else 1",
+        unset="2 if target_ess is the goal and the time allows them 200 passes, else 1",
     )
     time_limit: float | None = option(
-        "Seconds of training after which such a run ends in any case.",
+        "Seconds of training after which a run with target_ess ends in any case.",
         default=None,
         unset="60, or 200 passes if they take longer",
         changeable=True,
@@ -207,7 +207,7 @@ class Options(TopicOptions):
     def __post_init__(self) -> None:
         if self.seed_weight is not None and self.seed_words is None:
             raise ValueError("seed_weight requires seed_words")
-        # The data decide counts that are left out, and `settle` checks these.
+        # Counts that are left out depend on the data; `settle` checks them.
         counts = self.counts or "memoised"
         learned = LEARN["alpha"].get(self.alpha), LEARN["beta"].get(self.beta)
         seeded = self.seed_words is not None
@@ -218,10 +218,10 @@ class Options(TopicOptions):
 
 
 def check_goal(options: Options, *, has_length: bool) -> None:
-    """Raise a ValueError where a run has both a goal and a length."""
+    """Raise a ValueError if a run has both a goal and a length."""
     if has_length and (options.target_ess is not None or options.time_limit is not None):
         raise ValueError(
-            "target_ess and time_limit are for memoised counts and runs whose length is not given: "
+            "target_ess and time_limit are for memoised counts and runs without a given length: "
             "leave them out, or passes, steps and seconds"
         )
 
@@ -234,8 +234,8 @@ class Arguments(Options, Session):
 def prior(name: str, value: Any, count: int) -> tuple[float | tuple[float, ...], str | None]:
     """Return concentrations as plain numbers, one or `count` of them, and how they are learned.
 
-    The latter is None, "symmetric" or "vector"; learned ones have their first value and prior mean.
-    Values that are out of range or of another number are a ValueError.
+    The latter is None, "symmetric" or "vector"; for learned ones the number is the first value and
+    the prior mean. Values out of range, or too many or too few, raise a ValueError.
 
     Example:
         >>> prior("alpha", "learn", 3), prior("beta", [0.5, 1.0], 2)

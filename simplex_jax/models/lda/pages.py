@@ -1,11 +1,11 @@
 """The tokens and labels of a corpus larger than memory, in files, for memoised counts.
 
-They lie in the order of the device, so that a batch of neighbours is one piece of each file: an
-update reads it, and its labels are written back. Topics and counts are in memory, and the samples
-are those of a run in memory, to the last bit.
+They are stored in the order of the device, so a batch of neighbours is one piece of each file: an
+update reads it and writes its labels back. Topics and counts are in memory, and the samples are
+bitwise those of a run in memory.
 
-The files have no names and vanish with the process. A checkpoint has a copy of all labels, as a run
-in memory would have saved them: each goes on from a checkpoint of the other.
+The files have no names and vanish with the process. A checkpoint has a copy of all labels in the
+format of a run in memory, so each kind of run can resume from a checkpoint of the other.
 """
 
 import itertools
@@ -31,15 +31,15 @@ from simplex_jax.runtime import devices, output, processes
 from simplex_jax.runtime.feed import Lagging
 from simplex_jax.runtime.hooks import Event, Hook
 
-_PIECE = 2**24  # labels that are written at once
-_REGION = 2**26  # tokens that are put in order in memory
+_PIECE = 2**24  # labels written at once
+_REGION = 2**26  # tokens sorted in memory at once
 
 
 class Files(Hook):
-    """The files of a corpus: they feed the kernel, and as a hook take the labels of every update.
+    """The files of a corpus: they feed the kernel and, as a hook, store the labels of each update.
 
     Args:
-        corpus: The documents, which are read once, in the order of the pages.
+        corpus: The documents, read once.
         pages: Their places.
         num_topics: Number of topics, K.
 
@@ -54,11 +54,11 @@ class Files(Hook):
         empty = ((first, nothing[: total - first]) for first in range(0, total, _PIECE))
         self._tokens = _tokens(corpus, pages)
         self._labels = _written(empty, total, dtype)
-        self._due: dict[int, slice] = {}  # by step: tokens whose labels are not written yet
+        self._due: dict[int, slice] = {}  # by step: tokens with unwritten labels
 
     def feed(self, stream: Stream, key: jax.Array, first_step: int) -> Lagging:
         """Return the pages of the batches of a stream; `key` is that of the driver."""
-        # The driver's own streams have the same one, see `driver.run`.
+        # The same key as the driver's own streams, see `driver.run`.
         return Lagging(self._batches(jax.jit(stream), jax.random.split(key)[1], first_step))
 
     def _batches(self, stream: Stream, key: jax.Array, step: int) -> Iterator[Any]:
@@ -66,25 +66,27 @@ class Files(Hook):
         while True:
             batch = stream(key, jnp.int32(step))
             ids = np.asarray(batch.batch if isinstance(batch, Visit) else batch)
-            here = self._due[step] = self._pages.place(ids)
-            rest = self._pages.room - (here.stop - here.start)
+            slots = self._due[step] = self._pages.place(ids)
+            rest = self._pages.room - (slots.stop - slots.start)
             tokens, labels = (
-                np.pad(file[here], (0, rest)) for file in (self._tokens, self._labels)
+                np.pad(file[slots], (0, rest)) for file in (self._tokens, self._labels)
             )
-            yield with_page(batch, self._pages, tokens, labels, again=here == before)
-            step, before = step + 1, here
+            yield with_page(batch, self._pages, tokens, labels, again=slots == before)
+            step, before = step + 1, slots
 
     def pulse(self, event: Event) -> None:
         """Write the labels of an update."""
-        here = self._due.pop(event.step - 1)
-        self._labels[here] = np.asarray(sharding.labels_of(event.state))[: here.stop - here.start]
+        slots = self._due.pop(event.step - 1)
+        self._labels[slots] = np.asarray(sharding.labels_of(event.state))[
+            : slots.stop - slots.start
+        ]
 
     def whole(self, state: State) -> State:
         """Return a state with the labels of all tokens, mapped from their file."""
         return sharding.with_labels(state, self._labels)
 
     def place(self, whole: State) -> State:
-        """Take all labels out of a state that was saved, by any number of devices."""
+        """Read all labels from a state saved by any number of devices."""
         sharding.fill_labels(self._labels, sharding.labels_of(whole), self._corpus.lengths)
         none = jnp.zeros(self._pages.room, self._labels.dtype)
         topics = whole.alpha.shape[0]
@@ -97,17 +99,17 @@ class Files(Hook):
 
 
 def with_page(batch: Any, pages: Pages, tokens: Any, labels: Any, *, again: bool) -> Any:
-    """Return a batch of a stream with the page of its documents in place of their numbers."""
+    """Return a batch of a stream with document numbers replaced by a page of documents."""
     if isinstance(batch, Visit):
         return batch._replace(batch=with_page(batch.batch, pages, tokens, labels, again=again))
     return Page(pages.documents(np.asarray(batch), tokens), labels, jnp.asarray(again))
 
 
 def on_disk(data: Training, settings: Any) -> bool:
-    """Return whether tokens and labels are to be on disk, by settings whose devices are settled.
+    """Return whether tokens and labels go on disk, given settings with resolved devices.
 
-    They are where they would take more than half of the memory, or a device cannot number them, if
-    they can be: those of a stored corpus that one device has, in one chain of a given alpha.
+    They do if they would fill more than half of the memory or are too many for a device to number.
+    This needs a stored corpus, memoised counts, one device, one chain and a fixed alpha.
     """
     alone = settings.chains == settings.devices == processes.count() == 1
     learned = isinstance(settings.alpha, str)
@@ -119,10 +121,10 @@ def on_disk(data: Training, settings: Any) -> bool:
 
 
 def described(tokens: int, num_topics: int) -> str:
-    """Return where the tokens and their labels are, and why, in words."""
+    """Say where the tokens and their labels are, and why."""
     return (
         f"tokens and labels are on disk, {devices.size(_size(tokens, num_topics))} in "
-        f"{tempfile.gettempdir()} (TMPDIR): they are too many for the memory"
+        f"{tempfile.gettempdir()} (TMPDIR): they do not fit into memory"
     )
 
 
@@ -132,7 +134,7 @@ def check(tokens: int, num_topics: int) -> None:
     if needed > (free := shutil.disk_usage(place).free):
         raise ValueError(
             f"tokens and labels need {devices.size(needed)} on disk, and {place} has "
-            f"{devices.size(free)}: name another directory by the variable TMPDIR"
+            f"{devices.size(free)}: set TMPDIR to another directory"
         )
 
 
@@ -143,10 +145,9 @@ def _size(tokens: int, num_topics: int) -> int:
 def _tokens(corpus: HostCorpus, pages: Pages) -> np.ndarray:
     """Write the tokens of all documents in the order of the pages, and map them.
 
-    First to the region of the file where they belong, as they come in the corpus, and then in order
-    within each region: corpus and file are read from beginning to end, whatever their size. One
-    after the other by length, documents are found all over a disk, and most of what it reads is not
-    theirs.
+    Documents are first written to their region of the file in corpus order, then sorted within each
+    region, so corpus and file are read sequentially, whatever their size. Reading documents by
+    length would instead seek all over the disk and waste most of each read.
     """
     order, starts = pages.order, pages.starts
     regions = np.arange(starts[-1] // _REGION + 2)
@@ -161,7 +162,7 @@ def _tokens(corpus: HostCorpus, pages: Pages) -> np.ndarray:
 def _by_region(
     corpus: HostCorpus, pages: Pages, places: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the tokens of some documents of one region, and their place; `places` begin regions."""
+    """Yield places and tokens of documents, a region at a time; `places` are starts of regions."""
     region = np.empty(pages.order.size, np.int64)
     region[pages.order] = pages.starts[:-1] // _REGION
     for part, tokens in device.in_pieces(corpus, np.arange(region.size)):
@@ -175,7 +176,7 @@ def _by_region(
 
 
 def _put_in_order(region: np.ndarray, numbers: np.ndarray, lengths: np.ndarray) -> None:
-    """Put the tokens of documents, which lie in the order of the corpus, in that of `numbers`."""
+    """Reorder the tokens of documents from corpus order to the order of `numbers`."""
     stored, lengths = np.argsort(numbers), lengths[numbers]
     starts = np.empty_like(lengths)
     starts[stored] = np.cumsum(lengths[stored]) - lengths[stored]
@@ -187,9 +188,9 @@ def _put_in_order(region: np.ndarray, numbers: np.ndarray, lengths: np.ndarray) 
 
 
 def _written(pieces: Iterable[tuple[int, np.ndarray]], total: int, dtype: np.dtype) -> np.ndarray:
-    """Write numbers, in pieces with their places, to a file without a name, and map it.
+    """Write numbers, in pieces with their places, to an unnamed file, and map it.
 
-    They are not written by the map, so that errors are seen.
+    They are not written through the map, which would hide errors.
     """
     with output.named(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as file:
         for place, piece in pieces:

@@ -25,14 +25,13 @@ from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Records
 from simplex_jax.runtime.windows import Window, doubling, second_half
 
-# Of a run without a length: samples before the first that counts, and the time that it may have
-# without a limit, or the passes.
+# For a run without a length: samples of burn-in, and its default time limit or number of passes.
 _BURN_IN = 4
 _SECONDS, _PASSES = 60.0, 200
 
 
 class Sample(NamedTuple):
-    """Quantities of one sample, chains along the first axis of every array."""
+    """Quantities of one sample; the first axis of every array is the chain."""
 
     mean: jax.Array  # mean of the topics given the labels, or the topics drawn, [C, rows, V]
     variance: jax.Array | None  # their variance given the labels, or None
@@ -51,14 +50,13 @@ def read(
     chains: int,
     memoised: bool,
 ) -> Sample:
-    """Read a sample off the state after an update.
+    """Return the sample in a state after an update.
 
-    With memoised counts n the topics given the labels are Dirichlet(beta + n), with the
-    pseudo-counts of seeds in beta: of these the mean and the variance
-    m (1 - m) / (sum(beta + n) + 1) are read, which is less noise than the topics themselves
-    (Rao-Blackwell). With estimated counts the topics are read as drawn. Mean and variance have the
-    rows that the state has, and as each number is computed alone, devices that share them get the
-    same.
+    With memoised counts n the topics given the labels are Dirichlet(beta + n), where beta includes
+    the pseudo-counts of seeds. Their mean m and variance m (1 - m) / (sum(beta + n) + 1) have less
+    noise than the topics themselves (Rao-Blackwell). With estimated counts the topics are returned
+    as drawn. Mean and variance have the rows of the state. Each number is computed alone, so
+    devices that share rows get the same numbers.
     """
 
     def one(state: model.State, topic_tokens: jax.Array) -> Sample:
@@ -67,7 +65,7 @@ def read(
             topics = jnp.exp(state.position)
             return Sample(topics, None, share, topic_tokens, state.alpha, state.beta)
         total = model.totals(state, topic_tokens, seeds)
-        # Multiplied, for compiled code would make this of a division on some numbers of devices.
+        # Multiplied, since XLA rewrites a division this way on some numbers of devices only.
         mean = model.concentrations(state, seeds) * (1 / total)
         variance = mean * (1 - mean) * (1 / (total + 1))
         return Sample(mean, variance, share, topic_tokens, state.alpha, state.beta)
@@ -78,14 +76,14 @@ def read(
 
 
 def window_of(settings: Any) -> Window:
-    """Return the part of a run that counts."""
+    """Return the part of a run after the burn-in."""
     if settings.target_ess is not None:
         return doubling(_BURN_IN * settings.sample_every)
     return second_half(settings.seconds)
 
 
 def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
-    """Return the hook that ends a run without a length, by what was gathered."""
+    """Return the hook that ends a run without a length, using the gathered traces."""
     names = {"prevalence", "log_predictive"}
     if settings.num_topics == 1:  # whose share is 1, and whose labels do not move
         learned = {name for name in ("alpha", "beta") if isinstance(getattr(settings, name), str)}
@@ -112,11 +110,10 @@ def gather(
     seeds: Seeds | None,
     rows: NamedSharding | None = None,
 ) -> Posterior:
-    """Return the hook that gathers moments and traces, of perplexities where they are measured.
+    """Return the hook that gathers moments and traces, with perplexities if `heldout`.
 
     Moments are those of "topics" [C, K, V], "prevalence", "tokens" and "alpha" [C, K] and "beta"
-    [C, V]. `rows` is how devices share the topics, and with them their moments, see
-    `sharding.rows_of`.
+    [C, V]. `rows` is how devices share the topics and their moments, see `sharding.rows_of`.
     """
     chains, num_topics = settings.chains, settings.num_topics
     memoised = settings.counts == "memoised"
@@ -165,10 +162,10 @@ def gather(
 def prevalence(
     gathered: Gathered, order: np.ndarray, shared: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and deviation of the shares of the tokens in topics, [K], of matched chains.
+    """Return mean and standard deviation of the token shares of topics, [K], of matched chains.
 
-    The mean is a ratio of means. Estimated tokens are as many as the documents of a batch have, and
-    the mean of the shares in batches would count short documents like long ones.
+    The mean is a ratio of means. Estimated token counts scale with the length of the documents in a
+    batch, and a mean of batch shares would weigh short documents like long ones.
     """
     moments = gathered.moments
     tokens = moments["tokens"].mean.astype(np.float64)
@@ -193,7 +190,7 @@ def keep(settings: Options, window: Window, folder: Folder | None) -> Kept:
 
 
 def records(settings: Any, size: Size) -> Records:
-    """Return the hook that records evaluations, with the rate of tokens."""
+    """Return the hook that records evaluations and tokens per second."""
 
     def measure(event: Event, passes: float) -> Mapping[str, float]:
         rate = round(passes * size.tokens / max(event.seconds, 1e-9))
@@ -202,7 +199,7 @@ def records(settings: Any, size: Size) -> Records:
 
     measures = SAMPLERS[settings.sampler].measures
     per_pass = -(-size.documents // settings.batch_size)
-    # Blocks of memoised counts cover the corpus exactly once a pass, the last one being short.
+    # Memoised blocks cover the corpus exactly once a pass; the last one may be short.
     memoised = settings.counts == "memoised"
     per_step = size.documents / per_pass if memoised else settings.batch_size
     return Records(size.documents, per_step, measure)

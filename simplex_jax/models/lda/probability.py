@@ -1,11 +1,11 @@
 """The probability of documents given topics, from left to right (Wallach et al. 2009, section 4).
 
 log p(w_1..w_N) is the sum of log p(w_n | w_1..w_{n-1}), and each term is a mean over particles:
-labels of the tokens before n. In the paper, particles that fit badly count like others, and the
-estimate does not tend to the probability as their number grows. Here they are drawn again in
-proportion to the probability that they gave to w_n, as in any particle filter: the estimate of p is
-then unbiased with any number of them, and labels need not be swept over again for each token. That
-makes it linear in the length (Buntine 2009); with sweeps, it is quadratic and has a smaller error.
+labels of the tokens before n. In the paper all particles have equal weight, and the estimate does
+not converge to the probability as their number grows. Here particles are resampled in proportion
+to the probability that they gave to w_n, as in any particle filter. The estimate of p is then
+unbiased with any number of particles, and no sweeps over the labels are needed for each token. The
+cost is linear in the length (Buntine 2009); with sweeps it is quadratic, with a smaller error.
 """
 
 from functools import partial
@@ -25,24 +25,24 @@ from simplex_jax.draws.categorical import choose
 from simplex_jax.evaluate import matching
 from simplex_jax.models.topics import local
 
-_GROUPS = 4  # of particles, whose estimates are independent: their spread is the error
-_ROOM = 2**23  # numbers that the documents at work together have: counts of particles, and tokens
+_GROUPS = 4  # independent groups of particles, whose spread gives the error
+_ROOM = 2**23  # most numbers in memory at once: counts of particles, and tokens
 
 
 class LogProbability(NamedTuple):
     """Estimated probabilities of documents."""
 
-    log_p: np.ndarray  # log-probability of each document, of its tokens in one order, float64 [D]
-    error: np.ndarray  # Monte-Carlo standard error of it, float64 [D]
+    log_p: np.ndarray  # log-probability of each document, with its tokens in one order, float64 [D]
+    error: np.ndarray  # Monte-Carlo standard error of log_p, float64 [D]
 
     def perplexity(self, lengths: ArrayLike) -> tuple[float, float]:
-        """Return exp(-sum log p / tokens) and its standard error, of documents so long.
+        """Return exp(-sum log p / tokens) and its standard error, given document lengths.
 
-        Documents without a token are a ValueError.
+        Raises a ValueError if the documents have no token.
         """
         tokens = np.sum(lengths)
         if not tokens:
-            raise ValueError("documents have no token: give some with words of the topics")
+            raise ValueError("documents have no token: give documents with words of the topics")
         value = float(np.exp(-self.log_p.sum() / tokens))
         return value, value * float(np.sqrt((self.error**2).sum())) / float(tokens)
 
@@ -56,32 +56,31 @@ def left_to_right(
     sweeps: bool = False,
     seed: int = 0,
 ) -> LogProbability:
-    """Estimate the log-probability of documents given topics, shares integrated out.
+    """Estimate the log-probability of documents given topics, with shares integrated out.
 
     Args:
         topics: Probabilities of the words in each topic, [K, V].
         alpha: Concentration of the shares, a scalar or [K].
-        counts: The documents [D, V]; tokens are taken in an order drawn at random.
-        particles: Number of particles of a document, in four groups: a number that is not a
-            multiple of four is rounded up to one.
-        sweeps: Sweep over the labels so far before each token, as the paper has it: the work is
+        counts: The documents [D, V]; their tokens are put in random order.
+        particles: Number of particles per document, in four groups, rounded up to a multiple of
+            four.
+        sweeps: Sweep over the labels so far before each token, as in the paper; the cost is then
             quadratic in the length.
-        seed: Of all randomness.
+        seed: Seed of all randomness.
 
     Returns:
-        The log-probabilities and their errors. An estimated p is unbiased, and so its logarithm too
-        small, by about half of the squared error. A word that no topic has makes it -inf.
+        The log-probabilities and their errors. The estimate of p is unbiased, so its logarithm is
+        too small, by about half of the squared error. A word that no topic has gives -inf.
 
     Raises:
-        ValueError: An argument is out of range, a topic does not sum to 1, or the shapes do not
-            fit.
+        ValueError: An argument is out of range, a topic does not sum to 1, or shapes do not match.
 
     Example:
         >>> import numpy as np, scipy.sparse as sp
         >>> from simplex_jax import lda
         >>> documents = sp.csr_array([[1, 0], [1, 1]])
-        >>> found = lda.left_to_right([[0.9, 0.1], [0.1, 0.9]], 1.0, documents, particles=4000)
-        >>> np.exp(found.log_p).round(2).tolist()
+        >>> estimate = lda.left_to_right([[0.9, 0.1], [0.1, 0.9]], 1.0, documents, particles=4000)
+        >>> np.exp(estimate.log_p).round(2).tolist()
         [0.5, 0.2]
     """
     table = matching.as_probabilities("topics", topics)
@@ -98,32 +97,32 @@ def left_to_right(
     peak = np.maximum(table.max(axis=0), np.finfo(np.float32).tiny)
     weights = jnp.asarray((table / peak).T, jnp.float32)
     rng = np.random.default_rng(seed)
-    each = -(-number // _GROUPS)
+    per_group = -(-number // _GROUPS)
     estimates = np.empty((len(lengths), _GROUPS))
-    # Lengths are padded to powers of two, for few programs.
+    # Lengths are padded to powers of two, so that few programs are compiled.
     rooms = 2 ** np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
     for room in np.unique(rooms):
-        alike = np.flatnonzero(rooms == room)
-        numbers = room + _GROUPS * each * (table.shape[0] + (room if sweeps else 0))
-        together = max(1, min(alike.size, _ROOM // numbers))
-        for first in range(0, alike.size, together):
-            chosen = alike[first : first + together]
-            words = np.zeros((together, room), np.int32)
-            here = np.zeros(together, np.int32)
-            for place, document in enumerate(chosen):
+        same_room = np.flatnonzero(rooms == room)
+        numbers = room + _GROUPS * per_group * (table.shape[0] + (room if sweeps else 0))
+        width = max(1, min(same_room.size, _ROOM // numbers))
+        for first in range(0, same_room.size, width):
+            batch = same_room[first : first + width]
+            words = np.zeros((width, room), np.int32)
+            padded_lengths = np.zeros(width, np.int32)
+            for place, document in enumerate(batch):
                 row = documents[[document]]
                 tokens = rng.permutation(np.repeat(row.indices, row.data))
-                words[place, : tokens.size], here[place] = tokens, tokens.size
-            drawn = _groups(
-                jax.random.fold_in(jax.random.key(seed), chosen[0]),
+                words[place, : tokens.size], padded_lengths[place] = tokens, tokens.size
+            log_p = _groups(
+                jax.random.fold_in(jax.random.key(seed), batch[0]),
                 weights,
                 concentration,
                 jnp.asarray(words),
-                jnp.asarray(here),
-                particles=each,
+                jnp.asarray(padded_lengths),
+                particles=per_group,
                 sweeps=sweeps,
             )
-            estimates[chosen] = np.asarray(drawn, np.float64)[: chosen.size]
+            estimates[batch] = np.asarray(log_p, np.float64)[: batch.size]
     shift = documents @ np.log(peak.astype(np.float64))
     top = estimates.max(axis=1, keepdims=True)
     ratios = np.exp(estimates - np.where(np.isneginf(top), 0, top))
@@ -144,14 +143,14 @@ def _groups(
     particles: int,
     sweeps: bool,
 ) -> jax.Array:
-    """Return the log-probability of documents [B, N] by each group of particles, float [B, G]."""
+    """Return the log-probability of documents [B, N] from each group of particles, float [B, G]."""
     documents, room = words.shape
     lanes, total = (documents, _GROUPS, particles), jnp.sum(alpha)
 
     def draw(key: jax.Array, mass: jax.Array) -> jax.Array:
         flat = jnp.moveaxis(mass, -1, 0).reshape(mass.shape[-1], -1)
-        drawn = choose(flat, jax.random.uniform(key, flat.shape[1:], minval=1e-7))
-        return drawn.reshape(mass.shape[:-1])
+        topics = choose(flat, jax.random.uniform(key, flat.shape[1:], minval=1e-7))
+        return topics.reshape(mass.shape[:-1])
 
     def change(counts: jax.Array, label: jax.Array, by: jax.Array | float) -> jax.Array:
         added = jax.nn.one_hot(label, alpha.shape[0], dtype=counts.dtype)
@@ -194,7 +193,7 @@ def _groups(
 
 
 def _ancestors(key: jax.Array, p: jax.Array) -> jax.Array:
-    """Draw which particles go on, by systematic resampling in proportion to p, int32 [..., P]."""
+    """Draw the surviving particles by systematic resampling in proportion to p, int32 [..., P]."""
     particles = p.shape[-1]
     cumulative = jnp.cumsum(p, axis=-1)
     start = jax.random.uniform(key, (*p.shape[:-1], 1))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FEW_DRAWS, _FEW_DOCUMENTS = 10, 5
-_SHOWN = 12  # topics of a picture
+_SHOWN = 12  # topics in a plot
 
 
 def _columns(name: str, value: Any) -> tuple[str, ...] | None:
@@ -42,12 +42,12 @@ class Question:
         command=False,
     )
     every: float | None = option(
-        "Cut numbers, or dates by their years, into groups of this width: 10 for decades.",
+        "Group numbers, or dates by year, into bins of this width: 10 for decades.",
         default=None,
         unset="a line or curve",
     )
     smooth: int = option(
-        "Degrees of freedom of a number or date: 1 for a line, more for a natural cubic spline.",
+        "Degrees of freedom for numbers and dates: 1 for a line, more for a natural cubic spline.",
         default=1,
         least=1,
     )
@@ -55,19 +55,19 @@ class Question:
     sweeps: int = option(
         "Gibbs sweeps over the documents before each draw of their shares.", default=25, least=1
     )
-    seed: int = option("Of all randomness.", default=0, least=0, most=arguments.MOST_SEED)
+    seed: int = option("Seed of all randomness.", default=0, least=0, most=arguments.MOST_SEED)
     samples: Any = option(
-        "Directory with the kept samples of a fit that was loaded, say run/samples.",
+        "Directory with the kept samples of a loaded fit, such as run/samples.",
         default=None,
-        unset="those that the fit holds",
+        unset="the samples in the fit",
         command=False,
     )
 
     def __post_init__(self) -> None:
         if self.every is not None and self.smooth > 1:
             raise ValueError(
-                "every cuts numbers and dates into groups, and smooth draws curves of them: give "
-                "one of the two"
+                "every groups numbers and dates, and smooth fits curves to them: give one of the "
+                "two"
             )
 
 
@@ -75,14 +75,14 @@ class Effects(NamedTuple):
     """Topic shares by covariates, over the posterior.
 
     Attributes:
-        terms: For each column its means in groups or at numbers, differences and slope.
+        terms: The means, differences and slope of each column.
         mean: Posterior means, float64 [K, L], in the order of the terms.
         sd: Posterior standard deviations.
         lower: Lower ends of the central intervals.
         upper: Upper ends.
-        level: Their probability.
-        documents: Number of documents behind them.
-        draws: Number of draws of topics and shares behind them, of all chains.
+        level: Probability of the intervals.
+        documents: Number of documents used.
+        draws: Number of draws of topics and shares, over all chains.
         titles: Number and leading words of each topic.
         prevalence: Share of the training tokens in each topic, [K].
         warnings: Sentences, each a reason for care.
@@ -104,7 +104,7 @@ class Effects(NamedTuple):
         """Yield a record for each topic and term: topic, term, kind, mean, sd, lower, upper.
 
         A term is `party=R`, of the kind "mean", `party: R - D`, a "difference", or `year: slope`,
-        a "slope". Lists of them are data frames: `pandas.DataFrame(found.rows())`.
+        a "slope". To make a data frame: `pandas.DataFrame(effects.rows())`.
         """
         for topic in range(len(self.mean)):
             for place, term in enumerate(self.terms):
@@ -114,15 +114,15 @@ class Effects(NamedTuple):
                 yield {"topic": topic, "term": name, "kind": term.kind, **numbers}
 
     def plot(self, topics: Sequence[int] | None = None) -> "Figure":
-        """Draw the mean shares by each covariate: points for groups, a band for numbers.
+        """Plot the mean shares by each covariate: points for groups, a band for numbers.
 
         Args:
-            topics: Which to draw; the 12 of largest prevalence where left out.
+            topics: Topics to plot; by default the 12 most prevalent.
 
         Returns:
-            A figure, to be shown or saved: `found.plot().savefig("shares.svg")`.
+            A figure to show or save: `effects.plot().savefig("shares.svg")`.
         """
-        # Here, for matplotlib is slow to import.
+        # Imported here because matplotlib is slow to import.
         from matplotlib.figure import Figure
 
         from simplex_jax.evaluate import plots
@@ -181,60 +181,62 @@ def effects(
             raise ValueError(
                 f"column {name!r} has {len(values)} values for {total} documents: give one each"
             )
-    read = {name: covariates.column(name, values) for name, values in selected.items()}
-    made = covariates.design(
-        {name: column.taken(worded) for name, column in read.items()},
+    parsed = {name: covariates.column(name, values) for name, values in selected.items()}
+    design = covariates.design(
+        {name: column.taken(worded) for name, column in parsed.items()},
         question.by,
         every=question.every,
         smooth=question.smooth,
         available=[str(name) for name in columns],
     )
     samples = shares.kept(fitted, question.samples)
-    drawn = shares.Shares(counts[worded][made.rows], sweeps=question.sweeps)
-    means, errors, number = [], [], 0
-    asked = np.stack([term.row for term in made.terms])
-    regression = composition.Regression(made.matrix, asked)
+    sampler = shares.Shares(counts[worded][design.rows], sweeps=question.sweeps)
+    means, errors, draws = [], [], 0
+    contrasts = np.stack([term.row for term in design.terms])
+    regression = composition.Regression(design.matrix, contrasts)
     chains = len(fitted.order)
     for sample in samples:
-        for one in shares.of_chains(fitted, sample):
-            key = shares.stream(question.seed, number)
-            estimate = regression.of(drawn.draw(key, one.topics, one.alpha))
-            # Like all that is reported of a topic, it is of the chains that have it.
-            lacks = ~fitted.shared[one.chain][:, None]
+        for draw in shares.of_chains(fitted, sample):
+            key = shares.stream(question.seed, draws)
+            estimate = regression.of(sampler.draw(key, draw.topics, draw.alpha))
+            # As everywhere, only chains that have a topic contribute to its results.
+            lacks = ~fitted.shared[draw.chain][:, None]
             means.append(np.where(lacks, np.nan, estimate.mean))
             errors.append(estimate.error)
-            number += 1
-            progress("draws of shares", number, chains * len(samples))
+            draws += 1
+            progress("draws of shares", draws, chains * len(samples))
     pooled = composition.pool(
         np.stack(means), np.stack(errors), estimate.freedom, level=question.level
     )
     words = top_words(fitted.mean, 3)
     return Effects(
-        terms=made.terms,
+        terms=design.terms,
         **pooled._asdict(),
         level=question.level,
-        documents=len(made.rows),
-        draws=number,
+        documents=len(design.rows),
+        draws=draws,
         titles=tuple(
             f"{topic}: " + " ".join(fitted.vocabulary[word] for word in row)
             for topic, row in enumerate(words)
         ),
         prevalence=fitted.prevalence,
-        warnings=tuple(_warnings(fitted, made, total, len(worded), number)),
+        warnings=tuple(_warnings(fitted, design, total, len(worded), draws)),
     )
 
 
-def _warnings(fitted: Fit, made: Design, total: int, worded: int, number: int) -> Iterator[str]:
+def _warnings(fitted: Fit, design: Design, total: int, worded: int, draws: int) -> Iterator[str]:
     if empty := total - worded:
         yield f"{counted(empty, 'document')} without a word of the model left out"
-    if missing := worded - len(made.rows):
+    if missing := worded - len(design.rows):
         yield f"{counted(missing, 'document')} with a missing covariate left out"
-    if number < _FEW_DRAWS:
+    if draws < _FEW_DRAWS:
         yield (
-            f"{number} draws of the topics say little about their uncertainty: keep more "
+            f"{draws} draws of the topics say little about their uncertainty: keep more "
             "(--keep-samples)"
         )
-    small = [f"{term.column}={term.label}" for term in made.terms if 0 < term.size < _FEW_DOCUMENTS]
+    small = [
+        f"{term.column}={term.label}" for term in design.terms if 0 < term.size < _FEW_DOCUMENTS
+    ]
     if small:
         shown = ", ".join(small[:5]) + (", ..." if len(small) > 5 else "")
         yield f"fewer than {_FEW_DOCUMENTS} documents are in {shown}: their intervals are rough"

@@ -24,7 +24,7 @@ _SECTIONS = (
 
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
-    """Return what the template of the report shows, with `top_words` words of each topic."""
+    """Return the context of the report's template, with `top_words` words of each topic."""
     names = seeds.names(fitted.settings.seed_words, len(fitted.mean), fitted.vocabulary)
     rows = rows_of(fitted, top_words, names)
     settings, corpus = fitted.settings, fitted.corpus
@@ -56,7 +56,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
 
 
 def _goal(fitted: Fit) -> list[tuple[str, str]]:
-    """Return the tile of a run with a goal: for how many topics it was reached."""
+    """Return the tile of a run with a goal: the number of topics that reached it."""
     target, topics = fitted.settings.target_ess, range(fitted.settings.num_topics)
     if target is None or len(topics) == 1:  # whose share is 1
         return []
@@ -66,7 +66,7 @@ def _goal(fitted: Fit) -> list[tuple[str, str]]:
 
 
 def _disagreements(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the topics that some chains lack, or whose share they disagree on, the worst first."""
+    """Return the topics that chains lack or whose share they disagree on, the worst first."""
     topics = []
     for k, row in enumerate(rows):
         rhat = measured(fitted.diagnostics.get(f"prevalence {k}", {}).get("rhat"))
@@ -78,7 +78,7 @@ def _disagreements(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str
 def _concentration(
     name: str, unit: str, labels: Sequence[object], mean: np.ndarray, sd: np.ndarray
 ) -> dict[str, Any]:
-    """Return the common value, or the extremes and the largest ones."""
+    """Return the common concentration, or the extremes and the largest ones."""
     ends = interval(mean, sd)
     order = np.argsort(-mean, kind="stable")[:_LARGEST]
     entries: list[dict[str, object]] = [

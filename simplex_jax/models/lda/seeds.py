@@ -1,8 +1,8 @@
 """Seed words: a prior that expects some words in some topics.
 
 The prior of a topic k with seed words is Dirichlet(beta + w s_k), where s_k is 1 at its seed words
-and 0 elsewhere. Beside counts n its posterior is Dirichlet(beta + n + w s_k): that of w tokens of
-each word seen before. They are added to the counts that a sampler takes, at their few places.
+and 0 elsewhere. Given counts n its posterior is Dirichlet(beta + n + w s_k), as if w tokens of each
+seed word had been seen before. These pseudo-counts are added to the counts that a sampler uses.
 """
 
 import os
@@ -24,17 +24,17 @@ class Seeds(NamedTuple):
 
     topics: jax.Array | np.ndarray  # int32 [n]
     words: jax.Array | np.ndarray  # int32 [n]
-    weight: jax.Array | np.ndarray  # of each pair, a float
+    weight: jax.Array | np.ndarray  # weight of each pair, a float
 
     def added(self, table: jax.Array) -> jax.Array:
-        """Return a table [..., K, V] with the pseudo-counts added to it."""
+        """Return a table [..., K, V] plus the pseudo-counts."""
         weight = jnp.asarray(self.weight, table.dtype)
         return table.at[..., self.topics, self.words].add(weight)
 
     def since(self, first: jax.Array) -> "Seeds":
-        """Return the seeds of the rows of a table from `first` on, a uint32.
+        """Return the seeds for the rows of a table from `first` on, a uint32.
 
-        Those of rows before have numbers so large that they are dropped.
+        The numbers of earlier rows wrap around to large values, which are dropped.
         """
         return self._replace(topics=jnp.asarray(self.topics).astype(jnp.uint32) - first)
 
@@ -51,13 +51,13 @@ class Line(NamedTuple):
 
 
 def lines_of(name: str, value: Any) -> tuple[str, ...] | None:
-    """Return the lines of seed words, which may be those of a file, or raise a ValueError."""
+    """Return the lines of seed words, from a list or a file, or raise a ValueError."""
     if value is None:
         return None
     if isinstance(value, str | os.PathLike):
-        given, lines = str(value), [line for _, line in text_lines(Path(value))]
+        source, lines = str(value), [line for _, line in text_lines(Path(value))]
     else:
-        given, lines = name, list(value) if isinstance(value, Sequence) else [value]
+        source, lines = name, list(value) if isinstance(value, Sequence) else [value]
     if not all(isinstance(line, str) for line in lines):
         raise ValueError(
             f"{name} must be a file, or a list with a line for each topic, such as "
@@ -70,17 +70,17 @@ def lines_of(name: str, value: Any) -> tuple[str, ...] | None:
     for number, (line, entry) in enumerate(zip(lines, entries, strict=True), start=1):
         if line and not entry.words:
             remedy = "give some, or leave the line blank for a topic without seeds"
-            raise error_at(given, f"{printable(line)!r} has no word", remedy, line=number)
+            raise error_at(source, f"{printable(line)!r} has no word", remedy, line=number)
     if not entries:
-        raise error_at(given, "no seed word", "give a line of words for each topic")
+        raise error_at(source, "no seed word", "give a line of words for each topic")
     return tuple(lines)
 
 
 def parsed(lines: Sequence[str] | None) -> list[Line]:
-    """Return names and words of lines such as `economy: tax budget`.
+    """Return the names and words in lines such as `economy: tax budget`.
 
-    The name ends with a colon and a blank. Words are parted by blanks or, in a line with commas, by
-    these, so that they may be runs of words.
+    The name ends with a colon and a space. Words are separated by spaces or, if the line has
+    commas, by commas, so that they may be phrases.
 
     Example:
         >>> parsed(["economy: tax budget", "", "new york, war"])[::2]
@@ -97,7 +97,7 @@ def parsed(lines: Sequence[str] | None) -> list[Line]:
 
 
 def check(lines: Sequence[str], num_topics: int, vocabulary: Sequence[str]) -> None:
-    """Raise a ValueError for more lines than topics, or where no seed word is known."""
+    """Raise a ValueError for more lines than topics, or if no seed word is in the vocabulary."""
     if len(lines) > num_topics:
         raise ValueError(
             f"seed_words has {len(lines)} lines, one for each topic, and there are {num_topics} "
@@ -107,7 +107,7 @@ def check(lines: Sequence[str], num_topics: int, vocabulary: Sequence[str]) -> N
     if len(missing := unknown(lines, vocabulary)) == len(words):
         raise ValueError(
             f"none of the {len(words)} seed words is in the vocabulary, the first is "
-            f"{printable(missing[0])!r}: give words as the corpus has them, in lower case unless "
+            f"{printable(missing[0])!r}: write words as in the corpus, in lower case unless "
             "--keep-case was given"
         )
 
@@ -120,7 +120,7 @@ def unknown(lines: Sequence[str] | None, vocabulary: Sequence[str]) -> list[str]
 
 
 def placed(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:
-    """Return the seeds of settled options at their places; None where there are none."""
+    """Return the seeds of settled options as topic-word pairs; None if there are none."""
     if settings.seed_words is None:
         return None
     column_of = columns_of(vocabulary)
@@ -135,9 +135,9 @@ def placed(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:
 
 
 def names(lines: Sequence[str] | None, num_topics: int, vocabulary: Sequence[str]) -> list[str]:
-    """Return what each topic is called by its seeds: their name, else the first three; or "".
+    """Return a name for each topic: the name of its seed line, or the first three seed words.
 
-    Seeds are the words in the vocabulary, and a topic without any has no name.
+    Words outside the vocabulary are ignored; the name is "" for a topic without seed words.
     """
     missing = set(unknown(lines, vocabulary))
     named = []
@@ -148,7 +148,7 @@ def names(lines: Sequence[str] | None, num_topics: int, vocabulary: Sequence[str
 
 
 def unseeded(lines: Sequence[str] | None, vocabulary: Sequence[str]) -> list[int]:
-    """Return the topics whose words are all missing from the vocabulary."""
+    """Return the topics whose seed words are all missing from the vocabulary."""
     missing = set(unknown(lines, vocabulary))
     entries = enumerate(parsed(lines))
     return [topic for topic, line in entries if line.words and missing.issuperset(line.words)]

@@ -1,4 +1,4 @@
-"""Settled options of LDA: what is left out is filled in by the sizes of the data."""
+"""Settled options of LDA: defaults that depend on the size of the data."""
 
 import dataclasses
 import math
@@ -38,14 +38,14 @@ PASSES = 200.0
 _SAMPLE = 100_000
 _SEED_SHARE = 0.01  # of the tokens of an average topic, for a seed word
 _MOST_COUNTED = 2**31 - 1
-_ENTRIES = 1 << 24  # of a corpus on disk that are in memory at a time
-_PAIR = 5_000_000  # tokens and numbers of topics of which two cores do 400 passes in a minute
+_ENTRIES = 1 << 24  # entries of a corpus on disk read at a time
+_PAIR = 5_000_000  # tokens plus topic numbers for which two cores do 400 passes in a minute
 
 
 def settle(data: Training, heldout: Heldout | None, options: Options) -> Options:
-    """Return options with all that was left out filled in; only the sizes of the data matter.
+    """Return options with all defaults filled in; only the sizes of the data matter.
 
-    Options that do not go together, or with the data, are a ValueError that names them.
+    Options that conflict with each other or with the data raise a ValueError that names them.
     """
     size = size_of(data)
     check_words(size)
@@ -84,8 +84,8 @@ def settle(data: Training, heldout: Heldout | None, options: Options) -> Options
     (check_memoised if memoised else check)(shape, local_step(settings))
     if settings.local == "integrated":
         model.check_integrated(options.sampler, counts, options.total, options.step_size)
-        alone = settings.devices == 1 and processes.count() == 1
-        if not alone or pages.on_disk(data, settings):
+        in_one_place = settings.devices == 1 and processes.count() == 1
+        if not in_one_place or pages.on_disk(data, settings):
             raise ValueError(IN_ONE_PLACE)
     if memoised:
         _check_words(data, size)
@@ -93,7 +93,7 @@ def settle(data: Training, heldout: Heldout | None, options: Options) -> Options
 
 
 def _check_words(data: Training, size: Size) -> None:
-    """Raise a ValueError if a word has more tokens than int32 can count: one topic may have all."""
+    """Raise a ValueError if a word has more tokens than int32 holds: one topic may have all."""
     if size.tokens <= _MOST_COUNTED:
         return
     if isinstance(data, Corpus):
@@ -107,29 +107,29 @@ def _check_words(data: Training, size: Size) -> None:
     if tokens.max() > _MOST_COUNTED:
         word = vocabulary_of(data)[int(tokens.argmax())]
         raise ValueError(
-            f"memoised counts take words of at most {_MOST_COUNTED:,} tokens; {word!r} has "
-            f"{tokens.max():,}: leave it out, or take subsampled counts"
+            f"memoised counts allow at most {_MOST_COUNTED:,} tokens per word; {word!r} has "
+            f"{tokens.max():,}: leave it out, or use subsampled counts"
         )
 
 
 def _counts(data: Training, options: Options) -> str:
-    """Return what counts a run has, of documents in memory or on disk, in one process or many."""
-    stored, together = is_stored(data), processes.count()
-    counts = options.counts or ("subsampled" if stored and together == 1 else "memoised")
+    """Return the kind of counts of a run, by where the documents are and how many processes run."""
+    stored, num_processes = is_stored(data), processes.count()
+    counts = options.counts or ("subsampled" if stored and num_processes == 1 else "memoised")
     if stored and counts == "control-variate":
         raise ValueError(
             "a corpus on disk is sampled with counts='memoised' or 'subsampled', not "
             "'control-variate': give its counts as an array if they fit into memory"
         )
-    if together > 1 and counts != "memoised":
-        raise ValueError(f"several processes share memoised counts only, not {counts!r}")
+    if num_processes > 1 and counts != "memoised":
+        raise ValueError(f"several processes can share memoised counts only, not {counts!r}")
     return counts
 
 
 def _check_topics(data: Training, size: Size, options: Options, counts: str) -> None:
-    """Raise a ValueError unless sampler, counts, concentrations and seed words go together.
+    """Raise a ValueError unless sampler, counts, concentrations and seed words are compatible.
 
-    More topics than tokens are refused too: most would be empty.
+    More topics than tokens raise one too: most topics would be empty.
     """
     if options.num_topics > size.tokens:
         raise ValueError(
@@ -158,7 +158,7 @@ def _length(
         per_pass,
         options,
         cost=_cost(size.tokens * sweeps / per_pass, heldout, numbers),
-        # What batches estimate is too noisy a trace to show how a chain mixes.
+        # Traces estimated from batches are too noisy to show how a chain mixes.
         default_passes=None if memoised else PASSES,
     )
 
@@ -166,8 +166,8 @@ def _length(
 def _cost(tokens: float, heldout: Heldout | None, numbers: int) -> session.Cost:
     """Return the cost of an evaluation and of a sample, in updates of `tokens` tokens.
 
-    Measured on two cores: to draw one of the `numbers` of the topics takes about as long as to draw
-    the topic of a token, to add one to the moments half of that, and to add any sample as long as
+    Measured on two cores: drawing one of the `numbers` of the topics takes about as long as drawing
+    the topic of a token, adding one to the moments half of that, and adding any sample as long as
     `_SAMPLE` tokens.
     """
     update = tokens + numbers
@@ -179,7 +179,7 @@ def _cost(tokens: float, heldout: Heldout | None, numbers: int) -> session.Cost:
 
 
 def _goal(options: Options, length: session.Length) -> float | None:
-    """Return the effective samples at which a run ends; None for a run that has a length."""
+    """Return the effective sample size at which a run ends; None for a run with a length."""
     if length.steps is None and length.seconds is None:
         return TARGET_ESS if options.target_ess is None else options.target_ess
     check_goal(options, has_length=True)
@@ -212,35 +212,35 @@ def _seed_weight(options: Options, size: Size) -> float | None:
 
 
 def _devices(data: Training, size: Size, settings: Options) -> int | None:
-    """Return how many devices a process is to have at most; None for all of them.
+    """Return the maximum number of devices of a process; None for all of them.
 
-    On a CPU the native engine's threads share the work of one device; more devices would only each
-    draw all topics again. But there may be more tokens than a device can number.
+    On a CPU the native engine's threads share the work of one device; with more devices, each would
+    draw all topics. More are needed only if one device cannot number all tokens.
     """
     on_cpu = jax.default_backend() == "cpu"
     threads = on_cpu and settings.engine == "native" and settings.local != "blocked"
     if not threads or settings.devices is not None:
         return settings.devices
-    alone = dataclasses.replace(settings, devices=1)
-    if settings.counts != "memoised" or pages.on_disk(data, alone):
+    one_device = dataclasses.replace(settings, devices=1)
+    if settings.counts != "memoised" or pages.on_disk(data, one_device):
         return 1
     return max(1, -(-size.tokens // (MOST_TOKENS * processes.count())))
 
 
 def _sharing(devices: int | None, batch_size: int, size: Size, memoised: bool) -> int:
-    """Return the largest number of devices a process that changes no batch, hence no sample."""
-    available, together = len(jax.local_devices()), processes.count()
+    """Return the most devices per process that change no batch, and therefore no sample."""
+    available, num_processes = len(jax.local_devices()), processes.count()
     most = available if devices is None else arguments.at_least("devices", devices, 1)
     if most > available:
-        raise ValueError(f"devices must be at most {available}, as many as there are; it is {most}")
+        raise ValueError(f"devices must be at most {available}, the number available; it is {most}")
     if not memoised:
         return 1
     if batch_size == size.documents:
         return most
-    even = [n for n in range(1, most + 1) if batch_size % (n * together) == 0]
+    even = [n for n in range(1, most + 1) if batch_size % (n * num_processes) == 0]
     if not even:
         raise ValueError(
-            f"batch_size must be a multiple of {together}, the number of processes; it is "
+            f"batch_size must be a multiple of {num_processes}, the number of processes; it is "
             f"{batch_size}"
         )
     return even[-1]

@@ -1,10 +1,10 @@
-"""LDA whose documents, and topics, are spread over devices: GPUs, or CPUs of several processes.
+"""LDA with documents and topics sharded over devices: GPUs, or CPUs of several processes.
 
-Every device draws the labels of its own documents, for which it gets all topics (an all-gather) as
-long as that takes. It gets the sum of all changes of the counts for its part of the topics (a
-reduce-scatter), draws these topics, and keeps both. Where that would change a bit, see
-`shared_topics`, all devices count and draw all topics alike. Run by `shard_map`: in a sharded `jit`
-the exit test of every rejection loop would be a collective of its own.
+Every device draws the labels of its own documents, for which it temporarily gathers all topics (an
+all-gather). It receives the summed changes of the counts for its own topics (a reduce-scatter),
+draws these topics, and keeps both. If that would change a bit, see `shared_topics`, every device
+counts and draws all topics. This uses `shard_map`: in a sharded `jit` the exit test of every
+rejection loop would be a collective.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ AXIS = "documents"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spread:
-    """The kernel of every device, over the documents that were dealt to it."""
+    """The kernel of every device, for the documents dealt to it."""
 
     corpus: DeviceCorpus  # leaves [shards, ...]
     means: Means
@@ -54,7 +54,7 @@ class Spread:
         return self.build(corpus, self.means, self.step_size, shard=self.shard)
 
     def specs(self, state: State) -> State:
-        """Return how a state is spread: labels, topics and counts; the rest is on each device."""
+        """Return the sharding of a state: labels, topics and counts; the rest is replicated."""
         rows = P() if self.shard.topics is None else P(AXIS)
         everywhere = jax.tree.map(lambda _: P(), state)
         return with_spread(everywhere, position=rows, labels=P(AXIS), counts=rows)
@@ -78,10 +78,10 @@ def memoised(
     step_size: StepSize,
     setup: Setup,
 ) -> Kernel:
-    """Return the kernel of LDA with memoised counts, spread over two devices or more.
+    """Return the kernel of LDA with memoised counts, sharded over two devices or more.
 
-    Its state is that of one device, but for labels [shards, T] that stay where their documents are,
-    and topics and counts whose rows are spread, with some at the end that nobody reads
+    Its state is that of one device, except that labels are [shards, T] and stay with their
+    documents, and the rows of topics and counts are sharded, with unused padding at the end
     (`samplers.rows`).
     """
     topics = shared_topics(setup.sampler, len(devices), setup.shape[0])
@@ -98,13 +98,13 @@ def memoised(
 
 
 def _init(spread: Spread, key: jax.Array, position: jax.Array) -> State:
-    # Not traced: for its errors, and since compiled code rounds otherwise than a single device's.
+    # Not traced, so that errors are raised here and rounding is that of a single device.
     return _start(spread, key, position, simplex.log_position(position))
 
 
 @jax.jit
 def _start(spread: Spread, key: jax.Array, position: jax.Array, log_position: jax.Array) -> State:
-    """Start on every device. Jitted: every call would compile a `shard_map` of its own."""
+    """Start on every device. Jitted, since otherwise each call would compile its `shard_map`."""
 
     def begin(spread, key, position):
         state = spread.kernel().init(key, position)
@@ -127,10 +127,10 @@ def _update(spread: Spread, key: jax.Array, state: State, batch: Batch) -> tuple
 
 
 def shared_topics(sampler: str, devices: int, num_topics: int) -> Rows | None:
-    """Return which topics are those of each device; None where each counts and draws all of them.
+    """Return the topics of each device; None if each device counts and draws all topics.
 
-    That is so with samplers that cannot move a part of them; and where not all is native code, on
-    GPUs and in double precision too: by XLA a part has other bits, see `samplers.rows`.
+    That is the case with samplers that cannot move part of the topics, and without native code, as
+    on GPUs and in double precision: XLA gives a part different bits, see `samplers.rows`.
     """
     native = jax.default_backend() == "cpu" and LIBRARY.prefix() is not None
     if native and jnp.result_type(float) == jnp.float32 and kernel.SAMPLERS[sampler].shared:
@@ -139,7 +139,7 @@ def shared_topics(sampler: str, devices: int, num_topics: int) -> Rows | None:
 
 
 def rows_of(state: State) -> NamedSharding | None:
-    """Return how devices share topics, arrays [chains, K, V]; None where each has all of them."""
+    """Return how devices share topics, arrays [chains, K, V]; None if each has all topics."""
     sharding: Any = state.position.sharding
     if sharding.is_fully_replicated:
         return None
@@ -154,18 +154,18 @@ def topics_of(state: State) -> jax.Array:
 def dealt_again(
     saved: Parts, lengths: np.ndarray, like: jax.ShapeDtypeStruct, *, chains: bool = False
 ) -> jax.Array:
-    """Return the labels of a corpus, as any number of devices had them, on the devices of a run.
+    """Return labels saved by any number of devices, placed on the devices of a run.
 
-    A process reads those of its own documents only.
+    A process reads only the labels of its own documents.
 
     Args:
         saved: Labels [T] of one device or [shards, T] of several, with a leading axis of chains.
         lengths: Tokens of the D documents.
-        like: The shape, dtype and sharding that they are to have.
-        chains: Whether there is that axis.
+        like: The shape, dtype and sharding of the result.
+        chains: Whether there is an axis of chains.
 
     Raises:
-        ValueError: They are not those of such a corpus.
+        ValueError: The labels do not belong to these documents.
     """
     shards = math.prod(like.shape[int(chains) : -1])
 
@@ -183,7 +183,7 @@ def fill_labels(
 ) -> None:
     """Read the labels of one of several shards of a run, [T], with a leading axis of chains.
 
-    See `dealt_again`. Some documents are read at a time: `labels` may be a file that is mapped.
+    See `dealt_again`. Reads some documents at a time, as `labels` may be a mapped file.
     """
     lead, lengths = labels.shape[:-1], np.sort(lengths)
     old = [
@@ -201,11 +201,11 @@ def fill_labels(
     own = np.arange(shard, lengths.size, shards)
     for number, row in enumerate(old):
         shared = own[own % len(old) == number]
-        for some in device.parts(lengths[shared]):
-            documents = shared[some]
+        for chunk in device.parts(lengths[shared]):
+            documents = shared[chunk]
             tokens = lengths[documents]
-            there = device.runs(before[documents], tokens)
-            labels[..., device.runs(after[documents], tokens)] = row[..., there]
+            source_places = device.runs(before[documents], tokens)
+            labels[..., device.runs(after[documents], tokens)] = row[..., source_places]
 
 
 def _starts(lengths: np.ndarray, shards: int) -> np.ndarray:
@@ -228,7 +228,7 @@ def counts_of(state: State) -> Any:
 
 
 def without_labels(state: State) -> State:
-    """Return a state less the labels of memoised counts, if it has some."""
+    """Return a state without the labels of memoised counts, if it has any."""
     return with_labels(state, None) if isinstance(state.sampler.memory, Memory) else state
 
 
@@ -238,6 +238,6 @@ def with_labels(state: State, labels: Any) -> State:
 
 
 def with_spread(state: State, *, position: Any, labels: Any, counts: Any) -> State:
-    """Return a state with other topics, labels and counts, which are what devices share."""
+    """Return a state with other topics, labels and counts, the parts that devices share."""
     memory = state.sampler.memory._replace(labels=labels, counts=counts)
     return state._replace(position=position, sampler=state.sampler._replace(memory=memory))

@@ -22,7 +22,7 @@ _STREAM = 0x7368  # keeps the random numbers apart from those of a fit with the 
 
 
 class Kept(NamedTuple):
-    """A draw of what is global, of one chain, with topics numbered as in the fit."""
+    """A draw of topics and alpha from one chain, with topics numbered as in the fit."""
 
     chain: int
     topics: np.ndarray  # [K, V]
@@ -30,9 +30,9 @@ class Kept(NamedTuple):
 
 
 def kept(fitted: Fit, directory: str | Path | None = None) -> list[Mapping[str, Any]]:
-    """Return the samples that a fit has kept, each to be read by `of_chains`.
+    """Return the kept samples of a fit, to be read by `of_chains`.
 
-    Those in a directory, `samples/` of a run, are on disk until then.
+    Samples in a directory, `samples/` of a run, stay on disk until then.
 
     Raises:
         ValueError: There are none.
@@ -47,8 +47,8 @@ def kept(fitted: Fit, directory: str | Path | None = None) -> list[Mapping[str, 
         place = "the fit" if directory is None else str(Path(directory).parent)
         raise ValueError(
             f"{place} has kept no samples of its topics, which show how uncertain they are: fit "
-            "again with, say, --keep-samples 50 (keep_samples=50), or of a fit that was loaded "
-            "give their directory: samples='run/samples'"
+            "again with, say, --keep-samples 50 (keep_samples=50), or for a loaded fit give their "
+            "directory: samples='run/samples'"
         )
     return samples
 
@@ -57,10 +57,10 @@ _NAMES = ("topics", "alpha")
 
 
 def of_chains(fitted: Fit, sample: Mapping[str, Any]) -> Iterator[Kept]:
-    """Yield what one sample holds of each chain.
+    """Yield the draw of each chain in one sample.
 
     Raises:
-        RunError: A file is damaged, or of another run.
+        RunError: A file is damaged, or belongs to another run.
     """
     if "path" in sample:
         place, sample = sample["path"], saved.load_npz(sample["path"], _NAMES)
@@ -77,21 +77,21 @@ def of_chains(fitted: Fit, sample: Mapping[str, Any]) -> Iterator[Kept]:
 class Shares:
     """Draws of the topic shares of some documents, given topics and their concentrations.
 
-    The labels of the tokens are drawn by collapsed Gibbs sweeps, and the shares given these,
-    Dirichlet(alpha + n_d). The random numbers of a document depend on its row: documents of the
-    same words are drawn apart, as their posterior is.
+    The labels of the tokens are drawn by collapsed Gibbs sweeps, and the shares given the labels,
+    Dirichlet(alpha + n_d). The random numbers of a document depend on its row, so documents with
+    the same words get independent draws.
 
     Args:
         counts: The documents, [D, V].
         sweeps: Sweeps before each draw.
-        engine: Of the sweeps, "native" or "xla"; by default native where it is there.
+        engine: Engine of the sweeps, "native" or "xla"; by default native if available.
 
     Example:
         >>> import jax, numpy as np, scipy.sparse as sp
         >>> shares = Shares(sp.csr_array([[30, 0], [0, 30]]), sweeps=5)
         >>> topics = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
-        >>> drawn = shares.draw(jax.random.key(0), topics, np.array([0.1, 0.1]))
-        >>> drawn.argmax(axis=1).tolist(), drawn.sum(axis=1).round(5).tolist()
+        >>> draw = shares.draw(jax.random.key(0), topics, np.array([0.1, 0.1]))
+        >>> draw.argmax(axis=1).tolist(), draw.sum(axis=1).round(5).tolist()
         ([0, 1], [1.0, 1.0])
     """
 
@@ -114,7 +114,7 @@ class Shares:
         shares = np.empty((self._size, len(topics)), np.float32)
         first = 0
         for documents, rows, last in self._parts:
-            drawn = _draw(
+            part = _draw(
                 jax.random.fold_in(key, first),
                 log_topics,
                 concentrations,
@@ -122,13 +122,13 @@ class Shares:
                 self._sweeps,
                 engine,
             )
-            shares[rows[: last - first]] = np.asarray(drawn)[: last - first]
+            shares[rows[: last - first]] = np.asarray(part)[: last - first]
             first = last
         return shares
 
 
 def stream(seed: int, number: int) -> jax.Array:
-    """Return the key of a draw by its number."""
+    """Return the key of a draw from its number."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), _STREAM), number)
 
 
@@ -142,7 +142,7 @@ def _draw(
     engine: str,
 ) -> jax.Array:
     key_labels, key_shares = jax.random.split(key)
-    swept = engines.sweeps(
+    result = engines.sweeps(
         key_labels,
         log_topics,
         alpha,
@@ -153,4 +153,4 @@ def _draw(
         tally=True,
         engine=engine,
     )
-    return jnp.exp(draws.log_dirichlet(key_shares, alpha + swept.documents.T))
+    return jnp.exp(draws.log_dirichlet(key_shares, alpha + result.documents.T))

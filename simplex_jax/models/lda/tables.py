@@ -11,7 +11,7 @@ from simplex_jax.models.topics import tables
 
 
 def summary(fitted: Fit) -> dict[str, Any]:
-    """Return what `summary.json` holds of a topic model."""
+    """Return the entries of `summary.json` for a topic model."""
     return tables.summary(fitted) | {"order": fitted.order, "stiffness": fitted.stiffness}
 
 

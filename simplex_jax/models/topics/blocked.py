@@ -1,4 +1,4 @@
-"""Blocked Gibbs sweeps: the topic proportions of documents, then all their labels at once."""
+"""Blocked Gibbs sweeps: draw the topic proportions of documents, then all their labels at once."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from simplex_jax.draws.bits import random_words
 from simplex_jax.draws.categorical import choose
 from simplex_jax.models.topics import local
 
-# Of proportions relative to the largest: tokens do not go to topics of less than this anyway, and
-# its product with the least likelihood is still a float32.
+# Smallest proportion relative to the largest: no token goes to a smaller one, and its product with
+# the smallest likelihood is still a float32.
 _SMALLEST = 1e-18
-# Of tokens and topics that are worked on at once: a gigabyte for each array of them.
+# Most weights of tokens and topics computed at once: a gigabyte for each array of them.
 _MOST_WEIGHTS = 2**28
 
 
@@ -28,7 +28,7 @@ def blocked(
     documents: Documents,
     labels: jax.Array,
 ) -> jax.Array:
-    """Draw the topic proportions given the labels, then all labels given them: a `local.Sweep`."""
+    """Draw topic proportions given labels, then all labels given proportions: a `local.Sweep`."""
     return expected(key, likelihood, alpha, documents, labels, None)[0]
 
 
@@ -42,7 +42,7 @@ def expected(
 ) -> tuple[jax.Array, Any]:
     """Sweep as `blocked` does, and add the probabilities of the labels to `words` [K, V].
 
-    They are counts with less noise than those of the labels (Rao-Blackwell).
+    These expected counts have less noise than counts of labels (Rao-Blackwell).
     """
     num_topics = likelihood.shape[0]
     key_theta, key_labels = jax.random.split(key)

@@ -1,4 +1,4 @@
-"""Per-topic context for the report templates: words and shares with intervals, and judgements."""
+"""Per-topic context for the report templates: words and shares with intervals, and diagnostics."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,15 +18,15 @@ from simplex_jax.report.page import bars, measured
 def rows_of(
     fitted: CountFit, top_words: int, names: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return what is shown of each topic, in their own order; some may have names."""
+    """Return the template variables of each topic, in topic order, with names if given."""
     mean, rough = fitted.mean, diagnostics.rough(fitted.diagnostics, len(fitted.mean))
     order = coherences.top_words(mean, top_words)
     shown, deviation = (np.take_along_axis(array, order, axis=1) for array in (mean, fitted.sd))
     deviation = np.where(rough[:, None], np.nan, deviation)
     lower, upper = beta_interval(np.clip(shown, 0, 1), deviation)
     scale = float(np.where(np.isnan(deviation), shown, upper).max())
-    varied = np.ptp(fitted.alpha) > 0 and np.any(fitted.alpha_sd > 0)
-    learned = interval(fitted.alpha, fitted.alpha_sd) if varied else {}
+    show_alpha = np.ptp(fitted.alpha) > 0 and np.any(fitted.alpha_sd > 0)
+    learned = interval(fitted.alpha, fitted.alpha_sd) if show_alpha else {}
     rows = common_rows(fitted)
     for k, row in enumerate(rows):
         words = [
@@ -45,7 +45,7 @@ def rows_of(
 
 
 def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
-    """Return what is shown of each topic of any kind, but for its words."""
+    """Return the template variables of each topic of any kind, without its words."""
     prevalence = fitted.prevalence
     sd = np.where(
         diagnostics.rough(fitted.diagnostics, len(prevalence)), np.nan, fitted.prevalence_sd
@@ -68,7 +68,7 @@ def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
 def overview(
     fitted: TopicFit, rows: list[dict[str, Any]], placed: np.ndarray, measure: str
 ) -> dict[str, Any]:
-    """Return the variables of templates that are about all topics, at their places on the map."""
+    """Return the template variables about all topics, with their positions on the map."""
     shares, documents = fitted.prevalence, fitted.corpus["documents"]
     leading = [row["leading"][0] if row["leading"] else "" for row in rows]
     name = f"held-out {measure.replace('_', '-')}"

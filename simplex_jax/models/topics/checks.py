@@ -1,4 +1,4 @@
-"""Signs that topics, or their shares in documents, should not be trusted yet, in words."""
+"""Warnings about topics, or their shares in documents, that should not be trusted yet."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,14 +9,14 @@ from simplex_jax.models.topics.proportions import TOLERANCE
 from simplex_jax.report.display import counted
 
 _RISE = 0.02
-"""Relative change of the perplexity that is more than its noise."""
+"""Relative change of the perplexity that exceeds its noise."""
 
 _MOST_SLOW = 0.01
-"""Fraction of the documents whose shares may be less precise than they should be."""
+"""Fraction of the documents whose shares may exceed the error tolerance."""
 
 
 def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact: bool) -> list[str]:
-    """Return a sentence where the held-out perplexity failed, did not fall, rose or still falls.
+    """Return a sentence if the held-out perplexity failed, did not fall, rose or still falls.
 
     The sampler is `exact` if it has neither discretisation nor subsampling error.
     """
@@ -37,7 +37,7 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
     quarter = max(2, measured.size // 4)
     if measured.size < 2 * quarter:
         return []
-    # Halves of the last quarter: the perplexity of single samples is noisy.
+    # Compare halves of the last quarter, since the perplexity of single samples is noisy.
     before, after = np.array_split(measured[-quarter:], 2)
     if after.mean() < (1 - _RISE / 2) * before.mean():
         return [
@@ -48,7 +48,7 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
 
 
 def share_warnings(fitted: CountFit) -> list[str]:
-    """Return a sentence where shares of documents are imprecise, and on documents without words."""
+    """Return sentences about imprecise shares of documents and about documents without words."""
     sentences, slow = [], fitted.proportions_error > TOLERANCE
     if slow.sum() > _MOST_SLOW * slow.size:
         sentences.append(

@@ -1,9 +1,9 @@
 """Collapsed Gibbs sweeps over the tokens of documents, given topics, in plain XLA.
 
 P(z = k) is proportional to (alpha_k + n_dk without this token) times the word's probability under
-topic k. Documents go side by side, one position after the other, and those of about equal length
-together. As documents end, the rest goes on in fewer and fewer lanes, so that few long ones do not
-hold many lanes up.
+topic k. Documents of about equal length run side by side, one position after the other. As
+documents end, the rest continue in fewer lanes, so that a few long documents do not keep many lanes
+busy.
 """
 
 import jax
@@ -15,19 +15,20 @@ from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words
 from simplex_jax.models.topics import local
 
-# Topics lie in rows of 16, and a topic is drawn in two steps: its place in the row by the sums over
-# the rows, then its row.
+# Topics are stored in rows of 16. A topic is drawn in two steps: first its place in the row, from
+# sums over the rows, then its row.
 ROW = 16
-# Numbers side by side: enough to make the start of an operation cheap, few enough for the cache of
-# a core. The many lanes of an accelerator want more.
+# Numbers processed at once: enough to amortise the overhead of an operation, few enough for a
+# core's cache. Accelerators need more.
 _ROOM, _ROOM_ELSEWHERE = 1 << 17, 1 << 25
 _NARROWEST = 8
-# Each narrowing is one more loop to compile; of the lanes at work, one in this number has a token.
+# Each narrowing compiles one more loop; at least one in this number of the running lanes has a
+# token.
 _NARROWING = 4
 
 
 def rows_of(likelihood: jax.Array) -> jax.Array:
-    """Return a likelihood [K, V] as rows of words, float32 [V, K'], with zeros up to a full row."""
+    """Return a likelihood [K, V] as rows of words, float32 [V, K'], zero-padded to full rows."""
     padding = -likelihood.shape[0] % ROW
     return jnp.pad(likelihood.astype(jnp.float32).T, ((0, 0), (0, padding)))
 
@@ -41,9 +42,9 @@ def collapsed(
 ) -> jax.Array:
     """Sweep over the tokens of each document in turn, with topic proportions integrated out.
 
-    A `local.Sweep`. A token without a label gets one by its conditional given the labels before it.
-    The randomness of a token depends on the key, on `documents.ids` and on its place in its
-    document only, not on the other documents at hand.
+    A `local.Sweep`. A token without a label gets one from its conditional given the labels before
+    it. The random number of a token depends only on the key, on `documents.ids` and on its place in
+    its document, not on the other documents in the batch.
     """
     weights = rows_of(likelihood)
     num_topics, batch_size = alpha.shape[0], documents.lengths.shape[0]
@@ -51,7 +52,7 @@ def collapsed(
     room = _ROOM if jax.default_backend() == "cpu" else _ROOM_ELSEWHERE
     width = min(max(_NARROWEST, room // weights.shape[1]), _rounded(batch_size))
     lanes = -(-batch_size // width) * width
-    # Lanes that pad the batch are empty documents and come first.
+    # Padding lanes are empty documents and come first.
     order = jnp.pad(
         jnp.argsort(documents.lengths), (lanes - batch_size, 0), constant_values=batch_size
     )
@@ -82,7 +83,7 @@ def _block(
     documents: Documents,
     labels: jax.Array,
 ) -> jax.Array:
-    """Sweep over documents sorted by length, in fewer lanes when most have ended."""
+    """Sweep over documents sorted by length, in fewer lanes after most have ended."""
     counts = local.count_labels(labels, documents, alpha.shape[0]).T
     first: jax.Array | int = 0
     while True:
@@ -145,10 +146,10 @@ def _draw(mass: jax.Array, u: jax.Array) -> jax.Array:
     threshold = u * before.pop()
     place, before_it = jnp.zeros_like(u, jnp.int32), jnp.zeros_like(u)
     for j in range(ROW):
-        # The last one that has a mass, of those that are begun in time: sound whatever is rounded.
-        here = (before[j] <= threshold) & (sums[j] > 0)
-        place = jnp.where(here, j, place)
-        before_it = jnp.where(here, before[j], before_it)
+        # The last place with mass that starts by the threshold: valid despite rounding.
+        at_threshold = (before[j] <= threshold) & (sums[j] > 0)
+        place = jnp.where(at_threshold, j, place)
+        before_it = jnp.where(at_threshold, before[j], before_it)
     column = jnp.take_along_axis(mass, place[:, None, None], axis=2)[:, :, 0]
     begun = jnp.cumsum(column, axis=1) - column <= (threshold - before_it)[:, None]
     number = lax.broadcasted_iota(jnp.int32, column.shape, 1)

@@ -1,8 +1,8 @@
 """Learning the concentrations of Dirichlet-multinomial counts, by auxiliary variables.
 
-Counts n_1..n_m of n categories, each drawn with its own Dirichlet(c) probabilities, integrated out,
-have the likelihood prod_j Gamma(C) / Gamma(C + N_j) prod_i Gamma(c_i + n_ij) / Gamma(c_i), C = sum
-c. With tables t_ij ~ CRT(c_i, n_ij) and x_j ~ Beta(C, N_j) it is, in c, a product of powers, and a
+Let counts n_1..n_m of n categories each have their own Dirichlet(c) probabilities, integrated out.
+Their likelihood is prod_j Gamma(C) / Gamma(C + N_j) prod_i Gamma(c_i + n_ij) / Gamma(c_i), C = sum
+c. Given tables t_ij ~ CRT(c_i, n_ij) and x_j ~ Beta(C, N_j) it is a product of powers of c, and a
 Gamma prior is conjugate: c_i ~ Gamma(shape + sum_j t_ij, rate - sum_j log x_j) (Escobar and West
 1995; Teh et al. 2006). Given the counts this is an exact Gibbs step.
 """
@@ -30,12 +30,12 @@ class Evidence(NamedTuple):
 class Prior(NamedTuple):
     """A Gamma prior of every concentration; the default is exponential."""
 
-    mean: ArrayLike  # its mean; of a common concentration all entries are alike
+    mean: ArrayLike  # its mean; all entries are equal for a common concentration
     shape: float = 1.0  # its shape
 
 
 def positive(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
-    """Return positive concentrations in full shape, or raise a ValueError that names them."""
+    """Return positive concentrations broadcast to a shape, or raise a ValueError naming them."""
     value = arguments.as_float(name, value)
     arguments.require(name, value, arguments.positive(value), "finite and positive")
     if value.shape not in ((), shape[-1:], shape):
@@ -59,8 +59,8 @@ def auxiliary(
 ) -> tuple[jax.Array, jax.Array]:
     """Draw the tables [n, m] and the logs of the Beta variables [m] of counts [n, m].
 
-    The randomness of column j depends on the key and on `numbers[j]` only; it has no tables, and
-    the log 0, if it counts nothing.
+    The random numbers of column j depend only on the key and on `numbers[j]`. A column without
+    counts has no tables and the log 0.
     """
     key_tables, key_x = jax.random.split(key)
     counts = counts.astype(concentration.dtype)
@@ -77,17 +77,17 @@ def log_beta(
 ) -> jax.Array:
     """Draw the logs of the Beta variables [m] of totals [m], given the sum of the concentrations.
 
-    The randomness of each depends on the key and on its number; of a total 0 the log is 0.
+    The random numbers of each depend on the key and on its number. The log is 0 for a total of 0.
     """
     key_x, key_y = jax.random.split(key)
-    some = totals > 0
+    nonempty = totals > 0
     log_x = _loggamma(key_x, numbers, jnp.broadcast_to(concentration, totals.shape))
-    log_y = _loggamma(key_y, numbers, jnp.where(some, totals, 1).astype(concentration.dtype))
-    return jnp.where(some, log_x - jnp.logaddexp(log_x, log_y), 0)
+    log_y = _loggamma(key_y, numbers, jnp.where(nonempty, totals, 1).astype(concentration.dtype))
+    return jnp.where(nonempty, log_x - jnp.logaddexp(log_x, log_y), 0)
 
 
 def _loggamma(key: jax.Array, numbers: jax.Array, shape_parameter: jax.Array) -> jax.Array:
-    """Draw log gamma variates, each with randomness of its number."""
+    """Draw log gamma variates, each with random numbers keyed by its number."""
     keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
     return jax.vmap(draws.loggamma)(keys, shape_parameter)
 
@@ -100,11 +100,11 @@ def move(
     learn: str,
     step_size: jax.Array | None = None,
 ) -> jax.Array:
-    """Draw new concentrations [n] given the evidence, learned in a way of `LEARN`.
+    """Draw new concentrations [n] given the evidence, in a mode of `LEARN`.
 
-    Without a step size the draw is from the conditional. With estimated evidence, it is the step of
-    the exact CIR process that has it as its stationary law: shorter steps average the noise of the
-    estimates out, as SCIR does.
+    Without a step size this draws from the conditional. With one, for estimated evidence, it is an
+    exact step of the CIR process whose stationary law is the conditional: short steps average out
+    the noise of the estimates, as in SCIR.
     """
     size = concentration.shape[0]
     tables, log_x = evidence.tables, evidence.log_x

@@ -1,4 +1,4 @@
-"""Documents of topic models: in memory, or on disk with batches read while a run goes on."""
+"""Documents of topic models: in memory, or on disk and read batch by batch during a run."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -18,11 +18,11 @@ class Selection(NamedTuple):
     """Some documents of a corpus on disk."""
 
     stored: Stored  # the corpus
-    numbers: np.ndarray  # which of its documents, in order, int64 [n]
+    numbers: np.ndarray  # sorted numbers of its documents, int64 [n]
 
     @property
     def names(self) -> np.ndarray:
-        """A number for each document; their names are read with the corpus."""
+        """The numbers of the documents; their names are read with the corpus."""
         return self.numbers
 
 
@@ -39,9 +39,9 @@ class Size(NamedTuple):
 
 
 def as_data(corpus: Any, vocabulary: Sequence[str] | None = None) -> Corpus | Stored:
-    """Return a corpus, or one on disk as it is; a table of counts [D, V] gets names.
+    """Return a corpus, in memory or left on disk; a table of counts [D, V] gets names.
 
-    The words of texts are counted: those of a vocabulary, by default their own.
+    For texts, words are counted: those in the vocabulary, or by default all of them.
     """
     corpus = count_texts(corpus, vocabulary)
     return corpus if isinstance(corpus, Corpus | Stored) else from_counts(corpus)
@@ -58,7 +58,7 @@ def vocabulary_of(data: Training) -> tuple[str, ...]:
 
 
 def in_memory(data: Corpus | Stored) -> Corpus:
-    """Return a corpus whose counts are, if it is on disk, mapped into memory."""
+    """Return a corpus in memory; the counts of one on disk are memory-mapped."""
     if isinstance(data, Corpus):
         return data
     return Corpus(data.rows(), data.vocabulary, data.names)
@@ -70,7 +70,7 @@ def digest(data: Corpus | Stored) -> str:
 
 
 def on_host(data: Training) -> HostCorpus:
-    """Return documents to be put on devices; those on disk are read when they are."""
+    """Return documents to put on devices; those on disk are read at that time."""
     if isinstance(data, Corpus):
         return device.on_host(data.counts)
     stored, numbers = data if isinstance(data, Selection) else (data, None)
@@ -98,39 +98,39 @@ def describe(plan: Any) -> dict[str, Any]:
 
 
 def check_heldout(heldout: Any, words: int) -> None:
-    """Raise a ValueError unless held-out documents are two halves of counts over as many words."""
+    """Raise a ValueError unless held-out documents are two halves of counts over V words."""
     if heldout is None:
         return
     if not isinstance(heldout, tuple | list) or len(heldout) != 2:
         raise ValueError(
             "heldout must be a pair of counts, the observed and the target half of each document: "
-            "corpus.split_tokens makes it"
+            "use corpus.split_tokens"
         )
     for half in heldout:
-        if (found := checked_counts(half, "heldout").shape[1]) != words:
+        if (columns := checked_counts(half, "heldout").shape[1]) != words:
             raise ValueError(
-                f"heldout has {found} words and the corpus {words}: take both from one corpus"
+                f"heldout has {columns} words and the corpus {words}: take both from one corpus"
             )
 
 
 def hold_out(data: Corpus | Stored, count: int, seed: int) -> tuple[Training, Any]:
-    """Take `count` of D documents out at random, 1 to D - 1, and split the tokens of each in two.
+    """Hold out `count` of D documents at random, 1 to D - 1, and split their tokens in two halves.
 
-    Return the others, and counts of the observed and the target halves [count, V]; all documents
-    and None where no document has a second token. The same seed takes the same documents.
+    Return the other documents, and counts of the observed and the target halves [count, V]; or all
+    documents and None if no document has a second token. The same seed holds out the same ones.
     """
     if isinstance(data, Corpus):
         train, rest = holdout(data, count, seed)
         halves = split_tokens(rest.counts, seed)
         return (train, halves) if predictable(*halves) else (data, None)
-    out = np.random.default_rng(seed).choice(data.documents, count, replace=False)
-    halves = split_tokens(data.select(np.sort(out)), seed)
+    held_out = np.random.default_rng(seed).choice(data.documents, count, replace=False)
+    halves = split_tokens(data.select(np.sort(held_out)), seed)
     if not predictable(*halves):
         return data, None
-    return Selection(data, np.setdiff1d(np.arange(data.documents), out)), halves
+    return Selection(data, np.setdiff1d(np.arange(data.documents), held_out)), halves
 
 
 def predictable(observed: sp.csr_array, target: sp.csr_array) -> bool:
-    """Tell whether there is a token to predict, and a document that has more than one."""
+    """Return whether there is a token to predict, and a document with more than one."""
     lengths = observed.sum(axis=1, dtype=np.int64) + target.sum(axis=1, dtype=np.int64)
     return bool(target.nnz) and int(lengths.max()) > 1

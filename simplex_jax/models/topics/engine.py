@@ -1,9 +1,9 @@
 """The local step of LDA: one operation with one law, and a lowering for each kind of machine.
 
-"native" is C++ that XLA calls on CPUs, and CUDA C++ on GPUs of NVIDIA, where the library was built;
-"xla" runs everywhere. All draw a token with the same random number, by its key, the number of its
-document and its place there. With all topics weighed (see `native.calls.sweep`) and, on GPUs, up to
-192 of them, labels are the same up to rounding. Neither threads nor devices change a draw.
+"native" is C++ that XLA calls on CPUs, and CUDA C++ on NVIDIA GPUs, if the library was built; "xla"
+runs everywhere. Both draw a token with the same random number, from its key, the number of its
+document and its place there. If all topics are weighed (see `native.calls.sweep`; on GPUs, up to
+192 topics), labels are the same up to rounding. Neither threads nor devices change a draw.
 """
 
 from typing import NamedTuple
@@ -20,42 +20,41 @@ from simplex_jax.models.topics.native import calls, library
 
 METHODS: dict[str, local.Sweep] = {"blocked": blocked, "collapsed": collapsed}
 ENGINES = ("native", "xla")
-_BEGINNING = 1_000.0  # tokens that the concentrations stand for, in all, when labels are begun
+_BEGINNING = 1_000.0  # least sum of the concentrations when labels are initialised
 
 
 class Swept(NamedTuple):
     """Results of sweeps."""
 
-    labels: jax.Array  # topic of every token of the corpus, in the shape that they had
-    words: jax.Array  # tokens of each topic and word, int32 [K, V]; empty where nothing is counted
+    labels: jax.Array  # topic of every token of the corpus, in the shape of the input
+    words: jax.Array  # tokens of each topic and word, int32 [K, V]; empty if nothing is counted
     # Tokens of each topic in each document, summed over the sweeps after the burn-in, float32 [K,
-    # B]; empty where they are not wanted.
+    # B]; empty unless requested.
     documents: jax.Array
 
 
 def resolve(engine: str | None = None, num_topics: int = 1) -> str:
-    """Return an engine that works here: by default, "native" where its library was built.
+    """Return an engine that works here: by default, "native" if its library was built.
 
-    An unknown name, or one of an engine that does not work here or with so many topics, is a
-    ValueError.
+    An unknown engine, or one that does not work here or with this many topics, raises a ValueError.
     """
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; it is {engine!r}")
     if engine == "xla" or (engine is None and not library.works()):
         return "xla"
     if not library.works():
-        raise ValueError(f"engine 'native' does not work here: {library.why_not()}; take 'xla'")
+        raise ValueError(f"engine 'native' does not work here: {library.why_not()}; use 'xla'")
     most = library.most_topics()
     if engine == "native" and num_topics > most:
         raise ValueError(
-            f"engine 'native' takes at most {most:,} topics here; num_topics is {num_topics:,}: "
-            "take 'xla'"
+            f"engine 'native' supports at most {most:,} topics here; num_topics is {num_topics:,}: "
+            "use 'xla'"
         )
     return "native" if num_topics <= most else "xla"
 
 
 def described(engine: str, method: str = "collapsed") -> str:
-    """Describe what sweeps run by, and why not by native code where its library is not there.
+    """Describe the engine of sweeps, and why it is not native if the library is missing.
 
     Example:
         >>> described("native"), described("native", "blocked")
@@ -67,10 +66,10 @@ def described(engine: str, method: str = "collapsed") -> str:
 
 
 def totals(words: jax.Array) -> jax.Array:
-    """Return the tokens of each topic, float [..., K], of their counts in each word, [..., K, V].
+    """Return the tokens of each topic, float [..., K], from topic-word counts, [..., K, V].
 
-    A topic may have more than 2^31 of them, though no word of it has: by XLA the lowest eight bits
-    and the others are added up apart, which is exact, and each rounded.
+    A topic may have more than 2^31 tokens, though none of its words has. XLA therefore sums the
+    lowest eight bits and the others separately, which is exact until both are rounded.
     """
 
     def by_xla(words: jax.Array) -> jax.Array:
@@ -109,20 +108,20 @@ def sweeps(
     engine: str | None = None,
     kind: str | None = None,
 ) -> Swept:
-    """Sweep over the tokens of distinct documents, given topics; start tokens without a label.
+    """Sweep over the tokens of distinct documents, given topics; label tokens without a label.
 
-    Sweep i has the key `fold_in(key, i)`. The logarithms of the topics, [K, V], count up to a
-    number for each word; in place of topics of many calls `likelihood` is what `lay_out` made of
-    them, with the same method and engine. `alpha` [K] and `labels`, [T] or [1, T], are as for
-    `local.Sweep`, or None for labels that are begun (see `_begin`) before the first sweep and go on
-    from there. To `words`, int32 [K, V], by default zeros, `count` adds the "changes" of the labels
-    by all sweeps, the "labels" after each sweep from the burn-in on, or "nothing". `tally` asks for
-    counts in documents. `kind` is that of `native.calls.sweep`, by default the fastest one for K.
+    Sweep i uses the key `fold_in(key, i)`. The logarithms of the topics, [K, V], matter only up to
+    a constant for each word. To reuse topics in many calls, give `likelihood`, the result of
+    `lay_out` with the same method and engine. `alpha` [K] and `labels`, [T] or [1, T], are as for
+    `local.Sweep`; labels None are initialised (see `_begin`) before the first sweep. To `words`,
+    int32 [K, V], by default zeros, `count` adds the "changes" of the labels by all sweeps, the
+    "labels" after each sweep from the burn-in on, or "nothing". `tally` requests counts in
+    documents. `kind` is as for `native.calls.sweep`, by default the fastest for K.
     """
     num_topics = alpha.shape[0]
     engine = resolve(engine, num_topics)
     if words is not None and count == "nothing":
-        raise ValueError('words are given and count is "nothing": say what is counted')
+        raise ValueError('words are given and count is "nothing": set count')
     if times < 1:
         raise ValueError(f"times must be at least 1; it is {times}")
     if likelihood is None:
@@ -181,11 +180,11 @@ def _begin(
     engine: str,
     kind: str | None,
 ) -> jax.Array:
-    """Begin the labels of documents, [T], by their words and hardly by one another.
+    """Initialise the labels of documents, [T], from their words, almost independently.
 
-    A sweep from no labels, with the true concentrations, lets the first tokens guess and all others
-    follow them, and it takes many sweeps to forget that. From here the largest share of a document
-    is 0.3 to 0.7 times as far from its mean after six sweeps (`benchmarks/lda_shares.py`).
+    In a sweep from no labels with the true concentrations, the first tokens are guesses and all
+    others follow them, which takes many sweeps to forget. With this start, the largest share of a
+    document is 0.3 to 0.7 times as far from its mean after six sweeps (`benchmarks/lda_shares.py`).
     """
     beginning = alpha * jnp.maximum(_BEGINNING / jnp.sum(alpha), 1)
     return sweeps(

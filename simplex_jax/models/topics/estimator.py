@@ -19,7 +19,7 @@ _FRACTIONS = ("error", "draw")
 class CountEstimator(common.TopicEstimator):
     """An estimator of topics of counts [D, V], with concentrations `alpha_` [K].
 
-    `fractions` is what it does to counts that are not whole numbers.
+    `fractions` says what to do with counts that are not whole numbers.
     """
 
     fractions: str = "error"
@@ -54,8 +54,8 @@ class CountEstimator(common.TopicEstimator):
         if table.nnz and table.data.min() < 0:
             raise ValueError(f"Negative values in data passed to {type(self).__name__}")
         if self.fractions == "draw":
-            # By a seed of its own, so that the same X is rounded the same way every time, and each
-            # batch of a stream in its own way.
+            # With its own seed, so that the same X is always rounded the same way, and each batch
+            # of a stream differently.
             floor = np.floor(table.data)
             uniforms = np.random.default_rng([self.seed_, batch] if batch else self.seed_)
             up = uniforms.random(table.nnz) < table.data - floor

@@ -1,4 +1,4 @@
-"""Types of the fits that code for topic models takes."""
+"""Protocols of fits for code that handles topic models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -39,7 +39,7 @@ class TopicFit(Protocol):
 
     @property
     def examples(self) -> Sequence[Sequence[dict[str, Any]]]:
-        """Documents that stand for each topic; none of a fit without documents."""
+        """Representative documents of each topic; none for a fit without documents."""
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class TopicFit(Protocol):
 
     @property
     def metrics(self) -> Sequence[Mapping[str, float]]:
-        """One record an evaluation."""
+        """One record per evaluation."""
 
     @property
     def corpus(self) -> Mapping[str, Any]:

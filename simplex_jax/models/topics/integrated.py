@@ -1,10 +1,10 @@
 """Collapsed Gibbs sweeps with the topics integrated out too, by native code on CPUs.
 
-As in Griffiths and Steyvers (2004), but exact on several threads. Words are cut into blocks; given
-the mass of each block in each topic, which is drawn, the composition of a block is integrated out
-(a Dirichlet distribution is aggregated from blocks), and tokens of different blocks and documents
-can be drawn at the same time, see native/integrated.inl. As neither threads nor the order in which
-tiles are begun changes what a tile depends on, labels do not depend on the number of threads.
+As in Griffiths and Steyvers (2004), but exact on several threads. Words are cut into blocks. The
+mass of each block in each topic is drawn, and given it the composition of the block is integrated
+out (by the aggregation property of the Dirichlet distribution). Tokens of different blocks and
+documents can then be drawn at the same time, see native/integrated.inl. What a tile depends on does
+not change with threads or the order of tiles, so labels do not depend on the number of threads.
 """
 
 import jax
@@ -14,12 +14,12 @@ from simplex_jax import draws
 from simplex_jax.corpus.device import Documents
 from simplex_jax.models.topics.native import calls, library
 
-# For blocks without words, whose masses nothing depends on.
+# For blocks without words; nothing depends on their masses.
 _TINY = 1e-30
 
 
 def works(engine: str | None = None) -> bool:
-    """Return whether there is native code for it, and the engine that was asked for is native."""
+    """Return whether native code for it is available and the engine is native."""
     return (
         engine in (None, "native")
         and jax.default_backend() == "cpu"
@@ -31,11 +31,11 @@ def works(engine: str | None = None) -> bool:
 def blocks(tokens: jax.Array, num_words: int) -> jax.Array:
     """Return the first word of each block, and the end, int32 [blocks + 1].
 
-    Blocks have about as many of the tokens each, so far as words can be parted.
+    Blocks have about equally many tokens, as far as whole words allow.
     """
-    upto = jnp.cumsum(jnp.bincount(tokens, length=num_words))
+    cumulative = jnp.cumsum(jnp.bincount(tokens, length=num_words))
     shares = jnp.arange(1, calls.BLOCKS) * (tokens.shape[0] / calls.BLOCKS)
-    inner = jnp.searchsorted(upto, shares) + 1
+    inner = jnp.searchsorted(cumulative, shares) + 1
     ends = jnp.concatenate([jnp.zeros(1, inner.dtype), inner, jnp.full(1, num_words, inner.dtype)])
     return jnp.minimum(ends, num_words).astype(jnp.int32)
 
@@ -53,14 +53,14 @@ def sweep(
     """Draw the labels of distinct documents, one token after the other, given all other labels.
 
     Args:
-        key: Its draws belong to a document's number and the place of a token in it.
-        log_topics: Topics, [K, V], by which tokens without a label get one: with few labels about,
-            counts alone would let the first ones attract all others.
+        key: Random key; draws depend on the number of a document and the place of a token in it.
+        log_topics: Topics, [K, V], for tokens without a label: with few labels, counts alone would
+            let the first ones attract all others.
         alpha: Concentrations of topic proportions, [K].
         beta: Concentrations of topics, [V] or [K, V].
-        documents: Documents whose tokens are in the order of words.
-        labels: Topic of every token of the corpus, [T]; K where there is none.
-        counts: Tokens of each topic and word, those of all labels, int32 [K, V].
+        documents: Documents with tokens sorted by word.
+        labels: Topic of every token of the corpus, [T]; K for none.
+        counts: Tokens of each topic and word, over all labels, int32 [K, V].
         bounds: From `blocks`.
 
     Returns:

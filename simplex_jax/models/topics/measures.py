@@ -1,4 +1,4 @@
-"""Measures of fitted topics in other documents, as the commands print them."""
+"""Measures of fitted topics on other documents, as the commands print them."""
 
 from typing import Any
 
@@ -38,8 +38,8 @@ def completed(
 def score(topics: ArrayLike, alpha: ArrayLike, counts: sp.csr_array, *, seed: int) -> float:
     """Return the mean log predictive probability of a word in one half of each document [D, V].
 
-    Proportions are inferred from the other half, given topics [K, V] and concentrations [K]. That
-    no document has two words is a ValueError.
+    Proportions are inferred from the other half, given topics [K, V] and concentrations [K]. Raises
+    a ValueError if no document has two words.
     """
     halves = split_tokens(counts, seed)
     if not predictable(*halves):
@@ -61,7 +61,7 @@ def _perplexity(
 
 
 def quality(fitted: TopicFit, documents: sp.csr_array) -> dict[str, Any]:
-    """Measure the coherence of topics in documents, and how far apart their words are."""
+    """Measure the coherence of topics in documents, and the diversity of their words."""
     return {
         "coherence": {
             name: _mean(coherence(fitted.mean, documents, measure=name)) for name in MEASURES

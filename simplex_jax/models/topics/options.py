@@ -1,4 +1,4 @@
-"""Options that models of the topics of tokens have in common."""
+"""Options shared by the models of token topics."""
 
 from simplex_jax.models.options import RunOptions, option, options
 from simplex_jax.models.topics.data import Size
@@ -7,7 +7,7 @@ from simplex_jax.models.topics.engine import ENGINES
 
 @options
 class TopicOptions(RunOptions):
-    """Options of a run of all these models."""
+    """Run options shared by these models."""
 
     engine: str | None = option(
         "Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere. Blocked sweeps "
@@ -20,7 +20,7 @@ class TopicOptions(RunOptions):
 
 
 def check_words(size: Size) -> None:
-    """Raise a ValueError for a vocabulary of one word, of which there are no topics."""
+    """Raise a ValueError for a vocabulary of one word, which cannot have topics."""
     if size.words < 2:
         raise ValueError(
             "topics need a vocabulary of at least two words; it has one: keep more words"

@@ -2,8 +2,9 @@
 
 Half of the tokens of every held-out document are observed: its topic proportions are inferred from
 them, with the topics fixed, and the other half is predicted. The perplexity is
-exp(-mean log p(w | d)) over target tokens, p(w | d) = sum_k theta_dk phi_kw. Averaged, p is the
-mean over the samples of a chain: that is the posterior predictive, and lower than for one sample.
+exp(-mean log p(w | d)) over target tokens, p(w | d) = sum_k theta_dk phi_kw. The average perplexity
+uses the mean of p over posterior samples, the posterior predictive, and is lower than for one
+sample.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ SWEEPS, BURN_IN = 20, 10
 class Completion(NamedTuple):
     """Held-out documents, split in two."""
 
-    observed: DeviceCorpus  # what topic proportions are inferred from
+    observed: DeviceCorpus  # the halves that topic proportions are inferred from
     words: jax.Array  # words of the target halves, int32 [n]
     documents: jax.Array  # their documents, by place in `observed`, int32 [n]
     counts: jax.Array  # how often each occurs, float32 [n]
@@ -43,7 +44,7 @@ class Completion(NamedTuple):
 def completion(observed: sp.csr_array, target: sp.csr_array) -> Completion:
     """Put held-out documents on the device, from counts [D, V] of their two halves.
 
-    Halves of different shapes, or without a target token, are a ValueError.
+    Halves of different shapes, or without a target token, raise a ValueError.
     """
     if observed.shape != target.shape:
         raise ValueError(
@@ -86,7 +87,7 @@ def log_predictive(
     documents = device.select(
         data.observed, jnp.arange(device.size(data.observed), dtype=jnp.int32)
     )
-    swept = engines.sweeps(
+    result = engines.sweeps(
         key,
         log_topics,
         alpha,
@@ -97,11 +98,11 @@ def log_predictive(
         tally=True,
         engine=engine,
     )
-    theta = alpha[:, None] + swept.documents / (sweeps - burn_in)
-    # Rather than by sum alpha + length, which differs by rounding: they sum to 1.
+    theta = alpha[:, None] + result.documents / (sweeps - burn_in)
+    # Not divided by sum alpha + length, which differs by rounding: they must sum to 1.
     theta = theta / jnp.sum(theta, axis=0)
-    # Relative to the likeliest topic of a word, the sum is at least its share: one logarithm for
-    # an entry, and none for a topic.
+    # Relative to the likeliest topic of a word, the sum is at least that topic's share: one
+    # logarithm per entry suffices, and none per topic.
     rows, shares = likelihood.T, theta.T
 
     def one_chunk(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -134,11 +135,11 @@ def _exp(x: float) -> float:
 
 
 class Evaluation(HeldOut):
-    """The hook that writes perplexities of the topics at hand, see `HeldOut`.
+    """The hook that records perplexities of the current topics, see `HeldOut`.
 
-    `read` returns the log topics [K, V] of a state and the concentrations [K], by default its
-    `position` and `alpha`. With several chains, along their first axis, `perplexity` is that of a
-    single sample, its logarithm averaged over the chains.
+    `read` returns the log topics [K, V] and the concentrations [K] of a state, by default its
+    `position` and `alpha`. With several chains, along the first axis, `perplexity` averages the
+    logarithm of their perplexities.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class Evaluation(HeldOut):
         def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
             key_event = jax.random.fold_in(key, event.step)
             first = replicas.first(read(event.state))
-            # One at a time, and that of a single chain as it is: topics may be large.
+            # One chain at a time, without copying a single one: topics may be large.
             parts = [first] if chains == 1 else zip(*first, strict=True)
             keys = [jax.random.fold_in(key_event, chain) for chain in range(chains)]
             log_p = [

@@ -1,7 +1,7 @@
 """Topic proportions of documents, given topics: any number of documents, in bounded memory.
 
-The proportions of a document depend on its words, the topics and the seed alone: its random numbers
-are keyed by its words, whatever the other documents are and wherever it stands among them.
+The proportions of a document depend only on its words, the topics and the seed: its random numbers
+are keyed by its words, regardless of the other documents and of its position.
 """
 
 import functools
@@ -30,28 +30,28 @@ from simplex_jax.runtime.session import Progress
 
 SHARD = 16_384
 TOLERANCE = 0.02
-# Where alpha is small a chain stays with one explanation of a document, and is too sure of itself.
+# With a small alpha a single chain stays in one mode of a document and underestimates its error.
 CHAINS = 8
-_BURN_IN = 6  # after labels are begun
-# Sweeps of a call, and until the error is first looked at: after three, chains of a document of one
+_BURN_IN = 6  # after labels are initialised
+# Sweeps per call, and before the error is first checked: after three, chains of a document of one
 # or two words often agree by chance.
 _AT_ONCE = 5
 _SWEEPS = 640
-_FEWER, _FEWEST = 4, 64  # by how much the documents that are swept become fewer, and the fewest
-_MOST_TOKENS = 2**21  # of a shard, which ends earlier where documents are long
-_MOST_SHARES = 2**22  # likewise, where topics are many
+_FEWER, _FEWEST = 4, 64  # factor by which arrays of documents shrink, and their smallest width
+_MOST_TOKENS = 2**21  # of a shard, which ends earlier if documents are long
+_MOST_SHARES = 2**22  # likewise, if there are many topics
 _STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
 
 
 class Shares(NamedTuple):
-    """Topic proportions of documents that follow one another.
+    """Topic proportions of consecutive documents.
 
     Attributes:
-        first: Row of the first of them.
+        first: Row of the first document.
         proportions: Posterior means, float32 [n, K]; rows sum to 1.
         error: Monte-Carlo standard error of the most uncertain share of each document, a bound at
-            90% confidence, float32 [n]. It is from how far eight chains of their own starts are
-            apart: of an explanation of the document that none of them found it does not know.
+            90% confidence, float32 [n]. It is estimated from the spread of eight independent
+            chains, and cannot account for a mode that none of them found.
     """
 
     first: int
@@ -70,24 +70,24 @@ def transform(
     shard: int = SHARD,
     engine: str | None = None,
 ) -> np.ndarray:
-    """Return the topic proportions of documents, as `shards` does, all together.
+    """Return the topic proportions of documents, as `shards` does, in one array.
 
     Args:
-        topics: Probabilities of words, [K, V]; say `Fit.mean`.
-        alpha: Concentration of topic proportions, per topic, a scalar or [K]; say `Fit.alpha`.
-        counts: The documents, [D, V]; those of a corpus on disk are read a shard at a time.
+        topics: Probabilities of words, [K, V], such as `Fit.mean`.
+        alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
+        counts: The documents, [D, V]; a corpus on disk is read a shard at a time.
         seed: Seed of the sweeps.
-        tolerance: Monte-Carlo error of a share that is small enough, at least 0; see `Shares`.
-        sweeps: The most sweeps over a document in each of eight chains, after a burn-in of 6.
-        shard: The most documents worked on at once; no result depends on it.
-        engine: Of the sweeps, "native" or "xla"; by default native where it is there.
+        tolerance: Acceptable Monte-Carlo error of a share, at least 0; see `Shares`.
+        sweeps: Maximum sweeps over a document in each of eight chains, after a burn-in of 6.
+        shard: Maximum number of documents processed at once; no result depends on it.
+        engine: Engine of the sweeps, "native" or "xla"; by default native if available.
 
     Returns:
         Proportions, float32 [D, K]; rows sum to 1.
 
     Raises:
-        ValueError: An argument is out of range, a topic does not sum to 1, or the topics have
-            another number of words.
+        ValueError: An argument is out of range, a topic does not sum to 1, or topics and documents
+            have different numbers of words.
 
     Example:
         >>> import scipy.sparse as sp
@@ -115,7 +115,7 @@ def joined(
     shape: tuple[int, int],
     progress: Progress = lambda task, done, total: None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the proportions of all documents, [D, K], and their errors, [D], as they get ready."""
+    """Collect shards into the proportions of all documents, [D, K], and their errors, [D]."""
     shares, errors = np.empty(shape, np.float32), np.empty(shape[0], np.float32)
     for part in parts:
         end = part.first + len(part.error)
@@ -125,7 +125,7 @@ def joined(
 
 
 def infer(fitted: CountFit, data: Any, *, seed: int = 0) -> np.ndarray:
-    """Return the topic proportions of other documents, of any vocabulary; see `Fit.transform`."""
+    """Return the topic proportions of other documents over any vocabulary; see `Fit.transform`."""
     documents = in_memory(as_data(data, fitted.vocabulary))
     mapped = to_vocabulary(documents, fitted.vocabulary).corpus
     return transform(fitted.mean, fitted.alpha, mapped, seed=seed)
@@ -142,18 +142,18 @@ def shards(
     shard: int = SHARD,
     engine: str | None = None,
 ) -> Iterator[Shares]:
-    """Work through documents, and yield their topic proportions as they are ready.
+    """Yield the topic proportions of documents, a shard at a time.
 
-    The posterior mean of (alpha + n_d) / (sum alpha + length) given the topics (Patterson and Teh
-    2013, section 5.1), by eight chains of collapsed Gibbs sweeps for each document: where alpha is
-    small a chain may stay with one explanation of a document for long, and only others tell. They
-    go on, each time by about half, until its error is within the tolerance or all sweeps are done.
-    A document without words has the prior mean.
+    They are the posterior mean of (alpha + n_d) / (sum alpha + length) given the topics (Patterson
+    and Teh 2013, section 5.1), from eight chains of collapsed Gibbs sweeps for each document: with
+    a small alpha a chain may stay in one mode for long, which only other chains reveal. Chains are
+    extended by about half at a time, until the error is within the tolerance or all sweeps are
+    done. A document without words has the prior mean.
 
-    Arguments as for `transform`, which raises the same errors.
+    Arguments and errors are those of `transform`.
 
     Yields:
-        The shares of documents that follow one another.
+        The shares of consecutive documents.
 
     Example:
         >>> import scipy.sparse as sp
@@ -223,12 +223,12 @@ def _average(
     most: int,
     engine: str,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean proportions [B, K] and their errors [B], by at most `most` sweeps of each chain.
+    """Return mean proportions [B, K] and their errors [B], from at most `most` sweeps per chain.
 
     `means` and `errors` are by document; `rows`, `waiting` and the last axis of `totals` are by
-    slot, of which there are fewer and fewer. Where `waiting`, the slot sweeps document `rows`, and
-    `totals` [K, chains, slots] hold its `done` sweeps; other slots are idle. Labels are by chain
-    and token, and stay whole.
+    slot, and the number of slots shrinks. If `waiting`, the slot sweeps document `rows`, and
+    `totals` [K, chains, slots] holds its `done` sweeps; other slots are idle. Labels are by chain
+    and token, and do not shrink.
     """
     concentrations = np.asarray(alpha, np.float32)
     lengths, num_topics = np.asarray(documents.lengths), len(concentrations)
@@ -239,7 +239,7 @@ def _average(
     totals = jnp.zeros((num_topics, CHAINS, len(rows)), jnp.float32)
     done = 0
     while waiting.any():
-        # By about half, and in whole calls, each number of whose sweeps is compiled.
+        # Extend by about half, in calls of a fixed number of sweeps, since each number compiles.
         check = min(done + _AT_ONCE * max(1, done // (2 * _AT_ONCE)), most)
         while done < check:
             times, burn_in = min(check - done, _AT_ONCE), 0 if done else _BURN_IN
@@ -251,31 +251,32 @@ def _average(
             )
             done += times
         sums, variance = (np.asarray(array) for array in _pooled(totals, done))
-        # The variance of few chains is uncertain, and documents stop where it looks small: its
-        # bound counts, or errors would be larger than they are said to be.
+        # The variance of few chains is uncertain, and documents stop when it looks small. Use its
+        # upper bound; otherwise the reported errors would be too small.
         bound = np.sqrt(variance[waiting] * (CHAINS - 1) / chdtri(CHAINS - 1, 0.9))
         swept = rows[waiting]
         errors[swept] = bound / (np.sum(concentrations) + lengths[swept])
         means[swept] = concentrations + sums.T[waiting] / (CHAINS * done)
         waiting[waiting] = errors[swept] > tolerance
-        left = np.flatnonzero(waiting)
-        if not left.size or done == most:
+        unfinished = np.flatnonzero(waiting)
+        if not unfinished.size or done == most:
             break
-        # Few documents go on for long: they alone are swept, in arrays of few sizes, each compiled.
+        # Few documents need many sweeps: sweep only these, in arrays of few sizes, since each
+        # size compiles.
         width = len(rows)
-        while width // _FEWER >= max(left.size, _FEWEST):
+        while width // _FEWER >= max(unfinished.size, _FEWEST):
             width //= _FEWER
-        places = np.pad(left, (0, width - left.size))
-        rows, waiting = rows[places], np.arange(width) < left.size
+        places = np.pad(unfinished, (0, width - unfinished.size))
+        rows, waiting = rows[places], np.arange(width) < unfinished.size
         totals, active = _columns(totals, places), _in_chains(documents, rows, waiting)
-    # In rows, which are summed in one order whatever their number.
+    # Row sums have the same order for any number of rows.
     return means / means.sum(axis=1, keepdims=True), errors
 
 
 def _in_chains(documents: Documents, rows: np.ndarray, waiting: np.ndarray) -> Documents:
-    """Return the documents in `rows` once for each chain, with numbers and places of its own.
+    """Return the documents in `rows` once for each chain, each with its own numbers and places.
 
-    Their tokens are there once for each chain already. Where not `waiting`, their length is 0.
+    Their tokens are already repeated for each chain. If not `waiting`, the length is 0.
     """
     tokens, *by_document = documents
     starts, lengths, ids = (np.asarray(array)[rows] for array in by_document)
@@ -292,10 +293,10 @@ def _in_chains(documents: Documents, rows: np.ndarray, waiting: np.ndarray) -> D
 
 @jax.jit
 def _pooled(totals: jax.Array, sweeps: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the sums of the chains, [K, B], and the variance of their mean over the sweeps.
+    """Return the sums over the chains, [K, B], and the variance of their mean over the sweeps, [B].
 
-    That is of the topic where it is largest, [B], by the chains, which are independent. Chains are
-    added up in turn, and so to the same bits in arrays of any size.
+    The variance is estimated from the independent chains, for the topic where it is largest. Chains
+    are added in turn, for bitwise equal results in arrays of any size.
     """
     chains = [totals[:, chain] for chain in range(CHAINS)]
     total = functools.reduce(jnp.add, chains)
@@ -319,8 +320,8 @@ def _sweep(
     burn_in: int,
     engine: str,
 ) -> tuple[jax.Array, jax.Array]:
-    """Sweep, and add the tokens of topics in documents after the burn-in to the totals."""
-    swept = engines.sweeps(
+    """Sweep, and add the topic counts of documents after the burn-in to the totals."""
+    result = engines.sweeps(
         key,
         None,
         alpha,
@@ -332,7 +333,7 @@ def _sweep(
         tally=True,
         engine=engine,
     )
-    return swept.labels, totals + swept.documents.reshape(totals.shape)
+    return result.labels, totals + result.documents.reshape(totals.shape)
 
 
 def _identities(counts: sp.csr_array) -> np.ndarray:
@@ -353,14 +354,14 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def token_ends(counts: sp.csr_array | Stored) -> np.ndarray:
-    """Tokens before every document, and all of them, int64 [D + 1]."""
+    """Return the number of tokens before each document, and the total, int64 [D + 1]."""
     if isinstance(counts, Stored):
         return counts.starts
     return np.concatenate([[0], np.cumsum(counts.sum(axis=1, dtype=np.int64))])
 
 
 def cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
-    """Cut documents in shards of at most `shard` and, unless one has more, of 2^21 tokens."""
+    """Cut documents into shards of at most `shard`, and of 2^21 tokens unless one has more."""
     first = 0
     while first < len(ends) - 1:
         fits = int(np.searchsorted(ends, ends[first] + _MOST_TOKENS, side="right")) - 1
@@ -370,9 +371,9 @@ def cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
 
 
 def side_by_side(counts: sp.csr_array, width: int) -> tuple[Documents, np.ndarray]:
-    """Lay out the tokens of documents, shortest first, and return the row of each.
+    """Lay out the tokens of documents, shortest first, and return the row of each document.
 
-    Arrays are as long as the next power of two, so that few shapes are compiled.
+    The token array is padded to a power of two, so that few shapes are compiled.
     """
     lengths = counts.sum(axis=1, dtype=np.int64)
     order = np.argsort(lengths, kind="stable")

@@ -1,4 +1,4 @@
-"""The files of topics and of their shares in documents, for people and for other programs."""
+"""The files of topics and topic shares, for people and for other programs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,16 +24,16 @@ _TOP_WORDS = 20
 
 
 def write(fitted: CountFit, place: Path) -> None:
-    """Write the files that are for people and for other programs, each atomically.
+    """Write the files for people and for other programs, each atomically.
 
     `topics.csv` has the 20 most probable words of each topic with their probability and the 95%
-    interval of `intervals.beta_interval`; `topic_keys.txt` is MALLET's: topic, alpha and these
-    words, parted by tabs; `doc_topics.npz` has the proportions of the documents, their
-    Monte-Carlo errors and their names, where the fit has any.
+    interval of `intervals.beta_interval`; `topic_keys.txt` has MALLET's format: topic, alpha and
+    these words, separated by tabs; `doc_topics.npz` has the proportions of the documents, their
+    Monte-Carlo errors and their names, if the fit has any.
     """
-    top = top_words(fitted.mean, _TOP_WORDS)
-    words = [" ".join(fitted.vocabulary[word] for word in row) for row in top]
-    rows = _rows_of_words(fitted, top)
+    leading = top_words(fitted.mean, _TOP_WORDS)
+    words = [" ".join(fitted.vocabulary[word] for word in row) for row in leading]
+    rows = _rows_of_words(fitted, leading)
     write_all(fitted, place, fitted.proportions_error, rows, "probability", fitted.alpha, words)
 
 
@@ -59,12 +59,12 @@ def write_all(
 
 
 def summary(fitted: CountFit) -> dict[str, Any]:
-    """Return what `summary.json` holds of topics of tokens and their documents."""
+    """Return the entries of `summary.json` for topics of tokens and their documents."""
     return common_summary(fitted) | {"empty": fitted.empty}
 
 
 def common_summary(fitted: TopicFit) -> dict[str, Any]:
-    """Return what `summary.json` holds of topics of any kind."""
+    """Return the entries of `summary.json` for topics of any kind."""
     return {
         "coherence_npmi": fitted.coherence,
         "documents": fitted.examples,
@@ -73,7 +73,7 @@ def common_summary(fitted: TopicFit) -> dict[str, Any]:
 
 
 def sizes(run: Saved) -> dict[str, int]:
-    """Return numbers of topics, as the options have it, and words."""
+    """Return the numbers of topics, from the options, and words."""
     words = saved.load_vocabulary(run.directory)
     return {"K": run.settings.num_topics, "V": len(words)}
 
@@ -87,12 +87,12 @@ def restore(run: Saved) -> dict[str, Any]:
 
 
 def common(run: Saved) -> tuple[dict[str, Any], np.ndarray]:
-    """Return the attributes that fits of topics of any kind have, and the errors of the shares."""
+    """Return the attributes of fits with topics of any kind, and the errors of the shares."""
     topics = len(run.arrays["mean"])
     coherence = np.asarray(run.summary["coherence_npmi"], np.float64)
     examples = run.summary["documents"]
     if coherence.shape != (topics,) or len(examples) not in (0, topics):
-        raise ValueError("topics of another number")
+        raise ValueError("wrong number of topics")
     names, shares, errors = saved.load_proportions(run.directory / SHARES, topics)
     return {
         **run.arrays,

@@ -1,7 +1,7 @@
-"""Checkpoints: what a run needs to go on, on disk, whole and verified.
+"""Checkpoints: the state that a run needs to resume, on disk, complete and verified.
 
-`Store` keeps the newest few checkpoints of one run in a directory; `Saver` is the hook that fills
-it and brings a run back.
+`Store` keeps the newest few checkpoints of one run in a directory; `Saver` is the hook that writes
+them and restores a run.
 """
 
 from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWarning

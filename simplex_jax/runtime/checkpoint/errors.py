@@ -8,15 +8,15 @@ _MOST = 5  # differences in a message
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be written or read, or is that of another run."""
+    """A checkpoint that cannot be written or read, or belongs to another run."""
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint that is damaged, so that an older one is used, or that other versions wrote."""
+    """A checkpoint is damaged, so an older one is used, or was written by other versions."""
 
 
 class Damaged(Exception):
-    """A checkpoint that differs from what was written; caught in `Store`."""
+    """A checkpoint differs from what was written; caught in `Store`."""
 
 
 def compare(saved: Any, expected: Any, show: Callable[[Any], str] = repr) -> None:

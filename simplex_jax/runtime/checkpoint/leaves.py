@@ -1,4 +1,4 @@
-"""Pytrees as a list of leaves: arrays, and values that JSON can hold."""
+"""Pytrees as a list of leaves: arrays, and JSON values."""
 
 import dataclasses
 import math
@@ -18,22 +18,22 @@ Entry = Mapping[str, Any]
 
 
 ANY: Final = object()
-"""A leaf of `like` that takes anything saved there: dicts and lists of NumPy arrays and values."""
+"""A leaf of `like` that accepts anything: dicts and lists of NumPy arrays and values."""
 
 MAPPED: Final = object()
-"""A leaf of `like` that takes an array of numbers of any size as `Parts`, too large for memory."""
+"""A leaf of `like` that returns an array of numbers of any size as `Parts`, mapped from disk."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """An array in the files of a checkpoint, mapped: only what is read of it comes into memory.
+    """An array in the files of a checkpoint, memory-mapped: only the parts read enter memory.
 
     Read it before the next checkpoint is saved, which may remove these files.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    parts: Mapping[tuple[int, ...], np.ndarray]  # those that processes saved, by where they begin
+    parts: Mapping[tuple[int, ...], np.ndarray]  # the parts saved by processes, by start index
 
     def whole(self) -> np.ndarray:
         """Return the array in memory."""
@@ -45,19 +45,19 @@ class Parts:
 
 
 def flatten(tree: PyTree) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Take a pytree, as `Store.save` takes it, apart.
+    """Flatten a pytree as given to `Store.save`.
 
     There is an entry for each leaf: its `path`, and its `value` or, for an array, `dtype` and
-    `shape`; for PRNG keys those of their data, and their implementation, `key`. The arrays come by
-    the number of their entry; of one that is spread over processes those parts that are this one's,
-    by the number and where they begin, say `3@2,0`.
+    `shape`; for PRNG keys those of their data, and their implementation, `key`. Arrays are named by
+    the number of their entry. Of an array sharded over processes, each process has its own parts,
+    named by the number and their start, such as `3@2,0`.
     """
     entries: dict[KeyPath, dict[str, Any]] = {}
     arrays: dict[str, np.ndarray] = {}
     for path, leaf in _leaves(tree):
         if path in entries:
             name = path_name(path)
-            raise CheckpointError(f"cannot save two things under the name {name!r}: rename one")
+            raise CheckpointError(f"cannot save two leaves under the name {name!r}: rename one")
         if not _is_value(leaf):
             arrays.update(_parts(str(len(entries)), path, leaf))
         entries[path] = {"path": list(path), **_describe(leaf)}
@@ -82,9 +82,9 @@ def check(like: PyTree, entries: Sequence[Entry], *, sized: bool = True) -> None
 def rebuild(
     like: PyTree, entries: Sequence[Entry], arrays: Mapping[str, np.ndarray | Parts]
 ) -> PyTree:
-    """Put the parts of `flatten` together, in the structure of `like`, which `check` passed.
+    """Unflatten the results of `flatten` into the structure of `like`, which passed `check`.
 
-    Leaves are NumPy arrays where those of `like` are, else JAX arrays on the same devices.
+    Leaves are NumPy arrays if those of `like` are, else JAX arrays on the same devices.
     """
     saved = {
         tuple(entry["path"]): _restored(entry, arrays.get(str(number)))
@@ -100,7 +100,7 @@ def rebuild(
 
 
 def path_name(path: Sequence[str | int]) -> str:
-    """Return the name of a leaf in messages, different for each."""
+    """Return a unique name of a leaf for messages."""
     parts = [
         f"[{part}]" if isinstance(part, int) else part if part.isidentifier() else repr(part)
         for part in path
@@ -128,7 +128,7 @@ def _takes_any(leaf: Any) -> bool:
 
 
 def _is_value(node: Any) -> bool:
-    """Return whether a node is kept as JSON; dicts are, unless empty, taken apart."""
+    """Return whether a node is stored as JSON; nonempty dicts are flattened instead."""
     return node == {} if isinstance(node, dict) else _is_plain(node)
 
 
@@ -151,19 +151,18 @@ def gathered(
 ) -> dict[str, np.ndarray | Parts]:
     """Return the arrays of the entries by number, from the mapped files of the processes.
 
-    They are in memory unless `like` has `MAPPED` in their place. A part that is missing is a
-    KeyError.
+    They are in memory unless `like` has `MAPPED` in their place. A missing part raises a KeyError.
     """
     mapped = {path for path, leaf in _leaves(like) if leaf is MAPPED}
     arrays: dict[str, np.ndarray | Parts] = {}
     for number, entry in enumerate(entries):
         if "value" not in entry:
-            parts = _found(str(number), entry, files)
+            parts = _parts_of(str(number), entry, files)
             arrays[str(number)] = parts if tuple(entry["path"]) in mapped else parts.whole()
     return arrays
 
 
-def _found(number: str, entry: Entry, files: Sequence[Mapping[str, np.ndarray]]) -> Parts:
+def _parts_of(number: str, entry: Entry, files: Sequence[Mapping[str, np.ndarray]]) -> Parts:
     # NumPy reads the dtypes of `ml_dtypes` as void.
     dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
     if number in files[0]:
@@ -180,7 +179,7 @@ def _found(number: str, entry: Entry, files: Sequence[Mapping[str, np.ndarray]])
 
 
 def _parts(number: str, path: KeyPath, leaf: Any) -> dict[str, np.ndarray]:
-    """Return a leaf by its number, or the parts of it that are this process's."""
+    """Return a leaf by its number, or this process's parts of it."""
     if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
         return {number: _to_numpy(path, leaf)}
     parts = {}
@@ -192,7 +191,7 @@ def _parts(number: str, path: KeyPath, leaf: Any) -> dict[str, np.ndarray]:
 
 
 def is_part(name: str) -> bool:
-    """Return whether an array of `flatten` is a part, and not alike in all processes."""
+    """Return whether an array of `flatten` is a part, rather than the same in all processes."""
     return "@" in name
 
 
@@ -201,8 +200,8 @@ def _to_numpy(path: KeyPath, leaf: Any) -> np.ndarray:
     if not (jnp.issubdtype(array.dtype, np.number) or array.dtype == bool):
         kind = type(leaf).__name__ if array.dtype.hasobject else f"an array of {array.dtype}"
         raise CheckpointError(
-            f"cannot save {path_name(path)}, {kind}: give arrays of numbers, PRNG keys, or what "
-            "JSON can hold"
+            f"cannot save {path_name(path)}, {kind}: give arrays of numbers, PRNG keys or JSON "
+            "values"
         )
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
@@ -213,7 +212,7 @@ def _describe(leaf: Any) -> dict[str, Any]:
     impl: dict[str, str] = {}
 
     def data(key: jax.Array) -> jax.Array:
-        impl["key"] = str(jax.random.key_impl(key))  # which takes no ShapeDtypeStruct
+        impl["key"] = str(jax.random.key_impl(key))  # does not accept a ShapeDtypeStruct
         return jax.random.key_data(key)
 
     array = jax.eval_shape(data, leaf) if _is_key(leaf) else leaf
@@ -253,7 +252,7 @@ def _below(path: KeyPath, prefix: KeyPath) -> bool:
 
 
 def _nested(values: Mapping[KeyPath, Any]) -> Any:
-    """Return leaves by their paths as dicts and lists."""
+    """Return leaves keyed by path as nested dicts and lists."""
     if () in values:
         return values[()]
     children: dict[str | int, dict[KeyPath, Any]] = {}

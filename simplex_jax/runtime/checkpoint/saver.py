@@ -1,4 +1,4 @@
-"""The hook that saves a run from time to time, and restores it."""
+"""The hook that saves a run periodically, and restores it."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,29 +12,29 @@ from simplex_jax.runtime.hooks import Event, Hook
 
 
 class Resumable(Protocol):
-    """A hook with contents that are saved and restored."""
+    """A hook with contents to save and restore."""
 
     def save(self) -> PyTree:
         """Return its contents: dicts and lists of arrays and of JSON values."""
 
     def load(self, saved: PyTree) -> None:
-        """Restore the contents of `save`; the arrays are NumPy arrays, tuples are lists."""
+        """Restore the contents of `save`; arrays are NumPy arrays, and tuples are lists."""
 
 
 class Restored(NamedTuple):
     """Arguments of `driver.run` that continue a run."""
 
     state: State  # its state
-    first_step: int  # the step that it began at
-    seconds: float  # the seconds that it has trained for
+    first_step: int  # the step at which it began
+    seconds: float  # its seconds of training so far
 
 
 class Saver(Hook):
     """Save a run: its state, the contents of its other hooks by name, and its seconds.
 
-    It saves when `every` seconds have passed, also within a chunk, and at the end of the run; with
-    0 at the end of every chunk. The samples of a run do not depend on when it was saved, nor on
-    where it was cut. `about` is that of `Store.save`, and `whole` returns what is saved of a state.
+    It saves whenever `every` seconds have passed, even within a chunk, and at the end of the run;
+    if `every` is 0, at the end of every chunk. The samples of a run do not depend on when it was
+    saved or interrupted. `about` is as for `Store.save`, and `whole` returns the state to save.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Saver(Hook):
         self._chunk_ended = False
 
     def restore(self, like: State, *, resized: bool = False) -> Restored | None:
-        """Restore the newest checkpoint, and the contents of the other hooks; else return None.
+        """Restore the newest checkpoint and the contents of the other hooks, or return None.
 
-        `like` is a state of the same structure, shapes and dtypes, say a new one; `resized` takes
-        arrays of other sizes, of a state that has grown. Errors are those of `Store.latest`.
+        `like` is a state of the same structure, shapes and dtypes, such as a new one; `resized`
+        allows arrays of other sizes, if a state has grown. Errors are those of `Store.latest`.
         """
         hooks = dict.fromkeys(self._resumables, leaves.ANY)
         tree = {"state": like, "hooks": hooks, "first_step": 0, "seconds": 0.0}
@@ -72,12 +72,12 @@ class Saver(Hook):
         return Restored(*(saved.tree[name] for name in Restored._fields))
 
     def __call__(self, event: Event) -> None:
-        """Note the end of a chunk; `pulse` saves, after all hooks were called."""
+        """Note the end of a chunk; `pulse` saves after all hooks have been called."""
         del event
         self._chunk_ended = True
 
     def pulse(self, event: Event) -> None:
-        """Save if it is time to."""
+        """Save if a checkpoint is due."""
         due = self._chunk_ended if not self._every else time.monotonic() - self._last >= self._every
         if processes.any_of([due]):
             self._save(event)

@@ -2,14 +2,14 @@
 
 A checkpoint is a directory `<serial>-step-<step>` with
 
-- `arrays-0.npz`: the arrays of process 0, by the number of the leaf; one process has all of them,
-  and others have, in `arrays-1.npz` and so on, their parts of those that are spread;
-- `manifest.json`: the step, settings and data of the run, the versions, and of every leaf its path
-  and value, or its dtype and shape;
-- `SHA256SUMS` of all other files, as `sha256sum -c` reads it.
+- `arrays-0.npz`: the arrays of process 0, named by the number of the leaf; other processes write
+  their parts of sharded arrays to `arrays-1.npz` and so on;
+- `manifest.json`: the step, settings and data of the run, the versions, and the path and value, or
+  dtype and shape, of every leaf;
+- `SHA256SUMS` of all other files, in the format of `sha256sum -c`.
 
-It is written under a hidden name, read back, flushed to the disk and renamed: after a crash it is
-there whole or not at all. One run at a time may write to a directory, which all of its processes
+It is written under a hidden name, read back, flushed to disk and renamed: after a crash it is
+complete or absent. Only one run at a time may write to a directory, which all of its processes must
 see.
 """
 
@@ -37,23 +37,22 @@ from simplex_jax.runtime.checkpoint.errors import CheckpointError, CheckpointWar
 _NAME = r"(\d+)-step-\d+"
 _ARRAYS, _MANIFEST, _SUMS = "arrays-{}.npz", "manifest.json", "SHA256SUMS"
 _FORMAT = 5
-_PIECE = 2**24  # bytes that are compared, or checked, at once
+_PIECE = 2**24  # bytes compared or checked at once
 _FIELDS = {"format", "step", "about", "random", "versions", "leaves"}
 
 
 class Saved(NamedTuple):
     """A checkpoint."""
 
-    step: int  # the step that it was saved at
+    step: int  # the step at which it was saved
     tree: PyTree  # the pytree
     about: dict[str, Any]  # settings and data of the run
 
 
 class Store:
-    """The newest checkpoints of one run, in a directory that the first `save` makes.
+    """The newest `keep` checkpoints of one run, in a directory created by the first `save`.
 
-    There are `keep` of them. A new one is read back before an old one is removed, so that there is
-    always one that was verified.
+    A new checkpoint is read back before an old one is removed, so a verified one always exists.
     """
 
     def __init__(self, directory: str | Path, keep: int = 3) -> None:
@@ -61,12 +60,12 @@ class Store:
         self._keep = arguments.at_least("keep", keep, 1)
 
     def save(self, step: int, tree: PyTree, about: Mapping[str, Any]) -> Path:
-        """Save a pytree of arrays of numbers, typed PRNG keys and JSON values, and return where.
+        """Save a pytree of arrays of numbers, typed PRNG keys and JSON values; return its path.
 
-        `about` is everything that a run must have in common with this one to go on from here:
-        settings, sizes, a digest of the data; anything that `output.write_json` takes. Where
-        nothing can be written, which is a CheckpointError, the earlier checkpoints are left as they
-        were. All processes of a run save together.
+        `about` is everything that a run must share with this one to resume from here: settings,
+        sizes, a digest of the data; anything that `output.write_json` accepts. If the write fails,
+        with a CheckpointError, earlier checkpoints are left unchanged. All processes of a run save
+        together.
         """
         entries, arrays = leaves.flatten(tree)
         manifest = {
@@ -93,7 +92,7 @@ class Store:
         except (OSError, Damaged) as error:
             raise CheckpointError(
                 f"cannot save step {step} in {str(self._directory)!r}: {_reason(error)} "
-                "(earlier checkpoints are as they were)"
+                "(earlier checkpoints are unchanged)"
             ) from error
         if processes.is_first():
             for old in self._checkpoints()[: -self._keep]:
@@ -101,26 +100,27 @@ class Store:
         return path
 
     def _begin(self, step: int) -> str:
-        """Remove what a crash has left, and return the name of the next checkpoint."""
+        """Remove leftovers of a crash, and return the name of the next checkpoint."""
         output.remove_leftovers(self._directory, _NAME)
         earlier = self._checkpoints()
-        self._directory.mkdir(parents=True, exist_ok=True)  # where the others stage theirs
+        self._directory.mkdir(parents=True, exist_ok=True)  # other processes stage files here
         serial = 1 + (_serial(earlier[-1]) if earlier else 0)
         return f"{serial:06d}-step-{step}"
 
     def latest(
         self, like: PyTree, about: Mapping[str, Any], *, resized: bool = False
     ) -> Saved | None:
-        """Return the newest checkpoint that is as it was written, or None where there is none.
+        """Return the newest undamaged checkpoint, or None if there are no checkpoints.
 
-        `like` has the structure that was saved, with arrays (or `jax.ShapeDtypeStruct`) of its
-        shapes and dtypes, or, if `resized`, of other sizes with as many axes; `checkpoint.ANY`
-        stands for anything, and `checkpoint.MAPPED` for an array that stays in its files, as
-        `checkpoint.Parts`. Other leaves come back as JAX or NumPy arrays as those of `like` are, on
-        its devices; in place of `ANY` there are dicts and lists of NumPy arrays, keys and values.
+        `like` has the saved structure, with arrays (or `jax.ShapeDtypeStruct`) of the saved shapes
+        and dtypes or, if `resized`, of other sizes with as many axes. `checkpoint.ANY` stands for
+        anything, and `checkpoint.MAPPED` for an array that stays in its files, as
+        `checkpoint.Parts`. Other leaves are JAX or NumPy arrays like those of `like`, on the same
+        devices; in place of `ANY` there are dicts and lists of NumPy arrays, keys and values.
 
-        Damaged checkpoints are skipped, each with a `CheckpointWarning`. One of another run (the
-        message names the difference) or format is a CheckpointError, and so are damaged ones alone.
+        Damaged checkpoints are skipped, each with a `CheckpointWarning`. A checkpoint of another
+        run (the message names the difference) or format raises a CheckpointError, and so do
+        checkpoints that are all damaged.
         """
         paths = self._checkpoints()
         for path in reversed(paths):
@@ -132,12 +132,12 @@ class Store:
         if paths:
             raise CheckpointError(
                 f"all {len(paths)} checkpoints in {str(self._directory)!r} are damaged: "
-                "remove them to start again from the beginning"
+                "remove them to start from the beginning"
             )
         return None
 
     def check_writable(self) -> None:
-        """Raise a CheckpointError if checkpoints cannot be saved here; nothing is made."""
+        """Raise a CheckpointError if checkpoints cannot be saved here; nothing is created."""
         place = self._directory
         try:
             folder = next(path for path in (place, *place.parents) if path.exists())
@@ -151,13 +151,13 @@ class Store:
     def newest(self) -> Path | None:
         """Return the newest checkpoint, which may be damaged; None if there is none.
 
-        A file in place of the directory, or one that cannot be read, is a CheckpointError.
+        A file in place of the directory, or one that cannot be read, raises a CheckpointError.
         """
         paths = self._checkpoints()
         return paths[-1] if paths else None
 
     def _checkpoints(self) -> list[Path]:
-        """Return the checkpoints, oldest first: in the order of writing, not of their steps."""
+        """Return the checkpoints in the order in which they were written, oldest first."""
         if not self._directory.exists():
             return []
         if not self._directory.is_dir():
@@ -170,8 +170,8 @@ class Store:
         if manifest["format"] != _FORMAT:
             raise CheckpointError(
                 f"checkpoint {str(path)!r} has format {manifest['format']!r} and this version of "
-                f"simplex_jax reads format {_FORMAT}: go on with the version that wrote it, or "
-                "start again in another directory"
+                f"simplex_jax reads format {_FORMAT}: use the version that wrote it, or start "
+                "again in another directory"
             )
         entries = manifest["leaves"]
         try:
@@ -193,7 +193,7 @@ class Store:
 
 
 def _random_flags() -> dict[str, Any]:
-    """Return the settings of JAX that decide what its generators draw."""
+    """Return the settings of JAX that affect its random numbers."""
     flags = ("jax_default_prng_impl", "jax_threefry_partitionable", "jax_enable_x64")
     return {flag: getattr(jax.config, flag) for flag in flags}
 
@@ -209,7 +209,7 @@ def _serial(path: Path) -> int:
 
 
 def _sums(directory: Path) -> str:
-    """Return the SHA-256 of every file but `SHA256SUMS`, a line each."""
+    """Return the SHA-256 of every file except `SHA256SUMS`, one per line."""
     lines = []
     for path in sorted(directory.rglob("*")):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
@@ -222,7 +222,7 @@ def _sums(directory: Path) -> str:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest of a checkpoint with exactly the files, and bytes, that were written."""
+    """Return the manifest of a checkpoint after checking that its files are as written."""
     try:
         if (path / _SUMS).read_bytes() != os.fsencode(_sums(path)):
             raise Damaged(f"its files do not match {_SUMS}")
@@ -235,7 +235,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _publish(path: Path, arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> None:
-    """Put a checkpoint where it is found, with the parts that other processes have staged."""
+    """Publish a checkpoint, with the parts that other processes have staged."""
     with output.publishing(path) as directory:
         _write_arrays(directory / _ARRAYS.format(0), arrays, manifest["leaves"])
         for number in range(1, processes.count()):
@@ -245,14 +245,14 @@ def _publish(path: Path, arrays: Mapping[str, np.ndarray], manifest: Mapping[str
 
 
 def _staged(path: Path, number: int) -> Path:
-    """Return where a process puts its arrays: a file that `output` takes for a leftover."""
+    """Return where a process stages its arrays: a file that `output` treats as a leftover."""
     return path.with_name(f".{path.name}.{number:08x}.tmp")
 
 
 def _write_arrays(
     path: Path, arrays: Mapping[str, np.ndarray], entries: Sequence[leaves.Entry]
 ) -> None:
-    """Write arrays of entries and read them back, a piece at a time."""
+    """Write the arrays of entries and read them back, a piece at a time."""
     output.write_npz(path, arrays)
     with _opened(path) as archive:
         for name, array in arrays.items():
@@ -317,7 +317,7 @@ def _begin(content: np.ndarray, info: zipfile.ZipInfo) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open an archive; what is wrong with it is `Damaged`, while it is read too."""
+    """Open an archive; errors, also while it is read, become `Damaged`."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             yield archive

@@ -114,7 +114,7 @@ def test_a_signal_ends_a_run_with_a_summary(tmp_path, monkeypatch, capfd):
     assert cut.interrupted is signal.SIGINT
     assert cut.samples == 1
     assert cut.clusters.sizes.sum() == 42
-    assert cut.warnings[-1] == "The run was interrupted before its time."
+    assert cut.warnings[-1] == "The run was interrupted before its end."
     with pytest.raises(CheckpointError, match="seed is 2 in the checkpoint and 8"):
         fit(checkpoint=tmp_path, resume=True, seed=8)
 

@@ -192,7 +192,7 @@ def test_a_word_of_more_tokens_than_int32_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(settling, "_ENTRIES", 7)
     stored = store.write(tmp_path / "store", from_counts(COUNTS))
     for data in (COUNTS, stored):
-        with pytest.raises(ValueError, match=r"words of at most .* tokens; 'w\d' has .* leave it"):
+        with pytest.raises(ValueError, match=r"at most .* tokens per word; 'w\d' has .* leave it"):
             lda.resolve(data, 2, counts="memoised")
     lda.resolve(COUNTS, 2, counts="subsampled")
 
@@ -202,7 +202,7 @@ def test_more_topics_than_native_labels_can_number():
     assert engine.resolve(None, most) == engine.resolve()
     assert engine.resolve(None, most + 1) == "xla"
     native_sweeps.needs("native")
-    with pytest.raises(ValueError, match=f"num_topics is {most + 1:,}: take 'xla'"):
+    with pytest.raises(ValueError, match=f"num_topics is {most + 1:,}: use 'xla'"):
         engine.resolve("native", most + 1)
 
 

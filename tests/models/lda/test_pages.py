@@ -148,7 +148,7 @@ def test_the_command_says_so_and_what_memory_is_left(stored, tmp_path, monkeypat
 
 def test_a_disk_that_is_too_small_is_one_clear_error(stored, monkeypatch):
     monkeypatch.setattr(pages.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 0, 9))
-    with pytest.raises(ValueError, match=r"need .* on disk, and .* has 9 B: name another .*TMPDIR"):
+    with pytest.raises(ValueError, match=r"need .* on disk, and .* has 9 B: set TMPDIR"):
         lda.fit(stored, 3, **RUN)
 
 

@@ -63,8 +63,8 @@ def test_step_sizes_may_be_a_schedule(streamed, tmp_path):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"beta": "learn"}, "beta is learned by fit only: give partial_fit a number"),
-        ({"beta": "learn-vector"}, "beta is learned by fit only"),
+        ({"beta": "learn"}, "only fit learns beta: give partial_fit one number"),
+        ({"beta": "learn-vector"}, "only fit learns beta"),
         ({"beta": "learned"}, "beta must be a number or one of learn, learn-vector; it is"),
         ({"alpha": "learned"}, "alpha must be a number or one of learn, learn-symmetric; it"),
         ({"alpha": [0.1, 0.2, 0.3]}, "alpha must be one number or 2 of them; there are 3"),
@@ -95,7 +95,7 @@ def test_what_a_stream_began_with_stays(streamed, tmp_path, params):
     for model in (streamed, LDA.load(tmp_path / "model.npz")):
         try:
             (name,) = params
-            with pytest.raises(ValueError, match=f"{name} cannot change while documents stream by"):
+            with pytest.raises(ValueError, match=f"{name} cannot change between calls"):
                 model.set_params(**params).partial_fit(COUNTS)
         finally:
             model.set_params(**MODEL.get_params())

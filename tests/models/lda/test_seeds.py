@@ -170,7 +170,7 @@ def test_a_line_without_a_word_is_named(tmp_path, line):
         ({"seed_weight": 3}, "seed_weight requires seed_words"),
         ({"seed_words": ["w0"], "seed_weight": 0}, "finite and positive"),
         ({"seed_words": ["w0"], "seed_weight": 1e40}, "seed_weight must be at most 16,777,216"),
-        ({"seed_words": ["w0"], "beta": "learn"}, "beta cannot be learned beside seed words"),
+        ({"seed_words": ["w0"], "beta": "learn"}, "beta cannot be learned with seed words"),
     ],
 )
 def test_what_is_refused(given, message):

@@ -398,7 +398,7 @@ def test_words_are_counted_from_zero_or_from_what_is_given(name):
 def test_words_that_nothing_would_count_are_refused():
     likelihood, alpha, documents, labels = problem(12, [30] * 40)
     words = jnp.zeros((12, 40), jnp.int32)
-    with pytest.raises(ValueError, match="say what is counted"):
+    with pytest.raises(ValueError, match="set count"):
         engine.sweeps(
             jax.random.key(0), jnp.log(likelihood), alpha, documents, labels, words, times=1
         )

@@ -59,8 +59,8 @@ def _announce(plan: Plan) -> str:
 
 
 def _prior(name: str, value: Any, count: int, unit: str) -> str:
-    first, learned = prior(name, value, count)
-    numbers = np.broadcast_to(np.asarray(first, float), count)
+    initial, learned = prior(name, value, count)
+    numbers = np.broadcast_to(np.asarray(initial, float), count)
     shown = f"{numbers[0]:g} per {unit} (sum {numbers.sum():g})"
     if learned:
         what = f"one of each {unit}" if learned == "vector" else f"one common to all {unit}s"
@@ -69,7 +69,7 @@ def _prior(name: str, value: Any, count: int, unit: str) -> str:
 
 
 def _outcome(fitted: Fit) -> str:
-    """Describe the topics, a line each, the most prevalent first."""
+    """Describe each topic in a line, the most prevalent first."""
     words = top_words(fitted.mean, 10)
     names = seeds.names(fitted.settings.seed_words, len(words), fitted.vocabulary)
     described = [
@@ -102,15 +102,15 @@ _GIVEN = ([True, False, False], [False, True, True])
     "--particles",
     default=20,
     type=click.IntRange(4),
-    help="Of a document, from left to right, rounded up to a multiple of four; more make the error "
-    "smaller.",
+    help="Particles a document for --method left-to-right, rounded up to a multiple of four; more "
+    "reduce the error.",
     show_default=True,
 )
 @click.option(
     "--windows",
     is_flag=True,
-    help="Also coherences over sliding windows of the texts of INPUT, by gensim (pip install "
-    "'simplex-jax[coherence]').",
+    help="Also compute coherences over sliding windows of the texts of INPUT, by gensim (pip "
+    "install 'simplex-jax[coherence]').",
 )
 @options.seed_option
 @options.together(*counts.FILE_OPTIONS.values())
@@ -130,25 +130,25 @@ def evaluate(
 ) -> None:
     """Print how well the topics of a run predict other documents, as JSON.
 
-    Either give the two parts of the documents as --observed and --target, or whole documents as
-    INPUT, whose tokens are then split at random in two halves. The topic shares of a document are
+    Give either the two parts of the documents as --observed and --target, or whole documents as
+    INPUT, whose tokens are split at random in two halves. The topic shares of a document are
     inferred from the observed part given the mean topics; `perplexity` is exp of the mean negative
-    log-probability of the tokens of the target. Tokens of words that the model does not know are
-    left out. Coherences are those of the ten top words in these documents.
+    log-probability of the target tokens. Tokens of words that the model does not know are left out.
+    Coherences are computed from the ten top words in these documents.
 
-    With --windows `coherence_in_windows` has C_V and C_NPMI, for which words occur together where
-    they stand within 110 or 10 successive words of a text, stop words counted.
+    With --windows, `coherence_in_windows` has C_V and C_NPMI, which count words as co-occurring
+    within 110 or 10 successive words of a text, including stop words.
 
-    With --method left-to-right the perplexity is that of whole documents, each of their tokens
-    given those before it, with its Monte-Carlo standard error (Wallach et al. 2009; particles that
-    fit badly are drawn again, which makes the probability unbiased).
+    With --method left-to-right, the perplexity is that of whole documents, each token given those
+    before it, with its Monte-Carlo standard error (Wallach et al. 2009; particles are resampled,
+    which makes the probability unbiased).
     """
     if [path is not None for path in (input, observed, target)] not in _GIVEN:
         raise click.UsageError("give either INPUT, or both --observed and --target")
-    whole, typed = method == "left-to-right", options.typed(("particles",))
-    if whole and input is None:
+    is_left_to_right, typed = method == "left-to-right", options.typed(("particles",))
+    if is_left_to_right and input is None:
         raise click.UsageError("--method left-to-right takes whole documents: give INPUT")
-    if typed and not whole:
+    if typed and not is_left_to_right:
         raise click.UsageError("--particles requires --method left-to-right")
     if windows and input is None:
         raise click.UsageError("--windows requires INPUT")
@@ -158,7 +158,7 @@ def evaluate(
     if input is not None:
         mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
         say(counts.described(mapped))
-        if whole:
+        if is_left_to_right:
             documents = mapped.corpus.counts
             measures = _probability(fitted, documents, particles, seed)
             measures |= more | {"unknown_tokens": mapped.unknown}
@@ -201,8 +201,8 @@ def _probability(fitted: Fit, documents: sp.csr_array, particles: int, seed: int
 def store_command(input: Path, directory: Path, quiet: bool, **reading: Any) -> None:
     """Write INPUT to DIRECTORY as a corpus that can be read batch by batch.
 
-    DIRECTORY is then an INPUT like any other, or with --stream one of which only batches are in
-    memory. Bag-of-words files (uci, ldac) are never in memory as a whole.
+    DIRECTORY is then an INPUT like any other; with --stream, only batches of it are in memory.
+    Bag-of-words files (uci, ldac) are never loaded whole.
     """
     stored = counts.convert(input, directory, reading)
     console.speaker(quiet)(
@@ -212,7 +212,7 @@ def store_command(input: Path, directory: Path, quiet: bool, **reading: Any) -> 
 
 
 def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None:
-    """Write the shares of the documents that are this process's, if no process reads them all."""
+    """Write the shares of this process's documents, if no process reads all documents."""
     if not (processes.joined() and isinstance(plan.data, Stored)):
         return
     numbers, number = processes.share(plan.data.documents), processes.number()

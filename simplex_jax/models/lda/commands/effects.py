@@ -30,7 +30,7 @@ _BY = click.option(
     required=True,
     multiple=True,
     metavar="COLUMN",
-    help="Column to regress on; given again, another, together with it.",
+    help="Column to regress on; repeat it to regress on several together.",
 )
 
 
@@ -49,7 +49,7 @@ _BY = click.option(
 @click.option("--out", type=options.PATH, default=Path("effects.csv"), show_default=True)
 @click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
 @click.option(
-    "--report", type=options.PATH, help="Also a report of the run that shows the mean shares."
+    "--report", type=options.PATH, help="Also write a report of the run that shows the mean shares."
 )
 @click.option("--overwrite", is_flag=True, help="Replace the files.")
 @options.common_options
@@ -65,18 +65,17 @@ def effects(
     report: Path | None,
     overwrite: bool,
     quiet: bool,
-    **asked: Any,
+    **question_options: Any,
 ) -> None:
-    """Regress the topic shares of the documents of a run on what else is known of them.
+    """Regress the topic shares of the documents of a run on covariates.
 
-    Groups, such as a party, have a mean share each and their differences from the first; numbers
-    and dates a line, a curve (--smooth) or groups (--every 10: decades). Each share is regressed on
-    all columns together, over the draws of the topics that the run has kept (--keep-samples) and
-    draws of the shares given these. OUT has topic, term, kind, mean, sd and the interval.
+    Groups, such as a party, get a mean share each and differences from the first group. Numbers and
+    dates get a line, a curve (--smooth) or groups (--every 10: decades). Each share is regressed on
+    all columns together, over the draws of the topics that the run kept (--keep-samples) and draws
+    of the shares given these. OUT has topic, term, kind, mean, sd and the interval.
 
-    Columns are those of the documents' own file, CSV, TSV, JSON lines or AnnData, or of --metadata;
-    the embedded corpus has a column year. INPUT is given only if the documents of the run have
-    moved.
+    Columns come from the documents' own file, CSV, TSV, JSON lines or AnnData, or from --metadata;
+    the embedded corpus has a column year. Give INPUT only if the documents of the run have moved.
     """
     say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
     written = (out, picture, *([report] if report else []))
@@ -91,12 +90,12 @@ def effects(
     if id_column is not None and metadata is None:
         raise click.UsageError("--id-column requires --metadata")
     with usage():
-        question = Question(by=by, samples=model / directories.SAMPLES, **asked)
+        question = Question(by=by, samples=model / directories.SAMPLES, **question_options)
     fitted, reading = load(MODEL, model)
     if not reading:
         raise ValueError(
-            f"{model}: Python has saved this fit, which does not say how its documents are read: "
-            "ask lda.effects there"
+            f"{model}: this fit was saved in Python and does not say how to read its documents: "
+            "call lda.effects there"
         )
     kept(fitted, question.samples)
     place, documents = _documents(model, input, reading)
@@ -114,14 +113,14 @@ def effects(
         (f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
         for row in estimates.rows()
     )
-    # Before the table is written: a picture that fails leaves nothing half done.
-    drawn = io.BytesIO()
-    estimates.plot().savefig(drawn, format=picture.suffix[1:])
+    # Drawn before the table is written, so that a failure leaves no partial output.
+    image = io.BytesIO()
+    estimates.plot().savefig(image, format=picture.suffix[1:])
     output.write_csv(
         out, ["topic", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
     )
     with output.replacing(picture) as file:
-        file.write(drawn.getvalue())
+        file.write(image.getvalue())
     if report is not None:
         files.report(MODEL, dataclasses.replace(fitted, effects=list(estimates.rows())), report)
     draws = counted(estimates.draws, "draw")
@@ -135,22 +134,22 @@ _PICTURES = (".svg", ".png", ".pdf")
 def _documents(
     model: Path, input: Path | None, reading: dict[str, Any]
 ) -> tuple[Path | None, Corpus]:
-    """Return the place of the documents of a run, None for the embedded ones, and read them."""
+    """Return the path of the documents of a run (None if embedded) and the documents."""
     config = saved.load_config(model, MODEL.name)
     if not set(counts.FILE_OPTIONS) <= reading.keys():
         raise saved.RunError(
-            f"{model / files.CONFIG}: it does not say how the documents were read; fit again"
+            f"{model / files.CONFIG}: does not say how the documents were read; fit again"
         )
-    place = input or (config["source"]["input"] and Path(config["source"]["input"]))
-    if place == STANDARD_INPUT:
-        raise ValueError("the run has read standard input: give a file of its documents as INPUT")
-    corpus = read(place, reading)
+    path = input or (config["source"]["input"] and Path(config["source"]["input"]))
+    if path == STANDARD_INPUT:
+        raise ValueError("the run read standard input: give a file of its documents as INPUT")
+    corpus = read(path, reading)
     if data.digest(corpus) != config["corpus"].get("digest"):
         raise ValueError(
-            f"{place}: these are not the data of the run in {model} (different digests): put them "
+            f"{path}: these are not the data of the run in {model} (different digests): put them "
             "back, or name them as INPUT if they have moved"
         )
-    return place, data.in_memory(corpus)
+    return path, data.in_memory(corpus)
 
 
 def _columns(
@@ -168,5 +167,5 @@ def _columns(
         return {"year": corpora.embedded_years()}
     if reading["stream"]:
         raise ValueError(f"{place} is a stored corpus, which has no columns: give --metadata")
-    # In its own file a document is where it is, whatever its name.
+    # In the documents' own file, records are in document order whatever their names.
     return counts.read_columns(place, by, reading).columns

@@ -1,4 +1,4 @@
-"""The input of LDA's commands: a corpus that is read, or one on disk as it is."""
+"""The input of LDA's commands: a corpus read into memory, or one left on disk."""
 
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ STREAM = click.option(
 
 
 def check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
-    """Raise a UsageError where an option of reading does nothing; see `Commands`."""
+    """Raise a UsageError if a reading option would have no effect; see `Commands`."""
     others = [flag for name, flag in typed.items() if name != "stream"]
     if reading["stream"] and others:
         raise click.UsageError(f"{others[0]} does not go with --stream, which takes INPUT as it is")
 
 
 def read(input: Path | None, reading: dict[str, Any]) -> Corpus | Stored:
-    """Return the corpus of an input, or one on disk as it is; see `Commands`."""
+    """Return the corpus of an input, in memory or left on disk; see `Commands`."""
     if input is None:
         return corpora.embedded_corpus()
     # Several processes each read their part of a stored corpus.
@@ -38,5 +38,5 @@ def read(input: Path | None, reading: dict[str, Any]) -> Corpus | Stored:
 
 
 def resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
-    """Return options of reading with those that the input decides; see `Commands`."""
+    """Return the reading options, with those that depend on the input; see `Commands`."""
     return reading if reading["stream"] else counts.resolved(input, reading)

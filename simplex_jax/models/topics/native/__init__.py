@@ -1,1 +1,1 @@
-"""The local step in C++, where it was built: its library, and calls of it inside of traced code."""
+"""The local step in C++, if it was built: its library, and calls to it from traced code."""

@@ -12,18 +12,18 @@ _LANES = 16
 COUNT = {"nothing": 0, "changes": 1, "labels": 2}
 KINDS = {"dense": 1, "sparse": 2, "integer": 3}
 
-# Numbers of topics from and to which whole numbers are the fastest.
+# Smallest and largest numbers of topics for which integer weights are the fastest.
 _WHOLE = (192, 4096)
-_GROUP = 64  # topics of a group of whole numbers, as in task.h
-BLOCKS = 16  # of words, `kTiles` in task.h
+_GROUP = 64  # topics in a group of integers, as in task.h
+BLOCKS = 16  # blocks of words, `kTiles` in task.h
 
 
 def kind_for(num_topics: int) -> str:
     """Return the fastest kind of `sweep` for a number of topics.
 
-    It does not depend on the documents: those of a device differ with the number of devices, and
-    kinds draw different labels. Up to 191 topics "dense" is the fastest for short documents too.
-    GPUs have no other.
+    It does not depend on the documents: a device has different ones with another number of devices,
+    and kinds draw different labels. Up to 191 topics "dense" is the fastest for short documents
+    too. GPUs have only "dense".
     """
     if library.platform() == "cuda":
         return "dense"
@@ -32,17 +32,17 @@ def kind_for(num_topics: int) -> str:
 
 
 def integrated_bytes(num_topics: int, num_words: int, documents: int, *, apart: bool) -> int:
-    """Return the bytes that `integrated` takes, of which XLA does not know.
+    """Return the bytes that `integrated` allocates outside XLA.
 
-    There is a row of topics for each word and each document, and where topics have concentrations
-    `apart` one more for each word.
+    There is a row of topics for each word and each document, and one more for each word if topics
+    have concentrations `apart`.
     """
     width = _LANES * -(-num_topics // _LANES)
     return 4 * width * ((2 if apart else 1) * num_words + documents) + 16 * documents
 
 
 def table_bytes(num_topics: int, num_words: int) -> int:
-    """Return the bytes of what a sweep makes of the topics, of which XLA does not know."""
+    """Return the bytes of the tables that a sweep computes from the topics outside XLA."""
     if (kind := kind_for(num_topics)) == "dense":
         return 0
     if kind == "integer":
@@ -63,8 +63,8 @@ def _call(name: str, results, *, prefix: str | None = None, aliases=None):
 def lay_out(log_topics: jax.Array, *, width: int = 16, prefix: str | None = None) -> jax.Array:
     """Return the likelihood of topics [K, V] as rows of words, float32 [V, 16 * rows].
 
-    Of numbers and -inf it is that of `local.likelihood_of`, up to rounding, with zeros behind. For
-    `width` see `sweep`.
+    For finite numbers and -inf it equals `local.likelihood_of` up to rounding, padded with zeros.
+    For `width` see `sweep`.
     """
     num_topics, num_words = log_topics.shape
     padded = _LANES * -(-num_topics // _LANES)
@@ -89,14 +89,14 @@ def sweep(
     width: int = 16,
     prefix: str | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Sweep over documents, see `engine.sweeps`; `words` [0, 0] are zeros, of which none is made.
+    """Sweep over documents, see `engine.sweeps`; `words` [0, 0] stand for zeros, without an array.
 
     There is a key for each sweep, [S]; weights are from `lay_out`, labels uint8 or uint16. `kind`
-    "dense" weighs all topics for a token, "sparse" those of its document and, all at once, the
-    rest, and "integer" all topics in whole numbers, of documents of up to some 30,000 tokens
-    (longer ones as one of the others); by default it is that of `kind_for`, and GPUs always weigh
-    all. A word or a document out of range is an error on CPUs, and ends the program on GPUs.
-    `width` is that of a CPU's widest vectors, in numbers: for tests, since no result depends on it.
+    "dense" weighs all topics for a token; "sparse" weighs the topics of its document and, all at
+    once, the rest; "integer" weighs all topics in integers, for documents of up to some 30,000
+    tokens (longer ones use another kind). The default is `kind_for`; GPUs always use "dense". A
+    word or a document out of range raises an error on CPUs, and ends the program on GPUs. `width`
+    is the number of lanes of a CPU's widest vectors: for tests, since no result depends on it.
     Counts in documents are int32 [B, K], or [0, K].
     """
     num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
@@ -153,8 +153,8 @@ def integrated(
 ) -> tuple[jax.Array, jax.Array]:
     """Sweep with the topics integrated out, given the `masses` [K, blocks] of blocks of words.
 
-    `sums` are from `block_sums`, and `words` the counts of all labels, int32 [K, V]. Tokens without
-    a label get one by the topics [K, V]. The tokens of a document must be in the order of words.
+    `sums` are from `block_sums`, and `words` are the counts of all labels, int32 [K, V]. Tokens
+    without a label get one from the topics [K, V]. The tokens of a document must be sorted by word.
     For `width` see `sweep`. Returns labels and counts.
     """
     results = (
@@ -188,8 +188,8 @@ def tables(
 ) -> jax.Array:
     """Draw the tables of each topic in all documents, int32 [K], given concentrations [K].
 
-    With n of its tokens in a document a topic has CRT(c, n) tables there, see `draws.crt`. The
-    randomness of a token is that of the number of its document and its place there. For `width` see
+    A topic with n tokens in a document has CRT(c, n) tables there, see `draws.crt`. The random
+    number of a token depends on the number of its document and its place there. For `width` see
     `sweep`.
     """
     result = jax.ShapeDtypeStruct(concentration.shape, jnp.int32)

@@ -25,7 +25,7 @@ LIBRARY = Library(
 
 
 def platform() -> str:
-    """Return the platform that JAX runs on by default; that of NVIDIA's GPUs is "cuda"."""
+    """Return the default platform of JAX; "cuda" for NVIDIA GPUs."""
     backend = jax.default_backend()
     if backend != "gpu":
         return backend
@@ -34,14 +34,14 @@ def platform() -> str:
 
 
 def works() -> bool:
-    """Return whether there is a library for what JAX runs on."""
+    """Return whether there is a library for the default platform of JAX."""
     return platform() in PLATFORMS and LIBRARY.prefix(platform()) is not None
 
 
 @functools.cache
 def most_topics() -> int:
-    """Return the most topics of its sweeps: GPUs keep counts of a document in shared memory."""
-    numbered = 2**16 - 1  # by labels
+    """Return the largest number of topics: GPUs keep counts of a document in shared memory."""
+    numbered = 2**16 - 1  # labels are at most uint16
     if platform() != "cuda":
         return numbered
     return min(numbered, ctypes.CDLL(str(LIBRARY.built("cuda"))).SimplexMostTopics())
@@ -50,5 +50,5 @@ def most_topics() -> int:
 def why_not() -> str:
     """Return why the library does not work here."""
     if platform() not in PLATFORMS:
-        return f"it is for CPUs and GPUs of NVIDIA, and JAX runs on {platform()}"
+        return f"it is for CPUs and NVIDIA GPUs, and JAX runs on {platform()}"
     return LIBRARY.why_not(platform())
