@@ -98,17 +98,17 @@ class WordCounts(dist.Distribution):
         log_topics: ArrayLike | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = log_topics if topics is None else topics
-        if given is None or (topics is not None and log_topics is not None):
+        values = log_topics if topics is None else topics
+        if values is None or (topics is not None and log_topics is not None):
             raise ValueError("give either topics or log_topics")
         name = "topics" if log_topics is None else "log_topics"
-        if not jnp.ndim(given):
+        if not jnp.ndim(values):
             raise ValueError(f"{name} must have a last axis, of the V words; it is a scalar")
-        shape, event_shape = jnp.shape(given)[:-1], jnp.shape(given)[-1:]
+        shape, event_shape = jnp.shape(values)[:-1], jnp.shape(values)[-1:]
         batch_shape = _check_shapes("totals", jnp.shape(totals), name, (*shape, *event_shape))
         self.totals = jnp.asarray(totals)
         # As they are given, with what they are: an underflow is to stay 0, and a logarithm finite.
-        self.topics, self.logarithms = jnp.asarray(given), topics is None
+        self.topics, self.logarithms = jnp.asarray(values), topics is None
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
 
     @property

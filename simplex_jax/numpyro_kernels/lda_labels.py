@@ -128,14 +128,14 @@ def _xla(
 
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
         start, length, number, alpha = row
-        own, mine = (lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels))
-        document = Documents(own, jnp.zeros(1, jnp.int32), length[None], number[None])
+        words, topics = (lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels))
+        document = Documents(words, jnp.zeros(1, jnp.int32), length[None], number[None])
 
-        def sweep(i: jax.Array, mine: jax.Array) -> jax.Array:
-            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, mine)
+        def sweep(i: jax.Array, topics: jax.Array) -> jax.Array:
+            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, topics)
 
-        mine = lax.fori_loop(0, len(keys), sweep, mine)
-        counts = local.count_labels(mine, document, alpha.shape[0])[:, 0]
-        return lax.dynamic_update_slice_in_dim(labels, mine, start, 0), counts.astype(jnp.int32)
+        topics = lax.fori_loop(0, len(keys), sweep, topics)
+        counts = local.count_labels(topics, document, alpha.shape[0])[:, 0]
+        return lax.dynamic_update_slice_in_dim(labels, topics, start, 0), counts.astype(jnp.int32)
 
     return lax.scan(visit, labels, (*places, alpha))

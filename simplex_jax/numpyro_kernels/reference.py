@@ -104,10 +104,10 @@ class GammaReference(Reparam):
         kind = _kind(fn)
         if obs is not None or kind not in _KINDS:
             # numpyro shows sites within scan from outside with the values that they have got.
-            known = "observed, or within scan or cond: there, call handlers.reparam in their body"
+            problem = "observed, or within scan or cond: there, call handlers.reparam in their body"
             raise ValueError(
                 "GammaReference is for latent sites of positive numbers or on the simplex; "
-                f"{name!r} is " + (known if obs is not None else type(sites.base(fn)).__name__)
+                f"{name!r} is " + (problem if obs is not None else type(sites.base(fn)).__name__)
             )
         if self.rate is not None and kind in _SIMPLEX:
             raise ValueError(f"a reference on the simplex has no rate, and that of {name!r} does")

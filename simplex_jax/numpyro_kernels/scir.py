@@ -177,10 +177,10 @@ class SCIR(ModelKernel):
 
     def _rows_apart(self, target: Target, z: Values, evaluate: tuning.Evaluate) -> dict[str, Rows]:
         """Return the rows of sites that move row by row, which conjugate ones need not do."""
-        found = {name: rows.independent(target, z, name) for name in z}
+        separate = {name: rows.independent(target, z, name) for name in z}
         return {
             name: apart
-            for name, apart in found.items()
+            for name, apart in separate.items()
             if apart.plates
             if not tuning.is_conjugate(name, target.layout.kinds, z, evaluate)
         }

@@ -44,11 +44,11 @@ def message(names: Iterable[str], init_params: Mapping[str, Any] | None) -> str:
             "the log density or its gradient is not finite at init_params: give values at which "
             "the priors and all data have a positive density"
         )
-    where = "to start from"
+    context = "to start from"
     if init_params:
-        where = f"beside the values of {sites.listed(init_params)} in init_params"
+        context = f"beside the values of {sites.listed(init_params)} in init_params"
     return (
-        f"{TRIES} draws of the latent sites found none {where} at which the log density and its "
+        f"{TRIES} draws of the latent sites found none {context} at which the log density and its "
         "gradient are finite: check the model, or give init_params where the priors and all data "
         "have a positive density"
     )

@@ -201,11 +201,11 @@ def evaluate(
     other = _other(fitted, input, reading, earlier)
     say(other.coverage)
     documents: Data = check_directions(other.data, str(input))
-    given = jnp.asarray(fitted.mean), to_device(documents.vectors.values)
+    inputs = jnp.asarray(fitted.mean), to_device(documents.vectors.values)
     concentrations = fitted.alpha, fitted.kappa1
     key_importance, key_prior = jax.random.split(jax.random.key(seed))
-    exact = density.importance(key_importance, *given, *concentrations, samples)
-    published = density.prior_draws(key_prior, *given, *concentrations)
+    exact = density.importance(key_importance, *inputs, *concentrations, samples)
+    published = density.prior_draws(key_prior, *inputs, *concentrations)
     measures: dict[str, Any] = {
         "log_perplexity": density.log_perplexity(exact.log_p),
         "standard_error": _standard_error(exact.log_p),

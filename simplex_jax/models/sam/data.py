@@ -123,11 +123,11 @@ def alike(
         data = as_data(documents, source)
         return data._replace(vectors=same_words(data.vectors, vocabulary, source=source))
     rule = check_weighting(weighting, source)
-    known = to_vocabulary(counts, vocabulary, source=source).corpus
-    if not (known.counts @ idf).any():
-        none = UnitVectors(sp.csr_array((0, len(idf)), dtype=np.float32), known.vocabulary, ())
-        return Data(none, known.names, np.zeros(0, np.int64), idf, known, rule)
-    return _weighed(known, idf, rule)
+    mapped = to_vocabulary(counts, vocabulary, source=source).corpus
+    if not (mapped.counts @ idf).any():
+        none = UnitVectors(sp.csr_array((0, len(idf)), dtype=np.float32), mapped.vocabulary, ())
+        return Data(none, mapped.names, np.zeros(0, np.int64), idf, mapped, rule)
+    return _weighed(mapped, idf, rule)
 
 
 def check_directions(data: Data, source: str) -> Data:
