@@ -1,4 +1,4 @@
-"""Coordinates in which samplers see the sites of a model, and gradients or counts in them."""
+"""Coordinates of the sites of a model for samplers, and gradients or counts in them."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -121,9 +121,9 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     option, value, reason = _UNFIT_OPTIONS.get(getattr(build, "func", build), ("", "", ""))
     if option and parameters[option].default == value:
         raise ValueError(f"kernel {_name(build)} cannot be used here {reason}")
-    given = "log_density" if chart == DENSITY else "estimator"
-    if given not in parameters:
-        raise ValueError(f"kernel {_name(build)} does not take {_NAMED[given]}")
+    source = "log_density" if chart == DENSITY else "estimator"
+    if source not in parameters:
+        raise ValueError(f"kernel {_name(build)} does not take {_NAMED[source]}")
     required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
     argument, instead = _FROZEN.get(chart, ("", chart))
     if argument and argument not in required:
@@ -166,7 +166,7 @@ def _fits(group: Group, kind: str) -> bool:
 
 
 def check_support(group: Group, target: Target, values: Values) -> None:
-    """Raise a ValueError where the support of a site depends on sites that others move.
+    """Raise a ValueError if the support of a site depends on sites that other kernels move.
 
     While those move, the coordinate of the site is held fixed, and not its value.
     """
@@ -182,7 +182,7 @@ def check_support(group: Group, target: Target, values: Values) -> None:
 
 
 def check_noise(group: Group, *, noisy: bool) -> None:
-    """Raise a ValueError if an exact kernel is shown minibatches, or other noise."""
+    """Raise a ValueError for an exact kernel with minibatches or another random log density."""
     if noisy and group.chart == DENSITY:
         raise ValueError(
             f"kernel {_name(group.build)} needs the exact log density, and that of this model "
@@ -194,11 +194,11 @@ def check_noise(group: Group, *, noisy: bool) -> None:
 def totals(
     group: Group, target: Target, position: Values, fixed: Values
 ) -> dict[str, tuning.Total]:
-    """Return the sums that counts of simplex sites are given, by site; else nothing.
+    """Return the totals to give to the counts of simplex sites, by site; empty for other kernels.
 
     A likelihood that is normalised in a site has counts of sum 0, and so negative ones, which some
-    kernels cannot take; see `simplex_jax.gradients.with_total`. The position has the coordinates of
-    the group's sites, `fixed` the constrained values of all others.
+    kernels do not support; see `simplex_jax.gradients.with_total`. The position has the coordinates
+    of the group's sites, `fixed` the constrained values of all others.
     """
 
     def evaluate(position: Values) -> density.Density:
@@ -219,7 +219,7 @@ def kernel(
 ) -> Kernel:
     """Build the kernel of a group, given the constrained values of all other sites.
 
-    If it remembers, the memory of its estimator is what the last minibatch said.
+    With memory, its estimator remembers the result of the last minibatch.
     """
 
     def log_density(position: Values) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Which kernel suits a model, by short pilots of those that can sample it."""
+"""Choice of a kernel for a model, from short pilot runs of the candidates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,13 +23,13 @@ _FEW, _CLEAR, _APART = 50, 1.5, 5.0
 
 
 class Candidate(NamedTuple):
-    """A kernel and what its pilot says.
+    """A kernel and the result of its pilot.
 
     Attributes:
-        name: What it is.
+        name: Its name.
         kernel: The kernel, for ``numpyro.infer.MCMC``.
-        slowest: Effective samples a second of the number that has fewest; NaN without a pilot.
-        median: The same of the median number.
+        slowest: Effective samples per second of the slowest coordinate; NaN without a pilot.
+        median: Effective samples per second of the median coordinate.
         note: Why there are no rates, or why they are in doubt.
     """
 
@@ -46,8 +46,8 @@ class Recommendation(NamedTuple):
     Attributes:
         kernel: The kernel to use.
         choice: The name of its candidate.
-        reason: Why, in a sentence or some.
-        candidates: All that were tried.
+        reason: The reason, in a few sentences.
+        candidates: All candidates.
     """
 
     kernel: MCMCKernel
@@ -74,29 +74,28 @@ def recommend(
     seconds: float = 5.0,
     patience: float = 60.0,
 ) -> Recommendation:
-    """Recommend a kernel for a model with all its data, from a short pilot of each that can be.
+    """Recommend a kernel for a model with all its data, from short pilot runs of the candidates.
 
-    The candidates are `SCIR` (in ``Gibbs`` next to NUTS where it does not move all sites), NUTS,
-    and NUTS in the normal scores that `learn_reference` learns, where there are any. Chosen is the
-    one with the most effective samples a second of the number that has fewest: a chain is as good
-    as that. Watched are up to 200 numbers of each latent site, as the model sees them.
+    The candidates are `SCIR` (in ``Gibbs`` with NUTS if it does not move all sites), NUTS, and NUTS
+    in the normal scores from `learn_reference`, if there are any. It chooses the one with the most
+    effective samples per second of the slowest coordinate, which limits a chain. It compares up to
+    200 coordinates of each latent site, in constrained values.
 
-    A pilot sees what it has seen: a mode that no candidate has visited is not missed by any. The
-    reason says where a pilot was short, where rates are too close to call, and where candidates
-    have different means, so that one of them at least is wrong. Seconds are of this machine, and
-    neither those of compiling nor of warming up count.
+    Pilots cannot reveal a mode that no candidate has visited. The reason says if a pilot was short,
+    if rates are too close to call, and if candidates have different means, so that at least one of
+    them is wrong. Times are for this machine, without compilation and warm-up.
 
     Args:
         rng_key: A PRNG key.
         model: A numpyro model without minibatches and without discrete sites that are sampled.
         model_args: Arguments of the model.
         model_kwargs: Keyword arguments of the model.
-        num_warmup: Number of steps of the warm-up of each pilot.
-        seconds: Seconds for which each candidate samples after it.
-        patience: Seconds after which a candidate that is still warming up is given up.
+        num_warmup: Warm-up steps of each pilot.
+        seconds: Sampling time of each candidate after the warm-up.
+        patience: A candidate still in its warm-up after this many seconds is abandoned.
 
     Returns:
-        The choice with its kernel and reason, and what was found of all candidates.
+        The choice with its kernel and reason, and the results of all candidates.
 
     Raises:
         ValueError: The model has minibatches, which only SCIR and SGMCMC sample, or sites that no
@@ -154,21 +153,21 @@ def recommend(
 
 def _watched(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
     """Return up to 200 numbers of each site, [n, d]."""
-    found = []
+    columns = []
     for name, kind in kinds.items():
         x = samples[name].reshape(len(samples[name]), -1)
         x = jnp.exp(x) if kind == sites.LOG_SIMPLEX else x
-        found.append(x[:, :: -(-x.shape[1] // _WATCHED)])
-    return jnp.concatenate(found, axis=1)
+        columns.append(x[:, :: -(-x.shape[1] // _WATCHED)])
+    return jnp.concatenate(columns, axis=1)
 
 
 def _judged(
     kernels: Mapping[str, MCMCKernel], chains: Mapping[str, Chain | None]
 ) -> Recommendation:
-    """Return the recommendation for pilots, of which those that were given up are None."""
+    """Return the recommendation for pilots; abandoned ones are None."""
     done = {name: chain for name, chain in chains.items() if chain is not None}
     if not done:
-        raise RuntimeError("no candidate came to the end of its warm-up: give it more patience")
+        raise RuntimeError("no candidate finished its warm-up: give more patience")
     moves = np.any([chain.moving for chain in done.values()], axis=0)
     candidates = []
     for name, kernel in kernels.items():
@@ -192,20 +191,20 @@ def _judged(
 
 
 def _reason(best: Candidate, others: Sequence[Candidate], chains: Mapping[str, Chain]) -> str:
-    said = ["the only candidate that has sampled"]
+    parts = ["the only candidate that has sampled"]
     if others:
         second = others[0]
         ratio = best.slowest / second.slowest if second.slowest > 0 else np.inf
-        said = [f"{ratio:.2g} times the effective samples a second of {second.name}"]
+        parts = [f"{ratio:.2g} times the effective samples a second of {second.name}"]
         if ratio < _CLEAR:
-            said.append("a pilot of this length cannot tell them apart")
+            parts.append("a pilot of this length cannot tell them apart")
     if best.note:
-        said.append(f"but {best.note}")
+        parts.append(f"but {best.note}")
     for other in others:
         distance = pilots.apart(chains[best.name], chains[other.name])
         if distance > _APART:
-            said.append(
+            parts.append(
                 f"means differ by up to {distance:.0f} standard errors from those of {other.name}: "
                 "one of them has not arrived or does not mix, so compare several chains of both"
             )
-    return "; ".join(said)
+    return "; ".join(parts)

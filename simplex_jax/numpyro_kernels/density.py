@@ -1,4 +1,4 @@
-"""The log density of a model and its derivatives by the native values of some of its sites."""
+"""The log density of a model and its derivatives in the native values of some of its sites."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ class Target(NamedTuple):
 class Density(NamedTuple):
     """The log joint density at a point.
 
-    The counts are derivatives by the native values y, the site's own prior left out: for
+    The counts are derivatives in the native values y, without the site's own prior: for
     log-probabilities the generalised counts, see `simplex_jax.gradients.counts`.
     """
 
@@ -65,7 +65,7 @@ class Density(NamedTuple):
 
 
 class _Detach(Messenger):
-    """Takes the priors of some sites out of the density and keeps them."""
+    """Removes the priors of some sites from the density and stores them."""
 
     def __init__(self, fn: Model, names: frozenset[str]) -> None:
         super().__init__(fn)
@@ -84,7 +84,7 @@ class _Detach(Messenger):
 
 
 def masked(law: dist.Distribution) -> bool:
-    """Return whether a law is masked, or made of one that is."""
+    """Return whether a distribution is masked, or wraps a masked one."""
     while isinstance(law, dist.ExpandedDistribution | dist.Independent):
         law = law.base_dist
     return isinstance(law, dist.MaskedDistribution)
@@ -93,9 +93,9 @@ def masked(law: dist.Distribution) -> bool:
 def log_joint(
     target: Target, values: Values, detached: frozenset[str]
 ) -> tuple[dict[str, jax.Array], dict[str, dist.Distribution]]:
-    """Return the log density at constrained values, and the laws of the sites left out of it.
+    """Return the log density at constrained values, and the distributions of the omitted sites.
 
-    The density comes as the terms of each site, or in one where sites are summed out.
+    The density has one entry per site, or a single one if sites are summed out.
     """
     detach = _Detach(prepared(target), detached)
     inputs = detach, target.args, dict(target.kwargs), values
@@ -110,8 +110,8 @@ def log_joint(
 def prepared(target: Target, *, enumerated: bool = True) -> Model:
     """Return the model with its key and a minibatch, its discrete sites enumerated or drawn.
 
-    numpyro draws a minibatch by a loop that copies the numbers of all the rows; here a draw costs
-    the same for any number of rows.
+    numpyro draws a minibatch in a loop that copies the indices of all rows; here the cost of a draw
+    does not depend on the number of rows.
     """
     model = target.model
     if enumerated and target.layout.enumerate_from is not None:
@@ -147,8 +147,8 @@ def traced(target: Target, values: Values) -> dict[str, Any]:
 def changing(target: Target, values: Values) -> list[str]:
     """Return the names of the deterministic sites that the latent sites alone do not determine.
 
-    They are inside a plate that shows a minibatch, or made of one, or of numbers that a replay of
-    the model would draw: sites that are summed out or hidden, and what `numpyro.prng_key` gives.
+    They are inside a plate with minibatches, or depend on one, or on numbers that a replay of the
+    model would draw: sites that are summed out or hidden, and keys from `numpyro.prng_key`.
     """
     layout = target.layout
     names = layout.deterministic
@@ -169,9 +169,9 @@ def changing(target: Target, values: Values) -> list[str]:
 
 
 def is_random(target: Target, values: Values) -> bool:
-    """Return whether the log density changes from step to step where the sites do not.
+    """Return whether the log density is random for fixed values of the sites.
 
-    It does with minibatches, and in models that draw numbers of their own (``numpyro.prng_key``).
+    It is with minibatches, and in models that draw numbers of their own (``numpyro.prng_key``).
     """
 
     def joint(key: jax.Array) -> list[jax.Array]:
@@ -187,22 +187,22 @@ def summed(tree: PyTree) -> jax.Array:
 
 
 def depending(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[bool]:
-    """Tell which results of a function are made of its arguments, as its program shows."""
+    """Tell which results of a function depend on its arguments, according to its jaxpr."""
     return [any(used) for used in _used(function, *inputs)]
 
 
 def _used(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[list[bool]]:
-    """Tell which leaves of its arguments each result of a function is made of."""
+    """Tell on which leaves of its arguments each result of a function depends."""
     program = jax.make_jaxpr(function)(*inputs).jaxpr
     count = len(program.outvars)
     return [dce_jaxpr(program, [i == j for j in range(count)])[1] for i in range(count)]
 
 
 def recursive(target: Target, values: Values) -> frozenset[str]:
-    """Return the sites whose prior has parameters that are made of the site itself.
+    """Return the sites whose prior has parameters that depend on the site itself.
 
-    The steps of a site in numpyro's `scan` are one site, whose law at a step may depend on its
-    value at the step before. `values` are constrained values of all latent sites.
+    The steps of a site in numpyro's `scan` are one site, whose distribution at a step may depend on
+    its previous value. `values` are constrained values of all latent sites.
     """
     names = sorted(values)  # the order of the leaves of a dictionary
 
@@ -220,16 +220,16 @@ def dependent(
     names: Sequence[str],
     part: Callable[[dist.Distribution], PyTree],
 ) -> list[str]:
-    """Return those of some sites of whose law a part depends on sites that other kernels move.
+    """Return the sites with a part of their distribution that depends on other kernels' sites.
 
     `values` are constrained values of all sites that this kernel sees.
     """
     others = {name: value for name, value in values.items() if name not in names}
-    # Siblings in a Gibbs kernel of numpyro come as this argument.
+    # numpyro's Gibbs kernel passes the sites of other blocks as this argument.
     siblings = target.kwargs.get("_gibbs_sites", {})
 
     def numbers(others: Values, siblings: Values) -> list[jax.Array]:
-        """Return a number for each site, whose program shows what the part is made of."""
+        """Return a number for each site, whose jaxpr shows the dependencies of the part."""
         kwargs = {**target.kwargs, "_gibbs_sites": siblings} if siblings else target.kwargs
         trace = traced(target._replace(kwargs=kwargs), {**values, **others})
         return [summed(part(trace[name]["fn"])) for name in names]
@@ -239,7 +239,7 @@ def dependent(
 
 
 class _Terms(NamedTuple):
-    """The terms of the log density at native values of the sites that are moved."""
+    """The terms of the log density at native values of the moved sites."""
 
     others: Values  # by site, of the shape of its batch
     priors: Values  # of the sites that are moved, likewise

@@ -1,10 +1,10 @@
-r"""How kernels of `SGMCMC` are affected by the noise of minibatches: the rule of each.
+r"""Effect of minibatch noise on the kernels of `SGMCMC`: a rule for each.
 
-A kernel injects noise of a known size, and the noise of the minibatches comes on top. Near the
-posterior, where the drift is linear, a sampler with T times as much noise as it should have has T
-times the variance: standard deviations are :math:`\sqrt T` times too large, the *inflation*. With
-V, the variance of a coordinate of the estimated gradient, a step h, a preconditioner M, a mass m, a
-friction c and a noise estimate W (0 if there is none),
+A kernel injects noise of a known size, and the noise of the minibatches adds to it. Near the
+posterior, where the drift is linear, a sampler with T times the correct noise has T times the
+variance: standard deviations are :math:`\sqrt T` times too large, the *inflation*. With the
+variance V of a coordinate of the estimated gradient, step size h, preconditioner M, mass m,
+friction c and noise estimate W (0 if there is none),
 
 .. math::
     T - 1 = \tfrac12 h M V \text{ (sgld, plmc, myula, mld)}, \qquad
@@ -17,22 +17,22 @@ Kernels on counts move weights theta, whose noise is proportional to theta. With
     \rho \tanh(h / 2) \text{ (scir)}, \qquad \tfrac12 \rho h \text{ (reflected_cir)}, \qquad
     \frac{\rho h}{2 c} \text{ (sgrhmc)}, \qquad \tfrac12 \rho h b / S \text{ (sgrld)},
 
-since the weights of `sgrld` sum to some S of about the sum of the prior's concentrations, and not
-to b. S moves slowly, and 1 / S has a large mean where that sum is small: a run that has not seen
-small S says too little. For `smld`, whose noise is that of log omega, it is
+because the weights of `sgrld` sum to S, about the sum of the prior's concentrations, and not to b.
+S moves slowly, and 1 / S has a large mean if that sum is small: a run that has not visited small S
+underestimates T. For `smld`, whose noise is that of log omega, it is
 :math:`\tfrac12 h V` times :math:`\mathrm{tr} J^2 / (\mathrm{tr} J)^2`, J = diag(omega) - omega
 omega', and V summed over coordinates.
 
-- A **thermostat** (sgnht, gsgnht) raises its friction from c to that which holds the mean
-  temperature of its coordinates at 1. Noise that is the same in all of them is absorbed: no
-  inflation. Otherwise :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and what is shown is that
-  of a variance that is off by the root mean square of T_j - 1. Of the points of a manifold a site
-  has one V, and differences within it are not seen.
-- **sgbd** decides signs: noise brings them nearer to chance, and the drift is weaker by the mean of
+- A **thermostat** (sgnht, gsgnht) raises its friction from c until the mean temperature of its
+  coordinates is 1. It absorbs noise that is equal in all of them: no inflation. Otherwise
+  :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and the reported inflation is that of a
+  variance error of the root mean square of T_j - 1. On a manifold a site has one V, and differences
+  within it are not detected.
+- **sgbd** decides signs: noise makes them more random, and weakens the drift by the mean of
   :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that of z^2, z ~ N(0, 2 h
-  M). A true noise estimate corrects that as long as the first term is positive.
+  M). An accurate noise estimate corrects this as long as the first term is positive.
 
-T is a mean over the coordinates of a site. Where they are correlated, deviations along the
+T is a mean over the coordinates of a site. If they are correlated, standard deviations along the
 directions that the posterior determines best are inflated most, and those of single coordinates
 less than the mean.
 """
@@ -67,7 +67,7 @@ from simplex_jax.samplers import (
     smld,
 )
 
-# What T may exceed 1 by.
+# Maximum of T - 1.
 _EXCESS = minibatches.MOST**2 - 1
 # The longest step of `scir` that is asked for: it forgets all there.
 _LONGEST = 10.0
@@ -78,7 +78,7 @@ _SCALES = 2.0 ** (-np.arange(160) / 8)
 
 
 class Step(NamedTuple):
-    """A step of a kernel, after which its noise is looked at."""
+    """A step of a kernel, for an estimate of its noise."""
 
     change: Values  # of the gradients, or counts, of the last two minibatches
     counts: Values  # the last ones
@@ -87,7 +87,7 @@ class Step(NamedTuple):
     h: jax.Array
 
     def tree(self, name: str) -> Values:
-        """Return an option that is one array or a tree, by site; 0 where it is left out."""
+        """Return an option, an array or a tree, by site; 0 if it is not set."""
         option, position = self.options.get(name), self.state.position
         if callable(option):
             option = option(position, None)
@@ -96,7 +96,7 @@ class Step(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a kernel is affected by noise."""
+    """The effect of noise on a kernel."""
 
     look: Callable[[Step], Values]  # numbers by site, of which the mean over the steps is taken
     # Inflation and longest step by site, of those means.
@@ -104,22 +104,22 @@ class Rule(NamedTuple):
 
 
 def known(kernel: Kernel, state: Any) -> Rule | None:
-    """Return the rule of a kernel, or None where there is none."""
+    """Return the rule of a kernel, or None if there is none."""
     update, options = unwrapped(kernel.update)
     if update is sgrld.update and state.log_total is None:
         return None
     if update is smld.update and options.get("reference") is not None:
         return None  # its noise is that of the other coordinates
     if update in (sggmc.update, gsgnht.update):
-        # Matrices, and functions of the position, are left to whoever gives them.
-        given = jax.tree.leaves((options["friction"], options["noise_estimate"]))
-        if any(callable(x) or jnp.ndim(x) for x in given):
+        # There is no rule for matrices and functions of the position.
+        arrays = jax.tree.leaves((options["friction"], options["noise_estimate"]))
+        if any(callable(x) or jnp.ndim(x) for x in arrays):
             return None
     return RULES.get(update)
 
 
 def unwrapped(function: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a function without what `partial` and `base.freeze` froze, and that."""
+    """Return a function without the options that `partial` and `base.freeze` froze, and these."""
     options: dict[str, Any] = {}
     while True:
         if isinstance(function, functools.partial):
@@ -172,12 +172,12 @@ class _Pull(NamedTuple):
 
 
 def _pull(step: Step, weight: Callable[[str], jax.Array]) -> dict[str, _Pull]:
-    found = {}
+    pulls = {}
     for name, change in step.change.items():
         x = jnp.exp(step.state.position[name])
         pull = change - x * change.sum(axis=-1, keepdims=True)
-        found[name] = _Pull((pull**2).sum() / 2, (weight(name) * x * (1 - x)).sum())
-    return found
+        pulls[name] = _Pull((pull**2).sum() / 2, (weight(name) * x * (1 - x)).sum())
+    return pulls
 
 
 def ratio(step: Step) -> Values:
@@ -269,7 +269,7 @@ def _signs(means: Values, step: Step) -> Judged:
 
 
 def _weaker(u: jax.Array, w: jax.Array) -> jax.Array:
-    """Return by how much drift is weaker where z^2 V and z^2 W are u and w times a chi-square."""
+    """Return how many times the drift is weaker for z^2 V and z^2 W of u and w times chi-square."""
     square = _NODES**2
     left = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
     return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(left, 1e-6))).sum(axis=-1) / _SUM)

@@ -1,4 +1,4 @@
-"""The common part of the kernels in numpyro's protocol, which is by inheritance."""
+"""The common base of the kernels in numpyro's protocol, which uses inheritance."""
 
 import copy
 import warnings
@@ -25,9 +25,9 @@ class ModelKernel(MCMCKernel):
     """A kernel of a numpyro model, for one chain or for a batch of them.
 
     It stores names and flags of the model, so that the kernel can be pickled and traced. A subclass
-    has five methods: `_first` starts a chain, `_is_valid` judges values to start from, `_moved`
-    takes a step, `_constrained` returns the values that the model sees, and `_shown` tells of a
-    run. Its states have `z`, `raised` (see `floors`), `i` and `rng_key`.
+    has five methods: `_first` starts a chain, `_is_valid` checks initial values, `_moved` does a
+    step, `_constrained` returns the values that the model sees, and `_shown` returns diagnostics.
+    Its states have `z`, `raised` (see `floors`), `i` and `rng_key`.
     """
 
     sample_field = "z"
@@ -58,13 +58,13 @@ class ModelKernel(MCMCKernel):
     ) -> Any:
         """Inspect the model, and start from `init_params` or scattered values.
 
-        Where the log density or its gradient is not finite there, other values are tried for the
-        sites that `init_params` does not give, as numpyro's own kernels do. The key is one, or
-        [chains] of them; `init_params` are constrained values by site, or None.
+        If the log density or its gradient is not finite there, it tries other values for the sites
+        not in `init_params`, like numpyro's own kernels. There is one key, or [chains] keys;
+        `init_params` are constrained values by site, or None.
 
-        A model that this kernel cannot sample, or a start of another shape than its site, is a
-        ValueError; no start with a finite log density and gradient is a RuntimeError, but where
-        `init` itself is traced, as in chains of ``chain_method="parallel"``.
+        A model that this kernel cannot sample, or a start whose shape differs from its site, raises
+        a ValueError. If there is no start with a finite log density and gradient, it raises a
+        RuntimeError, unless `init` itself is traced, as with ``chain_method="parallel"``.
         """
         kwargs = dict(model_kwargs or {})
 
@@ -78,7 +78,7 @@ class ModelKernel(MCMCKernel):
         inputs = jax.tree.leaves((rng_key, init_params, model_args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in inputs):
             return chains(search=True)[0]
-        # The search compiles the model once more, which few models need.
+        # The search compiles the model again, and few models need it.
         state, valid = chains(search=False)
         if not valid.all():
             state, valid = chains(search=True)
@@ -109,7 +109,7 @@ class ModelKernel(MCMCKernel):
             self._layout = layout
             return sites.start(self._init_strategy, drawn, params, layout, key_start)
 
-        # As one program, which leaves out draws of the prior of which only the shape is needed.
+        # As one program, which omits prior draws of which only the shape is needed.
         values = jax.jit(begun)(key_trace, key_start, init_params)
         layout = self._inspected
         recursive = density.recursive(self._target(model_args, kwargs, key_batch), values)
@@ -142,7 +142,7 @@ class ModelKernel(MCMCKernel):
         return state._replace(rng_key=like(rng_key, key_next)), valid
 
     def sample(self, state: Any, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Any:
-        """Take a step, with a fresh minibatch where the model has them."""
+        """Do a step, with a fresh minibatch if the model has minibatches."""
         if not is_prng_key(state.rng_key):
             return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
         key = by_native_code(sites.typed(state.rng_key))
@@ -162,27 +162,27 @@ class ModelKernel(MCMCKernel):
     def get_constrain_fn(
         self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values], Values]:
-        """Return the map from what moves to the values that the model sees."""
+        """Return the map from coordinates to the values that the model sees."""
         return partial(self._constrained, self._target(model_args, model_kwargs, jax.random.key(0)))
 
     def postprocess_fn(
         self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values], Values]:
-        """Return the map from what moves to samples, deterministic sites included."""
+        """Return the map from coordinates to samples, including deterministic sites."""
         target = self._target(model_args, model_kwargs, jax.random.key(0))
         return lambda z: density.replay(target, self._constrained(target, z))
 
     def get_diagnostics_str(self, state: Any) -> str:
-        """Return what the progress bar shows of a state; of several chains, the means.
+        """Return the text of the progress bar for a state; for several chains, with means.
 
-        Reasons to doubt the samples come as a ``UserWarning`` each.
+        Each reason to doubt the samples raises a ``UserWarning``.
         """
         for doubt in self._doubts(state):
             warnings.warn(doubt, stacklevel=2)
         return self._shown(state)
 
     def _doubts(self, state: Any) -> list[str]:
-        """Return reasons to doubt the samples, and what to do."""
+        """Return reasons to doubt the samples, with remedies."""
         return floors.doubts(over_chains(state, state.raised))
 
     def _target(self, args: tuple, kwargs: Mapping[str, Any] | None, key: jax.Array) -> Target:
@@ -196,7 +196,7 @@ class ModelKernel(MCMCKernel):
     def _first(
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[Any, jax.Array]:
-        """Return the state of a chain that starts from these values, and whether it can move.
+        """Return the initial state of a chain for these values, and whether it is valid.
 
         The key of the state is replaced.
         """
@@ -207,7 +207,7 @@ class ModelKernel(MCMCKernel):
 
     @abstractmethod
     def _moved(self, key: jax.Array, state: Any, target: Target) -> Any:
-        """Return the state after a step, but for what is counted, and the key."""
+        """Return the state after a step, without updated counters and key."""
 
     @abstractmethod
     def _shown(self, state: Any) -> str:
@@ -219,7 +219,7 @@ class ModelKernel(MCMCKernel):
 
 
 def over_chains(state: Any, numbers: PyTree) -> PyTree:
-    """Return numbers of a state as they are, or their means where it is one of several chains."""
+    """Return numbers of a state, averaged if it has several chains."""
     if not jnp.ndim(state.i):
         return numbers
     return jax.tree.map(lambda x: x.mean(axis=0), numbers)

@@ -1,8 +1,8 @@
-"""Sweeps over the labels of a corpus whose documents have concentrations in common, or their own.
+"""Sweeps over the labels of a corpus, with common or document-specific concentrations.
 
-The engine of `lda` takes one vector of concentrations for all documents that it visits. Where each
-document has its own it is called once for each; a token is drawn with the same random number either
-way, which its document and its place there determine.
+The engine of `lda` takes one vector of concentrations for all documents of a call. If documents
+have their own, it is called once per document. The random number of a token is the same either way:
+it depends on the document and the position in it.
 """
 
 import functools
@@ -28,7 +28,7 @@ class Labelled(NamedTuple):
 
 
 def unlabelled(corpus: DeviceCorpus, shape: tuple[int, int]) -> Labelled:
-    """Return the labels of a corpus no token of which has one; the shape is (K, V)."""
+    """Return the state of a corpus without labels; the shape is (K, V)."""
     labels = local.no_labels(corpus.tokens.shape[0], shape[0])
     documents = jnp.zeros((device.size(corpus), shape[0]), jnp.int32)
     return Labelled(labels, documents, jnp.zeros(shape, jnp.int32))
@@ -81,7 +81,7 @@ def _native(
     documents: Documents,
     labels: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Sweep over one document after the other, of which each has its row of alpha, [D, K].
+    """Sweep over the documents in turn, each with its row of alpha, [D, K].
 
     Return the labels and the counts, int32 [D, K], in the order of the documents.
     """
@@ -92,7 +92,7 @@ def _native(
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
         *place, alpha = row
         document = Documents(tokens, *(x[None] for x in place))
-        # The kind that has no tables of all topics to make for each document.
+        # The variant that builds no tables of all topics for each document.
         labels, _, counts = calls.sweep(
             keys,
             weights,
@@ -120,22 +120,22 @@ def _xla(
 ) -> tuple[jax.Array, jax.Array]:
     """Do what `_native` does; the longest document has `room` tokens.
 
-    Its loops would go through many tokens of others as well: a document is cut out. A cut has room,
-    because the documents are in order of length.
+    Each document is sliced out, because XLA's loops would visit tokens of others as well. A slice
+    is in range, because the documents are in order of length.
     """
     tokens, *places = documents
     likelihood = local.likelihood_of(log_topics)
 
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
         start, length, number, alpha = row
-        own, mine = (lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels))
-        document = Documents(own, jnp.zeros(1, jnp.int32), length[None], number[None])
+        words, topics = (lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels))
+        document = Documents(words, jnp.zeros(1, jnp.int32), length[None], number[None])
 
-        def sweep(i: jax.Array, mine: jax.Array) -> jax.Array:
-            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, mine)
+        def sweep(i: jax.Array, topics: jax.Array) -> jax.Array:
+            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, topics)
 
-        mine = lax.fori_loop(0, len(keys), sweep, mine)
-        counts = local.count_labels(mine, document, alpha.shape[0])[:, 0]
-        return lax.dynamic_update_slice_in_dim(labels, mine, start, 0), counts.astype(jnp.int32)
+        topics = lax.fori_loop(0, len(keys), sweep, topics)
+        counts = local.count_labels(topics, document, alpha.shape[0])[:, 0]
+        return lax.dynamic_update_slice_in_dim(labels, topics, start, 0), counts.astype(jnp.int32)
 
     return lax.scan(visit, labels, (*places, alpha))

@@ -1,21 +1,20 @@
-r"""Moves of a site by the gradient of a minibatch, and what its noise adds to the samples.
+r"""Moves of a site with minibatch gradients, and the effect of their noise on the samples.
 
-A site x has the law Gamma(a, b), or is on the simplex, and b is the sum of its shapes a. A CIR
-transition over the time h draws it towards a / b with a variance of :math:`(1 - e^{-2h})\, v / b`,
+A site x is Gamma(a, b), or on the simplex with b the sum of its shapes a. A CIR transition over the
+time h draws it towards a / b with a variance of :math:`(1 - e^{-2h})\, v / b`,
 v = x, or x (1 - x) on the simplex. Minibatches estimate a and b, and their noise adds :math:`(1 -
 e^{-h})^2\, \mathrm{Var}[\hat a - \hat b x] / b^2`: :math:`\rho \tanh(h / 2)` times as much, with
 
 .. math:: \rho = \mathrm{Var}[\hat a - \hat b x] \,/\, (b\, v).
 
-What is left of either after some steps is the same share, so that standard deviations are
-:math:`\sqrt{1 + \rho \tanh(h / 2)}` times what they should be: the inflation (Baker et al. 2018,
-Corollary 3.2, for estimates of any kind). Rows that are alike, n of N of them without replacement,
-have :math:`\rho = (N / n) (N - n) / (N - 1)`; others have more, and counts that a prior outweighs
-less. It is measured, by what minibatches that follow each other say at one x, as a mean over the
-numbers of the site, in the proportion of b v.
+Both decay at the same rate, so that standard deviations are too large by the factor
+:math:`\sqrt{1 + \rho \tanh(h / 2)}`, the inflation (Baker et al. 2018, Corollary 3.2, for estimates
+of any kind). Similar rows, n of N without replacement, have :math:`\rho = (N / n) (N - n) / (N -
+1)`; other rows have more, and counts that a prior outweighs have less. It is measured from
+successive minibatches at the same x, as a mean over the coordinates of the site, weighted by b v.
 
-Where other sites move between two minibatches, a and b change with them, and that is counted as
-noise: the measured inflation is then an upper estimate, and a learned step shorter than it need be.
+If other sites move between two minibatches, a and b change with them, which counts as noise: the
+measured inflation is then an upper estimate, and a learned step shorter than necessary.
 """
 
 from collections.abc import Mapping
@@ -31,20 +30,20 @@ from simplex_jax.numpyro_kernels.moves import Site, State
 from simplex_jax.numpyro_kernels.sites import Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Noise, Total
 
-# The inflation that is warned about, and the one that learned steps aim at: the ratio is known to
-# some percent only.
+# The inflation of warnings, and the target of learned steps: the ratio has an error of a few
+# percent.
 MOST, _AIM = 1.1, 1.08
-# The longest learned step, also where there is hardly any noise: shapes that depend on the site
-# have a bias of the order of the step.
+# The longest learned step, even with hardly any noise: shapes that depend on the site cause a bias
+# of the order of the step.
 _LONGEST = 0.3
-# The number of minibatches that the expected ratio counts for.
+# The weight of the expected ratio, in minibatches.
 _EXPECTED = 30
 
 
 def ratio_of_rows(plates: Mapping[str, tuple[int, int]]) -> float:
-    """Return the ratio of rows that are alike, by the sizes of plates and of their minibatches.
+    """Return the ratio for similar rows, from the sizes of plates and of their minibatches.
 
-    That of the plate with the largest, where a model has several.
+    With several plates it is the largest.
     """
     return max(
         (size / shown * (size - shown) / max(size - 1, 1) for size, shown in plates.values()),
@@ -54,7 +53,7 @@ def ratio_of_rows(plates: Mapping[str, tuple[int, int]]) -> float:
 
 @jax.jit
 def inflation(ratio: jax.Array, step: jax.Array) -> jax.Array:
-    """Return by which factor standard deviations are too large."""
+    """Return the factor by which standard deviations are too large."""
     return jnp.sqrt(1 + ratio * jnp.tanh(step / 2))
 
 
@@ -65,7 +64,7 @@ def longest(ratio: jax.Array, most: float = _AIM, largest: float = _LONGEST) -> 
 
 
 def first(name: str, kind: str, y: Values, total: Total, evaluate: Evaluate, ratio: float) -> Noise:
-    """Return the noise before the first step, for the ratio that is expected."""
+    """Return the noise before the first step, for the expected ratio."""
     law = _seen(name, kind, y, total, evaluate)[0]
     one = jnp.ones((), law.raw.dtype)
     return Noise(law.raw, law.rate, ratio * one, one)
@@ -102,9 +101,10 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
 
 
 def _step(site: Site, state: State) -> jax.Array:
-    """Return the step: the one given, else the one learned, which is approached from long ones.
+    """Return the given step size, or the learned one, which is approached from above.
 
-    A step of c / t forgets the start as t^-c, and leaves the noise of t minibatches, as an average.
+    With a step size of c / t the influence of the start decays as t^-c, and the noise is that of an
+    average over t minibatches.
     """
     if site.step_size is not None:
         return site.step_size
@@ -116,9 +116,9 @@ def _step(site: Site, state: State) -> jax.Array:
 def _seen(
     name: str, kind: str, y: Values, total: Total, evaluate: Evaluate
 ) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
-    """Return the law of a site as a minibatch shows it, its prior, and the total of its counts.
+    """Return the minibatch estimate of a site's distribution, its prior, and its total count.
 
-    The law of a simplex site is that of its weights, and the rate the sum of their shapes.
+    For a simplex site it is the distribution of its weights, and the rate is the sum of shapes.
     """
     if kind == sites.GAMMA:
         law, here = tuning.gamma_law(name, y, evaluate)
@@ -137,19 +137,19 @@ def _seen_on_simplex(
 
 
 def _looked_at(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
-    """Return the noise with what this minibatch says at the value that the site has.
+    """Update the noise with this minibatch at the site's present value.
 
-    The minibatch before was seen at other values of the other sites: too much rather than too
-    little is taken for noise.
+    The previous minibatch was evaluated at other values of the other sites, so this overestimates
+    rather than underestimates the noise.
     """
     old = state.tuning[site.name].noise
     assert old is not None
     x = jnp.exp(state.z[site.name])
-    # Half a squared difference has the mean of the variance, of minibatches that are independent.
+    # Half a squared difference of independent minibatches is an unbiased estimate of the variance.
     change = (law.raw - old.shape) - x * (law.rate - old.rate)
     spread = law.rate * (x if site.kind == sites.GAMMA else x * (1 - x))
     seen = (change**2).sum() / (2 * spread.sum())
-    # A mean of what was expected and of all minibatches, of which the later count for more.
+    # A mean of the expected noise and of all minibatches, with more weight on later ones.
     gain = 2 / (state.i + _EXPECTED)
     ratio = old.ratio + jnp.where(jnp.isfinite(seen), gain * (seen - old.ratio), 0)
     ratio = ratio.astype(old.ratio.dtype)

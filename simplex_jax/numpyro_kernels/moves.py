@@ -1,8 +1,8 @@
-"""One move of one site: proposed, evaluated, accepted or not, and learned from.
+"""One move of one site: proposal, evaluation, Metropolis test and adaptation.
 
 A site whose rows are independent given all other sites (`rows`) moves row by row: the proposal of a
-row depends on that row alone, and so does its part of the log ratio, by which it is accepted or
-not, at a step of its own. The density is then evaluated once more, where the accepted rows led.
+row, and its part of the log ratio, depend on that row alone. Each row has its own step size and its
+own Metropolis test. The density is then evaluated again, at the accepted rows.
 """
 
 from functools import partial
@@ -18,8 +18,8 @@ from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.sites import Rows, Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Tuning
 
-# Exposures are not looked for at values smaller than this, or this share of the prior mean: counts
-# there differ by rounding only.
+# Exposures are not computed at values smaller than this, or this share of the prior mean, where
+# counts differ only by rounding.
 _LEAST = 1e-6
 
 
@@ -29,7 +29,7 @@ class State(NamedTuple):
     z: Values  # native values of the sites, by name: log-probabilities, or logs of gamma variates
     tuning: dict[str, Tuning]  # tuning of each site
     density: Density | None  # the log density and its derivatives at z; None where batches change
-    raised: Values  # mean share of numbers that underflow, of sites where that matters; `floors`
+    raised: Values  # mean share of numbers that underflow, for sites where it matters; `floors`
     i: jax.Array  # number of steps done
     num_warmup: jax.Array  # number of steps of the warm-up
     rng_key: jax.Array  # key of the next step
@@ -48,23 +48,23 @@ class Site(NamedTuple):
     metropolis: bool  # whether moves are corrected
     target_accept: float
     curved: bool  # whether corrected moves of a simplex site have rates
-    rows: Rows  # those that are accepted or not by themselves
+    rows: Rows  # rows with separate Metropolis tests
 
 
 class _Proposal(NamedTuple):
-    """A proposed value, the density there, and what decides."""
+    """A proposed value, its density, and the quantities for its acceptance."""
 
     y: jax.Array  # native value
     there: Density
     log_ratio: jax.Array  # log acceptance ratio, of each row
     same: jax.Array  # whether shapes are the same at both ends
-    bound: jax.Array  # the part of the log ratio that may be rounding, if the move is exact
+    bound: jax.Array  # bound on the rounding error of the log ratio of an exact move
     clamped: jax.Array  # fraction of shapes that are not positive
     total: jax.Array  # the total that fits both ends
 
 
 def jump(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
-    """Move a site with the gradient of all the data, from its law where the move is exact."""
+    """Move a site with the gradient of all the data, by an exact draw if possible."""
     old, here = state.tuning[site.name], state.density
     assert here is not None
     step = jnp.where(old.exact, jnp.inf, jnp.exp(old.log_step))
@@ -74,16 +74,16 @@ def jump(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State
     probability = jnp.exp(jnp.minimum(proposal.log_ratio, 0))
     probability = jnp.where(jnp.isnan(probability), 0, probability)
     if not site.metropolis:
-        # Uncorrected, but never to where the density is 0, from which no gradient leads back.
+        # Uncorrected, but never to density 0, from which no gradient leads back.
         possible = jnp.isfinite(proposal.there.without(site.name)).astype(probability.dtype)
         probability = jnp.where(old.exact, probability, possible)
-    # The log ratio of an exact move is 0 but for rounding. Equal shapes are not enough: gradients
-    # do not see where a likelihood jumps. The proposal of a move that turns out not to be exact
-    # was made with the total, or the exposure, of where it starts; no later one is.
+    # The log ratio of an exact move is 0 up to rounding. Equal shapes are not enough: gradients do
+    # not detect jumps of a likelihood. The proposal of a move that turns out not to be exact used
+    # the total, or the exposure, of its start; later ones do not.
     log_ratio = proposal.log_ratio.sum()
     exact = old.exact & proposal.same & rounding.confirms(log_ratio, proposal.bound)
     probability = jnp.where(exact, 1, probability)
-    # A chain that starts far away first goes where the likelihood wants it, uncorrected: there a
+    # A chain with a distant start first moves uncorrected to where the likelihood is high: there a
     # correction would learn steps that are far too short.
     arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
     chance = jnp.where(arriving, 1, probability)
@@ -155,7 +155,7 @@ def _propose_gamma(
     name = site.name
     y, old = state.z[name], state.tuning[name]
     prior = here.parameters[name]
-    # Where nothing depends on the site, the exposure is known best where the site is.
+    # If nothing depends on the site, the exposure is most accurate at its present value.
     place = jnp.where(old.exact, y, jnp.log(old.centre))
     place = jnp.maximum(place, jnp.log(_LEAST * prior[0] / prior[1]))
     exposure = tuning.exposure(name, state.z, place, evaluate)

@@ -1,25 +1,25 @@
-r"""Coordinates for NUTS and HMC in which a gamma or Dirichlet law is standard normal.
+r"""Coordinates for NUTS and HMC in which a gamma or Dirichlet distribution is standard normal.
 
-Each number of a site has a normal score z. For a positive site :math:`x = F^{-1}(\Phi(z))`, F
-being the distribution function of the reference law Gamma(s, t); for a simplex site :math:`x = g /
-\sum_j g_j` of gamma variates :math:`g_k = F_k^{-1}(\Phi(z_k))` with the shapes s_k, whose total is
-independent of x. So if the site has the law Dirichlet(s), all z are independent and standard
-normal, however small the shapes are: no corner of the simplex is far away, and no number
-underflows. Any other law p of the site has in z the density
+Each coordinate of a site has a normal score z. For a positive site :math:`x = F^{-1}(\Phi(z))`,
+where F is the distribution function of the reference Gamma(s, t); for a simplex site :math:`x = g /
+\sum_j g_j` with gamma variates :math:`g_k = F_k^{-1}(\Phi(z_k))` of shapes s_k, whose total is
+independent of x. So if the site is Dirichlet(s), all z are independent and standard normal, even
+for small shapes: no corner of the simplex is far away, and nothing underflows. Any other
+distribution p of the site has in z the density
 
 .. math:: \prod_k \phi(z_k) \; \frac{p(x)}{q(x)}
 
-with q the reference law: both the log-Jacobian, :math:`\log \phi(z) - \log f(x)`, and the law of
-the total are in it. It is exact for every reference; one that is near the posterior makes it nearly
-normal, which is what NUTS moves best in.
+with q the reference distribution: this includes the log-Jacobian, :math:`\log \phi(z) - \log f(x)`,
+and the distribution of the total. It is exact for every reference; a reference near the posterior
+makes it nearly normal, which suits NUTS best.
 
 In logs, with :math:`x = m e^r`, m the mean under the reference, and the E and kappa of
 `geometry.gamma_scores`, a gamma law of shape s has the log density -s E(r) - kappa(s) of log x. For
 a simplex site the variables are the log ratios, and the logarithm of the total, which has the law
 Gamma(S) whatever the prior, S being the sum of the s_k: :math:`\rho_k = r_k - \ell`, :math:`\ell =
-\log \sum_j (s_j / S) e^{r_j}`, a change of variables of determinant 1. Up to 2,000 shapes r comes
-from a table, a spline of the normal scores; its own derivative is the Jacobian, so that the model
-is the same to rounding. Scores beyond 13 are worked out.
+\log \sum_j (s_j / S) e^{r_j}`, a change of variables of determinant 1. For up to 2,000 shapes r
+comes from a table, a spline of the normal scores; its exact derivative is the Jacobian, so that the
+model is the same up to rounding. Scores beyond 13 are computed directly.
 """
 
 import math
@@ -57,16 +57,15 @@ _LEAST, _MOST = 1e-6, 1e6
 class GammaReference(Reparam):
     """Write a latent positive or simplex site in normal scores of a gamma or Dirichlet law.
 
-    What is sampled is ``<site>_normal``, standard normal where the site has the law
-    Gamma(shape, rate), or Dirichlet(shape); the site becomes deterministic, and ``<site>_factor``
-    brings in the density of its prior relative to that law. The model is the same for every shape
-    and rate. They decide how well HMC and NUTS move: best where the reference is near the
-    posterior, which `learn_reference` sees to.
+    The sampled site is ``<site>_normal``, standard normal if the site is Gamma(shape, rate) or
+    Dirichlet(shape). The site becomes deterministic, and ``<site>_factor`` adds the density of its
+    prior relative to that distribution. The model is the same for every shape and rate, but HMC and
+    NUTS move best if the reference is near the posterior; see `learn_reference`.
 
-    Sites may be ``Dirichlet``, `LogDirichlet` or of any other law on the simplex, and ``Gamma``,
-    ``Exponential`` or of any other law of positive numbers, in plates or not. Where a site
-    underflows its value is raised to the smallest normal number, and its density is that of the
-    true value for the laws named.
+    Sites may be ``Dirichlet``, `LogDirichlet` or any other distribution on the simplex, and
+    ``Gamma``, ``Exponential`` or any other distribution of positive numbers, in plates or not. If a
+    site underflows, its value is raised to the smallest normal number; for the distributions named,
+    its density is still that of the true value.
 
     Args:
         shape: Shapes s, from 1e-6 to 1e6, that broadcast against the site.
@@ -104,10 +103,10 @@ class GammaReference(Reparam):
         kind = _kind(fn)
         if obs is not None or kind not in _KINDS:
             # numpyro shows sites within scan from outside with the values that they have got.
-            known = "observed, or within scan or cond: there, call handlers.reparam in their body"
+            problem = "observed, or within scan or cond: there, call handlers.reparam in their body"
             raise ValueError(
                 "GammaReference is for latent sites of positive numbers or on the simplex; "
-                f"{name!r} is " + (known if obs is not None else type(sites.base(fn)).__name__)
+                f"{name!r} is " + (problem if obs is not None else type(sites.base(fn)).__name__)
             )
         if self.rate is not None and kind in _SIMPLEX:
             raise ValueError(f"a reference on the simplex has no rate, and that of {name!r} does")
@@ -243,24 +242,23 @@ def learn_reference(
     num_warmup: int = 1000,
     num_samples: int = 2000,
 ) -> dict[str, GammaReference]:
-    r"""Learn reference laws for the positive and simplex sites of a model from a short pilot run.
+    r"""Learn references for the positive and simplex sites of a model from a short pilot run.
 
-    The pilot is by `SCIR`, next to NUTS for sites that it does not move (numpyro 0.22), or by NUTS
-    alone where it moves none. The references are the gamma and Dirichlet laws with the means m of
-    the pilot's samples and their covariances with their logarithms, which are as good as the
-    likelihood equations and need no iteration: 1 / t = Cov(x, log x) (Ye and Chen 2017,
+    The pilot uses `SCIR`, with NUTS for other sites (numpyro 0.22), or NUTS alone if there is
+    nothing for SCIR. The references are the gamma and Dirichlet distributions that match the means
+    m of the pilot's samples and their covariances with their logarithms, which is as accurate as
+    maximum likelihood and needs no iteration: 1 / t = Cov(x, log x) (Ye and Chen 2017,
     *Closed-form estimators for the gamma distribution derived from likelihood equations*), and in
-    the same way :math:`S = (K - 1) / \sum_k \mathrm{Cov}(x_k, \log x_k)`. A pilot that was too
-    short makes a reference that is less near the posterior, and NUTS slower; its samples are right
-    all the same.
+    the same way :math:`S = (K - 1) / \sum_k \mathrm{Cov}(x_k, \log x_k)`. A pilot that is too short
+    gives a worse reference and a slower NUTS, but its samples are still correct.
 
     Args:
         rng_key: A PRNG key.
         model: A numpyro model without minibatches.
         model_args: Arguments of the model.
         model_kwargs: Keyword arguments of the model.
-        num_warmup: Number of steps of the pilot that are thrown away.
-        num_samples: Number of steps of the pilot that count, at least 100.
+        num_warmup: Warm-up steps of the pilot, which are discarded.
+        num_samples: Sampling steps of the pilot, at least 100.
 
     Returns:
         A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``. Sites within

@@ -1,10 +1,10 @@
 """Rows of a site that are independent given all other sites, proved from the program of a model.
 
-The plates of a site say which of its axes have rows. That they are independent is proved by the
-program (jaxpr) of the terms of the log density: each term either is not made of the site, or has
-the axis of the plate, and its number there is made of the same row of the site alone. The proof
-follows the axis through the program, one operation after another. Operations that it does not know,
-loops among them, prove nothing: the site then moves as a whole.
+The plates of a site say which of its axes have rows. The program (jaxpr) of the terms of the log
+density proves that they are independent: each term either does not depend on the site, or has the
+axis of the plate, and each entry depends only on the same row of the site. The proof follows the
+axis through the program, operation by operation. Unknown operations, including loops, prove
+nothing: the site then moves as a whole.
 
 For example, let a site a [rows, 3] be in a plate of dimension -1, and `log(a).sum(axis=-1)` a term.
 The axis of the rows is followed through its program as
@@ -33,7 +33,7 @@ class _Mixed(Exception):
 
 
 def independent(target: Target, native: Values, name: str) -> Rows:
-    """Return the rows of a site that its density does not tie together, by the plates that do not.
+    """Return the rows of a site that are independent, by plates.
 
     `native` are the native values of all sites that are moved.
     """
@@ -50,7 +50,7 @@ def independent(target: Target, native: Values, name: str) -> Rows:
 
 
 def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
-    """Return whether a program of terms of a site keeps the rows of a plate apart."""
+    """Return whether a program of terms of a site keeps the rows of a plate independent."""
     try:
         axes = _followed(program.jaxpr, [rows.axis(dim)])
     except _Mixed:
@@ -62,12 +62,12 @@ def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
     )
 
 
-# The axis of the rows in an array, or None where it is not made of the site.
+# The axis of the rows in an array, or None if it does not depend on the site.
 _Axis = int | None
 
 
 def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
-    """Return the axes of the rows in the results of a program, by those in its arguments."""
+    """Return the axes of the rows in the results of a program, given those in its arguments."""
     axis_by_variable = dict(zip(program.invars, axes, strict=True))
 
     def axis_of(variable: Any) -> _Axis:
@@ -103,7 +103,7 @@ _ELEMENTWISE = frozenset(_NAMES.split())
 
 
 def _row_axis(axes: Sequence[_Axis]) -> int:
-    """Return the axis of the rows, which all inputs that have one must have in common."""
+    """Return the axis of the rows, which must be the same in all inputs that have one."""
     row_axes = {axis for axis in axes if axis is not None}
     if len(row_axes) != 1:
         raise _Mixed
@@ -111,14 +111,14 @@ def _row_axis(axes: Sequence[_Axis]) -> int:
 
 
 def _axis_after_removal(axis: int, removed: Sequence[int]) -> int:
-    """Return where an axis is after others were removed."""
+    """Return the index of an axis after the removal of others."""
     if axis in removed:
         raise _Mixed
     return axis - sum(other < axis for other in removed)
 
 
 def _elementwise(equation: Any, inputs: Sequence[_Axis]) -> int:
-    # Axes of size 1 may be stretched, those of rows are longer.
+    # Axes of size 1 may be broadcast; those of rows are longer.
     axis, ndim = _row_axis(inputs), equation.outvars[0].aval.ndim
     for variable, row_axis in zip(equation.invars, inputs, strict=True):
         if row_axis is not None and variable.aval.ndim != ndim:
@@ -131,7 +131,7 @@ def _reduced(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 
 def _apart_from(key: str) -> Callable[[Any, Sequence[_Axis]], int]:
-    """Return the rule of operations along one axis, or some, which the rows may not have."""
+    """Return the rule of operations along certain axes, which must not be the axis of the rows."""
 
     def rule(equation: Any, inputs: Sequence[_Axis]) -> int:
         axes = equation.params[key]
@@ -174,7 +174,7 @@ def _sliced(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 def _multiplied(equation: Any, inputs: Sequence[_Axis]) -> int:
     contracted, batch = equation.params["dimension_numbers"]
-    # Axes of a result: those of the batch, then what is left of either factor.
+    # Axes of a result: the batch axes, then the remaining axes of either factor.
     first = len(batch[0])
     outputs: list[_Axis] = []
     for i, axis in enumerate(inputs):
@@ -194,7 +194,7 @@ def _gathered(equation: Any, inputs: Sequence[_Axis]) -> int:
         raise _Mixed
     offsets = set(numbers.offset_dims)
     if axis in numbers.operand_batching_dims:
-        # As many indices as rows, each for the row of its own.
+        # As many indices as rows, each for its own row.
         place = numbers.operand_batching_dims.index(axis)
         batch = [i for i in range(equation.outvars[0].aval.ndim) if i not in offsets]
         return batch[numbers.start_indices_batching_dims[place]]

@@ -17,7 +17,7 @@ from simplex_jax.numpyro_kernels.moves import State
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Rows, Values
 from simplex_jax.schedules import StepSize
 
-# Of uncorrected moves with all the data, and where the adaptation of corrected ones starts.
+# Step size of uncorrected moves with all the data, and initial step size of corrected ones.
 _STEP_SIZE = 0.3
 
 
@@ -30,45 +30,44 @@ class SCIR(ModelKernel):
     the shapes of the gamma laws behind the site follow (see `simplex_moves`). No bijection, no
     mass matrix: a category of probability e^-1000 is as easy as any other.
 
-    - Where the likelihood is **conjugate** in the site, the shapes do not depend on it, and the log
-      density changes as they say, within what rounding may do. Both are looked at in every step.
-      The site is then drawn from its law given all other sites.
-    - Elsewhere a step is a CIR transition with shapes from the gradient, as in Baker et al. 2018,
-      accepted or not by a Metropolis rule, so that the chain is exact. Its step size is learned in
-      the warm-up, in whose first quarter every finite move is taken: a start may be far away.
-      With ``metropolis=False`` it is not corrected: its bias is of the order of ``step_size``.
-    - In a model with ``plate(..., subsample_size=n)`` every step sees a fresh minibatch, and
-      nothing is corrected; where a likelihood jumps is not seen. The noise of the minibatches adds
-      to the deviations of the samples, in proportion to the step: they are multiplied by some
-      sqrt(1 + (N / n) tanh(h / 2)). That *inflation* is measured and shown, and warned about above
-      1.1; by default the step is learned in the warm-up so that it is below. Moves of other sites
-      count as noise: it is an upper estimate where there are some.
-    - Uncorrected rows with a shape that is not positive, which happens where a likelihood is
-      steep or a minibatch noisy, take a reflected Euler step of SGRLD instead. The progress bar
-      and `get_diagnostics_str` show how many ("clamped").
+    - If the likelihood is **conjugate** in the site, the shapes do not depend on it, and the log
+      density changes as they predict, up to rounding. Every step checks both. The site is then
+      drawn exactly, given all other sites.
+    - Otherwise a step is a CIR transition with shapes from the gradient, as in Baker et al. 2018,
+      with a Metropolis test, so that the chain is exact. Its step size is learned in the warm-up,
+      whose first quarter accepts every finite move, because a start may be far away. With
+      ``metropolis=False`` there is no correction: the bias is of the order of ``step_size``.
+    - In a model with ``plate(..., subsample_size=n)`` every step uses a fresh minibatch, without
+      correction; jumps of a likelihood are not detected. The noise of the minibatches increases the
+      standard deviations of the samples by a factor of about sqrt(1 + (N / n) tanh(h / 2)). This
+      *inflation* is measured and reported, with a warning above 1.1; by default the warm-up learns
+      a step with less. Moves of other sites count as noise, which makes it an upper estimate.
+    - Uncorrected rows with a shape that is not positive, as with a steep likelihood or a noisy
+      minibatch, do a reflected Euler step of SGRLD instead. The progress bar and
+      `get_diagnostics_str` show their share ("clamped").
 
-    It works alone where these are all the latent sites, and as a block of the ``Gibbs`` kernel of
-    numpyro 0.22 elsewhere: ``Gibbs([(SCIR(model), ["weights"]), (NUTS(model), None)])``. All
-    methods of drawing chains work ("vectorized" alone only, as ``Gibbs`` refuses it). Samples are
-    ordinary probabilities, raised to the smallest normal number where they underflow; for a
+    It works alone if these are all the latent sites, and otherwise as a block of the ``Gibbs``
+    kernel of numpyro 0.22: ``Gibbs([(SCIR(model), ["weights"]), (NUTS(model), None)])``. All chain
+    methods work ("vectorized" only without ``Gibbs``, which does not support it). Samples are
+    ordinary probabilities, raised to the smallest normal number if they underflow; for a
     concentration that another kernel learns from a sparse site use `LogDirichlet`, which has no
-    such floor. `get_diagnostics_str` shows how many were raised there ("raised"), and warns.
+    such floor. `get_diagnostics_str` shows the share of raised numbers ("raised"), and warns.
     ``init_params`` are constrained values.
 
     Args:
         model: A numpyro model.
-        step_size: The h of steps that are not exact, or a schedule of the number of steps. Where
-            steps are corrected it is where the adaptation starts from. By default 0.3, and with
-            minibatches the longest, up to 0.3, at which their noise does little.
-        metropolis: Whether moves are corrected, if the model has no minibatches.
-        target_accept: The acceptance probability that the step size is adapted to.
-        init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat laws.
-            Others are tried where the density there is 0; see `init`.
+        step_size: Step size h of inexact moves, or a schedule; for corrected moves the initial
+            step size of the adaptation. By default 0.3, and with minibatches the longest, up to
+            0.3, with little inflation.
+        metropolis: Whether to correct moves, if the model has no minibatches.
+        target_accept: Target acceptance rate of the adaptation.
+        init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat
+            distributions. If the density is 0 there, others are tried; see `init`.
 
     Raises:
         ValueError: An argument is out of range. When it runs: the model has latent sites of other
-            kinds, local to a minibatch, or discrete; the message says what to do instead.
-        RuntimeError: When it runs: no start was found where the log density is finite.
+            kinds, local to a minibatch, or discrete; the message names a remedy.
+        RuntimeError: When it runs: there is no start with a finite log density.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -143,7 +142,7 @@ class SCIR(ModelKernel):
         evaluate = jax.jit(partial(densities.evaluate, target))
         step = self._step(target.layout, jnp.zeros((), jnp.int32))
         ratio = minibatches.ratio_of_rows(target.layout.subsampled)
-        # Other arguments may show minibatches where those of an earlier start did not.
+        # New arguments may have minibatches when earlier ones did not.
         self._curved, self._rows = frozenset(), {}
         if step is None:
             step = minibatches.longest(jnp.asarray(ratio))
@@ -176,11 +175,11 @@ class SCIR(ModelKernel):
         return state, density.is_finite()
 
     def _rows_apart(self, target: Target, z: Values, evaluate: tuning.Evaluate) -> dict[str, Rows]:
-        """Return the rows of sites that move row by row, which conjugate ones need not do."""
-        found = {name: rows.independent(target, z, name) for name in z}
+        """Return the rows of sites that move row by row; conjugate sites do not need to."""
+        separate = {name: rows.independent(target, z, name) for name in z}
         return {
             name: apart
-            for name, apart in found.items()
+            for name, apart in separate.items()
             if apart.plates
             if not tuning.is_conjugate(name, target.layout.kinds, z, evaluate)
         }
@@ -194,7 +193,7 @@ class SCIR(ModelKernel):
         kinds = target.layout.kinds
         move = minibatches.drift if target.layout.subsampled else moves.jump
         evaluate = partial(densities.evaluate, target, rows=self._rows)
-        # All keys at once: each call is a loop of its own, which takes a while to compile.
+        # All keys at once: each call is a separate loop, which takes time to compile.
         keys = jax.random.split(key, (len(kinds), moves.KEYS))
         for (name, kind), keys_site in zip(kinds.items(), keys, strict=True):
             site = moves.Site(
@@ -210,13 +209,13 @@ class SCIR(ModelKernel):
         return state
 
     def _step(self, layout: Layout, i: jax.Array) -> jax.Array | None:
-        """Return the step of uncorrected moves; None where minibatches decide."""
+        """Return the step size of uncorrected moves; None if minibatches determine it."""
         if self._step_size is None:
             return None if layout.subsampled else jnp.asarray(_STEP_SIZE)
         return jnp.asarray(schedules.at(self._step_size, i))
 
     def _check_step(self, layout: Layout, ratio: float, num_warmup: int) -> None:
-        """Warn of a given step that is too long for minibatches of rows that are alike."""
+        """Warn if a given step size is too long for minibatches of similar rows."""
         if self._step_size is None:
             return
         with jax.ensure_compile_time_eval():
@@ -236,7 +235,7 @@ class SCIR(ModelKernel):
     def refresh(
         self, state: State, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> State:
-        """Look at the density again, after a sibling in a ``Gibbs`` kernel moved."""
+        """Evaluate the density again, after another block of a ``Gibbs`` kernel moved."""
         if state.density is None:
             return state
         target = self._target(model_args, model_kwargs, jax.random.key(0))
@@ -278,7 +277,7 @@ class SCIR(ModelKernel):
                     f"{name} minibatch, {about}, h={step:.2g}, inflation {inflation:.2f}, {clamped}"
                 )
             elif site.exact == 1:
-                # A bound that no run could tell from 0 is not worth a word.
+                # Omit a bound that no run could distinguish from 0.
                 bound = float(site.bound)
                 within = f" within {bound:.2g} nats" if bound > 0.01 else ""
                 parts.append(f"{name} exact{within}")
@@ -292,7 +291,7 @@ class SCIR(ModelKernel):
 
 
 def _steps(log_step: jax.Array) -> str:
-    """Return what diagnostics say of the steps of corrected moves."""
+    """Return the diagnostics of the step sizes of corrected moves."""
     shortest, longest = float(jnp.exp(log_step.min())), float(jnp.exp(log_step.max()))
     if not log_step.ndim:
         return f"h={shortest:.2g}"

@@ -9,13 +9,13 @@ s), redrawn for every move, so that theta = omega S has the density
     \frac{\partial \log \pi}{\partial \log \theta_j} = a_j - 1 - \theta_j, \qquad
     a_j = \alpha_j + c_j - \omega_j c_\cdot + s\, \omega_j
 
-for every constant s, which was chosen for speed alone. SCIR moves theta by the exact transition of
-the CIR process whose stationary law is Gamma(a): exact where the likelihood is conjugate and s the
-number of its counts, so that a does not depend on omega.
+for every constant s, which only affects speed. SCIR moves theta by the exact transition of the CIR
+process with stationary distribution Gamma(a). This is exact if the likelihood is conjugate and s
+the number of its counts, so that a does not depend on omega.
 
-Elsewhere a move is corrected. The transition is the draw of N ~ Poisson(lambda theta), lambda = 1 /
-(e^h - 1), followed by theta' ~ Gamma(a + N) / (1 + lambda). Given N, which is drawn afresh, it is a
-Metropolis proposal, and its acceptance probability has no Bessel function:
+Otherwise a move is corrected. The transition draws N ~ Poisson(lambda theta), lambda = 1 / (e^h -
+1), and then theta' ~ Gamma(a + N) / (1 + lambda). Given N, which is redrawn, it is a Metropolis
+proposal, whose acceptance probability needs no Bessel function:
 
 .. math::
     \log r = L(\omega') - L(\omega) + s \log \frac{S'}{S} + \sum_j \Big[ (\alpha_j - a_j) \log
@@ -24,9 +24,9 @@ Metropolis proposal, and its acceptance probability has no Bessel function:
 
 with a' the shapes at omega'. A sparse coordinate has a = a' = alpha and costs nothing.
 
-Where the counts fall with a probability, each at a rate of its own, :math:`c_j = n_j - e_j
-\omega_j`, as those of a Dirichlet concentration do, coordinates have scales of their own. In a site
-of one row theta_j then moves by the process of law Gamma(a_j) / b_j with a constant
+If each count decreases with its probability at its own rate, :math:`c_j = n_j - e_j \omega_j`, like
+those of a Dirichlet concentration, coordinates have different scales. In a site with one row
+theta_j then moves by the process with stationary distribution Gamma(a_j) / b_j, with a constant
 :math:`b_j = 1 + e_j / E S` and :math:`(b_j - 1) \theta_j` more in a_j, which adds
 :math:`\sum_j (b_j - 1) (\theta_j' - \theta_j) + (a_j' - a_j) \log b_j` to log r.
 """
@@ -43,10 +43,10 @@ from simplex_jax.samplers import expanded
 
 
 class Shapes(NamedTuple):
-    """Shapes of the gamma laws of a site, [..., K].
+    """Shapes of the gamma distributions of a site, [..., K].
 
-    Those used are positive; raw ones, as the formula says, may be negative where a likelihood is
-    steep or a minibatch noisy.
+    Those used are positive; raw ones, from the formula, may be negative with a steep likelihood or
+    a noisy minibatch.
     """
 
     used: jax.Array
@@ -79,12 +79,12 @@ def shapes(
 
 
 def with_scale(key: jax.Array, y: jax.Array, alpha: jax.Array, total: jax.Array) -> jax.Array:
-    """Return log theta, for a total S that is drawn."""
+    """Return log theta, with a random total S."""
     return y + draws.loggamma(key, alpha.sum(axis=-1, keepdims=True) + total)
 
 
 def with_total(counts: jax.Array, y: jax.Array, total: jax.Array) -> jax.Array:
-    """Return counts that pull alike on the simplex, and have the sums s, [..., 1]."""
+    """Return counts with the same effect on the simplex, and the sums s, [..., 1]."""
     return counts + jnp.exp(y) * (total - counts.sum(axis=-1, keepdims=True))
 
 
@@ -107,15 +107,15 @@ def log_ratio(
     a_there: jax.Array,
     step: jax.Array,
 ) -> jax.Array:
-    """Return the log acceptance ratio less the change of the log likelihood, of each row, [..., 1].
+    """Return the log acceptance ratio per row, [..., 1], without the change of the log likelihood.
 
-    Its terms are of the size of the counts, and of many more Poisson numbers where steps are short:
-    those that nearly cancel are taken together.
+    Its terms are as large as the counts, or the larger Poisson numbers of short steps, so terms
+    that nearly cancel are combined.
     """
     rise = move.after - move.before
     sums = _change_of_total(move)
     pull = (alpha - a) * (rise - sums)
-    # Zero but for rates, and shapes that were raised: otherwise the shapes sum to the rest.
+    # Zero except with rates, and with shapes that were raised.
     stretch = ((alpha - a).sum(axis=-1, keepdims=True) + total) * sums
     weight = (move.rate - 1) * gain(move.before, move.after)
     growth = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(move.rate)
@@ -157,10 +157,10 @@ def transition(
     total: jax.Array,
     step: jax.Array,
 ) -> jax.Array:
-    r"""Move by an uncorrected step; rows with a shape that is not positive by a reflected one.
+    r"""Do an uncorrected step, a reflected one for rows with a shape that is not positive.
 
-    That one is the Euler step :math:`|\theta + h (a - \theta) + \sqrt{2 h \theta} \xi|` of SGRLD,
-    which needs no positive a.
+    The latter is the Euler step :math:`|\theta + h (a - \theta) + \sqrt{2 h \theta} \xi|` of SGRLD,
+    which does not need positive a.
     """
     key_total, key_cir, key_noise = jax.random.split(key, 3)
     log_theta = with_scale(key_total, y, alpha, total)

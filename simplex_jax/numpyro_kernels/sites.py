@@ -23,14 +23,14 @@ SIMPLEX, LOG_SIMPLEX, GAMMA, SPHERE, OTHER = "simplex", "log simplex", "gamma", 
 
 
 class Rows(NamedTuple):
-    """The rows of a site in plates; without plates the site is one, and numbers of it scalars."""
+    """The rows of a site in plates; without plates the site is a single row."""
 
     plates: tuple[tuple[int, int], ...] = ()  # dimensions, from the right of a batch, and sizes
     ndim: int = 0  # of the site
-    event_dim: int = 0  # number of axes of one of its values, on the right
+    event_dim: int = 0  # number of event axes, on the right
 
     def axis(self, dim: int) -> int:
-        """Return the axis of the site that is a dimension of its batch."""
+        """Return the axis of the site for a dimension of its batch."""
         return self.ndim - self.event_dim + dim
 
     @property
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
         return numbers.sum(axis=axes, keepdims=True)
 
     def sums_of_term(self, term: jax.Array) -> jax.Array:
-        """Return the sum of each row of a term of the log density; 0 where it has no such rows."""
+        """Return the sum of each row of a term of the log density; 0 without such rows."""
         if any(term.ndim < -dim or term.shape[dim] != size for dim, size in self.plates):
             return jnp.zeros(self.shape, term.dtype)
         dims = {dim for dim, _ in self.plates}
@@ -62,10 +62,10 @@ class Layout(NamedTuple):
 
     kinds: dict[str, str]  # of latent sites that are not enumerated, by name, in trace order
     enumerate_from: int | None  # dimension from which on discrete sites are enumerated
-    subsampled: dict[str, tuple[int, int]]  # plates with minibatches: all rows, and those shown
-    deterministic: tuple[str, ...]  # sites that samples bring along
+    subsampled: dict[str, tuple[int, int]]  # plates with minibatches: all rows, and batch size
+    deterministic: tuple[str, ...]  # deterministic sites of the samples
     plates: dict[str, Rows]  # rows of the latent sites
-    # sites whose prior has parameters that are made of the site itself, see `density.recursive`
+    # sites whose prior has parameters that depend on the site itself, see `density.recursive`
     recursive: frozenset[str] = frozenset()
 
 
@@ -87,7 +87,7 @@ def inspect(
     initial = strategy or init_to_sample
 
     def value_of(site: dict[str, Any]) -> jax.Array | None:
-        # These strategies go through real numbers, from which no map leads to the sphere.
+        # These strategies map real numbers to the support, which is impossible for the sphere.
         latent = site["type"] == "sample" and not site["is_observed"]
         return None if latent and kind(site) == SPHERE else initial(site)
 
@@ -137,7 +137,7 @@ def inspect(
 
 
 def check_all_rows(layout: Layout) -> None:
-    """Raise a ValueError where plates show minibatches."""
+    """Raise a ValueError if plates have minibatches."""
     if layout.subsampled:
         raise ValueError(
             f"the plates {listed(layout.subsampled)} show minibatches, which NUTS cannot sample; "
@@ -165,8 +165,8 @@ def kind(site: Mapping[str, Any]) -> str:
 
 
 def support_of(law: dist.Distribution) -> constraints.Constraint:
-    """Return the support of a law, or of its rows where it is one of several."""
-    # Plates and `to_event` wrap laws, and `ImproperUniform` its constraint, even where it is one.
+    """Return the support of a distribution, without independent wrappers."""
+    # Plates and `to_event` wrap distributions, and `ImproperUniform` always wraps its constraint.
     support = base(law).support
     while isinstance(support, constraints.independent):
         support = support.base_constraint
@@ -174,7 +174,7 @@ def support_of(law: dist.Distribution) -> constraints.Constraint:
 
 
 def base(law: dist.Distribution) -> dist.Distribution:
-    """Return the distribution within those that only expand, reshape or mask it."""
+    """Return the distribution inside wrappers that only expand, reshape or mask it."""
     while isinstance(law, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
         law = law.base_dist
     return law
@@ -191,10 +191,10 @@ def native(kind: str, value: jax.Array) -> jax.Array:
 
 
 def constrain(kind: str, y: jax.Array) -> jax.Array:
-    """Return the value that the model sees; one below the smallest normal number is that number.
+    """Return the value that the model sees, raised to at least the smallest normal number.
 
-    Its derivative by the native value is the value itself, where it was raised as well. An observed
-    count therefore counts fully however small the probability is.
+    Its derivative in the native value is the value itself, even if it was raised. An observed count
+    therefore has its full effect for every probability.
     """
     if kind == LOG_SIMPLEX:
         return y
@@ -203,7 +203,7 @@ def constrain(kind: str, y: jax.Array) -> jax.Array:
 
 
 def underflows(y: jax.Array) -> jax.Array:
-    """Return where `constrain` raises the value of a native one."""
+    """Return the mask of native values that `constrain` raises."""
     return y < jnp.log(_tiny(y))
 
 
@@ -219,11 +219,11 @@ def start(
     layout: Layout,
     key: jax.Array,
 ) -> Values:
-    """Return constrained values to start from: those given, else by the strategy, else scattered.
+    """Return initial constrained values: as given, else from the strategy, else random.
 
     Without a strategy, probabilities and gamma variates start from a uniform Dirichlet and a unit
-    exponential, and sites of other kinds from the draw: a draw of a sparse prior has one category,
-    and others are hard to reach from there.
+    exponential, and other sites from the prior draw: a draw from a sparse prior has one category,
+    from which others are hard to reach.
     """
     given = dict(given or {})
     if unknown := sorted(given.keys() - drawn.keys()):

@@ -205,7 +205,7 @@ def test_unit_vectors(tmp_path):
     (tmp_path / "new.txt").write_text("oak elm\n")
     result = invoke("transform", "--model", out, tmp_path / "new.txt")
     assert result.exit_code == 1
-    assert "the model is one of unit vectors" in result.stderr
+    assert "the model is of unit vectors" in result.stderr
     np.save(tmp_path / "wide.npy", np.eye(3, 9))
     result = invoke("transform", "--model", out, tmp_path / "wide.npy")
     assert "its 9 words are not the 6 of the model" in result.stderr

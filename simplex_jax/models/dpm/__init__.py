@@ -1,4 +1,4 @@
-"""Clusters whose number is not given: the Dirichlet-process mixture, from rows to its posterior."""
+"""Dirichlet-process mixtures: clustering with an unknown number of clusters."""
 
 from typing import Any
 
@@ -33,30 +33,30 @@ MODEL = Fit.MODEL = Model(
 
 @takes(Arguments)
 def fit(rows: Any, arguments: Arguments) -> Fit:
-    """Sample the partition of rows into clusters whose number is not given.
+    """Sample the partition of rows into an unknown number of clusters.
 
-    Columns of numbers in a data frame are standardised, so that the prior of a cluster is that of
-    their own scale, and a missing cell is left out of the likelihood: nothing is filled in. Whether
-    a cell is missing must not depend on its value.
+    Columns of numbers in a data frame are standardised, so that the prior of a cluster matches
+    their scale. Missing cells are left out of the likelihood, not imputed; whether a cell is
+    missing must not depend on its value.
 
-    It ends early, and is summarised, on Ctrl-C (SIGINT) and SIGTERM; see `pipeline.train`.
+    Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
 
     Args:
         rows: A `corpus.Corpus`, whose rows are counts, or a table of categories
             (`corpus.read_table`); texts, a sequence of N strings, whose words `corpus.from_texts`
             counts with its default options; a data frame, or a mapping from names to columns, of
-            numbers, categories and counts (see `kinds`); or rows that `family` takes. A
-            memory-mapped table of numbers stays in its file, see `families.on_device`.
+            numbers, categories and counts (see `kinds`); or rows in the form that `family` expects.
+            A memory-mapped table of numbers stays in its file, see `families.on_device`.
         {options}
 
     Returns:
-        The fit. The same rows, options, versions and device give the same numbers, except that
-        `seconds` ends a run by the clock.
+        The fit. The same rows, options, versions and device give the same numbers, unless `seconds`
+        ends the run.
 
     Raises:
-        ValueError: An option is out of range or the rows are not those of the family; a
-            `CheckpointError` if `resume` finds only checkpoints that are damaged or of another run,
-            such as one with other rows.
+        ValueError: An option is out of range or the rows do not fit the family; a `CheckpointError`
+            if `resume` finds only checkpoints that are damaged or belong to another run, such as
+            one with other rows.
         FloatingPointError: The state became NaN; the message names the step.
 
     Example:
@@ -72,13 +72,13 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
 
 @takes(Options)
 def resolve(rows: int, options: Options) -> Options:
-    """Return the options of a run with what was left out filled in.
+    """Return the options of a run with all defaults filled in.
 
-    Two things are settled by the rows alone: `initial_clusters` stays None where the start is
-    searched for, and `split_merge` is that of a family with a `log_evidence`.
+    Two options depend on the rows themselves: `initial_clusters` stays None if the start is
+    searched for, and `split_merge` is the value for a family with a `log_evidence`.
 
     Args:
-        rows: How many rows there are to learn from.
+        rows: Number of training rows.
         {options}
 
     Raises:

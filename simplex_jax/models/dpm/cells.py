@@ -1,4 +1,4 @@
-"""Columns of a table as people have them: what kind each is, and its cells as numbers or texts."""
+"""Columns of a user's table: the kind of each, and its cells as numbers or texts."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ class Frame(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of some kind, with what a family of it has to know."""
+    """The kind of a column, and the facts that its family needs."""
 
     kind: str  # one of `KINDS`
     values: tuple[str, ...]  # of a category, sorted
@@ -38,9 +38,9 @@ class Column(NamedTuple):
 def of_texts(
     columns: Mapping[str, Sequence[str | None]], kinds: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return columns of texts, as a file has them, with numbers in those that have nothing else.
+    """Return the columns of a file, with numbers for texts in columns that hold only numbers.
 
-    Columns whose kind is given are left as they are.
+    Columns with a given kind are left unchanged.
     """
     return {
         name: column if name in kinds else _numbers_or_texts(column)
@@ -63,7 +63,7 @@ def is_frame(rows: Any) -> bool:
 
 
 def as_frame(rows: Any) -> Frame:
-    """Return the columns of a data frame, a mapping or a structured array, which has some rows.
+    """Return the columns of a data frame, a mapping or a structured array with at least one row.
 
     Rows are named by the index of a pandas data frame, and numbered from 0 otherwise.
     """
@@ -94,53 +94,53 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def kinds_of(columns: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, str]:
-    """Return the kind of each column: the one that is given, or what its cells say.
+    """Return the kind of each column, as given or inferred from its cells.
 
-    Text and booleans are categories, and numbers are numbers, but for columns of whole numbers
-    from 0 on, which may be any of the three: a ValueError asks what they are.
+    Text and booleans are categories, and numbers are numbers. Columns of nonnegative integers may
+    be any of the three kinds: without a given kind they raise a ValueError.
     """
     for name, kind in kinds.items():
         if name not in columns:
             raise ValueError(f"kinds names {name!r}, and the table has {_listed(columns)}")
         if kind not in KINDS:
             raise ValueError(f"kinds[{name!r}] must be one of {', '.join(KINDS)}; it is {kind!r}")
-    found = {name: kinds.get(name) or _kind(name, column) for name, column in columns.items()}
-    if asked := [name for name, kind in found.items() if not kind]:
-        example = ", ".join(f"{name!r}: 'count'" for name in asked[:_SHOWN])
+    inferred = {name: kinds.get(name) or _kind(name, column) for name, column in columns.items()}
+    if ambiguous := [name for name, kind in inferred.items() if not kind]:
+        example = ", ".join(f"{name!r}: 'count'" for name in ambiguous[:_SHOWN])
         raise ValueError(
-            f"{'columns' if len(asked) > 1 else 'column'} {_listed(map(repr, asked))}: whole "
-            "numbers from 0 on may be counts, numbers such as years, or codes of categories. Say "
-            f"which: kinds={{{example}}}, or 'number', or 'category' (--count-column, "
+            f"{'columns' if len(ambiguous) > 1 else 'column'} {_listed(map(repr, ambiguous))}: "
+            "whole numbers from 0 on may be counts, numbers such as years, or codes of categories. "
+            f"Say which: kinds={{{example}}}, or 'number', or 'category' (--count-column, "
             "--number-column, --category-column)"
         )
-    return found
+    return inferred
 
 
 def _kind(name: str, column: Any) -> str:
-    """Return the kind of a column by its cells, "" where they leave it open."""
+    """Return the kind of a column inferred from its cells, "" if it is ambiguous."""
     if str(getattr(column, "dtype", "")).startswith("category"):
         return "category"
     array, missing = _cells(name, column)
-    there = array[~missing]
-    if not len(there) or array.dtype.kind == "b":
+    observed = array[~missing]
+    if not len(observed) or array.dtype.kind == "b":
         return "category"
-    if array.dtype.kind == "O" and not all(map(_is_number, there)):
-        _warn_of_numbers(name, there)
+    if array.dtype.kind == "O" and not all(map(_is_number, observed)):
+        _warn_of_numbers(name, observed)
         return "category"
-    numbers = there.astype(np.float64)
+    numbers = observed.astype(np.float64)
     return "" if ((numbers >= 0) & (numbers == np.floor(numbers))).all() else "number"
 
 
-def _warn_of_numbers(name: str, there: np.ndarray) -> None:
-    """Warn of a category most of whose cells are numbers: one odd cell makes it one."""
-    odd = [cell for cell in there if not _reads_as_number(cell)]
-    if not 0 < len(odd) < len(there) / 2:
+def _warn_of_numbers(name: str, observed: np.ndarray) -> None:
+    """Warn of a category if most of its cells are numbers."""
+    texts = [cell for cell in observed if not _reads_as_number(cell)]
+    if not 0 < len(texts) < len(observed) / 2:
         return
     warnings.warn(
-        f"column {name!r} is taken for a category: {len(there) - len(odd):,} of its {len(there):,} "
-        f"cells are numbers, and {odd[0]!r} is not. Empty the cell if it is missing, or say what "
-        f"the column is: kinds={{{name!r}: 'number'}}, or 'category' (--number-column, "
-        "--category-column)",
+        f"column {name!r} is taken for a category: {len(observed) - len(texts):,} of its "
+        f"{len(observed):,} cells are numbers, and {texts[0]!r} is not. Empty the cell if "
+        f"it is missing, or say what the column is: kinds={{{name!r}: 'number'}}, or 'category' "
+        "(--number-column, --category-column)",
         stacklevel=2,
     )
 
@@ -162,11 +162,11 @@ def _is_number(cell: object) -> bool:
 def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return a column as numbers, booleans or objects, [n], and which cells are missing.
 
-    Missing are NaN and other values that differ from themselves, None and empty texts.
+    Missing values are NaN and others that differ from themselves, None and empty texts.
     """
     if hasattr(column, "dtype"):
         array = np.asarray(column)
-    else:  # of a list NumPy would make one type, and a text of a NaN beside texts
+    else:  # NumPy would convert a list to one type, and a NaN among texts to a text
         array = np.fromiter(column, object, len(column))
     if array.ndim != 1:
         raise ValueError(f"column {name!r} must have one cell a row; its shape is {array.shape}")
@@ -183,7 +183,7 @@ def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_missing(cell: Any) -> bool:
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # those of pandas
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # pandas
         return True
     if isinstance(cell, str | bytes):
         return not cell.strip()
@@ -194,7 +194,7 @@ def numbers_of(name: str, column: Any, kind: str) -> np.ndarray:
     """Return the cells of a column of numbers or counts, float64 [n], NaN where missing.
 
     Raises:
-        ValueError: A cell is not a finite number or, of counts, not one from 0 to 2^24.
+        ValueError: A cell is not a finite number, or a count is not an integer from 0 to 2^24.
     """
     array, missing = _cells(name, column)
     numbers = np.full(len(array), np.nan)
@@ -211,8 +211,8 @@ def numbers_of(name: str, column: Any, kind: str) -> np.ndarray:
         numbers[~missing] = array[~missing]
     bad = np.isinf(numbers)
     if kind == "count":
-        there = ~np.isnan(numbers)
-        bad = there & ~((numbers >= 0) & (numbers <= MOST) & (numbers == np.floor(numbers)))
+        observed = ~np.isnan(numbers)
+        bad = observed & ~((numbers >= 0) & (numbers <= MOST) & (numbers == np.floor(numbers)))
     if bad.any():
         row = int(np.argmax(bad))
         sound = "counts are whole numbers from 0 to 2^24" if kind == "count" else "it is infinite"
@@ -221,36 +221,36 @@ def numbers_of(name: str, column: Any, kind: str) -> np.ndarray:
 
 
 def texts_of(name: str, column: Any) -> list[str | None]:
-    """Return the cells of a category as texts without blanks around them, None where missing."""
+    """Return the cells of a category as stripped texts, None where missing."""
     array, missing = _cells(name, column)
     try:
-        return [None if gone else _text(cell) for cell, gone in zip(array, missing, strict=True)]
+        return [None if blank else _text(cell) for cell, blank in zip(array, missing, strict=True)]
     except UnicodeDecodeError:
         raise ValueError(f"column {name!r} has bytes that are not UTF-8: give text") from None
 
 
 def _text(cell: Any) -> str:
-    # 1 and 1.0 are one category: pandas makes floats of whole numbers beside a missing cell.
+    # 1 and 1.0 are one category: pandas converts integers to floats if a cell is missing.
     if _is_number(cell) and float(cell).is_integer():
         return str(int(cell))
     return (cell.decode("utf-8") if isinstance(cell, bytes) else str(cell)).strip()
 
 
 def codes_of(texts: Iterable[str | None], values: Iterable[str]) -> np.ndarray:
-    """Return the numbers of texts among values, float64 [n]; NaN for others, and where missing."""
+    """Return the indices of texts in values, float64 [n]; NaN for unknown and missing ones."""
     number_of: dict[str | None, float] = {value: i for i, value in enumerate(values)}
     return np.array([number_of.get(text, np.nan) for text in texts])
 
 
 def codes_within(name: str, codes: np.ndarray, count: int) -> np.ndarray:
-    """Return the numbers of values of a category, float64 [n], with NaN for -1.
+    """Return the codes of a category, float64 [n], with NaN for -1.
 
     Raises:
-        ValueError: One is not a whole number from 0 to `count` - 1, nor -1 or NaN.
+        ValueError: A code is not an integer from 0 to `count` - 1, nor -1 or NaN.
     """
     codes = np.where(codes == -1, np.nan, codes)
-    there = ~np.isnan(codes)
-    bad = there & ~((codes >= 0) & (codes < count) & (codes == np.floor(codes)))
+    observed = ~np.isnan(codes)
+    bad = observed & ~((codes >= 0) & (codes < count) & (codes == np.floor(codes)))
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(
@@ -261,7 +261,7 @@ def codes_within(name: str, codes: np.ndarray, count: int) -> np.ndarray:
 
 
 def learned(name: str, column: Any, kind: str) -> tuple[Column, np.ndarray]:
-    """Return what a family has to know of a column, and its cells, float64 [n], NaN where missing.
+    """Return the facts of a column that a family needs, and its cells, float64 [n], with NaN.
 
     Raises:
         ValueError: The column has no cells, does not vary, or has too many values for a category.
@@ -276,7 +276,7 @@ def learned(name: str, column: Any, kind: str) -> tuple[Column, np.ndarray]:
     cells = numbers_of(name, column, kind)
     if kind == "number":
         return Column(kind, (), *moments_of(cells, f"column {name!r}")), cells
-    there = cells[~np.isnan(cells)]
-    if not there.any():
+    observed = cells[~np.isnan(cells)]
+    if not observed.any():
         raise ValueError(f"column {name!r} has no count above 0: leave it out")
-    return Column(kind, (), float(there.mean()), 1.0), cells
+    return Column(kind, (), float(observed.mean()), 1.0), cells

@@ -1,4 +1,4 @@
-"""Signs that a fitted Dirichlet-process mixture should not be trusted yet, in words."""
+"""Warnings that a fitted Dirichlet-process mixture may not be reliable."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,10 +11,10 @@ from simplex_jax.models.dpm.fitting import Fit
 from simplex_jax.report import display
 
 _MOST_OTHERS = 0.1
-"""Share of the rows in clusters that are not shown above which there is a warning."""
+"""Warn if more than this share of the rows is in clusters that are not shown."""
 
 _LEAST_PRESENT = 0.5
-"""Share of the samples below which a cluster of more than 1% of the rows comes and goes."""
+"""Warn if a cluster of more than 1% of the rows is in less than this share of the samples."""
 
 
 def mixture_warnings(
@@ -28,9 +28,9 @@ def mixture_warnings(
 ) -> list[str]:
     """Look for a log predictive that did not rise, a single cluster, and clusters that come and go.
 
-    Clusters have `sizes` [C] on average and are `present` in a share of the samples [C]; chains
-    started from `starts` clusters, if these say nothing about the rows, and made `split_merge`
-    moves an update. Return one sentence for each reason.
+    `sizes` [C] are mean sizes of the clusters, and `present` [C] the shares of the samples that
+    have them. Chains started from `starts` random clusters and made `split_merge` moves per
+    update. Return one sentence for each reason.
     """
     values = [v for record in metrics if (v := record.get("log_predictive")) is not None]
     sentences = []
@@ -61,7 +61,7 @@ def mixture_warnings(
 def _stuck(
     metrics: Sequence[Mapping[str, float | None]], starts: Sequence[int], split_merge: int
 ) -> list[str]:
-    """Look for chains that still have about the number of clusters which they started from."""
+    """Look for chains whose number of clusters is still about that of the start."""
     near = []
     for chain, start in enumerate(starts):
         name = f"occupied_chain_{chain}" if len(starts) > 1 else "occupied"
@@ -80,9 +80,9 @@ def _stuck(
 
 
 def warn(fitted: Fit) -> list[str]:
-    """Return the reasons for doubt in a fit, a sentence each."""
+    """Return the reasons to doubt a fit, one sentence each."""
     clusters, settings = fitted.clusters, fitted.settings
-    # A start that was searched for is near the end where all is well.
+    # A start that was searched for is expected to be near the end.
     starts: Sequence[int] = ()
     if settings.initial_clusters is not None:
         starts = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)

@@ -1,17 +1,17 @@
-r"""From partitions of the posterior to clusters that can be shown, and the clusters of new rows.
+r"""Clusters summarised from posterior partitions, and the assignment of new rows to them.
 
-Labels mean nothing from one sample to the next. One of the sampled partitions is the reference: the
-one whose mean variation of information from the others is least. The clusters of every other sample
-are matched to those of the reference one to one, so that as many rows as possible have the same
-label in both (an assignment problem); some of either may be left over, and clusters of less than a
-row on average are left out. The description of a cluster is then an average over the samples that
-have it, and shares are counted over all samples.
+Labels are not comparable between samples. The reference is the sampled partition with the least
+mean variation of information from the others. The clusters of every other sample are matched one to
+one to those of the reference, so that as many rows as possible have the same label in both (an
+assignment problem). Clusters may remain unmatched on either side, and those of less than one row on
+average are dropped. Cluster descriptions are averages over the samples that have the cluster, and
+shares averages over all samples.
 
-Where rows say little each, as users with three clicks, their labels differ from sample to sample
-even though the clusters are the same ones. The matching holds there, too: where two samples draw
-the labels from the same probabilities p_c(i), the expected number of rows with labels c and d is
+If single rows carry little information, like users with three clicks, their labels differ between
+samples even though the clusters are the same. The matching still works: if two samples draw the
+labels from the same probabilities p_c(i), the expected number of rows with labels c and d is
 sum_i p_c(i) p_d(i), and no permutation has a larger sum than the diagonal. A point partition
-(`evaluate.partitions`), by contrast, joins clusters whose rows cannot be told apart one by one.
+(`evaluate.partitions`), by contrast, merges clusters whose single rows cannot be told apart.
 """
 
 import functools
@@ -34,7 +34,7 @@ from simplex_jax.models.dpm.labels import statistics_of
 from simplex_jax.models.dpm.model import Mixture
 
 SHARD = 8_192
-"""Rows that are worked on together."""
+"""Number of rows processed together."""
 
 _LEVEL = 0.95
 _MOST_ROWS = 2_000
@@ -42,50 +42,48 @@ _ROUND = 16
 
 
 class Samples(NamedTuple):
-    """Mixtures of the posterior, and what their clusters have to do with those of a fit."""
+    """Posterior samples of the mixture, and the match of their components to clusters of a fit."""
 
-    # S of them, of K components: leaves [S, K, ...] and a rest [S]. Components without rows have
-    # weight 0, and their mass is in the rest
+    # S mixtures of K components: leaves [S, K, ...] and a rest [S]. Components without rows have
+    # weight 0; their mass is in the rest
     mixtures: Mixture
-    shares: np.ndarray  # which component is which cluster of the fit, 0 or 1, float32 [S, C, K]
+    shares: np.ndarray  # 1 where component k is cluster c of the fit, else 0, float32 [S, C, K]
 
 
 class Clusters(NamedTuple):
     """The clusters of a reference partition, C of them, the largest on average first."""
 
-    # Posterior mean of the number of rows of each, float64 [C]; 0 enters for a sample that does not
-    # have it.
+    # Posterior mean number of rows of each, float64 [C]; a sample without the cluster counts as 0.
     sizes: np.ndarray
     lower: np.ndarray  # lower bound of the interval that holds 95% of the samples, [C]
     upper: np.ndarray  # upper bound, [C]
     present: np.ndarray  # share of the samples that have it, [C]
-    # Share of the samples in which each row is in each cluster, float32 [N, C]. What they lack to 1
+    # Share of the samples in which each row is in each cluster, float32 [N, C]. The remainder to 1
     # is in clusters that the reference does not have.
     shares: np.ndarray
-    # The cluster of the largest share of each row, int32 [N]; -1 where all others together have
-    # more.
+    # Cluster with the largest share of each row, int32 [N]; -1 where the remainder is larger.
     labels: np.ndarray
     confusion: np.ndarray  # mean shares of the rows with label c in each cluster, float64 [C, C]
-    # Posterior mean of the profiles, a tree like atoms [C, ...]: probabilities, or what else
-    # describes the components (`families.Family.profile`).
+    # Posterior mean of the profiles, a tree like atoms [C, ...]: probabilities, or other
+    # descriptions of the components (`families.Family.profile`).
     profiles: PyTree
-    profiles_sd: PyTree  # their standard deviation; NaN where there is a single sample
+    profiles_sd: PyTree  # their posterior standard deviation; NaN for a single sample
     overall: PyTree  # the profile of all rows as one cluster, a tree like an atom
-    samples: Samples  # what new rows are assigned by
+    samples: Samples  # used to assign new rows
 
 
 def summarise(
     key: jax.Array, family: Family, rows: PyTree, sampled: np.ndarray, alpha: np.ndarray
 ) -> Clusters:
-    """Match the clusters of samples, and describe them.
+    """Match the clusters of the samples, and describe them.
 
-    Components and weights of a sample are redrawn, by `key`, given its partition, int [S, N] with
-    clusters numbered without gaps, and its concentration, [S], so that the profiles can be averages
-    of conditional means (Rao and Blackwell's theorem).
+    `sampled`, int [S, N], has clusters numbered without gaps; `alpha` is [S]. `key` redraws the
+    components and weights of each sample given its partition and alpha, so that the profiles are
+    averages of conditional means (Rao-Blackwellisation).
     """
     reference = partitions.relabelled(sampled[_medoid(sampled)])
     count, number = int(reference.max()) + 1, len(sampled)
-    # Fits of about as many clusters share compiled programs.
+    # Rounded up, so that fits with similar numbers of clusters share compiled programs.
     width = -(-(int(sampled.max()) + 1) // _ROUND) * _ROUND
     partners = np.stack([_match(reference, one, count, width) for one in sampled])
     counts = [np.append(np.bincount(one, minlength=width), 0) for one in sampled]
@@ -99,9 +97,9 @@ def summarise(
     mixtures, tables = [], []
 
     def of_sample(i: int, labels: np.ndarray, alpha: float) -> tuple[Mixture, PyTree, PyTree]:
-        own = jax.random.fold_in(key, i)
+        own_key = jax.random.fold_in(key, i)
         labels = labels.astype(np.int32)
-        return _of_sample(own, family, rows, labels, np.float32(alpha), width=width)
+        return _of_sample(own_key, family, rows, labels, np.float32(alpha), width=width)
 
     for i, (one, partner) in enumerate(zip(sampled, partners, strict=True)):
         table = (partner[:, None] == np.arange(width)).astype(np.float32)
@@ -113,7 +111,7 @@ def summarise(
     lower, upper = np.quantile(sizes, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
     labels = most_probable(shares)
     profiles, profiles_sd = gathered.pooled()
-    # All rows as one cluster, by the same program.
+    # All rows as one cluster, with the same program.
     overall = of_sample(number, np.zeros_like(reference), 1.0)[1]
     stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *mixtures)
     return Clusters(
@@ -139,38 +137,40 @@ def summarise(
 
 
 def most_probable(shares: np.ndarray) -> np.ndarray:
-    """Return the cluster of the largest share of each row, int32; -1 where the rest is larger."""
+    """Return the cluster with the largest share of each row, int32; -1 if the rest is larger."""
     largest = shares.max(axis=1)
     labels = np.where(largest >= 1 - shares.sum(axis=1), shares.argmax(axis=1), -1)
     return labels.astype(np.int32)
 
 
 def _medoid(sampled: np.ndarray) -> int:
-    """Return the sample that is nearest to all others, by some rows if there are many."""
+    """Return the sample nearest to all others, compared on at most `_MOST_ROWS` rows."""
     some = np.unique(np.linspace(0, sampled.shape[1] - 1, _MOST_ROWS).round().astype(int))
-    seen = sampled[:, some].astype(np.int64)
-    return int(np.argmin([np.mean(partitions.variation_of_information(seen, one)) for one in seen]))
+    subset = sampled[:, some].astype(np.int64)
+    return int(
+        np.argmin([np.mean(partitions.variation_of_information(subset, one)) for one in subset])
+    )
 
 
 def _match(reference: np.ndarray, one: np.ndarray, count: int, width: int) -> np.ndarray:
     """Return the partner of each cluster of the reference, int [C]; `width` where there is none."""
-    both = np.bincount(reference * width + one, minlength=count * width).reshape(count, width)
-    rows, columns = matching.assignment(both)
+    overlaps = np.bincount(reference * width + one, minlength=count * width).reshape(count, width)
+    rows, columns = matching.assignment(overlaps)
     partners = np.full(count, width)
-    partners[rows] = np.where(both[rows, columns] > 0, columns, width)
+    partners[rows] = np.where(overlaps[rows, columns] > 0, columns, width)
     return partners
 
 
 class _Moments:
-    """Mean and deviation of each cluster over the samples that have it: of the total variance."""
+    """Mean and total variance of each cluster over the samples that have it."""
 
     def __init__(self) -> None:
-        self._sums: list[np.ndarray] = []  # mean, sum of squares about it and of variances, a leaf
+        self._sums: list[np.ndarray] = []  # per leaf: mean, sums of squares about it, of variances
         self._samples: np.ndarray = np.zeros(())
         self._structure: jax.tree_util.PyTreeDef | None = None
 
     def add(self, mean: PyTree, variance: PyTree, partners: np.ndarray) -> None:
-        """Add conditional means and variances, leaves [K, ...], of partners [C]; K is none."""
+        """Add conditional means and variances, leaves [K, ...], of partners [C]; K means none."""
         means, self._structure = jax.tree.flatten(mean)
         present = partners < len(means[0])
         self._samples = self._samples + present
@@ -207,7 +207,7 @@ def _of_sample(
     *,
     width: int,
 ) -> tuple[Mixture, PyTree, PyTree]:
-    """Return a mixture given a partition, and mean and variance of its components [K, ...]."""
+    """Draw a mixture given a partition; also return component means and variances [K, ...]."""
     key_atoms, key_weights = jax.random.split(by_native_code(key))
     ids = jnp.arange(labels.shape[0], dtype=jnp.int32)
     statistics = statistics_of(family, rows, labels, ids, width)
@@ -224,12 +224,12 @@ def _of_sample(
 class Assignment(NamedTuple):
     """The clusters of some rows."""
 
-    # Posterior probability of each cluster, float32 [n, C]. What they lack to 1 is that of clusters
-    # which only some of the samples have, and of a new one.
+    # Posterior probability of each cluster, float32 [n, C]. The remainder to 1 belongs to clusters
+    # that only some samples have, and to a new one.
     shares: np.ndarray
     new: np.ndarray  # probability that a row is the first of a new cluster, float32 [n]
-    # Log predictive density of each row under each of the samples, float64 [S, n]; factors that the
-    # family leaves out are left out.
+    # Log predictive density of each row under each of the samples, float64 [S, n], without the
+    # factors that the family omits.
     log_densities: np.ndarray
 
     @property
@@ -241,19 +241,19 @@ class Assignment(NamedTuple):
 def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD) -> Assignment:
     """Assign rows to the clusters of a fit.
 
-    A row belongs to component j of a sample with probability proportional to w_j f(x | theta_j),
-    where what is left of the weights is predicted by the prior, and with it to the cluster of the
-    fit that the component is. This is averaged over the samples. A row without observations has the
-    shares of the clusters in all rows.
+    A row belongs to component j of a sample, and so to its cluster of the fit, with probability
+    proportional to w_j f(x | theta_j); the remaining weight has the prior predictive density. The
+    probabilities are averaged over the samples. A row without observations gets the shares of the
+    clusters in all rows.
 
     Args:
-        samples: Those of a fit, `Fit.clusters.samples`.
-        family: The law of the components.
-        rows: Any rows that the family takes.
-        shard: Rows worked on together.
+        samples: The samples of a fit, `Fit.clusters.samples`.
+        family: The component distribution.
+        rows: Rows in the form that the family expects.
+        shard: Number of rows processed together.
 
     Raises:
-        ValueError: The rows are not those of the family.
+        ValueError: The rows do not fit the family.
 
     Example:
         >>> import jax.numpy as jnp, numpy as np
@@ -295,10 +295,10 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
 def _assign(
     family: Family, mixture: Mixture, shares: jax.Array, rows: PyTree
 ) -> tuple[jax.Array, jax.Array]:
-    """Return shares [n, C + 1], the last that of a new cluster, and log densities [n]."""
+    """Return shares [n, C + 1], the last one of a new cluster, and log densities [n]."""
     inside = family.log_likelihood(rows, mixture.atoms) + mixture.log_weights
     outside = mixture.log_rest + family.log_predictive(rows)
     logits = jnp.concatenate([inside, outside[:, None]], axis=1)
     p = jax.nn.softmax(logits, axis=1)
-    own = jnp.matmul(p[:, :-1], shares.T, precision=lax.Precision.HIGHEST)
-    return jnp.concatenate([own, p[:, -1:]], axis=1), jax.nn.logsumexp(logits, axis=1)
+    by_cluster = jnp.matmul(p[:, :-1], shares.T, precision=lax.Precision.HIGHEST)
+    return jnp.concatenate([by_cluster, p[:, -1:]], axis=1), jax.nn.logsumexp(logits, axis=1)

@@ -1,10 +1,10 @@
-"""Tables of numbers, categories and counts side by side, and the component law that goes with them.
+"""Mixed tables of numbers, categories and counts, and their component distribution.
 
-A column of numbers is standardised, in float64: the prior of a component is then N(0, s^2) for its
-mean, with an inverse-gamma prior of mean 1 for its variance s^2, in units of the column's own mean
-and standard deviation. A column of counts has the prior Gamma(1, 1 / mean of the column) for its
-rate. Densities of numbers are those of standardised ones, and likelihoods of counts are relative to
-the Poisson law of the column's mean (`families.poisson`): neither depends on units.
+Columns of numbers are standardised in float64. In these units the mean of a component has the prior
+N(0, s^2), and its variance s^2 an inverse-gamma prior of mean 1. The rate of a column of counts has
+the prior Gamma(1, 1 / mean of the column). Densities of numbers refer to the standardised values,
+and likelihoods of counts are relative to the Poisson distribution with the column's mean
+(`families.poisson`): neither depends on units.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,23 +23,23 @@ from simplex_jax.models.dpm.variables import CONCENTRATION, Variables
 
 
 class Columns(NamedTuple):
-    """The columns of a table of several kinds; `of` finds them out."""
+    """The columns of a mixed table; `of` infers them."""
 
     columns: tuple[str, ...]  # P distinct names
     kinds: tuple[str, ...]  # of each: "number", "category" or "count"
-    values: tuple[tuple[str, ...], ...]  # the values of each category; none of other columns
+    values: tuple[tuple[str, ...], ...]  # the values of each category; empty for other columns
     centres: tuple[float, ...]  # mean of each column of numbers or counts
     scales: tuple[float, ...]  # standard deviation of each column of numbers
     concentration: float = CONCENTRATION  # of the Dirichlet prior of a component, of each value
     kind: str = "mixed"
 
     def places(self, kind: str) -> list[int]:
-        """Return the columns of a kind."""
+        """Return the indices of the columns of a kind."""
         return [place for place, own in enumerate(self.kinds) if own == kind]
 
     @property
     def measures(self) -> list[str]:
-        """What describes a component, V numbers: "probability", "rate", or "mean" and "sd"."""
+        """The type of each of V component parameters: "probability", "rate", "mean" or "sd"."""
         names = {"number": ["mean", "sd"], "count": ["rate"]}
         return [
             measure
@@ -49,7 +49,7 @@ class Columns(NamedTuple):
 
     @property
     def items(self) -> tuple[str, ...]:
-        """The names of what describes a component, V."""
+        """The names of the V component parameters."""
         return tuple(
             item
             for name, kind, values in zip(self.columns, self.kinds, self.values, strict=True)
@@ -68,7 +68,7 @@ class Columns(NamedTuple):
         return Variables("categories", names, values, self.concentration)
 
     def family(self) -> Family:
-        """Return the component law: a product of "number", "category" and "count"."""
+        """Return the component distribution: a product of "number", "category" and "count"."""
         groups: dict[str, Family] = {}
         if places := self.places("number"):
             groups["number"] = families.diagonal_gaussian(np.zeros(len(places), np.float32), 1.0)
@@ -82,8 +82,8 @@ class Columns(NamedTuple):
     def table(self, data: Any) -> np.ndarray:
         """Return the cells of a table, or of an array [N, P] of numbers and codes, float64 [N, P].
 
-        A missing cell is NaN, as is a code of -1 and a value that a category does not have. Other
-        columns are passed over.
+        Missing cells, codes of -1 and unknown values of a category become NaN. Other columns are
+        ignored.
 
         Raises:
             ValueError: A column is missing, or a cell is not of its kind.
@@ -103,22 +103,22 @@ class Columns(NamedTuple):
                 for name, kind, values, part in each
             ]
             return np.stack(parts, axis=1)
-        given = cells.as_frame(data).columns
-        if absent := [name for name in self.columns if name not in given]:
+        frame = cells.as_frame(data).columns
+        if absent := [name for name in self.columns if name not in frame]:
             raise ValueError(f"the table has no column {absent[0]!r}, which the model has")
         parts = []
         for name, kind, values in zip(self.columns, self.kinds, self.values, strict=True):
             if kind == "category":
-                parts.append(cells.codes_of(cells.texts_of(name, given[name]), values))
+                parts.append(cells.codes_of(cells.texts_of(name, frame[name]), values))
             else:
-                parts.append(cells.numbers_of(name, given[name], kind))
+                parts.append(cells.numbers_of(name, frame[name], kind))
         return np.stack(parts, axis=1)
 
     def rows(self, data: np.ndarray) -> PyTree:
-        """Return rows for that law: of cells, float64 [N, P].
+        """Return rows for `family`, from cells, float64 [N, P].
 
         Raises:
-            ValueError: A number is so far from the mean of its column that float32 has no square.
+            ValueError: A number is so far from its column's mean that its square overflows float32.
         """
         groups: dict[str, np.ndarray] = {}
         if places := self.places("number"):
@@ -138,16 +138,16 @@ class Columns(NamedTuple):
             if places := self.places(kind):
                 part = np.where(np.isnan(data[:, places]), -1, data[:, places])
                 whole = (part == np.floor(part)).all() and (np.abs(part) < 2**31).all()
-                # Others stay what they are: the family refuses them.
+                # Other values are left unchanged: the family rejects them.
                 groups[kind] = part.astype(np.int32) if whole else part
         return groups
 
     def observations(self, data: np.ndarray) -> np.ndarray:
-        """Return the number of cells of each row that are not missing."""
+        """Return the number of observed cells of each row."""
         return (~np.isnan(data)).sum(axis=1)
 
     def of_row(self, data: np.ndarray, row: int) -> list[str]:
-        """Return the cells of a row that are not missing, with the names of their columns."""
+        """Return the observed cells of a row, with the names of their columns."""
         each = zip(self.columns, self.kinds, self.values, data[row], strict=True)
         return [
             f"{name}={values[int(cell)] if kind == 'category' else f'{cell:.6g}'}"
@@ -156,17 +156,17 @@ class Columns(NamedTuple):
         ]
 
     def flat(self, tree: PyTree) -> np.ndarray:
-        """Return numbers of each item, such as atoms, in the order of `items`: [..., V]."""
-        found: dict[int, np.ndarray] = {}
+        """Return a tree of values, such as atoms, as an array in the order of `items`, [..., V]."""
+        blocks: dict[int, np.ndarray] = {}
         for i, place in enumerate(self.places("number")):
             pair = [np.asarray(leaf)[..., i] for leaf in tree["number"]]
-            found[place] = np.stack(pair, axis=-1)
+            blocks[place] = np.stack(pair, axis=-1)
         for i, place in enumerate(self.places("count")):
-            found[place] = np.asarray(tree["count"])[..., i : i + 1]
+            blocks[place] = np.asarray(tree["count"])[..., i : i + 1]
         if places := self.places("category"):
             parts = families.variables(self._categories.sizes, tree["category"])
-            found |= {place: np.asarray(x) for place, x in zip(places, parts, strict=True)}
-        return np.concatenate([found[place] for place in range(len(self.columns))], axis=-1)
+            blocks |= {place: np.asarray(x) for place, x in zip(places, parts, strict=True)}
+        return np.concatenate([blocks[place] for place in range(len(self.columns))], axis=-1)
 
     def tree(self, flat: np.ndarray) -> PyTree:
         """Return the inverse of `flat`."""
@@ -187,7 +187,7 @@ class Columns(NamedTuple):
         return jax.tree.unflatten(jax.tree.structure(empty), leaves)
 
     def described(self, atoms: PyTree) -> PyTree:
-        """Return atoms by what describes them: probabilities and rates for their logarithms."""
+        """Return atoms with probabilities and rates instead of their logarithms."""
         return {
             kind: part if kind == "number" else jax.tree.map(np.exp, part)
             for kind, part in atoms.items()
@@ -203,11 +203,11 @@ class Columns(NamedTuple):
         return np.asarray(flat, np.float64) * scale + (0 if deviations else centre)
 
     def gains(self, profiles: np.ndarray, overall: np.ndarray) -> np.ndarray:
-        r"""Return what each item adds to the divergence of clusters [C, V] from all rows, [V].
+        r"""Return the contribution of each item to the KL divergence of clusters from all rows.
 
-        Those of a value are :math:`p \log(p / q)`; those of a column of numbers or of counts the
-        divergence of its normal or Poisson law. All are nats. The deviation of a column is counted
-        with its mean.
+        Profiles are [C, V], and `overall` is [V]. A value of a category contributes
+        :math:`p \log(p / q)`, and a column of numbers or counts the divergence of its normal or
+        Poisson distribution. All are in nats. The standard deviation is counted with its mean.
         """
         tiny = np.finfo(np.float64).tiny
         p, q = (np.asarray(x, np.float64) for x in (profiles, overall))
@@ -226,8 +226,8 @@ class Columns(NamedTuple):
         return gains
 
     def digest(self, data: np.ndarray) -> str:
-        """Return the SHA-256 of cells and of what is known of the columns, hexadecimal."""
-        plain = np.where(np.isnan(data), np.nan, data)  # one NaN of many
+        """Return the SHA-256 of the cells and the metadata of the columns, hexadecimal."""
+        plain = np.where(np.isnan(data), np.nan, data)  # one bit pattern for all NaNs
         texts = [*self.columns, *self.kinds]
         for own in self.values:
             texts += [str(len(own)), *own]
@@ -242,40 +242,40 @@ def of(rows: Any, kinds: Mapping[str, str] | None = None) -> tuple[Columns, np.n
 
     Args:
         rows: A data frame of pandas, a mapping from names to columns, or a structured array.
-            Missing are NaN, None and "".
-        kinds: What columns are, by name: "number", "category" or "count". Left out, text and
-            booleans are categories and numbers are numbers; columns of whole numbers from 0 on must
+            Missing values are NaN, None and "".
+        kinds: Kinds of columns by name: "number", "category" or "count". By default, text and
+            booleans are categories and numbers are numbers; columns of nonnegative integers must
             be named.
 
     Raises:
-        ValueError: The message names the column, and says what to do.
+        ValueError: The message names the column and the remedy.
 
     Example:
         >>> from simplex_jax.models.dpm import columns
         >>> table = {"age": [30.5, None, 50.5], "sex": ["f", "m", ""], "visits": [0, 3, 1]}
-        >>> found, cells, names = columns.of(table, {"visits": "count"})
-        >>> found.kinds, cells.tolist()[:2]
+        >>> parsed, cells, names = columns.of(table, {"visits": "count"})
+        >>> parsed.kinds, cells.tolist()[:2]
         (('number', 'category', 'count'), [[30.5, 0.0, 0.0], [nan, 1.0, 3.0]])
     """
     frame = cells.as_frame(rows)
     kinds = cells.kinds_of(frame.columns, kinds or {})
     both = [cells.learned(name, column, kinds[name]) for name, column in frame.columns.items()]
     learned = [column for column, _ in both]
-    found = Columns(
+    table_columns = Columns(
         columns=tuple(frame.columns),
         kinds=tuple(column.kind for column in learned),
         values=tuple(column.values for column in learned),
         centres=tuple(column.centre for column in learned),
         scales=tuple(column.scale for column in learned),
     )
-    return found, np.stack([part for _, part in both], axis=1), frame.names
+    return table_columns, np.stack([part for _, part in both], axis=1), frame.names
 
 
 def from_json(fields: dict[str, Any]) -> Columns:
-    """Take back the fields of columns that have gone through JSON.
+    """Return columns from fields read from JSON.
 
     Raises:
-        ValueError: They are not those of columns.
+        ValueError: They are not the fields of columns.
     """
     try:
         names, kinds = (tuple(map(str, fields[name])) for name in ("columns", "kinds"))

@@ -25,14 +25,14 @@ from simplex_jax.models.records import Plan
 from simplex_jax.report.display import counted
 from simplex_jax.runtime import directory, output
 
-HELP = """Find clusters of the rows of INPUT, and how many there are, and write them to a directory.
+HELP = """Cluster the rows of INPUT, infer the number of clusters, and write them to a directory.
 
-INPUT is a table of categorical columns (.csv or .tsv, see --format), with --kind mixed one of
+INPUT is a table of categorical columns (.csv or .tsv, see --format), with --kind mixed a table of
 numbers, categories and counts, or any corpus that `simplex-jax lda` reads, whose rows are counts;
-- is standard input. Without it, paragraphs of the embedded corpus are clustered. An INPUT that is
-named like one of the commands below is given as ./NAME.
+- is standard input. Without INPUT, paragraphs of the embedded corpus are clustered. If INPUT has
+the name of one of the commands below, write ./NAME.
 
-Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
+Ctrl-C or a termination signal ends a run early: results are written, and --resume continues it.
 """
 
 _FORMATS = registry.formats_of("table", "counts")
@@ -42,7 +42,7 @@ FILE_OPTIONS = counts.FILE_OPTIONS | {
         "format",
         type=click.Choice([entry.name for entry in _FORMATS]),
         help=f"{registry.described('table', 'counts')}.  [default: recognised; a .csv or .tsv is "
-        "taken for categories]",
+        "read as categories]",
     )
 }
 DROP_COLUMN = click.option(
@@ -59,9 +59,9 @@ TABLE_OPTIONS = {
         type=click.Choice(["categories", "mixed"]),
         default="categories",
         show_default=True,
-        help="What the columns of a table are: categories, or numbers, categories and counts. In a "
-        "mixed table text is a category, and other columns are numbers; those of whole numbers "
-        "from 0 on must be named.",
+        help="Kind of the columns of a table: categories, or a mix of numbers, categories and "
+        "counts. In a mixed table text is a category, and other columns are numbers; columns of "
+        "nonnegative integers must be named.",
     ),
 } | {
     name: click.option(
@@ -78,7 +78,7 @@ _MOST_SHOWN = 30
 
 
 def _holds_categories(path: Path | None, format: str | None) -> bool:
-    """Tell whether an input is a table of categories, by the format named or by its name."""
+    """Tell whether an input is a table of categories, by `format` or by its file name."""
     if path is None or format is not None:
         return format == "categories"
     return corpora.kind_of(path, "table", "counts") == "table"
@@ -105,7 +105,7 @@ def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str,
 def _frame(
     path: Path, reading: dict[str, Any], kinds: dict[str, str], variables: Collection[str] = ()
 ) -> Frame:
-    """Read a mixed table, of which some columns may be known to be variables."""
+    """Read a mixed table; `variables` names columns known to be variables."""
     drop = tuple(reading.get("drop_column", ()))
     options = Reading(id_column=reading["id_column"], encoding=reading["encoding"], drop=drop)
     fields = of_columns.fields_of(path, options, variables)
@@ -130,7 +130,7 @@ def _resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
 
 
 def _columns(variables: Variables | Columns, values: int) -> str:
-    """Describe what the rows consist of."""
+    """Describe the columns or values of the rows."""
     if isinstance(variables, Columns):
         names = {"number": "numbers", "category": "categories", "count": "counts"}
         kinds = [(len(variables.places(kind)), name) for kind, name in names.items()]
@@ -154,7 +154,7 @@ def _announce(plan: Plan) -> str:
 
 
 def _outcome(fitted: Fit) -> str:
-    """Describe the clusters, a line each, the largest first."""
+    """Describe the clusters, one line each, the largest first."""
     variables, clusters = variables_of(fitted), fitted.clusters
     lines = [
         f"{cluster:4d} {clusters.sizes[cluster]:8,.0f} rows ({clusters.lower[cluster]:,.0f} to "
@@ -168,9 +168,9 @@ def _outcome(fitted: Fit) -> str:
         f"clusters in a sample: {min(fitted.occupied)} to {max(fitted.occupied)}; "
         f"alpha {fitted.alpha:.3g}" + (f" (sd {fitted.alpha_sd:.2g})" if fitted.alpha_sd else "")
     )
-    capacity, asked = fitted.state.occupancy.shape[-1], fitted.settings.capacity
-    if capacity > asked:
-        lines.append(f"room for {capacity} sticks, of at least {asked} to begin with")
+    capacity, initial = fitted.state.occupancy.shape[-1], fitted.settings.capacity
+    if capacity > initial:
+        lines.append(f"room for {capacity} sticks, of at least {initial} to begin with")
     return "\n".join(lines)
 
 
@@ -201,7 +201,7 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
     )
     about = (
         f"{counted(len(table.names), 'row')}, {counted(table.codes.size, 'field')}: "
-        f"{table.unknown:,} with a value unknown to the model are taken for missing"
+        f"{table.unknown:,} with a value unknown to the model are treated as missing"
     )
     return Other(variables.rows(table.codes), table.names, about)
 
@@ -216,11 +216,11 @@ def _other_cells(
         table = variables.table(frame)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    given = sum(cell is not None for name in variables.columns for cell in frame.columns[name])
-    unknown = given - int(np.count_nonzero(~np.isnan(table)))
+    observed = sum(cell is not None for name in variables.columns for cell in frame.columns[name])
+    unknown = observed - int(np.count_nonzero(~np.isnan(table)))
     about = (
         f"{counted(len(frame.names), 'row')}, {counted(table.size, 'field')}: {unknown:,} with a "
-        "value unknown to the model are taken for missing"
+        "value unknown to the model are treated as missing"
     )
     return Other(variables.rows(table), frame.names, about)
 
@@ -247,10 +247,10 @@ def _transform(
 def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:
     """Print how well the mixtures of a run predict the rows of INPUT, as JSON.
 
-    `log_predictive` is the mean over the rows of the log of their probability, averaged over the
-    samples of the run, new clusters included; `log_predictive_samples` has the mean and
-    the least and largest value of single samples. Of counts the multinomial coefficient is left
-    out; in a mixed table numbers are standardised, and counts relative to the Poisson law of their
+    `log_predictive` is the mean over the rows of their log predictive density, averaged over the
+    samples of the run and including new clusters; `log_predictive_samples` has the mean, the least
+    and the largest value of single samples. The multinomial coefficient of counts is omitted; in a
+    mixed table numbers are standardised, and counts relative to the Poisson distribution of their
     mean. `new` is the mean probability that a row is the first of a new cluster.
     """
     fitted, earlier = load(MODEL, model)
@@ -289,10 +289,10 @@ COMMANDS = Commands(
     transform=Transform(
         help="""Write the clusters of the rows of INPUT, given the run in --model.
 
-        A row has the most probable cluster, with its probability; cluster -1 stands for all that
-        are not shown, new ones too, where these together are more probable. Values that the model
-        does not know are left out, and a row without any has the shares of the clusters in all
-        rows. With --all the probabilities of all clusters are written, too: the arrays
+        Each row gets its most probable cluster, with the probability. Cluster -1 stands for all
+        clusters that are not shown and new ones, if these together are more probable. Values
+        unknown to the model are ignored, and a row without known values gets the shares of the
+        clusters in all rows. --all also writes the probabilities of all clusters: the arrays
         `proportions` [n, C] and `documents` (names of the rows), as in the row_clusters.npz of a
         run.
         """,

@@ -1,4 +1,4 @@
-"""Rows of a mixture: a corpus, a table of categories, or what a custom family takes."""
+"""Rows of a mixture: a corpus, a table, or rows of a custom family."""
 
 import dataclasses
 import functools
@@ -20,11 +20,11 @@ from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.variables import Variables
 
-_COPY = 2**28  # bytes of rows from which on they are not copied
+_COPY = 2**28  # rows of this many bytes or more are not copied
 
 
 class Given(NamedTuple):
-    """Rows and their law, or their variables; None where the rows decide that."""
+    """Rows, and their family or variables; None if the rows determine it."""
 
     rows: Any
     family: Family | Variables | Columns | None
@@ -33,24 +33,23 @@ class Given(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Data:
-    """Rows with their law."""
+    """Rows with their family or variables."""
 
-    # of variables, counts [N, V], sparse, codes or cells [N, P]; else rows as the family has them
+    # with variables: sparse counts [N, V], codes or cells [N, P]; else rows of the family
     table: Any
     names: tuple[str, ...]  # N names
-    numbers: np.ndarray  # place of each row in all of the data, int [N]
-    # of the rows, which have their law; None where a family is given
-    variables: Variables | Columns | None
-    family: Family | None  # the family that is given; None where the variables decide
+    numbers: np.ndarray  # index of each row in all of the data, int [N]
+    variables: Variables | Columns | None  # they determine the family; None with a custom family
+    family: Family | None  # the custom family; None with variables
 
     @functools.cached_property
     def rows(self) -> PyTree:
-        """The rows on the device, as the family has them."""
+        """The rows on the device, in the form that the family expects."""
         rows = self.table if self.variables is None else self.variables.rows(self.table)
         return jax.tree.map(jnp.asarray, rows)
 
     def select(self, numbers: np.ndarray) -> "Data":
-        """Return some rows."""
+        """Return the rows with these numbers."""
         if self.variables is None:
             table = _some(self.table, jnp.asarray(numbers, jnp.int32))
         else:
@@ -60,21 +59,20 @@ class Data:
 
 
 def _some(rows: PyTree, numbers: jax.Array) -> PyTree:
-    """Return some rows, as a copy if that is small."""
+    """Return the rows with these numbers, as a copy if it is small."""
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(rows)) / families.size(rows) * numbers.size
     return families.take(rows, numbers) if size < _COPY else families.Selected(rows, numbers)
 
 
 def as_data(data: Any) -> Data:
-    """Return rows and their law, checked: of `Given`, a corpus, texts or a table of categories."""
+    """Check `Given`, a corpus, texts or a table, and return the rows with their family."""
     rows, family, kinds = data if isinstance(data, Given) else (data, None, None)
     if family is None and cells.is_frame(rows) and not isinstance(rows, Corpus | Categories):
-        found, table, names = columns.of(rows, kinds)
-        return Data(table, names, np.arange(len(names)), found, None)
+        inferred, table, names = columns.of(rows, kinds)
+        return Data(table, names, np.arange(len(names)), inferred, None)
     if kinds is not None:
         raise ValueError(
-            "kinds are of the columns of a data frame or a mapping, without a family: leave them "
-            "out"
+            "kinds are for the columns of a data frame or a mapping, without a family: omit them"
         )
     if family is None:
         rows = count_texts(rows)
@@ -105,11 +103,11 @@ def as_data(data: Any) -> Data:
 
 
 def mapped(variables: Variables | Columns, rows: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return a table and names of rows in terms of some variables.
+    """Return rows as a table of the given variables, and the names of the rows.
 
-    The rows are a corpus or texts, of which other words are left out; a table of categories, of
-    which other columns are passed over and other values missing; a data frame or a mapping
-    likewise, of a mixed table; or an array: counts [N, V], or codes [N, P] with -1 where missing.
+    The rows are a corpus or texts, whose other words are dropped; a table of categories, or for
+    mixed tables a data frame or a mapping, whose other columns are ignored and whose unknown values
+    become missing; or an array: counts [N, V], or codes [N, P] with -1 where missing.
     """
     frame = cells.is_frame(rows) and not isinstance(rows, Corpus | Categories)
     if isinstance(variables, Columns):
@@ -158,6 +156,6 @@ def digest(data: Data) -> str:
 
 
 def hold_out(data: Data, count: int, seed: int) -> tuple[Data, PyTree]:
-    """Take rows out at random: return the others, and those as the family has them."""
+    """Hold out random rows: return the other rows, and the held-out ones on the device."""
     out = split.held_out(len(data.names), count, seed)
     return data.select(np.flatnonzero(~out)), data.select(np.flatnonzero(out)).rows

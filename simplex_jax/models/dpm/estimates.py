@@ -1,4 +1,4 @@
-"""What sets the clusters of a table of several kinds apart, as tables and reports show it."""
+"""The most distinctive features of the clusters of a mixed table, for tables and reports."""
 
 import math
 from typing import NamedTuple
@@ -13,33 +13,33 @@ _LEVEL = 0.95
 
 
 class Estimate(NamedTuple):
-    """One thing about a cluster, in the units of its column."""
+    """One feature of a cluster, in the units of its column."""
 
     name: str  # of the column, with the value of a category
     measure: str  # "probability", "mean" or "rate"
     mean: float  # posterior mean
-    lower: float  # bounds that hold 95% of the posterior
+    lower: float  # bounds of the 95% interval
     upper: float
-    known: bool  # whether there are samples enough for the bounds
+    known: bool  # whether there are enough samples for the bounds
     within: float | None  # standard deviation of the numbers within the cluster
-    overall: float  # the same of all rows
+    overall: float  # the estimate for all rows
     spread: float | None  # standard deviation of the numbers in all rows
 
     @property
     def lift(self) -> float | None:
-        """How many times that of all rows it is; None of means."""
+        """Its ratio to the estimate for all rows; None for means."""
         return None if self.measure == "mean" else self.mean / self.overall
 
     @property
     def sure(self) -> bool:
-        """Whether the bounds exclude that of all rows."""
+        """Whether the bounds exclude the estimate for all rows."""
         return not self.lower <= self.overall <= self.upper
 
     def place(self, x: float) -> float:
-        """Return where a value of it is between 0 and 1, for a bar.
+        """Map a value of the estimate to [0, 1], for a bar.
 
-        Of a mean it is the share of all rows below, if these are normal, and of a rate its share in
-        the sum with that of all rows: at 1/2 the cluster is like all rows.
+        A mean maps to the share of all rows below it, if these are normal, and a rate to its share
+        in the sum with the rate of all rows: at 1/2 the cluster is like all rows.
         """
         if self.measure == "mean":
             return float(special.ndtr((x - self.overall) / (self.spread or 1.0)))
@@ -48,7 +48,7 @@ class Estimate(NamedTuple):
         return x
 
     def text(self) -> str:
-        """Return it in a few words."""
+        """Return a short description."""
         if self.measure == "probability":
             return self.name
         if self.within is None:
@@ -57,7 +57,7 @@ class Estimate(NamedTuple):
 
 
 def rounded(x: float, sd: float) -> str:
-    """Return a number with the decimals that a standard deviation leaves it.
+    """Return a number rounded to the precision of its standard deviation.
 
     Example:
         >>> rounded(10002.9634, 0.92), rounded(31.62, 4.9), rounded(52417.3, 1210.0)
@@ -75,10 +75,10 @@ def estimates(
     overall: np.ndarray,
     count: int,
 ) -> list[list[Estimate]]:
-    """Return what sets each cluster apart most from all rows, at most `count` things, best first.
+    """Return the most distinctive features of each cluster, at most `count`, best first.
 
-    Profiles are flat, [C, V], and `overall` is [V]. They are ranked by what they add to the
-    divergence of the cluster from all rows, see `Columns.gains`.
+    Profiles are flat, [C, V], and `overall` is [V]. Features are ranked by their contribution to
+    the divergence of the cluster from all rows, see `Columns.gains`.
     """
     gains = columns.gains(profiles, overall)
     order = np.argsort(-gains, axis=1, kind="stable")[:, :count]
@@ -107,7 +107,7 @@ def estimates(
 
 
 def _bounds(columns: Columns, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds of all items: of beta, gamma and normal laws with these moments."""
+    """Return bounds of all items, from beta, gamma and normal distributions with these moments."""
     measures = np.array(columns.measures)
     lower, upper = normal_interval(mean, sd, _LEVEL)
     values, rates = measures == "probability", measures == "rate"

@@ -40,32 +40,32 @@ _OF_FAMILY = (
 class DirichletProcessMixture(
     ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, common.Estimator
 ):
-    r"""Clusters whose number is not given: `simplex_jax.dpm.fit` with the scikit-learn interface.
+    r"""Clustering with an unknown number of clusters: `simplex_jax.dpm.fit` for scikit-learn.
 
-    The rows of X are real vectors ("gaussian"), codes 0, 1, ... of categories a column, as
-    `OrdinalEncoder` makes them, with NaN or -1 where a value is missing ("categorical"), counts as
-    of `CountVectorizer`, dense or sparse ("multinomial"), or unit vectors, as `Normalizer` makes
-    them ("von_mises_fisher"). Real numbers with missing ones, NaN, are for "diagonal_gaussian", and
-    data frames or arrays of objects with columns of numbers, categories and counts for "mixed".
+    The rows of X are real vectors ("gaussian"), codes 0, 1, ... of categories per column, as from
+    `OrdinalEncoder`, with NaN or -1 for missing values ("categorical"), counts as from
+    `CountVectorizer`, dense or sparse ("multinomial"), or unit vectors, as from `Normalizer`
+    ("von_mises_fisher"). Use "diagonal_gaussian" for real numbers with missing values, NaN, and
+    "mixed" for data frames or object arrays with columns of numbers, categories and counts.
 
-    The posterior is over partitions of the rows. `labels_` is the one of least expected loss. New
-    rows are assigned to its C clusters through the posterior samples: in each of these a row has
-    probabilities of being in each cluster of the sample, and each of these is divided among the C
-    clusters as the rows of that cluster are. The remainder is the probability of a cluster of its
-    own. There is no `partial_fit`: a sample is a label for every row, so all rows have to be there.
+    The posterior is over partitions of the rows. `labels_` is the partition of least expected loss.
+    New rows are assigned to its C clusters through the posterior samples. Each sample gives the
+    probabilities of its own clusters for a row, and each of these is divided among the C clusters
+    in proportion to the rows they share. The remainder is the probability of a new cluster. There
+    is no `partial_fit`: a sample is a label for every row, so all rows are needed.
 
     Args:
         family: "gaussian", "diagonal_gaussian", "categorical", "multinomial", "von_mises_fisher" or
             "mixed"; or a `Family` of `dpm.families` with all its hyperparameters, for dense X.
-        family_params: Arguments of the named family, by default {}: of `families.gaussian`
-            "mean", "scale", "strength" and "freedom", where mean and scale are by default mean and
-            covariance of X (`gaussian_of`); of `diagonal_gaussian` likewise; of "mixed" "kinds",
-            see `dpm.fit`, of columns "x0", "x1", ... where X has no names, and "concentration"
-            (0.5); of `categorical` "categories", by default as many as X
-            shows, and "concentration" (1); of `multinomial` "concentration" (0.5); of
-            `von_mises_fisher` "concentrations", "weights", "mean" and "strength".
+        family_params: Arguments of the named family, by default {}. For "gaussian": "mean",
+            "scale", "strength" and "freedom", where mean and scale default to mean and covariance
+            of X (`gaussian_of`); for "diagonal_gaussian" likewise. For "mixed": "kinds", see
+            `dpm.fit` (columns are "x0", "x1", ... if X has no names), and "concentration" (0.5).
+            For "categorical": "categories", by default as many as occur in X, and "concentration"
+            (1). For "multinomial": "concentration" (0.5). For "von_mises_fisher":
+            "concentrations", "weights", "mean" and "strength".
         {options}
-        callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
+        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `hooks.Progress()`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
     Attributes:
@@ -73,28 +73,28 @@ class DirichletProcessMixture(
         n_clusters_: Number C of clusters in `labels_`.
         expected_loss_: Expected loss of `labels_`.
         weights_: Posterior mean of the weight of each cluster, [C]; they sum to less than 1.
-        means_: Of "gaussian": posterior mean of the component that the rows of each cluster are in,
-            averaged over these rows, [C, p]. Of "von_mises_fisher": its direction, [C, p].
-        covariances_: Of "gaussian": likewise, [C, p, p].
-        concentrations_: Of "von_mises_fisher": likewise, [C].
-        standard_deviations_: Of "diagonal_gaussian": likewise, [C, p].
-        columns_: Of "mixed": names, kinds, values and scales of the columns, a `dpm.Columns`.
-        profiles_: Of "mixed": likewise, what `Columns.items` of `columns_` names: mean and standard
+        means_: For "gaussian": posterior mean of the components of the rows of each cluster,
+            averaged over these rows, [C, p]. For "von_mises_fisher": its direction, [C, p].
+        covariances_: For "gaussian": likewise, [C, p, p].
+        concentrations_: For "von_mises_fisher": likewise, [C].
+        standard_deviations_: For "diagonal_gaussian": likewise, [C, p].
+        columns_: For "mixed": names, kinds, values and scales of the columns, a `dpm.Columns`.
+        profiles_: For "mixed": likewise, in the order of `columns_.items`: mean and standard
             deviation of each number, in its units, rates and probabilities, [C, V].
-        components_: Of "multinomial" and "categorical": likewise, probabilities of the values; of
-            the categories of all columns, one column after the other, [C, sum of d].
+        components_: For "multinomial" and "categorical": likewise, probabilities of the values, for
+            "categorical" one column after the other, [C, sum of d].
         concentration_: Posterior mean of alpha, or alpha as given.
-        concentration_sd_: Its posterior standard deviation, 0 where alpha is given.
+        concentration_sd_: Its posterior standard deviation, 0 if alpha is given.
         occupied_: Posterior probability of each number of clusters, by number; after `fit`.
-        mixtures_: A `Mixture` of S posterior samples, by which rows are predicted: weights
-            [S, K], atoms of leaves [S, K, ...].
+        mixtures_: A `Mixture` of S posterior samples, for the prediction of rows: weights [S, K],
+            atoms of leaves [S, K, ...].
         company_: Share of the rows of each component of these in each cluster, [S, C, K].
-        samples_: Kept partitions, "labels" [S, chains, N], "alpha" and "step"; after `fit`.
+        samples_: Posterior partitions, "labels" [S, chains, N], "alpha" and "step"; after `fit`.
         traces_: "alpha", "occupied" and "largest" over the second half, [T, chains]; after `fit`.
-        diagnostics_: R-hat and effective sample sizes of these, by name; after `fit`.
-        metrics_: One record an evaluation; after `fit`.
+        diagnostics_: R-hat and effective sample sizes of the traces, by name; after `fit`.
+        metrics_: One record per evaluation; after `fit`.
         warnings_: Sentences, each a reason to doubt the results; after `fit`.
-        family_: The family of the fit, which new rows are taken for.
+        family_: The family of the fit.
         family_params_: All hyperparameters of the named family.
         seed_: The seed that was used.
         n_features_in_: Number of columns.
@@ -146,20 +146,20 @@ class DirichletProcessMixture(
         """Sample the clusters of the rows of X [N, p].
 
         Raises:
-            ValueError: A parameter is out of range, or X is not what the family takes.
-            KeyboardInterrupt: Ctrl-C, or SIGTERM, ended the run early; what was sampled up to there
-                is in the attributes.
+            ValueError: A parameter is out of range, or X does not fit the family.
+            KeyboardInterrupt: Ctrl-C or SIGTERM ended the run early; the attributes hold the
+                results so far.
         """
         self.seed_ = self._seed()
         family = self.family
         table = self._table(X, family, reset=True)
-        given = self.family_params or {}
+        params = self.family_params or {}
         if isinstance(family, Family):
-            if given:
+            if params:
                 raise ValueError("family_params are for families by name: leave them out")
             parameters: common.Arrays = {}
         else:
-            parameters = families.hyperparameters(family, table, given)
+            parameters = families.hyperparameters(family, table, params)
         rows, built = _rows(family, parameters, table), _built(family, parameters)
         fitted = self._sampled(dpm.fit, rows, built)
         self.family_, self.family_params_ = family, parameters
@@ -177,23 +177,23 @@ class DirichletProcessMixture(
         width, count = mixtures.log_weights.shape[1], self.n_clusters_
         sampled = self.samples_["labels"].reshape(-1, len(self.labels_)).astype(np.int64)
         pairs = self.labels_ * width + sampled
-        both = np.array([np.bincount(one, minlength=count * width) for one in pairs])
-        both = both.reshape(-1, count, width)
-        sizes = both.sum(axis=1, keepdims=True)
-        for name in _OF_FAMILY:  # those of an earlier fit to another family
+        overlaps = np.array([np.bincount(one, minlength=count * width) for one in pairs])
+        overlaps = overlaps.reshape(-1, count, width)
+        sizes = overlaps.sum(axis=1, keepdims=True)
+        for name in _OF_FAMILY:  # from an earlier fit of another family
             self.__dict__.pop(name, None)
         self.mixtures_ = mixtures
-        self.company_ = (both / np.maximum(sizes, 1)).astype(np.float32)
+        self.company_ = (overlaps / np.maximum(sizes, 1)).astype(np.float32)
         weights = np.exp(np.asarray(mixtures.log_weights, np.float64))
         self.weights_ = np.einsum("sk,sck->c", weights, self.company_) / len(weights)
         if not isinstance(self.family_, Family):
-            shares = both / both.sum(axis=(0, 2))[:, None]
+            shares = overlaps / overlaps.sum(axis=(0, 2))[:, None]
             described = families.profiles(self.family_, self.family_params_, mixtures.atoms, shares)
             for name, array in described.items():
                 setattr(self, name, array)
 
     def as_fit(self) -> fits.Mixture:
-        """Return what `fit` has kept, as `simplex_jax.evaluate` takes it."""
+        """Return traces and samples of `fit` for `simplex_jax.evaluate`."""
         check_is_fitted(self)
         return fits.Mixture(*(vars(self).get(name, {}) for name in ("traces_", "samples_")))
 
@@ -206,9 +206,9 @@ class DirichletProcessMixture(
         return families.columns_of(self.family_params_)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the most probable cluster of each row; -1 where that is one of its own.
+        """Return the most probable cluster of each row; -1 for a new cluster.
 
-        Of rows of the fit that is not always the one in `labels_`, which depends on all rows.
+        For training rows it can differ from `labels_`, which depends on all rows.
         """
         assigned = self._assign(X)
         shares = assigned.shares
@@ -217,19 +217,19 @@ class DirichletProcessMixture(
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each cluster, float32 [n, C].
 
-        What is left to 1 is the probability that a row is the first of a new cluster.
+        The remainder to 1 is the probability that a row is the first of a new cluster.
         """
         return self._assign(X).shares
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return `predict_proba(X)`, as features."""
+        """Return `predict_proba(X)` as features."""
         return self.predict_proba(X)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log predictive density of each row, float64 [n].
 
-        The density is averaged over the posterior samples, each with what its clusters leave to new
-        ones. That of counts is of the words in their order, without the multinomial coefficient.
+        The density is averaged over the posterior samples and includes new clusters. That of counts
+        omits the multinomial coefficient.
         """
         return self._assign(X).log_predictive
 
@@ -238,7 +238,7 @@ class DirichletProcessMixture(
         return float(self.score_samples(X).mean())
 
     def _table(self, X: Any, family: str | Family, *, reset: bool) -> families.Table:
-        """Return a table for a family, checked by scikit-learn."""
+        """Return X as a table for a family, checked by scikit-learn."""
         takes = _takes(family)
         if takes.mixed:
             mapping = families.as_mapping(X)
@@ -271,7 +271,7 @@ class DirichletProcessMixture(
 
     def _arrays(self) -> common.Arrays:
         if isinstance(self.family_, Family):
-            raise ValueError("a family that is not a name cannot be saved: give one by its name")
+            raise ValueError("a Family cannot be saved: give the family by its name")
         arrays = super()._arrays()
         arrays |= {f"family.{name}": array for name, array in self.family_params_.items()}
         leaves = [self.mixtures_.log_weights, self.mixtures_.log_rest]

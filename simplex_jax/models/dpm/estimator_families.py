@@ -1,7 +1,7 @@
-"""Component laws by name: from tables as scikit-learn has them to the rows of a family.
+"""Component families by name, for tables in the form of scikit-learn.
 
 The hyperparameters of a family of `dpm.families`, or of a mixed table, are a dict of plain arrays,
-so that they can be saved and its record built again.
+so that they can be saved and the family rebuilt.
 """
 
 import json
@@ -34,11 +34,11 @@ ALLOWED = {
     "multinomial": ("concentration",),
     "von_mises_fisher": ("concentrations", "weights", "mean", "strength"),
 }
-"""Hyperparameters of each family, beside its size."""
+"""Hyperparameters of each family, except its size."""
 
 
 class Input(NamedTuple):
-    """Tables that a family takes."""
+    """Properties of the tables that a family accepts."""
 
     sparse: bool = False
     positive: bool = False  # entries must not be negative
@@ -52,11 +52,11 @@ INPUT = {
     "mixed": Input(missing=True, mixed=True),
     "multinomial": Input(sparse=True, positive=True),
 }
-"""Inputs of the families that take other tables than dense ones of real numbers."""
+"""Inputs of the families that accept more than dense tables of real numbers."""
 
 
 def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
-    """Return all hyperparameters of a family, those that are not given taken from the table."""
+    """Return all hyperparameters of a family, with defaults computed from the table."""
     if name not in ALLOWED:
         raise ValueError(f"family must be one of {', '.join(ALLOWED)}, or a Family; it is {name!r}")
     if unknown := [key for key in given if key not in ALLOWED[name]]:
@@ -72,7 +72,7 @@ def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
     elif name == "gaussian":
         parameters = _gaussian(np.asarray(X, np.float64), parameters)
     elif name == "categorical":
-        # One where no value of a column is known
+        # One category if all values of a column are missing.
         largest = np.where(np.isnan(X), -1, X).max(axis=0)
         parameters = {"categories": np.maximum(largest, 0).astype(int) + 1} | parameters
     elif name == "multinomial":
@@ -83,7 +83,7 @@ def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
 
 
 def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the prior, as `gaussian_of` has it where it is left out."""
+    """Return the prior, with the defaults of `gaussian_of`."""
     _check_mean(X, parameters)
     if "scale" not in parameters:
         remedy = f"give scale in family_params (n_samples = {len(X)})"
@@ -92,7 +92,7 @@ def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _diagonal(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the prior, as `diagonal_gaussian_of` has it where it is left out."""
+    """Return the prior, with the defaults of `diagonal_gaussian_of`."""
     _check_mean(X, parameters)
     if {"mean", "scale"} <= set(parameters):
         return parameters
@@ -111,8 +111,8 @@ def _mixed(
     X: Any, kinds: Mapping[str, str] | None = None, concentration: float = CONCENTRATION
 ) -> Arrays:
     concentration = number("concentration in family_params", concentration, most=MOST_CONCENTRATION)
-    found = columns.of(X, kinds)[0]._replace(concentration=concentration)
-    return {"columns": np.asarray(json.dumps(found._asdict()))}
+    table_columns = columns.of(X, kinds)[0]._replace(concentration=concentration)
+    return {"columns": np.asarray(json.dumps(table_columns._asdict()))}
 
 
 def columns_of(parameters: Arrays) -> Columns:
@@ -121,7 +121,7 @@ def columns_of(parameters: Arrays) -> Columns:
 
 
 def as_mapping(X: Any) -> dict[str, Any]:
-    """Return the columns of a mixed table, those of an array by number: "x0", "x1", ..."""
+    """Return the columns of a mixed table by name; columns of an array are "x0", "x1", ..."""
     if hasattr(X, "columns"):
         return cells.as_frame(X).columns
     table = None if isinstance(X, Mapping) else np.asarray(X, object)
@@ -133,9 +133,9 @@ def as_mapping(X: Any) -> dict[str, Any]:
 
 
 def build(name: str, parameters: Arrays) -> Family:
-    """Return the family that arrays of `hyperparameters` decide.
+    """Return the family with the given `hyperparameters`.
 
-    A Gaussian one is about 0: the prior mean is taken out of its rows, in float64.
+    Gaussian families have prior mean 0: `rows` subtracts the mean in float64.
     """
     if name == "mixed":
         return columns_of(parameters).family()
@@ -154,18 +154,18 @@ def build(name: str, parameters: Arrays) -> Family:
 
 
 def rows(name: str, parameters: Arrays, X: Table) -> PyTree:
-    """Return the rows of a family that a table has."""
+    """Convert a table to the rows of a family."""
     if name == "mixed":
-        found = columns_of(parameters)
-        return found.rows(found.table(X))
+        table_columns = columns_of(parameters)
+        return table_columns.rows(table_columns.table(X))
     assert not isinstance(X, dict)
     if name in ("gaussian", "diagonal_gaussian"):
-        with np.errstate(over="ignore"):  # the family refuses what is infinite
+        with np.errstate(over="ignore"):  # the family rejects infinities
             return (np.asarray(X, np.float64) - parameters["mean"]).astype(np.float32)
     if name == "multinomial":
         return families.multinomial_rows(X)
     if name == "categorical":
-        # As whole numbers, unless there are others: the family refuses those.
+        # As integers if possible: the family rejects other numbers.
         codes = np.where(np.isnan(X), -1, X)
         whole = codes.astype(np.int32)
         return whole if (whole == codes).all() else X
@@ -173,10 +173,10 @@ def rows(name: str, parameters: Arrays, X: Table) -> PyTree:
 
 
 def padded(rows: PyTree, least: int, most: int) -> PyTree:
-    """Return rows with others without data after them, so that few shapes are compiled.
+    """Pad rows with rows without data, so that few shapes are compiled.
 
-    There are then a power of two of them, at least `least`, or a multiple of `most`; and so is the
-    number of entries of sparse rows.
+    The number of rows becomes a power of two, at least `least`, or above `most` a multiple of it.
+    The number of entries of sparse rows becomes a power of two.
     """
     size = families.size(rows)
     width = max(least, 1 << (size - 1).bit_length())
@@ -192,7 +192,7 @@ def padded(rows: PyTree, least: int, most: int) -> PyTree:
 
 
 def atoms(name: str, parameters: Arrays, leaves: list[np.ndarray]) -> PyTree:
-    """Return atoms from their leaves."""
+    """Build atoms from their leaves."""
     if name == "mixed":
         return columns_of(parameters).from_leaves(leaves)
     if name == "multinomial":
@@ -206,21 +206,21 @@ def atoms(name: str, parameters: Arrays, leaves: list[np.ndarray]) -> PyTree:
 
 
 def profiles(name: str, parameters: Arrays, drawn: PyTree, weights: np.ndarray) -> Arrays:
-    """Return attributes that describe clusters: averages of atoms of posterior samples.
+    """Return the attributes that describe clusters: averages of atoms over posterior samples.
 
     Atoms are leaves [S, K, ...]; their weights in each cluster, [S, C, K], sum to 1.
     """
 
     def mean(leaf: np.ndarray) -> np.ndarray:
-        # Atoms of no rows, which may be anything, have weight 0.
+        # Atoms without rows, which are arbitrary, have weight 0.
         flat = np.asarray(leaf, np.float64).reshape(*leaf.shape[:2], -1)
         total = sum(w @ atoms for w, atoms in zip(weights, flat, strict=True))
         return total.reshape(len(total), *leaf.shape[2:])
 
     if name == "mixed":
-        found = columns_of(parameters)
-        described = jax.tree.map(mean, found.described(drawn))
-        return {"profiles_": found.in_units(found.flat(described))}
+        table_columns = columns_of(parameters)
+        described = jax.tree.map(mean, table_columns.described(drawn))
+        return {"profiles_": table_columns.in_units(table_columns.flat(described))}
     if name == "diagonal_gaussian":
         means = parameters["mean"] + mean(drawn.mean)
         return {"means_": means, "standard_deviations_": mean(drawn.sd)}

@@ -1,4 +1,4 @@
-"""From rows to the clusters of the posterior of a Dirichlet-process mixture."""
+"""Fits of Dirichlet-process mixtures: preparation and summary of a run."""
 
 import dataclasses
 import functools
@@ -37,32 +37,32 @@ _REMEDY = "give a smaller capacity (--capacity), or fewer chains"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit(pipeline.Fit):
-    """A fitted Dirichlet-process mixture; with several chains, of all of them together.
+    """A fitted Dirichlet-process mixture; several chains are pooled.
 
-    Attributes of all fits are those of `pipeline.Fit`. The metrics of an evaluation are step,
-    documents (rows) and passes visited, seconds, rows_per_second, capacity, moved (share of the
-    rows that changed their cluster in the last update), alpha, occupied and largest, and with
-    held-out rows log_predictive and log_predictive_average (see `heldout`).
+    It has the attributes of `pipeline.Fit`, too. The metrics of an evaluation are step, documents
+    (rows) and passes visited, seconds, rows_per_second, capacity, moved (share of the rows that
+    changed their cluster in the last update), alpha, occupied and largest, and with held-out rows
+    log_predictive and log_predictive_average (see `heldout`).
 
     Attributes:
-        clusters: The clusters of the rows that were learned from, N, with profiles and intervals.
+        clusters: The clusters of the N training rows, with profiles and intervals.
         point: The partition of these rows of least expected loss, `labels` [N], see
             `evaluate.partitions.PointPartition`.
-        alpha: Concentration of the process; the posterior mean where it is learned.
-        alpha_sd: Its standard deviation, 0 where it is given.
-        alpha_interval: The interval that holds 95% of its samples.
+        alpha: Concentration of the process; the posterior mean if it is learned.
+        alpha_sd: Its posterior standard deviation, 0 if it is given.
+        alpha_interval: Its 95% interval.
         occupied: Posterior probability of each number of clusters with rows, by number.
         names: Names of all rows, D.
         held_out: Which of them were held out, bool [D].
-        shares: Posterior probability of each cluster, float32 [D, C], of all rows.
-        family: The law of the components.
-        variables: What the rows consist of; None where `fit` was given a family.
-        examples: Rows of the largest shares of each cluster, where there are variables.
-        traces: Of the second half of the run: "alpha", "occupied", "largest" (share of the rows in
-            the largest cluster) and, with held-out rows, "log_predictive", [S, chains] each; empty
-            for a fit that was loaded.
-        partitions: The partitions that were kept: "labels" [S, chains, N], "alpha" [S, chains],
-            "step" [S]; empty for a fit that was loaded.
+        shares: Posterior probability of each cluster for all rows, float32 [D, C].
+        family: The component distribution.
+        variables: The variables of the rows; None if `fit` was given a family.
+        examples: Rows with the largest shares of each cluster, if there are variables.
+        traces: Traces of the second half of the run: "alpha", "occupied", "largest" (share of the
+            rows in the largest cluster) and, with held-out rows, "log_predictive", [S, chains]
+            each; empty for a loaded fit.
+        partitions: Posterior partitions: "labels" [S, chains, N], "alpha" [S, chains], "step" [S];
+            empty for a loaded fit.
     """
 
     settings: Options
@@ -82,12 +82,12 @@ class Fit(pipeline.Fit):
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def as_fit(self) -> Mixture:
-        """Return traces and partitions, as `simplex_jax.evaluate` takes them."""
+        """Return traces and partitions for `simplex_jax.evaluate`."""
         return Mixture(self.traces, self.partitions)
 
 
 def _law(data: Data, settings: Options) -> tuple[Family, Variables | Columns | None]:
-    """Return the law of the components of a run, and the variables of its rows."""
+    """Return the component distribution of a run, and the variables of its rows."""
     if data.family is not None:
         return data.family, None
     assert data.variables is not None
@@ -97,9 +97,9 @@ def _law(data: Data, settings: Options) -> tuple[Family, Variables | Columns | N
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:
-    """Return the run of a plan, ready to be trained.
+    """Return the run of a plan, ready for training.
 
-    Partitions stay in memory, as the clusters are made of them.
+    Partitions stay in memory, because the clusters are computed from them.
     """
     del folder
     settings: Options = plan.settings
@@ -132,7 +132,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     measures["posterior"] = posterior.gather(settings, heldout is not None)
     measures["kept"] = posterior.keep(settings)
     measures["records"] = posterior.records(settings, len(plan.train.names))
-    # Last, when all else is known to be sound: a start may be searched for, which takes seconds.
+    # Last, after all checks: the search for a start can take seconds.
     state = _like(kernel, rows, settings)
     if not plan.resumed:
         key_labels, key_state = split(key_init)
@@ -152,7 +152,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 
 
 def _like(kernel: Kernel, rows: Any, settings: Options) -> State:
-    """Return the structure of a state of the capacity asked for, or raise if it does not fit."""
+    """Return the structure of a state of the initial capacity; raise if memory is too small."""
     chains = (settings.chains,) if settings.chains > 1 else ()
     labels = jax.ShapeDtypeStruct((*chains, families.size(rows)), jnp.int32)
     like = jax.eval_shape(kernel.init, jax.random.key(0), labels)
@@ -162,36 +162,36 @@ def _like(kernel: Kernel, rows: Any, settings: Options) -> State:
 
 
 def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.Array:
-    """Return the labels that each chain starts from, int32 [chains, N]."""
+    """Return the initial labels of each chain, int32 [chains, N]."""
     keys = [jax.random.fold_in(key, chain) for chain in range(settings.chains)]
     if settings.initial_clusters is None:
         most = most_clusters(families.size(rows), settings)
-        found: list[ArrayLike] = [
+        labels: list[ArrayLike] = [
             _numbered(starts.predictive_labels(key, family, rows, most)) for key in keys
         ]
     else:
         numbers = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
-        found = [
+        labels = [
             model.random_labels(key, rows, number)
             for key, number in zip(keys, numbers, strict=True)
         ]
-    return jnp.stack(found)
+    return jnp.stack(labels)
 
 
 def _numbered(labels: jax.Array) -> np.ndarray:
-    """Number clusters without gaps, the largest first, as sticks tend to be: that saves room."""
-    given = np.asarray(labels)
-    order = np.argsort(-np.bincount(given), kind="stable")
-    return np.argsort(order, kind="stable")[given].astype(np.int32)
+    """Number clusters without gaps, the largest first like the sticks: this saves capacity."""
+    array = np.asarray(labels)
+    order = np.argsort(-np.bincount(array), kind="stable")
+    return np.argsort(order, kind="stable")[array].astype(np.int32)
 
 
 def _room(settings: Options, rows: int, clusters: int) -> int:
-    """Return the sticks to begin with: about what the first updates ask for.
+    """Return the initial number of sticks: about as many as the first updates need.
 
-    A state that grows has its program compiled again. With k clusters of about one size, the sticks
-    beyond them weigh alpha / n, and the least slice of n rows is 1 / (k n), or a 20th of that at
-    times: alpha log(20 k alpha) sticks later the rest is as small. A concentration that is learned
-    begins near its posterior mean given k clusters.
+    Growing the state recompiles its program. With k clusters of similar size, the sticks beyond
+    them weigh alpha / n, and the least slice of n rows is about 1 / (k n), occasionally a 20th of
+    that: after alpha log(20 k alpha) more sticks the rest is as small. A learned concentration
+    starts near its posterior mean given k clusters.
     """
     if settings.alpha is not None:
         alpha = settings.alpha
@@ -200,17 +200,17 @@ def _room(settings: Options, rows: int, clusters: int) -> int:
         assert isinstance(prior, model.Gamma)
         for _ in range(3):
             alpha = float((prior.shape + clusters) / (prior.rate + math.log1p(rows / alpha)))
-    asked = clusters + alpha * math.log(max(20 * clusters * alpha, 1.0))
-    return growth.doubled(settings.capacity, min(math.ceil(asked), clusters + rows))
+    sticks = clusters + alpha * math.log(max(20 * clusters * alpha, 1.0))
+    return growth.doubled(settings.capacity, min(math.ceil(sticks), clusters + rows))
 
 
 def _keys(settings: Options) -> tuple[jax.Array, ...]:
-    """Return keys of the first state, of the run and of its summary."""
+    """Return the keys of the first state, of the run and of the summary."""
     return split(jax.random.key(settings.seed), 3)
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
-    """Match the clusters of the partitions that were kept, and describe them."""
+    """Match the clusters of the kept partitions, and describe them."""
     settings: Options = plan.settings
     data, (family, variables) = plan.train, _law(plan.train, settings)
     gathered = run.measures["posterior"].result(trained.event)
@@ -258,7 +258,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
 def _examples(
     data: Data, variables: Variables | Columns, shares: np.ndarray
 ) -> list[list[dict[str, Any]]]:
-    """Return rows of the largest shares of each cluster, with their values."""
+    """Return the rows with the largest shares of each cluster, with their values."""
     return [
         [
             {
@@ -288,7 +288,7 @@ def describe(plan: Plan) -> dict[str, Any]:
 
 
 def infer(fitted: Fit, rows: Any, *, seed: int = 0) -> np.ndarray:
-    """Return the probability of each cluster of other rows, float32 [n, C]; nothing is drawn."""
+    """Return cluster probabilities of new rows, float32 [n, C]; deterministic."""
     del seed
     if fitted.variables is None:
         rows = as_data(Given(rows, fitted.family)).rows

@@ -1,8 +1,8 @@
-"""Slices, and the labels of the rows of a batch given sticks and atoms.
+"""Draws of slices, and of the labels of a batch given sticks and atoms.
 
-Row i has u_i ~ U(0, s_{z_i}) for bounds s_j of the sticks: their weights (Walker 2007), or given
-decreasing numbers (Kalli, Griffin and Walker 2011). Its label is then drawn from the finitely many
-sticks with s_j >= u_i, with probability proportional to w_j / s_j f(x_i | theta_j).
+Row i has u_i ~ U(0, s_{z_i}), where the bounds s_j of the sticks are their weights (Walker 2007) or
+a fixed decreasing sequence (Kalli, Griffin and Walker 2011). Its label is then drawn from the
+finitely many sticks with s_j >= u_i, with probability proportional to w_j / s_j f(x_i | theta_j).
 """
 
 import math
@@ -31,15 +31,15 @@ class Slices(NamedTuple):
 
     log_bounds: jax.Array  # log of the bounds s_j, [C]
     log_u: jax.Array  # log of u_i, [n]; +inf for rows that pad the batch
-    # sticks that may have bounds above the smallest u, int32; more than C where not all of them
-    # are at hand
+    # number of sticks that may have bounds above the smallest u, int32; above C if some are
+    # missing from the state
     needed: jax.Array
 
 
 def rows_at_once(rows: PyTree, ids: int, capacity: int) -> int:
-    """Return how many of so many rows are worked on together.
+    """Return how many rows to process together, of `ids` rows in all.
 
-    No array of rows x sticks is large then, and none of rows x columns.
+    This limits arrays of rows x sticks and of rows x columns.
     """
     return max(1, min(ids, _STICKS_AT_ONCE // capacity, _COLUMNS_AT_ONCE // families.width(rows)))
 
@@ -50,9 +50,9 @@ def labels_of(labels: jax.Array, ids: jax.Array, none: int) -> jax.Array:
 
 
 def in_parts(ids: jax.Array, at_once: int, outside: int) -> jax.Array:
-    """Return ids in parts of one length, [parts, at_once], the last filled up with `outside`."""
+    """Return ids in parts of equal length, [parts, at_once], the last padded with `outside`."""
     parts = math.ceil(ids.shape[0] / at_once)
-    # A barrier, or XLA puts the numbers of all rows into the program.
+    # Without the barrier XLA stores all ids as a constant of the program.
     ids = lax.optimization_barrier(ids)
     return jnp.pad(ids, (0, parts * at_once - ids.shape[0]), constant_values=outside).reshape(
         parts, at_once
@@ -76,7 +76,7 @@ def slices(key: jax.Array, model: Model, state: State, ids: jax.Array) -> Slices
     log_u = jnp.where(labels >= capacity, jnp.inf, log_u)
     least = jnp.min(log_u)
     if model.variant == "dependent":
-        # Sticks beyond are smaller than their sum; about `more` of them bring it below u.
+        # Sticks beyond C are smaller than their sum; about `more` of them bring it below u.
         short = position.log_rest - least
         more = jnp.clip(jnp.ceil(state.alpha * short), 1, _MOST_STICKS)
         needed = jnp.where(short > 0, capacity + more.astype(jnp.int32), 0)
@@ -89,10 +89,10 @@ def slices(key: jax.Array, model: Model, state: State, ids: jax.Array) -> Slices
 def draw_labels(
     key: jax.Array, model: Model, state: State, ids: jax.Array, sliced: Slices
 ) -> tuple[State, jax.Array]:
-    """Draw the labels of the rows of a batch, with occupancy and totals brought up to date.
+    """Draw the labels of the rows of a batch, and update occupancy and totals.
 
-    The ids are distinct, int32 [n]; those from N on are not rows. Also return the number of rows
-    that changed their label, int32.
+    The ids are distinct, int32 [n]; ids from N on are not rows. Also return the number of rows that
+    changed their label, int32.
     """
     family, position = model.family, state.position
     capacity, outside = state.occupancy.shape[0], state.labels.shape[0]
@@ -111,7 +111,7 @@ def draw_labels(
     def part(i: jax.Array, carry: tuple) -> tuple:
         labels, occupancy, totals, count = carry
         some = families.take(model.rows, parts[i])
-        # Not only above: u rounds to the bound of its own stick once in ten million rows.
+        # >=, because u rounds to the bound of its own stick once in ten million rows.
         reached = jnp.max(jnp.where(sliced.log_bounds >= jnp.min(log_u[i]), sticks + 1, 0))
 
         def group(g: jax.Array, logits: jax.Array) -> jax.Array:
@@ -131,11 +131,11 @@ def draw_labels(
         new = choose_by_native_code(jnp.where(real, jnp.exp(logits - peak), 1), u[i])
         old = labels_of(labels, parts[i], capacity)
         moved = real & (new != old)
-        # Rows that stay count neither here nor there: sums of floats are left as they are.
+        # Rows that stay are skipped, which leaves sums of floats unchanged.
         old, new = jnp.where(moved, old, capacity), jnp.where(moved, new, capacity)
         occupancy = occupancy.at[new].add(1, mode="drop").at[old].add(-1, mode="drop")
         if totals is not None:
-            # A loop of two, so that what sums the rows is compiled once.
+            # A loop of two, so that the sum over rows is compiled once.
             both = lax.map(lambda of: family.statistics(some, of, capacity), jnp.stack([new, old]))
             totals = add(totals, jax.tree.map(lambda leaf: leaf[0] - leaf[1], both))
         labels = labels.at[jnp.where(moved, parts[i], outside)].set(new, mode="drop")
@@ -149,7 +149,7 @@ def draw_labels(
 def statistics_of(
     family: Family, rows: PyTree, labels: jax.Array, ids: jax.Array, capacity: int
 ) -> PyTree:
-    """Return the statistics of the clusters of some rows, leaves [C, ...]."""
+    """Return the statistics of the clusters for the rows `ids`, leaves [C, ...]."""
     parts = in_parts(ids, rows_at_once(rows, ids.shape[0], capacity), labels.shape[0])
 
     def of(ids: jax.Array) -> PyTree:
@@ -164,12 +164,12 @@ def statistics_of(
 
 
 def no_loss(values: PyTree) -> Totals:
-    """Return sums as running sums that have lost nothing yet."""
+    """Return running sums without rounding error."""
     return Totals(values, jax.tree.map(jnp.zeros_like, values))
 
 
 def add(totals: Totals, change: PyTree) -> Totals:
-    """Add to running sums, keeping the rounding error of floats apart (Neumaier 1974)."""
+    """Add to running sums, with the rounding error of floats kept separately (Neumaier 1974)."""
     pairs = [_add(*leaves) for leaves in zip(*map(jax.tree.leaves, (*totals, change)), strict=True)]
     structure: Any = jax.tree.structure(totals.values)
     return Totals(*(jax.tree.unflatten(structure, part) for part in zip(*pairs, strict=True)))
@@ -178,7 +178,7 @@ def add(totals: Totals, change: PyTree) -> Totals:
 def _add(total: jax.Array, lost: jax.Array, change: jax.Array) -> tuple[jax.Array, jax.Array]:
     if jnp.issubdtype(total.dtype, jnp.integer):
         return total + change, lost
-    # Barriers, or XLA takes (a + b) - a for b.
+    # Without barriers XLA simplifies (a + b) - a to b.
     new = lax.optimization_barrier(total + change)
     part = lax.optimization_barrier(new - total)
     return new, lost + ((total - (new - part)) + (change - part))

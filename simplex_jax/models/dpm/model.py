@@ -5,30 +5,29 @@ Rows have :math:`x_i \sim f(\cdot \mid \theta_{z_i})` with :math:`z_i \sim w`, w
 :math:`\theta_j \sim G_0`, and alpha is known or has a Gamma prior. f and G0 are a
 `families.Family`.
 
-An update of a batch of rows does, in this order:
+An update of a batch of rows draws, in this order:
 
-1. alpha given the labels of all rows (`alpha_update`), and split-merge moves of them, if wanted;
-2. sticks v and atoms theta given the labels (`sampler`): those in use by an exact draw or by a step
-   of a kernel of the simplex, the others from their prior;
-3. label moves, which put clusters at other sticks (`order`);
+1. alpha given the labels of all rows (`alpha_update`), and optionally split-merge moves;
+2. sticks v and atoms theta given the labels (`sampler`): those in use exactly or by a step of a
+   simplex kernel, the others from their prior;
+3. label moves, which assign clusters to other sticks (`order`);
 4. a slice u_i for every row of the batch, which leaves finitely many sticks to choose from;
 5. the labels of the batch, each from the sticks above its slice (`labels`).
 
-With memoised counts, 2 depends on the labels of all rows, whose statistics are kept up to date:
-every update is an exact Gibbs step whatever the batch, and with all rows in it the slice sampler of
-Walker (2007), Papaspiliopoulos (2008) and Kalli, Griffin and Walker (2011). With subsampled counts
-it depends on the old labels of the batch, scaled up (Baker, Fearnhead, Fox and Nemeth 2018, section
-4.2): fast on its way to a fit, and not exact.
+With memoised counts, step 2 depends on the labels of all rows, whose statistics are kept current:
+every update is an exact Gibbs step for any batch, and with full batches this is the slice sampler
+of Walker (2007), Papaspiliopoulos (2008) and Kalli, Griffin and Walker (2011). With subsampled
+counts, step 2 depends on the old labels of the batch, scaled up (Baker, Fearnhead, Fox and Nemeth
+2018, section 4.2): it converges fast but is not exact.
 
-**Nothing is cut off.** A state holds C sticks, all of them drawn. Where a slice is below the mass
-of the sticks beyond C, the update is not done: the state comes back as it was but for `needed`,
-which is then above C. `grown` makes it larger, and the same update with the same key follows;
-`run(..., grow=model.grown)` does both. The randomness of a stick, and of a row, does not
-depend on C, so that the chain is that of a larger capacity from the start (split-merge moves up to
-the rounding of sums over the sticks).
+**Nothing is truncated.** A state holds C sticks, all of them drawn. If a slice is below the mass of
+the sticks beyond C, the update is not done: the state is returned unchanged except for `needed`,
+which is then above C. `grown` enlarges the state, and the same update is repeated with the same
+key; `run(..., grow=model.grown)` does both. The randomness of a stick or a row does not depend on
+C, so the chain is the same as with a larger capacity from the start (split-merge moves up to the
+rounding of sums over the sticks).
 
-Labels are places of sticks, and mean nothing by themselves: what rows have in common is the
-partition.
+Labels are indices of sticks and have no meaning by themselves; only the partition has.
 """
 
 import math
@@ -77,7 +76,7 @@ ALPHA_UPDATES = ("sticks", "escobar-west")
 
 _STEP_SIZE, _DECAY = 0.1, 0.5
 
-# Passes after which running sums of floats are rebuilt.
+# Running sums of floats are recomputed after this many passes.
 _REFRESH = 16
 
 
@@ -103,46 +102,45 @@ def build(
     """Return the kernel of a mixture, and the stream of its batches.
 
     Args:
-        rows: Data that the family takes, see `families`.
-        family: The law of the components.
-        sampler: How sticks and atoms in use move given the labels: "exact" redraws them; "scir",
+        rows: Rows in the form that the family expects, see `families`.
+        family: The component distribution.
+        sampler: Update of sticks and atoms in use given the labels: "exact" redraws them; "scir",
             "sgrld" and "smld" need a family whose atoms are on simplexes, and with memoised counts
             leave the chain exact ("scir") or nearly so (the others, as the step sizes go to 0).
-        total: Of "scir" and "sgrld", which move unnormalised weights, what becomes of the total of
-            an atom's or a stick's: "refreshed" from its law before every step, or "carried" from
-            step to step, as Baker et al. (2018) do, which is biased. Totals of new sticks and atoms
-            come from their law. Carried with subsampled counts and without label moves only.
+        total: Treatment of the totals of the unnormalised weights of "scir" and "sgrld":
+            "refreshed" from their distribution before every step, or "carried" from step to step,
+            as in Baker et al. (2018), which is biased. New sticks and atoms always draw their
+            totals. "carried" needs subsampled counts and no label moves.
         counts: "memoised" or "subsampled", see above.
         batch_size: Rows in a batch; None for all of them. With memoised counts batches are
-            neighbouring rows, all of them once an epoch, in random order; else uniform subsets.
+            neighbouring rows, each once per epoch, in random order; else uniform subsets.
         variant: Bounds of the slices: "dependent", the weights of the sticks; or "independent", the
             numbers (1 - decay) decay^j, j = 0, 1, ... (Kalli, Griffin and Walker 2011).
-        alpha: The concentration, positive, or its prior, `Gamma(shape, rate)`, from whose mean it
-            starts.
-        alpha_update: Of an alpha with a prior: "sticks" draws it given the sticks up to the last in
-            use; "escobar-west" given the number of clusters, and the order of the clusters again,
-            which needs memoised counts.
-        atom_step_size: Step size of the sampler of the atoms, or a schedule; 0.1 by default. Exact
-            draws have none.
+        alpha: The concentration, positive, or its prior, `Gamma(shape, rate)`, starting at the
+            prior mean.
+        alpha_update: Update of an alpha with a prior: "sticks" draws it given the sticks up to the
+            last in use; "escobar-west" given the number of clusters, and then redraws the order of
+            the clusters, which needs memoised counts.
+        atom_step_size: Step size of the sampler of the atoms, or a schedule; 0.1 by default. Not
+            for exact draws.
         stick_step_size: Step size of the sampler of the sticks, likewise.
-        decay: Of the bounds of the "independent" variant, between 0 and 1; 0.5 by default.
+        decay: Decay of the bounds of the "independent" variant, between 0 and 1; 0.5 by default.
         label_moves: Propose swaps of clusters and of neighbouring sticks, see `order.swaps`.
-        split_merge: Split-merge moves of the partition in every update, see `split_merge`; each
-            takes up to a few passes over the rows, and four evidences of all sticks. With memoised
-            counts and exact draws, and a family with a `log_evidence`; the order of the clusters is
-            then redrawn as well.
-        capacity: Sticks that a state has room for at first; rounded up to a multiple of 16.
-        chains: Number of chains to run side by side; states have a leading axis, and all chains
-            wait where one has to grow.
+        split_merge: Split-merge moves per update, see `split_merge`; each costs up to a few passes
+            over the rows, and four evidences of all sticks. They need memoised counts, exact draws
+            and a family with a `log_evidence`; the order of the clusters is then redrawn as well.
+        capacity: Initial number of sticks in a state; rounded up to a multiple of 16.
+        chains: Number of chains to run together; states have a leading axis, and all chains wait
+            if one has to grow.
 
     Returns:
         A kernel whose `init` takes labels, int32 [N] in 0..capacity - 1 (`random_labels`), or for
         chains also [chains, N]; its position is a `Mixture`. And a stream of row numbers, int32
-        [batch_size], of which those from N on are not rows.
+        [batch_size]; numbers from N on are not rows.
 
     Raises:
         ValueError: An argument is out of range, not one of the names or not used with the
-            others, or the rows are not those of the family.
+            others, or the rows do not fit the family.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -228,7 +226,7 @@ def build(
 def step_sizes(
     sampler: str, atoms: StepSize | None, sticks: StepSize | None
 ) -> tuple[StepSize, StepSize]:
-    """Return the step sizes of atoms and sticks, checked, with what was left out filled in."""
+    """Return the step sizes of atoms and sticks, checked, with defaults for None."""
     atoms, sticks = (_STEP_SIZE if size is None else size for size in (atoms, sticks))
     for step_size in (atoms, sticks):
         schedules.check(step_size, below=2.0 if sampler == "sgrld" else math.inf)
@@ -237,7 +235,7 @@ def step_sizes(
 
 def _number(name: str, value: float | jax.Array) -> jax.Array:
     value = arguments.scalar(name, value)
-    return jnp.asarray(value, value.dtype)  # no weak type, with which programs compile again
+    return jnp.asarray(value, value.dtype)  # a weak type would cause recompilation
 
 
 def check(
@@ -250,7 +248,7 @@ def check(
     learned: bool,
     **step_sizes: StepSize | None,
 ) -> None:
-    """Raise a ValueError unless options of `build` go together; `learned`: alpha has a prior."""
+    """Raise a ValueError if options of `build` conflict; `learned` means alpha has a prior."""
     if total == "carried" and (sampler not in WEIGHTED or counts != "subsampled"):
         raise ValueError(
             f'total "carried" is for {" and ".join(WEIGHTED)} with subsampled counts: leave it out'
@@ -291,9 +289,9 @@ def _init(model: Model, key: jax.Array, labels: ArrayLike) -> State:
 def random_labels(
     key: jax.Array, rows: PyTree, clusters: int = 1, chains: int | None = None
 ) -> jax.Array:
-    """Return labels to start from: uniform over some clusters, int32 [N], or [chains, N].
+    """Return random initial labels, uniform over `clusters`, int32 [N] or [chains, N].
 
-    The published code of the SCIR paper has 20 clusters.
+    The published code of the SCIR paper uses 20 clusters.
     """
     clusters = arguments.at_least("clusters", clusters, 1)
     shape: tuple[int, ...] = (families.size(rows),)
@@ -303,12 +301,12 @@ def random_labels(
 
 
 def occupied(state: State) -> jax.Array:
-    """Return the number of clusters with rows, int32; leading axes, as of chains, are kept."""
+    """Return the number of clusters with rows, int32, with the leading axes of the state."""
     return jnp.sum(state.occupancy > 0, axis=-1, dtype=jnp.int32)
 
 
 def labels_of(state: State, info: Info) -> jax.Array:
-    """Return the labels of all rows: a `collect` of `run`."""
+    """Return the labels of all rows; for use as `collect` of `run`."""
     del info
     return state.labels
 
@@ -317,9 +315,8 @@ def log_predictive(family: Family, mixture: Mixture, rows: PyTree) -> jax.Array:
     r"""Return the log predictive density of each row under the mixture of a state, [n].
 
     It is :math:`\log \big( \sum_{j \le C} w_j f(x \mid \theta_j) + w_{> C} \int f(x \mid \theta)\,
-    dG_0(\theta) \big)`: what the sticks beyond the C at hand weigh is predicted by the prior, of
-    which their atoms are draws. Factors that the family leaves out are left out. The mixture has no
-    axis of chains.
+    dG_0(\theta) \big)`: the weight of the sticks beyond C has the prior predictive density. Factors
+    that the family omits are omitted. The mixture has no axis of chains.
     """
     size, capacity = families.size(rows), mixture.log_weights.shape[0]
     at_once = dp_labels.rows_at_once(rows, size, capacity)

@@ -1,4 +1,4 @@
-"""The options of the Dirichlet-process mixture, and how those that are left out are settled."""
+"""The options of the Dirichlet-process mixture, and their defaults."""
 
 import dataclasses
 from typing import Any
@@ -13,20 +13,20 @@ from simplex_jax.models.options import MOST_CONCENTRATION, RunOptions, again, op
 from simplex_jax.models.pipeline import Session
 from simplex_jax.runtime import session
 
-# Exact updates of all rows have the clusters of the web data in 100 passes.
+# Exact updates of all rows find the clusters of the web data in 100 passes.
 _PASSES, _EVALUATIONS = 500.0, 100
 
 # Shape and rate of the prior of the concentration, as in the published code of the SCIR paper.
 _PRIOR = 1.0
 
-# Rows in a batch of subsampled counts, as the SCIR paper has them.
+# Batch size of subsampled counts, as in the SCIR paper.
 _SUBSAMPLED = 1_000
 
-# Clusters that rows start in, at most: more than most data need, as a chain gives up clusters
-# sooner than it discovers them, but several rows each.
+# Maximum number of initial clusters: more than most data need, because a chain drops clusters
+# faster than it discovers them, but with several rows each.
 _CLUSTERS, _ROWS_EACH = 60, 5
 
-# Without them a chain does not leave clusters that are tight, and more gain little.
+# Without these moves a chain does not leave tight clusters; more of them gain little.
 _SPLIT_MERGE = 4
 
 
@@ -45,8 +45,8 @@ class Options(RunOptions):
     )
     eval_every: int | None = again("eval_every", default=None, unset="a 100th of the run")
     keep_samples: int = option(
-        "Partitions to keep of each chain, evenly spaced over the second half of the run: the "
-        "clusters are summarised, and other rows assigned, by them.",
+        "Partitions to keep per chain, evenly spaced over the second half of the run, to summarise "
+        "the clusters and assign new rows.",
         default=25,
         least=1,
         metavar="NUMBER",
@@ -55,76 +55,79 @@ class Options(RunOptions):
         "Concentration of the process.", default=None, most=MOST_CONCENTRATION, unset="learned"
     )
     alpha_shape: float | None = option(
-        "Shape of its Gamma prior, where it is learned.", default=None, unset="1"
+        "Shape of the Gamma prior of a learned alpha.", default=None, unset="1"
     )
     alpha_rate: float | None = option("Rate of that prior.", default=None, unset="1")
     alpha_update: str = option(
-        "How it is learned.",
+        "Update of a learned alpha.",
         default="sticks",
         choices=model.ALPHA_UPDATES,
         command=False,
         parameter=None,
     )
     concentration: float | None = option(
-        "Of the Dirichlet prior of a cluster's probabilities, per value (not the sum); of counts "
-        "and categories.",
+        "Concentration of the Dirichlet prior of a cluster's probabilities, per value (not the "
+        "sum); for counts and categories.",
         default=None,
         most=MOST_CONCENTRATION,
         unset="0.5",
         parameter=None,
     )
     sampler: str = option(
-        "How sticks and components move.",
+        "Sampler of sticks and components.",
         default="exact",
         choices=model.SAMPLERS,
         offered=("exact", "scir"),
     )
     total: str = option(
-        "Of scir and sgrld with subsampled counts, what becomes of the total of weights: refreshed "
-        "before every step, or carried along, as in the papers: biased, and without label moves.",
+        "For scir and sgrld with subsampled counts: refresh the total of the weights before every "
+        "step, or carry it along, as in the papers, which is biased and excludes label moves.",
         default="refreshed",
         choices=model.TOTALS,
         command=False,
         parameter=None,
     )
     counts: str = option(
-        "memoised: exact Gibbs steps, whatever the batch. subsampled: the batch stands for all "
-        "rows, an approximation.",
+        "memoised: exact Gibbs steps for any batch. subsampled: an approximation in which the "
+        "batch stands for all rows.",
         default="memoised",
         choices=model.COUNTS,
     )
     variant: str = option(
-        "Slices below the weights, or below fixed bounds.",
+        "Bounds of the slices: the weights of the sticks, or fixed numbers.",
         default="dependent",
         choices=model.VARIANTS,
         command=False,
         parameter=None,
     )
     atom_step_size: float | None = option(
-        "Step size of components, of samplers other than exact.", default=None, unset="0.1"
+        "Step size of components, for samplers other than exact.", default=None, unset="0.1"
     )
-    stick_step_size: float | None = option("That of sticks, likewise.", default=None, unset="0.1")
+    stick_step_size: float | None = option(
+        "Step size of sticks, likewise.", default=None, unset="0.1"
+    )
     split_merge: int | None = option(
-        "Split-merge moves in every update (exact sampler, memoised counts).",
+        "Split-merge moves per update (exact sampler, memoised counts).",
         default=None,
         least=0,
-        unset="4, where they can be made",
+        unset="4, where possible",
     )
     initial_clusters: int | None = option(
-        "Clusters that rows start in, at random; several chains take from half to twice as many. "
-        "A start that is searched for has at most one for 5 rows, and is no part of --seconds.",
+        "Number of clusters in a random initial partition; several chains use from half to twice "
+        "as many. By default a start is searched for, with at most one cluster per 5 rows; the "
+        "search does not count towards --seconds.",
         default=None,
         least=1,
         unset="a partition into up to 60 that predicts well, one for each chain",
     )
     capacity: int = option(
-        "Sticks that there is room for at first, more for many clusters; it grows when it has to.",
+        "Initial number of sticks, more for many clusters; it grows if needed.",
         default=64,
         least=1,
         parameter=None,
     )
     loss: str = option(
-        "Loss that the point partition minimises: variation of information, or Binder's.",
+        "Loss of the point partition: variation of information, or Binder's.",
         default="vi",
         choices=partitions.LOSSES,
     )
@@ -150,29 +153,29 @@ class Arguments(Options, Session):
     """Arguments of `dpm.fit`."""
 
     family: Any = option(
-        "The law of the components with its prior, one of `dpm.families`; or `Variables`, "
-        "what the columns of an array are.",
+        "The component distribution with its prior, one of `dpm.families`; or `Variables`, which "
+        "describe the columns of an array.",
         default=None,
         kw_only=False,
-        unset="that of a corpus, or of a table",
+        unset="that of the corpus or table",
         command=False,
         parameter=None,
     )
     kinds: Any = option(
-        'Of a data frame or a mapping, what columns are, by name: "number", "category" or "count". '
-        "Missing cells are NaN, None or empty texts.",
+        'Kinds of the columns of a data frame or a mapping, by name: "number", "category" or '
+        '"count". Missing cells are NaN, None or empty texts.',
         default=None,
-        unset="text and booleans are categories, numbers are numbers; columns of whole numbers "
-        "from 0 on must be named",
+        unset="text and booleans are categories, numbers are numbers; columns of nonnegative "
+        "integers must be named",
         command=False,
         parameter=None,
     )
-    # Partitions stay in memory, as the clusters are made of them.
+    # Partitions stay in memory, because the clusters are computed from them.
     samples_dir: None = dataclasses.field(default=None, init=False)
 
 
 def settle(data: Data, heldout: PyTree, options: Options) -> Options:
-    """Return options with everything that was left out filled in, or raise a ValueError."""
+    """Return options with all defaults filled in, or raise a ValueError."""
     del heldout
     if data.variables is None and options.concentration is not None:
         raise ValueError("concentration cannot be combined with family")
@@ -183,10 +186,9 @@ def settle(data: Data, heldout: PyTree, options: Options) -> Options:
 
 
 def of_size(rows: int, options: Options, evident: bool = True) -> Options:
-    """Return options with what depends on the number of rows, and on other options, filled in.
+    """Return options with the defaults that depend on the number of rows and other options.
 
-    `evident` says whether the family of the components has a `log_evidence`, which split-merge
-    moves need.
+    `evident` says whether the family has a `log_evidence`, which split-merge moves need.
     """
     rows = arguments.at_least("rows", rows, 1)
     batch_size = options.batch_size
@@ -223,7 +225,7 @@ def of_size(rows: int, options: Options, evident: bool = True) -> Options:
 
 
 def most_clusters(rows: int, options: Options) -> int:
-    """Return the most clusters that a chain starts with, unless it is told how many."""
+    """Return the maximum number of clusters in a start that is searched for."""
     return min(_CLUSTERS, max(1, rows // _ROWS_EACH), options.capacity)
 
 

@@ -1,9 +1,8 @@
-r"""Moves that reorder clusters and sticks, and leave the posterior alone.
+r"""Moves that reorder clusters and sticks and leave the posterior invariant.
 
-The weights of the sticks decrease on average, so that a mixture with its clusters in another order
-is less probable, and slices by themselves hardly ever exchange two clusters (Papaspiliopoulos and
-Roberts 2008, section 3.4). An order here is int32 [C]: at stick j comes the cluster that was at
-stick order[j].
+The weights of the sticks decrease on average, so other orders of the clusters are less probable,
+and slices alone hardly ever exchange two clusters (Papaspiliopoulos and Roberts 2008, section 3.4).
+An order is int32 [C]: stick j gets the cluster that was at stick order[j].
 """
 
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from simplex_jax.draws.keys import words_by_native_code
 from simplex_jax.models.dpm.state import BLOCK, by_blocks, mixture
 
 ROUNDS = 8
-"""Pairs of swaps that are proposed in an update."""
+"""Pairs of swaps proposed per update."""
 
 
 class Ordered(NamedTuple):
@@ -27,25 +26,25 @@ class Ordered(NamedTuple):
 
     order: jax.Array  # int32 [C]
     sticks: jax.Array  # logs of v and 1 - v, [C, 2]
-    needed: jax.Array  # sticks asked for, int32; above C there was no room
-    accepted: jax.Array  # share of the proposals that were accepted; 1 where none can be rejected
+    needed: jax.Array  # sticks needed, int32; above C the state has to grow
+    accepted: jax.Array  # acceptance rate of the proposals; 1 for exact draws
 
 
 def unchanged(sticks: jax.Array) -> Ordered:
-    """Return the order as it is."""
+    """Return the identity order."""
     order = jnp.arange(sticks.shape[0], dtype=jnp.int32)
     return Ordered(order, sticks, jnp.int32(0), jnp.zeros((), sticks.dtype))
 
 
 def swaps(key: jax.Array, sticks: jax.Array, occupancy: jax.Array) -> Ordered:
-    r"""Swap clusters, and neighbouring sticks with their clusters, by Metropolis moves.
+    r"""Swap clusters, and neighbouring sticks together with their clusters, by Metropolis moves.
 
     Two clusters j and l with rows change places with probability
     :math:`\min\{1, (w_j / w_l)^{m_l - m_j}\}`; a cluster with rows and a neighbour, empty or not,
     change places and sticks with probability
     :math:`\min\{1, (1 - v_{j+1})^{m_j} / (1 - v_j)^{m_{j+1}}\}` (Papaspiliopoulos and Roberts
-    2008). Choosing among the clusters with rows makes both proposals symmetric: their number does
-    not change. Sticks are [C, 2], the occupancy int32 [C].
+    2008). Both proposals are symmetric, because they choose among the clusters with rows, whose
+    number does not change. Sticks are [C, 2], the occupancy int32 [C].
     """
     capacity, dtype = sticks.shape[0], sticks.dtype
     occupied = jnp.sum(occupancy > 0)
@@ -67,8 +66,8 @@ def swaps(key: jax.Array, sticks: jax.Array, occupancy: jax.Array) -> Ordered:
         u = chance[i]
         order, sticks = state.order, state.sticks
         log_w = mixture(sticks, None).log_weights
-        # A swap of clusters with rows does not change which sticks have rows: the second move may
-        # pick before the first is done.
+        # A swap of clusters with rows does not change which sticks have rows, so the second move
+        # can be picked before the first is done.
         j, k, moving = pick(jnp.stack([u[0], u[1], u[3]]), order)
         m_j, m_k = occupancy[order[j]], occupancy[order[k]]
         log_ratio = (m_k - m_j) * (log_w[j] - log_w[k])
@@ -92,12 +91,12 @@ def swaps(key: jax.Array, sticks: jax.Array, occupancy: jax.Array) -> Ordered:
 
 
 def size_biased(key: jax.Array, alpha: jax.Array, occupancy: jax.Array) -> Ordered:
-    r"""Draw the order of the clusters, and all sticks, given which rows are together.
+    r"""Draw the order of the clusters and all sticks given the partition.
 
-    The weights of the k clusters and of all others together are Dirichlet(m_1, ..., m_k, alpha),
-    those of the others are those of a Dirichlet process again, and sticks are the weights in
-    size-biased order (Pitman 1996): the next stick is one of those left with probability
-    proportional to its weight. It depends on nothing else of the past.
+    The weights of the k clusters and the total of all others are Dirichlet(m_1, ..., m_k, alpha),
+    and the other weights are again those of a Dirichlet process. Sticks are the weights in
+    size-biased order (Pitman 1996): the next stick is chosen from the remaining ones with
+    probability proportional to its weight. Nothing else of the old state is used.
     """
     capacity, dtype = occupancy.shape[0], alpha.dtype
     key_weights, key_rest, key_turns = jax.random.split(key, 3)
@@ -113,7 +112,7 @@ def size_biased(key: jax.Array, alpha: jax.Array, occupancy: jax.Array) -> Order
         at_once=True,
     )
     choices = uniform.uniform(words[:, 0], dtype)
-    # log(1 - b) of the share b of the other weights that a new stick has, b ~ Beta(1, alpha).
+    # log(1 - b), where a new stick has the share b ~ Beta(1, alpha) of the other weights.
     log_stay = -uniform.exponential(words[:, 1], dtype) / alpha
 
     def turn(left: tuple, random: tuple) -> tuple[tuple, tuple[jax.Array, jax.Array]]:
@@ -136,7 +135,7 @@ def size_biased(key: jax.Array, alpha: jax.Array, occupancy: jax.Array) -> Order
 
     start = (log_gamma, log_rest, jnp.int32(0))
     (*_, taken), (cluster, sticks) = lax.scan(turn, start, (choices, log_stay))
-    # Empty sticks get the places that had no rows, in turn: their atoms are redrawn.
+    # Empty sticks get the places without rows, in order: their atoms are redrawn.
     free = jnp.argsort(occupancy > 0, stable=True).astype(jnp.int32)
     order = jnp.where(cluster >= 0, cluster, free[jnp.cumsum(cluster < 0) - 1])
     short = jnp.sum(occupancy > 0) - taken

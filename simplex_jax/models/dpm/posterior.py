@@ -23,11 +23,11 @@ _log_predictive = jax.jit(model.log_predictive)
 
 
 def gather(settings: Options, heldout: bool) -> Posterior:
-    """Return the hook that gathers traces of numbers that mean the same in every chain.
+    """Return the hook that gathers traces of label-invariant quantities.
 
-    Those are the concentration, the number of clusters with rows, the share of the rows in the
-    largest one and, with held-out rows, their mean log predictive density. Clusters themselves
-    have no number that they would keep from one sample to the next: see `clusters`.
+    These are the concentration, the number of clusters with rows, the share of the rows in the
+    largest one and, with held-out rows, their mean log predictive density. Labels of clusters are
+    not comparable between samples: see `clusters`.
     """
     chains = settings.chains
     names = [*_TRACED, "log_predictive"] if heldout else _TRACED
@@ -56,7 +56,7 @@ def _numbers(event: Event, chains: int) -> dict[str, np.ndarray]:
 
 
 def read(event: Event, chains: int) -> dict[str, np.ndarray]:
-    """Return the partitions of an event, [C, N], clusters numbered without gaps, and alpha [C]."""
+    """Return the partitions of an event, [C, N], with compact labels, and alpha, [C]."""
     labels = np.asarray(event.state.labels).reshape(chains, -1)
     compact = np.stack([np.unique(row, return_inverse=True)[1] for row in labels])
     size = np.min_scalar_type(int(compact.max()))
@@ -99,7 +99,7 @@ def held_out(family: Family, rows: PyTree, settings: Options) -> HeldOut:
 
 
 def records(settings: Options, rows: int) -> Records:
-    """Return the hook that records evaluations: traces, rate, and diagnostics of the kernel."""
+    """Return the hook that records evaluations: traces, throughput and kernel diagnostics."""
     chains = settings.chains
 
     def measure(event: Event, passes: float) -> Mapping[str, float]:

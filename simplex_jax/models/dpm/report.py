@@ -1,4 +1,4 @@
-"""The report of a fitted mixture: one HTML file that needs no network and runs no script."""
+"""The report of a fitted mixture: a self-contained HTML file without scripts."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ _TRACES = (
     ("largest", "share of the largest cluster"),
 )
 _MOST_CONFUSED = 16
-"""Clusters whose table of shares is shown."""
+"""Maximum number of clusters in the table of shares."""
 _SECTIONS = (
     ("clusters", "Clusters"),
     ("number", "Number of clusters"),
@@ -30,7 +30,7 @@ _SECTIONS = (
 
 
 def variables_of(fitted: Fit) -> Variables | Columns:
-    """Return the variables of the rows of a fit; a ValueError where it has none to write down."""
+    """Return the variables of the rows of a fit, or raise a ValueError if it has none."""
     if fitted.variables is None:
         raise ValueError(
             "a fit with a custom family has neither files nor a report: give dpm.fit a "
@@ -51,21 +51,21 @@ def profiles(
 
 
 def told(variables: Variables | Columns, clusters: Clusters, count: int) -> list[list[str]]:
-    """Return what sets each cluster apart most from all rows, in words, best first."""
+    """Return the most distinctive features of each cluster in words, best first."""
     mean, sd, overall = profiles(variables, clusters)
     if isinstance(variables, Columns):
-        found = estimates(variables, mean, sd, overall, count)
-        return [[one.text() for one in those] for those in found]
+        features = estimates(variables, mean, sd, overall, count)
+        return [[one.text() for one in those] for those in features]
     items = variables.items
     return [[items[value] for value in values] for values in over_represented(mean, overall, count)]
 
 
 def over_represented(profiles: np.ndarray, overall: np.ndarray, count: int) -> list[np.ndarray]:
-    r"""Return the values that each cluster has most more of than all rows have, best first.
+    r"""Return the most over-represented values of each cluster, at most `count`, best first.
 
-    They are ranked by :math:`p \log(p / q)`, what a value adds to the divergence of the cluster's
-    law p, profiles [C, V], from that of all rows, q, overall [V]: the ratio alone would put rare
-    values first, the difference frequent ones. There are at most `count` of each.
+    They are ranked by :math:`p \log(p / q)`, their contribution to the divergence of the cluster's
+    distribution p, `profiles` [C, V], from that of all rows, q, `overall` [V]. The ratio alone
+    would rank rare values first, the difference frequent ones.
     """
     p = np.maximum(profiles.astype(np.float64), np.finfo(np.float64).tiny)
     gain = p * np.log(p / overall)
@@ -75,7 +75,7 @@ def over_represented(profiles: np.ndarray, overall: np.ndarray, count: int) -> l
 
 
 def context(fitted: Fit, top_values: int) -> dict[str, Any]:
-    """Return the context of the template, with `top_values` values of each cluster."""
+    """Return the context of the template, with `top_values` values per cluster."""
     rows = _rows(fitted, top_values)
     settings, point, traces = fitted.settings, fitted.point, _traces(fitted)
     last, predictive = page.latest(fitted.metrics, "log_predictive")
@@ -123,7 +123,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
 
 
 def _traces(fitted: Fit) -> list[dict[str, str]]:
-    """Return a chart of each traced number against the passes, with a curve for every chain."""
+    """Return a chart of each trace against the passes, with one curve per chain."""
     chains = fitted.settings.chains
     every = [(f"_chain_{chain}", f"chain {chain}") for chain in range(chains)]
     key, label = page.AXES[0]
@@ -144,7 +144,7 @@ def _traces(fitted: Fit) -> list[dict[str, str]]:
 
 
 def _rows(fitted: Fit, top_values: int) -> list[dict[str, Any]]:
-    """Return what is shown of each cluster, the largest first."""
+    """Return the entries of the clusters in the report, the largest first."""
     variables, clusters = variables_of(fitted), fitted.clusters
     scale = float(clusters.upper.max())
     bars = page.bars(
@@ -170,8 +170,8 @@ def _shown(
     """Return the values of each cluster that are shown, at most `top_values`."""
     mean, sd, overall = profiles(variables, clusters)
     if isinstance(variables, Columns):
-        found = estimates(variables, mean, sd, overall, top_values)
-        return [[_estimate(one) for one in those] for those in found]
+        features = estimates(variables, mean, sd, overall, top_values)
+        return [[_estimate(one) for one in those] for those in features]
     items = variables.items
     return [
         _values(
@@ -185,7 +185,7 @@ def _shown(
 
 
 def _estimate(one: Estimate) -> dict[str, Any]:
-    """Return a value, a mean or a rate, with bar and interval, as a column of any kind has it."""
+    """Return the entry of a value, a mean or a rate, with bar and interval."""
     low, high = one.place(one.lower), one.place(one.upper)
     if one.measure == "probability":
         shown, *ends, overall = (
@@ -220,7 +220,7 @@ def _times(lift: float) -> str:
 def _values(
     names: list[str], mean: np.ndarray, sd: np.ndarray, overall: np.ndarray
 ) -> list[dict[str, Any]]:
-    """Return values with probability, bar and interval, and how many times that of all rows."""
+    """Return the entries of values: probability, bar, interval, and ratio to all rows."""
     mean = np.clip(mean.astype(np.float64), 0, 1)
     lower, upper = beta_interval(mean, sd)
     scale = float(np.where(np.isnan(sd), mean, upper).max(initial=0)) or 1.0

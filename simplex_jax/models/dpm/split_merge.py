@@ -1,26 +1,26 @@
-r"""A move of the labels that splits a cluster in two or merges two, exact for any number of rows.
+r"""Exact split-merge moves of the partition, for any number of rows.
 
-A row is drawn at random, the first anchor. By the toss of a coin a split of its cluster is
-proposed, or a merger with another one; the second anchor is another row of that cluster, or one of
-the other. As in Jain and Neal (2004), a split comes out of a launch that knows nothing of the
-present labels but which rows are concerned, so that a merger can tell how likely the split was that
-it undoes. Their scans of one row after the other are replaced by what all rows can do at once: two
-atoms are drawn given one anchor each; all other rows choose between them independently; shares and
-atoms are drawn given both groups, and so on, some rounds long.
+The first anchor is a random row. With probability 1/2 a split of its cluster is proposed, otherwise
+a merge with another cluster; the second anchor is another row of the same cluster, or a row of the
+other one. As in Jain and Neal (2004), the split comes from a launch state that uses only the set of
+rows involved, not their labels, so that a merge can compute the probability of the reverse split.
+Their sequential scans are replaced by parallel steps: two atoms are drawn given one anchor each;
+all other rows choose between them independently; shares and atoms are drawn given both groups, and
+so on for some rounds.
 
-Jain and Neal draw both anchors from all rows, so that among many clusters two that belong together
-hardly ever meet. Here half of the partners are drawn by their sizes, as there, and the other half
-in proportion to the square root of what the merger does to the posterior, a locally balanced
-proposal (Zanella 2020), but for those of little weight, which float32 could not draw.
+Jain and Neal draw both anchors from all rows, so that with many clusters two that belong together
+hardly ever meet. Here half of the partners are drawn in proportion to their sizes, as there, and
+the other half in proportion to the square root of the posterior ratio of the merge, a locally
+balanced proposal (Zanella 2020), except for small weights, which float32 cannot resolve.
 
-Sticks and atoms are integrated out, and which cluster is at which stick too: the target is the
+Sticks, atoms and the assignment of clusters to sticks are integrated out: the target is the
 posterior of the partition into clusters of :math:`m_1, \dots, m_k` rows,
 
 .. math:: p(\text{partition} \mid x) \propto
     \prod_c \alpha\, \Gamma(m_c)\, f(x_{(c)}),
 
-with f the evidence of the rows of a cluster. The order of the clusters, sticks and atoms must all
-be redrawn, given the partition, before they are used again: see `dp_order.size_biased`.
+with f the evidence of the rows of a cluster. The order of the clusters, sticks and atoms must be
+redrawn given the partition before they are used again: see `order.size_biased`.
 """
 
 from typing import NamedTuple
@@ -40,10 +40,10 @@ from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
 
-# Rows that are worked on at once.
+# Number of rows processed together.
 _CHUNK = 4096
-# Partners of a smaller weight are drawn by their sizes alone: a running sum in float32 resolves no
-# more than 2^-24, and what is drawn has to have the probability that it is said to have.
+# Partners of smaller weight are drawn by their sizes alone: a running sum in float32 resolves only
+# 2^-24, and the actual proposal probabilities have to match the computed ones.
 _LEAST = 2.0**-13
 
 
@@ -53,40 +53,40 @@ class Proposal(NamedTuple):
     labels: jax.Array  # stick of every row, int32 [N]
     statistics: PyTree  # of every stick, leaves [C, ...]; fresh sums where something changed
     occupancy: jax.Array  # rows of every stick, int32 [C]
-    accepted: jax.Array  # Whether something changed, bool
-    # sticks that the move asked for, int32: C + 1 where a split found none empty, and nothing was
-    # done. Do it again with the same key when there is room
+    accepted: jax.Array  # whether the labels changed, bool
+    # sticks needed, int32: C + 1 if a split found no empty stick and was not done; repeat it with
+    # the same key once there is room
     needed: jax.Array
 
 
 class _Members(NamedTuple):
-    """The rows concerned: all of the clusters of the anchors."""
+    """The rows involved: all rows of the clusters of the anchors."""
 
-    ids: jax.Array  # their numbers, in order, int32 [N]; N in places beyond the last one
+    ids: jax.Array  # their indices in order, int32 [N], padded with N
     size: jax.Array  # their number, int32
-    anchors: jax.Array  # the two rows that stand for the groups, int32 [2]
+    anchors: jax.Array  # one row of each group, int32 [2]
 
 
 class _Partners(NamedTuple):
-    """Probabilities of the clusters that one may be merged with, 0 for itself and for empty ones.
+    """Proposal probabilities of merge partners, 0 for the cluster itself and for empty ones.
 
-    A partner is drawn by one or the other with equal probability; where both are 0 there is none.
+    A partner is drawn from either with probability 1/2; if both are 0 there is none.
     """
 
     by_size: jax.Array  # [C]
     by_ratio: jax.Array  # [C]
 
     def log_p(self, one: jax.Array) -> jax.Array:
-        """Return the log probability of one."""
+        """Return the log probability of a partner."""
         return jnp.log((self.by_size[one] + self.by_ratio[one]) / 2)
 
 
 class _Groups(NamedTuple):
-    """The rows concerned, in two groups."""
+    """The rows involved, in two groups."""
 
     sides: jax.Array  # group 0 or 1 of every row, int32 [N]; 2 for the rows of other clusters
     statistics: PyTree  # of both groups, leaves [2, ...]
-    sizes: jax.Array  # their rows, int32 [2]
+    sizes: jax.Array  # their numbers of rows, int32 [2]
     log_q: jax.Array  # log probability of the sides of all rows but the anchors
 
 
@@ -101,16 +101,16 @@ def propose(
     *,
     rounds: int = 3,
 ) -> Proposal:
-    """Propose one split or merger and accept it by Metropolis and Hastings.
+    """Do one Metropolis-Hastings split or merge.
 
     With groups A and B of m and l rows, the first anchor in A, a split of their union has the ratio
 
         alpha Gamma(m) Gamma(l) f(A) f(B) / (Gamma(m + l) f(A and B))
             (m + l - 1) p(B | A) / (l q(A, B)),
 
-    q being the probability that the launch ends in these groups and p(B | A) that of B as the
-    partner of A; a merger has one over it. The time is that of `rounds` + 1 passes over the rows
-    concerned with two atoms, of one over all labels, int32 [N], and of two or four evidences of all
+    where q is the probability that the launch ends in these groups and p(B | A) that of B as the
+    partner of A; a merge has the inverse ratio. The cost is `rounds` + 1 passes over the rows
+    involved with two atoms, one pass over all labels, int32 [N], and two or four evidences of all
     sticks. A new cluster goes to the first empty stick. The family needs a `log_evidence`;
     statistics and occupancy are those of all sticks, leaves [C, ...].
     """
@@ -129,7 +129,7 @@ def propose(
     partners = _find_partners(family, statistics, occupancy, first)
     partner = _draw_partner(key_partner, partners, labels, first)
     second = jnp.where(split, first, partner)
-    # A cluster of one row has no split, and a single cluster no partner.
+    # A cluster of one row cannot be split, and a single cluster has no partner.
     possible = jnp.where(split, occupancy[first] > 1, partner != first)
     members = _find_members(key_second, labels, anchor, second)
     present = (labels == second).astype(jnp.int32)
@@ -138,7 +138,7 @@ def propose(
         sizes = groups.sizes.astype(jnp.result_type(float))
         log_shares = draws.log_dirichlet(jax.random.fold_in(key_shares, i), sizes)
         atoms = family.draw(jax.random.fold_in(key_atoms, i), groups.statistics)
-        # The last round scores the present groups instead of drawing, for a merger.
+        # For a merge, the last round scores the present groups instead of drawing.
         drawn = split | (i < rounds)
         key = jax.random.fold_in(key_sides, i)
         return _choose(key, family, rows, members, atoms, log_shares, present, drawn)
@@ -164,7 +164,7 @@ def propose(
     log_ratio = jnp.where(split, log_split, -log_split)
     chance = jax.random.uniform(key_accept, (), log_ratio.dtype)
     accepted = (jnp.log(chance) < log_ratio) & possible & ~full
-    # Where the second group is to be, or was.
+    # The stick of the second group after a split, or before a merge.
     other = jnp.where(split, empty, second)
     targets = jnp.stack([first, jnp.where(split, other, first), labels.dtype.type(capacity)])
     moved = jnp.where(groups.sides < 2, targets[groups.sides], labels)
@@ -190,9 +190,9 @@ def propose(
 def _find_partners(
     family: Family, statistics: PyTree, occupancy: jax.Array, first: jax.Array
 ) -> _Partners:
-    """Return the probabilities of the clusters that `first` may be merged with."""
+    """Return the proposal probabilities of the merge partners of `first`."""
     assert family.log_evidence is not None
-    # By themselves and given the first, in one call: programs take time to compile.
+    # Evidences alone and given the first cluster, in one call to save compile time.
     twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), statistics)
     given = jax.tree.map(
         lambda leaf: jnp.concatenate(
@@ -209,7 +209,7 @@ def _find_partners(
     logits = (log_prior + together - alone) / 2
     largest = jnp.max(logits, where=others, initial=jnp.finfo(alone.dtype).min)
     weights = jnp.where(others, jnp.exp(jnp.where(others, logits - largest, 0)), 0)
-    weights = weights / jnp.maximum(jnp.sum(weights), 1)  # the largest is 1, if there is one
+    weights = weights / jnp.maximum(jnp.sum(weights), 1)  # the largest is 1 unless all are 0
     weights = jnp.where(weights < _LEAST, 0, weights)
     total = jnp.sum(weights)
     by_ratio = jnp.where(total > 0, weights / jnp.maximum(total, _LEAST), by_size)
@@ -219,13 +219,13 @@ def _find_partners(
 def _draw_partner(
     key: jax.Array, partners: _Partners, labels: jax.Array, first: jax.Array
 ) -> jax.Array:
-    """Draw a cluster to be merged with; `first` itself where there is no other."""
+    """Draw a merge partner; `first` itself if there is no other cluster."""
     key_kind, key_row, key_ratio = jax.random.split(key, 3)
-    # By its size: that of a row, whose rank is a whole number.
+    # By size: the cluster of a random row, drawn by its integer rank.
     others = jnp.cumsum(labels != first)
     rank = jax.random.randint(key_row, (), 0, jnp.maximum(others[-1], 1))
     of_row = labels[_row_of_rank(others, rank)]
-    # By one number: the partner must not depend on the empty sticks at the end.
+    # By a single uniform: the partner must not depend on the empty sticks at the end.
     u = jax.random.uniform(key_ratio, (1,), partners.by_ratio.dtype)
     by_ratio = choose_by_native_code(partners.by_ratio[:, None], u)[0].astype(labels.dtype)
     drawn = jax.random.bernoulli(key_kind) & jnp.any(partners.by_ratio != partners.by_size)
@@ -234,7 +234,7 @@ def _draw_partner(
 
 
 def _row_of_rank(counted: jax.Array, rank: jax.Array) -> jax.Array:
-    """Return the row of a rank, 0 for the first, among those that a running sum [N] counts."""
+    """Return the row with a rank, from 0 on, among the rows that a running sum [N] counts."""
     return jnp.minimum(jnp.sum(counted <= rank, dtype=jnp.int32), counted.shape[0] - 1)
 
 
@@ -246,7 +246,7 @@ def _log_undone(
     first: jax.Array,
     empty: jax.Array,
 ) -> jax.Array:
-    """Return the log probability that the second group, at `empty`, is the partner of the first."""
+    """Return the log probability of the second group, at `empty`, as partner of the first."""
     both = jnp.stack([first, empty])
     apart, sizes = jax.tree.map(
         lambda leaf, new: leaf.at[both].set(new.astype(leaf.dtype)),
@@ -259,9 +259,9 @@ def _log_undone(
 def _find_members(
     key: jax.Array, labels: jax.Array, anchor: jax.Array, second: jax.Array
 ) -> _Members:
-    """Draw another row of a cluster, and find all rows that share a cluster with one of the two.
+    """Draw the second anchor from a cluster, and find all rows in the clusters of both anchors.
 
-    Where the cluster has no other row the result is not to be used.
+    The result is invalid if the cluster has no other row.
     """
     n = labels.shape[0]
     numbers = lax.iota(jnp.int32, n)
@@ -284,9 +284,9 @@ def _choose(
     present: jax.Array,
     drawn: jax.Array,
 ) -> _Groups:
-    """Let every row concerned but the anchors choose between two atoms.
+    """Draw for every row involved, except the anchors, one of two atoms.
 
-    Where `drawn` is false, the choices are those of `present`.
+    If `drawn` is false, the choices are those of `present`.
     """
     n = members.ids.shape[0]
     step = min(_CHUNK, n)
@@ -329,10 +329,10 @@ def _choose(
 
 
 def _log_split(family: Family, groups: _Groups, alpha: jax.Array) -> jax.Array:
-    """Return the log posterior of two groups over that of their union.
+    """Return the log posterior ratio of two groups to their union.
 
-    The smaller group is scored given the larger one and by itself: the subtracted numbers are only
-    as large as its evidence.
+    The smaller group is scored alone and given the larger one, so that the subtracted numbers are
+    only as large as its evidence.
     """
     smaller = jnp.argmin(groups.sizes)
     few, many = (

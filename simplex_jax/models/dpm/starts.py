@@ -1,11 +1,11 @@
-"""Labels that chains start from.
+"""The search for initial labels of chains.
 
-A chain gives up clusters sooner than it discovers them, unless they are tight: then it does
-neither, and where it ends depends on where it begins. So it begins at the partition, of several,
-that predicts best. From random labels, clusters are drawn given their rows and rows are drawn to
-clusters, a few times, while a fifth of the rows is left out. This is done for several numbers of
-clusters, and the density of the rows that were left out decides between them; of those that are
-level, the one with the most. A start needs no more justification: the chain is exact from any.
+A chain drops clusters faster than it discovers them. If clusters are tight it does neither, and its
+end depends on its start. The start is therefore the best of several partitions by prediction. For
+several numbers of clusters, clusters given rows and labels given clusters are drawn alternately
+from random labels, for a few rounds, with a fifth of the rows held out. The density of the held-out
+rows selects the partition; among equally good ones, the one with the most clusters. Exactness does
+not depend on the start.
 """
 
 import math
@@ -28,9 +28,9 @@ from simplex_jax.models.dpm.labels import in_parts, rows_at_once
 
 _NUMBERS = (1, 2, 4, 8, 15, 30, 60)
 _ROUNDS = 30
-# Rows that partitions are compared on: enough to tell which is the best.
+# Number of rows on which partitions are compared: enough to find the best.
 _ROWS = 10_000
-# A part of them is left out: one in five.
+# One in this many of them is held out.
 _LEFT_OUT = 5
 
 
@@ -38,8 +38,8 @@ _LEFT_OUT = 5
 def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -> jax.Array:
     """Return labels of a partition into at most `most` clusters that predicts well, int32 [N].
 
-    Partitions are compared on 10,000 rows drawn at random, if there are more; all rows then choose
-    between the clusters of the best.
+    Partitions are compared on at most 10,000 random rows; all rows are then assigned to the
+    clusters of the best one.
     """
     size = families.size(rows)
     if most == 1:
@@ -73,9 +73,9 @@ def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -
 def _candidate(
     key: jax.Array, number: jax.Array, family: Family, rows: PyTree, most: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Return log densities of rows in random order, up to a constant, and labels of a partition.
+    """Return log densities of the rows, up to a constant, and labels of a partition.
 
-    The last rows are left out.
+    The rows are in random order; the last ones are held out.
     """
     size = families.size(rows)
     places = lax.iota(jnp.int32, size)
@@ -88,7 +88,7 @@ def _candidate(
         labels = jnp.where(learned, labels, most)
         log_shares, atoms = _draw_clusters(key_clusters, family, rows, labels, number, most)
         logits = family.log_likelihood(rows, atoms) + log_shares
-        # The first half has not settled.
+        # The first half is burn-in.
         density = logsumexp(logits, axis=1)
         total = jnp.where(i < _ROUNDS // 2, total, jnp.logaddexp(total, density))
         return _draw_labels(key_labels, logits), total
@@ -100,10 +100,10 @@ def _candidate(
 
 
 def _chosen(densities: jax.Array) -> jax.Array:
-    """Return the partition with the most clusters that predicts as well as the best.
+    """Return the partition with the most clusters among those that predict as well as the best.
 
-    That is within a standard error of the difference, given log densities of rows, [partitions, n]
-    in the order of the clusters.
+    That is within one standard error of the difference. The log densities of rows are
+    [partitions, n], in ascending order of the number of clusters.
     """
     behind = densities[jnp.argmax(jnp.mean(densities, axis=1))] - densities
     error = jnp.std(behind, axis=1) / math.sqrt(densities.shape[1])
@@ -114,7 +114,7 @@ def _chosen(densities: jax.Array) -> jax.Array:
 def _draw_clusters(
     key: jax.Array, family: Family, rows: PyTree, labels: jax.Array, number: ArrayLike, most: int
 ) -> tuple[jax.Array, PyTree]:
-    """Draw log shares, -inf from `number` clusters on, and atoms, given the labels of rows."""
+    """Draw log shares, -inf from cluster `number` on, and atoms, given the labels of rows."""
     key_shares, key_atoms = jax.random.split(key)
     sizes = jnp.zeros(most, jnp.result_type(float)).at[labels].add(1, mode="drop")
     log_shares = draws.log_dirichlet(key_shares, sizes + 1 / most)

@@ -1,4 +1,4 @@
-"""The state of a Dirichlet-process mixture, its model, and helpers of the parts of its kernel."""
+"""State, model and helpers of the kernel of a Dirichlet-process mixture."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from simplex_jax.models.dpm.families import Family
 from simplex_jax.schedules import StepSize
 
 BLOCK = 16
-"""Sticks that are drawn with one key: capacities are multiples of it."""
+"""Number of sticks drawn with one key; capacities are multiples of it."""
 
 _STATIC = {"static": True}
 
 
 class Mixture(NamedTuple):
-    """The sticks that a state holds: clusters in use, and draws from the prior."""
+    """The sticks of a state: clusters in use, and draws from the prior."""
 
     log_weights: jax.Array  # log of the weight of every stick, [C]
     log_rest: jax.Array  # log of the weight of all sticks beyond these
@@ -32,7 +32,7 @@ class Totals(NamedTuple):
     """Running sums of sufficient statistics."""
 
     values: PyTree  # the sums, leaves [C, ...]
-    lost: PyTree  # rounding errors of those that are floats, of the same shapes
+    lost: PyTree  # rounding errors of the float sums, of the same shapes
 
 
 class LogTotals(NamedTuple):
@@ -52,19 +52,19 @@ class State(NamedTuple):
     sticks: jax.Array  # logs of v_j and 1 - v_j, [C, 2]
     alpha: jax.Array  # concentration of the process, a scalar
     totals: Totals | None  # statistics of the rows of every stick; None with subsampled counts
-    # Sticks that the last update asked for, int32. Above C it was not done, and no other is until
+    # Sticks that the last update needed, int32. Above C it was not done, nor will others be until
     # the state has grown.
     needed: jax.Array
-    log_totals: LogTotals | None = None  # of weights that are carried; None where refreshed
+    log_totals: LogTotals | None = None  # of carried weights; None if refreshed
 
 
 class Info(NamedTuple):
-    """Diagnostics of an update, scalars; zeros where it was not done."""
+    """Diagnostics of an update, scalars; zeros if it was not done."""
 
     occupied: jax.Array  # number of clusters with rows after it, int32
     moved: jax.Array  # share of the rows of the batch that changed their cluster
-    swapped: jax.Array  # share of the label moves that were accepted
-    split_merged: jax.Array  # share of the split-merge moves that were accepted
+    swapped: jax.Array  # acceptance rate of the label moves
+    split_merged: jax.Array  # acceptance rate of the split-merge moves
 
 
 class Gamma(NamedTuple):
@@ -82,11 +82,11 @@ class Gamma(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-    """A mixture and how it is sampled, see `model.build`: arrays, and options that are static."""
+    """A mixture and its sampler options, arrays or static; see `model.build`."""
 
     rows: PyTree
     family: Family
-    prior: Gamma | None  # of the concentration; None where it is given
+    prior: Gamma | None  # of the concentration; None if it is given
     start: jax.Array  # concentration to start from
     atom_step_size: StepSize
     stick_step_size: StepSize
@@ -98,7 +98,7 @@ class Model:
     alpha_update: str = dataclasses.field(metadata=_STATIC)
     label_moves: bool = dataclasses.field(metadata=_STATIC)
     split_merge: int = dataclasses.field(metadata=_STATIC)
-    # number of updates after which sums of floats are rebuilt, 0 for never
+    # sums of floats are recomputed after this many updates; 0 for never
     refresh: int = dataclasses.field(metadata=_STATIC)
     capacity: int = dataclasses.field(metadata=_STATIC)  # sticks of a first state
     chains: int | None = dataclasses.field(metadata=_STATIC)
@@ -111,18 +111,18 @@ def last_occupied(occupancy: jax.Array) -> jax.Array:
 
 
 def mixture(sticks: jax.Array, atoms: PyTree) -> Mixture:
-    """Return the position that sticks [C, 2] and atoms make."""
+    """Return the position with these sticks, [C, 2], and atoms."""
     log_v, log_left = sticks[:, 0], jnp.cumsum(sticks[:, 1])
     before = jnp.concatenate([jnp.zeros(1, log_left.dtype), log_left[:-1]])
     return Mixture(log_v + before, log_left[-1], atoms)
 
 
 def by_blocks(draw: Callable, key: jax.Array, *trees: PyTree, at_once: bool = False) -> PyTree:
-    """Return `draw(key, *trees)` of all sticks, leaves [C, ...], in blocks with a key each.
+    """Return `draw(key, *trees)` of all sticks, leaves [C, ...], in blocks with one key each.
 
-    What is drawn for a stick then does not depend on how many there are: a state that has grown
-    goes on as if it had been larger from the start. Numbers are drawn in all blocks `at_once`,
-    without a loop to compile; matrices block by block, in the memory of one.
+    The draws of a stick then do not depend on the number of sticks: a state that has grown
+    continues as if it had been larger from the start. `at_once` draws all blocks together, without
+    a loop to compile, for small draws; otherwise blocks are drawn in turn, in the memory of one.
     """
     blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCK, *leaf.shape[1:]), trees)
     count = jax.tree.leaves(blocks)[0].shape[0]
@@ -142,7 +142,7 @@ def where(condition: jax.Array, yes: PyTree, no: PyTree) -> PyTree:
 
 
 def grown(state: State) -> State | None:
-    """Return a state with room for what its last update asked for; None where it has that.
+    """Return a state with room for the sticks that its last update needed, or None if it has it.
 
     For `run(..., grow=grown)`; chains grow together.
     """
@@ -153,10 +153,10 @@ def grown(state: State) -> State | None:
 
 
 def grow(state: State, capacity: int) -> State:
-    """Return a state with room for `capacity` sticks, rounded up to 16, and otherwise the same.
+    """Return the state with room for `capacity` sticks, rounded up to a multiple of 16.
 
-    New sticks have no weight until the next update draws them; what they weigh then is part of
-    `log_rest` until then. The state may be that of several chains. Less room is a ValueError.
+    New sticks have no weight until the next update draws them; until then `log_rest` includes their
+    weight. The state may have several chains. A smaller capacity is a ValueError.
 
     Example:
         >>> import jax, jax.numpy as jnp

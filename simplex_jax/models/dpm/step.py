@@ -1,4 +1,4 @@
-"""One update of a Dirichlet-process mixture, of one chain or several, and its first state."""
+"""Initial state and update of a Dirichlet-process mixture, for one or several chains."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ from simplex_jax.models.dpm.state import (
     where,
 )
 
-# Rows times sticks of a chain from which on chains take turns within an update.
+# From this many rows times sticks per chain on, an update runs the chains in turn.
 _LARGE = 2**14
 
 
@@ -60,15 +60,15 @@ def _init(model: Model, key: jax.Array, labels: jax.Array) -> State:
 
 
 def update(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple[State, Info]:
-    """Do one update, unless this or an earlier one asked for more sticks than there are.
+    """Do one update, unless this or an earlier one needs more sticks than there are.
 
-    An update that is not done leaves everything but `needed` as it is. It depends on the key and
-    the state alone, so that the same update can be done once the state has grown.
+    An update that is not done changes only `needed`. It depends on the key and the state alone, so
+    that it can be repeated once the state has grown.
 
-    Chains, leaves [chains, ...], see one batch with random numbers of their own. They are not
-    `base.chains` for two reasons. Where one of them has to grow, none is updated: all grow
-    together, and do the same update again. And where an update is large, chains take turns within
-    it, so that its conditions are branches: of those `vmap` would compute both sides.
+    Chains, leaves [chains, ...], share the batch but not random numbers. They do not use
+    `base.chains` for two reasons. If one chain has to grow, none is updated: all grow together and
+    repeat the update. And large updates run the chains in turn, so that conditions are branches:
+    `vmap` would compute both sides.
     """
     key = by_native_code(key)
     if model.chains is None:
@@ -119,10 +119,10 @@ def _attempt(model: Model, key: jax.Array, old: State, ids: jax.Array) -> tuple[
 
 
 def _refreshed(model: Model, state: State) -> Totals | None:
-    """Return the totals, from time to time recomputed.
+    """Return the totals, recomputed every `model.refresh` updates.
 
-    Nothing is lost in adding a change to them, but the change is rounded itself: what was added is
-    not quite what is taken away later.
+    Adding a change to them is exact, but the change itself is rounded: the same rows are later
+    subtracted with another rounding error.
     """
     if not model.refresh:
         return state.totals
@@ -137,9 +137,9 @@ def _refreshed(model: Model, state: State) -> Totals | None:
 
 
 def _given_labels(model: Model, key: jax.Array, state: State) -> tuple[State, jax.Array, jax.Array]:
-    """Do what depends on labels alone: alpha, and moves of the partition.
+    """Do the updates that depend on labels alone: alpha, and moves of the partition.
 
-    Return the state, how many sticks that needs and the share of split-merge moves accepted.
+    Return the state, the number of sticks needed and the acceptance rate of split-merge moves.
     """
     keys = jax.random.split(key, 3)
     needed, merged = jnp.int32(0), jnp.zeros((), state.alpha.dtype)
@@ -150,7 +150,7 @@ def _given_labels(model: Model, key: jax.Array, state: State) -> tuple[State, ja
     if model.split_merge:
         state, needed, merged = _split_merge(model, keys[1], state)
     if model.alpha_update == "escobar-west" or model.split_merge:
-        # These depend on the partition: which cluster is at which stick is redrawn.
+        # These target the partition: the order of the clusters has to be redrawn.
         ordered = dp_order.size_biased(keys[2], state.alpha, state.occupancy)
         state, needed = _reorder(state, ordered), jnp.maximum(needed, ordered.needed)
     return state, needed, merged
@@ -168,7 +168,7 @@ def _split_merge(model: Model, key: jax.Array, state: State) -> tuple[State, jax
             state.occupancy,
             state.alpha,
         )
-        # The other clusters keep what rounding has taken from their sums.
+        # The other clusters keep the rounding errors of their sums.
         changed = proposed.occupancy != state.occupancy
         totals = where(changed, dp_labels.no_loss(proposed.statistics), state.totals)
         state = state._replace(labels=proposed.labels, occupancy=proposed.occupancy, totals=totals)
@@ -180,7 +180,7 @@ def _split_merge(model: Model, key: jax.Array, state: State) -> tuple[State, jax
 
 
 def _move(model: Model, key: jax.Array, state: State, ids: jax.Array) -> State:
-    """Move sticks and atoms given the labels: of all rows, or of the batch standing for all."""
+    """Move sticks and atoms given the labels of all rows, or of the batch, scaled up."""
     key_sticks, key_atoms = jax.random.split(key)
     counts = state.occupancy.astype(state.alpha.dtype)
     if state.totals is not None:

@@ -1,9 +1,9 @@
-r"""Sticks of a Dirichlet process, atoms and concentration given the labels of the rows.
+r"""Updates of sticks, atoms and concentration given the labels of the rows.
 
 Given labels with :math:`m_j` rows at stick j and :math:`M_j = \sum_{l > j} m_l` beyond it,
 :math:`v_j \sim \mathrm{Beta}(1 + m_j, \alpha + M_j)` independently (Papaspiliopoulos and Roberts
-2008; the uniforms of the slices are integrated out). The pair (v, 1 - v) is a point of a simplex of
-two categories, with concentrations (1, alpha), so any kernel of the simplex moves it.
+2008; the slice variables are integrated out). The pair (v, 1 - v) is a point of a simplex with two
+categories and concentrations (1, alpha), so any simplex kernel can move it.
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ from simplex_jax.schedules import StepSize
 
 SAMPLERS: dict[str, ModuleType] = {"scir": scir, "sgrld": sgrld, "smld": smld}
 WEIGHTED = ("scir", "sgrld")
-"""Samplers that move weights, which have a total."""
+"""Samplers that move unnormalised weights, which have a total."""
 
 # The batch is the counts themselves.
 _COUNTED = Estimator(lambda key: (), lambda key, memory, position, counts: (counts, memory))
@@ -46,10 +46,10 @@ def _move_simplexes(
     step_size: StepSize,
     step: jax.Array,
 ) -> tuple[PyTree, PyTree]:
-    """Move log-probabilities, leaves [C, K], by one step of a kernel of the simplex.
+    """Move log-probabilities, leaves [C, K], by one step of a simplex kernel.
 
-    The total of the weights behind a point is redrawn, as counts change from step to step, where
-    `log_total` is None; else that is what was carried. Return both.
+    `log_total` is the carried total of the weights behind each point; if it is None the total is
+    redrawn, because counts change from step to step. Return both.
     """
     module = SAMPLERS[sampler]
 
@@ -63,7 +63,7 @@ def _move_simplexes(
 
 
 def not_drawn(state: State) -> LogTotals:
-    """Return totals that the first step is to draw from their law."""
+    """Return totals that mark that the first step has to draw them."""
     inf = jax.tree.map(lambda leaf: jnp.full_like(leaf[..., :1], jnp.inf), state.position.atoms)
     return LogTotals(jnp.full_like(state.sticks[..., :1], jnp.inf), inf)
 
@@ -71,7 +71,7 @@ def not_drawn(state: State) -> LogTotals:
 def move_sticks(
     key: jax.Array, model: Model, state: State, counts: jax.Array
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Return new sticks, and totals, given the rows of each, counted or estimated, [C].
+    """Return new sticks, and totals, given the number of rows of each, exact or estimated, [C].
 
     Sticks beyond the last one in use are always drawn from their prior.
     """
@@ -101,7 +101,7 @@ def move_sticks(
 
 
 def _in_use(in_use: jax.Array, log_total: PyTree) -> PyTree:
-    """Forget the totals of what was drawn from the prior: the next step in use draws them."""
+    """Reset the totals of draws from the prior: the next step in use draws them."""
     return where(
         in_use, log_total, jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.inf), log_total)
     )
@@ -116,7 +116,7 @@ def move_atoms(
     """
     key_draw, key_move = jax.random.split(key)
     family, in_use = model.family, state.occupancy > 0
-    # Sums of floats that come and go leave rounding errors behind.
+    # Sums of floats of empty clusters can have rounding errors.
     none = jax.tree.map(jnp.zeros_like, statistics)
     statistics = where(in_use, statistics, none)
     if model.sampler == "exact":
@@ -155,9 +155,9 @@ def escobar_west(key: jax.Array, prior: Gamma, state: State) -> jax.Array:
     r"""Draw alpha given the number k of clusters of n rows (Escobar and West 1995, section 6).
 
     With :math:`\eta \sim \mathrm{Beta}(\alpha + 1, n)` it is Gamma(a + k, b - log eta), or with
-    odds of :math:`n (b - \log \eta)` to a + k - 1 it is Gamma(a + k - 1, b - log eta). This is its
-    law given which rows are together. Given which stick a cluster is at as well it has another one,
-    and the order must be redrawn: see `order.size_biased`.
+    odds of :math:`n (b - \log \eta)` to a + k - 1 it is Gamma(a + k - 1, b - log eta). This is the
+    distribution given the partition, not given the sticks of the clusters, so their order must be
+    redrawn: see `order.size_biased`.
     """
     alpha = state.alpha
     key_eta, key_odds, key_draw = jax.random.split(key, 3)

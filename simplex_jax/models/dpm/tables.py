@@ -30,7 +30,7 @@ _PROBABILITY = 1 + 1e-5
 
 
 def values(fitted: Fit) -> dict[str, np.ndarray]:
-    """Return the arrays of a fit, whose rows have variables, by name."""
+    """Return the arrays of a fit by name; its rows must have variables."""
     variables, clusters = variables_of(fitted), fitted.clusters
     mixtures, shares = clusters.samples
     partition = np.full(len(fitted.names), -1.0)
@@ -47,15 +47,15 @@ def values(fitted: Fit) -> dict[str, np.ndarray]:
 
 
 def write(fitted: Fit, place: Path) -> None:
-    """Write the files that are for people and for other programs, each atomically.
+    """Write the files for users and other programs, each atomically.
 
     `clusters.csv` has the sizes of the clusters and the share of samples that have them;
-    `profiles.csv` the 20 values of each that are over-represented most, with their 95% interval by
-    `intervals.beta_interval`, or of a mixed table the 20 values, means and rates that set it apart
-    most, in the units of the columns; `cluster_keys.txt` cluster, size and the first values, parted
-    by tabs; `rows.csv` the most probable cluster of every row with its probability, -1 for clusters
-    that only some samples have, and its cluster in the point partition, which those held out do not
-    have; `row_clusters.npz` the probabilities of all clusters of every row, by name.
+    `profiles.csv` the 20 most over-represented values of each, with their 95% interval by
+    `intervals.beta_interval`, or for a mixed table the 20 most distinctive values, means and rates,
+    in the units of the columns; `cluster_keys.txt` cluster, size and the first values, separated by
+    tabs; `rows.csv` the most probable cluster of every row with its probability, -1 for clusters
+    that only some samples have, and its cluster in the point partition, empty for held-out rows;
+    `row_clusters.npz` the probabilities of all clusters for every row, by name.
     """
     clusters, variables = fitted.clusters, variables_of(fitted)
     words = told(variables, clusters, _TOP_VALUES)
@@ -69,8 +69,8 @@ def write(fitted: Fit, place: Path) -> None:
     )
     parts = report.profiles(variables, clusters)
     if isinstance(variables, Columns):
-        found = estimates(variables, *parts, _TOP_VALUES)
-        output.write_csv(place / "profiles.csv", _OF_ESTIMATES, _rows_of_estimates(found))
+        features = estimates(variables, *parts, _TOP_VALUES)
+        output.write_csv(place / "profiles.csv", _OF_ESTIMATES, _rows_of_estimates(features))
     else:
         output.write_csv(
             place / "profiles.csv",
@@ -92,9 +92,9 @@ def write(fitted: Fit, place: Path) -> None:
 def _rows_of_clusters(
     clusters: Clusters, words: Sequence[Sequence[str]]
 ) -> Iterable[tuple[object, ...]]:
-    for cluster, those in enumerate(words):
+    for cluster, entries in enumerate(words):
         numbers = clusters.sizes[cluster], clusters.lower[cluster], clusters.upper[cluster]
-        first = ", ".join(those[:5])
+        first = ", ".join(entries[:5])
         sizes = (f"{number:.1f}" for number in numbers)
         yield cluster, *sizes, f"{clusters.present[cluster]:.4g}", first
 
@@ -102,11 +102,11 @@ def _rows_of_clusters(
 def _rows_of_values(
     profiles: np.ndarray, profiles_sd: np.ndarray, of_all: np.ndarray, items: Sequence[str]
 ) -> Iterable[tuple[object, ...]]:
-    for cluster, those in enumerate(over_represented(profiles, of_all, _TOP_VALUES)):
-        mean, sd = profiles[cluster, those], profiles_sd[cluster, those]
+    for cluster, entries in enumerate(over_represented(profiles, of_all, _TOP_VALUES)):
+        mean, sd = profiles[cluster, entries], profiles_sd[cluster, entries]
         lower, upper = beta_interval(np.clip(mean, 0, 1), sd)
-        overall = of_all[those]
-        table = zip(those, mean, lower, upper, overall, mean / overall, strict=True)
+        overall = of_all[entries]
+        table = zip(entries, mean, lower, upper, overall, mean / overall, strict=True)
         for rank, (value, *numbers) in enumerate(table, start=1):
             yield cluster, rank, items[value], *(f"{number:.6g}" for number in numbers)
 
@@ -116,9 +116,9 @@ _OF_ESTIMATES = [
 ]
 
 
-def _rows_of_estimates(found: Sequence[Sequence[Estimate]]) -> Iterable[tuple[object, ...]]:
-    for cluster, those in enumerate(found):
-        for rank, one in enumerate(those, start=1):
+def _rows_of_estimates(features: Sequence[Sequence[Estimate]]) -> Iterable[tuple[object, ...]]:
+    for cluster, entries in enumerate(features):
+        for rank, one in enumerate(entries, start=1):
             numbers = one.mean, one.lower, one.upper, one.within, one.overall, one.lift
             shown = ("" if number is None else f"{number:.8g}" for number in numbers)
             yield cluster, rank, one.name, one.measure, *shown
@@ -127,15 +127,15 @@ def _rows_of_estimates(found: Sequence[Sequence[Estimate]]) -> Iterable[tuple[ob
 def write_rows(path: Path, names: Sequence[str], shares: np.ndarray, **more: np.ndarray) -> None:
     """Write the cluster of each row with its probability, and more columns, as a `.csv`."""
     labels = most_probable(shares)
-    own = np.take_along_axis(shares, np.maximum(labels, 0)[:, None], axis=1)[:, 0]
-    # -1 are all other clusters, which have what is left.
-    probability = (f"{p:.4g}" for p in np.where(labels < 0, 1 - shares.sum(axis=1), own))
+    probabilities = np.take_along_axis(shares, np.maximum(labels, 0)[:, None], axis=1)[:, 0]
+    # -1 stands for all other clusters, which have the remainder.
+    probability = (f"{p:.4g}" for p in np.where(labels < 0, 1 - shares.sum(axis=1), probabilities))
     columns = zip(names, labels, probability, *more.values(), strict=True)
     output.write_csv(path, ["row", "cluster", "probability", *more], columns)
 
 
 def summary(fitted: Fit) -> dict[str, Any]:
-    """Return what `summary.json` holds of a mixture."""
+    """Return the fields of `summary.json` for a mixture."""
     lower, upper = fitted.alpha_interval
     point = fitted.point
     return {
@@ -157,7 +157,7 @@ def summary(fitted: Fit) -> dict[str, Any]:
 
 
 def sizes(run: Saved) -> dict[str, int]:
-    """Return numbers of clusters, samples, components, values and rows."""
+    """Return the numbers of clusters, samples, components, values and rows."""
     axes = {"C": "clusters", "S": "samples", "K": "components"}
     counts: Any = {axis: run.summary.get(name) for axis, name in axes.items()}
     if not all(isinstance(count, int) and count > 0 for count in counts.values()):
@@ -228,14 +228,14 @@ def restore(run: Saved) -> dict[str, Any]:
 
 
 def _check_ranges(run: Saved, parts: Variables | Columns) -> None:
-    """Raise a RunError where profiles or atoms are not numbers of what they describe."""
+    """Raise a RunError if profiles or atoms are out of range for their parameters."""
     measures = np.array(parts.measures)
     values, sds = measures == "probability", measures == "sd"
     bounds = {
         "profiles": (CLUSTERS, ~(measures == "mean"), values, _PROBABILITY),
         "overall": (CLUSTERS, ~(measures == "mean"), values, _PROBABILITY),
         "profiles_sd": (CLUSTERS, measures != "", measures == "", 0.0),
-        "atoms": (SAMPLES, sds, values, 1e-5),  # logarithms, but for numbers
+        "atoms": (SAMPLES, sds, values, 1e-5),  # logarithms, except for numbers
     }
     for name, (file, positive, bounded, most) in bounds.items():
         array = run.arrays[name]
@@ -257,7 +257,7 @@ FILES = Files(
             "upper": Array("C"),
             "present": Array("C", most=_PROBABILITY),
             "confusion": Array("CC", most=_PROBABILITY),
-            # Of probabilities, means and rates: `_check_ranges` knows which.
+            # Probabilities, means and rates, checked by `_check_ranges`.
             "profiles": Array("CV", least=-np.inf),
             "profiles_sd": Array("CV", unknown=True),
             "overall": Array("V", least=-np.inf),

@@ -14,12 +14,12 @@ CONCENTRATION = 0.5
 
 
 class Variables(NamedTuple):
-    """The variables of the rows, and the component law that goes with them."""
+    """The variables of the rows, which determine the component distribution."""
 
-    # "counts" of the values of one variable, whose components are multinomial; or "categories", one
-    # value of each variable, whose components are products of categoricals.
+    # "counts" of the values of one variable, with multinomial components; or "categories", one
+    # value of each variable, with products of categoricals as components.
     kind: str
-    columns: tuple[str, ...]  # names of the variables; that of counts has the name ""
+    columns: tuple[str, ...]  # names of the variables; "" for counts
     values: tuple[tuple[str, ...], ...]  # the values of each variable
     concentration: float = CONCENTRATION  # of the Dirichlet prior of a component, of each value
 
@@ -30,7 +30,7 @@ class Variables(NamedTuple):
 
     @property
     def items(self) -> tuple[str, ...]:
-        """The values of all variables, V, with the name of their variable where it has one."""
+        """The values of all variables, V, prefixed with the name of their variable, if any."""
         return tuple(
             f"{column}={value}" if column else value
             for column, values in zip(self.columns, self.values, strict=True)
@@ -39,20 +39,20 @@ class Variables(NamedTuple):
 
     @property
     def measures(self) -> list[str]:
-        """What each of the V numbers of a component is: a probability."""
+        """The type of each of the V component parameters: "probability"."""
         return ["probability"] * sum(self.sizes)
 
     def family(self) -> Family:
-        """Return the component law."""
+        """Return the component distribution."""
         if self.kind == "counts":
             return families.multinomial(self.sizes[0], self.concentration)
         return families.categorical(self.sizes, self.concentration)
 
     def table(self, data: Any) -> Any:
-        """Return counts [N, V], sparse, or codes [N, P], int32, of an array, checked.
+        """Check an array, and return it as sparse counts [N, V] or int32 codes [N, P].
 
         Raises:
-            ValueError: It holds something else.
+            ValueError: The array does not fit.
         """
         if self.kind == "counts":
             return from_counts(data, self.values[0]).counts
@@ -61,19 +61,19 @@ class Variables(NamedTuple):
         return np.where(np.isnan(codes), -1, codes).astype(np.int32)
 
     def rows(self, data: Any) -> PyTree:
-        """Return rows for that law: of counts [N, V], or of codes [N, P] with -1 where missing."""
+        """Return rows for `family` from counts [N, V] or codes [N, P], -1 where missing."""
         if self.kind == "counts":
             return families.multinomial_rows(data)
         return np.asarray(data, np.int32)
 
     def observations(self, data: Any) -> np.ndarray:
-        """Return the number of observations in each row: counts, or values not missing."""
+        """Return the number of observations in each row: counts, or observed values."""
         if self.kind == "counts":
             return np.asarray(data.sum(axis=1))
         return (data >= 0).sum(axis=1)
 
     def of_row(self, data: Any, row: int) -> list[str]:
-        """Return the values of a row of such data, the most frequent first."""
+        """Return the values of a row, for counts the most frequent first."""
         if self.kind == "counts":
             start, end = data.indptr[row : row + 2]
             order = np.argsort(-data.data[start:end], kind="stable")
@@ -85,7 +85,7 @@ class Variables(NamedTuple):
         ]
 
     def flat(self, tree: PyTree) -> np.ndarray:
-        """Return numbers of each value, such as atoms, in the order of `items`: [..., V]."""
+        """Return a tree of values, such as atoms, as an array in the order of `items`, [..., V]."""
         if self.kind == "counts":
             return np.asarray(tree)
         parts = families.variables(self.sizes, tree)
@@ -103,10 +103,10 @@ class Variables(NamedTuple):
 
 
 def from_json(fields: dict[str, Any]) -> Variables:
-    """Take back the fields of variables that have gone through JSON.
+    """Return variables from fields read from JSON.
 
     Raises:
-        ValueError: They are not those of variables.
+        ValueError: They are not the fields of variables.
     """
     try:
         kind, concentration = fields["kind"], float(fields["concentration"])

@@ -1,4 +1,4 @@
-"""Topics whose number is not given: the hierarchical Dirichlet process, from counts to topics."""
+"""The hierarchical Dirichlet process: topics of counts, with an unknown number of topics."""
 
 from typing import Any
 
@@ -32,9 +32,9 @@ MODEL = Fit.MODEL = Model(
 
 @takes(Arguments)
 def fit(corpus: Any, arguments: Arguments) -> Fit:
-    """Sample the topics of a corpus, and how many there are.
+    """Sample the topics of a corpus, and their number.
 
-    It ends early, and is summarised, on SIGTERM or SIGINT (Ctrl-C), see `pipeline.train`.
+    Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
 
     Args:
         corpus: A `corpus.Corpus`, or a table of its counts [D, V]; or texts, a sequence of D
@@ -42,12 +42,12 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
         {options}
 
     Returns:
-        The fit. The same corpus, options, versions and device give the same numbers, except that
-        `seconds` ends a run by the clock.
+        The fit. The same corpus, options, versions and device give the same numbers, unless
+        `seconds` ends the run.
 
     Raises:
         ValueError: An option is out of range, or the documents are not counts of one vocabulary.
-        CheckpointError: `resume` finds only checkpoints that are damaged or of another run.
+        CheckpointError: `resume` finds only checkpoints that are damaged or belong to another run.
         FloatingPointError: The state became NaN; the message names the step.
 
     Example:
@@ -64,7 +64,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
 
 @takes(Options)
 def resolve(corpus: Any, options: Options) -> Options:
-    """Return the options of a run with everything that was left out filled in.
+    """Return the options of a run with all defaults filled in.
 
     Args:
         corpus: As for `fit`; only its size matters.

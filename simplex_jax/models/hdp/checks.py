@@ -1,15 +1,15 @@
-"""Signs that a fitted hierarchical Dirichlet process should not be trusted yet, in words."""
+"""Warnings that a fitted hierarchical Dirichlet process may not be reliable."""
 
 from simplex_jax.evaluate.diagnostics import chain_warnings
 from simplex_jax.models.hdp.fitting import Fit
 from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
 
 _MOST_OTHERS = 0.1
-"""Share of the tokens at topics that are not reported above which there is a warning."""
+"""Warn if more than this share of the tokens is at topics that are not reported."""
 
 
 def warn(fitted: Fit) -> list[str]:
-    """Return the reasons for doubt in a fit, a sentence each."""
+    """Return the reasons to doubt a fit, one sentence each."""
     sentences = perplexity_warnings(fitted.metrics, exact=True)
     others = 1 - fitted.prevalence.sum()
     if others > _MOST_OTHERS:

@@ -43,7 +43,7 @@ def _announce(plan: Plan) -> str:
 
 
 def _outcome(fitted: Fit) -> str:
-    """Describe the topics, a line each, the most prevalent first."""
+    """Describe the topics, one line each, the most prevalent first."""
     described = [
         " ".join(fitted.vocabulary[word] for word in words) for words in top_words(fitted.mean, 10)
     ]
@@ -66,10 +66,10 @@ def _outcome(fitted: Fit) -> str:
 def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -> None:
     """Print how well the topics of a run predict the documents of INPUT, as JSON.
 
-    Their tokens are split at random in two halves. The topic shares of a document are inferred
-    from one given the mean topics; `perplexity` is exp of the mean negative log-probability of the
-    tokens of the other. Tokens of words that the model does not know are left out. Coherences are
-    those of the ten top words in these documents.
+    The tokens of each document are split at random into two halves. Topic shares are inferred from
+    one half given the mean topics; `perplexity` is exp of the mean negative log-probability of the
+    tokens of the other half. Tokens of unknown words are ignored. Coherences are those of the ten
+    top words in these documents.
     """
     fitted, earlier = load(MODEL, model)
     mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
@@ -81,7 +81,7 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
 
 COMMANDS = Commands(
     model=MODEL,
-    help="Find topics in INPUT, and how many there are, and write them to a directory.\n\n"
+    help="Find topics in INPUT, infer their number, and write them to a directory.\n\n"
     + topics.INPUT,
     reading=counts.READING,
     file_reading=counts.FILE_OPTIONS,

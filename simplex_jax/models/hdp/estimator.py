@@ -15,17 +15,17 @@ from simplex_jax.models.topics.estimator import CountEstimator
 
 @common.parameters_of(Options)
 class HierarchicalDirichletProcess(CountEstimator):
-    """Topics whose number is not given: `simplex_jax.hdp.fit` with the scikit-learn interface.
+    """An unknown number of topics: `simplex_jax.hdp.fit` with the scikit-learn interface.
 
-    Fit it to counts [D, V], dense or sparse, as `CountVectorizer` makes them. The topics are those
-    that at least half of the kept posterior samples have. There is no `partial_fit`: a sample is a
-    topic for every token, so all documents have to be there.
+    Fit it to counts [D, V], dense or sparse, as from `CountVectorizer`. It reports the topics that
+    at least half of the kept posterior samples have. There is no `partial_fit`: a sample is a topic
+    for every token, so all documents are needed.
 
     Args:
         {options}
-        fractions: What to do with counts that are not whole numbers: "error", or "draw", which
-            rounds each up or down at random such that its mean is right.
-        callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
+        fractions: Treatment of counts that are not whole numbers: "error", or "draw", which rounds
+            each up or down at random and preserves its mean.
+        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `hooks.Progress()`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
     Attributes:
@@ -36,12 +36,12 @@ class HierarchicalDirichletProcess(CountEstimator):
         number_: Posterior probability of each number of topics with tokens, by number; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
         traces_: "alpha", "gamma" and "topics" over the second half, [T, chains]; after `fit`.
-        samples_: Kept samples, "labels" [S, chains, T] and more; after `fit`.
-        metrics_: One record an evaluation; after `fit`.
+        samples_: Posterior draws, "labels" [S, chains, T] and more; after `fit`.
+        metrics_: One record per evaluation; after `fit`.
         warnings_: Sentences, each a reason to doubt the results; after `fit`.
         seed_: The seed that was used.
         n_features_in_: V.
-        feature_names_in_: The words, where X names its columns.
+        feature_names_in_: The words, if X names its columns.
 
     Example:
         >>> from sklearn.feature_extraction.text import CountVectorizer
@@ -66,7 +66,7 @@ class HierarchicalDirichletProcess(CountEstimator):
         return fitted.proportions
 
     def as_fit(self) -> Topics:
-        """Return the topics, and the samples of tokens, as `simplex_jax.evaluate` takes them."""
+        """Return the topics and the samples of labels for `simplex_jax.evaluate`."""
         topics = super().as_fit()
         if "traces_" not in vars(self):
             return topics

@@ -1,4 +1,4 @@
-"""From a corpus to the topics of its hierarchical Dirichlet process."""
+"""Fits of the hierarchical Dirichlet process: preparation and summary of a run."""
 
 import dataclasses
 import functools
@@ -25,31 +25,31 @@ from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Run
 
 DIMS = {"labels": ["token"], "concentrations": ["label"]}
-"""Names of the further axes of the kept samples."""
+"""Names of the last axis of the kept samples."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit(pipeline.Fit):
-    """A fitted hierarchical Dirichlet process; with several chains, of all of them together.
+    """A fitted hierarchical Dirichlet process; several chains are pooled.
 
-    The K topics are those of the last sample of the first chain that at least half of the kept
-    samples have, see `summary`, the most prevalent first. Attributes of all fits are those of
-    `pipeline.Fit`.
+    The K topics are the topics of the last sample of the first chain that at least half of the kept
+    samples have, see `summary`, the most prevalent first. It has the attributes of `pipeline.Fit`,
+    too.
 
     Attributes:
         mean: Posterior mean of the topics, float32 [K, V].
         sd: Posterior standard deviation, float32 [K, V].
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K]; they sum
-            to less than 1, as other topics come and go.
+            to less than 1, because other topics come and go.
         prevalence_sd: Its standard deviation.
         alpha: Concentration of the shares of a document, per topic: posterior mean of alpha b_k,
             float64 [K].
         alpha_sd: Its standard deviation.
         number: Posterior probability of each number of topics with tokens, by number.
-        concentrations: "mean", "sd", "lower" and "upper", the ends of the interval that holds 95%,
-            of "alpha" and "gamma".
+        concentrations: "mean", "sd", and the ends of the 95% interval, "lower" and "upper", of
+            "alpha" and "gamma".
         present: Share of the kept samples that have each topic, [K].
-        stability: Mean similarity of a topic in these with that of the reference, [K].
+        stability: Mean similarity of a topic in these samples to that of the reference, [K].
         shared: Whether most samples of a chain have a topic, bool [chains, K].
         vocabulary: The V words.
         names: Names of all documents, D.
@@ -57,13 +57,13 @@ class Fit(pipeline.Fit):
         proportions_error: Monte-Carlo standard error of the most uncertain proportion of each
             document, float32 [D].
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
-        examples: Documents that stand for each topic.
+        examples: Representative documents of each topic.
         empty: Number of documents without a word of the vocabulary.
-        traces: Of the second half of the run: "alpha", "gamma", "topics" (their number) and, with
-            held-out documents, "log_predictive", [S, chains] each; empty for a fit that was loaded.
-        partitions: The kept samples: "labels", the topic of each training token, shortest document
+        traces: Traces of the second half of the run: "alpha", "gamma", "topics" (their number) and,
+            with held-out documents, "log_predictive", [S, chains] each; empty for a loaded fit.
+        partitions: Posterior draws: "labels", the topic of each training token, shortest document
             first [S, chains, T], "concentrations", alpha b_k of each label, [S, chains, C],
-            and "step" [S]; empty for a fit that was loaded.
+            and "step" [S]; empty for a loaded fit.
     """
 
     settings: Options
@@ -89,7 +89,7 @@ class Fit(pipeline.Fit):
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def as_fit(self) -> Topics:
-        """Return the topics, and the samples of tokens, as `simplex_jax.evaluate` takes them."""
+        """Return the topics and the samples of labels for `simplex_jax.evaluate`."""
         return Topics(
             self.mean,
             self.metrics,
@@ -100,14 +100,14 @@ class Fit(pipeline.Fit):
 
 
 def as_data(corpus: Any) -> Corpus:
-    """Return a corpus, as `topics.data.as_data` does; one on disk is read."""
+    """Return a corpus, as `topics.data.as_data` does, but in memory."""
     return data.in_memory(data.as_data(corpus))
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:
-    """Return the run of a plan, ready to be trained.
+    """Return the run of a plan, ready for training.
 
-    Samples stay in memory, as the topics are made of them.
+    Samples stay in memory, because the topics are computed from them.
     """
     del folder
     settings: Options = plan.settings
@@ -148,7 +148,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 
 
 def _topics(key: jax.Array, numbers: list[int], words: int) -> jax.Array:
-    """Draw topics to start from, [K, V] or [chains, K, V]; rows of zeros are not topics."""
+    """Draw initial topics, [K, V] or [chains, K, V]; rows of zeros are not topics."""
     topics = _random_topics(key, jnp.array(numbers), (len(numbers), max(numbers), words))
     return topics if len(numbers) > 1 else topics[0]
 
@@ -160,7 +160,7 @@ def _random_topics(key: jax.Array, numbers: jax.Array, shape: tuple[int, ...]) -
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
-    """Put the samples together and infer the documents."""
+    """Summarise the samples, and infer the topic shares of the documents."""
     settings: Options = plan.settings
     gathered = run.measures["posterior"].result(trained.event)
     partitions = run.measures["kept"].samples()
@@ -227,13 +227,13 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
 
 
 def _deviation(samples: np.ndarray) -> np.ndarray:
-    """Return the deviation over samples and chains, [S, chains, K]; NaN where there is one."""
+    """Return the standard deviation over samples and chains, [S, chains, K]; NaN for one."""
     number = samples.shape[0] * samples.shape[1]
     return samples.std(axis=(0, 1)) if number > 1 else np.full(samples.shape[2], np.nan)
 
 
 def _summary(trace: np.ndarray, *, given: bool) -> dict[str, float]:
-    """Return mean, deviation and the interval that holds 95% of a trace; NaN if one was drawn."""
+    """Return mean, standard deviation and 95% interval of a trace; NaN for a single draw."""
     lower, upper = np.quantile(trace, [0.025, 0.975])
     values = {"mean": trace.mean(), "sd": trace.std(), "lower": lower, "upper": upper}
     if trace.size == 1 and not given:

@@ -1,16 +1,16 @@
-r"""The hierarchical Dirichlet process of topics, without truncation: a Gibbs sampler.
+r"""A Gibbs sampler without truncation for the hierarchical Dirichlet process of topics.
 
-The corpus has topics k = 1, 2, ... of weights :math:`b \sim \mathrm{GEM}(\gamma)`, each a law of
-words :math:`\phi_k \sim \mathrm{Dirichlet}(\beta)`; document d has the shares :math:`\theta_d \sim
-\mathrm{DP}(\alpha, b)`, and a token the topic :math:`z \sim \theta_d` and the word
-:math:`\sim \phi_z` (Teh, Jordan, Beal and Blei 2006). Shares are integrated out. With
+The corpus has topics k = 1, 2, ... with weights :math:`b \sim \mathrm{GEM}(\gamma)` and word
+distributions :math:`\phi_k \sim \mathrm{Dirichlet}(\beta)`; document d has the shares
+:math:`\theta_d \sim \mathrm{DP}(\alpha, b)`, and a token the topic :math:`z \sim \theta_d` and the
+word :math:`\sim \phi_z` (Teh, Jordan, Beal and Blei 2006). Shares are integrated out. With
 :math:`n_{dk}` tokens of document d at topic k, an update draws in this order:
 
 1. tables :math:`m_{dk} \sim \mathrm{CRT}(\alpha b_k, n_{dk})` and
    :math:`x_d \sim \mathrm{Beta}(\alpha, n_d)`, given
    labels and weights (equation 40 of the paper);
-2. alpha given these, and gamma given the totals :math:`m_k` of the K topics with tokens, where
-   their priors are Gamma laws (appendix of the paper; `concentrations`);
+2. alpha given these, and gamma given the totals :math:`m_k` of the K topics with tokens, if they
+   have Gamma priors (appendix of the paper; `concentrations`);
 3. the weights of these topics and the rest, :math:`(b_1, \ldots, b_K, r) \sim
    \mathrm{Dirichlet}(m_1, \ldots, m_K, \gamma)` (section 5.2); the rest is broken into the sticks
    of topics without tokens, :math:`v_j \sim \mathrm{Beta}(1, \gamma)`;
@@ -20,19 +20,18 @@ words :math:`\phi_k \sim \mathrm{Dirichlet}(\beta)`; document d has the shares :
    :math:`\alpha b_k` of the topics with :math:`b_k > u`. A document that has a token at another
    topic waits for an update of a lower level.
 
-**Nothing is cut off.** Steps 3 and 4 draw the discrete measure with the atoms :math:`(b_k, \phi_k)`
-given the labels, so far as step 6 asks: sticks are broken until the rest is below the level, and
-then all atoms above it are at hand. Step 6 leaves the law of the labels given the measure
-alone whatever the level is: documents are independent given it, and a sweep that may take the
-eligible topics only, of a document whose labels are all eligible, is a sequence of Gibbs steps on a
-subset of labels. That asks for a level which does not depend on the labels given the measure,
-and this one depends on nothing. Nor does it keep a topic from anybody for ever, as it has any value
-down to 0. A level below the smallest weight in use, as in slice samplers of mixtures (Walker 2007),
-would follow the labels, and their law would have to be corrected for it.
+**Nothing is truncated.** Steps 3 and 4 draw the discrete measure with atoms :math:`(b_k, \phi_k)`
+given the labels, as far as step 6 needs it: sticks are broken until the rest is below the level,
+and then all atoms above it are known. Step 6 leaves the distribution of the labels given the
+measure invariant for every level. Documents are independent given the measure, and for a document
+whose labels are all eligible, a sweep restricted to eligible topics is a sequence of Gibbs steps on
+a subset of labels. This requires a level that is independent of the labels given the measure, and
+this one is independent of everything. Every topic is eligible eventually, because the level takes
+any value down to 0. A level below the smallest weight in use, as in slice samplers of mixtures
+(Walker 2007), would depend on the labels, and their distribution would need a correction.
 
-A state has room for C topics. Where the rest is above the level when the room is used up, the
-update asks for more and is done again, see `models.growth`; what decides on it is drawn alike
-whatever C is.
+A state has room for C topics. If the rest is above the level when the room is used up, the update
+requests more and is repeated, see `models.growth`; the draws that decide this do not depend on C.
 """
 
 import jax
@@ -83,19 +82,19 @@ def build(
 
     Args:
         corpus: The corpus, `device.to_device(counts)`, with at least one token.
-        alpha: Concentration of the shares of a document, positive, or its prior, from whose mean it
-            starts; `Prior(mean, shape)` is a Gamma law.
+        alpha: Concentration of the shares of a document, positive, or its Gamma prior
+            `Prior(mean, shape)`, starting at the prior mean.
         gamma: Concentration of the weights of the topics, likewise.
         beta: Concentration of a topic, per word, a scalar or [V].
-        capacity: Topics that a state has room for at first; it grows.
-        chains: Number of chains to run side by side; states have a leading axis, and all chains
-            wait where one has to grow.
-        engine: "native" or "xla", see `topics.engine`; by default what works here.
+        capacity: Initial capacity in topics; it grows.
+        chains: Number of chains to run together; states have a leading axis, and all chains wait if
+            one has to grow.
+        engine: "native" or "xla", see `topics.engine`; by default "native" if available.
 
     Returns:
-        A kernel whose `init` takes topics to start from, [K, V] with K up to the capacity, or
-        [chains, K, V], by which it draws the labels of all tokens (rows of zeros are not topics).
-        Its position is the logarithm of topics. And a stream of what `update` takes, the corpus.
+        A kernel whose `init` takes initial topics, [K, V] with K up to the capacity, or
+        [chains, K, V], from which it draws the labels of all tokens (rows of zeros are not topics).
+        Its position is the logarithm of topics. And a stream for `update`, the corpus.
 
     Raises:
         ValueError: An argument is out of range.
@@ -134,7 +133,7 @@ def build(
 
 def _start(name: str, value: float | Prior) -> jax.Array:
     number = arguments.scalar(name, value.mean if isinstance(value, Prior) else value)
-    return jnp.asarray(number, number.dtype)  # no weak type, with which programs compile again
+    return jnp.asarray(number, number.dtype)  # a weak type would cause recompilation
 
 
 def _all(corpus: DeviceCorpus, key: jax.Array, step: jax.Array) -> DeviceCorpus:
@@ -192,10 +191,10 @@ def _documents(corpus: DeviceCorpus) -> Documents:
 def _update_chains(
     model: Model, key: jax.Array, state: State, corpus: DeviceCorpus
 ) -> tuple[State, Info]:
-    """Do an update, unless this or an earlier one asked for more topics than there is room for.
+    """Do an update, unless this or an earlier one needs more topics than there is room for.
 
-    It depends on the key and the state alone, so that the same update can be done once the state
-    has grown. Chains take turns within it.
+    It depends on the key and the state alone, so that it can be repeated once the state has grown.
+    Chains run in turn within it.
     """
     key = by_native_code(key)
     if model.chains is None:
@@ -223,7 +222,7 @@ def _attempt(model: Model, key: jax.Array, old: State, corpus: DeviceCorpus) -> 
     tables, state = _concentrations(model, keys[0], old, corpus)
     state = _weights(keys[1], state, tables)
     log_level = _log_level(keys[2], corpus, state.alpha.dtype)
-    # Sticks to come: about this number brings the rest below the level.
+    # About this many more sticks bring the rest below the level.
     short, capacity = state.log_rest - log_level, state.counts.shape[0]
     more = jnp.clip(jnp.ceil(state.gamma * short), 1, _MOST_STICKS).astype(jnp.int32)
     needed = jnp.where(short > 0, capacity + more, 0)
@@ -267,13 +266,13 @@ def _tables(
 
     The token that is the (i + 1)-th of a topic in its document has a table of its own with
     probability c / (c + i): with n of them that is CRT(c, n), see `draws.crt`. Most documents have
-    few tokens of most topics, so tokens are put in order, and no table of documents by topics made.
+    few tokens of most topics, so tokens are sorted instead of building a documents x topics table.
     """
     size, capacity = labels.shape[0], concentration.shape[0]
     ends = jnp.zeros(size, jnp.int32).at[corpus.starts[1:]].add(1, mode="drop")
     document = jnp.cumsum(ends)
     if device.size(corpus) * capacity < 2**31:
-        # By one number, which takes a fifth of the time.
+        # One sort key takes a fifth of the time of two.
         cells = lax.sort(document * capacity + labels, is_stable=False)
         document, topic = cells // capacity, cells % capacity
     else:
@@ -292,7 +291,7 @@ def _tables(
 
 
 def _log_beta(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> jax.Array:
-    """Return the sum of the logs of Beta(c, n) variables of counts [n]; of none it is 0."""
+    """Return the sum of the logs of Beta(c, n) variables with counts [n]; 0 for none."""
     key_x, key_y = jax.random.split(key)
     some = counts > 0
     log_x = draws.loggamma(key_x, concentration, counts.shape)
@@ -307,14 +306,14 @@ def _draw(key: jax.Array, tables: jax.Array, log_x: jax.Array, prior: Prior) -> 
 
 
 def _weights(key: jax.Array, state: State, tables: jax.Array) -> State:
-    """Draw the weights of the topics with tables, and break the rest among the others."""
+    """Draw the weights of the topics with tables, and break the rest into sticks of the others."""
     keys = jax.random.split(key, 3)
     with_tables, dtype = tables > 0, state.alpha.dtype
     log_shares = draws.loggamma(keys[0], jnp.where(with_tables, tables, 1))
     log_shares = jnp.where(with_tables, log_shares, -jnp.inf)
     log_rest = draws.loggamma(keys[1], state.gamma)
     total = jnp.logaddexp(jax.nn.logsumexp(log_shares), log_rest)
-    # log(1 - v) of the sticks v ~ Beta(1, gamma), which the other topics take in their order
+    # log(1 - v) of the sticks v ~ Beta(1, gamma) of the other topics, in their order
     use_up(keys[2])
     words, _ = random_words(keys[2], tables.shape[0], dtype)
     log_stay = -uniform.exponential(words, dtype) / state.gamma
@@ -326,7 +325,7 @@ def _weights(key: jax.Array, state: State, tables: jax.Array) -> State:
 
 
 def _log_level(key: jax.Array, corpus: DeviceCorpus, dtype: jnp.dtype) -> jax.Array:
-    """Draw the level, which neither labels nor weights have a part in."""
+    """Draw the level, independently of labels and weights."""
     use_up(key)
     words, _ = random_words(key, 1, dtype)
     return -uniform.exponential(words, dtype)[0] - jnp.log(corpus.starts[-1].astype(dtype))
@@ -335,7 +334,7 @@ def _log_level(key: jax.Array, corpus: DeviceCorpus, dtype: jnp.dtype) -> jax.Ar
 def _labels(
     model: Model, key: jax.Array, state: State, corpus: DeviceCorpus, log_level: jax.Array
 ) -> tuple[State, jax.Array]:
-    """Draw labels among the topics above the level; and return the share of documents that wait."""
+    """Draw labels among the topics above the level; also return the share of waiting documents."""
     eligible = state.log_weights > log_level
     closed = ~eligible & jnp.any(state.counts > 0, axis=1)
     documents = _documents(corpus)

@@ -1,4 +1,4 @@
-"""The options of the hierarchical Dirichlet process, and how those left out are settled."""
+"""The options of the hierarchical Dirichlet process, and their defaults."""
 
 import dataclasses
 from typing import Any
@@ -16,8 +16,8 @@ from simplex_jax.runtime import session
 
 _PASSES = 500.0
 
-# Topics that tokens start from: more than most corpora need, as a chain gives topics up sooner than
-# it finds new ones, but many tokens each.
+# Initial number of topics: more than most corpora need, because a chain drops topics faster than it
+# discovers them, but with many tokens each.
 _TOPICS, _TOKENS_EACH = 100, 50
 
 # Shape and rate of the priors, as in the experiments of Teh et al. (2006, section 6.1)
@@ -31,7 +31,7 @@ class Options(TopicOptions):
     batch_size: int | None = again(
         "batch_size",
         default=None,
-        help="Documents in an update, which are all of them.",
+        help="Documents in an update, always all of them.",
         unset="all",
         command=False,
         parameter=None,
@@ -40,7 +40,7 @@ class Options(TopicOptions):
         "engine",
         default=None,
         of=TopicOptions,
-        help="Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere.",
+        help="Engine of the sweeps over tokens: native is C++ on CPUs, xla runs everywhere.",
     )
     passes: float | None = again(
         "passes", default=None, unset="500, unless steps or seconds are given"
@@ -52,8 +52,8 @@ class Options(TopicOptions):
         unset="1",
     )
     keep_samples: int = option(
-        "Samples of each chain to keep in memory, evenly spaced over the second half of the run: "
-        "the topics are summarised by them.",
+        "Samples to keep in memory per chain, evenly spaced over the second half of the run, to "
+        "summarise the topics.",
         default=50,
         least=1,
         metavar="NUMBER",
@@ -70,7 +70,7 @@ class Options(TopicOptions):
         unset="learned",
     )
     alpha_shape: float | None = option(
-        "Shape of its Gamma prior, where it is learned.", default=None, unset="1"
+        "Shape of the Gamma prior of a learned alpha.", default=None, unset="1"
     )
     alpha_rate: float | None = option("Rate of that prior.", default=None, unset="1")
     gamma: float | None = option(
@@ -80,17 +80,17 @@ class Options(TopicOptions):
         unset="learned",
     )
     gamma_shape: float | None = option(
-        "Shape of its Gamma prior, where it is learned.", default=None, unset="1"
+        "Shape of the Gamma prior of a learned gamma.", default=None, unset="1"
     )
     gamma_rate: float | None = option("Rate of that prior.", default=None, unset="0.1")
     initial_topics: int | None = option(
-        "Topics that tokens start in; several chains take from half to twice as many.",
+        "Initial number of topics; several chains use from half to twice as many.",
         default=None,
         least=1,
-        unset="100, or one for 50 tokens",
+        unset="100, or one per 50 tokens",
     )
     capacity: int = option(
-        "Topics that there is room for at first; it grows when it has to.",
+        "Initial capacity in topics; it grows if needed.",
         default=256,
         least=1,
         parameter=None,
@@ -108,14 +108,14 @@ class Options(TopicOptions):
 class Arguments(Options, Session):
     """Arguments of `hdp.fit`."""
 
-    # Samples stay in memory, as the topics are made of them.
+    # Samples stay in memory, because the topics are computed from them.
     samples_dir: None = dataclasses.field(default=None, init=False)
 
 
 def settle(data: Corpus, heldout: Any, options: Options) -> Options:
-    """Return options with all that was left out filled in; only the sizes of the data matter.
+    """Return options with all defaults filled in; only the sizes of the data matter.
 
-    Options that do not go together, or with the data, are a ValueError that names them.
+    Options that conflict with each other or with the data raise a ValueError that names them.
     """
     size = size_of(data)
     check_words(size)
@@ -131,7 +131,7 @@ def settle(data: Corpus, heldout: Any, options: Options) -> Options:
         raise ValueError(
             f"initial_topics must be at most the capacity, {options.capacity}; it is {topics}"
         )
-    # Concentrations, number of topics and thinned samples cost next to nothing.
+    # Traces and thinned samples cost next to nothing.
     evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
     length = session.length(1, options, cost=session.Cost(evaluation, 0.0), default_passes=_PASSES)
     return dataclasses.replace(
@@ -156,7 +156,7 @@ def _settled_priors(options: Options) -> dict[str, Any]:
 
 
 def concentration(settings: Options, name: str) -> float | Prior:
-    """Return a concentration, "alpha" or "gamma", or its prior, of settled options."""
+    """Return a concentration, "alpha" or "gamma", or its prior, from resolved options."""
     value = getattr(settings, name)
     if value is not None:
         return value

@@ -20,11 +20,11 @@ from simplex_jax.runtime.session import Records
 from simplex_jax.runtime.windows import second_half
 
 TRACED = ("alpha", "gamma", "topics")
-"""Numbers that mean the same in every chain and every sample, which topics by number do not."""
+"""Label-invariant quantities, comparable between chains and samples."""
 
 
 def gather(settings: Options, heldout: bool) -> Posterior:
-    """Return the hook that gathers the traces, that of the predictive too where it is measured."""
+    """Return the hook that gathers the traces, including the log predictive if it is measured."""
     chains = settings.chains
     names = [*TRACED, "log_predictive"] if heldout else TRACED
 
@@ -52,7 +52,7 @@ def _numbers(event: Event, chains: int) -> dict[str, np.ndarray]:
 
 
 def read(event: Event, chains: int) -> dict[str, np.ndarray]:
-    """Return what is kept of an event: labels [C, T], and concentrations alpha b [C, K]."""
+    """Return the sample of an event: labels [C, T], and concentrations alpha b [C, K]."""
     state: State = event.state
     _, concentrations = topics_of(state)
     return {
@@ -62,7 +62,7 @@ def read(event: Event, chains: int) -> dict[str, np.ndarray]:
 
 
 def topics_of(state: State) -> tuple[jax.Array, jax.Array]:
-    """Return log topics and the concentrations of the shares of a document; chains lead."""
+    """Return log topics and concentrations of document shares; chains are the first axis."""
     return state.position, state.alpha[..., None] * jnp.exp(state.log_weights)
 
 
@@ -79,14 +79,14 @@ def keep(settings: Options) -> Kept:
 def held_out(data: Completion, key: jax.Array, settings: Options) -> perplexity.Evaluation:
     """Return the hook that measures the perplexity of held-out documents.
 
-    Of topics that a state does not hold nothing is predicted: they weigh less than one token.
+    Topics outside the state predict nothing: they weigh less than one token.
     """
     window = second_half(settings.seconds)
     return perplexity.Evaluation(data, key, settings.chains, window, settings.engine, topics_of)
 
 
 def records(settings: Options, size: Size) -> Records:
-    """Return the hook that records evaluations: traces, rate, and how many documents waited."""
+    """Return the hook that records evaluations: traces, throughput, share of waiting documents."""
     chains = settings.chains
 
     def measure(event: Event, passes: float) -> Mapping[str, float]:

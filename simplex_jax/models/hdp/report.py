@@ -1,4 +1,4 @@
-"""The report of a fitted hierarchical Dirichlet process: one HTML file without scripts."""
+"""The report of a fitted hierarchical Dirichlet process: an HTML file without scripts."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ _CONCENTRATIONS = {
 
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
-    """Return what the template of the report shows, with `top_words` words of each topic."""
+    """Return the context of the template, with `top_words` words per topic."""
     rows = rows_of(fitted, top_words)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")

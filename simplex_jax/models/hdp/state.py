@@ -1,4 +1,4 @@
-"""The state of the hierarchical Dirichlet process, how it grows, and its model."""
+"""State, growth and model of the hierarchical Dirichlet process."""
 
 import dataclasses
 from typing import NamedTuple
@@ -16,7 +16,7 @@ BETA = 0.05
 """Default concentration of a topic, per word."""
 
 MOST_TOPICS = 2**16 - 1
-"""The most topics that labels can number, which is also the label of no topic."""
+"""Maximum number of topics; also the label of no topic."""
 
 
 class State(NamedTuple):
@@ -25,18 +25,18 @@ class State(NamedTuple):
     position: jax.Array  # logarithm of the topics, with tokens or not, [C, V]
     step: jax.Array  # number of updates done, int32
     log_weights: jax.Array  # logarithm of the weight b of each topic, [C]
-    log_rest: jax.Array  # that of all topics beyond these together
+    log_rest: jax.Array  # logarithm of the total weight of all other topics
     alpha: jax.Array  # concentration of the shares of a document, a scalar
     gamma: jax.Array  # concentration of the weights, a scalar
     labels: jax.Array  # topic of every token, uint16 [T]
     counts: jax.Array  # tokens of each topic and word, int32 [C, V]
-    # Topics that the last update asked for, int32. Above C it was not done, and no other is until
+    # Topics that the last update needed, int32. Above C it was not done, nor will others be until
     # the state has grown.
     needed: jax.Array
 
 
 class Info(NamedTuple):
-    """Diagnostics of an update, scalars; zeros where it was not done."""
+    """Diagnostics of an update, scalars; zeros if it was not done."""
 
     topics: jax.Array  # number of topics with tokens after it, int32
     tables: jax.Array  # number of tables of all documents
@@ -46,12 +46,12 @@ class Info(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-    """The process and how it is sampled, see `build`: arrays, and options that are static."""
+    """The process and its sampler options, arrays or static; see `build`."""
 
     beta: jax.Array  # concentration of the topics, a scalar or [V]
-    alpha: jax.Array  # where it starts
+    alpha: jax.Array  # initial values
     gamma: jax.Array
-    alpha_prior: Prior | None  # None where it is given
+    alpha_prior: Prior | None  # None if it is given
     gamma_prior: Prior | None
     capacity: int = dataclasses.field(metadata=_STATIC)  # of a first state
     chains: int | None = dataclasses.field(metadata=_STATIC)
@@ -59,18 +59,18 @@ class Model:
 
 
 def check_capacity(capacity: int) -> int:
-    """Return a capacity, or raise a ValueError where labels cannot number its topics."""
+    """Return a capacity, or raise a ValueError if it exceeds the range of labels."""
     if capacity > MOST_TOPICS:
         raise ValueError(
-            f"capacity must be at most {MOST_TOPICS:,} topics; it is {capacity:,}. Where the data "
-            "ask for more, a smaller gamma, or a prior of it with a smaller mean (a larger "
-            "gamma_rate), makes fewer topics"
+            f"capacity must be at most {MOST_TOPICS:,} topics; it is {capacity:,}. If the data "
+            "need more, use a smaller gamma, or a prior of it with a smaller mean (a larger "
+            "gamma_rate), for fewer topics"
         )
     return capacity
 
 
 def grown(state: State) -> State | None:
-    """Return a state with room for what its last update asked for; None where it has that.
+    """Return a state with room for the topics its last update needed, or None if it has it.
 
     For `run(..., grow=grown)`; chains grow together.
     """
@@ -82,10 +82,9 @@ def grown(state: State) -> State | None:
 
 
 def grow(state: State, capacity: int) -> State:
-    """Return a state with room for `capacity` topics, otherwise the same; less is a ValueError.
+    """Return the state with room for `capacity` topics; a smaller capacity is a ValueError.
 
-    New topics have no weight until the next update draws them. The state may be that of several
-    chains.
+    New topics have no weight until the next update draws them. The state may have several chains.
     """
     more = arguments.at_least("capacity", capacity, state.counts.shape[-2]) - state.counts.shape[-2]
     lead = [(0, 0)] * (state.counts.ndim - 2)

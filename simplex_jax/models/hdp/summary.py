@@ -1,8 +1,8 @@
-"""The topics of the samples of a run, put together.
+"""Posterior summaries of topics.
 
-A topic has no number that it would keep from one sample to the next, or in another chain. So the
-topics of each kept sample are matched to those of one of them, the last of the first chain, by the
-words of their tokens; those that at least half of the samples have are reported.
+Topic numbers are not comparable between samples or chains. The topics of each kept sample are
+therefore matched, by the words of their tokens, to those of the last sample of the first chain;
+topics that at least half of the samples have are reported.
 """
 
 from typing import NamedTuple
@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from simplex_jax.evaluate import matching
 
 LEAST_PRESENT = 0.5
-"""Share of the samples that have a topic which is reported."""
+"""Topics in at least this share of the samples are reported."""
 
-_AT_ONCE = 2**22  # numbers of topics that are worked on together
+_AT_ONCE = 2**22  # maximum entries of topics processed together
 
 
 class Summary(NamedTuple):
@@ -26,16 +26,16 @@ class Summary(NamedTuple):
     prevalence: np.ndarray  # share of the tokens in each sample, 0 without it, [S, chains, K]
     concentrations: np.ndarray  # alpha b in each sample, likewise
     present: np.ndarray  # whether a sample has it, bool [S, chains, K]
-    similarity: np.ndarray  # mean affinity with the topic of the samples that have it, [K]
+    similarity: np.ndarray  # mean affinity to the matched topics of other samples, [K]
 
 
 def summarise(
     labels: np.ndarray, concentrations: np.ndarray, tokens: np.ndarray, words: int, beta: float
 ) -> Summary:
-    """Put together samples of labels [S, chains, T] and concentrations [S, chains, C].
+    """Summarise samples of labels [S, chains, T] and concentrations [S, chains, C].
 
-    The tokens are words, [T], numbers below `words`. Given the labels a topic is Dirichlet(beta +
-    n): of that law mean and variance are averaged over the samples that have the topic.
+    The tokens are word indices below `words`, [T]. Given the labels a topic is Dirichlet(beta + n);
+    its mean and variance are averaged over the samples that have the topic.
     """
     samples, chains = labels.shape[:2]
     reference, number = _counts(labels[-1, 0], tokens, words)
@@ -65,7 +65,7 @@ def summarise(
     mean, square, variance = (array / times[:, None] for array in (mean, square, variance))
     sd = np.sqrt(np.maximum(square - mean**2, 0) + variance)
     lasting = np.flatnonzero(times >= LEAST_PRESENT * samples * chains)
-    # Where no topic lasts, there are those of the last sample alone.
+    # If no topic lasts, report those of the last sample.
     lasting = lasting if lasting.size else np.arange(len(number))
     lasting = lasting[np.argsort(-prevalence[..., lasting].mean(axis=(0, 1)), kind="stable")]
     return Summary(
@@ -79,14 +79,14 @@ def summarise(
 
 
 def _counts(labels: np.ndarray, tokens: np.ndarray, words: int) -> tuple[sp.csr_array, np.ndarray]:
-    """Count the tokens of topics with any, by word, float32 [K, V]; also return their labels."""
+    """Return token counts of nonempty topics by word, float32 [K, V], and their labels."""
     own, rows = np.unique(labels, return_inverse=True)
     ones = np.ones(len(tokens), np.float32)
     return sp.csr_array((ones, (rows, tokens)), shape=(len(own), words)), own
 
 
 def _affinity(first: sp.csr_array, second: sp.csr_array) -> np.ndarray:
-    """Return `matching.affinity` of counts, which are never dense as a whole."""
+    """Return `matching.affinity` of sparse counts, densified in blocks."""
     total = np.zeros((first.shape[0], second.shape[0]))
     for start in range(0, first.shape[1], matching.WORDS_AT_ONCE):
         some = slice(start, start + matching.WORDS_AT_ONCE)

@@ -13,7 +13,7 @@ _PROBABILITY = 1 + 1e-5
 
 
 def summary(fitted: Fit) -> dict[str, Any]:
-    """Return what `summary.json` holds of the process."""
+    """Return the fields of `summary.json` for the process."""
     return tables.summary(fitted) | {
         "topics": len(fitted.mean),
         "number": fitted.number,
@@ -22,7 +22,7 @@ def summary(fitted: Fit) -> dict[str, Any]:
 
 
 def sizes(run: Saved) -> dict[str, int]:
-    """Return numbers of topics and words."""
+    """Return the numbers of topics and words."""
     topics = run.summary.get("topics")
     if not isinstance(topics, int) or topics < 1:
         raise RunError(f"{run.directory / 'summary.json'}: the number of topics is missing")

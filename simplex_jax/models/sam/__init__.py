@@ -1,4 +1,4 @@
-"""Topics that are directions: the spherical admixture model, from unit vectors to its posterior."""
+"""The spherical admixture model: topics of unit vectors as directions."""
 
 from typing import Any
 
@@ -34,23 +34,23 @@ MODEL = Fit.MODEL = Model(
 def fit(documents: Any, arguments: Arguments) -> Fit:
     """Sample the directions of the topics of documents.
 
-    It ends early, and is summarised, on SIGINT (Ctrl-C) or SIGTERM: see `pipeline.train`.
+    Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
 
     Args:
         documents: Unit vectors, a `corpus.vectors.UnitVectors` or a table of floating point numbers
             [D, V]; or counts, which become tf-idf vectors: a `corpus.Corpus`, a table of integers,
-            what `weigh` returns, or texts, a sequence of D strings, whose words
+            the result of `weigh`, or texts, a sequence of D strings, whose words
             `corpus.from_texts` counts with its default options.
         {options}
 
     Returns:
-        The fit. The same documents, options, versions and device give the same numbers, except that
-        `seconds` ends a run by the clock.
+        The fit. The same documents, options, versions and device give the same numbers, unless
+        `seconds` ends the run.
 
     Raises:
         ValueError: An option is out of range, a document is not a unit vector, or held-out ones
             have another vocabulary; a `CheckpointError` if `resume` finds only checkpoints that
-            are damaged or of another run.
+            are damaged or belong to another run.
         FloatingPointError: The topics became NaN; the message names the step.
 
     Example:
@@ -66,7 +66,7 @@ def fit(documents: Any, arguments: Arguments) -> Fit:
 
 @takes(Options)
 def resolve(documents: Any, options: Options) -> Options:
-    """Return the options of a run with everything that was left out filled in.
+    """Return the options of a run with all defaults filled in.
 
     Args:
         documents: As for `fit`.

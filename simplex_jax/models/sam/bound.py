@@ -1,11 +1,11 @@
 r"""The variational bound of the spherical admixture model (Reisinger et al. 2010), and its ascents.
 
 The corpus mean mu has the prior vMF(m, kappa0), the topics phi_k vMF(mu, sigma), the proportions
-theta_d Dirichlet(alpha), and a document v_d is vMF(phi theta_d / |phi theta_d|, kappa1). In the
-posterior's place stands q(mu) q(phi) q(theta), with q(phi_k) = vMF(x_k, xi) of the mean direction
-x_k and q(theta_d) = Dirichlet(w_d). The functions of documents take their weights w [..., K], the
-cosines x_k . v_d [..., K], the Gram matrix x x' [K, K], and the length a = A_V(xi) of the mean of
-q(phi_k): of the vocabulary nothing else enters.
+theta_d Dirichlet(alpha), and a document v_d is vMF(phi theta_d / |phi theta_d|, kappa1). The
+posterior is approximated by q(mu) q(phi) q(theta), where q(phi_k) = vMF(x_k, xi) with mean
+direction x_k, and q(theta_d) = Dirichlet(w_d). The functions of documents depend on the vocabulary
+only through the cosines x_k . v_d [..., K] and the Gram matrix x x' [K, K]. Their other arguments
+are the weights w [..., K] and the length a = A_V(xi) of the mean of q(phi_k).
 """
 
 import functools
@@ -23,29 +23,29 @@ from simplex_jax.models.sam import sparse
 from simplex_jax.models.sam.joint import Hyperparameters
 from simplex_jax.models.sam.sparse import UnitDocuments
 
-# Products use fewer bits than float32 has on some devices, unless asked otherwise.
+# The default precision of products is below float32 on some devices.
 matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
-# A logarithm of a weight changes by no more than this in an iteration.
+# Maximum change of a log weight per iteration.
 _LARGEST = 1.0
-# A document is done when none changes by more than this.
+# A document has converged when no log weight changes by more than this.
 _CLOSE = 1e-3
-# Halvings after which a step along a gradient is given up: to rounding it leads nowhere.
+# A line search fails after this many halvings.
 _HALVINGS = 24
 
 
 def closeness(
     weights: jax.Array, cosines: jax.Array, gram: jax.Array, length: jax.Array
 ) -> jax.Array:
-    r"""Return what stands for the expected cosine of a document and its mean direction, [...].
+    r"""Return an approximation to the expected cosine of a document and its mean direction, [...].
 
     .. math::
         \rho_d = \frac{a\, w_d' x v_d}{w_{d.} \sqrt{E |\phi \theta_d|^2}}, \qquad
         E |\phi \theta_d|^2 = \frac{w_{d.} + (1 - a^2) |w_d|^2 + a^2 |x' w_d|^2}
                                    {w_{d.} (w_{d.} + 1)},
 
-    the expectation of the numerator over the root of that of the squared denominator. This does not
-    bound the expectation of the quotient, so that the bound holds up to this difference.
+    the expectation of the numerator over the root of that of the squared denominator. This is not a
+    bound of the expectation of the quotient, so `total` is a bound only up to this difference.
     """
     total = jnp.sum(weights, axis=-1)
     square = jnp.sum(weights * matmul(weights, gram), axis=-1)
@@ -71,7 +71,7 @@ def documents(
     gram: jax.Array,
     length: jax.Array,
 ) -> jax.Array:
-    """Return the terms of the bound that are of a document, less log c_V(kappa1), [...]."""
+    """Return the terms of the bound for each document, without log c_V(kappa1), [...]."""
     fit = hyper.kappa1 * closeness(weights, cosines, gram, length)
     return fit - divergence(weights, hyper.alpha)
 
@@ -97,17 +97,17 @@ def natural_gradient(
 
 
 def _trigamma(x: jax.Array) -> jax.Array:
-    """Return the derivative of `digamma`: that of its series, a fraction of the time of JAX's."""
+    """Return the derivative of `digamma` from its series, much faster than JAX's."""
     return jax.jvp(digamma, (x,), (jnp.ones_like(x),))[1]
 
 
 def resultant(hyper: Hyperparameters, directions: jax.Array, length: jax.Array) -> jax.Array:
-    r"""Return the concentration of the best q(mu), of :math:`r = \kappa_0 m + \sigma a \sum_k x_k`.
+    r"""Return the concentration :math:`|r|` of the optimal q(mu).
 
-    It is vMF in the direction of r with the concentration :math:`|r|`, and the terms of the bound
-    of the corpus mean and the topics are then :math:`-\log c_V(|r|)`, but for constants. The
-    published method has the same direction, but gives the corpus mean the length A_V(kappa0),
-    as if no topic had been seen.
+    With :math:`r = \kappa_0 m + \sigma a \sum_k x_k` it is vMF in the direction of r, and the terms
+    of the bound for the corpus mean and the topics are :math:`-\log c_V(|r|)`, up to constants. The
+    published method uses the same direction, but the length A_V(kappa0) for the corpus mean, as if
+    no topic had been observed.
     """
     pull = hyper.sigma * length * jnp.sum(directions, axis=0)
     return jnp.linalg.norm(hyper.kappa0 * hyper.mean + pull)
@@ -124,7 +124,7 @@ def total(
     """Return the bound, divided by the number of documents, given the mean of `documents`."""
     num_topics, dimension = directions.shape
     mu = resultant(hyper, directions, length)
-    # One call for all: these functions are what takes the longest to compile.
+    # One call for all, because these functions dominate the compile time.
     normalisers = vmf.log_normaliser(
         dimension, jnp.stack([hyper.kappa0, mu, hyper.sigma, hyper.kappa1])
     )
@@ -143,7 +143,7 @@ class Words(NamedTuple):
 
 
 def words_of(corpus: UnitDocuments, ids: jax.Array, num_topics: int, num_words: int) -> Words:
-    """Return the products with a batch: by a table of all its words, or block after block."""
+    """Return the products with a batch, from one dense table or block by block."""
     size, batch_size = sparse.size(corpus), ids.shape[0]
     length = sparse.block_size(batch_size, num_words)
     if length == batch_size:
@@ -172,9 +172,9 @@ def climb_weights(
     length: jax.Array,
     iterations: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Climb the bound of every document; return the weights [B, K] and the iterations done.
+    """Climb the bound of every document; return the weights [B, K] and the number of iterations.
 
-    Documents whose weights are 0 start at such that are higher for closer topics.
+    Documents with weights 0 start with larger weights for closer topics.
     """
     near = jnp.abs(cosines) + 0.01
     first = near.shape[1] * hyper.alpha * near / jnp.sum(near, axis=1, keepdims=True)
@@ -204,25 +204,25 @@ def climb_weights(
 
 
 class Topics(NamedTuple):
-    """The bound of a batch as a function of the topics, the weights of its documents given."""
+    """The bound of a batch as a function of the topics, given the weights of its documents."""
 
     hyper: Hyperparameters  # the hyperparameters
     weights: jax.Array  # of the documents, [B, K]
-    scale: float  # how many documents of the corpus each stands for
-    change: jax.Array  # A climb ends where no entry of a topic would change by this
+    scale: float  # number of documents of the corpus per document of the batch
+    change: jax.Array  # a climb ends when no entry of a topic would change by this
 
     def closeness(self, cosines: jax.Array, x: jax.Array, length: jax.Array) -> jax.Array:
         """Return the `closeness` of the documents, [B]."""
         return closeness(self.weights, cosines, matmul(x, x.T), length)
 
     def value(self, cosines: jax.Array, x: jax.Array, length: jax.Array) -> jax.Array:
-        """Return the terms of the bound with x or its length, for their derivatives."""
+        """Return the terms of the bound that depend on x or its length, for their derivatives."""
         concentration = resultant(self.hyper, x, length)
         fit = jnp.sum(self.closeness(cosines, x, length))
         return self.hyper.kappa1 * self.scale * fit - vmf.log_normaliser(x.shape[1], concentration)
 
     def gain(self, here: tuple, there: tuple) -> jax.Array:
-        """Return by how much the value is higher there, to more digits than both values have."""
+        """Return the increase of the value, more precisely than a difference of both values."""
         of_documents = self.closeness(*there) - self.closeness(*here)
         before, after = (resultant(self.hyper, *point[1:]) for point in (here, there))
         difference = vmf.log_normaliser_difference(there[1].shape[1], before, after)
@@ -237,7 +237,7 @@ def climb_topics(
     length: jax.Array,
     iterations: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Climb the bound of the batch; return topics, their cosines [B, K] and the steps done."""
+    """Climb the bound of the batch; return topics, cosines [B, K] and the number of steps."""
 
     def climb(loop: tuple) -> tuple:
         i, x, cosines, rate, _ = loop
@@ -248,7 +248,7 @@ def climb_topics(
         along = words.cosines(ascent)
 
         def at(rate: jax.Array) -> tuple[jax.Array, jax.Array]:
-            """Return topics a step away and their cosines, without another look at the words."""
+            """Return topics a step away and their cosines, without products with the words."""
             moved = x + rate * ascent
             norm = jnp.linalg.norm(moved, axis=1)
             return (cosines + rate * along) / norm, moved / norm[:, None]
@@ -274,7 +274,7 @@ def climb_topics(
 def climb_concentration(
     topics: Topics, x: jax.Array, cosines: jax.Array, concentration: jax.Array
 ) -> jax.Array:
-    r"""Return a better xi: the fixed point of the derivative of the bound, damped.
+    r"""Return an improved xi, by a damped step to the fixed point of the bound's derivative.
 
     The bound has the derivative :math:`A_V'(\xi) (\partial_a f - K \xi)`, where f is the value of
     `Topics` and a = A_V(xi).
@@ -283,7 +283,7 @@ def climb_concentration(
     length = vmf.mean_length(dimension, concentration)
     target = jax.grad(topics.value, 2)(cosines, x, length) / num_topics
     far = jnp.log(target / concentration)
-    # Where a greater length would only make the fit worse the fixed point is not positive.
+    # The fixed point is not positive if a greater length would only worsen the fit.
     ascent = jnp.where(target > 0, jnp.clip(far, -_LARGEST, _LARGEST), -_LARGEST)
 
     def falls(search: tuple) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Signs that a fitted spherical admixture model should not be trusted yet, in words."""
+"""Warnings that a fitted spherical admixture model may not be reliable."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,8 +13,8 @@ from simplex_jax.runtime.equilibrium import energy_warnings
 
 _LEAST_EFFECTIVE = 10
 _LEAST_ACCEPTED = 0.3
-_LEAST_LENGTH = 0.3  # below it the samples of a topic have no common direction
-_ALIKE = 0.95  # cosine from which two topics count as the same
+_LEAST_LENGTH = 0.3  # below this the samples of a topic have no common direction
+_ALIKE = 0.95  # two topics with a cosine above this are nearly the same
 
 
 def topic_warnings(
@@ -22,10 +22,10 @@ def topic_warnings(
     mean: ArrayLike,
     length: ArrayLike,
 ) -> list[str]:
-    """Look for log-perplexities that are not to be trusted, and topics that are alike or wandered.
+    """Look for unreliable log-perplexities, and for topics that are alike or have not settled.
 
     The metrics are the evaluations in order, with `log_perplexity` and `heldout_ess` where
-    measured; topics are mean directions [K, V] of mean resultant length [K]. Return one sentence
+    measured; topics have mean directions [K, V] and mean resultant lengths [K]. Return one sentence
     for each finding.
     """
     values = [v for record in metrics if (v := record.get("log_perplexity")) is not None]
@@ -57,7 +57,7 @@ def topic_warnings(
 
 
 def effective_warnings(effective: float) -> list[str]:
-    """Judge the median effective number of the draws that held-out densities are estimated from."""
+    """Check the median effective sample size of the estimates of held-out densities."""
     if effective >= _LEAST_EFFECTIVE:
         return []
     return [
@@ -68,12 +68,12 @@ def effective_warnings(effective: float) -> list[str]:
 
 
 def _move_warnings(fitted: Fit) -> list[str]:
-    """Look for shares of documents that hardly move; of "gmc" that is usual."""
+    """Look for shares of documents that hardly move, which is normal for "gmc"."""
     half = fitted.metrics[len(fitted.metrics) // 2 :]
     accepted = [v for record in half if finite(v := record.get("local_acceptance"))]
     if fitted.settings.local != "hmc" or not accepted or np.mean(accepted) >= _LEAST_ACCEPTED:
         return []
-    # Below 1 the law of the shares of a document has modes that Laplace's approximation misses.
+    # Below 1 the posterior of the shares has modes that Laplace's approximation misses.
     remedy = "Give a larger alpha, or fewer topics"
     if fitted.alpha >= 1:
         remedy = "Draw them with --local laplace (local='laplace')"
@@ -84,7 +84,7 @@ def _move_warnings(fitted: Fit) -> list[str]:
 
 
 def warn(fitted: Fit) -> list[str]:
-    """Return the reasons for doubt in a fit, a sentence each."""
+    """Return the reasons to doubt a fit, one sentence each."""
     friction, step_size = fitted.settings.friction, fitted.settings.step_size
     assert step_size is not None  # settled
     sentences = energy_warnings(fitted.metrics, friction and friction * step_size)

@@ -31,12 +31,12 @@ from simplex_jax.runtime import output
 
 HELP = """Find topics in INPUT that are directions, and write them to a directory.
 
-A topic has a loading for every word, positive or negative: it can say that a word is absent. INPUT
-is any corpus that `simplex-jax lda` reads, whose counts become tf-idf vectors, or unit vectors (see
---format). Without it, topics of the embedded corpus are found. An INPUT that is named like one of
-the commands below is given as ./NAME.
+A topic has a loading for every word; a negative one says that the word is absent. INPUT is any
+corpus that `simplex-jax lda` reads, whose counts become tf-idf vectors, or unit vectors (see
+--format). Without INPUT, the embedded corpus is used. If INPUT has the name of one of the commands
+below, write ./NAME.
 
-Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
+Ctrl-C or a termination signal ends a run early: results are written, and --resume continues it.
 """
 _VECTORS = "vectors"
 FILE_OPTIONS = counts.FILE_OPTIONS | {
@@ -45,10 +45,10 @@ FILE_OPTIONS = counts.FILE_OPTIONS | {
         "format",
         type=click.Choice([entry.name for entry in registry.formats_of("vectors", "counts")]),
         help=f"{registry.described('vectors', 'counts')}.  [default: recognised, but an .npz is "
-        "taken for counts]",
+        "read as counts]",
     ),
     "normalise": click.option(
-        "--normalise", is_flag=True, help="Take vectors of any length but 0 (vectors)."
+        "--normalise", is_flag=True, help="Accept vectors of any length but 0 (vectors)."
     ),
 }
 WEIGHT_OPTIONS = {
@@ -77,7 +77,7 @@ WEIGHT_OPTIONS = {
         "(counts).",
     ),
 }
-# Other options of reading the embedded corpus are its own.
+# The embedded corpus fixes the other reading options.
 _OF_EMBEDDED = {"min_df", "max_df", "max_vocabulary", "idf", "drop_words"}
 _OF_VECTORS = {"format", "vocabulary", "names", "normalise"}
 
@@ -92,7 +92,7 @@ def _check_reading(input: Path | None, reading: dict[str, Any], typed: Mapping[s
 
 
 def _holds_vectors(path: str | Path, format: str | None) -> bool:
-    """Return whether an input has unit vectors, by the format that was named or recognised."""
+    """Return whether an input has unit vectors, by the named or recognised format."""
     if format is not None:
         return format == _VECTORS
     return corpora.kind_of(path, "vectors", "counts") == "vectors"
@@ -107,7 +107,7 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Data | UnitVectors:
     if input is None:
         corpus = counts.drop_words(corpora.embedded_corpus(), reading["drop_words"])
     else:
-        # The vocabulary is cut afterwards, by document frequency in any format.
+        # The vocabulary is cut afterwards, by document frequency for every format.
         corpus = counts.read_every_word(input, reading)
     corpus = tfidf.cut(corpus, **limits)
     directories.check_words(corpus.vocabulary)
@@ -143,7 +143,7 @@ def _announce(plan: Plan) -> str:
 
 
 def _outcome(fitted: Fit) -> str:
-    """Describe the topics, a line each, the most prevalent first, and what they lack."""
+    """Describe the topics, one line each, the most prevalent first, with their absent words."""
     words = strongest(fitted, 9, 3)
     return "\n".join(topics.listed(fitted.prevalence, [" ".join(leading) for leading in words]))
 
@@ -188,25 +188,24 @@ def evaluate(
 ) -> None:
     """Print how well the topics of a run predict the documents of INPUT, as JSON.
 
-    `log_perplexity` is the mean over the documents of minus the log of their density on the sphere
-    given the mean topics, by importance sampling of their topic shares with proposals of Laplace's
-    approximation and the prior; `effective_samples` is the median over documents of the number of
-    independent draws that those were worth, and `least_effective_samples` the smallest.
-    `standard_error` is that of the mean over such documents, from their standard deviation; null
-    for one. Beside it stands `prior_draws`, the same by 200 draws of the prior, which is how Liu
-    et al. (2016) evaluate: where its effective samples are near 1, it is not an estimate of the
-    same number.
+    `log_perplexity` is the mean over the documents of minus their log density on the sphere given
+    the mean topics, estimated by importance sampling of their topic shares from Laplace's
+    approximation and the prior; `effective_samples` is the median over documents of the effective
+    sample size, and `least_effective_samples` the smallest. `standard_error` is that of the mean
+    over such documents, from their standard deviation; null for a single document. `prior_draws`
+    has the same with 200 draws from the prior, as in Liu et al. (2016): if its effective samples
+    are near 1, it does not estimate the same number.
     """
     say = console.speaker(quiet)
     fitted, earlier = load(MODEL, model)
     other = _other(fitted, input, reading, earlier)
     say(other.coverage)
     documents: Data = check_directions(other.data, str(input))
-    given = jnp.asarray(fitted.mean), to_device(documents.vectors.values)
+    inputs = jnp.asarray(fitted.mean), to_device(documents.vectors.values)
     concentrations = fitted.alpha, fitted.kappa1
     key_importance, key_prior = jax.random.split(jax.random.key(seed))
-    exact = density.importance(key_importance, *given, *concentrations, samples)
-    published = density.prior_draws(key_prior, *given, *concentrations)
+    exact = density.importance(key_importance, *inputs, *concentrations, samples)
+    published = density.prior_draws(key_prior, *inputs, *concentrations)
     measures: dict[str, Any] = {
         "log_perplexity": density.log_perplexity(exact.log_p),
         "standard_error": _standard_error(exact.log_p),
@@ -225,7 +224,7 @@ def evaluate(
 
 
 def _standard_error(values: np.ndarray) -> float | None:
-    """Return the standard error of a mean; a single value does not tell it."""
+    """Return the standard error of a mean; None for a single value."""
     if len(values) < 2:
         return None
     return float(np.std(values, ddof=1) / np.sqrt(len(values)))
@@ -248,10 +247,10 @@ COMMANDS = Commands(
     transform=Transform(
         help="""Write the topic shares of the documents of INPUT, given the topics of a run.
 
-        Counts are mapped to the words of the model and weighed as those of the run were; tokens of
-        other words are left out. A document without a known word has equal shares of all topics.
-        The file has the arrays `proportions` [D, K] and `documents` (their names), as the
-        doc_topics.npz of a run.
+        Counts are mapped to the words of the model and weighted as in the run; tokens of other
+        words are ignored. A document without a known word gets equal shares of all topics. The file
+        has the arrays `proportions` [D, K] and `documents` (their names), like the doc_topics.npz
+        of a run.
         """,
         ending="doc_topics.npz",
         write=_transform,

@@ -1,14 +1,14 @@
 r"""Learning the concentrations of the spherical admixture model.
 
-Each has an exponential prior, whose mean is the value that was given. Given proportions and topics
-the three are independent, with the log densities, up to constants,
+Each has an exponential prior with the given value as mean. Given proportions and topics the three
+are independent, with the log densities, up to constants,
 
 .. math::
     \kappa_1:&\ D \log c_V(\kappa_1) + \kappa_1 \sum_d v_d^\top \bar v_d \\
     \sigma:&\ K \log c_V(\sigma) - \log c_V(\|\kappa_0 m + \sigma \sum_k \beta_k\|) \\
     \alpha:&\ D [\log \Gamma(K \alpha) - K \log \Gamma(\alpha)] + \alpha \sum_{dk} \log \theta_{dk}
 
-each with one mode in log x. Of the documents only the means of two numbers are needed.
+each unimodal in log x. They depend on the documents only through two means.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from simplex_jax.models.sam.joint import Hyperparameters
 LEARN = ("alpha", "kappa1", "sigma")
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-# A concentration is sought within this factor of its prior mean.
+# The mode is searched for within this factor of the prior mean.
 _RANGE = 1e4
 _HALVINGS = 40
 _WIDTH = 1e-2
@@ -41,9 +41,9 @@ class Evidence(NamedTuple):
 
 
 def follow(old: Evidence, new: Evidence, step: jax.Array, share: float) -> Evidence:
-    """Average evidence over about as many batches as make up the documents.
+    """Average evidence over about one pass of batches.
 
-    Batches have a share of the documents; with all of them the new evidence is taken as it is.
+    `share` is the share of the documents in a batch; with 1 the new evidence is returned.
     """
     rate = jnp.maximum(share, 1 / (step + 1)).astype(new.fit.dtype)
     return jax.tree.map(lambda a, b: a + rate * (b - a), old, new)
@@ -58,11 +58,11 @@ def draw(
     documents: int,
     learn: tuple[str, ...],
 ) -> Hyperparameters:
-    """Move the learned concentrations by a Metropolis step each.
+    """Move each learned concentration by a Metropolis step.
 
-    The proposal is Laplace's approximation in log x, so that nearly all are accepted and nearly
-    independent. With the evidence of all documents that is a Gibbs step; with that of batches, a
-    stochastic approximation to one. `hyper` has the present values, `prior` the prior means.
+    Proposals come from Laplace's approximation in log x, so that nearly all are accepted and draws
+    are nearly independent. With the evidence of all documents this is a Gibbs step; with that of
+    batches, a stochastic approximation. `hyper` has the present values, `prior` the prior means.
     """
     k, v = topics.shape
     total = jnp.sum(topics, axis=0)
@@ -87,14 +87,14 @@ def draw(
 
 
 def _move(key: jax.Array, x: jax.Array, score: Score, mean: jax.Array) -> jax.Array:
-    """Take a Metropolis step in u = log x, from the derivative of a log density alone.
+    """Do a Metropolis step in u = log x, using only the derivative of the log density.
 
-    Log densities of thousands of documents are too large to be subtracted in float32; their
+    Log densities of thousands of documents are too large to be subtracted in float32, so their
     derivative is integrated instead.
     """
 
     def slope(u: jax.Array) -> jax.Array:
-        # With that of the prior, and of x itself as du = dx / x.
+        # Including the prior and the Jacobian, du = dx / x.
         x = jnp.exp(u)
         return x * (score(x) - 1 / mean) + 1
 

@@ -1,4 +1,4 @@
-"""Documents of the spherical admixture model: unit vectors, or counts that are weighed."""
+"""Documents of the spherical admixture model: unit vectors, or counts with tf-idf weights."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,15 +17,14 @@ from simplex_jax.corpus.vectors import UnitVectors
 
 
 class Data(NamedTuple):
-    """Documents, some of which may have no direction and are put aside."""
+    """Documents; those without a direction are put aside."""
 
-    vectors: UnitVectors  # those that have a direction
-    names: tuple[str, ...]  # the names of all
-    rows: np.ndarray  # which of all have a direction, int64
-    idf: np.ndarray  # weight of every word, by which counts became vectors; ones for unit vectors
-    counts: Corpus | None = None  # the counts of all, or None for unit vectors
-    # The rule of the weights, one of `tfidf.IDF`, or None for unit vectors
-    weighting: str | None = None
+    vectors: UnitVectors  # the documents with a direction
+    names: tuple[str, ...]  # the names of all documents
+    rows: np.ndarray  # indices of the documents with a direction, int64
+    idf: np.ndarray  # idf weight of every word; ones for unit vectors
+    counts: Corpus | None = None  # the counts of all documents, or None for unit vectors
+    weighting: str | None = None  # the weighting rule, one of `tfidf.IDF`; None for unit vectors
 
     @property
     def aside(self) -> tuple[str, ...]:
@@ -34,23 +33,23 @@ class Data(NamedTuple):
         return tuple(self.names[row] for row in out)
 
     def everyone(self, shares: np.ndarray) -> np.ndarray:
-        """Return shares [D, K] of all documents: equal ones of those without a direction."""
+        """Return shares [D, K] of all documents, equal ones for those without a direction."""
         return everyone(np.isin(np.arange(len(self.names)), self.rows), shares)
 
 
 def everyone(present: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return shares of all documents, float32, equal ones of those that are not present."""
+    """Return shares of all documents, float32, equal ones for those not present."""
     whole = np.full((len(present), shares.shape[1]), 1 / shares.shape[1], np.float32)
     whole[present] = shares
     return whole
 
 
 def weigh(corpus: Corpus, weighting: str = "log") -> Data:
-    """Make unit vectors of counts by tf-idf, the weights being those of the corpus.
+    """Convert counts to unit vectors by tf-idf, with the weights of the corpus.
 
     Args:
-        corpus: D documents; `corpus.tfidf.cut` leaves out words that are rare or everywhere.
-        weighting: The rule of the weights, one of `corpus.tfidf.IDF`, see `corpus.tfidf.weights`.
+        corpus: D documents; `corpus.tfidf.cut` drops rare and ubiquitous words.
+        weighting: The weighting rule, one of `corpus.tfidf.IDF`, see `corpus.tfidf.weights`.
 
     Raises:
         ValueError: No document has a direction, or `weighting` is unknown.
@@ -71,7 +70,7 @@ def _weighed(corpus: Corpus, idf: np.ndarray, weighting: str) -> Data:
 
 
 def as_data(documents: Any, source: str = "vectors") -> Data:
-    """Return documents, checked: unit vectors; or counts or texts, which `weigh` weighs."""
+    """Check and return documents: unit vectors, or counts or texts, converted by `weigh`."""
     if isinstance(documents, Data):
         return documents
     if isinstance(documents, UnitVectors):
@@ -98,10 +97,10 @@ def _counts_of(documents: Any, vocabulary: Sequence[str] | None = None) -> Corpu
 
 
 def _integers(table: Any) -> bool:
-    """Tell whether a table, such as an array, a DataFrame or lists of rows, is of integers."""
+    """Tell whether a table, such as an array, a DataFrame or lists of rows, has integers."""
     try:
         dtype = table.dtype if hasattr(table, "dtype") else np.asarray(table).dtype
-    except ValueError:  # Rows of several lengths: the reader of vectors says so.
+    except ValueError:  # Rows of different lengths: the reader of vectors raises the error.
         return False
     return np.dtype(dtype).kind in "iu"
 
@@ -113,57 +112,57 @@ def alike(
     weighting: str | None,
     source: str = "documents",
 ) -> Data:
-    """Return documents over a vocabulary, their counts weighed as those of others were.
+    """Return documents over a vocabulary, with counts weighted by the given idf.
 
-    Counts and texts are over any vocabulary, unit vectors over the same one; `source` is the name
-    of the documents in messages, and `weighting` None where those others were unit vectors. None
-    of the documents need have a direction: `check_directions` asks for one.
+    Counts and texts may have any vocabulary, unit vectors must have the given one. `source` names
+    the documents in messages, and `weighting` is None for a model of unit vectors. Possibly no
+    document has a direction: see `check_directions`.
     """
     counts = _counts_of(documents, vocabulary)
     if counts is None:
         data = as_data(documents, source)
         return data._replace(vectors=same_words(data.vectors, vocabulary, source=source))
     rule = check_weighting(weighting, source)
-    known = to_vocabulary(counts, vocabulary, source=source).corpus
-    if not (known.counts @ idf).any():
-        none = UnitVectors(sp.csr_array((0, len(idf)), dtype=np.float32), known.vocabulary, ())
-        return Data(none, known.names, np.zeros(0, np.int64), idf, known, rule)
-    return _weighed(known, idf, rule)
+    mapped = to_vocabulary(counts, vocabulary, source=source).corpus
+    if not (mapped.counts @ idf).any():
+        none = UnitVectors(sp.csr_array((0, len(idf)), dtype=np.float32), mapped.vocabulary, ())
+        return Data(none, mapped.names, np.zeros(0, np.int64), idf, mapped, rule)
+    return _weighed(mapped, idf, rule)
 
 
 def check_directions(data: Data, source: str) -> Data:
-    """Return the data, or raise a CorpusError where no document has a direction."""
+    """Return the data, or raise a CorpusError if no document has a direction."""
     if not data.rows.size:
         raise error_at(
             source,
-            "none of its documents has a word with a weight in the model, and so a direction",
-            "give others, or take a model with weights by the rule 'smooth' (--idf smooth)",
+            "no document has a direction, because none has a word with a weight in the model",
+            "give others, or use a model with smooth weights (--idf smooth)",
         )
     return data
 
 
 def check_weighting(weighting: str | None, source: str) -> str:
-    """Return the rule of the weights of counts, or raise a ValueError where there is none."""
+    """Return the weighting rule of counts, or raise a ValueError if there is none."""
     if weighting is None:
         raise ValueError(
-            f"{source}: the model is one of unit vectors, and this has counts, whose weights it "
-            "does not know: give unit vectors (an .npz of them with --format vectors)"
+            f"{source}: the model is of unit vectors, and this has counts, for which it has no "
+            "weights: give unit vectors (an .npz with --format vectors)"
         )
     return weighting
 
 
 def digest(data: Data) -> str:
-    """Return the digest of unit vectors, or of counts and how they are weighed."""
+    """Return the digest of unit vectors, or of counts and their weighting rule."""
     if data.counts is None:
         return unit.digest(data.vectors)
     return hashlib.sha256(f"{digest_of(data.counts)} {data.weighting}".encode()).hexdigest()
 
 
 def hold_out(data: Data, count: int, seed: int) -> tuple[Data, sp.csr_array | None]:
-    """Take documents out at random; they do not enter the weights of the words.
+    """Hold out random documents, which do not affect the weights of the words.
 
-    Return the others, and unit vectors of those held out; all documents and None where none of
-    these has a direction.
+    Return the other documents, and unit vectors of the held-out ones; if none of these has a
+    direction, return all documents and None.
     """
     out = split.held_out(len(data.names), count, seed)
     if data.counts is None or data.weighting is None:

@@ -5,13 +5,13 @@ The density of a document on the sphere is an integral over its proportions,
 .. math:: p(v | \beta) = \int c_V(\kappa_1) e^{\kappa_1 v^\top \bar v(\beta, \theta)}
           Dir(\theta | \alpha)\, d\theta .
 
-`importance` estimates it with draws of Laplace's approximation to the posterior of theta, a quarter
-of them of the prior instead, without which whole modes are left out where alpha is below 1, and
-gives their effective number. `prior_draws` is the estimator of Liu et al. (2016), a mean over draws
-of the prior: where documents are concentrated it misses nearly all of the integral, and its mean
-logarithm is far too low. It is here so that figures can be compared with published ones. Log
-densities of several samples of the topics are pooled by `pool`; the more samples, the higher, so
-that only figures of the same number of samples can be compared.
+`importance` estimates it with draws from Laplace's approximation to the posterior of theta, and
+returns their effective sample size. A quarter of the draws are from the prior, without which whole
+modes are missed if alpha is below 1. `prior_draws` is the estimator of Liu et al. (2016), a mean
+over draws from the prior, for comparison with published figures: if documents are concentrated it
+misses nearly all of the integral, and its mean logarithm is far too low. `pool` pools log densities
+over samples of the topics; they increase with the number of samples, so compare only figures with
+the same number.
 """
 
 import math
@@ -31,20 +31,19 @@ from simplex_jax.models.sam.laplace import Target
 from simplex_jax.models.sam.sparse import UnitDocuments
 
 SAMPLES = 256
-"""Draws of the proportions of a document by importance sampling."""
+"""Number of importance-sampling draws of the proportions of a document."""
 
 PRIOR_DRAWS = 200
-"""Draws of the prior in the paper."""
+"""Number of draws from the prior in the paper."""
 
-_OF_PRIOR = 4  # One of so many draws by importance sampling is of the prior.
+_OF_PRIOR = 4  # One in this many importance-sampling draws is from the prior.
 
 
 class LogDensity(NamedTuple):
-    """Estimated log densities of documents, in the order of the table they came from."""
+    """Estimated log densities of documents, in the order of the original table."""
 
     log_p: np.ndarray  # log densities on the sphere given the topics, float64 [D]
-    # Effective number of the draws that each is estimated from, (sum w)^2 / sum w^2, float64 [D]
-    ess: np.ndarray
+    ess: np.ndarray  # effective sample size of each estimate, (sum w)^2 / sum w^2, float64 [D]
 
 
 def importance(
@@ -57,10 +56,10 @@ def importance(
 ) -> LogDensity:
     """Estimate log densities by importance sampling from Laplace's approximation and the prior.
 
-    A draw of either has the weight of one of their mixture (Owen and Zhou 2000). The estimate of p
-    is unbiased, and its relative standard error is about 1 / sqrt(ess). The documents are held out,
-    the topics unit rows [K, V]; each document has `samples` draws. Numbers that are not finite and
-    positive, and documents of other words, are a ValueError.
+    Draws are weighted as draws from the mixture of both (Owen and Zhou 2000). The estimate of p is
+    unbiased, with a relative standard error of about 1 / sqrt(ess). The documents are held out, the
+    topics unit rows [K, V]; each document has `samples` draws. Numbers that are not finite and
+    positive, and documents with other words, raise a ValueError.
     """
     return _estimate(key, topics, documents, alpha, kappa1, samples, "importance")
 
@@ -73,10 +72,10 @@ def prior_draws(
     kappa1: ArrayLike,
     samples: int = PRIOR_DRAWS,
 ) -> LogDensity:
-    """Estimate log densities from draws of Dirichlet(alpha), the same for all documents.
+    """Estimate log densities with draws from Dirichlet(alpha), the same for all documents.
 
-    This is how Liu et al. (2016, section 5.3) evaluate. Arguments and errors are those of
-    `importance`; an effective number of draws near 1 says that the estimate is of no use.
+    This is the evaluation of Liu et al. (2016, section 5.3). Arguments and errors are those of
+    `importance`; an effective sample size near 1 means that the estimate is useless.
     """
     return _estimate(key, topics, documents, alpha, kappa1, samples, "prior")
 
@@ -110,7 +109,7 @@ def _estimate(
     arguments.require("the lengths of topics", lengths, jnp.abs(lengths - 1) <= 1e-3, "1")
     sparse.check_words(documents, topics.shape[1])
     fit, ess = _log_means(key, topics, documents, *numbers, samples, method)
-    # As large as log c_V is, float32 would lose the fraction of a sum with it.
+    # In float64: log c_V is so large that float32 would lose the fraction of the sum.
     constant = float(von_mises_fisher.log_normaliser(topics.shape[1], numbers[1]))
     places = np.argsort(np.asarray(documents.corpus.order))
     log_p = np.asarray(fit, np.float64) + constant
@@ -127,9 +126,9 @@ def _log_means(
     samples: int,
     method: str,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the log of the mean weight and the effective number of draws, [D] each."""
+    """Return the log of the mean weight and the effective sample size, [D] each."""
     size, (k, vocabulary) = sparse.size(documents), topics.shape
-    # Draws [samples, documents, K] are to take no more room than dense rows do.
+    # Draws [samples, documents, K] must not need more memory than dense rows.
     length = min(sparse.block_size(size, vocabulary), sparse.block_size(size, samples * k))
     blocks = sparse.blocks(lax.iota(jnp.int32, size), length, size)
     shared = jnp.exp(draws.log_dirichlet(key, jnp.full((samples, 1, k), alpha, topics.dtype)))
@@ -150,11 +149,11 @@ def _log_means(
 
 
 def _log_weights(key: jax.Array, law: Target, samples: int) -> jax.Array:
-    """Return log p / q of draws of Laplace's approximation and of the prior, [samples, B].
+    """Return log p / q of draws from Laplace's approximation and from the prior, [samples, B].
 
-    q is the mixture of both in the shares that they have of the draws. The prior finds what is far
-    from the mode of a document of few topics: without it the mean is too low, and nothing in the
-    weights says so.
+    q is the mixture of both, in proportion to their numbers of draws. The prior covers regions far
+    from the mode of a document with few topics: without it the mean is too low, and the weights do
+    not reveal it.
     """
     key_fitted, key_prior = jax.random.split(key)
     fitted, constant = laplace.approximate(law), laplace.log_constant(law)

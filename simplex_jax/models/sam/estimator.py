@@ -19,7 +19,7 @@ from simplex_jax.models.sam.sparse import to_device
 
 
 class _Documents(NamedTuple):
-    """Unit vectors, and which rows of X they are: the others are zero."""
+    """Unit vectors, and the mask of their rows in X: the other rows are zero."""
 
     vectors: sp.csr_array
     rows: np.ndarray
@@ -27,42 +27,42 @@ class _Documents(NamedTuple):
 
 @common.parameters_of(Options)
 class SphericalAdmixture(common.TopicEstimator):
-    """Topics of unit vectors, sampled: `simplex_jax.sam.fit` with the scikit-learn interface.
+    """Topics of unit vectors: `simplex_jax.sam.fit` with the scikit-learn interface.
 
-    Fit it to rows of length 1, dense or sparse, as `TfidfVectorizer` makes them. A negative entry
-    of a topic says that its documents lack the word. A row that is zero, of a text without a known
-    word, has no direction: it is put aside with a warning, and has equal shares of all topics.
+    Fit it to rows of length 1, dense or sparse, as from `TfidfVectorizer`. A negative entry of a
+    topic says that its documents lack the word. A zero row, from a text without a known word, has
+    no direction: it is put aside with a warning, and gets equal shares of all topics.
 
-    Proportions are drawn, with random numbers that go by the row of a document: the same X gives
-    the same ones, but in another row a document has others. scikit-learn's `check_estimator`, which
-    looks at a single topic there, does not see it.
+    Proportions are random and depend on the row of a document: the same X gives the same ones, but
+    in another row a document gets others. scikit-learn's `check_estimator` does not notice, because
+    it tests a single topic there.
 
-    There is no `partial_fit`: topics follow the noisy gradient of a batch, for which B out of D
-    documents want steps so short that some 5 D / B updates are worth one of all documents
-    (`sam.resolve`). A stream that shows each document once would end long before.
+    There is no `partial_fit`: with the noisy gradient of B out of D documents, steps have to be so
+    short that some 5 D / B updates are worth one with all documents (`sam.resolve`). A stream that
+    shows each document once would end long before.
 
     Args:
         {options}
-        normalize: Scale rows to length 1 first; without it rows of another length are an error.
-        callbacks: Hooks, called with an `Event` after every evaluation; say `hooks.Progress()`.
+        normalize: Scale rows to length 1 first; otherwise rows of another length are an error.
+        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `hooks.Progress()`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
     Attributes:
         components_: Posterior mean directions of the topics, unit rows, float32 [K, V].
         components_sd_: Posterior standard deviation of their entries, [K, V].
-        length_: Mean resultant length of each topic, 1 where all samples agree, [K].
+        length_: Mean resultant length of each topic, 1 if all samples agree, [K].
         prevalence_: Mean share of each topic in the documents, [K].
         alpha_: Concentration of topic proportions.
         sigma_: Concentration of the topics.
         kappa1_: Concentration of the documents.
-        samples_: Kept samples: "topics" [S, chains, K, V], "alpha", "sigma", "kappa1", "step".
+        samples_: Posterior draws: "topics" [S, chains, K, V], "alpha", "sigma", "kappa1", "step".
         order_: Topic of each chain that was matched to each topic, [chains, K].
         diagnostics_: R-hat and effective sample sizes by name.
-        metrics_: One record an evaluation.
+        metrics_: One record per evaluation.
         warnings_: Sentences, each a reason to doubt the results; after `fit`.
         seed_: The seed that was used.
         n_features_in_: V.
-        feature_names_in_: The words, where X names its columns.
+        feature_names_in_: The words, if X names its columns.
 
     Example:
         >>> import numpy as np
@@ -112,10 +112,10 @@ class SphericalAdmixture(common.TopicEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log density of documents on the sphere, by importance sampling.
 
-        Of those that have a direction, that is.
+        Documents without a direction are ignored.
 
         Raises:
-            ValueError: None has.
+            ValueError: No document has a direction.
         """
         data = self._data(X, reset=False)
         if not data.rows.any():
@@ -130,7 +130,7 @@ class SphericalAdmixture(common.TopicEstimator):
         return -density.log_perplexity(estimate.log_p)
 
     def log_perplexity(self, X: Any) -> float:
-        """Return -score(X), as the literature of the model reports it; it is per document."""
+        """Return -score(X), the value per document that the literature reports."""
         return -self.score(X)
 
     def _data(self, X: Any, *, reset: bool) -> _Documents:
@@ -145,7 +145,7 @@ class SphericalAdmixture(common.TopicEstimator):
                 f"{rows[0]}, counted from 0): they are put aside, with equal shares of all topics",
                 stacklevel=3,
             )
-            # Others keep their numbers, which messages about them name.
+            # Other rows keep their indices, which error messages name.
             stand_ins = sp.csr_array((np.ones(len(rows)), (rows, 0 * rows)), table.shape)
             table = table + stand_ins
         vectors = unit.from_array(table, source="X", normalise=bool(self.normalize))

@@ -1,4 +1,4 @@
-"""From documents to the summary of the posterior of their topics."""
+"""Fits of the spherical admixture model: preparation and summary of a run."""
 
 import dataclasses
 from typing import Any
@@ -28,24 +28,24 @@ from simplex_jax.runtime.session import Run
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit(pipeline.Fit):
-    """A fitted spherical admixture model; with several chains, of all of them together.
+    """A fitted spherical admixture model; several chains are pooled.
 
-    Topics are numbered as in the first chain, to whose topics those of the other chains have been
-    matched. Attributes of all fits are those of `pipeline.Fit`.
+    Topics are numbered as in the first chain, and the topics of the other chains are matched to
+    them. It has the attributes of `pipeline.Fit`, too.
 
     Attributes:
-        mean: Posterior mean direction of the topics, unit rows, float32 [K, V]; entries are
-            negative for words that a topic says are absent.
+        mean: Posterior mean direction of the topics, unit rows, float32 [K, V]; negative entries
+            mark words that a topic says are absent.
         sd: Posterior standard deviation of the entries of the topics, float32 [K, V], about their
-            posterior mean `length[:, None] * mean`; NaN of a single sample.
-        length: Mean resultant length of each topic, that of the mean of its samples, float64 [K]:
-            1 where they all agree.
-        prevalence: Posterior mean of the mean share of each topic in the documents, float64 [K]: in
-            up to 512 of them, evenly spaced.
-        prevalence_sd: Its standard deviation, in which is that of the draws of the proportions of
+            posterior mean `length[:, None] * mean`; NaN for a single sample.
+        length: Mean resultant length of each topic, the length of the mean of its samples, float64
+            [K]: 1 if they all agree.
+        prevalence: Posterior mean of the mean share of each topic, float64 [K], in up to 512
+            documents, evenly spaced.
+        prevalence_sd: Its standard deviation, including that of the draws of the proportions of
             those documents, one for each sample of the topics.
-        alpha: Concentration of topic proportions; the posterior mean where it is learned.
-        alpha_sd: Its standard deviation, 0 where it is given.
+        alpha: Concentration of topic proportions; the posterior mean if it is learned.
+        alpha_sd: Its standard deviation, 0 if it is given.
         sigma: Concentration of the topics, likewise.
         sigma_sd: Its standard deviation.
         kappa1: Concentration of the documents, likewise.
@@ -53,20 +53,19 @@ class Fit(pipeline.Fit):
         stability: Mean cosine of each topic with its partners in the other chains, float64 [K];
             NaN for one chain.
         idf: Weight of every word in the documents, float64 [V]; ones for unit vectors.
-        weighting: The rule of the weights; None for unit vectors.
+        weighting: The weighting rule; None for unit vectors.
         vocabulary: The V words.
         names: Names of all documents, D.
         proportions: Topic proportions of the documents given the mean directions, float32 [D, K];
             1 / K for those without a direction.
-        aside: Names of these.
-        coherence: NPMI of the words of the largest loadings over the documents, float64 [K].
-        examples: Documents that stand for each topic.
+        aside: Names of the documents without a direction.
+        coherence: NPMI over the documents of the words with the largest loadings, float64 [K].
+        examples: Representative documents of each topic.
         order: Topic of each chain that was matched to each topic, int [chains, K].
         shared: Whether that is the same topic, bool [chains, K], see `matching.align`: means and
-            deviations of a topic are of the chains that have it.
-        kept: Samples that were asked for and not written to a directory: arrays "topics" [S,
-            chains, K, V], "alpha", "sigma" and "kappa1" [S, chains] and "step" [S]; empty where
-            there are none.
+            standard deviations of a topic pool the chains that have it.
+        kept: Posterior draws kept in memory: arrays "topics" [S, chains, K, V], "alpha", "sigma"
+            and "kappa1" [S, chains] and "step" [S]; empty if there are none.
     """
 
     settings: Options
@@ -94,14 +93,14 @@ class Fit(pipeline.Fit):
     shared: np.ndarray
 
     def as_fit(self) -> Topics:
-        """Return the topics and the kept samples, as `simplex_jax.evaluate` takes them."""
+        """Return the topics and the kept samples for `simplex_jax.evaluate`."""
         return Topics(
             self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
         )
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:
-    """Return the run of a plan, ready to be trained."""
+    """Return the run of a plan, ready for training."""
     settings: Options = plan.settings
     table = plan.train.vectors.values
     key_init, key_run, key_evaluate, key_gather = jax.random.split(jax.random.key(settings.seed), 4)
@@ -120,14 +119,14 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 
 
 def as_trained(data: Any, plan: Plan, source: str = "documents") -> Data:
-    """Return documents with the words, and the weights, of those that are learned from."""
+    """Return documents with the vocabulary and the weights of the training documents."""
     train: Data = plan.train
     return alike(data, train.vectors.vocabulary, train.idf, train.weighting, source)
 
 
 def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kernel, Stream, State]:
     """Return the kernel of all chains, its batches and its first state."""
-    # Topics before and after an update, in float32.
+    # The topics before and after an update, in float32.
     devices.check_memory(
         8 * settings.chains * settings.num_topics * table.shape[1],
         "give fewer topics (--topics), chains, or words (--max-vocabulary)",

@@ -7,8 +7,8 @@ With :math:`\bar m = \kappa_0 m + \sigma \sum_k \beta_k` and the mean directions
           + \sum_d \big(\kappa_1 v_d^\top \bar v_d + (\alpha - 1) \sum_k \log \theta_{dk}\big)
           + const
 
-(Liu, Zhu and Song 2016, equation 9). Of a document only the K cosines with the topics are needed,
-next to the K x K Gram matrix of the topics.
+(Liu, Zhu and Song 2016, equation 9). It needs only the K cosines of each document with the topics,
+and the K x K Gram matrix of the topics.
 """
 
 from functools import partial
@@ -27,7 +27,7 @@ from simplex_jax.models.sam.sparse import UnitDocuments
 
 _einsum = partial(jnp.einsum, precision=lax.Precision.HIGHEST)
 
-# Nodes and weights of Gauss and Legendre on (0, 1).
+# Gauss-Legendre nodes and weights on (0, 1).
 _NODES, _WEIGHTS = (
     x / 2 + offset for x, offset in zip(np.polynomial.legendre.leggauss(4), (0.5, 0.0), strict=True)
 )
@@ -46,7 +46,7 @@ class Hyperparameters(NamedTuple):
 class Minibatch(NamedTuple):
     """Documents and their proportions."""
 
-    ids: jax.Array  # places of the documents, int32 [B]
+    ids: jax.Array  # indices of the documents, int32 [B]
     theta: jax.Array  # N samples of the proportions of each, [B, N, K]
 
 
@@ -58,13 +58,13 @@ def hyperparameters(
     kappa0: ArrayLike = 1e4,
     kappa1: ArrayLike = 3e4,
 ) -> Hyperparameters:
-    """Return hyperparameters, all positive, by default those of Liu et al. 2016 for 5,000 words.
+    """Return positive hyperparameters, by default those of Liu et al. 2016 for 5,000 words.
 
     The prior mean m of the topics is a unit vector [V]; see `sparse.mean_direction`.
     """
     direction = arguments.as_float("mean", mean)
     values = {"alpha": alpha, "sigma": sigma, "kappa0": kappa0, "kappa1": kappa1}
-    # In the dtype of the mean and not weakly typed, so that new values need no new program.
+    # In the dtype of the mean and not weakly typed, so that new values do not recompile.
     checked = {
         name: arguments.scalar(name, value).astype(direction.dtype)
         for name, value in values.items()
@@ -79,15 +79,15 @@ def hyperparameters(
 def gradient(
     documents: UnitDocuments, topics: jax.Array, batch: Minibatch, hyper: Hyperparameters
 ) -> jax.Array:
-    r"""Return the gradient of the log joint density in the topics, [K, V], in R^V each.
+    r"""Return the Euclidean gradient of the log joint density in the topics, [K, V].
 
     .. math::
         \sigma A_V(\|\bar m\|) \frac{\bar m}{\|\bar m\|} + \kappa_1 \frac{D}{N |B|} \sum_{d, n}
         \frac{\theta_{dnk}}{\|b_{dn}\|} \big(v_d - (v_d^\top \bar v_{dn}) \bar v_{dn}\big)
 
-    with :math:`A_V = I_{V/2} / I_{V/2-1}`; averaged over proportions drawn given the topics it
+    with :math:`A_V = I_{V/2} / I_{V/2-1}`. Averaged over proportions drawn given the topics, it
     estimates the gradient of log p(topics | documents). This is equation (10) of Liu et al. 2016,
-    where the gradient is missing from the second term.
+    whose second term lacks the gradient.
     """
     gram = _einsum("kv,lv->kl", topics, topics)
 
@@ -121,10 +121,10 @@ def _add_up(function, documents: UnitDocuments, batch: Minibatch, vocabulary: in
 def gradient_variance(
     documents: UnitDocuments, topics: jax.Array, batch: Minibatch, hyper: Hyperparameters
 ) -> jax.Array:
-    """Return the variance of `gradient` over batches of distinct documents, estimated, [K, V].
+    """Estimate the variance of `gradient` over batches of distinct documents, [K, V].
 
-    The empirical variance of the gradients of the documents of the batch, scaled up; of a batch of
-    all documents it is 0.
+    This is the empirical variance of the gradients of the batch's documents, scaled up; 0 for a
+    batch of all documents.
     """
     gram = _einsum("kv,lv->kl", topics, topics)
 
@@ -153,8 +153,8 @@ def log_change(
 ) -> jax.Array:
     """Return log p(topics, theta, v) - log p(reference, theta, v), theta averaged over samples.
 
-    The log density of D documents is about D kappa_1, of which float32 has lost the units by the
-    time that D is a thousand. So the change of every document is found from the change of the
+    The log density of D documents is about D kappa_1, so that for a thousand documents float32 no
+    longer resolves units. The change of every document is therefore computed from the change of the
     topics, and only changes are added up. It can be differentiated once, in the topics.
     """
     moved = topics - reference
@@ -188,7 +188,7 @@ log_change.defvjp(_change_and_gradient, _only_topics)
 
 
 def _prior_change(topics: jax.Array, reference: jax.Array, hyper: Hyperparameters) -> jax.Array:
-    """Integrate A_V, the derivative of -log c_V, from one length of the centre to the other."""
+    """Integrate A_V, the derivative of -log c_V, between the two lengths of the centre."""
     moved = hyper.sigma * jnp.sum(topics - reference, axis=0)
     centre = hyper.kappa0 * hyper.mean + hyper.sigma * jnp.sum(reference, axis=0)
     old = jnp.linalg.norm(centre)

@@ -1,4 +1,4 @@
-r"""The law of topic proportions given topics and a document, and Laplace's approximation to it.
+r"""The posterior of topic proportions given topics and a document, and its Laplace approximation.
 
 With cosines :math:`c = \beta v` of the topics with the document and their Gram matrix
 :math:`G = \beta \beta^\top`, proportions :math:`\theta \sim Dir(\alpha)` of a document
@@ -7,9 +7,9 @@ With cosines :math:`c = \beta v` of the topics with the document and their Gram 
 .. math:: \log p(\theta | \beta, v) = \kappa_1 \frac{\theta^\top c}{\sqrt{\theta^\top G \theta}}
           + (\alpha - 1) \sum_k \log \theta_k + const
 
-on the simplex: nothing longer than K is needed of a document. Here it is worked on in centred
-log-ratios y, :math:`\theta = softmax(y)` and :math:`\sum_k y_k = 0`, which have no faces; the
-change of variables makes :math:`\alpha - 1` an :math:`\alpha`.
+on the simplex: it needs only K numbers of a document. The functions here use centred log-ratios y,
+:math:`\theta = softmax(y)` and :math:`\sum_k y_k = 0`, which have no boundary; the change of
+variables turns :math:`\alpha - 1` into :math:`\alpha`.
 """
 
 import math
@@ -26,12 +26,12 @@ _PROMISE = 1e-3
 _SOLVING = 20
 _POWERS = 8
 
-# On some devices products use fewer bits than float32 has, unless asked otherwise.
+# The default precision of products is below float32 on some devices.
 _einsum = partial(jnp.einsum, precision=lax.Precision.HIGHEST)
 
 
 class Target(NamedTuple):
-    """The law of the proportions of B documents."""
+    """The posterior of the proportions of B documents."""
 
     cosines: jax.Array  # inner products of documents and topics, [B, K]
     gram: jax.Array  # inner products of the topics, [K, K]
@@ -40,22 +40,21 @@ class Target(NamedTuple):
 
 
 class Laplace(NamedTuple):
-    """A multivariate t law of centred log-ratios, about the mode of the target.
+    """A multivariate t distribution of centred log-ratios, centred at the mode of the target.
 
-    It is a good proposal where alpha is 3 or more; below 1, the law of many proportions is too far
-    from any such shape.
+    It is a good proposal for alpha of 3 or more; below 1, the posterior of many proportions is too
+    far from this shape.
     """
 
     mode: jax.Array  # [B, K]
-    # lower Cholesky factor of the precision at the mode, with 1 along the vector of ones, [B, K,
-    # K]
+    # lower Cholesky factor of the precision at the mode, plus 1 along the vector of ones, [B, K, K]
     factor: jax.Array
     inverse: jax.Array  # the inverse of the factor, [B, K, K]
     freedom: jax.Array  # degrees of freedom, a scalar
 
 
 def target(topics: jax.Array, rows: jax.Array, alpha: jax.Array, kappa: jax.Array) -> Target:
-    """Return the law of the proportions of documents [B, V] given topics [K, V]."""
+    """Return the posterior of the proportions of documents [B, V] given topics [K, V]."""
     dtype = topics.dtype
     return Target(
         _einsum("bv,kv->bk", rows, topics),
@@ -68,21 +67,21 @@ def target(topics: jax.Array, rows: jax.Array, alpha: jax.Array, kappa: jax.Arra
 def cosine(law: Target, theta: jax.Array) -> jax.Array:
     """Return the cosines of documents and their mean directions, [..., B], theta [..., B, K]."""
     squares = jnp.sum(_einsum("...k,kl->...l", theta, law.gram) * theta, axis=-1)
-    # A vanishing mean direction fits nothing.
+    # Avoid division by zero for a vanishing mean direction.
     squares = jnp.maximum(squares, jnp.finfo(squares.dtype).tiny)
     return jnp.sum(theta * law.cosines, axis=-1) * lax.rsqrt(squares)
 
 
 def log_density(law: Target, ratios: jax.Array) -> jax.Array:
-    """Return the log density, up to a constant, of log-ratios [..., B, K]; gives [..., B]."""
+    """Return the log density [..., B] of log-ratios [..., B, K], up to a constant."""
     log_theta = jax.nn.log_softmax(ratios)
     return law.kappa * cosine(law, jnp.exp(log_theta)) + law.alpha * jnp.sum(log_theta, axis=-1)
 
 
 def log_constant(law: Target) -> jax.Array:
-    """Return log p(v, y) less `log_density`, but for log c_V(kappa_1), a scalar.
+    """Return log p(v, y) minus `log_density`, without log c_V(kappa_1), a scalar.
 
-    The normaliser of the Dirichlet law, and half a log K: log-ratios with respect to the last
+    This is the normaliser of the Dirichlet distribution plus log(K) / 2: log-ratios to the last
     proportion are sqrt(K) times as dense as centred ones.
     """
     k = law.gram.shape[0]
@@ -92,8 +91,8 @@ def log_constant(law: Target) -> jax.Array:
 class Point(NamedTuple):
     """Parts of the derivatives of `log_density` at log-ratios.
 
-    With r^2 = theta'G theta and the height h = kappa c'theta / r of the fit, whose gradient has no
-    component along theta, as the fit does not depend on its length.
+    Here r^2 = theta'G theta, and h = kappa c'theta / r is the height of the fit. Its gradient has
+    no component along theta, because the fit does not depend on the length of theta.
     """
 
     theta: jax.Array  # proportions, [B, K]
@@ -134,8 +133,8 @@ def curvature_times(law: Target, point: Point, x: jax.Array) -> jax.Array:
 def curvature(law: Target, point: Point) -> tuple[jax.Array, jax.Array]:
     """Return the negative Hessian of `log_density`, and a positive semidefinite matrix near it.
 
-    The latter is Fisher's, plus the size of the force on every log-ratio. Both are [B, K, K] and
-    take the vector of ones to 0, or nearly so.
+    The latter is the Fisher information plus the magnitude of the force on every log-ratio. Both
+    are [B, K, K] and map the vector of ones to 0, or nearly so.
     """
     theta, force, share, height, squares = point
     k = theta.shape[-1]
@@ -161,8 +160,8 @@ def _outer(a: jax.Array, b: jax.Array) -> jax.Array:
 def approximate(law: Target) -> Laplace:
     """Find the mode of every document and the curvature there.
 
-    The result depends on the target alone and may serve as a proposal of Metropolis's method
-    whether the mode was found or not.
+    The result depends only on the target, so it is a valid Metropolis proposal even if the search
+    for the mode has not converged.
     """
     mode = _mode(law)
     k = mode.shape[-1]
@@ -171,28 +170,28 @@ def approximate(law: Target) -> Laplace:
     exactly = cholesky(exact + ones)
 
     def instead() -> tuple[jax.Array, jax.Array]:
-        # At least that of the prior, where rounding leaves no other.
+        # At least the curvature of the prior, in case of rounding errors.
         least = law.alpha * (jnp.eye(k, dtype=mode.dtype) - ones)
         spare = cholesky(convex + 1e-3 * least + ones)
         good = _exists(exactly[0])
         return jnp.where(good, exactly[0], spare[0]), jnp.where(good, exactly[1], spare[1])
 
     factor, inverse = lax.cond(jnp.all(_exists(exactly[0])), lambda: exactly, instead)
-    # A log-ratio has the tail exp(alpha y) to the left, which the proposal has to cover.
+    # A log-ratio has the left tail exp(alpha y), which the proposal has to cover.
     return Laplace(mode, factor, inverse, jnp.clip(3 * law.alpha, 3, 30))
 
 
 def least_squares(law: Target) -> jax.Array:
-    """Return the coefficients, of any sign, of the sum of topics nearest to each document, [B, K].
+    """Return the least-squares coefficients of each document in the topics, of any sign, [B, K].
 
-    NaN where topics are linearly dependent.
+    NaN if topics are linearly dependent.
     """
     _, inverse = cholesky(law.gram[None])
     return _einsum("bl,lk->bk", _einsum("bk,lk->bl", law.cosines, inverse[0]), inverse[0])
 
 
 class Scales(NamedTuple):
-    """The modes of B laws and how narrow these are there."""
+    """The modes of B posteriors and their widths there."""
 
     mode: jax.Array  # log-ratios [B, K]
     mass: jax.Array  # curvatures of the log-ratios, [B, K]
@@ -200,7 +199,7 @@ class Scales(NamedTuple):
 
 
 def scales(law: Target) -> Scales:
-    """Return modes, masses and rates, these by a few power iterations from a fixed vector."""
+    """Return modes, masses and rates, the last by a few power iterations from a fixed vector."""
     mode = _mode(law)
     point = at(law, mode)
     theta, force, share, height, squares = point
@@ -226,10 +225,10 @@ def _exists(factor: jax.Array) -> jax.Array:
 
 
 def _mode(law: Target) -> jax.Array:
-    """Find the modes by Newton's method, from equal proportions, damped where it does not ascend.
+    """Find the modes by damped Newton steps from equal proportions.
 
-    Steps are found by conjugate gradients, cut short where the density is not concave (Steihaug
-    1983): products with the Gram matrix, which documents share, are all that they need.
+    Steps are computed by conjugate gradients, truncated where the density is not concave (Steihaug
+    1983): they only need products with the Gram matrix, which documents share.
     """
     shape, dtype = law.cosines.shape, law.cosines.dtype
 
@@ -244,7 +243,7 @@ def _mode(law: Target) -> jax.Array:
         step = step * jnp.minimum(1, 3 / jnp.maximum(longest, 1e-30))
         new = log_density(law, ratios + step)
         better = moving & (new >= value)
-        # So little is left to gain, or is lost by rounding. Much damped steps promise little, too.
+        # Converged, or limited by rounding, unless the promise is small because of the damping.
         done = (promise < _PROMISE) & (~better | (damping <= law.alpha))
         ratios = jnp.where(better[:, None], ratios + step, ratios)
         damping = jnp.where(better, damping / 8, jnp.maximum(damping, law.alpha / 8) * 8)
@@ -257,7 +256,7 @@ def _mode(law: Target) -> jax.Array:
 
 
 def _newton(law: Target, point: Point, slope: jax.Array, damping: jax.Array) -> jax.Array:
-    """Solve (curvature + damping) x = slope up to a hundredth."""
+    """Solve (curvature + damping) x = slope to a relative residual of a hundredth."""
     tiny = jnp.finfo(slope.dtype).tiny
     least = 1e-4 * _sum(slope**2)
 
@@ -266,7 +265,7 @@ def _newton(law: Target, point: Point, slope: jax.Array, damping: jax.Array) -> 
         turned = curvature_times(law, point, along) + damping[:, None] * along
         bend = _sum(along * turned)
         convex = bend > 0
-        # Up a direction in which the density is not concave only from where it starts.
+        # Follow a direction of nonconcavity only in the first iteration.
         length = square / jnp.maximum(jnp.abs(bend), tiny)
         go = moving & (convex | (i == 0))
         x = jnp.where(go, x + length * along, x)
@@ -314,19 +313,19 @@ def log_proposal(fitted: Laplace, ratios: jax.Array) -> jax.Array:
 def cholesky(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the lower Cholesky factors of matrices [B, K, K], and the inverses of the factors.
 
-    Both have NaN where a matrix is not positive definite. The columns follow each other, each in
-    all matrices at once. `jnp.linalg` hands the matrices one by one to LAPACK on the CPU, whose
-    threads and those of the compiled program then wait for each other: a step within a loop was
-    seen to take forty times as long, or not to end at all, unless BLAS was kept to one thread.
+    Both are NaN where a matrix is not positive definite. The loop runs over columns, for all
+    matrices at once. On the CPU `jnp.linalg` passes the matrices to LAPACK one by one, and its
+    threads and those of the compiled program wait for each other: a step within a loop took forty
+    times as long, or did not end at all, unless BLAS was limited to one thread.
     """
     size = matrix.shape[-1]
     places = jnp.arange(size)
 
     def column(j: jax.Array, both: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         factor, inverse = both
-        row = factor[:, j]  # as yet only what is left of the diagonal
-        # Sums of broadcast products in place of these two come out wrong in jaxlib 0.10.2 on the
-        # CPU, for batches of thousands.
+        row = factor[:, j]  # so far only the part left of the diagonal
+        # Sums of broadcast products instead of these two einsums give wrong results in jaxlib
+        # 0.10.2 on the CPU, for batches of thousands.
         left = matrix[:, :, j] - _einsum("bik,bk->bi", factor, row)
         pivot = jnp.sqrt(left[:, j])[:, None]
         unit = (places == j).astype(matrix.dtype)

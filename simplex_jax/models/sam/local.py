@@ -28,28 +28,28 @@ class Local(NamedTuple):
     """Draws of the proportions of documents.
 
     Attributes:
-        method: "hmc", Hamiltonian Monte Carlo in log-ratios, and where alpha is below 1 an exchange
-            of two proportions after each step; "laplace", independence Metropolis with proposals
-            from Laplace's approximation, good where alpha is 3 or more; or "gmc", geodesic Monte
-            Carlo on the flat simplex, as in the paper, for alpha of 1 or more: below, the density
-            has no bound at the faces, and near them moves are refused.
-        samples: Samples of each document that the topics see, N.
-        burn_in: Metropolis steps before the first of them.
-        num_steps: Leapfrog steps of a step, by default 6 of "hmc" and 20 of "gmc"; "laplace" has
-            none.
-        step_size: Their greatest length, of which every step takes a random share of a half or
-            more: of "hmc" relative to the shortest scale of the law of each document at its mode,
-            by default 0.9; of "gmc" on the simplex, by default half the shortest scale of a
+        method: "hmc", Hamiltonian Monte Carlo in log-ratios, for alpha below 1 with an exchange of
+            two proportions after each step; "laplace", independence Metropolis with proposals from
+            Laplace's approximation, good for alpha of 3 or more; or "gmc", geodesic Monte Carlo on
+            the flat simplex, as in the paper, for alpha of 1 or more: below 1 the density is
+            unbounded at the faces, and moves near them are rejected.
+        samples: Samples per document for the update of the topics, N.
+        burn_in: Metropolis steps before the first sample.
+        num_steps: Leapfrog steps per Metropolis step, by default 6 for "hmc" and 20 for "gmc"; not
+            for "laplace".
+        step_size: Maximum leapfrog step size; every step uses a random share of at least a half. It
+            is relative to the shortest scale of each document's posterior at its mode for "hmc", by
+            default 0.9. For "gmc" it is on the simplex, by default half the shortest scale of a
             proportion of each document, theta_k / sqrt(mass_k) at the mode.
-        floor: Least proportion where a chain of "gmc" starts, which is near the mode, by default
-            3e-3, or 1e-6 of least squares. Near a face the force of the prior is (alpha - 1) /
-            theta, and from too near every move is refused.
-        start: Where chains of "gmc" start: "mode", by default, near which a chain begins that goes
-            on from update to update where all documents are in a batch; or "least-squares", as in
-            the paper: every update begins afresh at the proportions whose mixture of topics is
-            nearest to the document, those below `floor` raised to it. What is drawn then depends on
-            the start unless `burn_in` is long enough to forget it.
-        fixed: Take steps of the greatest length only, as in the paper, of "hmc" and "gmc".
+        floor: Least proportion in the start of a "gmc" chain, by default 3e-3, or 1e-6 with least
+            squares. Near a face the force of the prior is (alpha - 1) / theta, and too close to it
+            every move is rejected.
+        start: Start of "gmc" chains. "mode", the default, starts near the mode; with all documents
+            in a batch the chain continues from update to update. "least-squares", as in the paper,
+            restarts every update at the proportions whose mixture of topics is nearest to the
+            document, raised to at least `floor`. Draws then depend on the start unless `burn_in` is
+            long enough.
+        fixed: Always use the maximum step size, as in the paper, for "hmc" and "gmc".
     """
 
     method: str = "hmc"
@@ -84,11 +84,11 @@ def check(local_step: Local) -> Local:
 
 
 class Start(NamedTuple):
-    """Where the chains of documents go on from."""
+    """The present state of the chains of documents."""
 
     ratios: jax.Array  # centred log-ratios, [B, K]
-    # Whether they are not there yet and begin near the mode, bool: from equal shares, far in a
-    # tail, all moves of a document of few topics would be refused.
+    # Whether chains are new and start near the mode, bool: from equal shares, far in a tail, all
+    # moves of a document with few topics would be rejected.
     fresh: jax.Array | bool = False
 
 
@@ -96,8 +96,8 @@ class Drawn(NamedTuple):
     """Proportions of B documents."""
 
     ratios: jax.Array  # centred log-ratios, [B, N, K]
-    acceptance: jax.Array  # share of accepted moves, a scalar
-    evidence: Evidence  # their statistics, from which concentrations are learned
+    acceptance: jax.Array  # acceptance rate, a scalar
+    evidence: Evidence  # statistics for learning the concentrations
 
 
 def draw_all(
@@ -109,7 +109,7 @@ def draw_all(
     local_step: Local,
     start: Start | None = None,
 ) -> Drawn:
-    """Draw the proportions of documents by their places, int32 [B], block by block; see `draw`."""
+    """Draw the proportions of documents `ids`, int32 [B], block by block; see `draw`."""
     size, vocabulary = sparse.size(documents), topics.shape[1]
     length = sparse.block_size(ids.shape[0], vocabulary)
     blocked = sparse.blocks(ids, length, size)
@@ -138,10 +138,10 @@ def draw(
 ) -> tuple[jax.Array, jax.Array]:
     """Draw the proportions of B documents.
 
-    Every step leaves p(theta | topics, document) invariant, whatever the mode and the curvature
-    there are worth; a new chain is exact up to what `burn_in` steps have not forgotten. Chains go
-    on from a start, or begin near the mode where there is none. Return centred
-    log-ratios [B, N, K], and the share of accepted moves of each document, [B].
+    Every step leaves p(theta | topics, document) invariant, even if mode and curvature are
+    inaccurate; a new chain is biased by its start only as far as `burn_in` is too short. Chains
+    continue from `start`, or start near the mode if it is None. Return centred log-ratios [B, N, K]
+    and the acceptance rate of each document, [B].
     """
     return {"laplace": _laplace, "hmc": _hmc, "gmc": _gmc}[local_step.method](
         key, law, local_step, start
@@ -149,21 +149,21 @@ def draw(
 
 
 def _begun(start: Start | None, near_mode: jax.Array) -> jax.Array:
-    """Return where chains begin, log-ratios [B, K]."""
+    """Return the initial log-ratios of chains, [B, K]."""
     return near_mode if start is None else jnp.where(start.fresh, near_mode, start.ratios)
 
 
 class _Proposal(NamedTuple):
     """One of the proposals of each document."""
 
-    number: jax.Array  # its place among them, int32
+    number: jax.Array  # its index, int32
     weight: jax.Array  # log of its importance weight
 
 
 def _laplace(
     key: jax.Array, law: Target, local_step: Local, start: Start | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Go through proposals that were drawn, and weighed, all at once."""
+    """Run independence Metropolis, with all proposals and weights computed in advance."""
     key_draw, key_accept = jax.random.split(key)
     fitted = laplace.approximate(law)
     steps = local_step.burn_in + local_step.samples
@@ -176,7 +176,7 @@ def _laplace(
         old: _Proposal, turn: tuple[_Proposal, jax.Array]
     ) -> tuple[_Proposal, tuple[jax.Array, jax.Array]]:
         new, u = turn
-        # From a start whose weight is not a number every proposal is welcome.
+        # From a start with a NaN weight every proposal is accepted.
         accept = ~(u >= new.weight - old.weight) & ~jnp.isnan(new.weight)
         chosen = jax.tree.map(partial(jnp.where, accept), new, old)
         return chosen, (chosen.number, accept)
@@ -191,7 +191,7 @@ def _laplace(
 def _hmc(
     key: jax.Array, law: Target, local_step: Local, start: Start | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Move in log-ratios, with the curvature of each at the mode as its mass."""
+    """Run HMC in log-ratios, with their curvatures at the mode as masses."""
     key_start, key = jax.random.split(key)
     scales = laplace.scales(law)
     noise = jax.random.normal(key_start, scales.mode.shape, scales.mode.dtype)
@@ -209,8 +209,8 @@ def mean_shares(
 ) -> jax.Array:
     """Return the mean proportions over `samples` draws of "hmc" after `burn_in` steps, [B, K].
 
-    Chains start at the mode: from a start far in a tail the first moves of all may be refused. The
-    numbers may be traced, so that one program serves all of them.
+    Chains start at the mode, because from a start far in a tail all first moves may be rejected.
+    `burn_in` and `samples` may be traced, so that one program serves all values.
     """
     key = by_native_code(key)
     scales = laplace.scales(law)
@@ -243,7 +243,7 @@ class _Moving(NamedTuple):
 class _Turn(NamedTuple):
     """A step of the chains."""
 
-    position: jax.Array  # where they are after it, [B, K]
+    position: jax.Array  # positions after the step, [B, K]
     accepted: jax.Array  # whether it was accepted, bool [B]
 
 
@@ -254,10 +254,10 @@ _Step: TypeAlias = Callable[[_Point, jax.Array], tuple[_Point, _Turn]]
 def _trajectories(
     law: Target, scales: Scales, local_step: Local, ratios: jax.Array
 ) -> tuple[_Point, _Step]:
-    """Return where chains of "hmc" begin, and a step of them.
+    """Return the initial points of "hmc" chains, and their step function.
 
-    The log density does not change along the vector of ones; where along it a chain is does not
-    matter, and is forgotten in the end.
+    The log density is constant along the vector of ones; this component of the position is removed
+    in the end.
     """
     mass, rate = scales.mass, scales.rate
     longest = 0.9 if local_step.step_size is None else local_step.step_size
@@ -285,9 +285,9 @@ def _trajectories(
 
 
 def _share(key: jax.Array, local_step: Local, like: jax.Array) -> jax.Array:
-    """Return the lengths of a step of each document, relative to the greatest.
+    """Return the step size of each document, relative to the maximum.
 
-    Trajectories of one length are multiples of half a period in some documents.
+    It is random, because fixed trajectories are multiples of half a period in some documents.
     """
     if local_step.fixed:
         return jnp.ones_like(like)
@@ -295,7 +295,7 @@ def _share(key: jax.Array, local_step: Local, like: jax.Array) -> jax.Array:
 
 
 def _point(log_density: Callable[[jax.Array], jax.Array], x: jax.Array) -> _Point:
-    """Return positions x [B, K] with their log densities, and the gradients of these."""
+    """Return positions x [B, K] with log densities and their gradients."""
 
     def value(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         each = log_density(x)
@@ -306,7 +306,7 @@ def _point(log_density: Callable[[jax.Array], jax.Array], x: jax.Array) -> _Poin
 
 
 def _choose(key: jax.Array, gain: jax.Array, new: _Point, old: _Point) -> tuple[_Point, _Turn]:
-    """Accept where the log density of position and velocity allows it; NaN is refused."""
+    """Do the Metropolis test with the gain in log density; NaN is rejected."""
     log_u = -jax.random.exponential(key, gain.shape, gain.dtype)
     accept = (log_u < gain) & jnp.isfinite(gain)
     chosen = jax.tree.map(
@@ -316,10 +316,10 @@ def _choose(key: jax.Array, gain: jax.Array, new: _Point, old: _Point) -> tuple[
 
 
 def _exchange(key: jax.Array, log_density: Callable[[jax.Array], jax.Array], old: _Point) -> _Point:
-    """Exchange two proportions of each document, by Metropolis's rule.
+    """Exchange two proportions of each document, with a Metropolis test.
 
-    Where few proportions are large, which they are is what trajectories hardly change. One is
-    chosen by its size and the other at random: the way back is proposed as often.
+    If few proportions are large, trajectories hardly change which ones. One proportion is chosen by
+    its size and the other uniformly, which makes the proposal symmetric.
     """
     x = old.position
     if x.shape[1] == 1:
@@ -336,7 +336,7 @@ def _exchange(key: jax.Array, log_density: Callable[[jax.Array], jax.Array], old
 def _gmc(
     key: jax.Array, law: Target, local_step: Local, start: Start | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Move by straight lines that faces of the simplex reflect (Byrne and Girolami 2013)."""
+    """Move along straight lines, reflected at the faces (Byrne and Girolami 2013)."""
     mode, mass, _ = laplace.scales(law)
     likely = jax.nn.softmax(mode)
     if local_step.start == "least-squares":
@@ -379,6 +379,6 @@ def _gmc(
 
 
 def _raised(theta: jax.Array, floor: float) -> jax.Array:
-    """Return proportions, none of them below a floor (nor not a number) before they are scaled."""
+    """Raise proportions to a floor, also replacing NaN, and normalise them."""
     theta = jnp.where(theta > floor, theta, floor)
     return theta / jnp.sum(theta, axis=-1, keepdims=True)

@@ -1,9 +1,9 @@
-"""The spherical admixture model: topics that are unit vectors, of documents that are unit vectors.
+"""The spherical admixture model: documents and topics are unit vectors.
 
 The mean of the topics is mu ~ vMF(m, kappa_0), topics are beta_k ~ vMF(mu, sigma), a document has
 proportions theta_d ~ Dirichlet(alpha) and is v_d ~ vMF(b / |b|, kappa_1), b = sum_k theta_dk beta_k
-(Reisinger et al. 2010). mu is integrated out. The position is beta, unit rows [K, V]; entries are
-negative for words that a topic says are absent.
+(Reisinger et al. 2010). mu is integrated out. The position is beta, unit rows [K, V]; negative
+entries mark words that a topic says are absent.
 """
 
 import functools
@@ -46,17 +46,17 @@ class State(NamedTuple):
     alpha: jax.Array  # concentration of the proportions, a scalar
     sigma: jax.Array  # concentration of the topics
     kappa1: jax.Array  # concentration of the documents
-    # Centred log-ratios of the proportions of all documents, [D, K], where every update draws them
-    # all; else [0, K].
+    # Centred log-ratios of the proportions of all documents, [D, K], with full batches; else
+    # [0, K].
     ratios: jax.Array
-    evidence: Evidence  # what learned concentrations are learned from
-    sampler: Any  # what else the sampler of the topics keeps: its state without position and step
+    evidence: Evidence  # statistics for learning the concentrations
+    sampler: Any  # the state of the sampler of the topics without position and step
 
 
 class Info(NamedTuple):
     """Diagnostics of one update."""
 
-    local_acceptance: jax.Array  # share of the moves of proportions that were accepted
+    local_acceptance: jax.Array  # acceptance rate of the moves of proportions
     fit: jax.Array  # mean cosine of the documents of the batch and their mean directions
     sampler: Any  # the Info of the sampler of the topics
 
@@ -81,45 +81,45 @@ def build(
     An update draws the proportions of the documents of a batch given the topics, and then moves
     the topics given them, `inner_steps` times with the same proportions:
 
-    - "sggmc", "gsgnht": with the gradient of `joint.gradient`, scaled up from the batch, by
-      `samplers.sggmc` and `samplers.gsgnht`; the velocity persists. The noise of the gradient, as
-      the documents of the batch show it, is taken out of the injected one. With all documents in
-      a batch they are the full-batch versions.
-    - "gmc-bgibbs": blocked Gibbs, exact. With one sample of the proportions of every document, a
-      trajectory of `samplers.gmc` for p(topics | proportions, documents).
+    - "sggmc", "gsgnht": `samplers.sggmc` and `samplers.gsgnht` with the gradient of
+      `joint.gradient`, scaled up from the batch; the velocity persists. The gradient noise,
+      estimated from the documents of the batch, is subtracted from the injected noise. With all
+      documents in a batch they are the full-batch versions.
+    - "gmc-bgibbs": exact blocked Gibbs, a trajectory of `samplers.gmc` for p(topics | proportions,
+      documents) with one sample of the proportions of every document.
     - "gmc-apprmh": the same for the mean of the log joint density over N samples of the
-      proportions, as in the paper. The Metropolis test leaves out that other topics would have had
-      other proportions: the law is biased, towards topics that fit too well where N is small.
+      proportions, as in the paper. The Metropolis test ignores that other topics would have other
+      proportions, which for small N biases the posterior towards topics that fit too well.
 
-    One batch with several steps adds up the noise of one batch over all of them: at equal
-    temperature of the topics `inner_steps` steps of one batch reach no further than one step can.
+    Several steps with one batch accumulate its noise: at equal temperature of the topics
+    `inner_steps` steps with one batch move no further than a single step can.
 
     Learned concentrations have exponential priors with the given values as means. Given the
-    proportions and topics they move by a Metropolis step each, once an update. With all documents
-    in a batch that is a Gibbs step, and "gmc-bgibbs" stays exact. With batches what is known of the
-    documents is a running average over about one pass, and the law is that of stochastic
-    approximation: right on average, and lagging behind the topics by about a pass.
+    proportions and topics each moves by one Metropolis step per update. With all documents in a
+    batch that is a Gibbs step, and "gmc-bgibbs" stays exact. With batches the statistics of the
+    documents are a running average over about one pass, a stochastic approximation: correct on
+    average, but lagging behind the topics by about a pass.
 
     Args:
         documents: The documents, `sparse.to_device(vectors)`.
         shape: (K, V), numbers of topics and words, K at most V.
         hyper: Hyperparameters, see `hyperparameters`; by default those of the paper for 5,000
-            words, about the mean direction of the documents.
-        learn: Which of `LEARN` to learn.
+            words, with the mean direction of the documents.
+        learn: The concentrations of `LEARN` to learn.
         sampler: One of `SAMPLERS`.
-        batch_size: Documents a batch, by default all; of "gmc" samplers always all.
-        local_step: How proportions are drawn; see `default_local`.
-        inner_steps: Number L of steps of an update, by default 1, or 10 of "gmc" samplers.
-        step_size: Step size of the sampler or a schedule of it; see `step.defaults`.
+        batch_size: Documents in a batch, by default all; for "gmc" samplers always all.
+        local_step: Sampler of the proportions; see `default_local`.
+        inner_steps: Number L of steps per update, by default 1, or 10 for "gmc" samplers.
+        step_size: Step size of the sampler or a schedule; see `step.defaults`.
         friction: C of "sggmc" and "gsgnht"; see there.
-        inertia: That of the thermostat of "gsgnht", by default 2 / C^2, by which it is critically
-            damped; the paper's is 1.
-        noise_estimate: Of "sggmc" and "gsgnht" with batches: take the noise of the gradient out of
-            the injected one, as above. False for none, V = 0, as in the paper.
+        inertia: Inertia of the thermostat of "gsgnht", by default 2 / C^2, critical damping; the
+            paper uses 1.
+        noise_estimate: For "sggmc" and "gsgnht" with batches: subtract the gradient noise from the
+            injected noise, as above. False means V = 0, as in the paper.
 
     Returns:
-        A kernel whose `init` takes topics [K, V], unit rows (see `start`), and a stream of what its
-        `update` takes: places of documents, int32 [batch_size].
+        A kernel whose `init` takes topics [K, V], unit rows (see `start`), and a stream of batches
+        for its `update`: indices of documents, int32 [batch_size].
 
     Raises:
         ValueError: An argument is out of range, not one of the names or not used by this
@@ -181,7 +181,7 @@ def build(
 def prior_of(
     documents: UnitDocuments, shape: tuple[int, int], hyper: Hyperparameters | None
 ) -> Hyperparameters:
-    """Return hyperparameters, checked; None stands for those of the paper."""
+    """Return hyperparameters, checked; None means those of the paper."""
     if hyper is None:
         return hyperparameters(sparse.mean_direction(documents, shape[1]))
     if hyper.mean.shape != shape[1:]:
@@ -191,17 +191,17 @@ def prior_of(
 
 @functools.partial(jax.jit, static_argnames="topics")
 def start(key: jax.Array, hyper: Hyperparameters, topics: int) -> jax.Array:
-    """Return topics [K, V] to start from: about m, at angles of about 45 degrees to it."""
+    """Return random initial topics [K, V], at angles of about 45 degrees to m."""
     v = hyper.mean.shape[0]
     drawn = jax.random.normal(key, (topics, v), hyper.mean.dtype) / math.sqrt(v)
     return step.SPHERE.retract(drawn + hyper.mean)
 
 
 def default_local(sampler: str) -> Local:
-    """Return the local step used where none is given.
+    """Return the default local step.
 
     One sample is enough for a stochastic gradient: documents differ far more than samples of the
-    proportions of one do. Chains of GMC-bGibbs go on from update to update.
+    proportions of one document. Chains of GMC-bGibbs continue from update to update.
     """
     if sampler == "gmc-apprmh":
         return Local(samples=5)
@@ -209,7 +209,7 @@ def default_local(sampler: str) -> Local:
 
 
 def check_batch_size(batch_size: int | None, documents: int, sampler: str) -> int:
-    """Return the batch size in full, or raise a ValueError unless it suits the sampler."""
+    """Return the batch size, or raise a ValueError unless it suits the sampler."""
     if batch_size is None:
         return documents
     if arguments.at_least("batch_size", batch_size, 1) > documents:
@@ -222,7 +222,7 @@ def check_batch_size(batch_size: int | None, documents: int, sampler: str) -> in
 
 
 def check_noise(sampler: str, inertia: float | None, noise_estimate: bool) -> None:
-    """Raise a ValueError unless these are about the sampler."""
+    """Raise a ValueError if the sampler does not use these options."""
     if inertia is not None and sampler != "gsgnht":
         raise ValueError(f"inertia is for gsgnht; {sampler} has no thermostat: leave it out")
     if not noise_estimate and step.is_metropolis(sampler):

@@ -1,4 +1,4 @@
-"""The options of the spherical admixture model, and how those that are left out are settled."""
+"""The options of the spherical admixture model, and their defaults."""
 
 import dataclasses
 
@@ -15,11 +15,11 @@ from simplex_jax.models.sam.local import STARTS as LOCAL_STARTS
 from simplex_jax.models.sam.variational import STARTS
 from simplex_jax.runtime import session
 
-_MOST = 1e18  # whose square float32 still holds
+_MOST = 1e18  # its square does not overflow float32
 PER_WORD = {"sigma": 2.0, "kappa0": 2.0, "kappa1": 6.0}
-"""Concentrations for each word of the vocabulary, where none are given."""
+"""Default concentrations per word of the vocabulary."""
 
-# From a variational start the chain has settled after some 150 updates of all documents.
+# From a variational start the burn-in is some 150 updates of all documents.
 PASSES = 300.0
 
 # Documents visited between evaluations of a run that ends by time.
@@ -31,7 +31,7 @@ class Options(RunOptions):
     """Options of the spherical admixture model."""
 
     num_topics: int = option(
-        "Number of topics, at most one a word.",
+        "Number of topics, at most one per word.",
         default=20,
         kw_only=False,
         least=1,
@@ -44,7 +44,7 @@ class Options(RunOptions):
         default=10.0,
         most=MOST_CONCENTRATION,
     )
-    # These are about what Liu, Zhu and Song (2016) take for 5,000 and for 3,000 words.
+    # Close to the values of Liu, Zhu and Song (2016) for 5,000 and for 3,000 words.
     sigma: float | None = option(
         "Concentration of the topics about their mean.",
         default=None,
@@ -64,41 +64,41 @@ class Options(RunOptions):
         unset="6 for each word",
     )
     learn: tuple[str, ...] = option(
-        "Concentrations that are sampled along; what is given for them is their prior mean.",
+        "Concentrations to learn; their given values are the prior means.",
         default=(),
         choices=model.LEARN,
     )
     sampler: str = option(
-        "How the topics move, given the shares of the documents.",
+        "Sampler of the topics, given the shares of the documents.",
         default="gsgnht",
         choices=model.SAMPLERS,
         offered=("gsgnht", "sggmc", "gmc-bgibbs"),
     )
     local: str = option(
-        "How topic shares are drawn, given the topics.",
+        "Sampler of the topic shares, given the topics.",
         default="hmc",
         choices=METHODS,
         offered=("hmc", "laplace"),
         parameter=None,
     )
     local_start: str | None = option(
-        "Where gmc begins to draw shares: near their mode; or, as in the paper and afresh in every "
+        "Start of the gmc chains of shares: near their mode; or, as in the paper and in every "
         "update, at least squares.",
         default=None,
         choices=LOCAL_STARTS,
-        unset="mode, of gmc",
+        unset="mode, for gmc",
         command=False,
         parameter=None,
     )
     local_fixed: bool = option(
-        "Steps of hmc and gmc all have the greatest length, as in the paper, not a random share.",
+        "Always use the maximum step size of hmc and gmc, as in the paper, not a random share.",
         default=False,
         command=False,
         parameter=None,
     )
     start: str = option(
-        "Where chains begin: at topics of a short variational inference, from different draws of "
-        "the prior for different chains; or at those draws.",
+        "Start of the chains: topics of a short variational inference, from a different prior draw "
+        "for each chain; or the prior draws themselves.",
         default="variational",
         choices=STARTS,
     )
@@ -109,31 +109,31 @@ class Options(RunOptions):
         unset="set by the sampler",
     )
     friction: float | None = option(
-        "That of sggmc and gsgnht.", default=None, unset="set by the sampler", parameter=None
+        "Friction of sggmc and gsgnht.", default=None, unset="set by the sampler", parameter=None
     )
     inertia: float | None = option(
-        "That of the thermostat of gsgnht; the paper has 1.",
+        "Inertia of the thermostat of gsgnht; the paper uses 1.",
         default=None,
-        unset="2 / friction^2, by which it is critically damped",
+        unset="2 / friction^2, critical damping",
         command=False,
         parameter=None,
     )
     noise_estimate: bool = option(
-        "With batches, sggmc and gsgnht take the noise of the gradient out of the injected one; "
-        "those of the paper do not.",
+        "With batches, sggmc and gsgnht subtract the gradient noise from the injected noise; those "
+        "of the paper do not.",
         default=True,
         command=False,
         parameter=None,
     )
     inner_steps: int | None = option(
-        "Steps of the sampler in an update.",
+        "Steps of the sampler per update.",
         default=None,
         least=1,
         unset="set by the sampler",
         parameter=None,
     )
-    # At equilibrium a batch of B out of D documents wants steps so much shorter for the noise of
-    # its gradient that some 5 D / B updates are worth one of all documents, at B / D of its cost.
+    # At equilibrium the gradient noise of B out of D documents needs steps so much shorter that
+    # some 5 D / B updates are worth one with all documents, each at B / D of its cost.
     batch_size: int | None = option("Documents in a batch.", default=None, least=1, unset="all")
     passes: float | None = again(
         "passes", default=None, unset="300, unless steps or seconds are given"
@@ -155,7 +155,7 @@ class Arguments(Options, Session):
 
 
 def settle(data: Data, heldout: Data | None, options: Options) -> Options:
-    """Return options with everything that was left out filled in, or raise a ValueError."""
+    """Return options with all defaults filled in, or raise a ValueError."""
     del heldout
     table = data.vectors.values
     documents, words = table.shape

@@ -25,9 +25,9 @@ _SAMPLED, _BURN_IN = 512, 8
 def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool) -> Posterior:
     """Return the hook that gathers moments and traces.
 
-    The mean share of each topic is that of up to 512 documents, evenly spaced, whose proportions
-    are drawn, by `key`, given the topics of the sample. The moments are those of "topics"
-    [C, K, V], "prevalence" [C, K] and the concentrations [C].
+    The mean share of each topic is computed from up to 512 documents, evenly spaced, whose
+    proportions are drawn with `key` given the topics of the sample. The moments are those of
+    "topics" [C, K, V], "prevalence" [C, K] and the concentrations [C].
     """
     chains, num_topics = settings.chains, settings.num_topics
     rows = np.unique(np.linspace(0, table.shape[0] - 1, _SAMPLED).round().astype(int))
@@ -80,8 +80,8 @@ def keep(settings: Options, folder: Folder | None) -> Kept:
 def held_out(table: sp.csr_array, key: jax.Array, settings: Options) -> HeldOut:
     """Return the hook that estimates log-perplexities of held-out unit vectors [H, V].
 
-    Its metrics also have `heldout_ess`, the median over documents of the effective number of the
-    draws by which each density was estimated.
+    Its metrics include `heldout_ess`, the median over documents of the effective sample size of the
+    estimates.
     """
     documents = sparse.to_device(table)
 
@@ -108,7 +108,7 @@ def held_out(table: sp.csr_array, key: jax.Array, settings: Options) -> HeldOut:
 
 
 def records(settings: Options, documents: int) -> Records:
-    """Return the hook that records evaluations: rate, energy, noise, acceptance, thermostat."""
+    """Return the hook that records evaluations: throughput, energy, noise, acceptance rates."""
 
     def measure(event: Event, passes: float) -> Mapping[str, float]:
         info = event.info.sampler._asdict()

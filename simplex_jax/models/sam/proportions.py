@@ -1,4 +1,4 @@
-"""Topic proportions of documents, given topics: any number of documents, in bounded memory."""
+"""Topic proportions of any number of documents given topics, in bounded memory."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,24 +31,24 @@ def transform(
 ) -> np.ndarray:
     """Return the topic proportions of documents.
 
-    The posterior mean of each document's proportions given the topics, over steps of the method
-    "hmc" of `models.sam.local`.
+    They are the posterior means of each document's proportions given the topics, over steps of the
+    method "hmc" of `models.sam.local`.
 
     Args:
-        topics: Directions [K, V], of any length but 0; say `Fit.mean`.
+        topics: Directions [K, V], of any length but 0, e.g. `Fit.mean`.
         documents: Unit vectors [D, V].
-        alpha: Concentration of topic proportions, per topic; say `Fit.alpha`.
-        kappa1: Concentration of the documents; say `Fit.kappa1`.
+        alpha: Concentration of topic proportions, per topic, e.g. `Fit.alpha`.
+        kappa1: Concentration of the documents, e.g. `Fit.kappa1`.
         seed: Seed of the draws.
-        samples: Samples of each document.
-        shard: Documents worked on at once.
+        samples: Samples per document.
+        shard: Number of documents processed together.
 
     Returns:
         Proportions, float32 [D, K]; rows sum to 1.
 
     Raises:
-        ValueError: An argument is out of range, a document is not a unit vector, or there is
-            another number of words in the topics.
+        ValueError: An argument is out of range, a document is not a unit vector, or documents and
+            topics differ in their number of words.
 
     Example:
         >>> import numpy as np
@@ -72,7 +72,7 @@ def shards(
     samples: int = _SAMPLES,
     shard: int = SHARD,
 ) -> Iterator[np.ndarray]:
-    """Work through documents as `transform` does, and yield proportions as they are ready.
+    """Yield the proportions of documents as `transform` computes them, shard by shard.
 
     Arguments as for `transform`, which raises the same errors.
 
@@ -120,9 +120,9 @@ def as_directions(topics: ArrayLike) -> np.ndarray:
 def law_of(
     topics: np.ndarray, table: sp.csr_array, alpha: float, kappa1: float, width: int
 ) -> laplace.Target:
-    """Return the law of the proportions of documents, filled up to `width` of them.
+    """Return the posterior of the proportions of documents, padded to `width` of them.
 
-    Of a document that takes its K cosines with the topics, which cost its nonzeros alone.
+    It needs only the K cosines of a document with the topics, whose cost is that of its nonzeros.
     """
     cosines = np.zeros((width, len(topics)), np.float32)
     cosines[: table.shape[0]] = table @ topics.T

@@ -1,4 +1,4 @@
-"""The report of a spherical admixture model: one HTML file without network and scripts."""
+"""The report of a spherical admixture model: a self-contained HTML file without scripts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ _SECTIONS = (
 
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
-    """Return the context of the template: `top_words` words a topic, half as many negative ones."""
+    """Return the context of the template, with `top_words` words per topic, half as many absent."""
     rows = _rows(fitted, top_words)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "log_perplexity")
@@ -51,7 +51,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
 def signed_words(
     mean: np.ndarray, present: int, absent: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return for each topic its words of the largest loadings, and of the most negative ones.
+    """Return for each topic the words with the largest loadings, and with the most negative ones.
 
     There are at most `present` of the former, all positive, and `absent` of the latter.
     """
@@ -64,7 +64,7 @@ def signed_words(
 
 
 def strongest(fitted: Fit, present: int, absent: int) -> list[list[str]]:
-    """Return these words of each topic, those that are absent with a minus before them."""
+    """Return the `signed_words` of each topic, the absent ones prefixed with a minus."""
     vocabulary = fitted.vocabulary
     return [
         [vocabulary[w] for w in most] + [f"-{vocabulary[w]}" for w in least]
@@ -73,7 +73,7 @@ def strongest(fitted: Fit, present: int, absent: int) -> list[list[str]]:
 
 
 def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
-    """Return what is shown of each topic, in their own order."""
+    """Return the entries of the topics in the report, in their order."""
     rough = diagnostics.rough(fitted.diagnostics, len(fitted.mean))
     sd = np.where(rough[:, None], np.nan, np.asarray(fitted.sd, np.float64))
     chosen = signed_words(fitted.mean, top_words, max(1, top_words // 2))
@@ -94,7 +94,7 @@ def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
 def _words(
     chosen: np.ndarray, mean: np.ndarray, sd: np.ndarray, vocabulary: Sequence[str], scale: float
 ) -> list[dict[str, Any]]:
-    """Return words with their loadings and bars; intervals are cut where the sign changes."""
+    """Return words with loadings and bars; intervals are clipped at a change of sign."""
     value, spread = mean[chosen], sd[chosen]
     lower, upper = normal_interval(value, spread)
     sign = np.where(value < 0, -1, 1)

@@ -1,4 +1,4 @@
-"""Documents that are sparse unit vectors, on the device, and dense rows of some of them."""
+"""Sparse unit vectors on the device, and dense rows of a selection of them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,14 +14,14 @@ from simplex_jax import arguments, batches
 from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
 
-# How far from 1 the length of a document may be: vectors in a file are printed with few digits.
+# Tolerance of the length of a document: vectors in files are printed with few digits.
 _TOLERANCE = 1e-3
 
 ROUNDING = 1e-6
-"""Length of the sum of documents, for each of them, below which it is rounding."""
+"""The sum of documents is zero up to rounding if its length per document is below this."""
 
-# Numbers of the dense rows of a block of documents: it should fit a core's cache, and the blocks
-# should be few.
+# Entries in the dense rows of a block of documents: a block should fit a core's cache, but there
+# should be few blocks.
 _BLOCK = 1 << 20
 
 Sum = TypeVar("Sum")
@@ -30,10 +30,10 @@ Sum = TypeVar("Sum")
 class UnitDocuments(NamedTuple):
     """Sparse unit vectors on the device, shortest document first.
 
-    Nothing is padded: memory is that of the nonzeros, 8 bytes each.
+    There is no padding: memory is 8 bytes per nonzero.
     """
 
-    # places of the nonzeros, with a word for every nonzero in place of its tokens
+    # positions of the nonzeros, with a word per nonzero instead of per token
     corpus: DeviceCorpus
     values: jax.Array  # the nonzeros, float32 [T]
 
@@ -41,8 +41,8 @@ class UnitDocuments(NamedTuple):
 def to_device(vectors: sp.csr_array) -> UnitDocuments:
     """Put documents on the device, the unit vectors of a sparse or dense table [D, V].
 
-    Lengths within 1e-3 of 1 count as rounding and are made 1. No document, or a row that is zero,
-    not finite or not of unit length, is a ValueError that names the row.
+    Lengths within 1e-3 of 1 are normalised. An empty table, or a row that is zero, not finite or
+    not of unit length, raises a ValueError that names the row.
     """
     vectors = sp.csr_array(vectors, dtype=np.float64, copy=True)
     if vectors.shape[0] == 0:
@@ -80,7 +80,7 @@ def size(documents: UnitDocuments) -> int:
 
 
 def check_words(documents: UnitDocuments, vocabulary: int) -> None:
-    """Raise a ValueError where documents have words from `vocabulary` on, which `rows` drops."""
+    """Raise a ValueError if documents have words from `vocabulary` on, which `rows` drops."""
     last = int(np.asarray(documents.corpus.tokens).max())
     if last >= vocabulary:
         raise ValueError(
@@ -90,9 +90,10 @@ def check_words(documents: UnitDocuments, vocabulary: int) -> None:
 
 
 def check_shape(documents: UnitDocuments, shape: Sequence[int]) -> tuple[int, int]:
-    """Return the shape (K, V) of topics, or raise a ValueError that says what is wrong.
+    """Return the shape (K, V) of topics, or raise a ValueError.
 
-    There is at least one topic and at most one a word, and every word of the documents is below V.
+    There must be at least one topic and at most one per word, and every word of the documents must
+    be below V.
     """
     if len(shape) != 2:
         raise ValueError(f"shape must be (K, V); it is {shape!r}")
@@ -105,11 +106,10 @@ def check_shape(documents: UnitDocuments, shape: Sequence[int]) -> tuple[int, in
 
 
 def rows(documents: UnitDocuments, ids: jax.Array, vocabulary: int) -> jax.Array:
-    """Return documents by their distinct places, int32 [B], as float32 [B, V]; from D on zeros.
+    """Return the documents `ids`, distinct int32 [B], as float32 [B, V]; zeros for ids from D on.
 
-    With about as many words as here a dense product costs what a sparse one does, or less, and
-    takes up no more room than the topics do. `documents.corpus.order` has the rows of the table
-    that the documents came from.
+    For usual vocabularies a dense product costs no more than a sparse one, and needs no more memory
+    than the topics. `documents.corpus.order` has their rows in the original table.
     """
     chosen = device.select(documents.corpus, jnp.asarray(ids))
     mean = documents.values.shape[0] / size(documents)
@@ -128,9 +128,9 @@ def rows(documents: UnitDocuments, ids: jax.Array, vocabulary: int) -> jax.Array
 
 
 def uniform_stream(documents: UnitDocuments, batch_size: int) -> batches.Stream:
-    """Yield uniform subsets of distinct documents by their places, int32 [batch_size].
+    """Return the stream of uniform subsets of distinct documents, indices int32 [batch_size].
 
-    A batch of all documents is their places in order.
+    A batch of all documents has their indices in order.
     """
     if batch_size == size(documents):
         return batches.full(jnp.arange(batch_size, dtype=jnp.int32))
@@ -138,12 +138,12 @@ def uniform_stream(documents: UnitDocuments, batch_size: int) -> batches.Stream:
 
 
 def block_size(batch_size: int, vocabulary: int) -> int:
-    """Return how many documents of a batch to work on at once."""
+    """Return how many documents of a batch to process together."""
     return max(1, min(batch_size, _BLOCK // vocabulary))
 
 
 def blocks(places: jax.Array, length: int, fill: int) -> jax.Array:
-    """Cut an array [B, ...] in blocks, [blocks, length, ...], the last one filled up."""
+    """Split an array [B, ...] into blocks, [blocks, length, ...], padded with `fill`."""
     count = -(-places.shape[0] // length)
     padding = [(0, count * length - places.shape[0])] + [(0, 0)] * (places.ndim - 1)
     padded = jnp.pad(places, padding, constant_values=fill)
@@ -151,7 +151,7 @@ def blocks(places: jax.Array, length: int, fill: int) -> jax.Array:
 
 
 def add_up(function: Callable[..., Sum], *blocked: jax.Array) -> Sum:
-    """Sum what a function returns of each block, one after the other."""
+    """Sum a function over blocks, sequentially."""
     if blocked[0].shape[0] == 1:
         return function(*(array[0] for array in blocked))
     shapes = jax.eval_shape(function, *(array[0] for array in blocked))

@@ -23,7 +23,7 @@ SAMPLERS = ("sggmc", "gsgnht", "gmc-apprmh", "gmc-bgibbs")
 # h C, the damping of a step.
 _DAMPING = 0.5
 
-# Most of the injected noise that the estimated noise of the gradient may take the place of.
+# Maximum share of the injected noise that the gradient noise may replace.
 _SHARE = 0.9
 
 _STATIC = {"static": True}
@@ -32,7 +32,7 @@ SPHERE = manifolds.sphere()
 
 
 class Settings(NamedTuple):
-    """Settings of the sampler of the topics: step size h, friction C and steps of an update."""
+    """Settings of the sampler of the topics: step size h, friction C and steps per update."""
 
     step_size: StepSize
     friction: float | jax.Array
@@ -42,7 +42,7 @@ class Settings(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-    """The model and how it is sampled, see `model.build`: arrays, and options that are static."""
+    """The model and its sampler options, arrays or static; see `model.build`."""
 
     documents: UnitDocuments
     hyper: Hyperparameters
@@ -64,15 +64,15 @@ class Model:
 
 
 def damped_inertia(friction: Any) -> Any:
-    """Return the inertia of a thermostat that is critically damped, 2 / C^2.
+    """Return the inertia of a critically damped thermostat, 2 / C^2.
 
-    In a run, one as slow as that of the paper would not move.
+    A thermostat as slow as that of the paper would not move within a run.
     """
     return 2 / friction**2
 
 
 def is_metropolis(sampler: str) -> bool:
-    """Return whether a sampler has a Metropolis test, for which it needs all documents."""
+    """Return whether a sampler has a Metropolis test, which needs all documents."""
     return sampler.startswith("gmc")
 
 
@@ -114,7 +114,7 @@ def _change(
     topics: jax.Array,
     seen: tuple[Minibatch, jax.Array],
 ) -> jax.Array:
-    """Return the log joint density relative to that where the trajectory starts."""
+    """Return the log joint density relative to the start of the trajectory."""
     batch, reference = seen
     return joint.log_change(topics, documents, reference, batch, hyper)
 
@@ -142,7 +142,7 @@ def _variance(
     topics: jax.Array,
     batch: Minibatch,
 ) -> jax.Array:
-    """Return the variance of the gradient, as far as there is noise to take it out of."""
+    """Return the variance of the gradient, at most the noise it is subtracted from."""
     variance = joint.gradient_variance(documents, topics, batch, hyper)
     return jnp.minimum(variance, most.astype(variance.dtype))
 
@@ -150,27 +150,27 @@ def _variance(
 def defaults(
     sampler: str, documents: int, shape: tuple[int, int], hyper: Hyperparameters, batch_size: int
 ) -> Settings:
-    r"""Return the settings used where none are given.
+    r"""Return the default settings.
 
     They follow from two scales. Topics that documents share evenly, and that fit with a cosine of a
     half, have the curvature
 
     .. math:: \lambda = \sigma + \tfrac 12 \kappa_1 D / K,
 
-    and where their sum nearly cancels, as it does at the posterior of concentrated documents, in
-    some directions a hundred times that: :math:`h = 0.1 / \sqrt\lambda` is stable there, too. The
-    estimate of the gradient from B documents has about the variance
+    and a hundred times that in some directions if their sum nearly cancels, as in the posterior of
+    concentrated documents: :math:`h = 0.1 / \sqrt\lambda` is stable there, too. The gradient
+    estimate from B documents has a variance of about
 
     .. math:: \nu = \frac{\kappa_1^2 D (D - B)}{B K V}
 
-    in a coordinate, or several times that. h is lowered to where :math:`h \nu = 0.05\, C` at
+    per coordinate, or several times that. h is reduced until :math:`h \nu \le 0.05\, C` at
     :math:`C = 0.5 / h`; more friction has a bias of its own (see `samplers.sggmc`).
     """
     k, v = shape
     kappa = float(hyper.kappa1)
     step = 0.1 / math.sqrt(float(hyper.sigma) + 0.5 * kappa * documents / k)
     if is_metropolis(sampler):
-        # The error of a trajectory grows with the root of the dimension and the square of the step.
+        # The error of a trajectory grows as the root of the dimension and the square of the step.
         return Settings(step * min(1, 7 * (k * v) ** -0.25), 1.0, 10)
     if batch_size < documents:
         variance = kappa**2 * documents * (documents - batch_size) / (batch_size * k * v)

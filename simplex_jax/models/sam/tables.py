@@ -20,12 +20,12 @@ _SCALARS = [name for one in CONCENTRATIONS for name in (one, f"{one}_sd")]
 
 
 def write(fitted: Fit, place: Path) -> None:
-    """Write the files that are for people and for other programs, each atomically.
+    """Write the files for users and other programs, each atomically.
 
-    `topics.csv` has the 20 words of the largest loadings of each topic, at ranks 1 to 20, and up to
-    10 of the most negative ones, at ranks -1 to -10: their posterior mean, the mean direction times
-    its length, with the 95% interval of `intervals.normal_interval`; `topic_keys.txt` topic, share
-    and these words, parted by tabs, the negative ones last with a minus before them;
+    `topics.csv` has the 20 words with the largest loadings of each topic, at ranks 1 to 20, and up
+    to 10 with the most negative ones, at ranks -1 to -10: their posterior mean, the mean direction
+    times its length, with the 95% interval of `intervals.normal_interval`; `topic_keys.txt` topic,
+    share and these words, separated by tabs, the negative ones last with a minus prefix;
     `doc_topics.npz` the proportions of all documents and their names.
     """
     words = map(" ".join, report.strongest(fitted, _TOP_WORDS, _ABSENT_WORDS))
@@ -48,7 +48,7 @@ def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
 
 
 def summary(fitted: Fit) -> dict[str, Any]:
-    """Return what `summary.json` holds of a spherical admixture model."""
+    """Return the fields of `summary.json` for a spherical admixture model."""
     own = {"order": fitted.order, "idf": fitted.weighting, "aside": fitted.aside}
     return tables.common_summary(fitted) | own
 

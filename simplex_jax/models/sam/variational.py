@@ -1,4 +1,4 @@
-"""Variational inference for the spherical admixture model, of all documents or of batches."""
+"""Variational inference for the spherical admixture model, with full or mini-batches."""
 
 import dataclasses
 import math
@@ -18,10 +18,10 @@ from simplex_jax.runtime.driver import nothing, run
 from simplex_jax.schedules import Schedule, StepSize, polynomial_decay
 
 STARTS = ("variational", "prior")
-"""Names of the ways to begin a chain."""
+"""Names of the starts of a chain."""
 
 UPDATES, BATCH = 40, 4_000
-"""Updates of variational inference before the first sample, and most documents in one of them."""
+"""Variational updates before the first sample, and the maximum batch size of each."""
 
 _STATIC = {"static": True}
 
@@ -31,27 +31,27 @@ class State(NamedTuple):
 
     position: jax.Array  # mean directions of the topics, unit vectors [K, V]
     step: jax.Array  # number of updates done, int32
-    # Those of the proportions of every document, Dirichlet(w_d), [D, K]; 0 for those that were in
-    # no batch yet.
+    # Weights of the proportions of every document, Dirichlet(w_d), [D, K]; 0 for documents that
+    # have not been in a batch.
     weights: jax.Array
-    concentration: jax.Array  # xi, that of q(phi_k), a scalar
+    concentration: jax.Array  # xi, the concentration of q(phi_k), a scalar
 
 
 class Info(NamedTuple):
     """Diagnostics of an update, all scalars."""
 
-    step_size: jax.Array  # the share of the topics that was replaced
-    # The bound of the log evidence, divided by the number of documents, at the topics before the
-    # update; estimated from the batch, if that is not all of them.
+    step_size: jax.Array  # rho
+    # The bound of the log evidence per document, at the topics before the update; estimated from
+    # the batch if it is not full.
     bound: jax.Array
-    local_iterations: jax.Array  # iterations of the weights of the slowest document
+    local_iterations: jax.Array  # iterations of the weights for the slowest document
     topic_iterations: jax.Array  # steps of the topics
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Model:
-    """Settings of `build`; a climb of topics ends where no entry would change by `change`."""
+    """Settings of `build`; a climb of topics ends when no entry would change by `change`."""
 
     documents: UnitDocuments
     hyper: Hyperparameters
@@ -82,42 +82,41 @@ def build(
 ) -> tuple[Kernel, Stream]:
     r"""Return the kernel of mean-field variational Bayes for SAM, and its stream of batches.
 
-    It climbs the bound of `bound` (Reisinger et al. 2010). An update optimises the weights w_d
-    of the documents of a batch, then the directions x_k of the topics given these on the bound of
-    the batch, its documents counted D / |B| times, to some :math:`\hat x_k`, and
+    It maximises the bound of `bound` (Reisinger et al. 2010). An update optimises the weights w_d
+    of the documents of a batch, then, given these, the directions x_k of the topics for the bound
+    of the batch, with its documents counted D / |B| times. The result is :math:`\hat x_k`, and
 
     .. math:: x_k \leftarrow \frac{(1 - \rho) x_k + \rho \hat x_k}
                                   {|(1 - \rho) x_k + \rho \hat x_k|}.
 
-    With all documents in a batch and `step_size=1`, the default, that is the batch method (VI) and
-    the bound never falls; with fewer it is the stochastic one (StoVI) of Liu et al. (2016).
+    With all documents in a batch and `step_size=1`, the default, this is the batch method (VI), and
+    the bound never falls; with fewer it is the stochastic method (StoVI) of Liu et al. (2016).
 
-    Both ascents are with rollback, as theirs, but on other directions and with a step of their own
-    for every document. Weights follow the natural gradient,
+    Both ascents use rollback, as theirs do, but other directions and a separate step size for every
+    document. Weights follow the natural gradient,
 
     .. math:: \log w_{dk} \leftarrow \log w_{dk} + s_d (\tilde\nabla_k L) / w_{dk},
 
-    for which s = 1 is exact where the expected cosine is linear in the expected log proportions;
-    topics follow their gradients g_k as projected at x_k,
-    :math:`x_k + s (g_k - x_k x_k' g_k) / |g_k|`, renormalised, for which s = 1 is the maximiser
-    where the bound is linear in the topic. Steps double where the bound rises and halve where it
-    would fall. The published code walks along plain gradients with rates of 1e-2 and 1e-3. The
-    corpus mean has its optimal length, see `bound.resultant`. A document's weights begin where
-    its last visit left them.
+    for which s = 1 is exact if the expected cosine is linear in the expected log proportions.
+    Topics follow their gradients g_k projected at x_k,
+    :math:`x_k + s (g_k - x_k x_k' g_k) / |g_k|`, renormalised, for which s = 1 is the maximiser if
+    the bound is linear in the topic. Steps double when the bound rises and halve when it would
+    fall. The published code follows plain gradients with rates of 1e-2 and 1e-3. The corpus mean
+    has its optimal length, see `bound.resultant`. A document's weights start at their last values.
 
     Args:
         documents: The unit vectors, `sparse.to_device(vectors)`.
         shape: (K, V), numbers of topics and words, K at most V.
         hyper: Hyperparameters, `model.hyperparameters(mean, ...)`; None for those of the paper with
             the mean direction of the documents.
-        learn_concentration: Climb the bound in xi as well, from sigma on, by damped steps to the
-            fixed point of its derivative; otherwise it stays at sigma, as published.
-        batch_size: Documents a batch, cut to those that there are; by default all.
-        step_size: rho, above 0 and at most 1, or a schedule of it; by default 1 with all documents
-            in a batch and otherwise `default_step_size`.
-        local_iterations: Most iterations of the weights in an update.
-        topic_iterations: Most steps of the topics in an update.
-        tolerance: They end when no entry of a topic would change by this over the root of V.
+        learn_concentration: Maximise over xi as well, from sigma on, by damped steps to the fixed
+            point of the bound's derivative; otherwise it stays at sigma, as published.
+        batch_size: Documents in a batch, at most the number of documents; by default all.
+        step_size: rho, above 0 and at most 1, or a schedule; by default 1 with all documents in a
+            batch and otherwise `default_step_size`.
+        local_iterations: Maximum iterations of the weights per update.
+        topic_iterations: Maximum steps of the topics per update.
+        tolerance: The steps end when no entry of a topic would change by this over the root of V.
 
     Returns:
         A kernel whose `init` takes topics [K, V], which it normalises and which must differ; and a
@@ -204,7 +203,7 @@ def _update(model: _Model, key: jax.Array, state: State, ids: jax.Array) -> tupl
     new, cosines, steps = bound.climb_topics(
         topics, words, old, cosines, length, model.topic_iterations
     )
-    # Where the bound is NaN no step would be taken, which looks like the end of the climb.
+    # With a NaN bound no step would be accepted, which looks like convergence.
     new = jnp.where(jnp.isnan(reached), jnp.nan, new)
     if model.learn:
         better = bound.climb_concentration(topics, new, cosines, xi)
@@ -221,19 +220,18 @@ def _update(model: _Model, key: jax.Array, state: State, ids: jax.Array) -> tupl
 def start(
     key: jax.Array, documents: UnitDocuments, hyper: Hyperparameters, count: int, method: str
 ) -> jax.Array:
-    """Return topics [K, V] for a chain to begin with.
+    """Return initial topics [K, V] of a chain.
 
-    "prior" are directions about the corpus mean, from where samplers take hundreds of passes to
-    topics. "variational" goes on from there by `UPDATES` updates of variational inference, of all
-    documents or `BATCH` of them, which takes a few passes: the chain forgets it as any start, but
-    has less to travel.
+    "prior" draws directions about the corpus mean, from which samplers need hundreds of passes to
+    converge. "variational" continues with `UPDATES` updates of variational inference, each with all
+    documents or `BATCH` of them, which takes a few passes and shortens the burn-in.
     """
     key_start, key_init, key_run = jax.random.split(key, 3)
     first = model.start(key_start, hyper, count)
     if method == "prior":
         return first
     size = sparse.size(documents)
-    # Batches are large, and updates few: later ones count for more than in a long run.
+    # Batches are large and updates few, so later updates get more weight than in a long run.
     step_size = polynomial_decay(1.0, tau=1.0, kappa=0.6) if size > BATCH else 1.0
     kernel, stream = build(
         documents,
@@ -245,6 +243,6 @@ def start(
         topic_iterations=5,
     )
     state = kernel.init(key_init, first)
-    # Not a lambda: another one for each chain and each fit would compile all of it again.
+    # Not a lambda: a new one for each chain and fit would recompile everything.
     state, _ = run(key_run, kernel, state, stream, UPDATES, collect=nothing)
     return state.position

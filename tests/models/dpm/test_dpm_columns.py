@@ -195,9 +195,9 @@ def test_columns_through_json():
         ({}, {}, "the table has no column left"),
         ({"a": [np.nan, np.nan]}, {}, "column 'a' has no value"),
         ({"a": []}, {}, "with rows"),
-        (np.eye(2), {"kinds": {"a": "count"}}, "kinds are of the columns of a data frame"),
+        (np.eye(2), {"kinds": {"a": "count"}}, "kinds are for the columns of a data frame"),
         (TABLE, {"kinds": KINDS, "sampler": "scir"}, "a family with simplex atoms"),
-        (TABLE, {"kinds": KINDS, "family": FOUND}, "kinds are of the columns"),
+        (TABLE, {"kinds": KINDS, "family": FOUND}, "kinds are for the columns"),
     ],
 )
 def test_bad_input_is_one_clear_error(rows, options, message):

@@ -288,7 +288,7 @@ def test_a_family_of_ones_own(tmp_path):
     assert clone(model).fit_predict(codes).max() == 1
     model.fit(codes)
     assert model.predict_proba(codes).shape == (40, 2)
-    with pytest.raises(ValueError, match="give one by its name"):
+    with pytest.raises(ValueError, match="give the family by its name"):
         model.save(tmp_path / "model.npz")
 
 

@@ -379,7 +379,7 @@ def test_a_fit_of_unit_vectors_knows_no_weights(whole, tmp_path):
     assert_same(loaded, whole, "state", "diagnostics", "kept")
     assert (loaded.weighting, loaded.idf.tolist()) == (None, [1.0] * 6)
     np.testing.assert_array_equal(loaded.transform(DATA, seed=7), whole.proportions)
-    with pytest.raises(ValueError, match="the model is one of unit vectors"):
+    with pytest.raises(ValueError, match="the model is of unit vectors"):
         loaded.transform(corpus.from_counts([[1, 2]], ["a", "b"]))
     with pytest.raises(ValueError, match="its 2 words are not the 6"):
         loaded.transform(np.eye(2))

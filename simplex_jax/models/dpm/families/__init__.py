@@ -1,4 +1,4 @@
-"""Component families of mixtures: a record of functions each, and the rows that they are made for.
+"""Component families of mixtures, each a record of functions, and their rows.
 
 A custom family is a `Family` whose functions are bound to their hyperparameters by
 `simplex_jax.base.bind`; see `multinomial` for a short one.

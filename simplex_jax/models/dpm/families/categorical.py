@@ -1,4 +1,4 @@
-"""Several categorical variables, independent given the component, with Dirichlet priors."""
+"""Independent categorical variables with Dirichlet priors."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,11 +17,11 @@ from simplex_jax.models.dpm.families.family import Family, Simplex, as_floats
 from simplex_jax.models.dpm.families.rows import check_table, first_bad
 
 Tables = tuple[jax.Array, ...]
-"""Numbers of each category: one leaf [..., variables, d] for each number of categories d."""
+"""Values per category: one leaf [..., variables, d] for each number of categories d."""
 
 
 class _Layout(NamedTuple):
-    """The variables, those with equally many categories side by side."""
+    """The variables, grouped by their number of categories."""
 
     categories: tuple[int, ...]  # number of categories of each group, ascending
     columns: tuple[tuple[int, ...], ...]  # columns of the variables of each group
@@ -38,11 +38,11 @@ class _Layout(NamedTuple):
 
     @property
     def offsets(self) -> np.ndarray:
-        """First category of each variable, group after group, where all are numbered through."""
+        """First category of each variable, group after group, in a joint numbering of all."""
         return np.cumsum(self.sizes) - self.sizes
 
     def split(self, flat: jax.Array) -> Tables:
-        """Return numbers of all categories, [..., sum d], by group."""
+        """Split the values of all categories, [..., sum d], into groups."""
         shapes = [(len(c), d) for c, d in zip(self.columns, self.categories, strict=True)]
         ends = np.cumsum([count * d for count, d in shapes])[:-1]
         parts = jnp.split(flat, ends, axis=-1)
@@ -52,7 +52,7 @@ class _Layout(NamedTuple):
         )
 
     def join(self, tables: Tables) -> jax.Array:
-        """Return the numbers of all categories, [..., sum d]."""
+        """Join groups to the values of all categories, [..., sum d]."""
         return jnp.concatenate([t.reshape(*t.shape[:-2], -1) for t in tables], axis=-1)
 
 
@@ -70,13 +70,13 @@ def categorical(categories: Sequence[int], concentration: ArrayLike = 1.0) -> Fa
     """Return the family of p variables x_j ~ theta_j, theta_j ~ Dirichlet(concentration_j).
 
     With a Dirichlet process this is the model of Dunson and Xing (2009, JASA 104, section 3), which
-    can represent any joint law of the variables. A missing value is left out of the likelihood:
-    whether it is missing must not depend on the value itself.
+    can represent any joint distribution of the variables. Missing values are left out of the
+    likelihood: whether a value is missing must not depend on the value itself.
 
     Rows are integers [n, p], 0..d_j - 1, or floats with these values; -1 or NaN is missing. The
     atoms are log-probabilities, one leaf [K, variables, d] for each number of categories d that
-    occurs, in ascending order (`variables` puts them back into the order of the columns), and the
-    statistics are counts like them, int32.
+    occurs, in ascending order (`variables` restores the order of the columns), and the statistics
+    are int32 counts of the same shapes.
 
     Args:
         categories: Number of categories of each variable, positive integers.

@@ -1,4 +1,4 @@
-"""Columns of real numbers, each normal by itself: a normal-inverse-gamma prior a column."""
+"""Independent normal columns, with a normal-inverse-gamma prior for each."""
 
 import math
 from typing import NamedTuple
@@ -19,14 +19,14 @@ from simplex_jax.models.dpm.families.rows import check_table, first_bad, reach
 
 
 class DiagonalNormals(NamedTuple):
-    """Normal laws of independent columns."""
+    """Normal distributions of independent columns."""
 
     mean: jax.Array  # means, [K, p]
     sd: jax.Array  # standard deviations, [K, p]
 
 
 class ColumnMoments(NamedTuple):
-    """Statistics of clusters, about the prior mean m, over the cells that are not missing."""
+    """Statistics of clusters, about the prior mean m, over observed cells."""
 
     number: jax.Array  # number of cells, int32 [K, p]
     total: jax.Array  # sums of x - m, [K, p]
@@ -46,14 +46,14 @@ def diagonal_gaussian(
     """Return the family of p columns x_j ~ N(mu_j, s_j^2), independent given the component.
 
     s_j^2 ~ InverseGamma(freedom_j / 2, scale_j / 2), whose mean is scale_j / (freedom_j - 2), and
-    mu_j ~ N(mean_j, s_j^2 / strength_j): of one column, the law of `gaussian`. A missing cell is
-    left out of the likelihood, which is exact and fills nothing in: whether it is missing must not
-    depend on its value.
+    mu_j ~ N(mean_j, s_j^2 / strength_j): for one column the model of `gaussian`. Missing cells are
+    left out of the likelihood, which is exact without imputation: whether a cell is missing must
+    not depend on its value.
 
     Rows are floats [n, p], NaN where missing. Atoms are `DiagonalNormals`, statistics
-    `ColumnMoments`. As those of `gaussian`, moments are taken about the prior mean, and lose their
-    digits where a cluster lies many of its own standard deviations away from it: 1e-7 d^2 of the
-    variance in float32 at d of them. What the prior mean itself is does not matter.
+    `ColumnMoments`. As in `gaussian`, moments are taken about the prior mean and lose precision if
+    a cluster is d of its own standard deviations away from it: 1e-7 d^2 of the variance in float32.
+    The size of the prior mean itself does not matter.
 
     Args:
         mean: Prior means, [p].
@@ -100,12 +100,12 @@ def diagonal_gaussian(
 def diagonal_gaussian_of(rows: ArrayLike, strength: ArrayLike = 1.0) -> Family:
     """Return the `diagonal_gaussian` family with means and variances of the data.
 
-    The prior mean of a column is that of its cells, and so is the prior mean of the variance of a
-    component, both computed in float64; `strength` is as there. Missing cells are left out.
+    The prior means of a column's mean and of its variance in a component are the mean and variance
+    of its cells, computed in float64; `strength` is as there. Missing cells are ignored.
 
     Raises:
-        ValueError: A cell is infinite, or a column is constant or has no cells, or its numbers are
-            too large or too small for their squares.
+        ValueError: A cell is infinite, a column is constant or has no cells, or squares of its
+            numbers overflow or underflow.
 
     Example:
         >>> import jax.numpy as jnp
@@ -131,10 +131,11 @@ def moments_of(
     """Return mean and standard deviation of the cells of a column, computed in float64.
 
     Raises:
-        ValueError: The column is constant, or its deviations have no squares in a dtype.
+        ValueError: The column is constant, or squares of its deviations are out of the dtype's
+            range.
     """
     cells = column[~np.isnan(column)].astype(np.float64)
-    # The deviation of equal numbers can be rounding.
+    # The deviation of equal numbers can be a rounding error.
     if not len(cells) or cells.min() == cells.max():
         raise ValueError(f"{name} does not vary: leave it out{remedy}")
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -152,7 +153,7 @@ def moments_of(
 def _posterior(prior: _Prior, rows: ColumnMoments) -> _Prior:
     """Return the prior given the rows of each cluster, leaves [K, p]; its mean is relative."""
     n = rows.number.astype(prior.mean.dtype)
-    # What is left of sums from which all rows were taken out again is rounding.
+    # Sums of clusters without rows can have rounding errors.
     total, square = (jnp.where(n > 0, leaf, 0) for leaf in (rows.total, rows.square))
     strength = prior.strength + n
     shift = total / strength
@@ -172,7 +173,7 @@ def _draw(prior: _Prior, key: jax.Array, statistics: ColumnMoments) -> DiagonalN
 def _profile(
     prior: _Prior, statistics: ColumnMoments, atoms: DiagonalNormals
 ) -> tuple[DiagonalNormals, DiagonalNormals]:
-    """Return means and variances of mean and sd; infinite where the degrees are too few."""
+    """Return means and variances of mean and sd; infinite if they do not exist."""
     del atoms
     after = _posterior(prior, statistics)
     half = jnp.asarray(0.5, after.scale.dtype)
@@ -187,7 +188,7 @@ def _profile(
 
 
 def _deviation(centre: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return rows - centre, 0 in missing cells, and which cells are there."""
+    """Return rows - centre, 0 in missing cells, and the mask of observed cells."""
     present = ~jnp.isnan(rows)
     return jnp.where(present, rows - centre, 0), present
 
@@ -236,7 +237,7 @@ def _log_evidence(
     before = _posterior(prior, given)
     n = statistics.number.astype(prior.mean.dtype)
     total, square = (jnp.where(n > 0, x, 0) for x in (statistics.total, statistics.square))
-    # What the scale grows by, about the mean that is expected before.
+    # The increase of the scale, about the mean expected before.
     off = total - n * before.mean
     about = square - before.mean * (total + off)
     more = jnp.maximum(about - off * (off / (before.strength + n)), 0)

@@ -20,7 +20,7 @@ Statistics: TypeAlias = PyTree
 
 
 class Simplex(NamedTuple):
-    """Moves of atoms that are log-probabilities, by a kernel of the simplex."""
+    """Moves of log-probability atoms by a simplex kernel."""
 
     alpha: PyTree  # concentrations of the Dirichlet prior, a tree like one atom
     # `(statistics) -> counts`, floats, a tree like the atoms: given the rows of their clusters,
@@ -29,43 +29,43 @@ class Simplex(NamedTuple):
 
 
 def draw_atoms(family: "Family", key: jax.Array, statistics: Statistics) -> Atoms:
-    """Draw atoms of a family, which may be the user's and is given a key of JAX's own."""
+    """Draw atoms of a family, which may be a user's, with a standard JAX key."""
     return family.draw(by_jax(key), statistics)
 
 
 def as_floats(prior: PyTree, counts: PyTree) -> PyTree:
-    """Return counts in the dtypes of the concentrations of their prior."""
+    """Return counts in the dtypes of the prior concentrations."""
     return jax.tree.map(lambda a, n: n.astype(a.dtype), prior, counts)
 
 
 class Family(NamedTuple):
-    """A component law f(x | theta) with a prior G0 of theta, which mixtures draw atoms from.
+    """A component distribution f(x | theta) with a prior G0 of theta, the base measure of mixtures.
 
     The functions are pure and can be traced and vmapped. Their hyperparameters are bound to them,
-    so that a family is a pytree, and other hyperparameters do not compile again. A factor of f that
-    does not depend on theta may be left out, the same one in all three of the logarithms; a family
-    says which.
+    so that a family is a pytree and new hyperparameters do not cause recompilation. A factor of f
+    that does not depend on theta may be omitted, the same one in all three log densities; each
+    family documents it.
 
-    Rows without observations have likelihood 1, and statistics of 0 but for their number, where
+    Rows without observations have likelihood 1, and statistics of 0 except for their number, if
     that is one of the statistics.
 
     Attributes:
         draw: `(key, statistics) -> atoms`, an exact draw of each atom given the rows of its
-            cluster; from G0 where there are none.
-        statistics: `(rows, labels, K) -> statistics` of the rows of each cluster: int32 labels [n],
-            of which those outside of 0..K-1 count nowhere. Additive over rows, and exactly so where
-            the statistics are integers.
+            cluster; from G0 if there are none.
+        statistics: `(rows, labels, K) -> statistics` of the rows of each cluster, with int32 labels
+            [n]; rows with labels outside 0..K-1 are ignored. Additive over rows, exactly so for
+            integer statistics.
         log_likelihood: `(rows, atoms) -> log f(x | theta)`, [n, K].
         log_predictive: `(rows) -> log of the integral of f(x | theta) dG0(theta)`, [n].
         log_evidence: `(statistics, given=None) -> log f(rows | given)`, [K]: the probability of the
             rows of each cluster with theta integrated out, given other rows of that cluster by
-            their statistics. None where it has no closed form.
-        check: `(rows) -> None`; raises a ValueError that says what is wrong with rows that are not
-            the family's. For values at hand, not under `jit`.
-        simplex: Where atoms are log-probabilities, how a kernel of the simplex moves them.
-        profile: `(statistics, atoms) -> (means, variances)` of what describes each component, given
-            the rows of its cluster: trees like atoms, of parameters that people read, such as rates
-            for log-rates. None stands for the probabilities of a simplex, or for the atoms.
+            their statistics. None if it has no closed form.
+        check: `(rows) -> None`; raises a ValueError that describes why rows do not fit the family.
+            For concrete values, not under `jit`.
+        simplex: Moves by simplex kernels, for atoms that are log-probabilities.
+        profile: `(statistics, atoms) -> (means, variances)` of the parameters that describe each
+            component, given the rows of its cluster: trees like atoms, of readable parameters such
+            as rates for log-rates. None means the probabilities of a simplex, or the atoms.
     """
 
     draw: Callable[[jax.Array, Statistics], Atoms]

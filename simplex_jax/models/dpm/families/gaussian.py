@@ -1,4 +1,4 @@
-"""Real vectors: the normal law with a normal-inverse-Wishart prior of mean and covariance."""
+"""Normal vectors, with a normal-inverse-Wishart prior of mean and covariance."""
 
 import math
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from simplex_jax.precision import full_precision
 
 
 class Normals(NamedTuple):
-    """Normal laws."""
+    """Normal distributions."""
 
     mean: jax.Array  # means, [K, p]
     root: jax.Array  # matrices R with precision R' R, [K, p, p]: R (x - mean) is standard normal
@@ -57,15 +57,15 @@ def gaussian(
     """Return the family x ~ N(mu, Sigma) with the conjugate prior of both.
 
     Sigma ~ InverseWishart(freedom, scale), whose mean is scale / (freedom - p - 1), and
-    mu ~ N(mean, Sigma / strength). Rows are floats [n, p]; one of NaN alone is a row without
-    observations. Atoms are `Normals`, statistics `Moments`.
+    mu ~ N(mean, Sigma / strength). Rows are floats [n, p]; a row of NaNs has no observations. Atoms
+    are `Normals`, statistics `Moments`.
 
-    Moments are taken about the prior mean and lose their digits where a cluster lies many of its
-    own standard deviations away from it: 1e-7 d^2 of the covariance in float32 at d of them, so
-    that up to d = 300 it is right to a percent; the log evidence of n rows to n p 1e-7 d^2. Centre
-    data whose mean is far from 0 before they are made float32.
+    Moments are taken about the prior mean and lose precision if a cluster is d of its own standard
+    deviations away from it. In float32 the covariance has a relative error of 1e-7 d^2, which is
+    below a percent up to d = 300, and the log evidence of n rows an error of n p 1e-7 d^2. Centre
+    data whose mean is far from 0 before converting them to float32.
 
-    Where it is not known how wide clusters are, let each have one of several scales: `one_of`.
+    If the width of clusters is unknown, give each one of several scales with `one_of`.
 
     Args:
         mean: Prior mean, [p].
@@ -117,7 +117,7 @@ def gaussian(
 
 @jax.jit
 def _are_covariances(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return where a matrix is symmetric with a positive diagonal, and where its factor exists."""
+    """Return masks of symmetry with a positive diagonal, and of positive definiteness."""
     sizes = jnp.sqrt(jnp.outer(jnp.diag(matrix), jnp.diag(matrix)))
     symmetric = jnp.abs(matrix - matrix.T) <= 1e-5 * sizes
     return symmetric, jnp.isfinite(triangular.cholesky(matrix))
@@ -126,13 +126,14 @@ def _are_covariances(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
 def gaussian_of(rows: ArrayLike, strength: float = 1.0) -> Family:
     """Return the `gaussian` family with mean and scale from the data, computed in float64.
 
-    The prior mean is that of the rows, and so is the prior mean of the covariance of a component,
-    with a small ridge (1e-6 of each variance); `strength` is as there. Rows of NaN are left out.
+    The prior mean is the mean of the rows, and the prior mean of the covariance of a component is
+    their covariance with a small ridge (1e-6 of each variance); `strength` is as there. Rows of NaN
+    are ignored.
 
     Raises:
-        ValueError: Rows are not finite, a column is constant or its numbers are too large or too
-            small for their squares, or the rows do not determine the covariance: they are no more
-            than the columns, or a column is a linear function of others.
+        ValueError: Rows are not finite, a column is constant or squares of its numbers overflow or
+            underflow, or the covariance is singular: there are no more rows than columns, or a
+            column is a linear function of others.
 
     Example:
         >>> import jax.numpy as jnp
@@ -164,7 +165,7 @@ def covariance_of(values: np.ndarray, name: str, remedy: str, dtype: DTypeLike) 
     covariance = np.atleast_2d(np.cov(values.T, bias=True))
     n, p = values.shape
     sd = np.sqrt(np.diag(covariance))
-    # No ridge helps here: the scale of a cluster grows with its rows, and so does its rounding.
+    # A ridge does not help: the scale of a cluster, and its rounding error, grow with its rows.
     if np.linalg.eigvalsh(covariance / np.outer(sd, sd))[0] <= p * np.finfo(dtype).eps:
         raise ValueError(
             f"the covariance of {name} is singular ({n} rows, {p} columns): give more rows than "
@@ -180,7 +181,7 @@ def _posterior(prior: _Prior, rows: Moments) -> _Prior:
     Its mean is relative to the prior's.
     """
     n = rows.number.astype(prior.mean.dtype)
-    # What is left of sums from which all rows were taken out again is rounding.
+    # Sums of clusters without rows can have rounding errors.
     total = jnp.where(n[:, None] > 0, rows.total, 0)
     square = jnp.where(n[:, None, None] > 0, rows.square, 0)
     strength = prior.strength + n
@@ -192,10 +193,10 @@ def _posterior(prior: _Prior, rows: Moments) -> _Prior:
 def _draw(prior: _Prior, key: jax.Array, statistics: Moments) -> Normals:
     """Draw the precision by Bartlett's decomposition, then the mean.
 
-    Take scale = C C' and A lower triangular, its squared diagonal chi-square with freedom - p + 1
-    degrees at the top to freedom at the bottom, and normal below. A' A is Wishart(freedom, 1), the
-    precision C^-T A' A C^-1, so that R = A C^-1, and the mean is off its expectation by
-    R^-1 z / sqrt(strength).
+    With scale = C C', let A be lower triangular, with normal entries below the diagonal and squared
+    diagonal entries that are chi-square with freedom - p + 1 degrees at the top to freedom at the
+    bottom. A' A is Wishart(freedom, 1), the precision C^-T A' A C^-1, so that R = A C^-1, and the
+    mean deviates from its expectation by R^-1 z / sqrt(strength).
     """
     after = _posterior(prior, statistics)
     (k, p), dtype = after.mean.shape, after.mean.dtype
@@ -219,7 +220,7 @@ def _statistics(
     y, present = _deviation(centre, rows)
     p = centre.shape[0]
 
-    # Both kinds of sums in one call, and so in one loop to compile.
+    # Both kinds of sums in one call, so that one loop is compiled.
     def features(y: jax.Array) -> jax.Array:
         return jnp.concatenate([y, (y[:, :, None] * y[:, None, :]).reshape(-1, p * p)], axis=1)
 
@@ -229,7 +230,7 @@ def _statistics(
 
 
 def _deviation(centre: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return rows - centre, 0 in rows without observations, and which rows have some."""
+    """Return rows - centre, 0 in rows without observations, and the mask of the other rows."""
     present = ~jnp.isnan(rows).all(axis=1)
     return jnp.where(present[:, None], rows - centre, 0), present
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-# Numbers of the features that are at hand at once.
+# Maximum number of feature values in memory.
 _ROOM = 2**20
 
-# Rows summed at once, and bits of the grid up to the largest feature: a sum has fewer than 24 bits.
+# Rows per sum, and bits of the grid up to the largest feature: sums need fewer than 24 bits.
 _PIECE = 4096
 _GRID_BITS = 10
 
@@ -21,14 +21,13 @@ def sums(
     labels: jax.Array,
     num_clusters: int,
 ) -> jax.Array:
-    """Return the sums of the rows' features in each cluster, [K, ...], to rounding of the result.
+    """Return the sums of the rows' features in each cluster, [K, ...], accurate to rounding.
 
-    Summed in float32 one after the other, features that are alike are off in the same direction:
-    by 3e-6 after 400 rows, which for directions about one mean is all that they vary. So a
-    feature is taken apart into a multiple of a grid, whose sums are exact, and a small rest; and
-    the sums of pieces of the rows are added with what rounding takes from them. The features of
-    rows [m, p] are [m, ...], `width` numbers a row; rows with labels [n] outside of 0..K-1 count
-    nowhere.
+    Naive float32 sums of similar features have systematic errors: 3e-6 after 400 rows, as much as
+    directions about one mean vary. So each feature is split into a multiple of a grid, whose sums
+    are exact, and a small remainder, and sums over blocks of rows are added with compensation. The
+    features of rows [m, p] are [m, ...], `width` numbers per row; rows with labels [n] outside
+    0..K-1 are ignored.
     """
     n, p = rows.shape
     piece = max(1, min(n, _PIECE, _ROOM // width))
@@ -40,21 +39,21 @@ def sums(
 
     def by_label(values: jax.Array, where: jax.Array) -> jax.Array:
         none = jnp.zeros((num_clusters, *values.shape[1:]), values.dtype)
-        # Kept apart: XLA makes a scatter onto the other sum of a sum of two scatters.
+        # Without the barrier XLA merges the sum of two scatters into one scatter onto the other.
         return lax.optimization_barrier(none.at[where].add(values, mode="drop"))
 
     def add(carry, part):
         total, lost = carry
         some, where = part
         values = features(some)
-        # A NaN affects the sums of its own cluster alone.
+        # A NaN must affect only the sums of its own cluster.
         peak = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0), axis=0)
-        # A power of two, and exactly so, which exp2 need not be in compiled code.
+        # An exact power of two; exp2 may be inexact in compiled code.
         grid = jnp.ldexp(jnp.ones_like(peak), jnp.frexp(peak)[1] - _GRID_BITS)
         coarse = jnp.round(values / grid) * grid
         added = by_label(coarse, where)
         new = total + added
-        # What rounding took from the larger of the two (Knuth's two-sum).
+        # The rounding error of the sum (Knuth's two-sum).
         back = new - total
         lost = lost + ((total - (new - back)) + (added - back)) + by_label(values - coarse, where)
         return (new, lost), None
@@ -69,7 +68,7 @@ def sums(
 def counts(present: jax.Array, labels: jax.Array, num_clusters: int) -> jax.Array:
     """Return the number of present rows in each cluster, int32 [K]; `present` is bool [n].
 
-    Of cells, bool [n, p], it is that of each column, [K, p].
+    For cells, bool [n, p], it counts each column, [K, p].
     """
     labels = jnp.where(labels < 0, num_clusters, labels)
     none = jnp.zeros((num_clusters, *present.shape[1:]), jnp.int32)

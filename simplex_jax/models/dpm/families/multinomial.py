@@ -1,4 +1,4 @@
-"""Counts of words under one law a component: the multinomial with a Dirichlet prior."""
+"""Multinomial counts with a Dirichlet prior."""
 
 from collections.abc import Callable
 from typing import SupportsIndex
@@ -21,15 +21,16 @@ def multinomial(categories: SupportsIndex, concentration: ArrayLike = 0.5) -> Fa
     """Return the family x ~ Multinomial(length of x, theta), theta ~ Dirichlet(concentration).
 
     Its rows are `multinomial_rows`, its atoms log-probabilities [K, V], and its statistics the
-    counts of each cluster, int32 [K, V], exact up to 2^31. The multinomial coefficient of a row is
-    left out: likelihoods are those of the words in their order.
+    counts of each cluster, int32 [K, V], exact up to 2^31. Likelihoods omit the multinomial
+    coefficient.
 
-    A pass over the entries takes time in proportion to K: about 4 ns an entry and 10 components.
+    The time of a pass over the entries is proportional to K: about 4 ns per entry and 10
+    components.
 
     Args:
         categories: V, a positive integer.
         concentration: Positive, a scalar or [V]. The published code of the SCIR paper (Baker et al.
-            2018, section 4.2) has 0.5.
+            2018, section 4.2) uses 0.5.
 
     Raises:
         ValueError: An argument is out of range or does not fit.
@@ -66,10 +67,10 @@ def _draw(alpha: jax.Array, key: jax.Array, statistics: jax.Array) -> jax.Array:
 
 
 def _over_entries(rows: SparseRows, add: Callable, start: jax.Array) -> jax.Array:
-    """Go through all entries of the rows, a chunk at a time.
+    """Loop over all entries of the rows in chunks.
 
-    `add(total, row, word, count)` returns the new total, given the rows 0..n-1, words and counts
-    of some entries, [m]. Entries that pad have count 0.
+    `add(total, row, word, count)` returns the new total, given the rows 0..n-1, words and counts of
+    a chunk of entries, [m]. Padding entries have count 0.
     """
     documents = rows.documents
     entries = jnp.sum(rows.lengths)
@@ -98,11 +99,11 @@ def _statistics(
 
 
 def _log_likelihood(rows: SparseRows, atoms: jax.Array) -> jax.Array:
-    # Word-major, so that an entry reads one stretch of memory.
+    # Word-major, so that an entry reads contiguous memory.
     table = atoms.T
 
     def add(total, row, word, count):
-        # A word that does not occur must not bring in 0 times -inf.
+        # Avoid 0 * -inf for words that do not occur.
         terms = jnp.where(count[:, None] > 0, table[word] * count[:, None].astype(table.dtype), 0)
         return total.at[row].add(terms, indices_are_sorted=True)
 

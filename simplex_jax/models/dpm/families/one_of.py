@@ -1,4 +1,4 @@
-"""Components that have one of several priors each: a mixture of conjugate priors is conjugate."""
+"""Components with a mixture of conjugate priors, which is conjugate."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from simplex_jax.base import PyTree, bind
 from simplex_jax.models.dpm.families.family import Atoms, Family, Rows, Statistics, component
 from simplex_jax.models.dpm.families.rows import size, take
 
-# Rows by which members are compared.
+# Number of rows on which members are compared.
 _SOME = 16
 _ROUNDING = 64  # units in the last place by which their likelihoods may differ
 
@@ -19,21 +19,21 @@ _ROUNDING = 64  # units in the last place by which their likelihoods may differ
 def one_of(members: Sequence[Family], weights: ArrayLike | None = None) -> Family:
     """Return the family whose components each have the prior of one of several families.
 
-    Where it is not known how wide clusters are, or how concentrated: a component has member s with
-    probability `weights[s]`, independently, and an atom of that member's prior. Given its rows it
-    is of member s in proportion to `weights[s]` times their evidence, so that clusters choose their
-    members themselves. Draws, predictive and evidence are exact. All take one evidence for each
-    member; likelihoods, which are most of an update, take no longer.
+    Use it if the width or concentration of clusters is unknown. A component independently has
+    member s with probability `weights[s]`, and an atom from that member's prior. Given its rows,
+    the probability of member s is proportional to `weights[s]` times their evidence, so the member
+    of each cluster is inferred. Draws, predictive and evidence are exact; each costs one evidence
+    per member. Likelihoods, which dominate an update, cost no more.
 
     Args:
-        members: Families that differ in hyperparameters of their priors alone, such as the scale of
+        members: Families that differ only in hyperparameters of their priors, such as the scale of
             `gaussian` or the concentration of `multinomial`; all with a `log_evidence`.
-        weights: Positive, [S], made to sum to 1; by default all equal.
+        weights: Positive, [S], normalised to sum to 1; by default all equal.
 
     Raises:
         ValueError: There is no member, one has no evidence, they are of different kinds, or a
             weight is not positive. The check of rows raises one if the members differ in more than
-            their priors, such as `gaussian` in its mean, about which it takes moments.
+            their priors, such as the mean of `gaussian`, about which it takes moments.
 
     Example:
         >>> import jax.numpy as jnp

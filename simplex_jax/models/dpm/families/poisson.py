@@ -1,4 +1,4 @@
-"""Columns of counts, each Poisson by itself: a gamma prior a column."""
+"""Independent Poisson columns, with a gamma prior for each."""
 
 from typing import NamedTuple
 
@@ -16,11 +16,11 @@ from simplex_jax.models.dpm.families.family import Family
 from simplex_jax.models.dpm.families.rows import blocks, check_table, first_bad
 
 MOST = 2**24
-"""The largest count: float32 has all whole numbers up to it."""
+"""The largest count: float32 represents all integers up to it."""
 
 
 class Counted(NamedTuple):
-    """Statistics of clusters, over the cells that are not missing."""
+    """Statistics of clusters, over observed cells."""
 
     number: jax.Array  # number of cells, int32 [K, p]
     total: jax.Array  # their sums, int32 [K, p]
@@ -35,15 +35,15 @@ def poisson(shape: ArrayLike, rate: ArrayLike) -> Family:
     """Return the family of p columns x_j ~ Poisson(l_j), independent given the component.
 
     l_j ~ Gamma(shape_j, rate_j), whose mean is m_j = shape_j / rate_j. Rows are integers [n, p]
-    with -1, or floats with NaN, where a count is missing, which is left out of the likelihood:
-    whether it is missing must not depend on its value. Atoms are log-rates [K, p], and the
-    statistics `Counted`, exact up to sums of 2^31.
+    with -1, or floats with NaN, for missing counts. These are left out of the likelihood: whether a
+    count is missing must not depend on its value. Atoms are log-rates [K, p], and the statistics
+    `Counted`, exact up to sums of 2^31.
 
-    Likelihoods are relative to Poisson laws of the prior means: of a cell, x log(l / m) - (l - m).
-    The factor m^x e^-m / x! that is left out is the same for all components. Without it large
-    counts keep their digits: a likelihood is right to about 1e-6 x. The evidence of rows that count
-    s, where m is expected of each of n, is right to about 1e-7 times the larger of s and n m: with
-    sums of tens of millions split-merge moves are accepted with a probability that is off.
+    Likelihoods are relative to Poisson distributions with the prior means: x log(l / m) - (l - m)
+    for a cell. The omitted factor m^x e^-m / x! is the same for all components. Without it large
+    counts keep their precision: the error of a likelihood is about 1e-6 x. The error of the
+    evidence of n rows with sum s is about 1e-7 times the larger of s and n m: with sums of tens of
+    millions the acceptance probability of split-merge moves is inaccurate.
 
     Args:
         shape: Positive, a scalar or [p].
@@ -101,11 +101,11 @@ def _profile(prior: _Prior, statistics: Counted, atoms: jax.Array) -> tuple[jax.
 
 
 def _cells(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the counts, int32 and 0 where missing, and which are there."""
+    """Return the counts, int32 and 0 where missing, and the mask of observed ones."""
     if jnp.issubdtype(rows.dtype, jnp.floating):
         present = ~jnp.isnan(rows)
     else:
-        rows = rows.astype(jnp.int32)  # of unsigned integers -1 is the largest one
+        rows = rows.astype(jnp.int32)  # the largest unsigned integer becomes -1
         present = rows != -1
     return jnp.where(present, rows, 0).astype(jnp.int32), present
 
@@ -124,13 +124,13 @@ def _log_likelihood(prior: _Prior, rows: jax.Array, atoms: jax.Array) -> jax.Arr
     x, present = _cells(rows)
     mean = prior.shape / prior.rate
     log_ratio = atoms - jnp.log(mean)
-    # Of both by expm1: the difference of two large rates would lose the digits of a small one.
+    # By expm1: the difference of two large rates would lose the precision of a small one.
     apart = mean * jnp.expm1(log_ratio)
 
     # Column by column: a sum over the columns of all atoms at once does not vectorise.
     def add(total, column):
         x, here, log_ratio, apart = column
-        # A rate of 0, of which x is 0, has the log-rate -inf.
+        # A rate of 0, with x = 0, has the log-rate -inf.
         each = jnp.where(x[:, None] > 0, x[:, None] * log_ratio, 0) - apart
         return total + jnp.where(here[:, None], each, 0), None
 
@@ -158,7 +158,7 @@ def _log_evidence(prior: _Prior, statistics: Counted, given: Counted | None = No
         a, b, beyond = a + s_given, b + n_given, s_given - n_given * m
     above = s - n * m
     u = (beyond + above) / (m * (b + n))
-    # Near -1 u has lost the digits of a small mean.
+    # Near -1, u has lost the precision of a small mean.
     log_mean = jnp.where(u > -0.5, jnp.log1p(u), jnp.log(a + s) - jnp.log(m * (b + n)))
     log_mean = jnp.where(s > 0, log_mean, 0)
     each = s * log_mean - above + (excess(a, s) - a * jnp.log1p(n / b))

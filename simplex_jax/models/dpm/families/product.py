@@ -1,4 +1,4 @@
-"""A table of several kinds of columns: a family for each group of them."""
+"""Products of families, for tables with groups of columns of different kinds."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -12,16 +12,15 @@ from simplex_jax.models.dpm.families.family import Family, Simplex, component
 from simplex_jax.models.dpm.families.rows import size
 
 Groups: TypeAlias = dict[str, Any]
-"""Something of each group of columns, by its name."""
+"""A value for each group of columns, by name."""
 
 
 def product(groups: Mapping[str, Family]) -> Family:
     """Return the family of several groups of columns, independent given the component.
 
-    Rows are a dict with the rows of each family under its name, as many of each; atoms and
-    statistics are dicts likewise. Likelihood, predictive and evidence are products, and what the
-    families leave out of them is left out. Missing cells are those of the families: a row can lack
-    all cells of a group.
+    Rows are a dict with equally many rows of each family under its name; atoms and statistics are
+    dicts likewise. Likelihood, predictive and evidence are products, without the factors that the
+    families omit. The families handle missing cells: a row can lack all cells of a group.
 
     Atoms are on simplexes if those of all families are.
 

@@ -1,4 +1,4 @@
-"""Rows of data on the device, whatever the family: how many, and some of them."""
+"""Rows of data on the device, for any family: size, selection and checks."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,13 +17,13 @@ from simplex_jax.models.dpm.families.family import Family
 from simplex_jax.runtime import devices
 
 _MOST_ENTRIES = 2**31 - 1 - CHUNK
-# XLA leaves an array of the host where it is only if it begins at a multiple of so many bytes.
+# XLA avoids copying a host array only if it is aligned to this many bytes.
 _ALIGNMENT = 64
-_BLOCK = 2**22  # numbers of a table that are looked at together
+_BLOCK = 2**22  # entries of a table that are checked together
 
 
 class SparseRows(NamedTuple):
-    """Rows of counts in compressed form: nothing is padded."""
+    """Rows of counts in compressed form, without padding."""
 
     words: jax.Array  # category of every entry, int32 [E], each at most once in a row
     counts: jax.Array  # its count, int32 [E]
@@ -37,10 +37,10 @@ class SparseRows(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """Some rows of data that are too large to copy."""
+    """A selection of rows from data too large to copy."""
 
     rows: PyTree
-    numbers: jax.Array  # their places there, int32 [n]
+    numbers: jax.Array  # indices of the selected rows, int32 [n]
 
 
 def multinomial_rows(counts: Any) -> SparseRows:
@@ -58,7 +58,7 @@ def multinomial_rows(counts: Any) -> SparseRows:
         >>> rows.words.tolist(), rows.counts.tolist(), rows.lengths.tolist()
         ([0, 2], [2, 1], [2, 0])
     """
-    # SciPy sums duplicates and drops zeros in place: not in the arrays of the caller.
+    # SciPy sums duplicates and drops zeros in place: copy the caller's arrays.
     table = sp.csr_array(counts, copy=True)
     if table.ndim != 2 or table.shape[0] == 0:
         raise ValueError(f"counts must be a table [n, V] with rows; the shape is {table.shape}")
@@ -76,7 +76,7 @@ def multinomial_rows(counts: Any) -> SparseRows:
     if table.nnz > _MOST_ENTRIES:
         raise ValueError(f"counts must have at most {_MOST_ENTRIES} entries; they have {table.nnz}")
     words, data = table.indices.astype(np.int32), data.astype(np.int32)
-    if table.nnz == 0:  # an entry of no row, as arrays without entries cannot be gathered from
+    if table.nnz == 0:  # a dummy entry, because empty arrays do not support gather
         words, data = np.zeros(1, np.int32), np.zeros(1, np.int32)
     return SparseRows(
         jnp.asarray(words),
@@ -99,14 +99,14 @@ def check_table(rows: ArrayLike, columns: int, kind: Any, name: str) -> np.ndarr
 
 
 def check(family: Family, rows: PyTree) -> None:
-    """Raise a ValueError that says what is wrong with rows that are not the family's."""
+    """Raise a ValueError if rows do not fit the family."""
     family.check(rows.rows if isinstance(rows, Selected) else rows)
 
 
 def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the rows of a table block by block, with the number of the first of each.
+    """Yield the rows of a table block by block, with the index of the first row of each.
 
-    A table in a file may be larger than memory.
+    A memory-mapped table may be larger than memory.
     """
     size = max(1, _BLOCK // max(1, values[:1].size))
     for first in range(0, len(values), size):
@@ -116,9 +116,9 @@ def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 def first_bad(
     values: np.ndarray, bad: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[int, ...] | None:
-    """Return the place of the first entry of a table, or row, that is bad; None if none is.
+    """Return the index of the first bad entry or row of a table; None if there is none.
 
-    `bad` takes some rows [b, columns] and returns what is bad of them, [b, columns] or [b].
+    `bad` maps rows [b, columns] to a mask of bad entries [b, columns], or of bad rows [b].
     """
     for first, block in blocks(values):
         if (wrong := bad(block)).any():
@@ -130,12 +130,11 @@ def first_bad(
 def on_device(rows: PyTree) -> PyTree:
     """Return rows as arrays of JAX.
 
-    A memory-mapped table (`np.load(..., mmap_mode="r")`) stays in its file where the device is a
-    CPU, its numbers have a dtype that JAX keeps and it begins at a multiple of 64 bytes, as that of
-    an .npy file does. Otherwise it is copied.
+    A memory-mapped table (`np.load(..., mmap_mode="r")`) stays in its file if the device is a CPU,
+    JAX keeps its dtype, and it is aligned to 64 bytes, as in an .npy file. Otherwise it is copied.
 
     Raises:
-        ValueError: A table has to be copied, and the memory is too small.
+        ValueError: A table has to be copied, and memory is too small.
 
     Example:
         >>> import tempfile, numpy as np
@@ -163,9 +162,9 @@ def _on_device(leaf: Any) -> jax.Array:
 
 
 def reach(dtype: DTypeLike) -> tuple[float, float]:
-    """Return the least and the largest size of numbers whose squares have all their digits.
+    """Return the smallest and largest magnitude of numbers whose squares keep full precision.
 
-    A part of eps in a square is a normal number still, and a sum of 1 / eps squares finite.
+    A square times eps is still a normal number, and a sum of 1 / eps squares is finite.
     """
     info = np.finfo(dtype)
     return float(np.sqrt(info.tiny / info.eps)), float(np.sqrt(info.max * info.eps))
@@ -183,7 +182,7 @@ def size(rows: PyTree) -> int:
 
 
 def width(rows: PyTree) -> int:
-    """Return the number of columns of the widest table of rows; 1 where all are sparse."""
+    """Return the number of columns of the widest table of rows; 1 if all are sparse."""
     if isinstance(rows, Selected):
         return width(rows.rows)
     widths = _by_leaf(lambda leaf: math.prod(leaf.shape[1:]), lambda sparse: 1, rows)
@@ -202,9 +201,9 @@ def _by_leaf(
 
 
 def take(rows: PyTree, ids: jax.Array) -> PyTree:
-    """Return the rows of these numbers, int32 [b]; numbers out of range are rows without data.
+    """Return the rows with indices `ids`, int32 [b]; ids out of range give rows without data.
 
-    A row without data is NaN where leaves are floats, and -1 where they are integers.
+    A row without data is NaN in float leaves and -1 in integer leaves.
     """
     if isinstance(rows, Selected):
         chosen = rows.numbers.at[ids].get(mode="fill", fill_value=-1, wrap_negative_indices=False)

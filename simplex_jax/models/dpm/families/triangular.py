@@ -1,8 +1,8 @@
-"""Triangular matrices, many small ones side by side.
+"""Batched operations on many small triangular matrices.
 
-On CPUs XLA hands matrices to LAPACK one after the other, from the threads that wait for the result:
-a few hundred thousand of two rows then take minutes, and two solvers in one program can wait for
-each other for ever. Here a step does one row of all matrices.
+On CPUs XLA passes matrices to LAPACK one by one, from threads that wait for the result: a few
+hundred thousand 2 x 2 matrices take minutes, and two solvers in one program can deadlock. Here each
+step processes one row of all matrices.
 """
 
 import jax
@@ -19,7 +19,7 @@ def cholesky(matrices: jax.Array) -> jax.Array:
     place = jnp.arange(p)
 
     def one(j: jax.Array, upper: jax.Array) -> jax.Array:
-        # Sums over the last but one axis vectorise: what is filled in is C'.
+        # Fill in C': sums over the second-to-last axis vectorise.
         row = lax.dynamic_index_in_dim(matrices, j, -2, keepdims=False)
         column = lax.dynamic_index_in_dim(upper, j, -1)
         rest = row - jnp.sum(column * upper, axis=-2)

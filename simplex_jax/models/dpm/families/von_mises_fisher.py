@@ -1,4 +1,4 @@
-"""Unit vectors: the von Mises-Fisher law with a prior of direction and concentration."""
+"""Unit vectors: von Mises-Fisher distributions with a prior of direction and concentration."""
 
 from typing import NamedTuple, SupportsIndex
 
@@ -17,19 +17,19 @@ from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families.family import Family
 from simplex_jax.models.dpm.families.rows import check_table, first_bad
 
-# The largest concentration that draws are made for.
+# The largest concentration for draws.
 _MOST = 1e8
 
 
 class Directions(NamedTuple):
-    """Von Mises-Fisher laws: mean directions [K, p] and concentrations [K]."""
+    """Von Mises-Fisher distributions: mean directions [K, p] and concentrations [K]."""
 
     mean: jax.Array
     concentration: jax.Array
 
 
 class Resultants(NamedTuple):
-    """Statistics of clusters: number of rows, int32 [K], and their sums, [K, p]."""
+    """Statistics of clusters: number of rows, int32 [K], and sums of rows, [K, p]."""
 
     number: jax.Array
     total: jax.Array
@@ -51,18 +51,18 @@ def von_mises_fisher(
     """Return the family x ~ vMF(mu, k) with a prior of both that is conjugate given k.
 
     mu ~ vMF(mean, strength), by default uniform, and k has probabilities `weights` on a grid of
-    `concentrations`, by default equal ones on 128 values from p / 10 to 1000 p, 7.5% apart: up to
-    (p - 1) / 3000 nats a row are lost against the best k, so that for large p a finer grid or a
-    narrower one pays. On a grid everything is exact: given n rows of sum s,
+    `concentrations`, by default equal ones on 128 values from p / 10 to 1000 p, 7.5% apart. Against
+    the best k this loses up to (p - 1) / 3000 nats per row, so a finer or narrower grid pays for
+    large p. On the grid everything is exact: given n rows of sum s,
 
         p(k | rows) ~ weight(k) c(k)^n c(strength) / c(|k s + strength mean|),
 
-    with c the normaliser of the density, and mu given k is vMF of that vector. Draws take k by its
-    probabilities and then mu.
+    with c the normaliser of the density, and mu given k is vMF with that vector. Draws sample k and
+    then mu.
 
-    Rows are unit vectors [n, p], floats; one of NaN alone is a row without observations. Atoms are
-    `Directions`, statistics `Resultants`; densities are with respect to area. The length of a
-    float32 vector is 1 to 1e-7, which likelihoods cannot know better than: 1e-7 k a row.
+    Rows are float unit vectors [n, p]; a row of NaNs has no observations. Atoms are `Directions`,
+    statistics `Resultants`; densities are with respect to area. The length of a float32 vector is 1
+    to within 1e-7, which limits the precision of log likelihoods to 1e-7 k per row.
 
     Args:
         dimension: p, an integer from 2 on.
@@ -169,14 +169,14 @@ def _draw(prior: _Prior, key: jax.Array, statistics: Resultants) -> Directions:
     unit = vector / jnp.where(length > 0, length, 1)[:, None]
     unit = jnp.where(length[:, None] > 0, unit, first)
     drawn = draws.von_mises_fisher(key_mean, unit, jnp.minimum(length, _MOST))
-    # Beyond, the law is normal in the tangent plane to p / 1e8, and only its scale changes.
+    # Beyond, the distribution is normal in the tangent plane to p / 1e8; only its scale changes.
     closer = jnp.sqrt(_MOST / jnp.maximum(length, _MOST))[:, None]
     drawn = jnp.where(closer < 1, unit + closer * (drawn - unit), drawn)
     return Directions(drawn / _norm(drawn)[:, None], k)
 
 
 def _present(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the rows, 0 where they have no observations, and which have some."""
+    """Return the rows, 0 if without observations, and the mask of the others."""
     present = ~jnp.isnan(rows).all(axis=1)
     return jnp.where(present[:, None], rows, 0), present
 
