@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Why sparse simplices break Langevin, and SCIR does not
 #
-# Ten categories, 1,000 observations, of which 800, 100 and 100 are of three categories and none of the
-# other seven. With a Dirichlet(0.1) prior the posterior is Dirichlet(800.1, 100.1, 100.1, 0.1, ..., 0.1),
-# so that we know the truth. The seven empty categories are what real data are like: most words are not in
-# a topic, most links are not there, most clusters are empty.
+# Ten categories and 1,000 observations: 800, 100 and 100 in three categories, none in the other seven. With a
+# Dirichlet(0.1) prior the posterior is Dirichlet(800.1, 100.1, 100.1, 0.1, ..., 0.1), so we know the truth. Real data
+# look like the seven empty categories: most words are not in a topic, most links are not there, most clusters are
+# empty.
 
 # %%
 import os
@@ -28,8 +28,8 @@ x = jnp.repeat(jnp.arange(10), counts, total_repeat_length=1000)
 exact = draws.log_dirichlet(jax.random.key(0), concentration, (CHAINS * STEPS // 2,))
 
 # %% [markdown]
-# A probability of a category that was never seen is not small as 0.001 is small. Its logarithm is spread
-# over dozens of powers of ten:
+# The probability of a category that was never seen is not just small, as 0.001 is. Its logarithm is spread over dozens
+# of powers of ten:
 
 # %%
 print(np.quantile(np.asarray(exact)[:, 5] / np.log(10), [0.025, 0.5, 0.975]).round(1))
@@ -37,9 +37,9 @@ print(np.quantile(np.asarray(exact)[:, 5] / np.log(10), [0.025, 0.5, 0.975]).rou
 # %% [markdown]
 # ## Two samplers, the same batches
 #
-# Both see 100 observations at a time, and estimate the counts of all 1,000 from them. SGRLD takes Euler
-# steps of a Langevin diffusion and mirrors what falls below zero. SCIR takes the transition of a
-# Cox-Ingersoll-Ross process, which can be drawn exactly. Step sizes are near the best for each.
+# Both see 100 observations at a time, and estimate the counts of all 1,000 from them. SGRLD takes Euler steps of a
+# Langevin diffusion and reflects at zero. SCIR draws the transition of a Cox-Ingersoll-Ross process exactly. Step sizes
+# are near the best for each.
 
 # %%
 estimator = estimators.categorical(size=1000)
@@ -61,14 +61,13 @@ plt.title("log-probabilities of ten categories")
 plt.show()
 
 # %% [markdown]
-# Three boxes agree where there are data. On the empty categories SGRLD stops: its steps cannot
-# follow a density that goes to infinity at the boundary, and halving the step hardly helps. SCIR's draws
-# lie on the truth.
+# Three boxes agree where there are data. On the empty categories SGRLD stops: its steps cannot follow a density that
+# goes to infinity at the boundary, and halving the step size hardly helps. SCIR's draws match the truth.
 #
 # ## In one number
 #
-# The Rosenblatt transform makes uniform numbers of the samples if, and only if, they have the law of the
-# posterior. The largest distance between their distribution function and the diagonal:
+# The Rosenblatt transform makes the samples uniform if, and only if, they follow the posterior. The largest distance
+# between their distribution function and the diagonal:
 
 # %%
 for name, log_p in samples.items():
@@ -78,7 +77,7 @@ for name, log_p in samples.items():
 # %% [markdown]
 # ## What is left: the noise of the batches
 #
-# With all data in a batch SCIR has no error at all, at any step size. A batch adds variance to the
-# samples, by an amount known in closed form, Var[a_hat] tanh(h / 2): smaller steps or larger batches take
-# it away, and `estimators.memoised` does so for latent data that are visited again. How these samplers
-# compare over batch sizes, step sizes and data is in `docs/experiments.md`.
+# With all data in a batch SCIR has no error, at any step size. A batch adds variance to the samples, by an amount known
+# in closed form, Var[a_hat] tanh(h / 2). Smaller steps or larger batches remove it, as does `estimators.memoised` for
+# latent data that are visited again. `docs/experiments.md` compares these samplers over batch sizes, step sizes and
+# data.

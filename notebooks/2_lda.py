@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Topics of texts, from end to end
 #
-# Text in, topics with their uncertainty out. The texts are paragraphs of the State of the Union; yours are
-# `corpus.read("folder/")`, one of the many formats, or `corpus.from_texts`.
+# Text in, topics with their uncertainty out. The texts are paragraphs of the State of the Union; read yours with
+# `corpus.read("folder/")`, which knows many formats, or `corpus.from_texts`.
 
 # %%
 import os
@@ -26,9 +26,8 @@ print(texts.counts.shape, int(texts.counts.sum()), "words")
 # %% [markdown]
 # ## Fit
 #
-# Memoised SCIR is the default: exact, with minibatches. Concentrations can be learned, which
-# improves topics more than any choice of theirs. Two chains show what is found again. A tenth of the
-# documents is held out and predicted.
+# Memoised SCIR is the default: exact, with minibatches. Learning the concentrations improves topics more than any fixed
+# choice of them. Two chains show which topics are found again. A tenth of the documents is held out and predicted.
 
 # %%
 options = {"passes": PASSES, "alpha": "learn", "holdout": None, "holdout_seed": 0}
@@ -54,8 +53,8 @@ plots.topic_intervals(fitted.mean[first], fitted.sd[first], texts.vocabulary, to
 plt.show()
 
 # %% [markdown]
-# "Found again" is the similarity of the matched topics of the two chains: 1 where they are the same. A
-# topic that only one chain found is a guess, whatever its words say.
+# "Found again" is the similarity of the two chains' matched topics: 1 where they are the same. A topic that only one
+# chain found is a guess, whatever its words say.
 #
 # ## New documents
 
@@ -69,8 +68,8 @@ for document in strongest:
 # %% [markdown]
 # ## How many topics?
 #
-# Held-out perplexity and coherence of several numbers, each fitted twice. They seldom agree: perplexity
-# wants more topics than people want to read.
+# Held-out perplexity and coherence of several numbers, each fitted twice. They seldom agree: perplexity wants more
+# topics than people want to read.
 
 # %%
 entries = compare.models(

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Topics that are directions
 #
-# The spherical admixture model takes documents as unit vectors, here tf-idf, and gives every word a
-# signed loading: a topic can say that a word is absent. Its topics live on a sphere, and are sampled by geodesic
-# Hamiltonian dynamics.
+# The spherical admixture model treats documents as unit vectors, here tf-idf, and gives every word a signed loading, so
+# a topic can say that a word is absent. Topics live on a sphere; geodesic Hamiltonian dynamics samples them.
 
 # %%
 import os
@@ -19,10 +18,10 @@ from simplex_jax.evaluate import plots, shapes
 QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
 
 # %% [markdown]
-# ## The law behind it
+# ## The distribution behind it
 #
-# The von Mises-Fisher law is the normal law of directions. Its draws are exact at any
-# dimension and concentration:
+# The von Mises-Fisher distribution is the normal distribution of directions. Its draws are exact at any dimension and
+# concentration:
 
 # %%
 x = draws.von_mises_fisher(jax.random.key(0), np.array([0.0, 0.6, 0.8]), 30.0, (1000,))
@@ -44,7 +43,7 @@ last = fitted.metrics[-1]
 print(f"kinetic energy {last['kinetic']:.2f} (1 at equilibrium), fit {last['fit']:.2f}")
 
 # %% [markdown]
-# ## Words that are there, and words that are not
+# ## Words that are present, and words that are absent
 
 # %%
 words = np.array(fitted.vocabulary)

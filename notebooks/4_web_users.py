@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Groups of web users, without saying how many
 #
-# A Dirichlet-process mixture finds the number of clusters along with the clusters, by slice sampling:
-# nothing is truncated. Data are the pages of a web site that each user visited, the Microsoft set of the UCI
-# archive where it is at hand (`MSWEB=path/anonymous-msweb.data`), else users made up from six groups.
+# A Dirichlet-process mixture infers the number of clusters along with the clusters, by slice sampling, without
+# truncation. The data are the pages of a web site that each user visited: the UCI archive's Microsoft data if you have
+# them (`MSWEB=path/anonymous-msweb.data`), otherwise users simulated from six groups.
 
 # %%
 import os
@@ -40,7 +40,7 @@ print(users.counts.shape, int(users.counts.sum()), "visits")
 # %% [markdown]
 # ## Fit
 #
-# Labels of all users are kept, so that a step with any batch is an exact Gibbs step.
+# The labels of all users are kept, so an update from any batch is an exact Gibbs step.
 
 # %%
 fitted = dpm.fit(
@@ -60,7 +60,7 @@ plt.show()
 # %% [markdown]
 # ## The clusters
 #
-# Sizes with the interval of the posterior, and the pages that are visited most.
+# Sizes with their posterior intervals, and the most visited pages.
 
 # %%
 clusters = fitted.clusters

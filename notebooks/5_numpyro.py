@@ -23,9 +23,9 @@ QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
 WARMUP, SAMPLES = (50, 100) if QUICK else (500, 2_000)
 
 # %% [markdown]
-# ## A mixture of normal laws, with more components than there are
+# ## A normal mixture with more components than needed
 #
-# Weights have a sparse Dirichlet prior: of ten components most are empty.
+# The weights have a sparse Dirichlet prior: most of the ten components are empty.
 
 # %%
 rng = np.random.default_rng(0)
@@ -53,8 +53,8 @@ for name, kernel in kernels.items():
     print(name, np.asarray(found[name]["weights"]).mean(axis=0).round(3))
 
 # %% [markdown]
-# They agree where there are data. On the empty components the logarithm of a weight ranges over
-# dozens of powers of ten, which NUTS, in the coordinates of a bijection, explores slowly:
+# They agree where there are data. On the empty components the logarithm of a weight ranges over dozens of powers of
+# ten, which NUTS explores slowly in the coordinates of a bijection:
 
 # %%
 tiny = np.finfo(np.float32).tiny
@@ -66,10 +66,9 @@ plt.show()
 # %% [markdown]
 # ## A minibatch in every step
 #
-# With `subsample_size` in a plate every step sees other rows, at a cost that does not depend on their
-# number. The noise of the minibatches makes standard deviations larger, the less the shorter the step h is. The
-# warm-up learns one at which they are less than 1.1 times what they should be. One sample in 2 / h is independent:
-# take many.
+# With `subsample_size` in a plate every step sees other rows, at a cost that does not depend on their number. The noise
+# of the minibatches inflates standard deviations, by less the shorter the step size h. The warm-up learns an h at which
+# they are less than 1.1 times the true ones. One sample in 2 / h is independent, so draw many.
 
 # %%
 many = jnp.asarray(rng.choice(4, size=100_000, p=[0.7, 0.2, 0.1, 0.0]))
@@ -87,6 +86,6 @@ mcmc.print_summary()
 print(mcmc.sampler.get_diagnostics_str(mcmc.last_state))
 
 # %% [markdown]
-# What else of numpyro works (chains, `Predictive`, `deterministic` sites, ArviZ, resuming, pickling) works
-# as with its own kernels; what does not, such as simplex sites of a single row inside a subsampled plate, is refused
-# with a message that says what to do.
+# The rest of numpyro (chains, `Predictive`, `deterministic` sites, ArviZ, resuming, pickling) works as with its
+# own kernels. What does not, such as simplex sites of a single row inside a subsampled plate, is refused with a message
+# that says what to do.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A kernel in a larger JAX program
 #
-# A kernel is two pure functions, `init(key, position) -> state` and `update(key, state, batch) -> (state, info)`. So
-# they go where JAX goes: into a training loop, under `vmap`, into another library's driver.
+# A kernel is two pure functions, `init(key, position) -> state` and `update(key, state, batch) -> (state, info)`. So it
+# works wherever JAX does: in a training loop, under `vmap`, in another library's driver.
 
 # %%
 import os
@@ -23,8 +23,8 @@ STEPS = 200 if QUICK else 2_000
 # %% [markdown]
 # ## Optimise some parameters, sample others
 #
-# A mixture of four lines: their slopes and offsets are fitted by Adam, the weights of the lines are sampled by SCIR, whose
-# counts are the expected memberships of the batch. Data come from two of the lines.
+# A mixture of four lines: Adam fits their slopes and offsets, and SCIR samples their weights, with the expected
+# memberships of the batch as counts. The data come from two of the lines.
 
 # %%
 key = jax.random.key(0)
@@ -80,7 +80,7 @@ figure.tight_layout()
 plt.show()
 
 # %% [markdown]
-# Two lines carry the weight; the others have weights of which only the power of ten is known.
+# Two lines carry the weight; only the power of ten of the other weights is known.
 #
 # ## Many hyperparameters at once
 #
