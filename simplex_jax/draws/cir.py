@@ -78,7 +78,7 @@ def cir_by_xla(
     # process fall at `first`. If that is beyond the rate, N = 0 and first - rate is a fresh
     # exponential: exactly what a small shape, or the boost Gamma(a) = Gamma(a + 1) exp(-E / a),
     # needs. Its uniform comes from the word of the normal, which is not needed there. Otherwise
-    # N = 1 + Poisson(rest), and Gamma(a + 1 + Poisson(rest)) = (z + sqrt(2 rest))^2 /
+    # N = 1 + Poisson(rest), and the Gamma(a + 1 + Poisson(rest)) is (z + sqrt(2 rest))^2 /
     # 2 + Gamma(a + 1/2), the noncentral chi-square with at least one degree of freedom. So no
     # Poisson variate is drawn, and the only gamma has shape at least 1/2.
     rate = jnp.exp(log_theta - decay) / growth
