@@ -227,7 +227,7 @@ def test_counts_without_an_axis_of_categories_are_refused(sampler, getkey):
     """A sum that forgot its axis was taken for the count of each category."""
     rows = jnp.array([[1.0, 0.0, 2.0]])
     for counts_of, position, message in (
-        (lambda key, at, batch: batch.sum(), jnp.ones(3), r"one of each category, \(3,\)"),
+        (lambda key, at, batch: batch.sum(), jnp.ones(3), r"one for each category, \(3,\)"),
         (lambda key, at, batch: batch.sum(axis=0), [jnp.ones((1, 3))] * 2, "structure"),
     ):
         kernel = sampler.build(estimators.subsampled(counts_of, 1), 0.5, 0.1)

@@ -1,4 +1,4 @@
-"""Random words for the draws, by a threefry that XLA fuses into what uses them."""
+"""Random words for the draws, from a threefry hash that XLA fuses into the calling code."""
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,8 @@ def threefry2x32(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the Threefry-2x32 hash (Salmon et al. 2011, 20 rounds) of counters, uint32.
 
-    JAX's own lowering for the CPU rolls the rounds into a loop that passes over memory ten times
-    and keeps one word of each two. Written out, a pair of words costs half of one of those.
+    JAX's own CPU lowering rolls the rounds into a loop that passes over memory ten times and keeps
+    one word of every two. Unrolled, a pair of words costs half as much as one of those.
     """
     first, second = key
     schedule = (first, second, first ^ second ^ jnp.uint32(_PARITY))
@@ -39,7 +39,7 @@ def _hashed(key: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def key_words(key: jax.Array) -> jax.Array:
-    """Return the two words of the threefry key that `random_words` makes of any key, uint32 [2]."""
+    """Return the threefry key that `random_words` derives from any key, uint32 [2]."""
     data = jax.random.key_data(key)
     return data if data.shape == (2,) else jnp.stack(_hashed(key))
 
@@ -54,14 +54,13 @@ def random_words(
 ) -> tuple[jax.Array, jax.Array]:
     """Return two arrays of ``size`` random words as wide as ``dtype``, float32 or float64.
 
-    Every draw takes its randomness from here, whatever the generator of the key: the words of a
-    key that is not a threefry key are hashed to one. Threefry, fused into the draw, is faster than
-    calls of the other generators.
+    All draws use these words, whatever the generator of the key: a key of another generator is
+    hashed to a threefry key. Threefry fused into the draw is faster than calls to other generators.
 
-    A row is one of 2^31 independent pairs of arrays: a loop counts rows for less than a ``fold_in``
-    of the key would cost. Columns are the words of the row to return, integers [size], by default
-    the first ones: a draw for an item with a number then does not depend on its place in an array.
-    The offset is added to them: a slice of an array, from there on, has the words of that array.
+    A row is one of 2^31 independent pairs of arrays: in a loop, counting rows is cheaper than a
+    ``fold_in`` of the key. Columns select words of the row, integers [size], by default the first
+    ones, so the draw for a numbered item need not depend on its position in an array. The offset is
+    added to them: a slice that starts there gets the words of the whole array.
     """
     hashed = _hashed(key)
     wide = dtype == jnp.float64
@@ -76,7 +75,7 @@ def random_words(
 
 
 def offset_of(value: ArrayLike) -> jax.Array:
-    """Return the offset of a draw, a uint32, or raise a ValueError unless it is one integer."""
+    """Return the offset of a draw as a uint32; raise a ValueError unless it is one integer."""
     if isinstance(value, int | np.integer):
         if 0 <= int(value) < 2**32:
             return jnp.uint32(int(value))
@@ -86,8 +85,8 @@ def offset_of(value: ArrayLike) -> jax.Array:
 
 
 def use_up(key: jax.Array) -> None:
-    """Show JAX's check of the reuse of keys that a key is used, which its words do not show.
+    """Mark a key as used for JAX's key-reuse checker, which does not see that its words are.
 
-    What comes of it is dropped, and so it is not part of the compiled program.
+    The result is dropped, so the compiled program does not contain it.
     """
     jax.random.split(key)

@@ -13,20 +13,19 @@ from simplex_jax import arguments
 from simplex_jax.draws import native, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
-# Categories in one loop that XLA fuses: fewer cost passes over memory, more cost registers.
+# Categories per fused loop: with fewer, XLA makes more passes over memory; more need registers.
 _UNROLL = 10
 
 
 def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
-    """Return the index, int32 [n], at which the running sum of weights first exceeds u times all.
+    """Return the index, int32 [n], where the running sum of weights first exceeds u times the sum.
 
-    Weights are [K, n], not negative, each column with a positive sum; uniforms [n] in (0, 1) have
-    24 bits (53 in double precision) or fewer. The draws lie side by side in the last axis and the
-    categories are gone through one after the other, which vectorises and needs no array of running
-    sums. The total is summed in the same order, so that u times it stays below the last sum, and a
-    zero weight is never chosen.
+    Weights are [K, n], nonnegative, each column with a positive sum; uniforms [n] in (0, 1) have at
+    most 24 bits (53 in double precision). Draws lie along the last axis, and the loop runs over
+    categories: this vectorises and needs no array of running sums. The total is summed in the same
+    order, so u times the total stays below the last sum, and a zero weight is never chosen.
     """
-    # Both passes must see the same numbers: not one of them recomputed with fused operations.
+    # Both passes must see the same numbers: neither may recompute them with fused operations.
     weights = lax.optimization_barrier(weights)
     zero = jnp.zeros(weights.shape[1], weights.dtype)
     total, _ = lax.scan(lambda total, row: (total + row, None), zero, weights, unroll=_UNROLL)
@@ -43,10 +42,10 @@ def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
 
 
 def choose_by_native_code(weights: jax.Array, u: jax.Array) -> jax.Array:
-    """Choose as `choose` does, by native code where there is some.
+    """Do what `choose` does, in native code if available.
 
-    For many categories that are an array already: a call has nothing to compile. XLA fuses few
-    categories into what computes them, and `vmap` shares its weights.
+    Use it for many categories that are already in an array: a native call needs no compilation. XLA
+    fuses a few categories into the code that computes them, and shares weights under `vmap`.
     """
     if weights.dtype != jnp.float32:
         return choose(weights, u)
@@ -59,7 +58,7 @@ def _categorical(key: jax.Array, weights: jax.Array, shape: tuple[int, ...]) -> 
     dtype, k = weights.dtype, weights.shape[-1]
     peak = jnp.max(weights, axis=-1, keepdims=True)
     valid = jnp.all(arguments.nonnegative(weights), axis=-1) & (peak[..., 0] > 0)
-    # A power of two, so that sums of the largest weights do not overflow and no weight is rounded.
+    # Scale by a power of two: sums of the largest weights cannot overflow, and nothing is rounded.
     scaled = weights * jnp.where(peak > 1, 2.0**-64, 2.0**64).astype(dtype)
     scaled = jnp.where(valid[..., None], scaled, 1)
     n = math.prod(shape)
@@ -72,18 +71,18 @@ def _categorical(key: jax.Array, weights: jax.Array, shape: tuple[int, ...]) -> 
 def categorical(
     key: jax.Array, weights: ArrayLike, shape: Sequence[int] | None = None
 ) -> jax.Array:
-    """Draw indices with probability proportional to weights, one uniform a draw.
+    """Draw indices with probability proportional to weights, from one uniform per draw.
 
     Args:
         key: A PRNG key, threefry or rbg.
-        weights: Unnormalised weights, shape [..., K], finite, not negative and not all zero.
-            Subnormal ones, below 1.2e-38 in float32, count as zero on CPUs: XLA takes them so.
-        shape: Shape of the result; by default that of ``weights`` less its last axis.
+        weights: Unnormalised weights, shape [..., K], finite, not negative and not all zero. On
+            CPUs, XLA treats subnormal weights, below 1.2e-38 in float32, as zero.
+        shape: Shape of the result; by default that of ``weights`` without its last axis.
 
     Returns:
-        Indices 0..K-1, int32. A weight of zero is never chosen, and one below 1e-7 of the total (in
-        float32) as often as a uniform of 23 bits and rounded sums allow. -1 where the weights are
-        invalid and values cannot be checked (under ``jit``).
+        Indices 0..K-1, int32. A zero weight is never chosen. For weights below 1e-7 of the total
+        (in float32), the frequency is limited by the 23 bits of the uniform and by rounded sums. -1
+        where weights are invalid and values cannot be checked (under ``jit``).
 
     Raises:
         ValueError: A weight is negative or not finite, a row is all zero, or shapes do not fit.
@@ -103,6 +102,6 @@ def categorical(
         shape = (*shape, weights.shape[-1])
     shape = arguments.common_shape(shape, weights=weights)[:-1]
     arguments.require("weights", weights, arguments.nonnegative(weights), "finite and not negative")
-    some = jnp.broadcast_to(jnp.max(weights, axis=-1, keepdims=True) > 0, weights.shape)
-    arguments.require("weights", weights, some, "positive somewhere in each row")
+    positive = jnp.broadcast_to(jnp.max(weights, axis=-1, keepdims=True) > 0, weights.shape)
+    arguments.require("weights", weights, positive, "positive somewhere in each row")
     return _categorical(key, weights, shape)

@@ -12,15 +12,15 @@ from simplex_jax import arguments
 from simplex_jax.draws import gamma, native, uniform
 from simplex_jax.draws.bits import offset_of, random_words, use_up
 
-# Above this rate the transition may be written relative to its drift (cir_by_xla): no normal, of
-# at most 6.3 standard deviations, then cancels the square root of twice the rate.
+# Above this rate the transition may be written relative to its drift (cir_by_xla): a normal, at
+# most 6.3 in size, then cannot cancel the square root of twice the rate.
 _LARGE_RATE = 64.0
 # Above this step e^h - 1 is e^h to double precision.
 _LONG_STEP = 40.0
 
 
 class Step(NamedTuple):
-    """A step and functions of it, at its own shape, which is often that of a single number."""
+    """A step size and functions of it, in its own shape, which is often a scalar."""
 
     size: jax.Array  # h
     scale: jax.Array  # 1 - e^-h
@@ -62,7 +62,7 @@ def cir_by_xla(
     offset: jax.Array,
     shape: tuple[int, ...],
 ) -> jax.Array:
-    """Draw as `cir` does, by XLA."""
+    """Do what `cir` does, in XLA."""
     dtype = log_theta.dtype
     number = log_theta <= jnp.finfo(dtype).max  # -inf, a process at zero, is valid
     valid = number & arguments.positive(a) & arguments.positive(step.size)
@@ -75,19 +75,19 @@ def cir_by_xla(
     first, z = uniform.exponential(word_first, dtype), uniform.normal(word_z, dtype)
 
     # theta' / c is Gamma(a + N) with N ~ Poisson(rate). Let the first point of a unit Poisson
-    # process fall at `first`. Beyond the rate: N = 0, and first - rate is a fresh exponential,
-    # the very one that a small shape, or the boost Gamma(a) = Gamma(a + 1) exp(-E / a), needs; the
-    # uniform is of the word of the normal, which is not needed there. Before it: N = 1 + a
-    # Poisson(rest) count, and Gamma(a + 1 + Poisson(rest)) = (z + sqrt(2 rest))^2 / 2 +
-    # Gamma(a + 1/2), the noncentral chi-square with at least one degree of freedom. So no Poisson
-    # variate is drawn at all, and the one gamma has shape at least 1/2.
+    # process fall at `first`. If that is beyond the rate, N = 0 and first - rate is a fresh
+    # exponential: exactly what a small shape, or the boost Gamma(a) = Gamma(a + 1) exp(-E / a),
+    # needs. Its uniform comes from the word of the normal, which is not needed there. Otherwise
+    # N = 1 + Poisson(rest), and the Gamma(a + 1 + Poisson(rest)) is (z + sqrt(2 rest))^2 /
+    # 2 + Gamma(a + 1/2), the noncentral chi-square with at least one degree of freedom. So no
+    # Poisson variate is drawn, and the only gamma has shape at least 1/2.
     rate = jnp.exp(log_theta - decay) / growth
-    rate = jnp.minimum(rate, float(jnp.finfo(dtype).max) ** 0.75)  # whose square root has room
+    rate = jnp.minimum(rate, float(jnp.finfo(dtype).max) ** 0.75)  # so its root cannot overflow
     rest = rate - first
     empty = rest < 0
     root = jnp.sqrt(2 * jnp.maximum(rest, 0))
     log_x, accepted, ratio = gamma.small(key, a, -rest, word_z, offset)
-    accepted = accepted & empty  # what is not empty has no ratio either
+    accepted = accepted & empty  # and the ratio is for empty ones only
     shape_parameter = a + jnp.where(empty, 1.0, 0.5).astype(dtype)
     g = gamma.standard_gamma(key, shape_parameter, offset, ~accepted)
     noise = z * (root + z / 2)
@@ -96,12 +96,12 @@ def cir_by_xla(
     direct = jnp.log(scale * total) - jnp.where(empty, ratio, 0)
     direct = jnp.where(accepted, log_scale + log_x, direct)
 
-    # scale * rate = theta e^-h, so for a large rate log theta' = log theta - h + log1p(small),
-    # where the rounding of the difference is carried along: it would be a visible bias.
-    moved = log_theta - h
-    back = moved - log_theta
-    lost = (log_theta - (moved - back)) - (h + back)
-    relative = moved + (jnp.log1p((noise + (g - first)) / rate) + lost)
+    # scale * rate = theta e^-h, so for a large rate log theta' = log theta - h + log1p(small). The
+    # rounding error of the difference is added back: it would be a visible bias.
+    drifted = log_theta - h
+    back = drifted - log_theta
+    lost = (log_theta - (drifted - back)) - (h + back)
+    relative = drifted + (jnp.log1p((noise + (g - first)) / rate) + lost)
 
     large = (rate > _LARGE_RATE) & (rate > shape_parameter)
     value = jnp.where(large & ~empty, relative, direct)
@@ -119,26 +119,26 @@ def cir(
 ) -> jax.Array:
     """Draw log theta' from the exact transition of the Cox-Ingersoll-Ross process.
 
-    The process d theta = (a - theta) dt + sqrt(2 theta) dW leaves Gamma(a, 1) invariant, and over
-    a time h moves theta to (1 - e^-h) / 2 times a noncentral chi-square with 2 a degrees of
-    freedom and noncentrality 2 theta / (e^h - 1) (Baker et al. 2018, equation 2.2).
+    The process d theta = (a - theta) dt + sqrt(2 theta) dW leaves Gamma(a, 1) invariant. After a
+    time h, theta is (1 - e^-h) / 2 times a noncentral chi-square with 2 a degrees of freedom and
+    noncentrality 2 theta / (e^h - 1) (Baker et al. 2018, equation 2.2).
 
     Args:
         key: A PRNG key, threefry or rbg.
         log_theta: Log of the current value, down to -inf (theta = 0).
-        shape_parameter: Shapes a, finite and positive (right in float32 for 1e-6 to 1e8).
-        step_size: Times h, finite and positive (right in float32 for 1e-6 to 50, and from 1.5e-11
-            theta on). The result is rounded to a float32, which adds a twelfth of the square of its
-            spacing d to the variance of a step, 2 h / theta: at theta = 1e8, where d = 2e-6, 1% at
-            h = 1.5e-3 and 15% at 1e-4; at 1e6 4% at h = 1e-6. Where the deviation of a step is far
-            below d, at h = 1e-6 and theta = 1e8, log theta stays where it is.
+        shape_parameter: Shapes a, finite and positive (accurate in float32 for 1e-6 to 1e8).
+        step_size: Times h, finite and positive (accurate in float32 for 1e-6 to 50, and h at least
+            1.5e-11 theta). Rounding the result to float32, with spacing d, adds d^2 / 12 to the
+            variance of a step, 2 h / theta: at theta = 1e8, where d = 2e-6, 1% at h = 1.5e-3 and
+            15% at 1e-4; at 1e6, 4% at h = 1e-6. If the standard deviation of a step is far below d,
+            as at h = 1e-6 and theta = 1e8, log theta does not move.
         shape: Shape of the result; by default that of the broadcast arguments.
-        offset: Number of variates before these, an integer of 0 to 2^32 - 1, where they are a part
-            of a larger array that is drawn in parts: they are those that it has there.
+        offset: Number of variates before these, an integer from 0 to 2^32 - 1, to draw a larger
+            array in parts: the parts have the values of the whole.
 
     Returns:
-        Log of the new values in the common dtype of the arguments, float32 by default. NaN where
-        an argument is invalid and values cannot be checked (under ``jit``).
+        Log of the new values in the common dtype of the arguments, float32 by default. NaN if an
+        argument is invalid and values cannot be checked (under ``jit``).
 
     Raises:
         ValueError: An argument is out of range, or the shapes do not fit.

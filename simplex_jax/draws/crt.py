@@ -1,4 +1,4 @@
-"""Numbers of tables in a Chinese restaurant process, which tie counts to their concentration."""
+"""Numbers of tables in a Chinese restaurant process, which link counts to the concentration."""
 
 from collections.abc import Sequence
 
@@ -23,23 +23,23 @@ def crt(
     """Draw the number of occupied tables, sum over i < n of Bernoulli(c / (c + i)).
 
     Given this number, the factor Gamma(c + n) / Gamma(c) of a Dirichlet-multinomial likelihood is
-    a power of c: that makes a Gamma prior of c conjugate (Escobar and West 1995; Teh et al. 2006;
+    a power of c, which makes a Gamma prior on c conjugate (Escobar and West 1995; Teh et al. 2006;
     "CRT" in Zhou and Carin 2015).
 
-    The work is that of the tables, about c log n rounds and never more than n: the next customer at
-    a new table is found by a geometric jump at the next one's probability, which bounds all later
-    ones, and is accepted in proportion to its own.
+    The cost is proportional to the tables: about c log n rounds and at most n. Each round jumps to
+    the next candidate for a new table, geometrically with the next customer's probability, which
+    bounds all later ones; it is accepted with its own probability relative to that bound.
 
     Args:
         key: A PRNG key, threefry or rbg.
         concentration: c, finite and positive.
-        customers: n, whole numbers from 0 on, exact in the floating dtype.
+        customers: n, nonnegative whole numbers, exact in the floating dtype.
         shape: Shape of the result; by default that of the broadcast arguments.
-        columns: Numbers of the draws, distinct integers from 0 on in the shape of the result: a
-            draw depends on its number and not on its place. By default its place is its number.
+        columns: Numbers of the draws, distinct nonnegative integers in the shape of the result. A
+            draw depends on its number, not on its position. By default the two are the same.
 
     Returns:
-        Numbers of tables as floats; NaN where arguments are invalid and cannot be checked (under
+        Numbers of tables as floats; NaN if arguments are invalid and cannot be checked (under
         ``jit``).
 
     Raises:
@@ -72,7 +72,7 @@ def _crt(key: jax.Array, c: jax.Array, n: jax.Array, columns: jax.Array | None) 
     use_up(key)
 
     def jump(state):
-        """Go on from customer i, of 0..n-1, who has been seated."""
+        """Continue from customer i, of 0..n-1, who is seated."""
         row, i, tables = state
         gap, word = random_words(key, size, dtype, row=row, columns=columns)
         # A geometric number of at least 1, with success probability c / (c + i + 1).

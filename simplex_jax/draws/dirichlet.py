@@ -19,12 +19,12 @@ def log_dirichlet(
     Args:
         key: A PRNG key, threefry or rbg.
         concentration: Concentrations, shape [..., K], finite and positive.
-        shape: Batch shape of the result; by default that of ``concentration`` less its last axis.
+        shape: Batch shape; by default the shape of ``concentration`` without its last axis.
 
     Returns:
-        Log probabilities, shape [*shape, K]: finite down to concentration 1e-6, where the
-        probabilities themselves are 0 in float32, and with exponentials that sum to one. NaN in
-        rows where a concentration is invalid and values cannot be checked (under ``jit``).
+        Log probabilities, shape [*shape, K], whose exponentials sum to one. They are finite down to
+        concentration 1e-6, where the probabilities themselves are 0 in float32. NaN in rows where a
+        concentration is invalid and values cannot be checked (under ``jit``).
 
     Raises:
         ValueError: A concentration is not finite and positive, or has no last axis.
@@ -52,10 +52,10 @@ def log_dirichlet(
 
 @jax.custom_jvp
 def normalise(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return log probabilities [..., K], and the logarithms of the totals, [..., 1], of weights.
+    """Return the log probabilities, [..., K], and the log totals, [..., 1], of log weights.
 
-    Those of a row do not depend on the other rows, to the last bit, where the code is native: on
-    CPUs in float32. The total of a row with an infinite weight may be NaN.
+    In native code (float32 on CPUs), a row does not depend on the others, to the last bit. The
+    total of a row with an infinite weight may be NaN.
     """
 
     def by_xla(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -70,7 +70,7 @@ def normalise(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @normalise.defjvp
 def _normalise_jvp(primals: tuple, tangents: tuple) -> tuple:
-    (log_weights,), (change,) = primals, tangents
+    (log_weights,), (tangent,) = primals, tangents
     log_p, log_total = normalise(log_weights)
-    of_total = jnp.sum(jnp.exp(log_p) * change, axis=-1, keepdims=True)
-    return (log_p, log_total), (change - of_total, of_total)
+    total_change = jnp.sum(jnp.exp(log_p) * tangent, axis=-1, keepdims=True)
+    return (log_p, log_total), (tangent - total_change, total_change)

@@ -14,7 +14,7 @@ from simplex_jax.draws import native, rejection, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
 _INVERSION_LIMIT = 10.0
-# Poisson(10) exceeds this with probability below 2^-65, the resolution of the widest uniform.
+# Poisson(10) exceeds this with probability below 2^-65, the resolution of the finest uniform.
 _LARGEST_SMALL = 50
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -32,8 +32,8 @@ _LOG_FACTORIAL = tuple(math.lgamma(k + 1) for k in range(10))
 def _log_pmf(count: jax.Array, rate: jax.Array) -> jax.Array:
     """Return the log probability of a count at a rate of at least 10, without cancellation.
 
-    Loader's (2000) form -deviance - stirling - log(2 pi k) / 2: the terms of the textbook form
-    are of the size of the rate, and float32 keeps 7 digits of them.
+    It is Loader's (2000) form -deviance - stirling - log(2 pi k) / 2. The terms of the textbook
+    form are as large as the rate, and float32 keeps only 7 digits of them.
     """
     few = len(_LOG_FACTORIAL)
     k = jnp.maximum(count, few)
@@ -53,7 +53,7 @@ def _log_pmf(count: jax.Array, rate: jax.Array) -> jax.Array:
 def _propose(
     key: jax.Array, row: jax.Array | int, columns: jax.Array, rate: jax.Array
 ) -> jax.Array:
-    """Return a count of Hoermann's (1993) transformed rejection PTRS, -1 where it is rejected."""
+    """Return the proposal of Hoermann's (1993) transformed rejection PTRS, or -1 if rejected."""
     dtype = rate.dtype
     word_u, word_v = random_words(key, rate.shape[0], dtype, row, columns)
     negative, us = uniform.side_and_magnitude(word_u, dtype)
@@ -71,7 +71,7 @@ def _propose(
 
 
 def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
-    """Return counts at rates up to 10: how many of the tail probabilities exceed a uniform."""
+    """Return counts for rates up to 10: the number of tail probabilities above a uniform."""
     dtype = rate.dtype
     v = (bits.astype(dtype) + 0.5) * 2.0 ** (-8 * bits.dtype.itemsize)
 
@@ -79,8 +79,8 @@ def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
         number, pmf, tail, count = state
         count = count + (v < tail)
         pmf = pmf * rate / (number + 1)
-        # Subtraction leaves an error of some 1e-7 of the whole in the far tail, where the
-        # geometric bound P(N > j) <= p(j + 1) / (1 - rate / (j + 2)) keeps it in proportion.
+        # Subtraction leaves an absolute error of about 1e-7 in the far tail. The geometric bound
+        # P(N > j) <= p(j + 1) / (1 - rate / (j + 2)) keeps it in proportion there.
         ratio = rate / (number + 3)
         bound = pmf * rate / (number + 2) / (1 - ratio)
         tail = jnp.clip(tail - pmf, 0, jnp.where(ratio < 1, bound, 1))
@@ -102,7 +102,7 @@ def _poisson(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Arr
 
 
 def poisson_by_xla(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Draw as `poisson` does, by XLA."""
+    """Do what `poisson` does, in XLA."""
     valid = arguments.nonnegative(rate)
     (rate,) = arguments.flatten(shape, jnp.where(valid, rate, 1))
     use_up(key)
@@ -118,20 +118,19 @@ def poisson_by_xla(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> j
 def poisson(key: jax.Array, rate: ArrayLike, shape: Sequence[int] | None = None) -> jax.Array:
     """Draw Poisson counts, as floating point numbers.
 
-    Rates below 10 by inversion, others by transformed rejection (Hoermann 1993, PTRS) with the
-    acceptance in Loader's cancellation-free form. `jax.random.poisson` computes that acceptance
-    from terms of the size of the rate and is wrong in float32 from rates of about 1e5. Tails of
-    inversion are right to a probability of 1e-7 in float32, as far as its sums reach.
+    Rates below 10 use inversion; others use transformed rejection (Hoermann 1993, PTRS), with the
+    acceptance probability in Loader's cancellation-free form. `jax.random.poisson` computes it from
+    terms as large as the rate, and is wrong in float32 from rates of about 1e5. In float32, the
+    sums of inversion are accurate in the tails down to a probability of 1e-7.
 
     Args:
         key: A PRNG key, threefry or rbg.
-        rate: Rates, finite and not negative (right in float32 for 0 to 1e9).
+        rate: Rates, finite and not negative (accurate in float32 for 0 to 1e9).
         shape: Shape of the result; by default that of ``rate``.
 
     Returns:
-        Counts in the dtype of ``rate``, float32 by default: whole numbers, above 2^24 rounded to
-        those that float32 holds. NaN where the rate is invalid and values cannot be checked
-        (under ``jit``).
+        Counts in the dtype of ``rate``, float32 by default: whole numbers, rounded above 2^24 in
+        float32. NaN if the rate is invalid and values cannot be checked (under ``jit``).
 
     Raises:
         ValueError: A rate is negative or not finite, or does not fit ``shape``.

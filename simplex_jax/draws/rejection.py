@@ -1,4 +1,4 @@
-"""Bounded rejection sampling on arrays: one round for all, then compacted rounds for the few."""
+"""Bounded rejection sampling on arrays: one round for all, then compacted rounds for the rest."""
 
 from collections.abc import Callable
 
@@ -8,8 +8,8 @@ from jax import lax
 
 from simplex_jax import arguments
 
-# A proposal is turned down with probability below 0.36 in every use, so that a variate is left
-# after these rounds and the two before them with probability below 1e-29: never, on any machine.
+# Every use rejects proposals with probability below 0.36. After these rounds and the two before
+# them, a variate is still rejected with probability below 1e-29: never, on any machine.
 ROUNDS = 64
 _WORD = 32
 _SMALLEST = 256
@@ -18,8 +18,8 @@ _SMALLEST = 256
 def _positions(mask: jax.Array, capacity: int) -> jax.Array:
     """Return the positions of the first ``capacity`` true entries, padded with ``len(mask)``.
 
-    As ``jnp.nonzero(mask, size=capacity)``, at a third of its cost: whole words are counted and
-    spread, and the rank inside a word is found by halving it.
+    Same as ``jnp.nonzero(mask, size=capacity)``, at a third of the cost: bits are counted by word,
+    and the position within a word is found by bisection.
     """
     size = mask.shape[0]
     words = -(-size // _WORD)
@@ -50,20 +50,19 @@ def sample(
 ) -> jax.Array:
     """Return variates of [0, inf) by rejection: one round for all, then rounds for the rejected.
 
-    The rejected are gathered into an array an eighth as long for a second round, and what that
-    leaves into one of a 32nd for the others: a round costs what the rejected cost, and there are
-    few loops to be waited for on a GPU. If an array overflows, all is done again for the rest.
-    Short arrays, as under a vmap over many rows, have all their rounds in place.
+    The rejected are gathered into an array an eighth as long for a second round, and those still
+    rejected into an array of a 32nd for the later rounds. Rounds thus cost as much as the rejected
+    variates, and a GPU waits for few loops. If an array overflows, everything is repeated for the
+    rest. Short arrays, as under a vmap over many rows, do all rounds in place.
 
-    The loops are bounded: a variate that is still left after `ROUNDS` is NaN, and so none comes out
-    of a proposal that is never accepted. An exact method without rejection in its place would
-    take half of the time to compile a draw, or more, and is not reached.
+    The loops are bounded: a variate still rejected after `ROUNDS` is NaN, and so is every variate
+    whose proposals are never accepted. An exact fallback without rejection would add half or more
+    to the compile time of a draw, and would never run.
 
     `propose(key, row, columns [m], parameter [m])` returns values [m], negative where rejected,
-    from these columns of the random words of this row and the next; rounds count rows from 2 on.
-    A variate has a column of its own, and so does not depend on others. (One array in place of a
-    value and a flag lets XLA make one loop of it.) Where `needed` is false anything may be
-    returned.
+    from these columns of the random words of this row and the next; rounds use rows from 2 on. Each
+    variate has its own column, so it does not depend on others. (With one array in place of a value
+    and a flag, XLA makes a single loop.) Where `needed` is false, the result is arbitrary.
     """
     size = parameter.shape[0]
     if size == 0:
@@ -87,15 +86,15 @@ def sample(
 
     def sweep(value: jax.Array) -> jax.Array:
         index = _positions(value < 0, many)
-        here = parameter.at[index].get(mode="clip")
-        drawn = propose(key, 4, index, here)
-        # Kept from being computed again, entry by entry, in the loops that look for what is left.
+        parameters = parameter.at[index].get(mode="clip")
+        drawn = propose(key, 4, index, parameters)
+        # Otherwise the loops that search for rejected entries would recompute it for each.
         drawn = lax.optimization_barrier(jnp.where(index < size, drawn, 0))
         again = _positions(drawn < 0, few)
         last = last_rounds(
             6,
             index.at[again].get(mode="clip"),
-            here.at[again].get(mode="clip"),
+            parameters.at[again].get(mode="clip"),
             jnp.where(again < many, -1, 0).astype(drawn.dtype),
         )
         drawn = drawn.at[again].set(last, mode="drop")

@@ -49,7 +49,7 @@ def side_and_magnitude(bits: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, ja
 
 
 def uniform(bits: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Return uniforms in (0, 1): never 0, never 1."""
+    """Return uniforms in (0, 1), never 0 or 1."""
     precision = 53 if dtype == jnp.float64 else 24
     width = 8 * bits.dtype.itemsize
     return ((bits >> (width - precision + 1)).astype(dtype) + 0.5) * 2.0 ** (1 - precision)

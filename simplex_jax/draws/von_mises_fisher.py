@@ -24,20 +24,20 @@ def von_mises_fisher(
 
     The shortfall u = 1 - mean.x is drawn first: in three dimensions by inverting its distribution
     function, otherwise by the rejection method of Ulrich (1984) as corrected by Wood (1994),
-    written for u. With b and x0 as there, u0 = 1 - x0, and Z a symmetric beta variate, the proposal
-    is u = 2 b Z / (1 - Z + b Z) and its log acceptance (p - 1) (log(1 + y) - y) with
-    y = k (u - u0) / (p - 1): no step subtracts numbers of like size, so all concentrations are
-    alike in float32.
+    written for u. With their b and x0, with u0 = 1 - x0 and a symmetric beta variate Z, the
+    proposal is u = 2 b Z / (1 - Z + b Z), and its log acceptance probability (p - 1) (log(1 + y) -
+    y) with y = k (u - u0) / (p - 1). Nothing subtracts numbers of similar size, so float32 is
+    equally accurate at all concentrations.
 
     Then x = mean + (sqrt(u (2 - u)) t - u mean), with t uniform on the unit vectors orthogonal to
-    the mean: normals, scaled and reflected to there by the Householder reflection
-    in mean + sign(mean_1) e_1, which is well defined at every axis. The cost is O(p) a draw.
+    the mean: scaled normals, moved there by the Householder reflection in mean + sign(mean_1) e_1,
+    which is well defined for every mean. A draw costs O(p).
 
     Args:
         key: A PRNG key, threefry or rbg.
-        mean: Unit vectors, shape [..., p] with p at least 2; divided by their length, which may be
-            off by 1e-3.
-        concentration: Finite and from 0 (uniform) to 1e8, shape [...].
+        mean: Unit vectors, shape [..., p] with p at least 2. They are normalised; their length may
+            be off by 1e-3.
+        concentration: From 0 (uniform) to 1e8, shape [...].
         shape: Batch shape of the result; by default that of the broadcast arguments.
 
     Returns:
@@ -87,14 +87,14 @@ def _draw(
     valid = (_unit(mean) & _in_range(concentration))[..., None]
     first = jnp.zeros(p, dtype).at[0].set(1)
     mean = jnp.where(_unit(mean)[..., None], mean, first)
-    # One row a draw: with broadcast axes jax 0.10 compiles the sums below wrongly on CPUs.
+    # One row per draw: jax 0.10 miscompiles the sums below on CPUs if axes are broadcast.
     mean = jnp.broadcast_to(mean / _norm(mean)[..., None], (*shape, p)).reshape(size, p)
     (k,) = arguments.flatten(shape, jnp.where(_in_range(concentration), concentration, 1))
     key_shortfall, key_tangent = jax.random.split(key)
     u = _shortfall(key_shortfall, k, p)[:size, None]
     tangent = _tangent(key_tangent, size, p, dtype)
-    # With v = mean + s e_1 and s the sign of mean_1, the reflection in v takes e_1 to -s mean, and
-    # what is orthogonal to e_1 to what is orthogonal to the mean.
+    # With v = mean + s e_1 and s the sign of mean_1, the reflection in v maps e_1 to -s mean, and
+    # vectors orthogonal to e_1 to vectors orthogonal to the mean.
     sign = jnp.where(mean[:, :1] < 0, -1, 1).astype(dtype)
     v = mean + sign * first
     projected = jnp.sum(v * tangent, axis=-1, keepdims=True) / (1 + jnp.abs(mean[:, :1]))
@@ -115,12 +115,12 @@ def _tangent(key: jax.Array, size: int, p: int, dtype: jnp.dtype) -> jax.Array:
         return jnp.stack([jnp.zeros_like(ends[0]), *ends], axis=-1)
     normals = uniform.normal(random_words(key, arguments.pad(size * p), dtype)[0], dtype)
     normals = arguments.unflatten((size, p), normals)
-    # Written out once, or each of the sums would rebuild them.
+    # Materialised once, or each of the sums would recompute them.
     return lax.optimization_barrier(jnp.where(lax.iota(jnp.int32, p) == 0, 0, normals))
 
 
 def _shortfall(key: jax.Array, k: jax.Array, p: int) -> jax.Array:
-    """Return draws of u in [0, 2], of density prop. to (u (2 - u))^((p - 3)/2) exp(-k u)."""
+    """Draw u in [0, 2] with density proportional to (u (2 - u))^((p - 3)/2) exp(-k u)."""
     if p == 3:
         return _closed_form(key, k)
     return rejection.sample(key, k, partial(_propose, p=p))
@@ -129,9 +129,9 @@ def _shortfall(key: jax.Array, k: jax.Array, p: int) -> jax.Array:
 def _closed_form(key: jax.Array, k: jax.Array) -> jax.Array:
     """Return the quantile -log(1 - U (1 - exp(-2 k))) / k at a uniform U."""
     upper, v = uniform.side_and_magnitude(random_words(key, k.shape[0], k.dtype)[0], k.dtype)
-    k = jnp.maximum(k, 1e-20)  # the quantile is 2 U from there down, and 0 / 0 at 0
+    k = jnp.maximum(k, 1e-20)  # below this the quantile is 2 U, and 0 / 0 at 0
     mass = -jnp.expm1(-2 * k)
-    # Where U = 1 - v is near 1, what is left of 1 - U (...) is v + (1 - v) exp(-2 k).
+    # If U = 1 - v is near 1, 1 - U (...) becomes v + (1 - v) exp(-2 k).
     high = jnp.where(k < 1, jnp.log1p((v - 1) * mass), jnp.log(v + (1 - v) * jnp.exp(-2 * k)))
     return jnp.minimum(-jnp.where(upper, high, jnp.log1p(-v * mass)) / k, 2)
 
@@ -139,7 +139,7 @@ def _closed_form(key: jax.Array, k: jax.Array) -> jax.Array:
 def _propose(
     key: jax.Array, row: jax.Array | int, columns: jax.Array, k: jax.Array, p: int
 ) -> jax.Array:
-    """Return Wood's proposal of u, or -1 where it is rejected, at most 0.35 of the time.
+    """Return Wood's proposal of u, or -1 if rejected, which happens at most 35% of the time.
 
     Z ~ Beta((p - 1)/2, (p - 1)/2) is (1 + t) / 2 for a coordinate t of a uniform unit vector in
     R^p, which is sqrt(1 - U^(2 / (p - 2))) cos(angle); on the circle, sin(angle)^2.

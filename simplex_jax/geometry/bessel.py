@@ -1,8 +1,8 @@
 """Modified Bessel functions I_nu of real order in logs, their ratio, and differences of the logs.
 
-All are exact to rounding for orders from 0 to 1e5 and arguments from 0 to 1e8, in float32 as in
-float64, and differentiable in the argument. There is no derivative in the order: asking for it is
-an error, as the number would have to be made up.
+All are exact to rounding for orders from 0 to 1e5 and arguments from 0 to 1e8, in float32 and
+float64, and differentiable in the argument. The derivative in the order is not implemented: asking
+for it is an error, not a made-up number.
 """
 
 from collections.abc import Callable
@@ -46,14 +46,14 @@ def _log_iv(order: jax.Array, x: jax.Array) -> jax.Array:
     shift, _, stirling = debye.settings(x.dtype)
     large = e.radius + _times_log(order, x / (order + e.radius)) + e.series
     large = large - 0.5 * jnp.log(2 * jnp.pi * e.radius)
-    # Where x and nu are small: (x / 2)^nu / Gamma(nu + 1), by Stirling's series if it holds ...
+    # For small x and nu: (x / 2)^nu / Gamma(nu + 1), by Stirling's series where it is accurate ...
     low, high = jnp.minimum(order, stirling), jnp.maximum(order, stirling)
     by_gamma = _times_log(low, x / 2) - _log_factorial(low)
     one = jnp.ones_like(order)
     by_stirling = high * (1 + jnp.log(x / (2 * high))) + debye.series(1 / high, one)
     by_stirling = by_stirling - 0.5 * jnp.log(2 * jnp.pi * high)
     power = jnp.where(order < stirling, by_gamma, by_stirling)
-    # ... times 0F1 at the base order, and down from there.
+    # ... times 0F1 at the base order, followed by the downward recurrence.
     base = jnp.minimum(order, shift) + shift
     d = jnp.where(e.small, x * x / (e.radius + e.base), 0)
     series = d - base * jnp.log1p(d / (2 * base)) - 0.5 * jnp.log1p(d / base)
@@ -62,7 +62,7 @@ def _log_iv(order: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _times_log(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return a log b, 0 where a is 0: unlike ``xlogy``, without a second derivative to carry."""
+    """Return a log b, 0 where a is 0; unlike ``xlogy``, it carries no second derivative."""
     return jnp.where(a == 0, 0, a * jnp.log(jnp.where(a == 0, 1, b)))
 
 
@@ -72,11 +72,11 @@ def _log_factorial(a: jax.Array) -> jax.Array:
 
 
 def _series_parts(order: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return x - log 0F1 and log 0F1 (nu + 1; x^2 / 4), sums of terms that hardly cancel.
+    """Return x - log 0F1 and log 0F1 (nu + 1; x^2 / 4), as sums with little cancellation.
 
     With a reference M = N, log 0F1(N + 1) = d - N log1p(d / 2M) - log1p(d / M) / 2 + Q + C where
-    d = r - N and C = -Q(x = 0), by Stirling's series. That is inaccurate at small N: there, x
-    being large, M = N + 1/2, the numerators change with it, and C is found from the gamma function.
+    d = r - N and C = -Q(x = 0), by Stirling's series. That is inaccurate at small N. There x is
+    large, so M = N + 1/2 is used, with matching numerators, and C comes from the gamma function.
     """
     e = debye.expand(order, x)
     stirling = debye.settings(x.dtype).stirling
@@ -109,8 +109,8 @@ def _difference(order: jax.Array, x: jax.Array, y: jax.Array) -> tuple[jax.Array
     from_x, from_y = _series_parts(order, x), _series_parts(order, y)
     between = debye.expand(order[..., None], y[..., None] + (x - y)[..., None] * _like(_NODES, x))
     weights = (x - y)[..., None] * _like(_WEIGHTS, x)
-    # The slopes have no singularity within 2.4 of the positive numbers: four nodes integrate them
-    # to rounding over so little.
+    # The slopes have no singularity within 2.4 of the positive numbers, so over such short
+    # intervals four nodes integrate them to rounding.
     close = jnp.abs(x - y) < (0.1 if x.dtype == jnp.float64 else 1)
     small = at_x.small | at_y.small
     scaled = jnp.where(small, from_x[0] - from_y[0], rest + logs)
@@ -143,7 +143,7 @@ _scaled_series = _of_argument(lambda order, x: _series_parts(order, x)[0], _comp
 
 
 def _of_two(which: int, slope: _Function) -> Callable[..., jax.Array]:
-    """Return one of the differences, with the slopes of what is subtracted as derivatives."""
+    """Return one of the differences; its derivatives are the slopes of the two terms."""
 
     @jax.custom_jvp
     def function(order, x, y):
@@ -169,7 +169,7 @@ _difference_of_scaled = _of_two(0, _complement)
 
 @partial(jax.jit, static_argnums=0)
 def _evaluate(function: Callable[..., jax.Array], order: jax.Array, *values: jax.Array):
-    """Return the function, NaN where an argument is not allowed."""
+    """Return the function, or NaN where an argument is out of range."""
     valid = arguments.nonnegative(order)
     for value in values:
         valid = valid & arguments.nonnegative(value)
@@ -185,19 +185,19 @@ def _checked(function: Callable[..., jax.Array], **named: ArrayLike) -> jax.Arra
 def log_iv(order: ArrayLike, x: ArrayLike) -> jax.Array:
     """Return log I_nu(x), the logarithm of the modified Bessel function of the first kind.
 
-    By Debye's expansion (DLMF 10.41.3), which in the variable 1 / sqrt(nu^2 + x^2) holds for every
-    order where that is small, and elsewhere by recurrences from an order where it does.
+    It uses Debye's expansion (DLMF 10.41.3), which holds at every order if 1 / sqrt(nu^2 + x^2) is
+    small. Otherwise it uses recurrences from an order where that holds.
 
     Args:
-        order: nu, finite and at least 0, any shape; right up to 1e5.
-        x: Finite and at least 0; right up to 1e8. The shapes broadcast.
+        order: nu, finite and at least 0, any shape; accurate up to 1e5. x: Finite and at least 0;
+        accurate up to 1e8. The shapes broadcast.
 
     Returns:
         log I_nu(x), -inf for I_nu(0) with nu > 0. The error is below 1e-12 or a few units in the
-        last place in float64. In float32 it is a few units in the last place of
-        max(1, |log I|), or of nu near the one zero of log I where terms of that size cancel.
-        NaN under ``jit`` where an argument is not allowed. The derivative in x is ``ratio``
-        + nu / x; there is none in the order.
+        last place in float64. In float32 it is a few units in the last place of max(1, |log I|), or
+        of nu near the one zero of log I, where terms of that size cancel. NaN under ``jit`` if an
+        argument is out of range. The derivative in x is ``ratio`` + nu / x; there is none in the
+        order.
 
     Raises:
         ValueError: An argument is negative or not finite, or shapes do not broadcast.
@@ -214,8 +214,8 @@ def log_iv(order: ArrayLike, x: ArrayLike) -> jax.Array:
 def ratio(order: ArrayLike, x: ArrayLike) -> jax.Array:
     """Return I_{nu+1}(x) / I_nu(x), in [0, 1), to rounding; arguments as in ``log_iv``.
 
-    For nu = p/2 - 1 it is the mean resultant length of the von Mises-Fisher law on the sphere of
-    R^p with concentration x.
+    For nu = p/2 - 1 it is the mean resultant length of the von Mises-Fisher distribution on the
+    sphere of R^p with concentration x.
 
     Example:
         >>> from simplex_jax.geometry import bessel
@@ -226,14 +226,14 @@ def ratio(order: ArrayLike, x: ArrayLike) -> jax.Array:
 
 
 def ratio_complement(order: ArrayLike, x: ArrayLike) -> jax.Array:
-    """Return 1 - I_{nu+1}(x) / I_nu(x) to rounding, also where the ratio rounds to 1."""
+    """Return 1 - I_{nu+1}(x) / I_nu(x) to rounding, even if the ratio rounds to 1."""
     return _checked(_complement, order=order, x=x)
 
 
 def ratio_slope(order: ArrayLike, x: ArrayLike) -> jax.Array:
     """Return the derivative in x of ``ratio``, without the cancellation of Riccati's equation.
 
-    Its relative error is a few units in the last place, times up to a hundred for x < 16.
+    Its relative error is a few units in the last place, or up to a hundred times that for x < 16.
     """
     return _checked(_ratio_slope, order=order, x=x)
 
@@ -241,8 +241,8 @@ def ratio_slope(order: ArrayLike, x: ArrayLike) -> jax.Array:
 def log_series(order: ArrayLike, x: ArrayLike) -> jax.Array:
     """Return log 0F1(nu + 1; x^2 / 4) = log(Gamma(nu + 1) (2 / x)^nu I_nu(x)).
 
-    It is 0 at x = 0 and grows to x - O(nu log x): the log of the mean of exp(x t) over the first
-    coordinate t of a uniform unit vector in R^(2 nu + 2). Arguments as in ``log_iv``.
+    It is 0 at x = 0 and grows as x - O(nu log x). It is the log of the mean of exp(x t), where t is
+    the first coordinate of a uniform unit vector in R^(2 nu + 2). Arguments as in ``log_iv``.
 
     Example:
         >>> from simplex_jax.geometry import bessel
@@ -258,13 +258,13 @@ def scaled_log_series(order: ArrayLike, x: ArrayLike) -> jax.Array:
 
 
 def log_series_difference(order: ArrayLike, x: ArrayLike, y: ArrayLike) -> jax.Array:
-    """Return ``log_series`` at x less that at y, to rounding of the difference for close x, y.
+    """Return ``log_series`` at x minus that at y, to rounding of the difference for close x, y.
 
-    Values of 1e5 nats are known to 1e-2 in float32; their differences here to 1e-7 of themselves.
+    In float32, values of 1e5 nats have an error of 1e-2, these differences a relative one of 1e-7.
     """
     return _checked(_difference_of_series, order=order, x=x, y=y)
 
 
 def scaled_log_series_difference(order: ArrayLike, x: ArrayLike, y: ArrayLike) -> jax.Array:
-    """Return ``scaled_log_series`` at x less that at y, to rounding of the difference."""
+    """Return ``scaled_log_series`` at x minus that at y, to rounding of the difference."""
     return _checked(_difference_of_scaled, order=order, x=x, y=y)

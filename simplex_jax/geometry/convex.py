@@ -1,8 +1,8 @@
-"""Closed convex sets, each given by its projection: the nearest point of the set.
+"""Closed convex sets, each represented by its projection: the nearest point of the set.
 
-A set is a function `(position) -> position`, and so is whatever a user writes for a set of their
-own. The functions here act alike on every leaf of a tree; for a simplex in one leaf and a box in
-another, write a function that projects each.
+A set is a function `(position) -> position`, and you can write one for your own set. The functions
+here treat every leaf of a tree alike; for a simplex in one leaf and a box in another, write a
+function that projects each.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ Projection: TypeAlias = Callable[[Position], Position]
 def simplex(total: ArrayLike = 1.0) -> Projection:
     """Project on the nonnegative vectors of the given sum, along the last axis of every leaf.
 
-    The largest coordinates, less a common amount that makes their sum `total`; the others are 0.
-    One sort finds it (Held, Wolfe and Crowder 1974; Duchi et al. 2008, figure 1).
+    The largest coordinates are reduced by a common amount so that they sum to `total`; the others
+    become 0. This needs one sort (Held, Wolfe and Crowder 1974; Duchi et al. 2008, figure 1).
 
     Args:
         total: Finite and positive; broadcasts to the leading axes of a leaf.
@@ -112,7 +112,7 @@ def contains(projection: Projection, position: Position) -> jax.Array:
 
 
 def positive(name: str, value: ArrayLike) -> jax.Array:
-    """Return the array, or raise a ValueError that names it unless it is finite and positive."""
+    """Return the array, or raise a ValueError with its name unless it is finite and positive."""
     array = arguments.as_float(name, value)
     arguments.require(name, array, arguments.positive(array), "finite and positive")
     return array
@@ -137,8 +137,8 @@ def _on_leaves(project: Callable[..., jax.Array], *arrays_and_position: Position
 def _project_simplex(x: jax.Array, total: jax.Array) -> jax.Array:
     _check_axis(x)
     total = total[..., None]
-    # The projection does not change when a constant is added; the sums are then of the order of
-    # the total, however large the coordinates are. A NaN spreads to its whole row.
+    # Subtracting a constant does not change the projection, and keeps the sums of the order of the
+    # total for coordinates of any size. A NaN spreads to its whole row.
     x = x - x.max(axis=-1, keepdims=True)
     decreasing = -jnp.sort(-x, axis=-1)
     sums = jnp.cumsum(decreasing, axis=-1)
@@ -154,7 +154,7 @@ def _project_box(x: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Array:
 
 def _project_ball(x: jax.Array, radius: jax.Array) -> jax.Array:
     _check_axis(x)
-    # Squares of the largest coordinate might overflow.
+    # Scaled, because the square of the largest coordinate might overflow.
     scale = jnp.maximum(jnp.abs(x).max(axis=-1, keepdims=True), jnp.finfo(x.dtype).tiny)
     norm = jnp.linalg.norm(x / scale, axis=-1, keepdims=True)
     radius = radius[..., None]

@@ -1,12 +1,13 @@
-"""Debye's expansion of I_nu(x) for every order, on which `bessel` is built.
+"""Debye's expansion of I_nu(x) for every order, used by `bessel`.
 
 With N = nu, r = sqrt(N^2 + x^2), w = 1 / r and s = (N / r)^2 (DLMF 10.41.3, its series in logs),
 
     log I_N(x) ~ r + N log(x / (N + r)) - log(2 pi r) / 2 + Q,    Q = sum_k w^k P_k(s).
 
-Written in w instead of 1 / N this is also Hankel's expansion at N = 0: it is right wherever r is
-large. Where r is small it is taken at the order N = nu + SHIFT and followed down by recurrences
-of positive terms, which lose nothing. So no branch costs a loop, and all agree where they meet.
+Written in w instead of 1 / N, this is also Hankel's expansion at N = 0, so it is accurate for every
+large r. If r is small, it is evaluated at the order N = nu + SHIFT, and recurrences with positive
+terms, which lose no digits, lead down to nu. So no branch needs a loop, and all agree where they
+meet.
 """
 
 from fractions import Fraction
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 
 
 class Settings(NamedTuple):
-    """From which order or argument on Debye's expansion is used, its terms, and Stirling's."""
+    """Least order or argument for Debye's expansion, its terms, and least order for Stirling's."""
 
     shift: int
     terms: int
@@ -45,7 +46,7 @@ class Expansion(NamedTuple):
 def _coefficients(terms: int) -> list[list[Fraction]]:
     """Return the coefficients of P_1, P_2, ..., lowest power of s first.
 
-    They are those of log(1 + u_1 + u_2 + ...), with the polynomials u_k of DLMF 10.41.9.
+    They come from log(1 + u_1 + u_2 + ...), with the polynomials u_k of DLMF 10.41.9.
     """
     u = [[Fraction(1)]]
     for k in range(terms):
@@ -90,7 +91,7 @@ def series(w: jax.Array, s: jax.Array, derivative: int = 0) -> jax.Array:
 
 
 def expand(order: jax.Array, x: jax.Array) -> Expansion:
-    """Return the expansion for orders and arguments >= 0 of one dtype; XLA drops what is unused."""
+    """Return the expansion for orders and arguments >= 0 of one dtype; XLA drops unused terms."""
     shift = settings(x.dtype).shift
     # Comparisons only: XLA may compute this twice, and round arithmetic differently each time.
     small = (order < shift) & (x < shift)
@@ -104,7 +105,7 @@ def expand(order: jax.Array, x: jax.Array) -> Expansion:
     slope = base * w / (base + radius) + w * w * (
         0.5 * (t * t - s) - w * first * (1 - 3 * t * t) + w * t * t * second
     )
-    # Elsewhere any small x will do: nothing may overflow there, or gradients would be NaN.
+    # Elsewhere any small x will do: an overflow there would make gradients NaN.
     step_x = jnp.where(small, x, 1)
     rho, rho_slope, growth = ratio, slope, jnp.zeros_like(radius)
     for j in reversed(range(shift)):

@@ -1,20 +1,20 @@
-r"""Normal scores of gamma laws: the number that lies where a normal one does.
+r"""Normal scores of gamma distributions: the number at the same quantile as a normal one.
 
-A normal number z stands for the x of Gamma(s, 1) with P(s, x) = Phi(z). As x underflows for small
-s, and has few digits next to its spread for large s, it is written :math:`x = s\, e^r`. With
+A normal number z represents the x of Gamma(s, 1) with P(s, x) = Phi(z). For small s, x underflows,
+and for large s it has few digits relative to its spread, so it is written :math:`x = s\, e^r`. With
 
 .. math::
     E(r) = e^r - 1 - r, \qquad \kappa(s) = \log \Gamma(s) - s \log s + s
 
-the law of r has the log density :math:`-s E(r) - \kappa(s)`, in which nothing large cancels.
+r has the log density :math:`-s E(r) - \kappa(s)`, in which nothing large cancels.
 
-For s from 8 on r comes from the uniform asymptotic inversion of Temme, *Asymptotic inversion of
-incomplete gamma functions*, Math. Comp. 58 (1992): with :math:`\eta^2 / 2 = E(r)`, and the sign of
-r, :math:`\eta = z / \sqrt s + \epsilon_1 / s + \epsilon_2 / s^2 + \epsilon_3 / s^3`, whose
-:math:`\epsilon_i` are smooth functions of :math:`z / \sqrt s`. Below, and far out,
-a step of Halley's solves log P = log Phi(z), or log Q = log Phi(-z) where that is smaller; for
-shapes below 1/2 from the guesses of DiDonato and Morris, *Computation of the incomplete gamma
-function ratios and their inverse*, ACM TOMS 12 (1986).
+For s of at least 8, r comes from the uniform asymptotic inversion of Temme, *Asymptotic inversion
+of incomplete gamma functions*, Math. Comp. 58 (1992): with :math:`\eta^2 / 2 = E(r)`, and the sign
+of r, :math:`\eta = z / \sqrt s + \epsilon_1 / s + \epsilon_2 / s^2 + \epsilon_3 / s^3`, whose
+:math:`\epsilon_i` are smooth functions of :math:`z / \sqrt s`. For smaller s, and far in the tails,
+a Halley step solves log P = log Phi(z), or log Q = log Phi(-z) if that is smaller. For shapes below
+1/2 it starts from the guesses of DiDonato and Morris, *Computation of the incomplete gamma function
+ratios and their inverse*, ACM TOMS 12 (1986).
 """
 
 import math
@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln, log_ndtr
 
-# Temme's functions of z / sqrt(s) in [-3, 3], in that over 3, highest degree first; made by
-# Chebyshev interpolation, to 3e-7, 2e-5 and 1e-4.
+# Temme's functions of z / sqrt(s) in [-3, 3], as polynomials in a third of it, highest degree
+# first; from Chebyshev interpolation, to 3e-7, 2e-5 and 1e-4.
 _REACH = 3.0
 _FIRST = (
     -0.00114521750692, -5.51419380891e-06, 0.00545845695485, -0.00304745460571, -0.00793109783283,
@@ -47,8 +47,8 @@ _LOG_GAMMA = (
     -1.63647025304e-05, 5.52418562321e-05, -0.000189803691087, 0.000672141762507,
     -0.00248169353938, 0.00982071104066, -0.0443538988765, 0.278054449052, -0.24156447527,
 )  # fmt: skip
-_LARGE = 8.0  # shapes from which on Temme's expansion is used
-_MIDDLE = 0.5  # and those from which on it is close enough to start a step from
+_LARGE = 8.0  # least shape for Temme's expansion
+_MIDDLE = 0.5  # and for it as the start of a step
 TABLE_REACH = 13.0  # a normal number is farther out with probability 1e-38
 _CELL = 0.25
 # Terms of the series for log P, and of the continued fraction for log Q.
@@ -59,9 +59,9 @@ _TERMS = {jnp.dtype("float32"): (30, 16), jnp.dtype("float64"): (44, 40)}
 def log_ratio(z: jax.Array, shape: jax.Array) -> jax.Array:
     """Return r = log(x / s), where x has the normal score z in Gamma(s, 1).
 
-    The score of the result is z to 1e-5 of the larger of 1 and abs(z) for abs(z) up to 13, and its
-    derivative by z that of the exact function. It is finite and increases for every finite z. The
-    shape is a constant for derivatives. Arrays of one shape, float32 or float64.
+    For abs(z) up to 13, the score of the result is z to 1e-5 of the larger of 1 and abs(z). The
+    derivative in z is that of the exact function; the shape is treated as a constant. The result is
+    finite and increasing for every finite z. Arrays of one shape, float32 or float64.
 
     Args:
         z: Normal scores.
@@ -72,8 +72,8 @@ def log_ratio(z: jax.Array, shape: jax.Array) -> jax.Array:
     expanded = _expanded(z, jnp.maximum(shape, _MIDDLE))
     tail, is_tail = _by_tails(log_p, log_q, shape)
     guess = jnp.where(is_tail | (shape < _MIDDLE), tail, expanded)
-    is_done = (shape >= _LARGE) & (jnp.abs(leading) < _REACH)
-    return jnp.where(is_done, expanded, _stepped(guess, z, log_p, log_q, shape))
+    is_exact = (shape >= _LARGE) & (jnp.abs(leading) < _REACH)
+    return jnp.where(is_exact, expanded, _stepped(guess, z, log_p, log_q, shape))
 
 
 @log_ratio.defjvp
@@ -86,12 +86,12 @@ def _log_ratio_jvp(
 
 
 def log_slope(z: jax.Array, r: jax.Array, shape: jax.Array) -> jax.Array:
-    """Return log dr/dz of `log_ratio` at z, whose value is r."""
+    """Return log dr/dz of `log_ratio` at z, where its value is r."""
     return shape * excess(r) + constant(shape) - z * z / 2 - 0.5 * math.log(2 * math.pi)
 
 
 def excess(r: jax.Array) -> jax.Array:
-    """Return E(r) = exp(r) - 1 - r, to rounding of itself."""
+    """Return E(r) = exp(r) - 1 - r, to relative rounding error."""
     is_close = jnp.abs(r) < 0.5
     near = jnp.where(is_close, r, 0)
     series = jnp.zeros_like(r)
@@ -101,7 +101,7 @@ def excess(r: jax.Array) -> jax.Array:
 
 
 def constant(shape: jax.Array) -> jax.Array:
-    """Return kappa(s) = log Gamma(s) - s log s + s, to rounding of the larger of 1 and itself."""
+    """Return kappa(s) = log Gamma(s) - s log s + s, to rounding of the larger of 1 and kappa."""
     is_large = shape >= _LARGE
     big, small = jnp.where(is_large, shape, _LARGE), jnp.where(is_large, 1, shape)
     y = 1 / (big * big)
@@ -112,15 +112,15 @@ def constant(shape: jax.Array) -> jax.Array:
 def table(shape: np.ndarray) -> np.ndarray:
     """Return coefficients of `log_ratio` in cells of z, [cells, n, 6], for shapes [n].
 
-    Between the ends of a cell it is the polynomial of fifth degree that has the value and two
-    derivatives of `log_ratio` at both; see `interpolated`. They take 2.5 kB a shape.
+    In a cell they define the fifth-degree polynomial that matches the value and two derivatives of
+    `log_ratio` at both ends; see `interpolated`. They take 2.5 kB per shape.
     """
     width = 128
     padded = np.ones(-(-len(shape) // width) * width)
     padded[: len(shape)] = shape
     chunks = []
-    # Concrete numbers also where a model is being traced. In float32 the derivatives at the ends
-    # would differ from those of the values by more than the cells are wrong.
+    # Concrete numbers, even while a model is traced. In float32 the derivatives at the ends would
+    # disagree with the values by more than the interpolation error.
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         for chunk in padded.reshape(-1, width):
             chunks.append(np.asarray(_cells(jnp.asarray(chunk))))
@@ -148,10 +148,10 @@ def _cells(shape: jax.Array) -> jax.Array:
 
 
 def interpolated(z: jax.Array, cells: jax.Array, column: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return r and log dr/dz by columns of a `table`, for scores up to `TABLE_REACH` in size.
+    """Return r and log dr/dz from columns of a `table`, for scores up to `TABLE_REACH` in size.
 
-    r has the score z to 2e-5, and two continuous derivatives; the slope is that of this r. Scores
-    that are farther out are taken to be at the end of the table.
+    The score of r is z to 2e-5. r has two continuous derivatives, and the slope is that of this r.
+    Scores beyond the table are clipped to its ends.
     """
     place = (jnp.clip(z, -TABLE_REACH, TABLE_REACH) + TABLE_REACH) / _CELL
     cell = jnp.clip(jnp.floor(jax.lax.stop_gradient(place)), 0, cells.shape[0] - 1)
@@ -176,19 +176,19 @@ def _expanded(z: jax.Array, s: jax.Array) -> jax.Array:
     r = jnp.where(eta > -1.5, 3 * jnp.log1p(jnp.maximum(eta, -1.5) / 3), far)
     for _ in range(3):
         slope = jnp.expm1(r)
-        flat = jnp.abs(slope) < 1e-6  # where the first guess is right to rounding
+        flat = jnp.abs(slope) < 1e-6  # the first guess is exact to rounding
         r = r - jnp.where(flat, 0, (excess(r) - half) / jnp.where(flat, 1, slope))
     return r
 
 
 def _by_tails(log_p: jax.Array, log_q: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return a guess of r for small shapes, and whether it is far down the lower tail of others."""
+    """Return a guess of r for small shapes, and whether it is far in the lower tail of others."""
     log_s, log_gamma = jnp.log(s), _log_gamma_of_next(s)
     # The first terms of the series of P.
     low = (log_p + log_gamma) / s
     u = jnp.exp(jnp.minimum(low, 0))
     low = low - jnp.log1p(-u / (s + 1) * (1 + u / (2 * (s + 2))))
-    # The first terms of the expansion of Q at infinity, where log(1 / (Gamma(s) Q)) allows it.
+    # The first terms of the expansion of Q at infinity, if log(1 / (Gamma(s) Q)) allows it.
     start = log_s - log_gamma - log_q
     t = jnp.maximum(start, 1.2)
     u = jnp.maximum(t - (1 - s) * jnp.log(t), 0.5)
@@ -201,10 +201,10 @@ def _by_tails(log_p: jax.Array, log_q: jax.Array, s: jax.Array) -> tuple[jax.Arr
 def _stepped(
     r: jax.Array, z: jax.Array, log_p: jax.Array, log_q: jax.Array, s: jax.Array
 ) -> jax.Array:
-    """Return a guess after a step of Halley's.
+    """Improve a guess by a Halley step.
 
-    It is for the logarithm of a probability, whose derivative by r is the hazard h up to its sign,
-    and whose second one is h (s (1 - e^r) - h) or the same with the other signs of h.
+    The step is for the log of a tail probability. Its derivative in r is the hazard h up to sign,
+    and the second one is h (s (1 - e^r) - h), or the same with h negated.
     """
     lower = z < 0
     value, hazard = _log_tail(r, s, lower)
@@ -214,15 +214,15 @@ def _stepped(
 
 
 def _log_tail(r: jax.Array, s: jax.Array, lower: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return log P or log Q at r, and the size of its derivative by r."""
+    """Return log P or log Q at r, and the size of its derivative in r."""
     terms, fractions = _TERMS[r.dtype]
     small = s < 1
     bound = jnp.where(small, 1.2, s + 1)
     x = s * jnp.exp(r)
     near, far = jnp.minimum(x, bound), jnp.maximum(x, bound)
     log_density = -s * excess(r) - constant(s)
-    # Small shapes: P = x^s / Gamma(s + 1) (1 + s A), A = sum (-x)^n / (n! (n + s)), in which
-    # what is left of P is as exact as s. Others: P = density / s sum x^n / (s + 1)_n.
+    # Small shapes: P = x^s / Gamma(s + 1) (1 + s A), A = sum (-x)^n / (n! (n + s)), which makes 1 -
+    # P as exact as s. Others: P = density / s sum x^n / (s + 1)_n.
     term, total = jnp.ones_like(x), jnp.where(small, jnp.zeros_like(x), 1)
     for n in range(1, terms):
         weight = 1 / (s + n)
@@ -245,7 +245,7 @@ def _log_tail(r: jax.Array, s: jax.Array, lower: jax.Array) -> tuple[jax.Array, 
 
 
 def _log_gamma_of_next(s: jax.Array) -> jax.Array:
-    """Return log Gamma(1 + s), to rounding of itself where s is small."""
+    """Return log Gamma(1 + s), to relative rounding error for small s."""
     small = jnp.minimum(s, 1)
     return jnp.where(s < 1, small * _polynomial(_LOG_GAMMA, 2 * small - 1), gammaln(1 + s))
 

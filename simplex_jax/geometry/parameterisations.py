@@ -11,16 +11,15 @@ With weights w and probabilities omega = w / sum(w), of K categories:
 
 Each has two metrics: the Euclidean one of its coordinates, for Langevin dynamics, and the Fisher
 metric G of one draw (of Poisson counts for the expanded ones, as in the paper), for Riemannian
-Langevin dynamics. The paper's reduced metrics are those of all n draws: n times ours, so that its
-step epsilon is 2 n h here and 2 h elsewhere.
+Langevin dynamics. The paper's reduced metrics are for all n draws, n times ours, so its step
+epsilon is 2 n h for these and 2 h for the others.
 
-Points are given by their log weights, as weights of a sparse posterior underflow; for a reduced
-system these are log omega. Tangent vectors have K entries as well, each computed by itself, as
-differences of entries that are far apart would be lost to rounding: those of `REDUCED_MEAN` are
-changes of omega and sum to 0; those of `REDUCED_NATURAL` are changes of log w, known up to a
-constant. Weights below exp(-40) (in float32, exp(-319) in double precision) are raised to that in
-metrics and reciprocals, consistently, so that nothing overflows; a Metropolis correction stays
-exact.
+Points are given by their log weights, because weights of a sparse posterior underflow; for a
+reduced system these are log omega. Tangent vectors also have K entries, each computed separately,
+because rounding would lose differences of entries that are far apart. For `REDUCED_MEAN` they are
+changes of omega and sum to 0; for `REDUCED_NATURAL` they are changes of log w, up to a constant. In
+metrics and reciprocals, weights below exp(-40) (in float32, exp(-319) in double precision) are
+raised to that, consistently, so nothing overflows and a Metropolis correction stays exact.
 """
 
 from collections.abc import Callable
@@ -45,9 +44,9 @@ class Metric(NamedTuple):
 class Parameterisation(NamedTuple):
     """A coordinate system."""
 
-    expanded: bool  # whether the total of the weights is a coordinate as well
-    mean: bool  # whether the coordinates are weights and not their logarithms
-    # Gradient of the log posterior density of the coordinates, of prior concentrations alpha and
+    expanded: bool  # whether the total of the weights is also a coordinate
+    mean: bool  # whether the coordinates are weights, not their logarithms
+    # Gradient of the log posterior density of the coordinates, given prior concentrations alpha and
     # (generalised) counts.
     gradient: Field
     natural_gradient: Field  # G^-1 times that gradient
@@ -78,7 +77,7 @@ def _sum(x: jax.Array) -> jax.Array:
 
 
 def _pull(log_w: jax.Array, counts: jax.Array) -> jax.Array:
-    """Return n_j - omega_j n., the part of the likelihood in all these formulas."""
+    """Return n_j - omega_j n., the likelihood's part in all these formulas."""
     return counts - jax.nn.softmax(log_w, axis=-1) * _sum(counts)
 
 
@@ -129,7 +128,7 @@ _RECIPROCALS = Metric(_times_root, _square_over_weights, _minus_sum_of_logs)  # 
 
 
 def _closed(v: jax.Array) -> jax.Array:
-    """Replace the last entry by the one that makes the sum 0."""
+    """Replace the last entry so that the sum is 0."""
     return v.at[..., -1].set(-v[..., :-1].sum(axis=-1))
 
 
@@ -173,8 +172,8 @@ REDUCED_MEAN = Parameterisation(
 
 # Reduced natural: G = diag(omega) - omega omega^T, G^-1 = diag(1 / omega) + 1 1^T / omega_K. The
 # natural gradient is a_j / omega_j - a_K / omega_K and the correction 1 / omega_K - 1 / omega_j
-# (the curvature rows of the print have squares instead, a derivative with respect to omega); the
-# last entry's part is the constant that tangent vectors leave open.
+# (the printed curvature rows have squares instead, a derivative with respect to omega). The term of
+# the last entry is the constant that tangent vectors leave open.
 
 
 def _opened(v: jax.Array) -> jax.Array:

@@ -1,17 +1,16 @@
-"""Ratios of gamma functions, which the evidence of counts consists of."""
+"""Ratios of gamma functions, the building blocks of the evidence of counts."""
 
 import jax
 import jax.numpy as jnp
 
-# From here on Stirling's series below is exact to 1e-11.
+# From here on, Stirling's series below is exact to 1e-11.
 _LARGE = 8
 
 
 def log_rising(a: jax.Array, n: jax.Array) -> jax.Array:
-    """Return log(Gamma(a + n) / Gamma(a)) for a > 0 and n >= 0, to rounding of itself.
+    """Return log(Gamma(a + n) / Gamma(a)) for a > 0 and n >= 0, to relative rounding error.
 
-    A difference of two log-gamma functions would have the rounding error of these: 0.5 in float32
-    at a = 1e6.
+    A difference of log-gamma functions would have their rounding error: 0.5 in float32 at a = 1e6.
     """
     return (n * jnp.log(a + n) - n) + excess(a, n)
 
@@ -19,19 +18,19 @@ def log_rising(a: jax.Array, n: jax.Array) -> jax.Array:
 def log_dirichlet_evidence(weights: jax.Array, counts: jax.Array) -> jax.Array:
     """Return log of prod_w (weights_w)_(counts_w) / (sum of weights)_(sum of counts), [...].
 
-    It is the log probability of draws of categories [..., V] out of a Dirichlet law. Rising
-    factorials grow as n log n, and their ratio need not: large terms are taken together.
+    It is the log probability of draws of categories [..., V] under a Dirichlet prior. Rising
+    factorials grow as n log n but their ratio need not, so large terms are combined.
     """
     weight, count = jnp.sum(weights, axis=-1), jnp.sum(counts, axis=-1)
     share = (weights + counts) / (weight + count)[..., None]
-    each = counts * jnp.log(share) + excess(weights, counts)
-    return jnp.sum(each, axis=-1) - excess(weight, count)
+    terms = counts * jnp.log(share) + excess(weights, counts)
+    return jnp.sum(terms, axis=-1) - excess(weight, count)
 
 
 def excess(a: jax.Array, n: jax.Array) -> jax.Array:
     """Return log(Gamma(a + n) / Gamma(a)) - n log(a + n) + n, of the size of a log n.
 
-    Stirling's series are subtracted term by term, from a + 8 where a is small.
+    Stirling's series are subtracted term by term, at a + 8 if a is small.
     """
     shift = jnp.where(a < _LARGE, _LARGE, 0).astype(a.dtype)
     b = a + shift

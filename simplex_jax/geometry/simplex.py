@@ -1,8 +1,8 @@
 """The probability simplex in log space.
 
-Probabilities of a sparse Dirichlet underflow: in float32 a Gamma(0.01) draw is 0 in two cases out
-of five. The library therefore keeps log-probabilities, normalised along the last axis; take `exp`
-of them where probabilities are wanted.
+Probabilities of a sparse Dirichlet underflow: in float32, two in five Gamma(0.01) draws are 0. The
+library therefore keeps log-probabilities, normalised along the last axis; apply `exp` for
+probabilities.
 """
 
 import functools
@@ -25,7 +25,7 @@ def normalise(log_weights: jax.Array) -> jax.Array:
         >>> print(simplex.normalise(jnp.array([-1000.0, -1000.0])).round(2))
         [-0.69 -0.69]
     """
-    # Not less a logsumexp, which is rounded to the precision of logs of the order of 10,000.
+    # Not minus a logsumexp, which would be rounded to the precision of logs of the order of 10,000.
     return jax.nn.log_softmax(log_weights, axis=-1)
 
 
@@ -51,12 +51,12 @@ def log_probabilities(weights: ArrayLike, name: str = "position") -> jax.Array:
             f"{name} must have a last axis of categories; its shape is {weights.shape}"
         )
     arguments.require(name, weights, arguments.nonnegative(weights), "finite and nonnegative")
-    total, some = _total(weights)
-    arguments.require(f"the sum of {name}", total, some, "positive in every row")
+    total, is_positive = _total(weights)
+    arguments.require(f"the sum of {name}", total, is_positive, "positive in every row")
     return _normalised_log(weights)
 
 
-# Programs of their own where they are called outside of jitted code, not one an operation.
+# One program each when called outside jitted code, not one per operation.
 @functools.partial(jax.jit, inline=True)
 def _total(weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     total = jnp.sum(weights, axis=-1)
@@ -84,11 +84,11 @@ def log_position(position: Position) -> Position:
 
 
 def like(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
-    """Return the leaves of `tree` that belong to those of `position`, in their dtypes.
+    """Return the leaves of `tree` that match those of `position`, in their dtypes.
 
     Args:
         name: Name of the tree in errors.
-        tree: A tree of the structure of `position`, or one array for all its leaves.
+        tree: A tree with the structure of `position`, or one array for all its leaves.
         position: Log-probabilities, leaves [..., K].
 
     Raises:
@@ -100,7 +100,7 @@ def like(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
 
 
 def broadcast(name: str, tree: PyTree, position: Position) -> list[jax.Array]:
-    """Return the leaves as `like` does, in the shapes of those of `position`."""
+    """Return the leaves as `like` does, broadcast to the shapes of those of `position`."""
     arrays = like(name, tree, position)
     leaves = jax.tree.leaves(position)
     return [jnp.broadcast_to(a, leaf.shape) for a, leaf in zip(arrays, leaves, strict=True)]
@@ -110,8 +110,8 @@ def counts_like(counts: PyTree, position: Position) -> list[jax.Array]:
     """Return the leaves of estimated counts in the shapes and dtypes of those of `position`.
 
     Raises:
-        ValueError: The structures differ, or an array does not broadcast to its leaf or has no
-            axis of categories, as where it was summed over these too.
+        ValueError: The structures differ, or an array does not broadcast to its leaf or has no axis
+            of categories, perhaps because it was summed over categories too.
     """
     name = "the estimated counts"
     structures: list[Any] = [jax.tree.structure(tree) for tree in (counts, position)]
@@ -124,14 +124,14 @@ def counts_like(counts: PyTree, position: Position) -> list[jax.Array]:
     for array, leaf in zip(jax.tree.leaves(counts), leaves, strict=True):
         if jnp.shape(array)[-1:] != leaf.shape[-1:]:
             raise ValueError(
-                f"{name} must be one of each category, {leaf.shape}; the shape is "
+                f"{name} must be one for each category, {leaf.shape}; the shape is "
                 f"{jnp.shape(array)}: sum over data only"
             )
     return leaves
 
 
 def leaves_like(name: str, tree: PyTree, position: Position) -> list[ArrayLike]:
-    """Return the leaves of `tree`, or its only array for each of those of `position`."""
+    """Return the leaves of `tree`, or its only array once for each leaf of `position`."""
     structure: Any = jax.tree.structure(position)
     arrays, own = jax.tree.flatten(tree)
     if jax.tree_util.treedef_is_leaf(own) and len(arrays) == 1:

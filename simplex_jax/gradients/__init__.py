@@ -1,8 +1,8 @@
 """Estimators made from log densities by automatic differentiation: gradients, and counts from them.
 
 Euclidean kernels (`samplers.sgld` and its relatives) take the gradient of the log posterior with
-respect to their position, a tree of real arrays. Simplex kernels take counts, and a log likelihood
-of log-probabilities gives those as well: see `counts`.
+respect to their position, a tree of real arrays. Simplex kernels take counts, which can also be
+computed from any log likelihood of log-probabilities: see `counts`.
 """
 
 from simplex_jax.gradients.densities import (

@@ -1,4 +1,4 @@
-"""Gradients of a log posterior from batches, and of a log density as it is."""
+"""Gradients of a log posterior from batches, and exact gradients of a log density."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -30,7 +30,7 @@ def posterior(log_prior: LogDensity, log_likelihood: LogLikelihood, size: float)
     Args:
         log_prior: `(position) -> scalar`.
         log_likelihood: `(position, batch) -> scalar`, summed over the batch.
-        size: N. n is the length of the batch's leading axis.
+        size: N. The length of the batch's leading axis is n.
 
     Raises:
         ValueError: `size` is not positive; when used, a function does not return a scalar.
@@ -71,7 +71,7 @@ def density(log_density: LogDensity, *, needs_batch: bool = False) -> Estimator:
 
     Args:
         log_density: `(position) -> scalar`; the batch is ignored.
-        needs_batch: It is `(position, batch) -> scalar` instead, of batches that are the full data.
+        needs_batch: Whether it is `(position, batch) -> scalar`, with the full data as batch.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -100,9 +100,9 @@ def _density_of_batch(
 
 
 def start(estimator: Estimator, position: PyTree) -> Position:
-    """Return a copy of a position as floating point arrays, fit to start a chain from.
+    """Return a copy of a position as floating point arrays, checked to be able to start a chain.
 
-    An exact `density` that needs no batch is evaluated at the position.
+    An exact `density` that needs no batch is evaluated there.
 
     Raises:
         ValueError: The position is empty or not finite, or the density or its gradient is not
@@ -119,19 +119,19 @@ def start(estimator: Estimator, position: PyTree) -> Position:
         for path, leaf in jax.tree.leaves_with_path(gradient):
             name = f"the gradient of the log density at position{jax.tree_util.keystr(path)}"
             arguments.require(name, leaf, jnp.isfinite(leaf), needs)
-    # An update whose state is donated deletes its arrays, and the caller keeps the position.
+    # Donating the state to an update deletes its arrays; the caller's position must survive that.
     return jax.tree.map(jnp.copy, position)
 
 
 def gradient_of(name: str, function: Callable[..., jax.Array]) -> Callable[..., PyTree]:
-    """Return the gradient of a function in its first argument, checked to return a real scalar."""
+    """Return the gradient in the first argument of a function, which must return a real scalar."""
     return jax.grad(_scalar(name, function))
 
 
 def value_and_gradient_of(
     name: str, function: Callable[..., jax.Array]
 ) -> Callable[..., tuple[jax.Array, PyTree]]:
-    """Return a function, checked to return a real scalar, together with its gradient."""
+    """Return a function's value and gradient; it must return a real scalar."""
     return jax.value_and_grad(_scalar(name, function))
 
 
@@ -140,7 +140,7 @@ def _scalar(name: str, function: Callable[..., jax.Array]) -> Callable[..., jax.
         value = jnp.asarray(function(*inputs))
         if value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
             raise ValueError(
-                f"{name} must return a real scalar, summed over all it is given; "
+                f"{name} must return a real scalar, summed over its whole input; "
                 f"it returned {value.dtype} of shape {value.shape}"
             )
         return value
@@ -149,7 +149,7 @@ def _scalar(name: str, function: Callable[..., jax.Array]) -> Callable[..., jax.
 
 
 def like(name: str, tree: PyTree, position: Position) -> Position:
-    """Return a tree in the dtypes of the position, or raise a ValueError unless it is like it."""
+    """Return a tree in the dtypes of the position; raise a ValueError unless they match."""
     structures: list[Any] = [jax.tree.structure(position), jax.tree.structure(tree)]
     shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(arrays)] for arrays in (position, tree)]
     if structures[0] != structures[1] or shapes[0] != shapes[1]:

@@ -1,4 +1,4 @@
-"""Counts of a log likelihood that is not one of counts, for the simplex kernels."""
+"""Counts for the simplex kernels from log likelihoods that are not functions of counts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,23 +23,23 @@ def counts(log_likelihood: LogLikelihood, size: float, total: PyTree = None) -> 
         c_j = \omega_j \frac{\partial L}{\partial \omega_j}
             = \frac{\partial L}{\partial \log \omega_j},
 
-    scaled by N/n for a batch of n. For multinomial data these are the counts, and for a mixture
-    the expected ones. SGRLD, SMLD and RLD use :math:`c_j - \omega_j c_\cdot` only, so they take
-    them as they are, of either sign. SCIR, SGRHMC and reflected CIR need nonnegative counts: give
-    a `total`, see `with_total`.
+    scaled by N/n for a batch of n. For multinomial data these are the counts, and for a mixture the
+    expected counts. SGRLD, SMLD and RLD use only :math:`c_j - \omega_j c_\cdot`, so they accept
+    counts of either sign. SCIR, SGRHMC and reflected CIR need nonnegative counts: give a `total`,
+    see `with_total`.
 
     Args:
         log_likelihood: `(log_probabilities, batch) -> scalar`, summed over the batch. The
-            log-probabilities are a tree with leaves [..., K], differentiated as if they were free;
-            so any function that agrees with L on the simplex will do.
-        size: N. n is the length of the batch's leading axis.
+            log-probabilities are a tree with leaves [..., K], differentiated without the
+            constraint, so any function that equals L on the simplex will do.
+        size: N. The length of the batch's leading axis is n.
         total: None, or s of `with_total`.
 
     Raises:
         ValueError: `size` or `total` is not positive; when used, `log_likelihood` does not return
             a scalar.
 
-    Example: seven of ten draws show category 0 or 1, which cannot be told apart.
+    Example: seven of ten draws are category 0 or 1, which cannot be distinguished.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import gradients
@@ -59,7 +59,7 @@ def counts(log_likelihood: LogLikelihood, size: float, total: PyTree = None) -> 
 def counts_of(log_likelihood: LogLikelihood) -> CountsOf:
     """Return `(key, log_probabilities, batch) -> counts`, the generalised counts of a batch.
 
-    It is what `estimators.subsampled` and `estimators.control_variate` take.
+    Pass it to `estimators.subsampled` or `estimators.control_variate`.
 
     Args:
         log_likelihood: `(log_probabilities, batch) -> scalar`, summed over the batch.
@@ -75,9 +75,9 @@ def _counts_of(
 
 
 def are_derivatives(estimator: Estimator) -> bool:
-    """Return whether counts are the derivatives of a log likelihood, as those of `counts`.
+    """Return whether counts are derivatives of a log likelihood, as from `counts`.
 
-    They do not say how it changes where it jumps.
+    Derivatives miss the jumps of a log likelihood.
     """
 
     def are(node: PyTree) -> bool:
@@ -87,19 +87,19 @@ def are_derivatives(estimator: Estimator) -> bool:
 
 
 def with_total(estimator: Estimator, total: PyTree) -> Estimator:
-    r"""Give generalised counts the sum s in every row, which SCIR needs.
+    r"""Make the generalised counts sum to s in every row, which SCIR needs.
 
-    SGRLD's drift sees :math:`c_j - \omega_j c_\cdot` only, and so the counts
-    :math:`c_j' = c_j - \omega_j c_\cdot + s\, \omega_j` have the same law of omega, while that of
-    SCIR's total becomes Gamma(sum(alpha) + s). Choose s large enough for :math:`c_j' \ge 0`
-    everywhere, that is :math:`s \ge \sum_k \omega_k L_k - L_j` with
-    :math:`L_j = \partial L / \partial \omega_j`: SCIR takes negative counts as 0, which is a bias
-    (its `Info.clamped` shows how often). The number of data is enough for every mixture of
-    categories, and otherwise the largest difference between two of the L_j.
+    SGRLD's drift depends only on :math:`c_j - \omega_j c_\cdot`, so the counts :math:`c_j' = c_j -
+    \omega_j c_\cdot + s\, \omega_j` leave the distribution of omega unchanged, while SCIR's total
+    becomes Gamma(sum(alpha) + s). Choose s large enough for :math:`c_j' \ge 0` everywhere, that is
+    :math:`s \ge \sum_k \omega_k L_k - L_j` with :math:`L_j = \partial L / \partial \omega_j`: SCIR
+    sets negative counts to 0, which is a bias (its `Info.clamped` shows how often). For a mixture
+    of categories the number of data is enough; otherwise, use the largest difference between two of
+    the L_j.
 
-    SCIR holds the counts fixed during a step. Counts that depend on omega therefore make it a
-    first-order method, with a bias of O(h) at step size h, where it is exact for counts that do
-    not. A larger s costs mixing: omega moves at a rate proportional to h / (sum(alpha) + s).
+    SCIR holds the counts fixed during a step, and is exact if they do not depend on omega. If they
+    do, it is a first-order method, with a bias of O(h) at step size h. A larger s slows mixing:
+    omega moves at a rate proportional to h / (sum(alpha) + s).
 
     Args:
         estimator: An estimator of counts, leaves [..., K].
@@ -109,7 +109,7 @@ def with_total(estimator: Estimator, total: PyTree) -> Estimator:
     Raises:
         ValueError: `total` is not positive; when used, it does not fit the position.
 
-    Example: a likelihood that favours equal probabilities; its counts would be negative.
+    Example: a likelihood that favours equal probabilities, whose counts are negative.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import gradients
@@ -139,10 +139,10 @@ def _with_total(
     counts, memory = estimate(key, memory, position, batch)
     leaves, structure = jax.tree.flatten(position)
     totals = simplex.like("total", total, position)
-    moved = [
+    leaves_with_total = [
         c + jnp.exp(log_omega) * (s - c.sum(axis=-1, keepdims=True))
         for c, log_omega, s in zip(
             simplex.counts_like(counts, position), leaves, totals, strict=True
         )
     ]
-    return jax.tree.unflatten(structure, moved), memory
+    return jax.tree.unflatten(structure, leaves_with_total), memory

@@ -1,4 +1,4 @@
-"""The variance of an estimate: from the data of one batch, and over many batches."""
+"""The variance of an estimate, from the data of one batch or from many batches."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -27,34 +27,34 @@ def fisher(
 ) -> Variance:
     r"""Estimate the variance of the gradient of `gradients.posterior` from one batch.
 
-    With the gradients g_i of the log likelihood of the n data of a batch, drawn out of N with
-    replacement, and their mean,
+    With the log-likelihood gradients g_i of the n data of a batch, drawn from N with replacement,
+    and their mean,
 
     .. math::
         V(x) = \frac{N^2}{n}\, \frac{1}{n - 1} \sum_{i \in \text{batch}} (g_i - \bar g)^2 ,
 
     entry by entry: the diagonal of the empirical Fisher information, centred, times N^2 / n (Ahn,
-    Korattikara and Welling 2012, section 3). It is unbiased with replacement; without it the
-    variance is smaller by the factor 1 - n / N. It costs n gradients, and the memory for all of
-    them at once. With `matrix` it is the whole matrix
-    :math:`\sum_i (g_i - \bar g)(g_i - \bar g)^T` of each leaf, without the blocks between leaves.
-    Pass it as `noise_estimate` to `samplers.sggmc` or `samplers.gsgnht`, which take either.
+    Korattikara and Welling 2012, section 3). With replacement it is unbiased; without, the true
+    variance is smaller by the factor 1 - n / N. It costs n gradients, all in memory at once. With
+    `matrix` it uses the full matrix :math:`\sum_i (g_i - \bar g)(g_i - \bar g)^T` of each leaf,
+    without blocks between leaves. Pass either as `noise_estimate` to `samplers.sggmc` or
+    `samplers.gsgnht`.
 
     Args:
-        log_likelihood: `(position, batch) -> scalar`, summed over the batch; here it sees batches
-            of one datum.
-        size: N. n is the length of the batch's leading axis, at least 2.
+        log_likelihood: `(position, batch) -> scalar`, summed over the batch; called with batches of
+            one datum.
+        size: N. The length of the batch's leading axis is n, at least 2.
         project: `(position, gradient) -> gradient` on the tangent space, as
-            `manifolds.sphere().project`. Where points are on a manifold the kernels see only that
-            part, and the rest, which may be far larger, must not count as noise. None for none.
+            `manifolds.sphere().project`, or None. On a manifold, kernels use only the tangent part;
+            the rest, which may be far larger, must not count as noise.
         matrix: Return a covariance matrix [d, d] for each leaf, which must be a vector [d]. It has
             rank n - 1 at most.
 
     Raises:
         ValueError: `size` is not positive; when used, the batch has a single datum, the function
-            does not return a scalar, or a leaf is no vector where matrices are wanted.
+            does not return a scalar, or `matrix` is set and a leaf is not a vector.
 
-    Example: the mean of unit normals; the variance of two data at a distance of 2 is 2.
+    Example: the mean of unit normals, from two data whose variance is 2.
 
         >>> import jax.numpy as jnp
         >>> from simplex_jax import gradients
@@ -77,24 +77,24 @@ def _fisher(
 ) -> PyTree:
     n = length(batch, "batch")
     if n < 2:
-        raise ValueError("batch must have at least 2 data, as a variance is estimated from them")
-    single = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:, None], batch)
+        raise ValueError("batch must have at least 2 data to estimate a variance from")
+    singles = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:, None], batch)
     gradient = gradient_of("log_likelihood", log_likelihood)
-    each = jax.vmap(gradient, in_axes=(None, 0))(position, single)
+    gradients = jax.vmap(gradient, in_axes=(None, 0))(position, singles)
     if project is not None:
-        each = jax.vmap(project, in_axes=(None, 0))(position, each)
+        gradients = jax.vmap(project, in_axes=(None, 0))(position, gradients)
     spread = _covariance if matrix else lambda g: jnp.var(g, axis=0, ddof=1)
-    return jax.tree.map(lambda g: size * size / n * spread(g), each)
+    return jax.tree.map(lambda g: size * size / n * spread(g), gradients)
 
 
-def _covariance(each: jax.Array) -> jax.Array:
+def _covariance(gradients: jax.Array) -> jax.Array:
     """Return the covariance matrix [d, d] of vectors [n, d]."""
-    if each.ndim != 2:
+    if gradients.ndim != 2:
         raise ValueError(
-            f"a matrix is that of a vector, and a leaf of the position has shape {each.shape[1:]}"
+            f"matrix=True needs vectors; a leaf of the position has shape {gradients.shape[1:]}"
         )
-    away = each - each.mean(axis=0)
-    return jnp.matmul(away.T, away, precision=lax.Precision.HIGHEST) / (len(each) - 1)
+    centred = gradients - gradients.mean(axis=0)
+    return jnp.matmul(centred.T, centred, precision=lax.Precision.HIGHEST) / (len(gradients) - 1)
 
 
 def variance(
@@ -105,17 +105,17 @@ def variance(
     repeats: int,
     memory: PyTree = (),
 ) -> PyTree:
-    """Measure the variance of an estimate at one position over batches, entry by entry.
+    """Measure the variance of an estimate over batches, at one position, entry by entry.
 
     Args:
         estimator: Of gradients or of counts.
         key: A PRNG key.
-        position: What the estimator takes: log-probabilities for counts.
-        stream: Its batches of steps 0, ..., repeats - 1 are used. One of `batches.Visit` must have
-            none due: use `batches.visits(stream, 1, first=repeats)`.
-        repeats: Number of estimates, at least 2. The relative standard error of a variance is
-            about sqrt(2 / repeats) or more.
-        memory: The memory of the estimator; each estimate starts from it.
+        position: Position for the estimator; log-probabilities for counts.
+        stream: Supplies the batches of steps 0, ..., repeats - 1. If it makes `batches.Visit`, none
+            may be due: use `batches.visits(stream, 1, first=repeats)`.
+        repeats: Number of estimates, at least 2. The relative standard error of a variance is at
+            least about sqrt(2 / repeats).
+        memory: The estimator's memory, from which each estimate starts.
 
     Returns:
         A tree like the estimate.
@@ -152,7 +152,7 @@ def _variance(
         return estimator.estimate(jax.random.fold_in(key_estimate, i), memory, position, batch)[0]
 
     def add(i: jax.Array, moments: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-        # Welford's recursion, as sums of squares would cancel.
+        # Welford's recursion: sums of squares would cancel.
         mean, squares = moments
         change = jax.tree.map(jnp.subtract, estimate(i), mean)
         share = 1 / (i + 1)
@@ -161,7 +161,7 @@ def _variance(
             jax.tree.map(lambda s, d: s + (d**2 * (1 - share)).astype(s.dtype), squares, change),
         )
 
-    # Means and squares of whole numbers are none.
+    # Means and squares of integers are floats.
     zeros = jax.tree.map(
         lambda x: jnp.zeros(x.shape, jnp.result_type(x.dtype, float)), jax.eval_shape(estimate, 0)
     )

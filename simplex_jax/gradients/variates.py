@@ -1,4 +1,4 @@
-"""Control variates: gradients as differences from a position with a known full-data gradient."""
+"""Control variates: gradient estimates relative to a position with known full-data gradient."""
 
 import dataclasses
 from typing import NamedTuple
@@ -33,29 +33,29 @@ def control_variate(
     reference: Position,
     reference_gradient: Position,
 ) -> Estimator:
-    r"""Gradient of the log posterior as a difference from a reference, best a mode.
+    r"""Gradient of the log posterior relative to a reference, ideally a mode.
 
     .. math::
         \nabla \log p(x) + g_{\text{ref}} + \frac{N}{n} \sum_{i \in \text{batch}}
             \big( \nabla \log p(d_i \mid x) - \nabla \log p(d_i \mid x_{\text{ref}}) \big)
 
-    is unbiased, and its variance falls with the squared distance from the reference (Baker,
+    is unbiased. Its variance is proportional to the squared distance from the reference (Baker,
     Fearnhead, Fox and Nemeth 2019, *Control variates for stochastic gradient MCMC*, equation 7,
     whose reference gradient includes the prior's).
 
     Args:
         log_prior: `(position) -> scalar`.
         log_likelihood: `(position, batch) -> scalar`, summed over the batch.
-        size: N. n is the length of the batch's leading axis.
+        size: N. The length of the batch's leading axis is n.
         reference: A position.
-        reference_gradient: The gradient there of the log likelihood of all the data, as
-            `full_gradient` computes it.
+        reference_gradient: The gradient of the full-data log likelihood there, from
+            `full_gradient`.
 
     Raises:
         ValueError: `size` is not positive, or the reference or its gradient is not finite; when
-            used, the reference is not like the position.
+            used, the reference does not match the position.
 
-    Example: at the reference every batch gives the exact gradient.
+    Example: at the reference, every batch gives the exact gradient.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import gradients
@@ -90,7 +90,7 @@ class _Posterior:
     def difference(
         self, size: float, reference: Reference, position: Position, batch: Batch
     ) -> Position:
-        """Return the gradient at a position, from that of `size` data at a reference."""
+        """Estimate the gradient at a position, given that of `size` data at a reference."""
         reference = Reference(
             like("the reference", reference.position, position),
             like("the reference gradient", reference.gradient, position),
@@ -109,7 +109,7 @@ class _Posterior:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _ControlVariate:
-    """A log posterior of N data, and its reference."""
+    """A log posterior of N data, with a reference."""
 
     posterior: _Posterior
     size: float  # N
@@ -132,23 +132,22 @@ def running(
     *,
     block_size: int = 4096,
 ) -> Estimator:
-    """`control_variate` whose reference is moved to the chain now and then, a pass over the data.
+    """`control_variate` whose reference periodically moves to the chain, at one pass over the data.
 
-    Batches are `batches.Visit`: where one is due the reference becomes the position, and its
-    gradient is recomputed, before the estimate is made (SVRG Langevin dynamics: Dubey et al.
-    2016, *Variance reduction in stochastic gradient Langevin dynamics*, algorithm 2). Make the
-    stream with `batches.visits(stream, every)`; about once an epoch costs as much as the batches.
+    Batches are `batches.Visit`. When one is due, the position becomes the reference and its
+    gradient is recomputed before the estimate (SVRG Langevin dynamics: Dubey et al. 2016, *Variance
+    reduction in stochastic gradient Langevin dynamics*, algorithm 2). Make the stream with
+    `batches.visits(stream, every)`. About one visit per epoch costs as much as the batches.
 
     Args:
         log_prior: `(position) -> scalar`.
         log_likelihood: `(position, batch) -> scalar`, summed over the batch.
         data: All the data, leaves [N, ...].
         reference: The first reference, with the structure and shapes of the position.
-        block_size: Number of data that the pass looks at together.
+        block_size: Number of data that the pass processes at once.
 
-    Raises:
-        ValueError: `data`, `reference` or `block_size` is invalid; when used, the batch is not a
-            `Visit` or the reference is not like the position.
+    Raises: ValueError: `data`, `reference` or `block_size` is invalid; when used, the batch is not
+        a `Visit` or the reference does not match the position.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -181,7 +180,7 @@ class _Running:
     block_size: int = dataclasses.field(metadata={"static": True})
 
     def gradient(self, position: Position) -> Position:
-        """Return the gradient of the log likelihood of all the data."""
+        """Return the gradient of the full-data log likelihood."""
         log_likelihood = self.posterior.log_likelihood
         return full_gradient(log_likelihood, position, self.data, block_size=self.block_size)
 
@@ -198,13 +197,13 @@ def _running(
     if not isinstance(batch, Visit):
         raise ValueError("batch must be batches.Visit: make the stream with batches.visits")
 
-    def renewed() -> Reference:
+    def refresh() -> Reference:
         return Reference(
             like("the position", position, memory.position),
             like("the position", variate.gradient(position), memory.position),
         )
 
-    memory = lax.cond(batch.now, renewed, lambda: memory)
+    memory = lax.cond(batch.now, refresh, lambda: memory)
     size = length(variate.data)
     return variate.posterior.difference(size, memory, position, batch.batch), memory
 
@@ -212,13 +211,13 @@ def _running(
 def full_gradient(
     log_likelihood: LogLikelihood, position: Position, data: PyTree, *, block_size: int = 4096
 ) -> Position:
-    """Return the gradient of the log likelihood of all the data, summed over blocks of them.
+    """Return the gradient of the full-data log likelihood, summed block by block.
 
     Args:
         log_likelihood: `(position, batch) -> scalar`, summed over the batch.
-        position: Where, any tree of real arrays.
+        position: Where to evaluate it, any tree of real arrays.
         data: Leaves [N, ...].
-        block_size: Number of data looked at together, which bounds the memory used.
+        block_size: Number of data processed at once, which bounds the memory.
 
     Raises:
         ValueError: `position`, `data` or `block_size` is invalid.

@@ -1,4 +1,4 @@
-"""Draws by native code that XLA calls: the same variates up to rounding, at a part of the time."""
+"""Draws by native code that XLA calls: the same variates up to rounding, in less time."""
 
 import math
 from pathlib import Path
@@ -120,7 +120,7 @@ def _call(
     prefix: str | None,
     width: int,
 ) -> jax.Array:
-    """Call the library; results do not depend on the `width` of vectors, which is for tests."""
+    """Call the library. `width`, of vectors, is for tests; results do not depend on it."""
     call = jax.ffi.ffi_call(
         LIBRARY.target(name, prefix),
         jax.ShapeDtypeStruct((math.prod(shape),), jnp.float32),
@@ -132,7 +132,7 @@ def _call(
 
 
 def _period(parameter: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Return a parameter as a vector that, repeated, fills the shape."""
+    """Return a parameter as a vector whose repetition fills the shape."""
     if parameter.size == 1:
         return parameter.reshape(1)
     if parameter.shape != shape[len(shape) - parameter.ndim :]:
