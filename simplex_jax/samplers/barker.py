@@ -1,4 +1,4 @@
-"""The Barker proposal, corrected by Metropolis' test (Livingstone and Zanella 2022)."""
+"""The Barker proposal with a Metropolis correction (Livingstone and Zanella 2022)."""
 
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ def init(
     """Start from a tree of finite real numbers.
 
     Raises:
-        ValueError: The position is not finite, or the log density or its gradient is not there.
+        ValueError: The position, or the log density or its gradient there, is not finite.
     """
     del key
     estimator = gradients.density(log_density, needs_batch=needs_batch)
@@ -61,7 +61,7 @@ def update(
     value_end, slope_end = look(end, *inputs)
 
     def gain(x: jax.Array, y: jax.Array, g: jax.Array, g_end: jax.Array) -> jax.Array:
-        # log of (1 + exp((x - y) g)) / (1 + exp((y - x) g')), of the chances of the two signs
+        # log of (1 + exp((x - y) g)) / (1 + exp((y - x) g')), the ratio of the sign probabilities
         return jnp.sum(jax.nn.softplus((x - y) * g) - jax.nn.softplus((y - x) * g_end))
 
     gains = jax.tree.map(gain, x, end, slope, slope_end)
@@ -82,7 +82,7 @@ def build(
     r"""Barker's proposal: steps whose signs follow the gradient, exact at every step size.
 
     Every coordinate moves by a normal increment z of variance 2 h M, whose sign is kept with a
-    probability that its gradient g decides,
+    probability that depends on its gradient g,
 
     .. math::
         x' = x + b z, \qquad P(b = 1) = \frac{1}{1 + e^{-z g}}, \quad b = -1 \text{ otherwise},
@@ -95,24 +95,23 @@ def build(
 
     (Livingstone and Zanella 2022, *The Barker proposal: combining robustness and efficiency in
     gradient-based MCMC*, algorithm 2 with normal increments, whose sigma^2 is 2 h M). At small
-    steps it is Langevin dynamics of step h. The gradient decides a direction and never a distance:
-    at steps that are too long, or from the far tail, chains are slow where those of Langevin
-    proposals stay where they are. `samplers.sgbd` is the kernel of minibatches, without the test.
+    steps it is Langevin dynamics with step h. The gradient determines the direction but not the
+    distance: with steps that are too long, or in the far tail, chains move slowly where Langevin
+    proposals do not move at all. `samplers.sgbd` is the minibatch version, without the correction.
 
     Args:
-        log_density: `(position) -> scalar`, which need not be normalised; -inf or NaN outside of
-            the support.
+        log_density: `(position) -> scalar`, which need not be normalised; -inf or NaN outside the
+            support.
         step_size: h, positive, or a schedule of the number of updates. An acceptance of about 0.4
             to 0.6 is efficient.
         preconditioner: M, finite and positive: an array that broadcasts to the leaves of the
-            position, or a tree of them with its structure. Variances of a rough fit are a good
-            choice.
-        needs_batch: The log density is `(position, batch) -> scalar` of batches that are the full
-            data, or what else the law is conditional on.
+            position, or a tree of them with its structure. Variances from a rough fit work well.
+        needs_batch: The log density is `(position, batch) -> scalar`; batches are the full data, or
+            whatever else the density is conditional on.
 
     Returns:
-        A kernel over trees of real arrays. One test is made for all of them: for many independent
-        chains map it over them with `base.chains`.
+        A kernel over trees of real arrays. All of them are accepted or rejected together: use
+        `base.chains` for many independent chains.
 
     Raises:
         ValueError: `step_size` or `preconditioner` is out of range.

@@ -20,12 +20,12 @@ class Info(NamedTuple):
     """Diagnostics of one update of CIR, all scalars, means over coordinates."""
 
     step_size: jax.Array  # the step size used
-    shape: jax.Array  # shape of the estimated gamma law
+    shape: jax.Array  # shape of the estimated gamma distribution
     rate: jax.Array  # its rate
-    # Time of the step in units of the relaxation time, sigma^2 rate h / 2; the autocorrelation of
-    # theta after one step is exp of minus that.
+    # Length of the step in relaxation times, sigma^2 rate h / 2; the autocorrelation of theta after
+    # one step is exp(-relaxation).
     relaxation: jax.Array
-    # Fraction of estimated counts and exposures that were negative and taken as 0
+    # Fraction of estimated counts and exposures that were negative and set to 0
     clamped: jax.Array
 
 
@@ -73,9 +73,9 @@ def build(
 ) -> Kernel:
     r"""Sample positive numbers with gamma posteriors by exact transitions of CIR processes.
 
-    The prior of every theta is Gamma(shape, rate), and its likelihood that of
-    `samplers.positive.Evidence`, estimated from the batch: :math:`\hat a` = shape + counts and
-    :math:`\hat b` = rate + exposure. The process
+    Each theta has the prior Gamma(shape, rate) and the likelihood of `samplers.positive.Evidence`,
+    estimated from the batch: :math:`\hat a` = shape + counts and :math:`\hat b` = rate + exposure.
+    The process
 
     .. math::
         d\theta = \tfrac{\sigma^2}{2}\,(a - b\,\theta)\,dt + \sigma \sqrt{\theta}\; dW
@@ -89,21 +89,20 @@ def build(
 
     (Baker et al. 2018, equations 2.1 to 2.3, at b = 1 and sigma^2 = 2; the general process of Cox,
     Ingersoll and Ross 1985, with speed kappa and mean mu, is kappa = sigma^2 b / 2, mu = a / b).
-    Only the time scale depends on sigma: with sigma^2 = 2 / b the step size counts relaxation
-    times.
+    sigma only sets the time scale: with sigma^2 = 2 / b the step size is in relaxation times.
 
-    There is no discretisation error: with the exact evidence any h leaves the posterior invariant.
-    Where counts are estimated and the exposure is exact, the mean stays right and the variance
-    grows by Var[a_hat] tanh(s / 2) / b^2 (Corollary 3.2; see `simplex_jax.laws`). Where the
-    exposure is estimated as well the mean has a bias of the order of h, since the drift is linear
-    in both estimates but the transition is not.
+    There is no discretisation error: with exact evidence any h leaves the posterior invariant. If
+    only the counts are estimated, the mean stays correct and the variance grows by Var[a_hat]
+    tanh(s / 2) / b^2 (Corollary 3.2; see `simplex_jax.laws`). If the exposure is estimated too, the
+    mean has a bias of order h, because the drift is linear in both estimates but the transition is
+    not.
 
     Args:
         estimator: Estimates the full-data evidence, a `samplers.positive.Evidence`; its position
             is log theta.
-        shape: Shapes of the priors, finite and positive: an array that broadcasts to the leaves of
-            the position, or a tree of them with the structure of the position.
-        rate: Rates of the priors, likewise.
+        shape: Prior shapes, finite and positive: an array that broadcasts to the leaves of the
+            position, or a tree of them with the structure of the position.
+        rate: Prior rates, likewise.
         step_size: h, positive, or a schedule of the number of updates.
         sigma: Volatility, likewise.
 
@@ -113,7 +112,7 @@ def build(
     Raises:
         ValueError: `shape`, `rate`, `sigma` or `step_size` is out of range.
 
-    Example: the rate of a counter that saw 3, 5 and 1 events in one hour each.
+    Example: the rate of a counter that saw 3, 5 and 1 events in three successive hours.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import estimators

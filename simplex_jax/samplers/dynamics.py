@@ -1,7 +1,7 @@
 """The continuous dynamics of the complete recipe: drift, correction and noise, from D(z) and Q(z).
 
-A state z is a tuple: the position first, then the auxiliary variables. Matrices are given by what
-they do to a vector, a tuple like z.
+A state z is a tuple: the position first, then the auxiliary variables. Matrices are functions that
+multiply a vector, a tuple like z.
 """
 
 import functools
@@ -19,14 +19,14 @@ from simplex_jax.precision import full_precision
 from simplex_jax.samplers import euler
 
 Variables: TypeAlias = tuple[PyTree, ...]
-"""The position and the auxiliary variables; or a vector of as many components."""
+"""The position and the auxiliary variables; or a vector with the same components."""
 
 Operator: TypeAlias = Callable[[Variables, Variables], Variables]
 """`(z, v) -> M(z) v`, linear in v; components may be anything that broadcasts to those of v."""
 
 
 class Dynamics(NamedTuple):
-    """The matrices of the recipe, and the part of H beside the negative log posterior."""
+    """The matrices of the recipe, and the part of H other than the negative log posterior."""
 
     diffusion: Operator  # D(z), symmetric and positive semidefinite
     curl: Operator  # Q(z), skew-symmetric
@@ -34,7 +34,7 @@ class Dynamics(NamedTuple):
 
 
 def apply(name: str, operator: Operator, z: Variables, v: Variables) -> Variables:
-    """Return M(z) v with the structure, shapes and dtypes of v; errors call M by the name."""
+    """Return M(z) v with the structure, shapes and dtypes of v; errors call M `name`."""
     result = operator(z, v)
     if not isinstance(result, tuple) or len(result) != len(v):
         raise ValueError(f"{name} must return a tuple of {len(v)} components, like its arguments")
@@ -65,8 +65,7 @@ def drift(dynamics: Dynamics, z: Variables, slope: PyTree, gamma: Variables) -> 
 def correction(dynamics: Dynamics, z: Variables, coordinatewise: bool) -> Variables:
     """Return Gamma_i = sum_j d(D_ij + Q_ij) / dz_j, by automatic differentiation.
 
-    It takes one directional derivative for each coordinate of z or, `coordinatewise`, for each of
-    its arrays.
+    It takes one directional derivative per coordinate of z, or per array if `coordinatewise`.
     """
     if coordinatewise:
         return _correction_along(dynamics, z, jax.tree.map(jnp.ones_like, z))
@@ -90,7 +89,7 @@ def _derivative(dynamics: Dynamics, z: Variables, v: Variables) -> Variables:
 
 
 def _by_leaf(v: PyTree) -> list[PyTree]:
-    """Return, for each array of v, a copy of v where all the others are zero."""
+    """Return, for each array of v, a copy of v with all other arrays set to zero."""
     leaves, structure = jax.tree.flatten(v)
     return [
         jax.tree.unflatten(
@@ -110,10 +109,10 @@ def noise(
     variance: PyTree,
     coordinatewise: bool,
 ) -> Variables:
-    """Draw from N(0, 2 h D - h^2 B), B being the covariance of the drift's error.
+    """Draw from N(0, 2 h D - h^2 B), where B is the covariance of the drift's error.
 
-    With the variance V of the estimated gradient, an array or a tree that broadcasts to the
-    position or None for 0, B is (D + Q) V (D + Q)^T; `coordinatewise`, its diagonal.
+    B is (D + Q) V (D + Q)^T, or its diagonal if `coordinatewise`. V is the variance of the
+    estimated gradient: an array or a tree that broadcasts to the position, or None for 0.
     """
     if coordinatewise:
         return _coordinatewise_noise(dynamics, key, z, h, variance)
@@ -130,13 +129,13 @@ def noise(
         spread = ravel_pytree(_error(z, variance))[0]
         carried = columns(functools.partial(both, dynamics)) * jnp.sqrt(spread)
         covariance = covariance - h**2 * carried @ carried.T
-    # Coordinates in units of their own: in others, small ones are within the rounding of large.
+    # Each coordinate has its own unit; otherwise large ones would round small ones away.
     square = jnp.diagonal(injected)
     square = jnp.where(square > 0, square, jnp.abs(jnp.diagonal(covariance)))
     unit = jnp.sqrt(jnp.where(square == 0, 1, square))
     covariance = covariance / jnp.outer(unit, unit)
     scale, directions = jnp.linalg.eigh((covariance + covariance.T) / 2)
-    # Rounding takes eigenvalues of 0 a little below; one that is truly negative gives NaN.
+    # Rounding can make zero eigenvalues slightly negative; truly negative ones give NaN.
     slack = flat.size * jnp.finfo(flat.dtype).eps * jnp.abs(scale).max()
     scale = jnp.where(jnp.abs(scale) <= slack, 0, scale)
     draw = jax.random.normal(key, flat.shape, flat.dtype)
@@ -157,7 +156,7 @@ def _coordinatewise_noise(
 
 
 def _error(z: Variables, variance: PyTree) -> Variables:
-    """Return the variances of the estimated gradient of H: those given, and 0 elsewhere."""
+    """Return the variances of the estimated gradient of H: `variance` for the position, else 0."""
     position, *auxiliary = z
     leaves = simplex.broadcast("noise_estimate", variance, position)
     first = jax.tree.unflatten(jax.tree.structure(position), leaves)

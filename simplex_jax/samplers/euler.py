@@ -34,7 +34,7 @@ def init(key: jax.Array, position: Position, *, estimator: Estimator) -> State:
 def gradient(
     key: jax.Array, estimator: Estimator, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Position, PyTree]:
-    """Return the estimated gradient, which must be like the position, and the new memory."""
+    """Return the estimated gradient, shaped like the position, and the new memory."""
     estimate, memory = estimator.estimate(by_jax(key), memory, position, batch)
     return gradients.like("the estimated gradient", estimate, position), memory
 
@@ -42,7 +42,7 @@ def gradient(
 def step(
     key: jax.Array, x: Position, drift: Position, h: jax.Array, preconditioner: PyTree = 1.0
 ) -> tuple[Position, jax.Array]:
-    """Return x + h M drift + sqrt(2 h M) xi, and the root mean square ratio of drift and noise.
+    """Return x + h M drift + sqrt(2 h M) xi, and the RMS ratio of drift to noise.
 
     The preconditioner M is an array or a tree that broadcasts to x.
     """

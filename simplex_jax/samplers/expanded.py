@@ -1,11 +1,11 @@
-"""Kernels of unnormalised weights theta = omega S: counts, prior and total of every leaf.
+"""Kernels on unnormalised weights theta = omega S: counts, prior and total of each leaf.
 
-SCIR, SGRLD and their relatives move theta, one positive number for each category. Their position is
-log omega = log(theta / sum(theta)). The likelihood sees omega alone. Where the counts depend on
-omega through latent variables, a total S that is carried from step to step is tied to the counts of
-the past and biases the chain; refreshed from its conditional, Gamma(sum of the concentrations, 1),
-before every step, it leaves the chain exact at the cost of one gamma a row. With fully observed
-data both are exact.
+SCIR, SGRLD and their relatives move theta, one positive number per category. Their position is log
+omega = log(theta / sum(theta)), and the likelihood depends on omega alone. If the counts depend on
+omega through latent variables, a total S carried from step to step depends on past counts and
+biases the chain. Drawn anew before every step from its conditional, Gamma(sum of the
+concentrations, 1), it leaves the chain exact, at the cost of one gamma draw a row. With fully
+observed data both are exact.
 """
 
 import math
@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A leaf of the position and the inputs of its move, arrays [..., K]."""
+    """A leaf of the position and the inputs of its update, arrays [..., K]."""
 
     key: jax.Array
     log_omega: jax.Array
@@ -60,10 +60,10 @@ def init(
 ) -> State:
     """Start from probability vectors, leaves [..., K]; nonnegative weights are normalised.
 
-    `alpha` is only checked: that it fits the position.
+    `alpha` is only checked against the position.
 
-    A carried total is drawn by the first update from its stationary law; to start from a theta of
-    your own, replace `log_total`.
+    The first update draws a carried total from its stationary distribution; to start from your own
+    theta, replace `log_total`.
 
     Raises:
         ValueError: The position has a negative, NaN or infinite entry or an all-zero row, `alpha`
@@ -96,7 +96,7 @@ def kernel(
     init: Callable = init,
     **parameters: PyTree,
 ) -> Kernel:
-    """Return the kernel of an `update` with these arguments; see `schedules.check` for `below`.
+    """Return the kernel of `update` with these arguments; `schedules.check` explains `below`.
 
     Raises:
         ValueError: `alpha`, `step_size` or `total` is out of range.
@@ -117,12 +117,12 @@ def leaves(
     counts_in_total: bool,
     rows: Rows | None = None,
 ) -> tuple[list[Leaf], PyTree]:
-    """Estimate the counts from the batch; return the leaves to move, and the new memory.
+    """Estimate the counts from the batch; return the leaves to move and the new memory.
 
-    A total that is not carried has the law Gamma(sum of prior and counts), as in SCIR, where
-    negative counts are taken as 0, or, without `counts_in_total`, Gamma(sum of the prior), as in
-    SGRLD. Where devices share the rows the leaves are this device's part of them, and so are the
-    position and the counts of the estimator, which takes the whole position; all else is whole.
+    A total that is not carried is drawn from Gamma(sum of prior and counts), as in SCIR, with
+    negative counts set to 0; or, without `counts_in_total`, from Gamma(sum of the prior), as in
+    SGRLD. With `rows`, the position, the estimator's counts and the returned leaves are this
+    device's shard; everything else is global, including the position that the estimator gets.
     """
     key_estimate, key_total, key_move = jax.random.split(key, 3)
     whole = jax.tree.map(lambda leaf: all_rows(rows, leaf), state.position)
@@ -163,8 +163,8 @@ def reflected_step(leaf: Leaf, drift: jax.Array, h: jax.Array) -> tuple[jax.Arra
     h = h.astype(theta.dtype)
     noise = jax.random.normal(leaf.key, theta.shape, theta.dtype)
     proposal = theta + h * drift + jnp.sqrt(2 * h * theta) * noise
-    # The sum can cancel to exactly 0, which stands for a value below its rounding error; the
-    # smallest normal number takes its place, so that the logarithm is finite.
+    # The sum can cancel to exactly 0, which means a value below its rounding error; the smallest
+    # normal number replaces it, so that the logarithm is finite.
     value = jnp.maximum(jnp.abs(proposal), jnp.finfo(theta.dtype).tiny)
     return jnp.log(value), proposal < 0
 
@@ -180,7 +180,7 @@ def reflected(
     alpha: PyTree,
     counts_in_total: bool,
 ) -> tuple[State, list[jax.Array], jax.Array]:
-    """Return the state after reflected steps, the log weights, and the share that was reflected."""
+    """Return the state after reflected steps, the log weights and the reflected fraction."""
     parts, memory = leaves(
         key, state, batch, estimator=estimator, alpha=alpha, counts_in_total=counts_in_total
     )
@@ -192,7 +192,7 @@ def reflected(
 def moved(
     state: State, log_thetas: Sequence[jax.Array], memory: PyTree, rows: Rows | None = None
 ) -> State:
-    """Return the state after an update that moved the leaves to these log weights."""
+    """Return the state after an update to these log weights."""
     structure = jax.tree.structure(state.position)
     log_omegas, totals = zip(*map(dirichlet.normalise, log_thetas), strict=True)
     position = jax.tree.unflatten(structure, log_omegas)
@@ -203,17 +203,17 @@ def moved(
 
 
 def own_rows(rows: Rows | None, whole: jax.Array) -> jax.Array:
-    """Return this device's rows of an array, or all of them where no devices share them."""
+    """Return this device's rows of an array, or all of them if it is not sharded."""
     return whole if rows is None else rows.own(whole)
 
 
 def all_rows(rows: Rows | None, own: jax.Array) -> jax.Array:
-    """Return all rows of an array, of which each device has its own."""
+    """Gather all rows of an array from the devices."""
     return own if rows is None else rows.gathered(own)
 
 
 def offset(rows: Rows | None, own: jax.Array) -> jax.Array | int:
-    """Return how many numbers of the whole array come before this device's rows."""
+    """Return the number of entries of the whole array before this device's rows."""
     return 0 if rows is None else rows.first() * (own.size // rows.number)
 
 
@@ -223,7 +223,7 @@ def log_sum(log_theta: jax.Array) -> jax.Array:
 
 
 def mean(arrays: Sequence[jax.Array]) -> jax.Array:
-    """Return the mean over all entries of all arrays."""
+    """Return the mean of all entries of all arrays."""
     return jnp.concatenate([array.ravel() for array in arrays]).mean()
 
 
@@ -237,7 +237,7 @@ def summaries(
 ) -> tuple[jax.Array, ...]:
     """Return the `mean` of each group of arrays, and the `smallest` entry of the position.
 
-    Devices may have rows of all of them.
+    With `rows`, all arrays are sharded.
     """
     if rows is None:
         return *map(mean, arrays), smallest(position)

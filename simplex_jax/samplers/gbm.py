@@ -1,4 +1,4 @@
-"""Geometric Brownian motion that reverts to a mean, and its stochastic version: lognormal laws."""
+"""Mean-reverting geometric Brownian motion and its stochastic version, for lognormal posteriors."""
 
 from typing import NamedTuple
 
@@ -20,12 +20,12 @@ class Info(NamedTuple):
     """Diagnostics of one update, all scalars, means over coordinates."""
 
     step_size: jax.Array  # the step size used
-    mean: jax.Array  # mean of log theta in the estimated law
+    mean: jax.Array  # mean of log theta in the estimated distribution
     precision: jax.Array  # its precision
-    # Time of the step in units of the relaxation time, sigma^2 precision h / 2; the autocorrelation
-    # of log theta after one step is exp of minus that.
+    # Length of the step in relaxation times, sigma^2 precision h / 2; the autocorrelation of log
+    # theta after one step is exp(-relaxation).
     relaxation: jax.Array
-    clamped: jax.Array  # fraction of estimated precisions that were negative and taken as 0
+    clamped: jax.Array  # fraction of estimated precisions that were negative and set to 0
 
 
 def update(
@@ -72,7 +72,7 @@ def build(
 ) -> Kernel:
     r"""Sample positive numbers with lognormal posteriors by exact transitions of a diffusion.
 
-    The prior is :math:`\log\theta \sim N(m_0, 1/p_0)`, and the likelihood that of
+    The prior is :math:`\log\theta \sim N(m_0, 1/p_0)`, and the likelihood is that of
     `samplers.positive.LogEvidence`, estimated from the batch: :math:`\hat p = p_0` + precision and
     :math:`\hat m = (p_0 m_0` + weighted) :math:`/ \hat p`. The process
 
@@ -80,22 +80,22 @@ def build(
         d\theta = \tfrac{\sigma^2}{2}\,\theta\,\big(1 + p\,(m - \log\theta)\big)\,dt
             + \sigma\,\theta\; dW
 
-    leaves that lognormal law invariant: log theta is an Ornstein-Uhlenbeck process. In a time h,
-    with :math:`s = \sigma^2 \hat p h / 2`, it moves exactly to
+    leaves that lognormal distribution invariant: log theta is an Ornstein-Uhlenbeck process. In a
+    time h, with :math:`s = \sigma^2 \hat p h / 2`, it moves exactly to
 
     .. math::
         \log\theta' = \hat m + e^{-s}\,(\log\theta - \hat m)
             + \sqrt{(1 - e^{-2 s}) / \hat p}\;\xi, \qquad \xi \sim N(0, 1)
 
-    Baker et al. 2018, section 2.3, propose geometric Brownian motion, which has no stationary law:
-    the variance of log theta grows for ever in :math:`d\theta = \mu\theta\,dt + \sigma\theta\,dW`.
-    The process above has a pull to the mean as well, and becomes it as p -> 0 with p m fixed,
-    :math:`\mu = \sigma^2 (1 + p m) / 2`.
+    Baker et al. 2018, section 2.3, propose geometric Brownian motion, which has no stationary
+    distribution: the variance of log theta grows without bound in :math:`d\theta = \mu\theta\,dt +
+    \sigma\theta\,dW`. The process above adds mean reversion, and reduces to it as p -> 0 with p m
+    fixed, :math:`\mu = \sigma^2 (1 + p m) / 2`.
 
-    Only the time scale depends on sigma: with sigma^2 = 2 / p the step size counts relaxation
-    times. With the exact evidence any h leaves the posterior invariant. Where the precision is
-    exact and m_hat is estimated, the mean of log theta stays right and its variance grows by
-    Var[m_hat] tanh(s / 2). An estimated precision adds a bias of the order of h.
+    sigma only sets the time scale: with sigma^2 = 2 / p the step size is in relaxation times. With
+    exact evidence any h leaves the posterior invariant. If m_hat is estimated but the precision is
+    exact, the mean of log theta stays correct and its variance grows by Var[m_hat] tanh(s / 2). An
+    estimated precision adds a bias of order h.
 
     Args:
         estimator: Estimates the full-data evidence, a `samplers.positive.LogEvidence`; its
@@ -112,7 +112,7 @@ def build(
     Raises:
         ValueError: `mean`, `precision`, `sigma` or `step_size` is out of range.
 
-    Example: a scale that was measured three times, with relative errors of about 0.5.
+    Example: a scale measured three times with relative errors of about 0.5.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import estimators

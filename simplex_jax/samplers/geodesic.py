@@ -1,4 +1,4 @@
-"""Kernels on manifolds: starts, velocities, friction, noise and the inner steps."""
+"""Shared code of kernels on manifolds: starts, velocities, friction, noise and inner steps."""
 
 import math
 from collections.abc import Callable
@@ -24,11 +24,11 @@ _START_ERROR = 1e-3
 
 
 def start(manifold: Manifold, position: Position) -> Position:
-    """Return a position put on the manifold against rounding.
+    """Return a position retracted onto the manifold to remove rounding errors.
 
     Raises:
-        ValueError: The position has an entry that is not finite, or is not on the manifold, up to
-            1e-3.
+        ValueError: The position has an entry that is not finite, or is off the manifold by more
+            than 1e-3.
     """
     position = arguments.tree("position", position, "finite")
     manifold.dimension(position)
@@ -42,7 +42,7 @@ def start(manifold: Manifold, position: Position) -> Position:
 
 
 def normal(key: jax.Array, manifold: Manifold, position: Position) -> Position:
-    """Draw from the standard normal law of the tangent space at the position."""
+    """Draw from the standard normal distribution on the tangent space at the position."""
     return manifold.project(position, euler.normal_like(key, position))
 
 
@@ -52,10 +52,10 @@ def square(velocity: Position) -> jax.Array:
 
 
 def like(name: str, tree: PyTree, position: Position) -> PyTree:
-    """Return a tree of the structure of `position` with the operators that belong to its leaves.
+    """Return a tree like `position` with an operator for each leaf.
 
-    An array that broadcasts to its leaf [..., n] is a diagonal operator; one of shape [n, n] that
-    does not is a matrix along the last axis.
+    An array that broadcasts to its leaf [..., n] is a diagonal operator; otherwise one of shape [n,
+    n] is a matrix along the last axis.
     """
     leaves, structure = jax.tree.flatten(position)
     arrays = simplex.leaves_like(name, tree, position)
@@ -77,7 +77,7 @@ def _is_diagonal(operator: jax.Array, leaf: jax.Array) -> bool:
 
 
 def checked_friction(friction: PyTree) -> PyTree:
-    """Return a friction with positive arrays as leaves; matrices are checked by `check_fit`."""
+    """Return friction with positive arrays as leaves; `check_fit` checks matrices."""
     friction = arguments.tree("friction", friction, "finite")
     for path, c in jax.tree.leaves_with_path(friction):
         if c.ndim != 2:
@@ -87,7 +87,7 @@ def checked_friction(friction: PyTree) -> PyTree:
 
 
 def check_fit(position: Position, friction: PyTree, estimate: NoiseEstimate) -> None:
-    """Raise a ValueError unless a friction and a noise estimate suit a position."""
+    """Raise a ValueError unless friction and noise estimate fit a position."""
     for c, leaf in zip(
         jax.tree.leaves(like("friction", friction, position)),
         jax.tree.leaves(position),
@@ -96,7 +96,7 @@ def check_fit(position: Position, friction: PyTree, estimate: NoiseEstimate) -> 
         if _is_diagonal(c, leaf):
             arguments.require("friction", c, arguments.positive(c), "finite and positive")
             continue
-        # Up to rounding, as of an inverse of a covariance.
+        # Up to rounding, as in the inverse of a covariance matrix.
         rounding = 1e3 * jnp.finfo(c.dtype).eps * jnp.abs(c).max()
         symmetric = jnp.abs(c - c.T) <= rounding
         arguments.require("friction", c, symmetric, "symmetric where it is a matrix")
@@ -127,8 +127,8 @@ def apply(operator: PyTree, v: Position) -> Position:
 def damp(manifold: Manifold, x: Position, v: Position, friction: PyTree, t: jax.Array) -> Position:
     r"""Return :math:`\exp(-t \Lambda C) v`, the B of Liu, Zhu and Song (2016).
 
-    Where the friction C is not one number the exponential is applied as a Taylor series, over parts
-    of t that are short enough for it to have full precision: O(1 + t |C|) products with C.
+    Unless the friction C is a scalar, the exponential is a Taylor series, over parts of t short
+    enough for full precision: O(1 + t |C|) products with C.
     """
     if _is_array(friction) and jnp.ndim(friction) == 0:
         return jax.tree.map(lambda leaf: jnp.exp(-t * friction).astype(leaf.dtype) * leaf, v)
@@ -156,7 +156,7 @@ def _is_array(tree: PyTree) -> bool:
 
 
 def _norm(operator: jax.Array, leaf: jax.Array) -> jax.Array:
-    """Return a bound on the norm of an operator."""
+    """Return an upper bound on the norm of an operator."""
     if _is_diagonal(operator, leaf):
         return jnp.max(jnp.abs(operator))
     return jnp.max(jnp.sum(jnp.abs(operator), axis=-1))
@@ -243,10 +243,10 @@ def integrate(
     num_steps: int,
     inertia: ArrayLike = 1.0,
 ) -> tuple[tuple, jax.Array, jax.Array | None]:
-    """Take inner steps A, B, O, B, A from (x, v, thermostat or None, memory), with one batch.
+    """Take inner steps A, B, O, B, A from (x, v, thermostat or None, memory) with one batch.
 
     Returns:
-        The end, the mean of |v|^2 / dimension, and the largest h V / (2 C), None without V.
+        The final state, the mean of |v|^2 / dimension, and the largest h V / (2 C), None without V.
     """
     dimension = manifold.dimension(start[0])
 
@@ -286,7 +286,7 @@ def kernel(
     manifold: Manifold,
     **parameters: jax.Array,
 ) -> Kernel:
-    """Return a kernel of inner steps, its arguments checked; `parameters` are of the update."""
+    """Check the arguments and return a kernel of inner steps; `parameters` go to `update`."""
     noise_estimate = _checked_noise(noise_estimate)
     schedules.check(
         step_size,
@@ -305,7 +305,7 @@ def kernel(
 
 
 def _checked_noise(estimate: NoiseEstimate) -> NoiseEstimate:
-    """Return a noise estimate with arrays as leaves, or raise a ValueError if one is negative."""
+    """Return a noise estimate with nonnegative arrays as leaves, or raise a ValueError."""
     if estimate is None or callable(estimate):
         return estimate
     estimate = arguments.tree("noise_estimate", estimate, "finite")
@@ -317,7 +317,7 @@ def _checked_noise(estimate: NoiseEstimate) -> NoiseEstimate:
 
 
 def _largest_step(friction: PyTree, estimate: NoiseEstimate) -> float:
-    """Return the step size 2 C / V from where on there is no noise to inject; inf if not known."""
+    """Return the step size 2 C / V at which no noise is left to inject; inf if unknown."""
     if estimate is None or callable(estimate) or not (_is_array(friction) and _is_array(estimate)):
         return math.inf
     c, v = jnp.asarray(friction), jnp.asarray(estimate)

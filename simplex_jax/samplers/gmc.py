@@ -27,11 +27,10 @@ class Info(NamedTuple):
     step_size: jax.Array  # the step size used
     acceptance: jax.Array  # the probability that the proposal is accepted
     log_density: jax.Array  # the log density of the position, after the test
-    # By how much the energy of the proposal is above that of the start; infinity where the proposal
-    # has no density.
+    # Energy of the proposal minus that of the start; infinite if the proposal has no density.
     energy_error: jax.Array
-    kinetic: jax.Array  # |v|^2 / dimension of the velocity at the end of the trajectory, about 1
-    constraint_error: jax.Array  # largest violation of a constraint of the manifold by the position
+    kinetic: jax.Array  # |v|^2 / dimension at the end of the trajectory, about 1
+    constraint_error: jax.Array  # largest violation of a manifold constraint by the position
 
 
 def init(
@@ -42,7 +41,7 @@ def init(
     manifold: Manifold,
     needs_batch: bool = False,
 ) -> State:
-    """Start from a point of the manifold, which is freed of rounding errors.
+    """Start from a point of the manifold, with rounding errors removed.
 
     Raises:
         ValueError: The position is not on the manifold, or the log density or its gradient is not
@@ -66,7 +65,7 @@ def update(
     num_steps: int = 10,
     needs_batch: bool = False,
 ) -> tuple[State, Info]:
-    """Draw a velocity, follow the geodesic leapfrog, and accept where it ends or stay."""
+    """Draw a velocity, take geodesic leapfrog steps, and accept or reject the end point."""
     key_velocity, key_accept = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
@@ -112,32 +111,32 @@ def build(
     num_steps: int = 10,
     needs_batch: bool = False,
 ) -> Kernel:
-    r"""GMC: Hamiltonian Monte Carlo whose trajectories follow the geodesics of a manifold, exact.
+    r"""GMC: exact Hamiltonian Monte Carlo along the geodesics of a manifold.
 
-    A velocity is drawn from the standard normal law of the tangent space. With the projection
-    :math:`\Lambda(x)` on that space, `num_steps` times
+    A velocity is drawn from the standard normal distribution on the tangent space. With the
+    projection :math:`\Lambda(x)` onto that space, repeat `num_steps` times
 
     .. math::
         v \leftarrow \Lambda(x) \big( v + \tfrac h2 \nabla \log \pi(x) \big), \qquad
         (x, v) \leftarrow \text{geodesic flow of } (x, v) \text{ for the time } h, \qquad
         v \leftarrow \Lambda(x) \big( v + \tfrac h2 \nabla \log \pi(x) \big),
 
-    and the end is accepted with probability :math:`\min(1, e^{-\Delta H})` of
-    :math:`H = -\log \pi(x) + |v|^2 / 2` (Byrne and Girolami 2013, algorithm 1). The law is exact at
-    every step size; a trajectory into a region without density is rejected. One test is made for
-    all copies and parts of a product: for many independent copies map a kernel over them with
-    `jax.vmap` instead.
+    and accept the end with probability :math:`\min(1, e^{-\Delta H})`, where :math:`H = -\log
+    \pi(x) + |v|^2 / 2` (Byrne and Girolami 2013, algorithm 1). The stationary distribution is exact
+    at every step size; a trajectory into a region without density is rejected. All copies and parts
+    of a product are accepted or rejected together: for many independent copies use `jax.vmap` on a
+    kernel instead.
 
     Args:
-        log_density: `(position) -> scalar`, log of a density with respect to the area of the
-            manifold (see `geometry.manifolds`), as a function on the embedding space; only its
-            gradient along the manifold matters.
+        log_density: `(position) -> scalar`, log of a density with respect to area on the manifold
+            (see `geometry.manifolds`), as a function on the embedding space; only its tangential
+            gradient matters.
         manifold: One of `geometry.manifolds`, or your own.
         step_size: h, positive, or a schedule of the number of updates. An acceptance of 0.6 to 0.9
             is efficient.
-        num_steps: Number of leapfrog steps of a trajectory.
-        needs_batch: The log density is `(position, batch) -> scalar` of batches that are the full
-            data, or what else the law is conditional on.
+        num_steps: Number of leapfrog steps in a trajectory.
+        needs_batch: The log density is `(position, batch) -> scalar`; batches are the full data, or
+            whatever else the density is conditional on.
 
     Returns:
         A kernel over points of the manifold.
@@ -145,8 +144,8 @@ def build(
     Raises:
         ValueError: `step_size` or `num_steps` is out of range.
 
-    Example: a von Mises-Fisher law on the sphere in R^3, whose mean has the length coth 3 - 1/3 =
-    0.672.
+    Example: a von Mises-Fisher distribution on the sphere in R^3, whose mean has length coth 3 -
+    1/3 = 0.672.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import batches, run

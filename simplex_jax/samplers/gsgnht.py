@@ -29,15 +29,14 @@ class Info(NamedTuple):
     """Diagnostics of one update of gSGNHT, all scalars."""
 
     step_size: jax.Array  # the step size used
-    # |v|^2 / dimension, a mean over the inner steps; the thermostat holds it at 1 on average once
-    # it has settled.
+    # Mean of |v|^2 / dimension over the inner steps; once settled, the thermostat keeps its average
+    # at 1.
     kinetic: jax.Array
-    # The friction xi. Where it stays well above `friction`, the noise of the gradient is that
-    # large: by h V / 2 for a variance V.
+    # The friction xi. Gradient noise of variance V raises it above `friction` by h V / 2.
     thermostat: jax.Array
-    constraint_error: jax.Array  # largest violation of a constraint of the manifold
-    # Largest h V / (2 C), the share of the injected noise that the estimated noise of the gradient
-    # takes; None without a `noise_estimate`.
+    constraint_error: jax.Array  # largest violation of a manifold constraint
+    # Largest h V / (2 C), the fraction of the injected noise replaced by estimated gradient noise;
+    # None without a `noise_estimate`.
     gradient_noise: jax.Array | None
 
 
@@ -50,7 +49,7 @@ def init(
     friction: ArrayLike,
     noise_estimate: NoiseEstimate = None,
 ) -> State:
-    """Start from a point, with a velocity of the standard normal law and xi at `friction`.
+    """Start from a point, with a standard normal velocity and xi = `friction`.
 
     Raises:
         ValueError: The position is not on the manifold, the noise estimate does not fit it, or the
@@ -110,7 +109,7 @@ def build(
     num_steps: int = 1,
     noise_estimate: NoiseEstimate = None,
 ) -> Kernel:
-    r"""gSGNHT: SGGMC whose friction adapts to an unknown noise of the gradient.
+    r"""gSGNHT: SGGMC whose friction adapts to unknown gradient noise.
 
     With the thermostat :math:`\xi`, its inertia :math:`\mu`, the dimension m of the manifold, and
     otherwise as in `samplers.sggmc`, an inner step is
@@ -121,16 +120,15 @@ def build(
         \mathrm{B}:\ & v \leftarrow e^{-\xi h / 2}\, v \\
         \mathrm{O}:\ & v \leftarrow v + \Lambda(x) \big[ h\, \hat g + N(0,\; (2 C - h V) h) \big]
 
-    and B and A again (Liu, Zhu and Song 2016, algorithm 2, where :math:`\mu` is 1). At equilibrium
-    :math:`\xi` has the law :math:`N(C, 1 / (\mu m))` and is independent of the position. Small
-    deviations of the kinetic energy obey :math:`\ddot u + 2 C \dot u + (2 / \mu) u = 0`: they are
-    forgotten fastest, within a time of 1 / C, at :math:`\mu = 2 / C^2`; a much larger one takes a
-    time of :math:`C \mu` to find its level. With the exact gradient the bias is of the order h^2.
-    m counts the dimensions of all copies and parts of a product, which share one thermostat: n - 1
-    for a sphere in R^n, where the released code of the paper counts n and so holds the kinetic
-    energy too high. Noise of the gradient of one variance V in all directions is absorbed: it moves
-    the mean of the thermostat to C + h V / 2. A variance that differs between directions, between
-    copies or with x leaves a bias.
+    then B and A again (Liu, Zhu and Song 2016, algorithm 2, where :math:`\mu` is 1). At equilibrium
+    :math:`\xi \sim N(C, 1 / (\mu m))`, independent of the position. Small deviations of the kinetic
+    energy obey :math:`\ddot u + 2 C \dot u + (2 / \mu) u = 0`: they decay fastest, within a time of
+    1 / C, at :math:`\mu = 2 / C^2`; with much larger inertia the thermostat takes a time of
+    :math:`C \mu` to settle. With the exact gradient the bias is of order h^2. m counts the
+    dimensions of all copies and parts of a product, which share one thermostat. For a sphere in R^n
+    it is n - 1; the paper's released code uses n, which keeps the kinetic energy too high. The
+    thermostat absorbs gradient noise of equal variance V in all directions: its mean becomes C + h
+    V / 2. A variance that differs between directions, between copies or with x leaves a bias.
 
     Args:
         estimator: Estimates the gradient as in `samplers.sggmc`.
@@ -138,8 +136,8 @@ def build(
         step_size: h, positive, or a schedule of the number of updates; below 2 C / V.
         friction: C, a positive number.
         inertia: mu of the thermostat, a positive number.
-        num_steps: Number L of inner steps, all with one batch.
-        noise_estimate: V as in `samplers.sggmc`, here rarely needed; None for 0.
+        num_steps: Number of inner steps L, all with one batch.
+        noise_estimate: V as in `samplers.sggmc`, rarely needed here; None for 0.
 
     Returns:
         A kernel over points of the manifold.
@@ -147,8 +145,8 @@ def build(
     Raises:
         ValueError: An argument is out of range.
 
-    Example: a von Mises-Fisher law on the sphere in R^3, whose mean has the length coth 3 - 1/3 =
-    0.672.
+    Example: a von Mises-Fisher distribution on the sphere in R^3, whose mean has length coth 3 -
+    1/3 = 0.672.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import batches, gradients, run

@@ -60,14 +60,14 @@ def update(
     step_size: StepSize,
     needs_batch: bool = False,
 ) -> tuple[State, Info]:
-    """Propose a step of the dual variable, and accept it or stay."""
+    """Propose a step of the dual variable, and accept or reject it."""
     key_noise, key_accept = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
     look = gradients.value_and_gradient_of("log_density", log_density)
 
     def mean(x: jax.Array, y: jax.Array, slope: jax.Array) -> jax.Array:
-        # The gradient by the d coordinates of y's space; on the simplex slope has one more.
+        # The gradient in the d coordinates of y; on the simplex, slope has one more.
         return y + h.astype(y.dtype) * mirror.hessian(x, y, mirror.inverse_hessian(x, y, slope))
 
     def spread(x: jax.Array, y: jax.Array, xi: jax.Array) -> jax.Array:
@@ -76,8 +76,8 @@ def update(
     def log_density_of_dual(
         x: jax.Array, y: jax.Array, center: jax.Array, other: jax.Array
     ) -> jax.Array:
-        # log of the target's density of y times that of a proposal of `other` from there, without
-        # the target's density of x.
+        # log of the target's density of y times that of proposing `other` from there, without the
+        # target's density of x.
         return jnp.sum(-1.5 * mirror.log_det(x, y) - mirror.square(x, y, other - center) / (4 * h))
 
     x, y = state.position, state.dual
@@ -106,39 +106,39 @@ def update(
 def build(
     log_density: LogDensity, mirror: MirrorMap, step_size: StepSize, *, needs_batch: bool = False
 ) -> Kernel:
-    r"""MAMLA: mirror Langevin steps in a convex set, corrected by Metropolis' test: exact.
+    r"""MAMLA: mirror Langevin steps in a convex set with a Metropolis correction: exact.
 
-    In the dual variable y = grad h(x) of a mirror map (the h under the nabla), a step
+    With the dual variable y = grad h(x) of a mirror map (the h under the nabla), a step
 
     .. math::
         y' = y + h\, \nabla \log \pi(x) + \sqrt{2 h}\; \nabla^2 h(x)^{1/2} \xi, \qquad
         x' = \nabla h^*(y'), \qquad \xi \sim N(0, I)
 
-    is proposed, and accepted with the probability :math:`\min(1, \pi(x') q(x \mid x') / \pi(x)
-    q(x' \mid x))`,
+    is proposed, and accepted with probability :math:`\min(1, \pi(x') q(x \mid x') / \pi(x) q(x'
+    \mid x))`,
 
     .. math::
         \log q(x' \mid x) = \log \det \nabla^2 h(x') - \tfrac12 \log \det \nabla^2 h(x)
             - \tfrac1{4 h} \big\| y' - y - h \nabla \log \pi(x) \big\|^2_{\nabla^2 h(x)^{-1}} + c
 
     (Srinivasan, Wibisono and Wilson 2024, *Fast sampling from constrained spaces using the
-    Metropolis-adjusted mirror Langevin algorithm*, algorithm 1). The law is exact at every step
-    size, and no proposal leaves the set. The noise of y depends on x, and that of `samplers.mld`
-    does not: these are different processes with one stationary law. One test is made for all rows
-    and leaves: for many independent chains map the kernel over them with `base.chains`.
+    Metropolis-adjusted mirror Langevin algorithm*, algorithm 1). The stationary distribution is
+    exact at every step size, and no proposal leaves the set. The noise of y depends on x, unlike
+    that of `samplers.mld`: two processes with the same stationary distribution. All rows and leaves
+    are accepted or rejected together: use `base.chains` for many independent chains.
 
     For a Dirichlet posterior, with the entropic map, this is `samplers.rld` with `REDUCED_NATURAL`,
-    its Fisher metric and `metropolis`, which works with log-probabilities: use that one where
+    its Fisher metric and `metropolis`, which works with log-probabilities: use that if
     probabilities underflow.
 
     Args:
         log_density: `(position) -> scalar`, the log of a density with respect to volume; on the
-            simplex, of any function of all K coordinates that agrees with it there.
+            simplex, any function of all K coordinates that agrees with it there.
         mirror: The mirror map, for every leaf of the position: see `simplex_jax.geometry.mirror`.
         step_size: h, positive, or a schedule of the number of updates. An acceptance of about 0.6
             is efficient.
-        needs_batch: The log density is `(position, batch) -> scalar` of batches that are the full
-            data, or what else the law is conditional on.
+        needs_batch: The log density is `(position, batch) -> scalar`; batches are the full data, or
+            whatever else the density is conditional on.
 
     Returns:
         A kernel over trees of real arrays [..., n], inside the set of the mirror map.

@@ -27,7 +27,7 @@ class Info(NamedTuple):
     """Diagnostics of one update of MAPLA, all scalars."""
 
     step_size: jax.Array  # the step size used
-    acceptance: jax.Array  # the probability that the proposal is accepted, 0 outside of the set
+    acceptance: jax.Array  # the probability that the proposal is accepted, 0 outside the set
     log_density: jax.Array  # the log density of the position, after the test
 
 
@@ -68,7 +68,7 @@ def update(
     step_size: StepSize,
     needs_batch: bool = False,
 ) -> tuple[State, Info]:
-    """Propose a step of which size and direction are the metric's, and accept it or stay."""
+    """Propose a step preconditioned by the metric, and accept or reject it."""
     key_noise, key_accept = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
@@ -142,7 +142,7 @@ def _square(factor: jax.Array, v: jax.Array) -> jax.Array:
 def build(
     log_density: LogDensity, metric: Metric, step_size: StepSize, *, needs_batch: bool = False
 ) -> Kernel:
-    r"""MAPLA: Langevin steps in any Riemannian metric, corrected by Metropolis' test: exact.
+    r"""MAPLA: Langevin steps in any Riemannian metric with a Metropolis correction: exact.
 
     In a convex set of R^d with a metric G whose balls stay inside, such as the second derivative of
     a barrier, the proposal is
@@ -151,31 +151,31 @@ def build(
         x' = x + h\, G(x)^{-1} \nabla \log \pi(x) + \sqrt{2 h}\; G(x)^{-1/2}\, \xi,
         \qquad \xi \sim N(0, I) ,
 
-    without the derivatives of G that a discretised Riemannian diffusion has, since the test makes
-    up for them. It is accepted with the probability :math:`\min(1, \pi(x') q(x \mid x') / \pi(x)
-    q(x' \mid x))`,
+    without the derivatives of G in a discretised Riemannian diffusion, since the Metropolis
+    correction replaces them. It is accepted with probability :math:`\min(1, \pi(x') q(x \mid x') /
+    \pi(x) q(x' \mid x))`,
 
     .. math::
         \log q(x' \mid x) = \tfrac12 \log \det G(x) - \tfrac1{4 h}
             \big\| x' - x - h\, G(x)^{-1} \nabla \log \pi(x) \big\|^2_{G(x)} + c
 
     (Srinivasan, Wibisono and Wilson 2024, *High-accuracy sampling from constrained spaces with the
-    Metropolis-adjusted preconditioned Langevin algorithm*), and rejected outside of the set: the
-    law is exact at every step size. Unlike `samplers.mamla` it needs no inverse of a gradient, and
-    its metric need not be a second derivative. A step costs two matrices, and O(d^3) for each. One
-    test is made for all rows and leaves: for many independent chains map the kernel over them with
-    `base.chains`.
+    Metropolis-adjusted preconditioned Langevin algorithm*), and rejected outside the set, so the
+    stationary distribution is exact at every step size. Unlike `samplers.mamla` it needs no inverse
+    of a gradient, and its metric need not be a second derivative. A step computes two matrices, at
+    O(d^3) each. All rows and leaves are accepted or rejected together: use `base.chains` for many
+    independent chains.
 
     Args:
-        log_density: `(position) -> scalar`, the log of a density with respect to volume, which
-            must be -inf or NaN outside of the set.
+        log_density: `(position) -> scalar`, the log of a density with respect to volume; it must be
+            -inf or NaN outside the set.
         metric: `(x [d]) -> G(x) [d, d]`, symmetric and positive definite inside the set, such as
             `geometry.metrics.hessian` of a barrier. It is mapped over the leading axes of every
-            leaf: do not give it `jax.hessian`, which jax 0.10 may compile wrongly there.
+            leaf: avoid `jax.hessian`, which jax 0.10 may compile wrongly there.
         step_size: h, positive, or a schedule of the number of updates. An acceptance of about 0.6
             is efficient.
-        needs_batch: The log density is `(position, batch) -> scalar` of batches that are the full
-            data, or what else the law is conditional on.
+        needs_batch: The log density is `(position, batch) -> scalar`; batches are the full data, or
+            whatever else the density is conditional on.
 
     Returns:
         A kernel over trees of real arrays [..., d].
@@ -183,7 +183,7 @@ def build(
     Raises:
         ValueError: `step_size` is out of range; when used, the metric is not a matrix.
 
-    Example: a standard exponential law, in the metric of the barrier -log x.
+    Example: a standard exponential, in the metric of the barrier -log x.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import base, batches, run

@@ -1,4 +1,4 @@
-"""The Metropolis-Hastings test of a proposal, shared by `gmc`, `mamla`, `mapla` and `barker`."""
+"""The Metropolis-Hastings step, shared by `gmc`, `mamla`, `mapla` and `barker`."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,11 @@ from simplex_jax.base import PyTree
 def decide(
     key: jax.Array, log_ratio: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, Callable[[PyTree, PyTree], PyTree]]:
-    """Accept a proposal with probability min(1, exp(log_ratio)); where that is NaN, with none.
+    """Accept a proposal with probability min(1, exp(log_ratio)), or 0 if that is NaN.
 
     Returns:
-        The probability, and `(proposed, present) -> what is chosen`, of trees alike. That is NaN
-        unless `valid`: a chain that is wrong must not stay put.
+        The probability, and `(proposed, current) -> next`, for trees alike. The result is NaN
+        unless `valid`: a broken chain must not look like one that rejects.
     """
     log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio)
     accept = -jax.random.exponential(key, log_ratio.shape, log_ratio.dtype) <= log_ratio

@@ -1,4 +1,4 @@
-"""MLD, mirrored Langevin dynamics, with any convex mirror map (Hsieh et al. 2018)."""
+"""MLD, mirrored Langevin dynamics with any convex mirror map (Hsieh et al. 2018)."""
 
 from typing import NamedTuple
 
@@ -29,8 +29,8 @@ class Info(NamedTuple):
     """Diagnostics of one update of MLD, all scalars."""
 
     step_size: jax.Array  # the step size used
-    # Root mean square of the drift of y in units of the injected noise. The step is accurate where
-    # it is far below 1.
+    # Root mean square of the drift of y in units of the injected noise. The step is accurate if
+    # this is far below 1.
     drift: jax.Array
 
 
@@ -93,22 +93,22 @@ def build(
         y' = y + h\, \nabla^2 h(x)^{-1} \big( \hat g - \nabla \log \det \nabla^2 h(x) \big)
             + \sqrt{2 h}\; \xi, \qquad x' = \nabla h^*(y')
 
-    in the "primal" form, where :math:`\hat g` is that of the log density of x, and
+    in the "primal" form, where :math:`\hat g` is the gradient of the log density of x, and
 
     .. math::
         y' = y + h\, \hat g + \sqrt{2 h}\; \xi, \qquad x' = \nabla h^*(y')
 
-    in the "dual" form, where it is that of the log density -W of y (Hsieh et al. 2018, equation
-    3.3 with step beta = h; the h under the nabla is the mirror map). The two are the same process.
-    Use the dual form where W has a simple formula, or where the target has a pole at the boundary,
-    next to which x is rounded and y is not: `geometry.mirror.dual_log_density` makes it out of a
-    log density of x. The bias is that of Langevin steps, of order h: where W has curvature m the
-    variance of y is too large by a factor of about 1 / (1 - h m / 2), and steps above 2 / m
-    diverge. For a Dirichlet, `samplers.smld` is this kernel on counts and log-probabilities.
+    in the "dual" form, where it is that of the log density -W of y (Hsieh et al. 2018, equation 3.3
+    with step beta = h; the h under the nabla is the mirror map). The two are the same process. Use
+    the dual form if W has a simple formula, or if the target has a pole at the boundary, where x is
+    rounded and y is not: `geometry.mirror.dual_log_density` derives it from a log density of x. The
+    bias is that of Langevin steps, of order h: if W has curvature m, the variance of y is too large
+    by a factor of about 1 / (1 - h m / 2), and steps above 2 / m diverge. For a Dirichlet,
+    `samplers.smld` is this kernel on counts and log-probabilities.
 
     Args:
-        estimator: Estimates the gradient of the log density, see `simplex_jax.gradients`: given x
-            in the primal form, and y in the dual form.
+        estimator: Estimates the gradient of the log density, at x in the primal form and at y in
+            the dual form; see `simplex_jax.gradients`.
         mirror: The mirror map, for every leaf of the position: see `simplex_jax.geometry.mirror`.
             For several spaces combine kernels with `base.product`.
         step_size: h, positive, or a schedule of the number of updates.

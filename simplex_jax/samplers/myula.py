@@ -62,26 +62,25 @@ def build(
 
     (Brosse et al. 2017, *Sampling from a log-concave distribution with compact support with
     proximal Langevin Monte Carlo*; Durmus, Moulines and Pereyra 2018.) As h -> 0 the law is
-    proportional to :math:`\pi(x) e^{-\mathrm{dist}(x, K)^2 / (2 \lambda)}`: **positions lie outside
-    K**, by about sqrt(lambda), and the log density must be defined there.
+    proportional to :math:`\pi(x) e^{-\mathrm{dist}(x, K)^2 / (2 \lambda)}`: **positions can be
+    outside K**, by about sqrt(lambda), and the log density must be defined there.
 
-    **The bias is of the order of the square root of lambda** where the target has mass at the
-    boundary:
+    **The bias is of order sqrt(lambda)** if the target has mass at the boundary:
 
     .. math::
         E[\varphi(x)] - E_\pi[\varphi] = c \sqrt \lambda \int_{\partial K} \pi(x)\,
             (\varphi(x) - E_\pi[\varphi])\, dS + O(\lambda + h)
 
     where c = 1.2533 = :math:`\sqrt{\pi / 2}` if h is far below lambda, and 0.8239 at h = lambda.
-    The step must not exceed lambda by far, so the bias is of order sqrt(h) at best. It is a
-    comparator; to sample, use `samplers.mld` or, on the simplex, `samplers.scir`.
+    The step must not exceed lambda by far, so the bias is of order sqrt(h) at best. This is a
+    baseline; to sample, use `samplers.mld` or, on the simplex, `samplers.scir`.
 
     Args:
         estimator: Estimates the gradient, see `simplex_jax.gradients`.
         projection: P_K, see `simplex_jax.geometry.convex`.
-        step_size: h, positive and below 2 lambda, from where on the step diverges outside K, or a
-            schedule of the number of updates. The papers take h <= lambda / (1 + lambda L) for a
-            log density of curvature L.
+        step_size: h, positive and below 2 lambda, where steps outside K start to diverge; or a
+            schedule of the number of updates. The papers use h <= lambda / (1 + lambda L) for a log
+            density of curvature L.
         smoothing: lambda, finite and positive, a scalar.
 
     Returns:

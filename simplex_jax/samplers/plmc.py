@@ -20,7 +20,7 @@ class Info(NamedTuple):
     """Diagnostics of one update of PLMC, all scalars."""
 
     step_size: jax.Array  # the step size used
-    distance: jax.Array  # Euclidean distance of the step from the set, before the projection
+    distance: jax.Array  # Euclidean distance from the set before the projection
 
 
 def init(
@@ -48,7 +48,7 @@ def update(
     projection: Projection,
     step_size: StepSize,
 ) -> tuple[State, Info]:
-    """Estimate the gradient from the batch, take one Euler step and project it on the set."""
+    """Estimate the gradient from the batch, take one Euler step and project it onto the set."""
     key_estimate, key_noise = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     slope, memory = euler.gradient(key_estimate, estimator, state.memory, state.position, batch)
@@ -59,7 +59,7 @@ def update(
 
 
 def build(estimator: Estimator, projection: Projection, step_size: StepSize) -> Kernel:
-    r"""PLMC: Langevin steps, each projected on a convex set K.
+    r"""PLMC: Langevin steps, each projected onto a convex set K.
 
     With a gradient :math:`\hat g` of the log posterior, estimated from the batch,
 
@@ -68,19 +68,19 @@ def build(estimator: Estimator, projection: Projection, step_size: StepSize) -> 
 
     (Bubeck, Eldan and Lehec 2018, *Sampling from a log-concave distribution with projected Langevin
     Monte Carlo*, section 1, whose step is eta = 2 h). The gradient of the log density must be
-    finite on all of K, boundary included: that of a Dirichlet density of shapes other than 1 is
+    finite on all of K, including the boundary; for a Dirichlet with parameters other than 1 it is
     not, and the chain becomes NaN.
 
-    **The bias is of the order of the square root of h** where the target has mass at the boundary,
-    in place of h without one. With c = 0.5826 = :math:`-\zeta(1/2) / \sqrt{2 \pi}`,
+    **The bias is of order sqrt(h)** if the target has mass at the boundary, instead of order h.
+    With c = 0.5826 = :math:`-\zeta(1/2) / \sqrt{2 \pi}`,
 
     .. math::
         E[\varphi(x)] - E_\pi[\varphi] = c \sqrt{2 h} \int_{\partial K} \pi(x)\,
             (\varphi(x) - E_\pi[\varphi])\, dS + O(h)
 
-    as if every face stood :math:`c \sqrt{2h}` further out (the weak order 1/2 and the constant are
-    those of reflected Brownian motion: Asmussen, Glynn and Pitman 1995). A share :math:`\sqrt h
-    \int_{\partial K} \pi\, dS` of the states lies exactly on the boundary. It is a comparator; to
+    as if every face were :math:`c \sqrt{2h}` further out (the weak order 1/2 and the constant are
+    those of reflected Brownian motion: Asmussen, Glynn and Pitman 1995). A fraction :math:`\sqrt h
+    \int_{\partial K} \pi\, dS` of the states lies exactly on the boundary. This is a baseline; to
     sample, use `samplers.mld` or, on the simplex, `samplers.scir`.
 
     Args:
@@ -94,7 +94,7 @@ def build(estimator: Estimator, projection: Projection, step_size: StepSize) -> 
     Raises:
         ValueError: `step_size` is out of range.
 
-    Example: an exponential density on the positive numbers, of mean 1 but for the bias of -0.26.
+    Example: an exponential density on the positive numbers, with mean 1 and bias -0.26.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import batches, gradients, run

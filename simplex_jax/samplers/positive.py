@@ -1,4 +1,4 @@
-"""Kernels of positive numbers: a state of logarithms, and the evidence of data."""
+"""Shared code of kernels on positive numbers: a state of logarithms, and the evidence of data."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -18,12 +18,12 @@ from simplex_jax.samplers.euler import State
 class Evidence(NamedTuple):
     """Evidence of data on theta with a gamma prior: a likelihood theta^counts exp(-exposure theta).
 
-    Of events counted at a rate theta: how many there were, and in how long a time. Of waiting times
-    with rate theta: their number and sum. Of a normal sample of precision theta: half its size, and
-    half the sum of squares. Negative values are taken as 0.
+    For events with rate theta: their number and the length of time. For waiting times with rate
+    theta: their number and sum. For a normal sample with precision theta: half its size and half
+    its sum of squares. Negative values are set to 0.
 
     Attributes:
-        counts: Added to the shape, a tree that broadcasts to the position.
+        counts: Added to the shape; a tree that broadcasts to the position.
         exposure: Added to the rate, likewise.
     """
 
@@ -34,13 +34,13 @@ class Evidence(NamedTuple):
 class LogEvidence(NamedTuple):
     r"""Evidence of data on theta with a lognormal prior: a normal likelihood of log theta.
 
-    Of observations :math:`\log x_i \sim N(\log\theta, 1 / \tau_i)`: the sums of :math:`\tau_i \log
+    For observations :math:`\log x_i \sim N(\log\theta, 1 / \tau_i)`: the sums of :math:`\tau_i \log
     x_i` and of :math:`\tau_i`.
 
     Attributes:
         weighted: Sum of the observations of log theta times their precisions, a tree that
             broadcasts to the position.
-        precision: Sum of the precisions, likewise. Negative values are taken as 0.
+        precision: Sum of the precisions, likewise. Negative values are set to 0.
     """
 
     weighted: PyTree
@@ -56,10 +56,10 @@ def init(
 ) -> State:
     """Start from positive numbers theta, a tree of arrays of any shapes.
 
-    `parameters`, by name, are only checked: that they fit the position.
+    `parameters`, by name, are only checked against the position.
 
     Raises:
-        ValueError: The position has no leaf, or an entry that is not finite and positive, or a
+        ValueError: The position has no leaves or an entry that is not finite and positive, or a
             parameter does not broadcast to it.
     """
     theta = arguments.tree("position", position)
@@ -85,9 +85,9 @@ def move(
 ) -> tuple[State, list[jax.Array], list[list[jax.Array]]]:
     """Estimate the evidence, and move each leaf by `transition(key, log_theta, *inputs)`.
 
-    Inputs are the leaves of the parameters, which broadcast to the position, and of the evidence. A
-    transition returns log theta' and numbers; the means of these come after the new state, and then
-    the evidence.
+    The inputs are the leaves of the parameters, which broadcast to the position, and of the
+    evidence. A transition returns log theta' and other numbers. Returned are the new state, the
+    means of those numbers, and the evidence.
     """
     key_estimate, key_move = jax.random.split(key)
     estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, state.position, batch)

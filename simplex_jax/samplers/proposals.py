@@ -33,9 +33,9 @@ class Proposal(NamedTuple):
 
     start: jax.Array  # log weights before
     end: jax.Array  # log weights after
-    change: jax.Array  # their difference, precise where small; up to a constant if normalised
+    change: jax.Array  # their difference, precise if small; up to a constant if normalised
     step: jax.Array  # the tangent vector moved along
-    noise: jax.Array  # the part of it that is noise, before it is scaled by sqrt(2 h)
+    noise: jax.Array  # its noise part, before scaling by sqrt(2 h)
     sign: jax.Array  # -1 where a mirrored coordinate crossed 0
     outside: jax.Array  # whether the proposal left the simplex, [...]
 
@@ -55,13 +55,14 @@ def propose(
     if not proposer.space.mean:
         moved = log_w + step
         if not proposer.space.expanded:
-            # a tangent vector is known up to a constant there, and the metric is that of log omega.
+            # a tangent vector is defined up to a constant there, and the metric is that of log
+            # omega.
             moved = simplex.normalise(moved)
         return Proposal(log_w, moved, step, step, noise, jnp.ones_like(step), outside)
     w = jnp.exp(log_w)
     value = w + step
     tiny = jnp.finfo(w.dtype).tiny
-    # A sum that cancels to 0 stands for a value below its rounding error, as in SGRLD.
+    # A sum that cancels to 0 means a value below its rounding error, as in SGRLD.
     moved = jnp.log(jnp.maximum(jnp.abs(value), tiny))
     change = jnp.where(jnp.abs(step) < w / 2, jnp.log1p(step / jnp.maximum(w, tiny)), moved - log_w)
     if not proposer.space.expanded:
@@ -78,7 +79,7 @@ def log_ratio(
     proposer: Proposer,
     with_likelihood: bool,
 ) -> jax.Array:
-    """Return the log acceptance ratio of every row, [...], of the likelihood of counts or of none.
+    """Return the log acceptance ratio of every row, [...], with or without likelihood.
 
     Differences are formed before they are multiplied by large counts.
     """

@@ -1,4 +1,4 @@
-"""The complete recipe of stochastic gradient MCMC (Ma, Chen and Fox 2015): write a sampler."""
+"""Samplers by the complete recipe of stochastic gradient MCMC (Ma, Chen and Fox 2015)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from simplex_jax.schedules import StepSize
 
 
 class State(NamedTuple):
-    """State of a sampler made by the recipe."""
+    """State of a sampler built by the recipe."""
 
     position: Position  # any tree of real arrays
     step: jax.Array  # number of updates done, int32
@@ -36,7 +36,7 @@ class Info(NamedTuple):
 
     step_size: jax.Array  # the step size used
     # The kinetic part of H after the update. For d momenta of unit mass its stationary mean is d /
-    # 2, and a higher one shows heating by the noise of the gradient.
+    # 2; a higher value shows heating by gradient noise.
     kinetic: jax.Array
     gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
 
@@ -53,8 +53,8 @@ def init(
     """Start from a tree of finite real numbers, and check the dynamics there.
 
     Raises:
-        ValueError: The position is not finite, or a `gradients.density` is not finite there, or
-            `diffusion` or `curl` is not what the recipe needs.
+        ValueError: The position, or a `gradients.density` there, is not finite, or `diffusion` or
+            `curl` does not meet the recipe's conditions.
     """
     position = gradients.start(estimator, position)
     key_memory, key_auxiliary, key_check = jax.random.split(key, 3)
@@ -116,7 +116,7 @@ def build(
     r"""A sampler from its diffusion matrix D(z) and its curl matrix Q(z).
 
     With z = (x, auxiliary variables) and H(z) = -log posterior(x) + kinetic(z), whose marginal
-    law of x must be the posterior, the diffusion
+    distribution of x must be the posterior, the diffusion
 
     .. math::
         dz = [-(D + Q)\, \nabla H + \Gamma]\, dt + \sqrt{2 D}\; dW, \qquad
@@ -124,33 +124,33 @@ def build(
 
     leaves exp(-H) invariant for every positive semidefinite D(z) and skew-symmetric Q(z), and every
     continuous Markov process that does so is of this form (Ma, Chen and Fox 2015, theorems 1 and
-    2). :math:`\Gamma` is found by automatic differentiation. One update is an Euler step, with
-    injected noise N(0, 2 h D - h^2 B), where :math:`B = (D + Q) V (D + Q)^T` is made of an estimate
-    V of the variance of the stochastic gradient. As h -> 0 the law is exact, at h > 0 its bias is
-    of the order h. It differs from the paper's step in its order: the auxiliary variables move
-    first, from left to right, and then the position, each driven by the newest values of the
-    others. For momenta that is the symplectic Euler step of Chen, Fox and Guestrin (2014), stable
-    where the plain one is not.
+    2). :math:`\Gamma` is computed by automatic differentiation. One update is an Euler step with
+    injected noise N(0, 2 h D - h^2 B), where :math:`B = (D + Q) V (D + Q)^T` uses an estimate V of
+    the variance of the stochastic gradient. The bias is of order h. Unlike in the paper, the
+    variables move in turn, each given the newest values of the others: first the auxiliary ones,
+    from left to right, then the position. For momenta this is the symplectic Euler step of Chen,
+    Fox and Guestrin (2014), which is stable where the plain one is not.
 
-    Vectors are tuples like z: `diffusion(z, v)` returns D(z) v. By default :math:`\Gamma` takes as
-    many directional derivatives as z has coordinates, and the noise an eigendecomposition. For
-    large z say `coordinatewise` if D is diagonal and, within each array of z, column j of D + Q
-    depends on no coordinate of that array but the j-th; this holds for all the samplers of this
-    library, and costs one derivative for each array of z. Both this and the symmetry of D and Q are
-    checked where a chain starts. With a noise estimate only the diagonal of B is then used, and a
-    row of D + Q must have at most one entry in each array of the position, which is not checked.
+    Vectors are tuples like z: `diffusion(z, v)` returns D(z) v. By default :math:`\Gamma` needs a
+    directional derivative per coordinate of z, and the noise an eigendecomposition. For large z set
+    `coordinatewise` if D is diagonal and, within each array of z, column j of D + Q depends on no
+    coordinate of that array but the j-th. This holds for all samplers of this library, and costs
+    one derivative per array of z. `init` checks it, and the symmetry of D and Q. With a noise
+    estimate only the diagonal of B is then used, and a row of D + Q must have at most one entry in
+    each array of the position, which is not checked.
 
     Args:
         estimator: Estimates the gradient of the log posterior, see `simplex_jax.gradients`.
         step_size: h, positive, or a schedule of the number of updates.
         diffusion: `(z, v) -> D(z) v`.
         curl: `(z, v) -> Q(z) v`; None for 0.
-        kinetic: `(z) -> scalar`, what H has beside the negative log posterior; None for 0.
-        auxiliary: `(key, position) -> tuple` of the first auxiliary variables, trees; None for ().
-        fold: `(z) -> z` applied after every step: where x is bounded, the reflection at the bound.
+        kinetic: `(z) -> scalar`, H without the negative log posterior; None for 0.
+        auxiliary: `(key, position) -> tuple` of the initial auxiliary variables, trees; None for
+            ().
+        fold: `(z) -> z` applied after every step: if x is bounded, the reflection at the bound.
         noise_estimate: V, an array or a tree that broadcasts to the position, nonnegative; None for
-            0. Where 2 D - h B is not positive semidefinite the chain becomes NaN: take a smaller
-            step. See `gradients.variance`.
+            0. If 2 D - h B is not positive semidefinite the chain becomes NaN: use a smaller step.
+            See `gradients.variance`.
         coordinatewise: See above.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Reflected Euler steps of SCIR's own process, to tell what exactness adds from what scale does."""
+"""Reflected Euler steps of SCIR's process, to separate the effects of exactness and scale."""
 
 from typing import NamedTuple
 
@@ -56,16 +56,16 @@ def build(
         \theta_j' = \Big| \theta_j + h\,(\hat a_j - \theta_j) + \sqrt{2 h \theta_j}\; \xi_j \Big|,
         \qquad \xi_j \sim N(0, 1)
 
-    SCIR differs from SGRLD in that it has no discretisation error, and that its theta has a total
-    of about the number of data in place of sum(alpha), at which an Euler step is stiff. This kernel
-    has SCIR's scale and SGRLD's discretisation, to tell the two apart. It is a comparator; use
-    `samplers.scir` to sample.
+    SCIR differs from SGRLD in two ways: it has no discretisation error, and its theta sums to about
+    the number of data instead of sum(alpha), where an Euler step is stiff. This kernel has SCIR's
+    scale and SGRLD's discretisation, to separate the two. It is a baseline; use `samplers.scir` to
+    sample.
 
     Args:
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`.
         alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
             the position, or a tree of them with the structure of the position.
-        step_size: h, positive and below 2, from where on the step diverges, or a schedule of the
+        step_size: h, positive and below 2, where the step starts to diverge; or a schedule of the
             number of updates.
         total: "carried", or "refreshed" from Gamma(sum of prior and counts, 1) before every step.
 

@@ -27,8 +27,8 @@ class Info(NamedTuple):
     """Diagnostics of one update of Langevin dynamics, all scalars."""
 
     step_size: jax.Array  # the step size used
-    # Probability that a proposal is accepted, mean over rows; without the Metropolis correction the
-    # fraction of rows whose proposal stayed on the simplex.
+    # Probability that a proposal is accepted, mean over rows; without the Metropolis correction,
+    # the fraction of rows whose proposal stayed on the simplex.
     acceptance: jax.Array
     smallest: jax.Array  # smallest log-probability
 
@@ -43,7 +43,7 @@ def init(
 ) -> State:
     """Start from probability vectors, leaves [..., K]; positive weights are normalised.
 
-    An expanded parameterisation draws the total of the weights from its stationary law.
+    An expanded parameterisation draws the total of the weights from its stationary distribution.
 
     Raises:
         ValueError: The position has an entry that is not finite and positive, or `alpha` does not
@@ -78,7 +78,7 @@ def update(
     riemannian: bool,
     metropolis: int | None,
 ) -> tuple[State, Info]:
-    """Estimate the counts from the batch, take one Euler step, and accept it or stay."""
+    """Estimate the counts from the batch, take one Euler step, and accept or reject it."""
     key_estimate, key_end, key_move, key_accept = jax.random.split(key, 4)
     if metropolis is not None and length(batch, "batch") != metropolis:
         raise ValueError(
@@ -138,7 +138,7 @@ def update(
 
 
 def _accept(key: jax.Array, ratios: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return 1 with probability min(1, exp(ratio)), or else 0, and NaN for NaN."""
+    """Return 1 with probability min(1, exp(ratio)), else 0, and NaN for NaN."""
     return [
         jnp.where(jnp.isnan(ratio), jnp.nan, -jax.random.exponential(k, ratio.shape) <= ratio)
         for k, ratio in zip(jax.random.split(key, len(ratios)), ratios, strict=True)
@@ -153,8 +153,8 @@ def _choose(accept: jax.Array, end: jax.Array, start: jax.Array) -> jax.Array:
 def _equal(counts: jax.Array, others: jax.Array) -> jax.Array:
     """Return the rows whose counts agree up to rounding.
 
-    Counts of data do, and their likelihood follows from them. Those that change by less in a step
-    have an error of at most that much times the change of log omega in the log ratio.
+    Counts of data do, and they determine their likelihood. Counts that change by less than the
+    tolerance in a step change the log ratio by at most that much times the change of log omega.
     """
     return (jnp.abs(counts - others) <= 1e-4 * (1 + jnp.abs(counts))).all(axis=-1)
 
@@ -179,44 +179,44 @@ def build(
         \qquad \xi \sim N(0, I)
 
     (Patterson and Teh 2013, equations 2 to 4, whose step is epsilon = 2 h, and Table 1; for these
-    metrics their two curvature terms are the sum above.) See `geometry.parameterisations` for the
-    coordinates and their metrics. `EXPANDED_MEAN` with its Fisher metric is the step of
-    `samplers.sgrld`, which the paper chose: the others have unstable steps or mix slowly where
-    probabilities are small. The natural ones with their Fisher metric and without correction run
-    off where a concentration is far below 1: at alpha = 0.001 log-probabilities reach -1e17.
+    metrics the sum above equals their two curvature terms.) See `geometry.parameterisations` for
+    the coordinates and their metrics. `EXPANDED_MEAN` with its Fisher metric is the step of
+    `samplers.sgrld`, the paper's choice: the others are unstable or mix slowly where probabilities
+    are small. The natural ones with their Fisher metric and no correction diverge if a
+    concentration is far below 1: at alpha = 0.001 log-probabilities reach -1e17.
 
-    With `metropolis` the step is a proposal (with |theta| for the mirrored `EXPANDED_MEAN`) that is
-    accepted with the probability that leaves the posterior invariant exactly. Rows are accepted
-    each by itself, unless a `log_likelihood` ties them together. Without it there is a bias of
-    O(h), and a row whose proposal leaves the simplex, in `REDUCED_MEAN`, stays where it is. Exact
-    is not fast: at alpha = 0.04 with half of four categories empty, chains from equal
-    probabilities had the exact marginals, in log space too, after 40,000 steps of h = 0.5 in the
-    natural coordinates with their Euclidean metric, not yet after 6,000 of h = 0.2, and those of
-    `EXPANDED_MEAN`, which accepted 0.9% of their steps, after neither.
+    With `metropolis` the step is a proposal (with |theta| for the mirrored `EXPANDED_MEAN`)
+    accepted with the probability that leaves the posterior exactly invariant. Rows are accepted
+    independently, unless `log_likelihood` couples them. Without `metropolis` the bias is O(h), and
+    in `REDUCED_MEAN` a row whose proposal leaves the simplex does not move. Exact is not fast: at
+    alpha = 0.04, with two of four categories empty and equal initial probabilities, chains in the
+    natural coordinates with their Euclidean metric had the exact marginals, in log space too, after
+    40,000 steps of h = 0.5, but not after 6,000 of h = 0.2. Those of `EXPANDED_MEAN`, which
+    accepted 0.9% of their steps, had them after neither.
 
     Args:
-        estimator: Estimates the full-data counts, see `simplex_jax.estimators`, or
-            `gradients.counts` for a likelihood that is not of counts.
+        estimator: Estimates the full-data counts, see `simplex_jax.estimators`; for other
+            likelihoods `gradients.counts`.
         alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
             the position, or a tree of them with the structure of the position.
-        step_size: h, positive, or a schedule of the number of updates; below 2, from where on the
-            step diverges, for the Fisher metric of `EXPANDED_MEAN` without correction.
+        step_size: h, positive, or a schedule of the number of updates; below 2 for the Fisher
+            metric of `EXPANDED_MEAN` without correction, where the step otherwise diverges.
         parameterisation: One of `geometry.parameterisations`.
-        riemannian: Use the Fisher metric, or else the Euclidean one of the coordinates.
-        metropolis: None for no correction, or the number N of data. It needs exact counts: every
-            batch must be all N data, which is checked, and the estimator must not be random.
-        log_likelihood: `(log_probabilities, batch) -> scalar`, for a Metropolis correction with
-            counts that are its derivatives (the one given to `gradients.counts`). Without it counts
-            are taken for those of data, n_j in sum_j n_j log omega_j: the chain becomes NaN where
+        riemannian: Use the Fisher metric; otherwise the Euclidean one of the coordinates.
+        metropolis: None for no correction, or the number N of data. The correction needs exact
+            counts: every batch must be all N data, which is checked, and the estimator must not be
+            random.
+        log_likelihood: `(log_probabilities, batch) -> scalar`, for a Metropolis correction if the
+            counts are its derivatives (the function given to `gradients.counts`). Without it counts
+            are assumed to be those of data, n_j in sum_j n_j log omega_j: the chain becomes NaN if
             they depend on the position.
 
     Returns:
         A kernel over log-probabilities.
 
     Raises:
-        ValueError: An argument is out of range, `log_likelihood` is given without `metropolis`, or
-            not given with it and the counts of `gradients.counts`; when used, a batch is not all
-            the data.
+        ValueError: An argument is out of range, or `log_likelihood` is given without `metropolis`
+            or missing with it and `gradients.counts`; when used, a batch is not all the data.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -233,7 +233,7 @@ def build(
     if metropolis is not None:
         metropolis = arguments.at_least("metropolis", metropolis, 1)
         if log_likelihood is None and are_derivatives(estimator):
-            # Equal counts at both ends would prove nothing: derivatives do not see jumps.
+            # Equal counts at both ends would prove nothing: derivatives miss jumps.
             raise ValueError(
                 "the Metropolis correction of counts that are derivatives of a log likelihood "
                 "needs it: give the function of gradients.counts as log_likelihood too"

@@ -1,8 +1,8 @@
-"""The rows of a position that devices share: each moves a part of them, and all see the whole.
+"""Rows of a position sharded over devices: each moves its shard, and all see the whole.
 
-The result is the same to the last bit on any number of devices if what a device does with its part
-is: draws in native code, and additions. Other arithmetic is rounded as the compiler combines it
-(fused multiply-adds), which depends on the size of the arrays.
+The result is bit-identical on any number of devices if the work on a shard is: native draws and
+additions are. Other arithmetic is rounded as the compiler combines it (fused multiply-adds), which
+depends on the size of the arrays.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from simplex_jax.base import PyTree
 
 
 def sums(array: jax.Array) -> jax.Array:
-    """Return sums along the last axis, [..., 1], in an order that is that of its length alone.
+    """Return sums along the last axis, [..., 1], in an order that depends only on its length.
 
-    The order of `jnp.sum` is that of the program around it, and of the number of rows.
+    The order of `jnp.sum` also depends on the surrounding program and the number of rows.
     """
     while (size := array.shape[-1]) > 1:
         half = -(-size // 2)
@@ -27,14 +27,13 @@ def sums(array: jax.Array) -> jax.Array:
 
 
 class Rows(NamedTuple):
-    """The rows of arrays [total, ...] that are this device's; inside `shard_map` only.
+    """This device's rows of arrays [total, ...]; only for use inside `shard_map`.
 
-    All devices have as many. Where these are more than there are, those past the end are copies of
-    the last row, which nobody sees.
+    All devices hold equally many; rows past the end are copies of the last row and are dropped.
     """
 
-    axis: str  # name of the axis of the mesh
-    devices: int  # along that axis
+    axis: str  # name of the mesh axis
+    devices: int  # number along that axis
     total: int
 
     @property
@@ -43,23 +42,23 @@ class Rows(NamedTuple):
         return -(-self.total // self.devices)
 
     def first(self) -> jax.Array:
-        """Return the number of the first one, uint32."""
+        """Return the index of the first row, uint32."""
         return lax.axis_index(self.axis).astype(jnp.uint32) * self.number
 
     def own(self, whole: jax.Array) -> jax.Array:
-        """Return this device's part of an array that all devices have."""
+        """Return this device's shard of a replicated array."""
         index = self.first() + lax.iota(jnp.uint32, self.number)
         return whole.at[index].get(mode="clip")
 
     def gathered(self, own: jax.Array) -> jax.Array:
-        """Return the whole array, of which every device has its part."""
+        """Return the whole array, given each device's shard."""
         return lax.all_gather(own, self.axis, tiled=True)[: self.total]
 
     def gathered_together(self, own: PyTree) -> PyTree:
-        """Return a tree of whole arrays, of which every device has its part, leaves [number].
+        """Return a tree of whole arrays, given each device's shards, leaves [number].
 
-        Their numbers have 32 bits. By one collective: several processes wait some milliseconds for
-        each, however small.
+        Their dtypes have 32 bits. Uses one collective: across processes each takes milliseconds,
+        however small.
         """
         leaves, structure = jax.tree.flatten(own)
         words = [lax.bitcast_convert_type(leaf, jnp.uint32) for leaf in leaves]
@@ -69,7 +68,7 @@ class Rows(NamedTuple):
         return jax.tree.unflatten(structure, whole)
 
     def summed(self, terms: jax.Array) -> jax.Array:
-        """Return this device's part of a sum over the devices; past the end it is 0."""
+        """Return this device's shard of a sum over devices; rows past the end are 0."""
         spare = self.devices * self.number - self.total
         padded = jnp.pad(terms, [(0, spare)] + [(0, 0)] * (terms.ndim - 1))
         return lax.psum_scatter(padded, self.axis, tiled=True)

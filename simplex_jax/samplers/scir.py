@@ -21,7 +21,7 @@ class Info(NamedTuple):
 
     step_size: jax.Array  # the step size used
     concentration: jax.Array  # sum of the estimated concentrations of a row, mean over rows
-    clamped: jax.Array  # fraction of estimated counts that were negative and taken as 0
+    clamped: jax.Array  # fraction of estimated counts that were negative and set to 0
     smallest: jax.Array  # smallest log-probability
 
 
@@ -37,8 +37,8 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and move every coordinate by its CIR transition.
 
-    Where devices share the rows of leaves [rows, K], the position and the counts of the estimator
-    are this device's, and the device moves these. Their number changes no draw.
+    With `rows`, leaves [rows, K] are sharded: the position and the estimator's counts are this
+    device's shard. The number of devices does not change the draws.
     """
     h = schedules.at(step_size, state.step)
     leaves, memory = expanded.leaves(
@@ -64,7 +64,7 @@ def update(
 def build(
     estimator: Estimator, alpha: PyTree, step_size: StepSize, *, total: str = "carried"
 ) -> Kernel:
-    r"""SCIR: the posterior of a Dirichlet by exact transitions of independent CIR processes.
+    r"""SCIR: a Dirichlet posterior by exact transitions of independent CIR processes.
 
     For every coordinate j, with counts :math:`\hat n` estimated from the batch,
 
@@ -75,17 +75,17 @@ def build(
         \omega = \theta' / \textstyle\sum_j \theta_j'
 
     (Baker et al. 2018, equation 2.3 and Algorithm 1). There is no discretisation error: with exact
-    counts any h leaves Dirichlet(alpha + n) invariant. An estimate with variance inflates the
-    variance of theta by Var[a_hat] tanh(h / 2) and leaves its mean (Corollary 3.2). Larger h mixes
-    faster; the autocorrelation of theta after one step is e^-h.
+    counts any h leaves Dirichlet(alpha + n) invariant. Noisy counts inflate the variance of theta
+    by Var[a_hat] tanh(h / 2) but not its mean (Corollary 3.2). Larger h mixes faster; the
+    autocorrelation of theta after one step is e^-h.
 
     Args:
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`.
         alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
             the position, or a tree of them with the structure of the position.
         step_size: h, positive, or a schedule of the number of updates.
-        total: "carried", as in the paper, or "refreshed", exact with latent assignments as well;
-            see `samplers.expanded`.
+        total: "carried", as in the paper, or "refreshed", which is exact with latent assignments
+            too; see `samplers.expanded`.
 
     Returns:
         A kernel over log-probabilities.

@@ -50,40 +50,37 @@ def build(
     preconditioner: PyTree = 1.0,
     noise_estimate: PyTree | Callable[[Position, Batch], PyTree] = None,
 ) -> Kernel:
-    r"""SGBD: steps whose signs follow an estimated gradient, and whose lengths do not.
+    r"""SGBD: steps whose signs, but not lengths, follow an estimated gradient.
 
     Every coordinate moves by a normal increment z of variance 2 h M, whose sign is kept with a
-    probability that the estimated gradient :math:`\hat g` of the coordinate decides,
+    probability that depends on the coordinate's estimated gradient :math:`\hat g`,
 
     .. math::
         x' = x + b z, \qquad P(b = 1) = \frac{1}{1 + e^{-c z \hat g}}, \quad
         b = -1 \text{ otherwise},
 
     with c = 1 (Mauri and Zanella 2024, *Robust approximate sampling via stochastic gradient Barker
-    dynamics*). At small steps that is Langevin dynamics of step h, with a bias of order h: on a
-    normal law of variance 1 the variance is too large by about 3 h / 2, three times as much as that
-    of `samplers.sgld`. But a gradient that is far too large only fixes a sign, and no step size
-    diverges.
+    dynamics*). At small steps this is Langevin dynamics with step h and a bias of order h: on N(0,
+    1) the variance is too large by about 3 h / 2, three times as much as with `samplers.sgld`. But
+    a gradient that is far too large only fixes a sign, and no step size diverges.
 
-    Noise of the gradient brings the probability nearer to 1/2. Given its variance V, and
-    taken as normal,
+    Gradient noise pulls the probability towards 1/2. If it is normal with variance V,
 
     .. math::
         c = \big( 1 - z^2 V / 1.702^2 \big)^{-1/2}
 
-    undoes that, their corrected SGBD: the logistic function is nearly the normal distribution
+    undoes that, as in their corrected SGBD: the logistic function is nearly the normal distribution
     function :math:`\Phi` of x / 1.702, and :math:`E\, \Phi(a \hat g)` with :math:`\hat g \sim N(g,
-    V)` is :math:`\Phi(a g / \sqrt{1 + a^2 V})`. Where :math:`z^2 V` is beyond :math:`1.702^2` no c
-    would do, and the sign of :math:`z \hat g` is taken. (Derived here from that; we have the paper
-    by its abstract alone.) On N(0, 1) with V = 9 and h = 0.01 the excess of the variance is 0.043
-    with the correction and 0.122 without it.
+    V)` is :math:`\Phi(a g / \sqrt{1 + a^2 V})`. If :math:`z^2 V` exceeds :math:`1.702^2` no c
+    works, and the sign of :math:`z \hat g` is used. (We derived this ourselves and know only the
+    paper's abstract.) On N(0, 1) with V = 9 and h = 0.01 the excess variance is 0.043 with the
+    correction and 0.122 without.
 
     Args:
         estimator: Estimates the gradient of the log posterior, see `simplex_jax.gradients`.
         step_size: h, positive, or a schedule of the number of updates.
         preconditioner: M, finite and positive: an array that broadcasts to the leaves of the
-            position, or a tree of them with its structure. Variances of a rough fit are a good
-            choice.
+            position, or a tree of them with its structure. Variances from a rough fit work well.
         noise_estimate: V, the variance of the estimated gradient, at least 0, likewise; or a
             function `(position, batch) -> V` such as `gradients.fisher`. None for no correction.
 

@@ -27,13 +27,13 @@ class Info(NamedTuple):
     """Diagnostics of one update of SGGMC, all scalars."""
 
     step_size: jax.Array  # the step size used
-    # |v|^2 / dimension, a mean over the inner steps; 1 on average for an exact chain. The noise of
-    # the gradient heats it: lower the step size, raise the friction, take larger batches, or give a
+    # Mean of |v|^2 / dimension over the inner steps; 1 on average for an exact chain. Gradient
+    # noise heats it: lower the step size, raise the friction, use larger batches, or give a
     # `noise_estimate`.
     kinetic: jax.Array
-    constraint_error: jax.Array  # largest violation of a constraint of the manifold
-    # Largest h V / (2 C), the share of the injected noise that the estimated noise of the gradient
-    # takes; None without a `noise_estimate`.
+    constraint_error: jax.Array  # largest violation of a manifold constraint
+    # Largest h V / (2 C), the fraction of the injected noise replaced by estimated gradient noise;
+    # None without a `noise_estimate`.
     gradient_noise: jax.Array | None
 
 
@@ -46,7 +46,7 @@ def init(
     friction: PyTree,
     noise_estimate: NoiseEstimate = None,
 ) -> State:
-    """Start from a point of the manifold, with a velocity of the standard normal law.
+    """Start from a point of the manifold, with a standard normal velocity.
 
     Raises:
         ValueError: The position is not on the manifold, the friction or the noise estimate does not
@@ -105,7 +105,7 @@ def build(
     r"""SGGMC: underdamped Langevin dynamics along the geodesics of a manifold.
 
     With a gradient :math:`\hat g` of the log density, estimated from the batch, and the projection
-    :math:`\Lambda(x)` on the tangent space, an inner step is
+    :math:`\Lambda(x)` onto the tangent space, an inner step is
 
     .. math::
         \mathrm{A}:\ & (x, v) \leftarrow \text{geodesic flow of } (x, v) \text{ for the time } h/2\\
@@ -115,13 +115,12 @@ def build(
         \mathrm{A}:\ & (x, v) \leftarrow \text{geodesic flow of } (x, v) \text{ for the time } h/2
 
     (Liu, Zhu and Song 2016, algorithm 1, whose potential is minus the log density; scalar C there).
-    An update makes `num_steps` of them with one batch, its gradient re-evaluated in each. V
-    estimates the variance of the gradient and takes its noise out of the injected one.
+    An update makes `num_steps` of them with one batch, and evaluates its gradient anew in each. V
+    estimates the variance of the gradient, and the injected noise is reduced by it.
 
-    With the exact gradient the bias is of the order h^2 (the velocity itself has the variance
-    C h / sinh(C h)). Noise of the gradient of variance V that is not estimated heats the chain by
-    the factor 1 + h V / (2 C). On `geometry.manifolds.euclidean` this is SGHMC with a symmetric
-    splitting.
+    With the exact gradient the bias is of order h^2 (the velocity itself has variance C h / sinh(C
+    h)). Gradient noise of variance V that is not estimated heats the chain by a factor of 1 + h V /
+    (2 C). On `geometry.manifolds.euclidean` this is SGHMC with a symmetric splitting.
 
     Args:
         estimator: Estimates the gradient of the log density with respect to the area of the
@@ -130,13 +129,13 @@ def build(
         manifold: One of `geometry.manifolds`, or your own.
         step_size: h, positive, or a schedule of the number of updates; below 2 C / V.
         friction: C. A positive number; or an array that broadcasts to the position, which is
-            diagonal; or a symmetric positive definite matrix [n, n] along the last axis [..., n]
-            of the position (where such a matrix broadcasts to the position it is taken as
-            diagonal); or a tree of these with the structure of the position. A velocity is
-            forgotten within a time of 1 / C.
-        num_steps: Number L of inner steps.
+            diagonal; or a symmetric positive definite matrix [n, n] along the last axis [..., n] of
+            the position (a matrix that broadcasts to the position is treated as diagonal); or a
+            tree of these with the structure of the position. Velocities are forgotten within a time
+            of 1 / C.
+        num_steps: Number of inner steps L.
         noise_estimate: V, likewise, at least 0; or a function `(position, batch) -> V` such as
-            `gradients.fisher` makes; None for 0. The chain becomes NaN where h V exceeds 2 C.
+            `gradients.fisher` returns; None for 0. The chain becomes NaN if h V exceeds 2 C.
 
     Returns:
         A kernel over points of the manifold.
@@ -144,8 +143,8 @@ def build(
     Raises:
         ValueError: An argument is out of range.
 
-    Example: a von Mises-Fisher law on the sphere in R^3, whose mean has the length coth 3 - 1/3 =
-    0.672.
+    Example: a von Mises-Fisher distribution on the sphere in R^3, whose mean has length coth 3 -
+    1/3 = 0.672.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import batches, gradients, run

@@ -23,8 +23,8 @@ class Info(NamedTuple):
     """Diagnostics of one update of SGHMC, all scalars."""
 
     step_size: jax.Array  # the step size used
-    # Mean of r^2 / mass, 1 for an exact chain. The noise of the gradient heats it: lower the step
-    # size, raise the friction, or give a `noise_estimate`.
+    # Mean of r^2 / mass, 1 for an exact chain. Gradient noise heats it: lower the step size, raise
+    # the friction, or give a `noise_estimate`.
     temperature: jax.Array
     gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
 
@@ -32,7 +32,7 @@ class Info(NamedTuple):
 def init(key: jax.Array, position: Position, *, estimator: Estimator, mass: PyTree = 1.0) -> State:
     """Start from a tree of finite real numbers, with a momentum drawn from N(0, mass).
 
-    The momentum is the one auxiliary variable of the state, a tree like the position.
+    The momentum, a tree like the position, is the only auxiliary variable of the state.
 
     Raises:
         ValueError: The position is not finite, or the log density of a `gradients.density` or its
@@ -57,7 +57,7 @@ def update(
     mass: PyTree = 1.0,
     noise_estimate: PyTree = None,
 ) -> tuple[State, Info]:
-    """Estimate the gradient from the batch, move the momentum, and then the position with it."""
+    """Estimate the gradient from the batch, then move the momentum and the position."""
     state, info = recipe.update(
         key,
         state,
@@ -109,21 +109,21 @@ def build(
         r' = r + h\,\hat g - h c\, r + N(0,\; 2 h c M - h^2 V), \qquad x' = x + h\, M^{-1} r'
 
     (Chen, Fox and Guestrin 2014, equation 13, whose C is c M and whose :math:`\hat B` is h V / 2;
-    their x moves first, which is the same chain seen half a step later. It is `samplers.recipe`
-    with H = -log posterior + r^2 / (2 M), D = (0, c M) and the canonical Q.) V estimates the
-    variance of the gradient and takes its noise out of the injected one.
+    their x moves first, which is the same chain half a step later. It is `samplers.recipe` with H =
+    -log posterior + r^2 / (2 M), D = (0, c M) and the canonical Q.) V estimates the variance of the
+    gradient, and the injected noise is reduced by it.
 
-    The law of x is exact as h -> 0. At h > 0 the temperature is about 1 + h c / 2, and a gradient
-    variance V that is not estimated adds h V / (2 c M). On a normal law of variance S the step
-    diverges at h near 2 sqrt(M S); friction of about 2 / sqrt(M S) mixes best.
+    The chain is exact as h -> 0. At h > 0 the temperature is about 1 + h c / 2, and a gradient
+    variance V that is not estimated adds h V / (2 c M). On a normal of variance S the step diverges
+    at h near 2 sqrt(M S); friction of about 2 / sqrt(M S) mixes best.
 
     Args:
         estimator: Estimates the gradient, see `simplex_jax.gradients`.
-        step_size: h, positive and below 2 / friction, from where on momenta diverge, or a schedule
+        step_size: h, positive and below 2 / friction, where momenta start to diverge; or a schedule
             of the number of updates.
         friction: c, a positive number: momenta are forgotten within a time of 1 / c.
         mass: M, finite and positive: an array that broadcasts to the leaves of the position, or a
-            tree of them with its structure; best the inverse of variances of a rough fit.
+            tree of them with its structure; inverse variances from a rough fit are best.
         noise_estimate: V, nonnegative, likewise; None for 0. It must be below 2 c M / h, or the
             chain becomes NaN. See `gradients.variance`.
 

@@ -19,7 +19,7 @@ class Info(NamedTuple):
 
     step_size: jax.Array  # the step size used
     gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
-    # Root mean square of the drift in units of the injected noise. The step is accurate where it is
+    # Root mean square of the drift in units of the injected noise. The step is accurate if this is
     # far below 1.
     drift: jax.Array
 
@@ -52,17 +52,16 @@ def build(estimator: Estimator, step_size: StepSize, *, preconditioner: PyTree =
 
     (Welling and Teh 2011, equation 4, whose step is epsilon = 2 h: drift epsilon / 2, noise
     variance epsilon; M is the constant diagonal preconditioner of their section 6.) Steps of
-    constant size have a bias of O(h), and a gradient of variance V inflates the noise variance
-    2 h M by h^2 M^2 V, so h M V should be far below 2. Steps that fall as in
-    `schedules.polynomial_decay` with 0.5 < kappa <= 1 are exact in the limit. On a normal law of
-    variance S a step h M of 2 S or more diverges.
+    constant size have a bias of O(h), and a gradient of variance V inflates the noise variance 2 h
+    M by h^2 M^2 V, so h M V should be far below 2. Steps that decay as in
+    `schedules.polynomial_decay` with 0.5 < kappa <= 1 are exact in the limit. On a normal of
+    variance S, steps h M of 2 S or more diverge.
 
     Args:
         estimator: Estimates the gradient, see `simplex_jax.gradients`.
         step_size: h, positive, or a schedule of the number of updates.
         preconditioner: M, finite and positive: an array that broadcasts to the leaves of the
-            position, or a tree of them with its structure. Variances of a rough fit are a good
-            choice.
+            position, or a tree of them with its structure. Variances from a rough fit work well.
 
     Returns:
         A kernel over trees of real arrays.

@@ -21,9 +21,8 @@ class Info(NamedTuple):
     """Diagnostics of one update of SGNHT, all scalars."""
 
     step_size: jax.Array  # the step size used
-    temperature: jax.Array  # mean of r^2, held at 1 on average by the thermostat
-    # The friction xi. Where it stays well above `friction`, the noise of the gradient is that
-    # large.
+    temperature: jax.Array  # mean of r^2, kept at 1 on average by the thermostat
+    # The friction xi. The further it stays above `friction`, the larger the gradient noise.
     thermostat: jax.Array
     gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
 
@@ -100,7 +99,7 @@ def _size(momentum: Position) -> int:
 
 
 def build(estimator: Estimator, step_size: StepSize, *, friction: float = 1.0) -> Kernel:
-    r"""SGNHT: Hamiltonian dynamics whose friction adapts to an unknown noise of the gradient.
+    r"""SGNHT: Hamiltonian dynamics whose friction adapts to unknown gradient noise.
 
     With a gradient :math:`\hat g` of the log posterior, estimated from the batch, d momenta r, a
     thermostat :math:`\xi` and a diffusion A,
@@ -109,12 +108,12 @@ def build(estimator: Estimator, step_size: StepSize, *, friction: float = 1.0) -
         r' = r + h\,\hat g - h\, \xi\, r + N(0,\; 2 h A), \qquad
         \xi' = \xi + h\,\Big(\frac{r'^\top r'}{d} - 1\Big), \qquad x' = x + h\, r'
 
-    (Ding et al. 2014, algorithm 2, whose friction is this thermostat; `samplers.recipe` with
-    H = -log posterior + r^2 / 2 + d (xi - A)^2 / 2, D = (0, A, 0) and a Q of entries r / d between
-    r and xi (Ma, Chen and Fox 2015), whose correction is the -1.) The bias is of the order h. Noise
-    of the gradient of one constant variance V in all coordinates is absorbed: it moves the mean of
-    the thermostat to A + h V / 2. Any other leaves a bias, as one thermostat serves all
-    coordinates. In one or two dimensions the chain may not be ergodic unless A is large.
+    (Ding et al. 2014, algorithm 2, whose friction is this thermostat; `samplers.recipe` with H =
+    -log posterior + r^2 / 2 + d (xi - A)^2 / 2, D = (0, A, 0) and a Q with entries r / d between r
+    and xi (Ma, Chen and Fox 2015), whose correction is the -1.) The bias is of order h. The
+    thermostat absorbs gradient noise of constant variance V in all coordinates: its mean becomes A
+    + h V / 2. Any other noise leaves a bias, as one thermostat serves all coordinates. In one or
+    two dimensions the chain may not be ergodic unless A is large.
 
     Args:
         estimator: Estimates the gradient, see `simplex_jax.gradients`.

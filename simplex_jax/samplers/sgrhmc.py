@@ -16,8 +16,8 @@ from simplex_jax.schedules import StepSize
 
 _LOG_2 = math.log(2)
 _HALF_PERIOD = math.pi * math.sqrt(2)
-_TURNS = 1e3  # from here on float32 cannot hold the phase of an orbit
-_FLAT = 12.0  # a speed in units of s, from where on the normal tail underflows in float32
+_TURNS = 1e3  # beyond this float32 cannot hold the phase of an orbit
+_FLAT = 12.0  # a speed in units of s beyond which the normal tail underflows in float32
 
 
 class State(NamedTuple):
@@ -30,17 +30,17 @@ class State(NamedTuple):
     # Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it; None if the
     # total is refreshed. theta itself is `exp(position + log_total)`.
     log_total: PyTree
-    momentum: PyTree  # r, leaves [..., K], stationary law N(0, 1)
+    momentum: PyTree  # r, leaves [..., K], stationary distribution N(0, 1)
 
 
 class Info(NamedTuple):
     """Diagnostics of one update of SGRHMC, all scalars."""
 
     step_size: jax.Array  # the step size used
-    # Mean square of the momenta, 1 for an exact chain. The noise of estimated counts heats the
-    # chain: lower the step size or raise the friction.
+    # Mean square of the momenta, 1 for an exact chain. Noise in estimated counts heats the chain:
+    # lower the step size or raise the friction.
     temperature: jax.Array
-    clamped: jax.Array  # fraction of estimated counts that were negative and taken as 0
+    clamped: jax.Array  # fraction of estimated counts that were negative and set to 0
     smallest: jax.Array  # smallest log-probability
 
 
@@ -54,8 +54,8 @@ def init(
 ) -> State:
     """Start from probability vectors, leaves [..., K], with momenta drawn from N(0, 1).
 
-    Nonnegative weights are normalised. A carried total is drawn by the first update from its
-    stationary law. `alpha` is only checked.
+    Nonnegative weights are normalised. The first update draws a carried total from its stationary
+    distribution. `alpha` is only checked.
 
     Raises:
         ValueError: The position has a negative, NaN or infinite entry or an all-zero row, or
@@ -113,7 +113,7 @@ def _hamiltonian(
     key: jax.Array, log_u: jax.Array, r: jax.Array, a: jax.Array, h: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Move u = 2 sqrt(theta), at log u, and r by du = r dt, dr = ((2 a - 1) / u - u / 2) dt."""
-    # Of the flow of the oscillator alone, -u / 2, kick, drift and kick are an exact factoring.
+    # Kick, drift and kick factor the flow of the oscillator alone, -u / 2, exactly.
     kick = jnp.tan(h / math.sqrt(8)) / math.sqrt(2)
     time = math.sqrt(2) * jnp.sin(h / math.sqrt(2))
     r = r - kick * jnp.exp(log_u)
@@ -121,7 +121,7 @@ def _hamiltonian(
     away = _repelled(key_away, log_u, r, a, time)
     into = _attracted(key_phase, log_u, r, a, time)
     log_u, r = (
-        # An invalid concentration must give NaN and not the result of another.
+        # An invalid concentration must give NaN, not the result of another.
         jnp.where(a > 0, jnp.where(a < 0.5, x, y), jnp.nan)
         for x, y in zip(into, away, strict=True)
     )
@@ -131,11 +131,11 @@ def _hamiltonian(
 def _repelled(
     key: jax.Array, log_u: jax.Array, r: jax.Array, a: jax.Array, time: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Move freely in 2 a dimensions, u being the radius; for 2 a >= 1.
+    """Move freely in 2 a dimensions, with radius u; for 2 a >= 1.
 
-    The velocities across have a square sum of law chi^2 with 2 a - 1 degrees of freedom, and its
-    mean pushes u away from 0 by (2 a - 1) / u. Drawn at every step, they leave u^(2 a - 1) exp(-r^2
-    / 2) exactly invariant, which no step of the force itself does.
+    The squared transverse velocities sum to a chi^2 with 2 a - 1 degrees of freedom, whose mean
+    pushes u away from 0 by (2 a - 1) / u. Drawn at every step, they leave u^(2 a - 1) exp(-r^2 / 2)
+    exactly invariant, which no step of the force itself does.
     """
     across = jnp.where(a > 0.5, 2 * jnp.exp(draws.loggamma(key, jnp.maximum(a - 0.5, 1e-6))), 0)
     ahead = jnp.exp(log_u) + time * r
@@ -149,17 +149,17 @@ def _attracted(
 ) -> tuple[jax.Array, jax.Array]:
     r"""Fall towards 0 and out again under the force -s^2 / u, s^2 = 1 - 2 a; for 2 a < 1.
 
-    The orbit u exp(x^2 / 2) = const, x = r / s, runs through x from +inf at u = 0 outwards to -inf
-    at u = 0 again, where it starts again: Phi(-x) grows at the constant rate
-    s exp(-x^2 / 2) / (u sqrt(2 pi)).
+    The orbit u exp(x^2 / 2) = const, x = r / s, passes from x = +inf at u = 0 out and back to x =
+    -inf at u = 0, where it starts again: Phi(-x) grows at the constant rate s exp(-x^2 / 2) / (u
+    sqrt(2 pi)).
     """
     limits = jnp.finfo(r.dtype)
     s = jnp.sqrt(jnp.where(a < 0.5, 1 - 2 * a, 1))
     x = r / s
     log_rate = jnp.log(time * s) - x**2 / 2 - 0.5 * math.log(2 * math.pi) - log_u
     tail = ndtr(-jnp.abs(x))
-    # Turns since it left 0; the negative of what is left to go, if it does not get there. Tails,
-    # and not Phi(x), which is 1 in float32 for x > 5.5.
+    # Turns since it left 0, or minus the part still to go if it does not get there. From tails, not
+    # Phi(x), which is 1 in float32 for x > 5.5.
     turns = jnp.exp(jnp.minimum(log_rate, 80)) + jnp.where(x >= 0, tail, -tail)
     phase = jnp.where(
         turns < _TURNS,
@@ -169,7 +169,7 @@ def _attracted(
     falling = ndtri(jnp.clip(-turns, limits.tiny, 0.5))
     new_x = jnp.where(turns < 0, falling, -ndtri(jnp.clip(phase, limits.tiny, 1 - limits.epsneg)))
 
-    # At such speeds the force hardly matters: a straight line, that keeps the energy.
+    # At such speeds the force hardly matters: a straight line that conserves energy.
     ahead = jnp.exp(log_u) + time * r
     log_ahead = jnp.log(jnp.maximum(jnp.abs(ahead), limits.tiny))
     speed = jnp.sqrt(jnp.maximum(r**2 - 2 * s**2 * (log_ahead - log_u), 0))
@@ -199,39 +199,41 @@ def build(
             + \sqrt{2 c}\; dW_j
 
     which `samplers.recipe` gives for the metric G = diag(1 / theta) with :math:`G^{-1/2}` in Q, as
-    in Ma, Chen and Fox (2015); the 1/2 is their :math:`\mathrm{div}\, G^{-1/2}`. The stationary law
-    is theta_j ~ Gamma(a_j, 1), r_j ~ N(0, 1), so omega ~ Dirichlet(alpha + n). Three things differ
+    in Ma, Chen and Fox (2015); the 1/2 is their :math:`\mathrm{div}\, G^{-1/2}`. At stationarity
+    theta_j ~ Gamma(a_j, 1), r_j ~ N(0, 1), so omega ~ Dirichlet(alpha + n). Three things differ
     from the paper:
 
-    - **Friction** is c for all; theirs, D = G^-1 = diag(theta), leaves the momenta of small weights
-      with neither friction nor noise.
-    - **The total** has the law of SCIR's, Gamma(sum(alpha + n)): the weights are independent given
-      the counts and all oscillate with a frequency of about 1. With theirs, Gamma(sum(alpha)), the
-      law of omega is the same, but the force of order n theta / sum(theta) is stiff.
+    - **Friction** is c for all weights; theirs, D = G^-1 = diag(theta), gives the momenta of small
+      weights neither friction nor noise.
+    - **The total** is distributed as SCIR's, Gamma(sum(alpha + n)): the weights are independent
+      given the counts, and all oscillate with a frequency of about 1. With theirs,
+      Gamma(sum(alpha)), omega has the same distribution, but the force of order n theta /
+      sum(theta) is stiff.
     - **The step** is made in u = 2 sqrt(theta), where du = r dt, as an Euler step becomes NaN at
       a_j = 0.1 even for h = 0.01: half a step of friction and noise, half a kick by -u / 2, the
       motion under (2 a - 1) / u, and the same halves again. All parts are exact. For a_j < 1/2 that
-      motion is a known orbit, which falls into 0 and out again. For a_j > 1/2 the repulsion is that
-      of 2 a - 1 velocities across, of random square sum chi^2(2 a - 1) with the force as its mean.
+      motion is an orbit in closed form that falls into 0 and out again. For a_j > 1/2 the repulsion
+      comes from 2 a - 1 transverse velocities, with random square sum chi^2(2 a - 1) and the force
+      as its mean.
 
     Bias with exact counts: **none at any h where a_j >= 1/2**. Where a_j < 1/2 the mean of theta_j
-    is too large by at most 0.2 h^2 of itself (15% at h = 1, 4% at 0.5 and 1% at 0.25 for
-    a_j = 0.1; 5%, 1.5% and nothing measurable for 0.3). Noise of variance V in the estimated counts
-    adds about V h / (2 c) to the variance of theta_j, so h / c plays the part of SCIR's h; the
-    effect of a rare large count on a weight near 0 is less than proportional. The log of a sparse
-    weight forgets its scale in a time of about 1 / (a_j^2 c): `samplers.scir` has no such memory,
-    and is the better choice on sparse data.
+    is too large by at most 0.2 h^2 of itself (15% at h = 1, 4% at 0.5 and 1% at 0.25 for a_j = 0.1;
+    5%, 1.5% and nothing measurable for 0.3). Noise of variance V in the estimated counts adds about
+    V h / (2 c) to the variance of theta_j, so h / c plays the role of SCIR's h; the effect of a
+    rare large count on a weight near 0 is less than proportional. The log of a sparse weight
+    forgets its scale in a time of about 1 / (a_j^2 c); `samplers.scir` has no such memory and is
+    better on sparse data.
 
     Args:
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`; those of
             `gradients.counts` need a `total`.
         alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
             the position, or a tree of them with the structure of the position.
-        step_size: h, positive and below pi sqrt(2), half a period of the oscillation; above 1
-            nothing is gained. Or a schedule of the number of updates.
-        friction: c, positive. 2 is critical; above, the chain moves like SCIR with steps of h / c.
+        step_size: h, positive and below pi sqrt(2), half a period of the oscillation, or a schedule
+            of the number of updates. Steps above 1 gain nothing.
+        friction: c, positive. 2 is critical; above it the chain moves like SCIR with step h / c.
         total: "carried", or "refreshed" from Gamma(sum of prior and counts, 1) before every step,
-            right with latent assignments as well; see `samplers.expanded`.
+            which is right with latent assignments too; see `samplers.expanded`.
 
     Returns:
         A kernel over log-probabilities.

@@ -56,7 +56,7 @@ def build(
 ) -> Kernel:
     r"""SGRLD: expanded-mean Riemannian Langevin dynamics of a Dirichlet posterior.
 
-    For every coordinate j, with counts :math:`\hat n` estimated from the batch, of sum
+    For every coordinate j, with counts :math:`\hat n` estimated from the batch, their sum
     :math:`\hat n_\cdot`, and omega = theta / sum(theta),
 
     .. math::
@@ -64,12 +64,11 @@ def build(
             + \sqrt{2 h \theta_j}\; \xi_j \Big|, \qquad \xi_j \sim N(0, 1)
 
     (Patterson and Teh 2013, equation 10, whose step is epsilon = 2 h: drift epsilon / 2, noise
-    variance epsilon theta. The constants published with their code, and those of Baker et al.
-    2018, equation 1.2, are values of our h). The stationary law as h -> 0 is that of theta under
-    independent Gamma(alpha_j, 1) priors: omega ~ Dirichlet(alpha + n), with a total of
-    Gamma(sum alpha, 1). At h > 0 the step and its reflection are biased, badly so where
-    alpha_j + n_j < 1; `samplers.scir` has no such error. Stability needs h well below
-    sum(theta) / n.
+    variance epsilon theta. The constants published with their code, and those of Baker et al. 2018,
+    equation 1.2, are values of our h). As h -> 0 the stationary distribution is the posterior of
+    theta under independent Gamma(alpha_j, 1) priors: omega ~ Dirichlet(alpha + n), and the total ~
+    Gamma(sum alpha, 1). At h > 0 the step and its reflection are biased, badly so where alpha_j +
+    n_j < 1; `samplers.scir` has no such error. Stability needs h well below sum(theta) / n.
 
     A value that is exactly 0 after the step is set to the smallest normal number of its dtype.
 
@@ -77,7 +76,7 @@ def build(
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`.
         alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
             the position, or a tree of them with the structure of the position.
-        step_size: h, positive and below 2, from where on the step diverges, or a schedule of the
+        step_size: h, positive and below 2, where the step starts to diverge; or a schedule of the
             number of updates.
         total: "carried", as in the paper, or "refreshed", drawn from Gamma(sum alpha, 1) before
             every step; see `samplers.expanded`.

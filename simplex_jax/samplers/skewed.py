@@ -20,8 +20,8 @@ def step(
 ) -> Position:
     """Return x + b z: z ~ N(0, 2 h M), and b = 1 with probability 1 / (1 + exp(-z slope)), else -1.
 
-    `noise` is the variance of the slope, a tree like x, or None; the probability is then corrected
-    as `sgbd` says. The preconditioner M is an array or a tree that broadcasts to x.
+    `noise` is None or the variance of the slope, a tree like x, which corrects the probability as
+    in `sgbd`. The preconditioner M is an array or a tree that broadcasts to x.
     """
     key_size, key_sign = jax.random.split(key)
     leaves, structure = jax.tree.flatten(x)

@@ -17,8 +17,8 @@ from simplex_jax.schedules import StepSize
 class State(NamedTuple):
     """State of SMLD."""
 
-    # Log-probabilities, leaves [..., K], normalised along the last axis. They are a representative
-    # of the dual variable as well, which matters only up to a shift.
+    # Log-probabilities, leaves [..., K], normalised along the last axis. They also represent the
+    # dual variable, which matters only up to a shift.
     position: Position
     step: jax.Array  # number of updates done, int32
     memory: PyTree  # the memory of the estimator
@@ -46,7 +46,7 @@ def init(
 ) -> State:
     """Start from probability vectors, leaves [..., K]; positive weights are normalised.
 
-    `alpha` is only checked: that it fits the position.
+    `alpha` is only checked against the position.
 
     Raises:
         ValueError: The position has an entry that is not finite and positive (the dual variable
@@ -107,7 +107,7 @@ def update(
     dual = None
     if state.dual is not None:
         dual = jax.tree.unflatten(structure, moved)
-        # log max(0, 1 + y), with the smallest normal number for 0 to keep it finite
+        # log max(0, 1 + y), with the smallest normal number instead of 0 to keep it finite
         moved = [jnp.log(jnp.maximum(1 + y, jnp.finfo(y.dtype).tiny)) for y in moved]
     position = jax.tree.unflatten(structure, [simplex.normalise(y) for y in moved])
     stiffness = h * jnp.concatenate(totals).max() / 2
@@ -138,18 +138,18 @@ def build(
         \qquad \omega = \mathrm{softmax}(y), \qquad \xi_j \sim N(0, 1)
 
     The dual potential :math:`W(y) = -\sum_j a_j y_j + a_\cdot \log \sum_j e^{y_j}` is convex even
-    for a sparse Dirichlet (Hsieh et al. 2018, equation 3.7), and Dirichlet(a) is the stationary
-    law as h -> 0.
+    for a sparse Dirichlet (Hsieh et al. 2018, equation 3.7), and Dirichlet(a) is stationary as h ->
+    0.
 
     - By default all K coordinates move alike. W does not change along (1, ..., 1), so the noise in
       that direction does not reach omega.
-    - With a `reference` category, that one's y stays 0 and the others are the paper's dual
-      variable, log(omega_j / omega_reference). Choose a category of many counts: a sparse one
-      makes all the others mix slowly.
+    - With a `reference` category, its y stays 0 and the others are the paper's dual variable,
+      log(omega_j / omega_reference). Choose a category with many counts: a sparse one makes all the
+      others mix slowly.
     - `linearised=True` is the paper's "SMLD-approximate", for comparison: omega_j proportional to
-      :math:`\max(0, 1 + y_j)` instead of :math:`e^{y_j}`, at least the smallest normal number.
-      **Its stationary law is not the posterior**: the mean is right, the variance is off by a
-      factor of the order of a_reference / a_j.
+      :math:`\max(0, 1 + y_j)` instead of :math:`e^{y_j}`, at least the smallest normal number. **It
+      does not sample the posterior**: the mean is right, but the variance is off by a factor of
+      order a_reference / a_j.
 
     Args:
         estimator: Estimates the full-data counts, see `simplex_jax.estimators`.
