@@ -45,7 +45,9 @@ class Fit(pipeline.Fit):
         mean: Posterior mean of the topics, float32 [K, V].
         sd: Posterior standard deviation, float32 [K, V]; NaN of a single sample.
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K].
-        prevalence_sd: Its standard deviation; with estimated counts it includes their noise.
+        prevalence_sd: Its standard deviation; with estimated counts it includes the noise of
+            batches, and so do effective samples and R-hat of the shares in `diagnostics`, which
+            then look as if topics mixed.
         alpha: Concentration of topic proportions, per topic; the posterior mean where it is
             learned, float64 [K].
         alpha_sd: Its standard deviation, 0 where it is given.
