@@ -45,7 +45,9 @@ class Fit(pipeline.Fit):
         mean: Posterior mean of the topics, float32 [K, V].
         sd: Posterior standard deviation, float32 [K, V]; NaN for a single sample.
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K].
-        prevalence_sd: Its standard deviation; with estimated counts it includes their noise.
+        prevalence_sd: Its standard deviation. With estimated counts it includes the noise of
+            batches, and so do effective samples and R-hat of the shares in `diagnostics`, which
+            then look better than the topics mix.
         alpha: Concentration of topic proportions, per topic; the posterior mean if learned,
             float64 [K].
         alpha_sd: Its standard deviation, 0 if alpha is fixed.
