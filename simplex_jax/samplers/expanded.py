@@ -208,7 +208,7 @@ def own_rows(rows: Rows | None, whole: jax.Array) -> jax.Array:
 
 
 def all_rows(rows: Rows | None, own: jax.Array) -> jax.Array:
-    """Return all rows of an array, of which each device has its own."""
+    """Return all rows of an array whose rows are sharded over devices."""
     return own if rows is None else rows.gathered(own)
 
 

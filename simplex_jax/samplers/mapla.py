@@ -68,7 +68,7 @@ def update(
     step_size: StepSize,
     needs_batch: bool = False,
 ) -> tuple[State, Info]:
-    """Propose a step of which size and direction are the metric's, and accept it or stay."""
+    """Propose a step whose size and direction follow the metric, and accept or reject it."""
     key_noise, key_accept = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     inputs = (batch,) if needs_batch else ()

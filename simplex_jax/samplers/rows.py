@@ -52,7 +52,7 @@ class Rows(NamedTuple):
         return whole.at[index].get(mode="clip")
 
     def gathered(self, own: jax.Array) -> jax.Array:
-        """Return the whole array, of which every device has its part."""
+        """Return the whole array from the parts on the devices."""
         return lax.all_gather(own, self.axis, tiled=True)[: self.total]
 
     def gathered_together(self, own: PyTree) -> PyTree:
