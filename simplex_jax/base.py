@@ -1,10 +1,9 @@
-"""The protocol of the library, a pair of pure functions, and the two ways to combine kernels.
+"""The protocol of the library, a pair of pure functions, and two ways to combine kernels.
 
-A kernel can be used inside any JAX program: both functions are pure and can be traced, vmapped and
-scanned. The kernels built here are pytrees as well (their functions are `jax.tree_util.Partial`),
-so that a kernel handed to a jitted function brings its arrays along as arguments: data is never
-compiled into a program, and another step size or another corpus of the same shape does not compile
-again.
+A kernel works inside any JAX program: both functions are pure and can be traced, vmapped and
+scanned. The kernels built here are also pytrees (their functions are `jax.tree_util.Partial`), so a
+kernel passes its arrays to a jitted function as arguments: data are never compiled into a program,
+and another step size or another corpus of the same shape does not recompile.
 """
 
 import functools
@@ -25,7 +24,7 @@ Position: TypeAlias = PyTree
 """The quantity that is sampled. For simplex kernels: log-probabilities, leaves [..., K]."""
 
 Batch: TypeAlias = PyTree
-"""Data that one update sees; their meaning is up to the estimator."""
+"""Data for one update; the estimator defines their meaning."""
 
 State: TypeAlias = Any
 """A NamedTuple with at least `position` and `step`, the number of updates done (int32)."""
@@ -52,15 +51,15 @@ class Kernel(NamedTuple):
 
 @functools.cache
 def static(function: Callable, **options: Any) -> Callable:
-    """Fix hashable options of a function; equal options give the very same object.
+    """Fix hashable options of a function; equal options give the same object.
 
-    Identity is what JAX compares functions by, so kernels built alike share compiled code.
+    JAX compares functions by identity, so kernels with equal options share compiled code.
     """
     return functools.partial(function, **options)
 
 
 def as_pytree(tree: PyTree) -> PyTree:
-    """Wrap the plain functions among the leaves, so that the tree may cross into jitted code."""
+    """Wrap the plain functions among the leaves, so that the tree can be passed to jitted code."""
     return jax.tree.map(lambda leaf: Partial(leaf) if callable(leaf) else leaf, tree)
 
 
@@ -77,22 +76,22 @@ def freeze(
     of_init: Any = None,
     **of_update: PyTree,
 ) -> Kernel:
-    """Return the kernel of two functions with their hyperparameters, some of which they share.
+    """Return the kernel of two functions with shared and separate hyperparameters.
 
-    `of_init` is a mapping of those that `init` has alone, or None. Where there is native code, it
-    splits the keys that `update` is given, which takes half the time to compile: a function of the
-    user's is to be given `draws.keys.by_jax` of such a key.
+    `of_init` is a mapping of those that only `init` has, or None. Native code, if available, splits
+    the keys given to `update`, which halves the compile time. Pass `draws.keys.by_jax` of such a
+    key to functions of the user.
     """
     start = bind(init, **shared, **(of_init or {}))
     return Kernel(bind(_start, start), bind(move, bind(update, **shared, **of_update)))
 
 
 def _start(init: Init, key: jax.Array, position: Position) -> State:
-    """Start a chain whose state has arrays of its own.
+    """Start a chain whose state owns its arrays.
 
-    An update whose state is donated deletes the arrays of the old state. These must not be the
+    An update with a donated state deletes the arrays of the old state. These must not be the
     caller's position or arrays of the kernel, such as the first memory of an estimator, and none
-    may be there twice.
+    may occur twice.
     """
     state = init(key, position)
     taken = {id(leaf) for leaf in jax.tree.leaves((init, position))}
@@ -107,18 +106,18 @@ def _start(init: Init, key: jax.Array, position: Position) -> State:
 
 
 def move(update: Update, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
-    """Do an update with a key that native code splits, as kernels of `freeze` do."""
+    """Do an update with a key that is split by native code, as kernels of `freeze` do."""
     return update(by_native_code(key), state, batch)
 
 
 def current_step(state: State) -> jax.Array:
     """Return the number of updates done, an int32 scalar.
 
-    Chains move together: where `state.step` has leading axes, all its entries are equal and the
-    first is read.
+    Chains move together: if `state.step` has leading axes, all its entries are equal and the first
+    is returned.
 
     Raises:
-        ValueError: The state has no step, as a position has none.
+        ValueError: The state has no step, for example because it is a position.
     """
     try:
         step = state.step
@@ -138,12 +137,12 @@ def chains(
         n: Number of chains.
         position_axis: Axis of the leaves of the initial position that runs over the chains; None
             starts all chains at one position.
-        batch_axis: Axis of the leaves of a batch that runs over the chains; None shows the same
-            batch to all of them.
+        batch_axis: Axis of the leaves of a batch that runs over the chains; None gives all chains
+            the same batch.
 
     Returns:
-        A kernel whose state and info have a leading axis `n`, `step` included (see
-        `current_step`). Chain i uses the i-th of `jax.random.split(key, n)`.
+        A kernel whose state and info have a leading axis `n`, including `step` (see
+        `current_step`). Chain i uses the i-th key of `jax.random.split(key, n)`.
 
     Raises:
         ValueError: `n` is not a positive integer.
@@ -214,11 +213,11 @@ Conditional: TypeAlias = Callable[[jax.Array, dict[str, Position], Batch], Batch
 def product(
     kernels: Mapping[str, Kernel], conditionals: Mapping[str, Conditional] | None = None
 ) -> Kernel:
-    """Gibbs over named sites: each in turn, in the given order, moves given all the others.
+    """Gibbs sampling over named sites: each moves in turn, in the given order, given the others.
 
     Args:
         kernels: The kernel of each site, by name.
-        conditionals: For a site, the function that makes its kernel's batch out of the raw batch
+        conditionals: For a site, the function that computes its kernel's batch from the raw batch
             and the latest positions of all sites; it may be random. A site without one gets the
             raw batch.
 
@@ -249,8 +248,7 @@ def product(
         raise ValueError("kernels must have at least one site")
     if unknown := sorted(set(conditionals) - set(kernels)):
         raise ValueError(f"conditionals names sites without a kernel: {', '.join(unknown)}")
-    # A dict that crosses into jitted code comes back with sorted keys: the order of the scan is
-    # kept apart.
+    # Jitted code sorts the keys of dicts, so the scan order is stored separately.
     order = tuple(kernels)
     return Kernel(
         init=bind(static(_init_product, order=order), dict(kernels)),

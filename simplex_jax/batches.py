@@ -1,8 +1,8 @@
-"""Minibatch streams: pure functions `(key, step) -> batch`, traced inside the sampling loop.
+"""Mini-batch streams: pure functions `(key, step) -> batch`, traced inside the sampling loop.
 
-What a stream yields depends on its key and on the step alone, so there is no iterator to save: a
-run resumed at a step sees the batches that it would have seen. Streams cost O(batch size) a step,
-whatever the size of the data, and are pytrees: the data reach jitted code as arguments.
+A batch depends only on the key and the step, so there is no iterator to save: a run resumed at a
+step gets the same batches. Streams cost O(batch size) per step, whatever the size of the data, and
+are pytrees: jitted code receives the data as arguments.
 """
 
 import math
@@ -27,7 +27,7 @@ _ROUNDS = 16
 
 
 class Indexed(NamedTuple):
-    """Data together with their numbers, for estimators that remember something of each datum.
+    """Data together with their numbers, for estimators that store something for each datum.
 
     Attributes:
         ids: Numbers of the data, int32 [n].
@@ -53,12 +53,12 @@ def indexed(data: PyTree) -> Indexed:
 
 
 class Visit(NamedTuple):
-    """A batch, where something is done once in a while.
+    """A batch with a flag for occasional work.
 
     Attributes:
         batch: The batch.
-        now: Whether to do it before this update, bool. It comes with the batch and not from the
-            state, so that chains side by side decide once.
+        now: Whether to do the work before this update, bool. It is part of the batch rather than
+            the state, so that parallel chains decide once.
     """
 
     batch: Batch
@@ -70,7 +70,7 @@ def visits(stream: Stream, every: int, first: int = 0) -> Stream:
 
     Args:
         stream: A stream of batches.
-        every: Number of updates between two that are due, positive.
+        every: Interval in updates, positive.
         first: Earliest update that may be due.
 
     Raises:
@@ -143,10 +143,10 @@ def _uniform(
 def shuffled(data: PyTree, batch_size: int) -> Stream:
     """Yield the data in epochs, each in a new order.
 
-    An epoch has ceil(N / batch_size) batches. Where the batch size does not divide N, the last
-    batch is filled up with the first data of the same epoch: every datum is seen at least once in
-    an epoch, no batch holds a datum twice, and each batch by itself is a uniform subset. Batches of
-    one epoch are negatively dependent, which theory for independent batches does not cover.
+    An epoch has ceil(N / batch_size) batches. If the batch size does not divide N, the last batch
+    is filled with the first data of the same epoch: every datum occurs at least once in an epoch,
+    no batch holds a datum twice, and each batch on its own is a uniform subset. Batches of one
+    epoch are negatively dependent, which theory for independent batches does not cover.
 
     Args:
         data: Leaves [N, ...].
@@ -183,12 +183,12 @@ def _shuffled(
 
 
 def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
-    """Map indices by a keyed pseudo-random permutation of 0..size-1, at O(1) an index.
+    """Map indices by a keyed pseudo-random permutation of 0..size-1, at O(1) per index.
 
-    A Feistel network on pairs (a, b) with a b-range of about sqrt(size) each (Black and Rogaway
-    2002), whose few values beyond the range walk on along their cycle. Each index is mapped
-    uniformly, and so are pairs of indices and the orders of up to six, as far as tests can tell;
-    but 16 words of key cannot reach all `size!` orders of many, and it is not cryptography.
+    This is a Feistel network on pairs (a, b) with ranges of about sqrt(size) each (Black and
+    Rogaway 2002); the few values beyond the range follow their cycle. Each index is mapped
+    uniformly, and so are pairs of indices and the orders of up to six, as far as tests can tell.
+    But 16 words of key cannot reach all `size!` orders of many, and it is not cryptographic.
     `jax.random.permutation` sorts all `size` values instead.
 
     Args:
@@ -206,7 +206,7 @@ def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
         >>> sorted(image.tolist()) == list(range(1000))
         True
     """
-    if size == 1:  # as where a batch has all data
+    if size == 1:  # for example if a batch has all data
         use_up(key)
         return jnp.zeros_like(index, jnp.int32)
     left = math.isqrt(size - 1) + 1
@@ -240,9 +240,9 @@ def _take(data: PyTree, index: jax.Array) -> Batch:
 
 
 def on_device(data: PyTree) -> PyTree:
-    """Return data with arrays of JAX as leaves, or raise a ValueError if one cannot be one.
+    """Return data with JAX arrays as leaves, or raise a ValueError if one cannot be converted.
 
-    Without `jax_enable_x64` JAX takes whole numbers modulo 2^32 and says nothing.
+    Without `jax_enable_x64` JAX silently reduces integers modulo 2^32.
     """
     return jax.tree.map(_array, data)
 
@@ -268,7 +268,7 @@ def _array(leaf: ArrayLike) -> jax.Array:
 
 
 def length(data: PyTree, name: str = "data") -> int:
-    """Return how many data there are, or raise a ValueError if the leaves do not agree."""
+    """Return the number of data, or raise a ValueError if the leaves do not agree."""
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(data)]
     lengths = {shape[0] if shape else None for shape in shapes}
     if len(lengths) != 1 or None in lengths or 0 in lengths:

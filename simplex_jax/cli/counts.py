@@ -1,4 +1,4 @@
-"""Reading counts of words on the command line, for models of counts."""
+"""Reading word counts on the command line, for models of counts."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -47,8 +47,8 @@ FILE_OPTIONS = dict(
             f"{registry.described('counts')}.  [default: recognised]",
             type=click.Choice([entry.name for entry in registry.formats_of("counts")]),
         ),
-        _option("--vocab", "File with one word a line.", "vocabulary", type=PATH),
-        _option("--names", "File with one document name a line ({formats}).", type=PATH),
+        _option("--vocab", "File with one word per line.", "vocabulary", type=PATH),
+        _option("--names", "File with one document name per line ({formats}).", type=PATH),
         _option(
             "--transpose", "Words are in rows and documents in columns ({formats}).", is_flag=True
         ),
@@ -83,12 +83,12 @@ TOKEN_OPTIONS = dict(
         ),
         _option(
             "--lowercase/--keep-case",
-            "Turn texts into lower case first, or not.",
+            "Convert texts to lower case first, or not.",
             default=TextOptions.lowercase,
         ),
         _option(
             "--ngrams",
-            "Count runs of MIN to MAX successive words (texts).",
+            "Count n-grams of MIN to MAX successive words (texts).",
             default=TextOptions.ngrams,
             show_default="1 1, single words",
             nargs=2,
@@ -107,28 +107,28 @@ TOKEN_OPTIONS = dict(
 _LIMITS = [
     _option(
         "--min-df",
-        "Documents a word must be in (texts).",
+        "Minimum number of documents with a word (texts).",
         default=TextOptions.min_df,
         type=click.IntRange(1),
     ),
     _option(
         "--max-df",
-        "Largest share of documents a word may be in (texts).",
+        "Maximum share of documents with a word (texts).",
         default=TextOptions.max_df,
         type=click.FloatRange(0, 1, min_open=True),
     ),
     _option(
         "--max-vocabulary",
-        "Words to keep (texts).",
+        "Number of most frequent words to keep (texts).",
         default=TextOptions.max_vocabulary,
         type=click.IntRange(1),
     ),
-    _option("--drop-words", "File of words to leave out, one a line, of any corpus.", type=PATH),
+    _option("--drop-words", "File of words to leave out of any corpus, one per line.", type=PATH),
 ]
 VOCABULARY_OPTIONS = TOKEN_OPTIONS | dict(_LIMITS)
 """Options of the vocabulary, by parameter name."""
 READING = FILE_OPTIONS | VOCABULARY_OPTIONS
-"""All options of reading an input, by parameter name."""
+"""All options for reading an input, by parameter name."""
 
 
 def read(path: Path, reading: dict[str, Any]) -> Corpus:
@@ -138,20 +138,20 @@ def read(path: Path, reading: dict[str, Any]) -> Corpus:
 
 
 def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
-    """Read a corpus as `read` does, with all its words, however rare."""
+    """Read a corpus as `read` does, keeping all words, however rare."""
     limits: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
     other = {name: value for name, value in reading.items() if name not in limits}
     return read(path, other | limits if _has_texts(path, reading) else other)
 
 
 def _has_texts(path: Path, reading: dict[str, Any]) -> bool:
-    """Tell whether a file has texts rather than counts, by its format."""
+    """Return whether the format of a file has texts rather than counts."""
     asked = Reading(format=reading["format"], encoding=reading["encoding"])
     return registry.selected(as_path(path), asked, "counts").texts is not None
 
 
 def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
-    """Leave the words of a file out of a corpus, with a warning if it has none of them."""
+    """Drop the words in a file from a corpus, with a warning if it has none of them."""
     if file is None:
         return data
     words = corpora.read_vocabulary(file)
@@ -163,7 +163,7 @@ def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
 
 
 def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") -> dict[str, Any]:
-    """Return options of reading with the format and the columns that the input decides."""
+    """Return the reading options with the detected format and columns of the input."""
     if input is None:
         return reading
     names = ("format", "text_column", "id_column")
@@ -204,8 +204,8 @@ def read_as(
 ) -> Mapped:
     """Read documents with `FILE_OPTIONS`, and map them to a model's vocabulary.
 
-    All their words count, however rare, split as in the corpus of the model, which was read with
-    `model_reading`.
+    All words count, however rare. Texts are tokenised like the corpus of the model, which was read
+    with `model_reading`.
     """
     tokens = _token_options(model_reading) if _has_texts(path, reading) else {}
     corpus = read_every_word(path, reading | tokens)
@@ -217,7 +217,7 @@ def _token_options(reading: dict[str, Any]) -> dict[str, Any]:
 
 
 def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) -> list[list[str]]:
-    """Read the words of texts in order, as the corpus of a model was read, stop words too."""
+    """Read the words of texts in order, tokenised like a model's corpus, including stop words."""
     tokens = _token_options(model_reading)
     if tuple(tokens.get("ngrams", (1, 1))) != (1, 1):
         raise ValueError("--windows supports single words only, and the model has --ngrams")
@@ -227,7 +227,7 @@ def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) ->
 
 
 def described(mapped: Mapped) -> str:
-    """Return a sentence on the share of the documents that is in the model's vocabulary."""
+    """Return a sentence on the share of tokens that are in the model's vocabulary."""
     counts = mapped.corpus.counts
     tokens = int(counts.sum())
     empty = int((np.diff(counts.indptr) == 0).sum())

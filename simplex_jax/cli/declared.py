@@ -19,7 +19,7 @@ def declared_options(of: type) -> list[Callable]:
 
 
 def declared_option(of: type, name: str, default: Any) -> Callable:
-    """Return a decorator for an option of a dataclass, with a default of the command."""
+    """Return a decorator for an option of a dataclass, with a default for the command."""
     declared, kind = {name: (declared, kind) for name, declared, kind in declarations(of)}[name]
     kind = plain_type(kind)
     help, attributes = declared.help, dict[str, Any](default=default)
@@ -35,8 +35,8 @@ def declared_option(of: type, name: str, default: Any) -> Callable:
     elif declared.several:
         attributes["type"] = _Several(int(declared.least or 0), declared.hint)
         help = (
-            f"{help} Several, as 10,20,50, are fitted one by one and compared; after an "
-            "interruption the same command goes on."
+            f"{help} Several, such as 10,20,50, are fitted one by one and compared; after an "
+            "interruption the same command continues."
         )
     elif kind is int:
         largest = None if declared.most is None else int(declared.most)
@@ -90,7 +90,7 @@ class _Number(click.FloatRange):
 
 
 class _Parsed(click.ParamType):
-    """A value that its declaration reads."""
+    """A value parsed by its declaration."""
 
     def __init__(self, declared: Option) -> None:
         self.name = declared.metavar or "value"

@@ -19,7 +19,7 @@ from simplex_jax.runtime.saved import RunError
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn errors and warnings into one line each, and errors into exit status 1.
 
-    Those of `usage` stay, which click shows, with exit status 2.
+    Errors of `usage` are left to click, which shows them with exit status 2.
 
     --debug shows the traceback of an error, and the place of a warning.
     """
@@ -68,9 +68,9 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextlib.contextmanager
 def usage() -> Iterator[None]:
-    """Turn a ValueError of the block into a UsageError: there options are checked by themselves.
+    """Turn a ValueError of the block, which checks only options, into a UsageError.
 
-    What is wrong with a file that an option names is bad data.
+    An invalid file named by an option counts as bad data.
     """
     try:
         yield
@@ -81,13 +81,13 @@ def usage() -> Iterator[None]:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an error; the system's own say which file it is about."""
+    """Return the message of an error, with the file name for system errors."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     if not isinstance(error.filename, str):
         return error.strerror
     path = Path(error.filename)
-    if name := output.final_name(path):  # It has that name only when it is whole.
+    if name := output.final_name(path):  # the name once it is complete
         return f"{path.with_name(name)} cannot be written ({error.strerror})"
     return f"{path}: {error.strerror}"
 

@@ -1,4 +1,4 @@
-"""The command `fit`: a new run, or a run that is resumed."""
+"""The command `fit`: a new run, or a resumed one."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ from simplex_jax.runtime.saved import RunError
 
 _LENGTHS = ("passes", "steps", "seconds")
 _PROCESSES = ("distributed", "coordinator", "processes", "process")
-# Options that --resume allows, besides the goal of a model; config.json has all others.
+# Options allowed with --resume, besides the goal of a model; others come from config.json.
 _WITH_RESUME = (
     *("resume", "input", "checkpoint_every", "quiet", "debug", "devices"),
     *(*_LENGTHS, *_PROCESSES),
@@ -31,11 +31,11 @@ _WITH_RESUME = (
 
 
 class _Request(NamedTuple):
-    """A run as the command line asks for it."""
+    """A run as requested on the command line."""
 
     settings: Any  # options of the model, before they are settled
-    source: dict[str, Any]  # its input and how that is read, as in `config.json`
-    digest: str | None = None  # digest of the data that a resumed run began with
+    source: dict[str, Any]  # its input and reading options, as in `config.json`
+    digest: str | None = None  # original digest of the data of a resumed run
 
 
 def fit_command(commands: Commands) -> click.Command:
@@ -71,7 +71,7 @@ def fit_command(commands: Commands) -> click.Command:
         coordinator: str | None = None,
         processes: int | None = None,
         process: int | None = None,
-        one_of_several: bool = False,  # which goes on with the run in `out`; no option
+        one_of_several: bool = False,  # not an option: continue the run in `out`
         **parameters: Any,
     ) -> None:
         if distributed or any(value is not None for value in (coordinator, processes, process)):
@@ -145,7 +145,7 @@ def fit_command(commands: Commands) -> click.Command:
 
 
 def _check_lengths(settings: Mapping[str, Any]) -> None:
-    """Raise a UsageError where a run is given several lengths."""
+    """Raise a UsageError if a run has several lengths."""
     lengths = [name for name in _LENGTHS if settings[name] is not None]
     if len(lengths) > 1:
         raise click.UsageError(f"give one of --{' and --'.join(lengths)}")
@@ -158,7 +158,7 @@ def _source(
     holdout: int | None,
     holdout_seed: int | None,
 ) -> dict[str, Any]:
-    """Return the source of a new run for `config.json`, its options of reading checked."""
+    """Return the source of a new run for `config.json`, after checking its reading options."""
     typed = options.typed(commands.reading)
     idle = [flag for name, flag in typed.items() if name not in commands.of_embedded]
     if input is None and idle:
@@ -175,7 +175,7 @@ def _source(
 def _resumed_run(
     commands: Commands, directory: Path, input: Path | None, settings: Mapping[str, Any]
 ) -> _Request | None:
-    """Return a run that is resumed; None where it is finished and given no other length."""
+    """Return a resumed run; None if it is finished and has no new length."""
     config = _resumed_config(commands, directory, settings)
     if config is None:
         return None
@@ -189,9 +189,9 @@ def _resumed_run(
 def _resumed_config(
     commands: Commands, directory: Path, settings: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the configuration of a run that is resumed, with its new length and devices, if any.
+    """Return the configuration of a resumed run, with its new length and devices, if any.
 
-    None where the run is finished and no length is given.
+    Returns None if the run is finished and no length is given.
     """
     allowed = {*_WITH_RESUME, *commands.goal}
     if refused := [flag for name, flag in options.typed().items() if name not in allowed]:
@@ -208,7 +208,7 @@ def _resumed_config(
     changed = (*_LENGTHS, *commands.goal)
     overrides = {name: settings[name] for name in changed if settings[name] is not None}
     if overrides:
-        # A length takes the place of a goal, and the other way round.
+        # A length replaces a goal, and vice versa.
         replaced = _LENGTHS if overrides.keys() <= set(commands.goal) else changed
         recorded = config["settings"]
         unset = {name: None for name in replaced if name in recorded}
@@ -219,7 +219,7 @@ def _resumed_config(
 
 
 def _check_source(source: Any, reading: Mapping[str, Any], config: Path) -> None:
-    """Raise a RunError unless the source of a run is as `fit` writes it."""
+    """Raise a RunError unless the source of a run is as written by `fit`."""
     if not isinstance(source, dict):
         raise RunError(f"{config}: cannot resume: its source is missing")
     entries = {"input", "reading", "holdout", "holdout_seed"}
@@ -249,7 +249,7 @@ def _planned(commands: Commands, request: _Request, say: Callable[[str], None]) 
 
 
 def _config(commands: Commands, request: _Request, planned: Plan) -> dict[str, Any]:
-    """Return the contents of `config.json`, with the options of reading that the input decides."""
+    """Return the contents of `config.json`, with reading options that depend on the input."""
     source = request.source
     reading = commands.resolve_reading(source["input"], source["reading"])
     facts = pipeline.corpus_of(commands.model, planned)
@@ -257,7 +257,7 @@ def _config(commands: Commands, request: _Request, planned: Plan) -> dict[str, A
 
 
 def _check_digest(digest: str | None, config: Mapping[str, Any], directory: Path) -> None:
-    """Raise a ValueError if a run would be resumed with other data than it began with."""
+    """Raise a ValueError if a run would be resumed with different data."""
     if digest != config["corpus"]["digest"]:
         raise ValueError(
             f"{config['source']['input']}: these are not the data of the run in {directory} "
@@ -266,7 +266,7 @@ def _check_digest(digest: str | None, config: Mapping[str, Any], directory: Path
 
 
 def _check_same(commands: Commands, config: Mapping[str, Any], directory: Path) -> None:
-    """Raise a ValueError unless the run in a directory is the one that is asked for."""
+    """Raise a ValueError unless the run in a directory is the requested one."""
     earlier, now = saved.load_config(directory, commands.model.name), output.plain(config)
     assert isinstance(now, dict)
     names = [
@@ -286,7 +286,7 @@ def _check_same(commands: Commands, config: Mapping[str, Any], directory: Path) 
 
 @contextmanager
 def _reopened(commands: Commands, path: Path, config: Mapping[str, Any]) -> Iterator[Path]:
-    """Lock the directory of a run that is resumed, and write its new length to `config.json`."""
+    """Lock the directory of a resumed run, and write its new length to `config.json`."""
     with directories.reopen(path, files.names_of(commands.model)) as directory:
         changed = {files.CONFIG: dict(config)}
         if saved.finished(directory):  # A longer run is unfinished until it has the new length.
@@ -311,7 +311,7 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> signal.Signals | None:
-    """Train a run in its directory and write its results; return the signal that has ended it."""
+    """Train a run in its directory and write its results; return the signal that ended it."""
     model, say = commands.model, console.speaker(quiet)
     hooks: list[Hook] = [MetricsLog(directory / files.METRICS)] if is_first() else []
     if not quiet:

@@ -1,4 +1,4 @@
-"""A group of commands with a default, which are made when one of them is used."""
+"""A group of commands with a default, created lazily."""
 
 import difflib
 import functools
@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 
 class Members(Mapping[str, click.Command]):
-    """Commands by name, of which the names are known before the commands are made.
+    """Commands by name, created lazily.
 
     Args:
         names: Their names.
@@ -44,18 +44,18 @@ class DefaultGroup(click.Group):
     """A group that runs its command `default` unless the first argument names another one.
 
     So `lda texts/ --topics 50` is `lda fit texts/ --topics 50`, and `lda report run/` is unchanged.
-    The help of the group is that of the default command and the list of the others.
+    The help of the group is that of the default command, with a list of the others.
     """
 
     def __init__(
         self, name: str, *, default: str, commands: Mapping[str, click.Command], **attributes: Any
     ) -> None:
-        # click changes them only where a command is added.
+        # click modifies them only when a command is added.
         super().__init__(name, cast(MutableMapping, commands), **attributes)
         self._default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Name the default command where none is named; a misspelt name is not an input."""
+        """Insert the default command if none is named; a misspelt name is not an input."""
         if ctx.resilient_parsing and not args:  # A shell completes the first word.
             return super().parse_args(ctx, args)
         bare = bool(args) and Path(args[0]).name == args[0] and not Path(args[0]).exists()
@@ -68,7 +68,7 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete names of commands, without making them, and what the default command takes."""
+        """Complete command names, without creating the commands, and the default's arguments."""
         if incomplete.startswith("-"):
             default = self.commands[self._default]
             with default.make_context(self._default, [], ctx, resilient_parsing=True) as inner:

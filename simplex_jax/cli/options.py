@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Path(click.Path):
-    """A path, which is not empty: that would mean the current folder."""
+    """A nonempty path: an empty one would mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path."""
@@ -33,10 +33,10 @@ _WRITTEN = ("out", "plot", "report")  # options of files to write
 
 
 def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
-    """Return the file that a command writes about INPUT, which must not exist already.
+    """Return the file that a command writes about INPUT, which must not exist without --overwrite.
 
-    Nor may it be a file that the command reads, which --overwrite does not mean. An OSError says
-    so, or that it cannot be written: before the long work begins.
+    It may never be a file that the command reads. Both, and a file that cannot be written, raise an
+    OSError before long work begins.
     """
     name = "documents" if input == STANDARD_INPUT else input.absolute().name.split(".")[0]
     out = out or Path(f"{name}.{ending}")
@@ -46,7 +46,7 @@ def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
     if flag := _reader(out):
         raise FileExistsError(f"{out} is read as {flag}: choose another name to write to")
     try:
-        with tempfile.TemporaryFile(dir=place.parent):  # Nothing else shows it for certain.
+        with tempfile.TemporaryFile(dir=place.parent):  # The only reliable test.
             pass
     except OSError as error:
         raise type(error)(
@@ -56,7 +56,7 @@ def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
 
 
 def _reader(out: Path) -> str:
-    """Return the option or argument of the command whose file is this one; else nothing."""
+    """Return the option or argument of the command that names this file, or ""."""
     context = click.get_current_context()
     for option in context.command.params:
         path = context.params.get(option.name or "")
@@ -70,7 +70,7 @@ def _reader(out: Path) -> str:
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return one decorator for several, in the order of the help."""
+    """Combine decorators into one, in the order of the help."""
 
     def decorate(command: F) -> F:
         for option in reversed(options):
@@ -93,7 +93,7 @@ seed_option = click.option(
 
 
 def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
-    """Return the options of hold-out and of the directory of a run, by default a new `name`."""
+    """Return the hold-out and directory options of a run, by default in a new `name`."""
     memory = click.option(
         "--dry-run", is_flag=True, help="Read INPUT, print the device memory needed, stop."
     )
@@ -106,9 +106,9 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
             "--resume",
             type=PATH,
             metavar="DIR",
-            help="Go on with the run in DIR, to the samples that it would have had without the "
-            "interruption, or beyond, with another length, or on other devices. Its config.json "
-            "has all other settings; give INPUT only if the data have moved.",
+            help="Continue the run in DIR, with the same samples as without the interruption, "
+            "possibly with another length or on other devices. All other settings come from its "
+            "config.json; give INPUT only if the data have moved.",
         ),
         declared_option(Session, "checkpoint_every", Session.checkpoint_every),
         *([memory] if dry_run else []),
@@ -122,10 +122,10 @@ def process_options(*, hidden: bool) -> Callable[[F], F]:
         option(
             "--distributed",
             is_flag=True,
-            help="Be one of several processes that share the documents, and start together under "
-            "SLURM, Open MPI 4 or Kubernetes, or anywhere with the three options that follow.",
+            help="Run as one of several processes that share the documents, started together under "
+            "SLURM, Open MPI 4 or Kubernetes, or anywhere with the next three options.",
         ),
-        option("--coordinator", metavar="HOST:PORT", help="Where process 0 listens for others."),
+        option("--coordinator", metavar="HOST:PORT", help="Address at which process 0 listens."),
         option("--processes", type=click.IntRange(1), metavar="N", help="Number of processes."),
         option(
             "--process", type=click.IntRange(0), metavar="I", help="Number of this process, from 0."
@@ -134,7 +134,7 @@ def process_options(*, hidden: bool) -> Callable[[F], F]:
 
 
 def typed(names: Collection[str] | None = None) -> dict[str, str]:
-    """Return the flags, by name, of options on the command line: of all, or of some names."""
+    """Return the flags, by name, of all options on the command line, or of those in `names`."""
     context = click.get_current_context()
     flags = {option.name or "": option.opts[0] for option in context.command.params}
     return {
@@ -146,7 +146,7 @@ def typed(names: Collection[str] | None = None) -> dict[str, str]:
 
 
 def absolute(reading: dict[str, Any]) -> dict[str, Any]:
-    """Return options of reading for `config.json`, with absolute paths."""
+    """Return reading options for `config.json`, with absolute paths."""
     recorded = {
         name: str(value.absolute()) if isinstance(value, Path) else value
         for name, value in reading.items()

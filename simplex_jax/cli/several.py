@@ -1,4 +1,4 @@
-"""Fits of several numbers of topics, and the table and the figure that compare them."""
+"""Fits with several numbers of topics, and a table and figure that compare them."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ TABLE, PICTURE = "comparison.csv", "comparison.svg"
 
 
 class Compared(NamedTuple):
-    """Fits of one number of topics."""
+    """Fits with the same number of topics."""
 
     entry: Any  # a `compare.Entry`: held-out measure and coherence of each
     stability: float  # similarity of the topics of different fits; NaN for a single fit
@@ -40,8 +40,8 @@ class Compared(NamedTuple):
 def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[Callable], Callable]:
     """Return a decorator of `fit` that repeats it for each of several numbers of topics.
 
-    The metric that compares them is `measure`; `similarity` is that of `matching.align`. A command
-    that is repeated goes on where it was interrupted.
+    They are compared by the metric `measure`; `similarity` is as for `matching.align`. A repeated
+    command continues where it was interrupted.
     """
 
     def decorate(fit: Callable) -> Callable:
@@ -87,7 +87,7 @@ def _name(size: int, seed: int) -> str:
 
 
 def _directory(out: Path | None, command: str, runs: Sequence[str], overwrite: bool) -> Path:
-    """Return the directory of the runs, which has nothing but these or may be overwritten."""
+    """Return the directory of the runs, which contains only these or may be overwritten."""
     directory = out or Path(f"simplex-jax-{command}-topics")
     if directory.exists() and not directory.is_dir():
         raise NotADirectoryError(f"output {str(directory)!r} is a file: give a directory")
@@ -113,7 +113,7 @@ def _fit_each(
     say: Callable[[str], None],
 ) -> None:
     """Call `fit(size, seed, directory)` for each size and seed, and compare the fits."""
-    from simplex_jax.evaluate import plots  # slow to import, and most commands do without
+    from simplex_jax.evaluate import plots  # slow to import, and most commands do not need it
 
     compared = []
     for size in sizes:

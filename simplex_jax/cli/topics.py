@@ -1,4 +1,4 @@
-"""Parts of commands that models of the topics of tokens share."""
+"""Parts of commands shared by the models of token topics."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +16,14 @@ from simplex_jax.report.display import counted
 from simplex_jax.runtime import directory
 
 INPUT = """INPUT is text or counts in one of the formats listed at --format, packed (.gz, .xz, .bz2,
-.zip) or not; - is standard input. Without it, topics of the embedded corpus are found. An INPUT
-that is named like one of the commands below is given as ./NAME.
+.zip) or not; - is standard input. Without it, the embedded corpus is used. If INPUT has the name of
+one of the commands below, write ./NAME.
 
-Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
+Ctrl-C or a termination signal ends a run early: its results are written, and --resume continues it.
 """
 
 
-# Topics that a command lists; more would push what matters off the screen.
+# Topics that a command lists; more would fill the screen.
 _MOST_SHOWN = 100
 
 
@@ -78,9 +78,9 @@ def transform(model: str) -> Transform:
         INPUT is in any format that `simplex-jax {model}` reads. Its words are mapped to those of
         the model; tokens of other words are left out. The file has the arrays `proportions` [D, K],
         `documents` (their names) and `error` (Monte-Carlo error of the most uncertain share of
-        each, 0.02 or less but for documents that mix slowly), as the doc_topics.npz of a run. The
-        shares of a document depend on its words and the seed alone. With --out NAME.csv it is a
-        table of these, a document a line. Memory is bounded by the corpus itself.
+        each, 0.02 or less except for documents that mix slowly), like the doc_topics.npz of a run.
+        The shares of a document depend only on its words and the seed. With --out NAME.csv it is a
+        table of these, one document per line. Memory is bounded by the corpus itself.
         """,
         ending="doc_topics.npz",
         write=write_shares,

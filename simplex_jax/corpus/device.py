@@ -1,4 +1,4 @@
-"""The corpus on the device: tokens in compressed rows, and batches of documents out of them."""
+"""The corpus on the device: tokens in compressed rows, and batches of documents."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,14 +13,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simplex_jax import batches
 
-# Tokens that are worked on at once where all tokens of some documents are visited: few enough for
-# the cache of a core, and many for an accelerator, to which each operation is a start and a wait.
+# Tokens processed at once in passes over all tokens of some documents: few enough for the cache of
+# a core, many on an accelerator, where each operation has an overhead.
 CHUNK, _CHUNK_ELSEWHERE = 16_384, 2**20
 
-# Counts of a document are float32, which counts exactly up to here.
+# Counts of a document are float32, which is exact up to this number.
 _LONGEST = 2**24
 
-# Tokens that are read at once from a corpus on the host, which takes some 50 times as many bytes.
+# Tokens read at once from a corpus on the host; this uses some 50 bytes per token.
 _READ = 2**21
 
 # Places up to a chunk beyond the last token must be int32 as well.
@@ -30,14 +30,14 @@ MOST_TOKENS = 2**31 - 1 - _CHUNK_ELSEWHERE
 class DeviceCorpus(NamedTuple):
     """All tokens of a corpus, document after document, shortest document first.
 
-    Nothing is padded and nothing is dropped. Neighbouring documents are about equally long, so
-    that documents side by side in a batch end at about the same position.
+    Nothing is padded or dropped. Neighbouring documents are about equally long, so that documents
+    side by side in a batch end at about the same position.
     """
 
     # Word of every token, int32 [T]. A corpus without tokens has one that belongs to no document.
     tokens: jax.Array
-    starts: jax.Array  # first token of every document, and their end, int32 [D + 1]
-    order: jax.Array  # row of every document in the counts that it came from, int32 [D]
+    starts: jax.Array  # first token of every document, and the end, int32 [D + 1]
+    order: jax.Array  # row of every document in the original counts, int32 [D]
 
 
 class Documents(NamedTuple):
@@ -51,7 +51,7 @@ class Documents(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """The places of documents in the order of the device, batches of which come to it in turn."""
+    """The places of documents in device order, for batches that are transferred in turn."""
 
     order: np.ndarray  # row of every document, int64 [D]
     starts: np.ndarray  # first token of every document, and their end, int64 [D + 1]
@@ -62,7 +62,7 @@ class Pages(NamedTuple):
         return slice(*(int(self.starts[min(i, len(self.order))]) for i in (ids[0], ids[-1] + 1)))
 
     def documents(self, ids: np.ndarray, tokens: jax.Array) -> Documents:
-        """Return the documents of a block, whose tokens begin an array [room]."""
+        """Return the documents of a block, with tokens at the beginning of an array [room]."""
         ends = np.minimum(ids[:, None] + [0, 1], len(self.order))
         first, last = (self.starts[ends] - self.place(ids).start).T.astype(np.int32)
         starts, lengths, numbers = map(jnp.asarray, (first, last - first, ids.astype(np.int32)))
@@ -70,7 +70,7 @@ class Pages(NamedTuple):
 
 
 class HostCorpus(NamedTuple):
-    """Documents that are in the memory of the host, or on its disk, to be put on devices."""
+    """Documents in host memory or on disk, to put on devices."""
 
     lengths: np.ndarray  # tokens of every document, int64 [D]
     # `numbers of documents [n] -> their tokens`, int32, one document after the other
@@ -89,10 +89,10 @@ def on_host(counts: sp.csr_array) -> HostCorpus:
 
 
 def to_device(corpus: sp.csr_array | HostCorpus) -> DeviceCorpus:
-    """Write out the tokens of documents, or of a table of counts [D, V].
+    """Expand documents, or a table of counts [D, V], into tokens on the device.
 
-    No documents, one of more than 2^24 tokens, or more tokens than int32 can number, are a
-    ValueError.
+    Raises a ValueError without documents, with one of more than 2^24 tokens, or with more tokens
+    than int32 can number.
     """
     host = corpus if isinstance(corpus, HostCorpus) else on_host(corpus)
     order = in_order(host.lengths)
@@ -105,11 +105,11 @@ def to_device(corpus: sp.csr_array | HostCorpus) -> DeviceCorpus:
 
 
 def deal(corpus: HostCorpus, mesh: Mesh) -> DeviceCorpus:
-    """Deal documents out to the devices of a mesh in turn, so that all have about as many tokens.
+    """Deal documents to the devices of a mesh in turn, so that all have about equally many tokens.
 
-    The arrays have a leading axis of shards, each on its device; a process reads the documents of
-    its own devices only. Shorter shards end in documents without tokens. Errors are those of
-    `to_device`, the numbers of int32 being those of each device.
+    The arrays have a leading axis of shards, each on its device; a process reads only the documents
+    of its own devices. Shorter shards are padded with empty documents. Errors are those of
+    `to_device`, with the limit of int32 applied to each device.
     """
     shards, sharding = mesh.size, NamedSharding(mesh, PartitionSpec(mesh.axis_names))
     order = in_order(corpus.lengths)
@@ -131,9 +131,9 @@ def deal(corpus: HostCorpus, mesh: Mesh) -> DeviceCorpus:
 
 
 def pages(lengths: np.ndarray, batch_size: int) -> Pages:
-    """Return the pages of documents of these lengths, for blocks of `batch_size`.
+    """Return the pages of documents with these lengths, for blocks of `batch_size`.
 
-    Errors are those of `to_device`, the numbers of int32 being those of a batch.
+    Errors are those of `to_device`, with the limit of int32 applied to a batch.
     """
     order = in_order(lengths)
     starts = np.concatenate([[0], np.cumsum(lengths[order])])
@@ -147,7 +147,7 @@ def pages(lengths: np.ndarray, batch_size: int) -> Pages:
 
 
 def in_order(lengths: np.ndarray) -> np.ndarray:
-    """Return the numbers of documents by length, shortest first, int64 [D]; none are an error."""
+    """Return the numbers of documents sorted by length, int64 [D]; raise an error for none."""
     if lengths.size == 0:
         raise ValueError("counts must have at least one document")
     if lengths.max() > _LONGEST:
@@ -159,7 +159,7 @@ def in_order(lengths: np.ndarray) -> np.ndarray:
 
 
 def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
-    """Return where documents start in each shard, int32 [shards, n + 1], and the tokens of one."""
+    """Return the starts of documents in shards, int32 [shards, n + 1], and the largest shard."""
     per_shard = -(-lengths.size // shards)
     dealt = np.zeros(per_shard * shards, np.int64)
     dealt[: lengths.size] = lengths
@@ -177,7 +177,7 @@ def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
 def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
     """Return the tokens of documents side by side in an array of length `room`, int32."""
     tokens = zeros((room,), np.dtype(np.int32))
-    # Read in the order of the corpus: a corpus on disk is then read once.
+    # Read in corpus order, so that a corpus on disk is read sequentially.
     stored = np.argsort(numbers)
     lengths = corpus.lengths[numbers]
     starts = np.cumsum(lengths) - lengths
@@ -188,20 +188,20 @@ def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an array of zeros, to be filled, that JAX then takes as it is, on a CPU."""
+    """Return an aligned array of zeros to fill, which JAX can use on a CPU without copying."""
     size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + 64, np.uint8)  # its first byte is to be a multiple of 64
+    memory = np.zeros(size + 64, np.uint8)  # room to align it to 64 bytes
     return memory[-memory.ctypes.data % 64 :][:size].view(dtype).reshape(shape)
 
 
 def in_pieces(corpus: HostCorpus, numbers: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield some of the documents at a time, as a part of `numbers`, and their tokens, int32."""
+    """Yield some documents at a time, as a slice of `numbers`, and their tokens, int32."""
     for part in parts(corpus.lengths[numbers]):
         yield part, corpus.read(numbers[part])
 
 
 def parts(lengths: np.ndarray) -> Iterator[slice]:
-    """Yield parts of documents of these lengths that have some tokens each, one at least."""
+    """Yield slices of documents with these lengths, each of bounded size but not empty."""
     ends = np.cumsum(lengths)
     first = place = 0
     while first < lengths.size:
@@ -246,9 +246,9 @@ def blocks(documents: int, batch_size: int) -> jax.Array:
 
 
 def block_stream(documents: int, batch_size: int) -> batches.Stream:
-    """Yield blocks of documents of about equal length, all of them once an epoch, in random order.
+    """Yield blocks of documents of about equal length, each once per epoch, in random order.
 
-    For estimators that remember the whole corpus, to which a batch need not be representative.
+    This is for estimators that store the whole corpus, so that batches need not be representative.
     """
     stream = batches.shuffled(blocks(documents, batch_size), 1)
     return batches.bind(_single_block, stream)
@@ -259,20 +259,20 @@ def _single_block(stream: batches.Stream, key: jax.Array, step: jax.Array) -> ja
 
 
 def uniform_stream(corpus: DeviceCorpus, batch_size: int) -> batches.Stream:
-    """Yield uniform subsets of distinct documents, for estimators that scale a batch up."""
+    """Yield uniform subsets of distinct documents, for estimators that scale up a batch."""
     return batches.uniform(jnp.arange(size(corpus), dtype=jnp.int32), batch_size, replace=False)
 
 
 def chunk(tokens: int) -> int:
-    """Return how many of some tokens are worked on at once."""
+    """Return the number of tokens to process at once."""
     return min(tokens, CHUNK if jax.default_backend() == "cpu" else _CHUNK_ELSEWHERE)
 
 
 def token_slots(documents: Documents, first: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """Return the places of the tokens `first` to `first + count` - 1 of all of the documents.
 
-    The places are those in `documents.tokens`, int32 [count], T beyond the last token; with them
-    comes the document of each token, 0..B-1, int32 [count].
+    The places are indices into `documents.tokens`, int32 [count], T beyond the last token. Also
+    returns the document of each token, 0..B-1, int32 [count].
     """
     ends = jnp.cumsum(documents.lengths)
     offset = jnp.maximum(ends - first, 0)

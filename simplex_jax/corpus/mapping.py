@@ -1,4 +1,4 @@
-"""Documents over the vocabulary of a model: its words in its order, and tokens of other words."""
+"""Documents mapped to the vocabulary of a model, and the number of unknown tokens."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,15 +15,15 @@ class Mapped(NamedTuple):
     """Documents over another vocabulary."""
 
     corpus: Corpus  # all documents; those without a word of the vocabulary are empty
-    unknown: int  # tokens that are left out because the vocabulary does not have their word
+    unknown: int  # tokens left out because their words are not in the vocabulary
 
 
 def to_vocabulary(
     corpus: Corpus, vocabulary: Sequence[str], *, source: str = "documents"
 ) -> Mapped:
-    """Map documents to a vocabulary, word by word, leaving other words out.
+    """Map documents to a vocabulary, word by word, leaving out other words.
 
-    Accented letters may be one character or several.
+    Accented letters match whether they are one character or several.
 
     Args:
         corpus: D documents.
@@ -34,8 +34,8 @@ def to_vocabulary(
         The documents with counts [D, V], and the number of tokens left out.
 
     Raises:
-        CorpusError: No word of the documents is in the vocabulary, or this has an empty or repeated
-            word.
+        CorpusError: No word of the documents is in the vocabulary, or the vocabulary has an empty
+            or repeated word.
 
     Example:
         >>> from simplex_jax.corpus import from_counts
@@ -73,7 +73,7 @@ def same_words(
 ) -> UnitVectors:
     """Check that unit vectors are over a vocabulary, which cannot be mapped word by word.
 
-    Words `w0, w1, ...`, those of vectors without names, stand for those of the vocabulary.
+    Default words `w0, w1, ...`, of vectors without names, stand for those of the vocabulary.
 
     Args:
         vectors: D documents.
@@ -84,7 +84,7 @@ def same_words(
         The same vectors with the words of the vocabulary.
 
     Raises:
-        CorpusError: The words are different, or in another order.
+        CorpusError: The words differ, or are in another order.
 
     Example:
         >>> from simplex_jax.corpus.vectors import from_array

@@ -1,4 +1,4 @@
-"""Reading files, their format recognised or named: counts, unit vectors and tables."""
+"""Reading files in detected or given formats: counts, unit vectors and tables."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.corpus.vocabulary import read_names
 
 _FEWEST_WORDED = 0.1
-"""Share of lines with a word below which a file is not taken for text."""
+"""Smallest share of lines with a word for a file to be treated as text."""
 
 
 def read(
@@ -41,8 +41,8 @@ def read(
 
     Args:
         path: The file or folder.
-        format: One of the formats of `formats.described("counts")`; recognised when left out. A
-            file of no other format is then taken for `lines`, of which a tenth must have a word.
+        format: One of the formats of `formats.described("counts")`; detected when left out. A file
+            of no other format is then read as `lines`, a tenth of which must have a word.
         vocabulary: File with one word a line; see `Reading`.
         text: Tokens and vocabulary limits, for formats of texts only; `TextOptions()` when left
             out.
@@ -52,10 +52,10 @@ def read(
         layer: Layer with the counts (`h5ad`); None for `X`.
         zero_based: True if indices count from 0 (`svmlight`).
         text_column: Column or field of the text; see `Reading`.
-        id_column: Column or field of the names; None to recognise it, if there is one.
+        id_column: Column or field of the names; None to detect it, if there is one.
 
     Returns:
-        The corpus, empty documents included.
+        The corpus, including empty documents.
 
     Raises:
         CorpusError: The data cannot be used; one line `FILE:LINE: problem; remedy`.
@@ -98,7 +98,7 @@ def read_texts(
 
     Args:
         path: The file or folder.
-        format: As for `read`, like all that follows.
+        format: As for `read`, like the following arguments.
         encoding: Encoding of the texts.
         text_column: Column or field of the text.
         id_column: Column or field of the names.
@@ -146,14 +146,14 @@ def convert(
     text_column: str | None = None,
     id_column: str | None = None,
 ) -> store.Stored:
-    r"""Store a corpus as arrays that are mapped into memory, for one that does not fit into it.
+    r"""Store a corpus as memory-mapped arrays, for one that does not fit into memory.
 
-    `uci` (its lines sorted by document), `ldac` (with a vocabulary) and `h5ad` (dense, or `csr` of
-    cells by features) are read a few documents at a time; the others as a whole first.
+    `uci` (with lines sorted by document), `ldac` (with a vocabulary) and `h5ad` (dense, or `csr` of
+    cells by features) are read a few documents at a time; other formats are first read whole.
 
     Args:
-        path: The file or folder. This and all that follows `directory` is as for `read`.
-        directory: The folder to make.
+        path: The file or folder, as for `read`, like all arguments after `directory`.
+        directory: The folder to create.
 
     Returns:
         The stored corpus, opened.
@@ -207,7 +207,7 @@ def read_vectors(
         path: The file.
         vocabulary: File with one word a line; the words are `w0, w1, ...` when left out.
         names: File with one document name a line; numbers from 1 when left out.
-        normalise: Take vectors of any length but 0.
+        normalise: Normalise vectors of any length but 0.
 
     Returns:
         The unit vectors.
@@ -242,20 +242,20 @@ def read_table(
 ) -> Categories:
     r"""Read a table of categorical columns whose first line names them.
 
-    A `.tsv` or `.tab` is separated by tabs, without quotes; all else is comma-separated, or by
-    semicolons if its first line has more of them. Blanks around a field do not count, and a field
-    of `categories.MISSING` is missing; a row without any value is kept. Values are texts: 1 and 1.0
+    A `.tsv` or `.tab` file is separated by tabs, without quotes; other files by commas, or by
+    semicolons if the first line has more of them. Spaces around a field are ignored, and a field in
+    `categories.MISSING` is missing; rows without any value are kept. Values are texts: 1 and 1.0
     differ.
 
     Args:
         path: The file.
-        id_column: The column of row names, which is not a variable. Left out, a column called `id`
-            (see `columns.IDENTITY`) is taken if no two of its fields are equal; else rows are
-            numbered from 1.
+        id_column: The column of row names, which is not a variable. By default a column called `id`
+            (see `columns.IDENTITY`) is used if its fields are distinct; otherwise rows are numbered
+            from 1.
         drop: Columns to leave out.
         encoding: Encoding of the text.
-        variables: Names of columns and the values of each, as a model has them. Other columns are
-            then passed over, in any order, and other values taken for missing, and counted.
+        variables: Names of columns and their values in a model. Columns may be in any order. Other
+            columns are ignored, and other values are treated as missing and counted.
 
     Returns:
         The table.
@@ -284,7 +284,7 @@ def kind_of(path: str | Path, *kinds: Kind) -> Kind:
 
 
 def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Reading:
-    r"""Return options of reading with those that the file decides: its format and its columns.
+    r"""Return the reading options with the detected format and columns of the file.
 
     Args:
         path: The file or folder.
@@ -317,7 +317,7 @@ def _optional_path(path: str | Path | None) -> Path | None:
 
 
 def _whole(path: Path, selected: Format, reading: Reading) -> Corpus:
-    """Read all of a corpus, refusing a file that was taken for lines of text with few words."""
+    """Read a whole corpus, refusing a file that was detected as text but has few words."""
     corpus = selected.read(path, reading)
     lines, worded = len(corpus.names), np.count_nonzero(np.diff(corpus.counts.indptr))
     taken_for_lines = reading.format is None and selected.name == "lines"

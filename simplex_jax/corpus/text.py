@@ -33,15 +33,15 @@ class TextOptions:
     """Tokens of text, and limits of the vocabulary.
 
     Attributes:
-        lowercase: Turn everything into lower case first.
+        lowercase: Convert everything to lower case first.
         token_pattern: Regular expression of a word, with at most one group; by default three or
             more letters of any script, with their marks. Texts are composed (NFC) first.
-        ngrams: Shortest and longest run of successive words to count, from 1: (1, 2) for words and
-            pairs of them, joined by a blank. Stop words are left out first.
-        stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one a line.
+        ngrams: Shortest and longest n-grams to count, from 1: (1, 2) for words and pairs of
+            successive words, joined by a space. Stop words are removed first.
+        stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one per line.
         min_df: Leave out words in fewer documents: a number, or a fraction of the documents.
         max_df: Leave out words in more documents: a number, or a fraction of the documents.
-        max_vocabulary: Largest number of words, of which the most frequent are kept; None for all.
+        max_vocabulary: Number of most frequent words to keep; None for all.
 
     Raises:
         ValueError: An option is out of range; the message names it.
@@ -93,13 +93,13 @@ def from_texts(
     """Count the words of texts.
 
     Args:
-        texts: One string per document, read once; a document without a word stays as an empty one.
-        names: Names of the documents; `0, 1, ...` when left out. Read after the last text, so that
-            it may be filled meanwhile.
+        texts: One string per document, read once; a document without words is kept as empty.
+        names: Names of the documents; `0, 1, ...` when left out. They are read after the last text,
+            so the sequence may be filled while texts are read.
         options: Tokens and vocabulary limits; `TextOptions()` when left out.
-        vocabulary: The words to count, in this order, whatever the limits and stop words say;
-            composed (NFC) to be looked for.
-        source: Name of the texts in messages, a file name for example.
+        vocabulary: The words to count, in this order, regardless of limits and stop words; they are
+            composed (NFC) for matching.
+        source: Name of the texts in messages, such as a file name.
 
     Returns:
         The corpus, with words in alphabetical order (or the order of `vocabulary`).
@@ -124,7 +124,7 @@ def from_texts(
     if vocabulary is not None:
         vocabulary = distinct_words(vocabulary, source)
         sought = distinct_words([composed(word) for word in vocabulary], source)
-    # Slow to import, and corpora of counts do without.
+    # Slow to import, and corpora of counts do not need it.
     from sklearn.feature_extraction.text import CountVectorizer
 
     terms = _analyzer(options, keep_stop_words=vocabulary is not None)
@@ -173,16 +173,16 @@ def from_texts(
 
 
 def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
-    """Count the words of texts, and return anything else as it is.
+    """Count the words of texts, and return other data unchanged.
 
-    So functions that take a corpus take a list of strings as well.
+    This lets functions of a corpus accept a list of strings.
 
     Args:
-        data: Texts, one string a document, in a list, a tuple, an array or a column of a data
-            frame; or other data, which are not looked at.
-        vocabulary: V words to count, and no others, however rare; by default those of the texts,
-            within the limits of `TextOptions()`. A warning says if some are not made by its rules,
-            such as runs of words: they are not counted.
+        data: Texts, one string per document, in a list, a tuple, an array or a column of a data
+            frame; or other data, which are not inspected.
+        vocabulary: V words to count, however rare; by default the words of the texts, within the
+            limits of `TextOptions()`. Words that its rules cannot produce, such as n-grams, are not
+            counted, with a warning.
 
     Returns:
         A `Corpus` of texts, split into words by `TextOptions()`; else `data`.
@@ -215,20 +215,20 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
 
 @functools.lru_cache(maxsize=4)  # for a program that takes a text at a time
 def _unmade(vocabulary: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that `TextOptions()` makes of no text."""
+    """Return the words that `TextOptions()` cannot produce."""
     terms = _analyzer(TextOptions(), keep_stop_words=True)
     return tuple(word for word in vocabulary if terms(word) != [composed(word)])
 
 
 def excerpt(text: str) -> str:
-    """Return how a text begins, on one line."""
+    """Return the beginning of a text, on one line."""
     start = " ".join(text[: 2 * _EXCERPT].split())
     cut = len(start) > _EXCERPT or len(text) > 2 * _EXCERPT
     return start[: _EXCERPT - 1].rstrip() + "…" if cut else start
 
 
 def tokens(texts: Iterable[str], options: TextOptions | None = None) -> Iterator[list[str]]:
-    """Yield the words of each text in order, stop words too.
+    """Yield the words of each text in order, including stop words.
 
     Args:
         texts: One string per document.
@@ -259,11 +259,11 @@ def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[st
 
 
 def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str], list[str]]:
-    """Return the function that makes the terms of a text: words, or runs of words."""
+    """Return a function that extracts the terms of a text: words or n-grams."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
     def prepared(text: str) -> str:
-        # Lower case may take a letter apart: that of İ is an i and a dot.
+        # Lower case may split a letter: that of İ is an i and a dot.
         return composed(text.lower() if options.lowercase else text)
 
     words = CountVectorizer(
@@ -276,7 +276,7 @@ def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str],
         stop_list = ENGLISH_STOP_WORDS
     elif not keep_stop_words and options.stop_words != "none":
         stop_list = [line for _, line in text_lines(Path(options.stop_words))]
-    # Stop words go through the same tokens as the text, so that "don't" stops what it became.
+    # Stop words are tokenised like the text, so that the tokens of "don't" are removed too.
     stop = {word for entry in stop_list for word in words(entry)}
     shortest, longest = options.ngrams
 

@@ -14,20 +14,20 @@ IDF = ("log", "smooth")
 class Weighted(NamedTuple):
     """Documents as tf-idf vectors."""
 
-    vectors: UnitVectors  # those that have a direction
+    vectors: UnitVectors  # vectors of the documents that have a nonzero one
     rows: np.ndarray  # their numbers in the corpus, int64 [D']
-    aside: np.ndarray  # numbers of the others: without a word, or with words of weight 0 only
+    aside: np.ndarray  # numbers of the others, with no words or only words of weight 0
 
 
 def cut(
     corpus: Corpus, *, min_df: int = 1, max_df: float = 1.0, max_vocabulary: int | None = None
 ) -> Corpus:
-    """Keep the words whose document frequency is in a range, and of these the most frequent.
+    """Keep the most frequent words among those whose document frequency is in a range.
 
     Args:
-        corpus: D documents, all of which stay.
-        min_df: Number of documents that a word must be in.
-        max_df: Largest share of the documents that it may be in, 0..1.
+        corpus: D documents, all of which are kept.
+        min_df: Smallest number of documents with a word.
+        max_df: Largest share of documents with a word, 0..1.
         max_vocabulary: Number of words to keep, those in most documents; None for all.
 
     Raises:
@@ -59,11 +59,11 @@ def weights(corpus: Corpus, idf: str = "log") -> np.ndarray:
 
     Args:
         corpus: D documents.
-        idf: "log" for log(D / (1 + df)), that of Liu, Zhu and Song (2016), supplement; a word in
-            all documents, whose weight would be negative, gets 0. "smooth" for scikit-learn's
-            log((1 + D) / (1 + df)) + 1. The first is the default: the 1 that the second adds gives
-            words that are everywhere a good part of each vector, and a model of directions spends
-            its topics on them.
+        idf: "log" for log(D / (1 + df)), as in Liu, Zhu and Song (2016), supplement; a word in all
+            documents, whose weight would be negative, gets 0. "smooth" for scikit-learn's
+            log((1 + D) / (1 + df)) + 1. The default is "log": the 1 added by "smooth" gives
+            ubiquitous words a large part of each vector, and a model of directions spends its
+            topics on them.
 
     Returns:
         float64 [V], none negative.
@@ -91,13 +91,13 @@ def vectors(corpus: Corpus, idf: np.ndarray) -> Weighted:
 
     Args:
         corpus: D documents over V words.
-        idf: Weights of the words, float [V], none negative, say of `weights`.
+        idf: Weights of the words, float [V], none negative, such as those of `weights`.
 
     Returns:
-        The vectors, and which documents have none and were put aside.
+        The vectors, and the documents without one.
 
     Raises:
-        CorpusError: No document has a direction.
+        CorpusError: No document has a nonzero vector.
 
     Example:
         >>> from simplex_jax.corpus import from_counts

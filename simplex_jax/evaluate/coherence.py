@@ -106,7 +106,7 @@ def _strongest(loadings: np.ndarray, top: int) -> np.ndarray:
 
 
 def words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
-    """Return the ids of the words to look at, [K, n], of topics [K, V] or as they are given."""
+    """Return the word ids to evaluate, [K, n], from topics [K, V] or as given."""
     array = np.asarray(topics)
     if array.dtype.kind not in "iu":
         top = arguments.at_least("top", top, 2)

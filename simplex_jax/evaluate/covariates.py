@@ -24,7 +24,7 @@ _DATE = re.compile(
     r"(Z|[+-]\d{2}(:?\d{2}(:?\d{2})?)?)?"  # the offset of a clock from UTC
 )
 _ROUNDING = 4  # units in the last place by which a number may miss the edge of a group
-_COLLINEAR = 1e-7  # of a column of unit length, what is left of it beside those before it
+_COLLINEAR = 1e-7  # smallest residual of a unit column given the columns before it
 
 
 class Column(NamedTuple):
@@ -32,23 +32,23 @@ class Column(NamedTuple):
 
     name: str
     kind: str  # "number", "date" (in years) or "group"
-    values: np.ndarray  # float64 [D], NaN where missing; of groups int64 [D], -1 where missing
-    groups: tuple[str, ...]  # names of the groups, in order; of numbers none
+    values: np.ndarray  # float64 [D], NaN if missing; for groups int64 [D], -1 if missing
+    groups: tuple[str, ...]  # names of the groups, in order; empty for numbers
 
     def taken(self, rows: np.ndarray) -> "Column":
-        """Return the covariate of some of the documents."""
+        """Return the covariate for some of the documents."""
         return self._replace(values=self.values[rows])
 
 
 class Term(NamedTuple):
-    """Something to say about a covariate: a linear function of the coefficients."""
+    """A result for a covariate: a linear function of the coefficients."""
 
     column: str
     label: str
     kind: str  # "mean", in a group or at a number; "difference" of two of them; "slope"
-    place: float  # the number, or the position of the group; NaN of differences and slopes
-    row: np.ndarray  # by which the coefficients are multiplied, float64 [P]
-    size: int = 0  # documents in the group; 0 of other terms
+    place: float  # the number, or the position of the group; NaN for differences and slopes
+    row: np.ndarray  # multiplier of the coefficients, float64 [P]
+    size: int = 0  # documents in the group; 0 for other terms
     grouped: bool = False  # whether the column has groups
 
 
@@ -57,7 +57,7 @@ class Design(NamedTuple):
 
     rows: np.ndarray  # documents that have all covariates, int64 [n]
     matrix: np.ndarray  # orthonormal columns, float64 [n, P]
-    terms: tuple[Term, ...]  # what is asked
+    terms: tuple[Term, ...]  # the requested terms
 
 
 def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
@@ -219,13 +219,12 @@ def design(
     smooth: int = 1,
     available: Sequence[str] | None = None,
 ) -> Design:
-    """Return the regression on some columns, and the terms that answer what is asked of them.
+    """Return the regression on some columns, with its terms.
 
-    Of a column of groups the terms are the mean in each and its difference from the first; of
-    numbers the means at `POINTS` places from the smallest to the largest and, of a straight line,
-    the slope, for one unit or year; of a curve the difference between its ends. With several
-    columns, means and differences are those of documents that are alike in the others: the others
-    stand at their mean.
+    For a column of groups the terms are the mean in each group and its difference from the first.
+    For numbers they are the means at `POINTS` places from the smallest to the largest, and the
+    slope of a straight line, per unit or year, or the difference between the ends of a curve. With
+    several columns, means and differences hold the other columns fixed at their means.
 
     Args:
         columns: Values of D documents by name: a mapping or a data frame.

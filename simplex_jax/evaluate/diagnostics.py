@@ -1,4 +1,4 @@
-"""R-hat and effective sample size of quantities traced over chains, and warnings from them."""
+"""R-hat and effective sample size of traced quantities, and warnings based on them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ FEW_DRAWS = 10
 """Effective samples below which intervals are rough: 10 independent ones cover 91% of 95%."""
 
 LARGE_RHAT = 1.1
-"""R-hat from which chains are said to disagree; it is noisy over a few tens of samples."""
+"""R-hat above which chains count as disagreeing; it is noisy for a few tens of samples."""
 
 
 _SHARE = "prevalence "  # before the number of a topic
@@ -20,18 +20,18 @@ _SHARE = "prevalence "  # before the number of a topic
 def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
     """Compute R-hat and the effective sample size of each traced quantity.
 
-    Both are the rank-normalised ones of Vehtari et al. (2021), as ArviZ computes them: R-hat the
-    larger of the bulk and the folded (tail) one of the chains cut in halves, the effective sample
-    size that of the bulk, over all chains. Above 1.01 chains disagree; one wants an effective size
-    of 100 a chain. Trace what has the same meaning in every chain, or match the topics first.
+    Both are the rank-normalised versions of Vehtari et al. (2021), as in ArviZ: R-hat is the larger
+    of the bulk and folded (tail) R-hat of split chains, and the effective sample size is that of
+    the bulk, over all chains. Above 1.01 chains disagree; aim for an effective size of 100 per
+    chain. Trace quantities with the same meaning in every chain, or match the topics first.
 
     Args:
         traces: For each name the samples of a scalar, [chains, samples].
 
     Returns:
-        For each name `{"rhat": ..., "ess": ...}`. Both are NaN where there are fewer than four
-        samples a chain, a sample is not finite or no sample differs from another; R-hat also with
-        a single chain, and it is infinite where chains stand still at different values.
+        For each name `{"rhat": ..., "ess": ...}`. Both are NaN with fewer than four samples per
+        chain, a sample that is not finite, or samples that are all equal; R-hat also with a single
+        chain. R-hat is infinite if chains are constant at different values.
 
     Raises:
         ValueError: An array does not have two axes.
@@ -47,7 +47,7 @@ def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
 
 
 def effective_size(trace: ArrayLike) -> float:
-    """Return the bulk effective sample size of one chain, 0 where it is too short or stands still.
+    """Return the bulk effective sample size of one chain, 0 if it is too short or constant.
 
     Example:
         >>> effective_size([1.0, 1.0, 1.0, 1.0])

@@ -1,7 +1,7 @@
 """Posterior of a partition: co-clustering, number of clusters, and a point estimate.
 
-A draw of a mixture labels its rows, and the labels themselves mean nothing: what there is to
-summarise is the partition. Partitions are integer labels [n], draws of them [S, n].
+A draw of a mixture labels its rows. The labels are arbitrary, so the partition is summarised.
+Partitions are integer labels [n], draws of them [S, n].
 """
 
 from typing import NamedTuple
@@ -17,12 +17,12 @@ LOSSES = ("vi", "binder")
 
 
 class PointPartition(NamedTuple):
-    """The partition of least expected loss among those compared."""
+    """The partition with the smallest expected loss among those compared."""
 
     labels: np.ndarray  # cluster of every row, int64 [n]: 0 for the largest
     loss: float  # its expected loss over the draws, on the rows compared
     rows_used: int  # number of rows on which partitions were compared; n unless thinned
-    draws_used: int  # number of draws tried as the answer, beside cuts of the tree
+    draws_used: int  # number of candidate draws, besides cuts of the tree
     source: str  # "draw" or "tree"
 
 
@@ -46,7 +46,7 @@ def _draws(labels: ArrayLike) -> np.ndarray:
 def relabelled(labels: ArrayLike) -> np.ndarray:
     """Return the same partition with labels 0, 1, ... from the largest cluster to the smallest.
 
-    Clusters of one size come in the order of their first rows.
+    Clusters of equal size are in the order of their first rows.
     """
     values = _partitions("labels", labels)
     if values.ndim != 1:

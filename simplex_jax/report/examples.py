@@ -1,4 +1,4 @@
-"""Documents that are typical of topics."""
+"""Representative documents of topics."""
 
 from collections.abc import Sequence
 
@@ -16,9 +16,9 @@ def representative(
     topics: np.ndarray,
     excerpts: Sequence[str] = (),
 ) -> list[list[dict[str, object]]]:
-    """Return the documents with the largest share of each topic, and what is in them.
+    """Return the documents with the largest share of each topic, and their contents.
 
-    That is how their text begins, where there are excerpts, and their most typical words.
+    The contents are the beginning of the text, if there are excerpts, and the most typical words.
 
     The table [D, V] has counts or weights, the proportions are [D, K] (with any other number of
     rows there is no example), and the topics are probabilities or loadings [K, V].

@@ -1,4 +1,4 @@
-"""The page that all models share: a base template, bars with intervals, tables of mixing."""
+"""The page shared by all models: a base template, bars with intervals, tables of diagnostics."""
 
 import base64
 import functools
@@ -19,15 +19,15 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 MOST_DIAGNOSTICS = 12
 AXES = (("passes", "passes over the corpus"), ("seconds", "seconds of training"))
-"""Columns of the metrics that curves are drawn against, and their names."""
+"""Metrics for the horizontal axis of curves, and their labels."""
 
 
 class Script(NamedTuple):
-    """The script of a page, which works without it, and its data."""
+    """The optional script of a page, and its data."""
 
     code: Markup  # the code
-    digest: str  # its SHA-256 in base64, by which the content policy of the page allows it
-    data: Markup  # JSON in which nothing can end the element around it
+    digest: str  # its base64 SHA-256, which the content policy of the page allows
+    data: Markup  # JSON that cannot end the surrounding element
 
 
 class Report(NamedTuple):

@@ -114,7 +114,7 @@ def test_the_spherical_one_too():
 def test_ctrl_c_ends_a_search_and_leaves_what_was_sampled(counts, fitted):
     cut = Cut(number=signal.SIGINT)
     model = clone(fitted).set_params(callbacks=[cut])
-    with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit before its time"):
+    with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit early"):
         model.fit(counts)
     assert cut.steps == [1]
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)

@@ -287,7 +287,7 @@ def test_a_checkpoint_of_the_first_format_is_refused_in_one_line(tmp_path):
     sums = subprocess.run(["sha256sum", *files], cwd=path, capture_output=True, check=True).stdout
     (path / "SHA256SUMS").write_bytes(sums)
     with pytest.raises(
-        CheckpointError, match=r"has format 1 and .* reads format 5: go on"
+        CheckpointError, match=r"has format 1 and .* reads format 5: use the version"
     ) as caught:
         Store(tmp_path).latest(ANY, {})
     assert "\n" not in str(caught.value)

@@ -46,7 +46,9 @@ def run(tmp_path):
 def test_a_directory_that_cannot_be_made_is_told_before(tmp_path):
     (tmp_path / "file").write_text("mine")
     for refuse in (directory.check, lambda *given: claim(given[0]).__enter__()):
-        with pytest.raises(NotADirectoryError, match=r"file/a/b' cannot be made \(Not a directory"):
+        with pytest.raises(
+            NotADirectoryError, match=r"file/a/b' cannot be created \(Not a directory"
+        ):
             refuse(tmp_path / "file" / "a" / "b", "lda", FILES)
     directory.check(tmp_path / "new" / "run", "lda", FILES)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

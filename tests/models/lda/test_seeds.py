@@ -317,7 +317,7 @@ def test_a_stream_goes_by_the_words_in_a_file(tmp_path):
     again = LDA.load(tmp_path / "lda.npz").partial_fit(TEXT)
     np.testing.assert_array_equal(again.components_, stream.partial_fit(TEXT).components_)
     path.write_text("w2 w3\nw1\n")
-    with pytest.raises(ValueError, match="seed_words cannot change while documents stream by"):
+    with pytest.raises(ValueError, match="seed_words cannot change between calls"):
         stream.partial_fit(TEXT)
 
 
