@@ -1,4 +1,4 @@
-"""Random words for the draws, by a threefry that XLA fuses into what uses them."""
+"""Random words for the draws, from a threefry that XLA fuses into their consumers."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ def threefry2x32(
     """Return the Threefry-2x32 hash (Salmon et al. 2011, 20 rounds) of counters, uint32.
 
     JAX's own lowering for the CPU rolls the rounds into a loop that passes over memory ten times
-    and keeps one word of each two. Written out, a pair of words costs half of one of those.
+    and keeps one word of two. Unrolled, a pair of words costs half as much as one of those.
     """
     first, second = key
     schedule = (first, second, first ^ second ^ jnp.uint32(_PARITY))
@@ -39,7 +39,7 @@ def _hashed(key: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def key_words(key: jax.Array) -> jax.Array:
-    """Return the two words of the threefry key that `random_words` makes of any key, uint32 [2]."""
+    """Return the two words of the threefry key that `random_words` uses for a key, uint32 [2]."""
     data = jax.random.key_data(key)
     return data if data.shape == (2,) else jnp.stack(_hashed(key))
 
@@ -54,14 +54,14 @@ def random_words(
 ) -> tuple[jax.Array, jax.Array]:
     """Return two arrays of ``size`` random words as wide as ``dtype``, float32 or float64.
 
-    Every draw takes its randomness from here, whatever the generator of the key: the words of a
-    key that is not a threefry key are hashed to one. Threefry, fused into the draw, is faster than
-    calls of the other generators.
+    All draws get their randomness here, for every generator of the key: the words of other keys are
+    hashed to a threefry key. Threefry, fused into the draw, is faster than calls of the other
+    generators.
 
-    A row is one of 2^31 independent pairs of arrays: a loop counts rows for less than a ``fold_in``
-    of the key would cost. Columns are the words of the row to return, integers [size], by default
-    the first ones: a draw for an item with a number then does not depend on its place in an array.
-    The offset is added to them: a slice of an array, from there on, has the words of that array.
+    A row is one of 2^31 independent pairs of arrays: counting rows in a loop is cheaper than a
+    ``fold_in`` of the key. Columns, integers [size], select words of the row, by default the first
+    ones: the draw of a numbered item then does not depend on its position in an array. The offset
+    is added to the columns, so that a slice of an array can have the words of the whole array.
     """
     hashed = _hashed(key)
     wide = dtype == jnp.float64
@@ -86,8 +86,8 @@ def offset_of(value: ArrayLike) -> jax.Array:
 
 
 def use_up(key: jax.Array) -> None:
-    """Show JAX's check of the reuse of keys that a key is used, which its words do not show.
+    """Mark a key as used for JAX's key-reuse checker, which does not track its words.
 
-    What comes of it is dropped, and so it is not part of the compiled program.
+    The result is dropped, and so not part of the compiled program.
     """
     jax.random.split(key)

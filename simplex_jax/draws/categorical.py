@@ -13,20 +13,19 @@ from simplex_jax import arguments
 from simplex_jax.draws import native, uniform
 from simplex_jax.draws.bits import random_words, use_up
 
-# Categories in one loop that XLA fuses: fewer cost passes over memory, more cost registers.
+# Categories per fused loop: fewer need more passes over memory, more need more registers.
 _UNROLL = 10
 
 
 def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
-    """Return the index, int32 [n], at which the running sum of weights first exceeds u times all.
+    """Return the first index, int32 [n], whose running sum of weights exceeds u times the total.
 
     Weights are [K, n], not negative, each column with a positive sum; uniforms [n] in (0, 1) have
-    24 bits (53 in double precision) or fewer. The draws lie side by side in the last axis and the
-    categories are gone through one after the other, which vectorises and needs no array of running
-    sums. The total is summed in the same order, so that u times it stays below the last sum, and a
-    zero weight is never chosen.
+    24 bits (53 in double precision) or fewer. Draws are along the last axis, and the loop runs over
+    categories, which vectorises and needs no array of running sums. The total is summed in the same
+    order, so that u times it stays below the last sum, and a zero weight is never chosen.
     """
-    # Both passes must see the same numbers: not one of them recomputed with fused operations.
+    # Both passes must use the same numbers: neither may recompute them with fused operations.
     weights = lax.optimization_barrier(weights)
     zero = jnp.zeros(weights.shape[1], weights.dtype)
     total, _ = lax.scan(lambda total, row: (total + row, None), zero, weights, unroll=_UNROLL)
@@ -43,10 +42,10 @@ def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
 
 
 def choose_by_native_code(weights: jax.Array, u: jax.Array) -> jax.Array:
-    """Choose as `choose` does, by native code where there is some.
+    """Do the same as `choose`, with native code if available.
 
-    For many categories that are an array already: a call has nothing to compile. XLA fuses few
-    categories into what computes them, and `vmap` shares its weights.
+    For an existing array of many categories: a call needs no compilation. Use `choose` for few
+    categories, which XLA fuses into their computation, and for weights shared under `vmap`.
     """
     if weights.dtype != jnp.float32:
         return choose(weights, u)
@@ -72,13 +71,13 @@ def _categorical(key: jax.Array, weights: jax.Array, shape: tuple[int, ...]) -> 
 def categorical(
     key: jax.Array, weights: ArrayLike, shape: Sequence[int] | None = None
 ) -> jax.Array:
-    """Draw indices with probability proportional to weights, one uniform a draw.
+    """Draw indices with probability proportional to weights, with one uniform per draw.
 
     Args:
         key: A PRNG key, threefry or rbg.
         weights: Unnormalised weights, shape [..., K], finite, not negative and not all zero.
-            Subnormal ones, below 1.2e-38 in float32, count as zero on CPUs: XLA takes them so.
-        shape: Shape of the result; by default that of ``weights`` less its last axis.
+            XLA treats subnormal ones, below 1.2e-38 in float32, as zero on CPUs.
+        shape: Shape of the result; by default that of ``weights`` without its last axis.
 
     Returns:
         Indices 0..K-1, int32. A weight of zero is never chosen, and one below 1e-7 of the total (in

@@ -62,7 +62,7 @@ def cir_by_xla(
     offset: jax.Array,
     shape: tuple[int, ...],
 ) -> jax.Array:
-    """Draw as `cir` does, by XLA."""
+    """Do the same as `cir`, with XLA."""
     dtype = log_theta.dtype
     number = log_theta <= jnp.finfo(dtype).max  # -inf, a process at zero, is valid
     valid = number & arguments.positive(a) & arguments.positive(step.size)
@@ -82,7 +82,7 @@ def cir_by_xla(
     # Gamma(a + 1/2), the noncentral chi-square with at least one degree of freedom. So no Poisson
     # variate is drawn at all, and the one gamma has shape at least 1/2.
     rate = jnp.exp(log_theta - decay) / growth
-    rate = jnp.minimum(rate, float(jnp.finfo(dtype).max) ** 0.75)  # whose square root has room
+    rate = jnp.minimum(rate, float(jnp.finfo(dtype).max) ** 0.75)  # 2 * rate is finite
     rest = rate - first
     empty = rest < 0
     root = jnp.sqrt(2 * jnp.maximum(rest, 0))
@@ -126,15 +126,15 @@ def cir(
     Args:
         key: A PRNG key, threefry or rbg.
         log_theta: Log of the current value, down to -inf (theta = 0).
-        shape_parameter: Shapes a, finite and positive (right in float32 for 1e-6 to 1e8).
-        step_size: Times h, finite and positive (right in float32 for 1e-6 to 50, and from 1.5e-11
-            theta on). The result is rounded to a float32, which adds a twelfth of the square of its
-            spacing d to the variance of a step, 2 h / theta: at theta = 1e8, where d = 2e-6, 1% at
-            h = 1.5e-3 and 15% at 1e-4; at 1e6 4% at h = 1e-6. Where the deviation of a step is far
-            below d, at h = 1e-6 and theta = 1e8, log theta stays where it is.
+        shape_parameter: Shapes a, finite and positive (accurate in float32 for 1e-6 to 1e8).
+        step_size: Times h, finite and positive (accurate in float32 for 1e-6 to 50, and from
+            1.5e-11 theta on). Rounding the result to float32 adds d^2 / 12, with d the spacing of
+            its numbers, to the variance of a step, 2 h / theta: at theta = 1e8, where d = 2e-6, 1%
+            at h = 1.5e-3 and 15% at 1e-4; at 1e6 4% at h = 1e-6. If the standard deviation of a
+            step is far below d, at h = 1e-6 and theta = 1e8, log theta does not move.
         shape: Shape of the result; by default that of the broadcast arguments.
-        offset: Number of variates before these, an integer of 0 to 2^32 - 1, where they are a part
-            of a larger array that is drawn in parts: they are those that it has there.
+        offset: Position of the first variate in a larger array that is drawn in parts, an integer
+            from 0 to 2^32 - 1: the variates are those of the larger array.
 
     Returns:
         Log of the new values in the common dtype of the arguments, float32 by default. NaN where

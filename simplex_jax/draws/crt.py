@@ -26,9 +26,9 @@ def crt(
     a power of c: that makes a Gamma prior of c conjugate (Escobar and West 1995; Teh et al. 2006;
     "CRT" in Zhou and Carin 2015).
 
-    The work is that of the tables, about c log n rounds and never more than n: the next customer at
-    a new table is found by a geometric jump at the next one's probability, which bounds all later
-    ones, and is accepted in proportion to its own.
+    The cost is about c log n rounds, one per table and at most n: a geometric jump with the next
+    customer's probability, which bounds all later ones, proposes the next customer at a new table,
+    and is accepted in proportion to that customer's own probability.
 
     Args:
         key: A PRNG key, threefry or rbg.
@@ -36,7 +36,7 @@ def crt(
         customers: n, whole numbers from 0 on, exact in the floating dtype.
         shape: Shape of the result; by default that of the broadcast arguments.
         columns: Numbers of the draws, distinct integers from 0 on in the shape of the result: a
-            draw depends on its number and not on its place. By default its place is its number.
+            draw depends on its number, not on its position. By default they are the positions.
 
     Returns:
         Numbers of tables as floats; NaN where arguments are invalid and cannot be checked (under
@@ -72,7 +72,7 @@ def _crt(key: jax.Array, c: jax.Array, n: jax.Array, columns: jax.Array | None) 
     use_up(key)
 
     def jump(state):
-        """Go on from customer i, of 0..n-1, who has been seated."""
+        """Continue from customer i, of 0..n-1, who has been seated."""
         row, i, tables = state
         gap, word = random_words(key, size, dtype, row=row, columns=columns)
         # A geometric number of at least 1, with success probability c / (c + i + 1).

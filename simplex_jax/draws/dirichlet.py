@@ -19,7 +19,7 @@ def log_dirichlet(
     Args:
         key: A PRNG key, threefry or rbg.
         concentration: Concentrations, shape [..., K], finite and positive.
-        shape: Batch shape of the result; by default that of ``concentration`` less its last axis.
+        shape: Batch shape of the result; by default that of ``concentration`` without last axis.
 
     Returns:
         Log probabilities, shape [*shape, K]: finite down to concentration 1e-6, where the
@@ -54,8 +54,8 @@ def log_dirichlet(
 def normalise(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return log probabilities [..., K], and the logarithms of the totals, [..., 1], of weights.
 
-    Those of a row do not depend on the other rows, to the last bit, where the code is native: on
-    CPUs in float32. The total of a row with an infinite weight may be NaN.
+    With native code, on CPUs in float32, the result of a row is bitwise independent of the other
+    rows. The total of a row with an infinite weight may be NaN.
     """
 
     def by_xla(log_weights: jax.Array) -> tuple[jax.Array, jax.Array]:

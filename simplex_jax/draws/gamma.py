@@ -1,4 +1,4 @@
-"""Gamma variates by rejection: Ahrens and Dieter's for small shapes, Marsaglia and Tsang's else."""
+"""Gamma variates by rejection: Ahrens and Dieter for small shapes, else Marsaglia and Tsang."""
 
 import math
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ _REMAINDER = (
     0.0022348545026034117, -0.010416309349238873, 0.04999957233667374, -0.2500000298023224,
 )  # fmt: skip
 
-# Up to this shape `small` is asked first. It is accepted with probability Gamma(a + 1) exp(-a / e),
-# 0.96 at 0.05 and 0.83 at 0.25. Native code is faster with it up to 0.3 with vectors of 16 lanes,
-# to 0.4 with 8, and further with 4; at 0.05 it takes 0.5 to 0.65 of the time.
+# Up to this shape `small` is tried first. Its acceptance rate is Gamma(a + 1) exp(-a / e), 0.96 at
+# 0.05 and 0.83 at 0.25. It makes native code faster up to 0.3 with vectors of 16 lanes, to 0.4 with
+# 8, and further with 4; at 0.05 it takes 0.5 to 0.65 of the time.
 _MOST_SMALL = 0.25
 _INVERSE_E = math.exp(-1)
 
@@ -66,8 +66,8 @@ def standard_gamma(
 ) -> jax.Array:
     """Return Gamma(shape_parameter, 1) draws for shape parameters [n] of at least 1/2.
 
-    Rows 0 and 1 of the random words of the key are left to the caller. The columns are those from
-    the offset on. Where `needed` is false anything may be returned.
+    Rows 0 and 1 of the random words of the key are reserved for the caller. The columns start at
+    the offset. The result is arbitrary where `needed` is false.
     """
     return rejection.sample(key, shape_parameter, partial(_propose, offset), needed)
 
@@ -75,7 +75,7 @@ def standard_gamma(
 def small(
     key: jax.Array, a: jax.Array, exponential: jax.Array, word: jax.Array, offset: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return log Gamma(a, 1) draws, where they are accepted, and ratios for the others.
+    """Return log Gamma(a, 1) draws where they are accepted, and ratios for the others.
 
     This is GS of Ahrens and Dieter (1974) in log space, from standard exponentials E and words of a
     uniform U. With r = E / a and y = 1/e - r the proposal is log x = y where y <= 0, and x = -log r
@@ -88,10 +88,10 @@ def small(
     at a = 1e-6 these are 1,600 values of E, of probability 4e-7 together. The one difference of
     numbers of like size is y, rounded by 3e-8 where log x is near 0.
 
-    What is rejected must be drawn afresh, from the law and from other words; then all of it has the
-    law. So the ratio for it, E / a of Gamma(a) = Gamma(a + 1) exp(-E / a), has an exponential of
-    row 1, which nothing else uses: the one above, rejected, has another law. Where `a` is too large
-    to propose anything the ratio is r.
+    Rejected draws must be replaced by independent draws from the target, with other words. So their
+    ratio, E / a of Gamma(a) = Gamma(a + 1) exp(-E / a), uses an exponential of row 1, which nothing
+    else uses: given the rejection, the one above is no longer exponential. Where `a` is too large
+    for a proposal the ratio is r.
     """
     ratio, asked = exponential / a, a <= _MOST_SMALL
 
@@ -106,7 +106,7 @@ def small(
         fresh = uniform.exponential(word_fresh, a.dtype) / a
         return log_x, accepted, jnp.where(asked, fresh, ratio)
 
-    # By XLA it takes nearly as long as what it spares in native code.
+    # With XLA it takes nearly as long as it saves in native code.
     return lax.cond(asked.any(), propose, lambda: (ratio, jnp.zeros_like(asked), ratio))
 
 
@@ -122,7 +122,7 @@ def _loggamma(key: jax.Array, a: jax.Array, offset: jax.Array, shape: tuple[int,
 def loggamma_by_xla(
     key: jax.Array, a: jax.Array, offset: jax.Array, shape: tuple[int, ...]
 ) -> jax.Array:
-    """Draw as `loggamma` does, by XLA."""
+    """Do the same as `loggamma`, with XLA."""
     valid = arguments.positive(a)
     (a,) = arguments.flatten(shape, jnp.where(valid, a, 1))
     use_up(key)
@@ -143,17 +143,17 @@ def loggamma(
 ) -> jax.Array:
     """Draw the logarithm of Gamma(shape_parameter, 1) variates.
 
-    Small shapes live far below the smallest float32 (the median of Gamma(0.001) is e^-694), so
-    only the logarithm is returned. The method is Marsaglia and Tsang (2000) with the boost
-    Gamma(a) = Gamma(a + 1) U^(1/a) for a < 1, in logs, and up to a = 1/4 only where the proposal of
-    Ahrens and Dieter (1974) is rejected.
+    Variates of small shape are far below the smallest float32 (the median of Gamma(0.001) is
+    e^-694), so only the logarithm is returned. The method is Marsaglia and Tsang (2000) with the
+    boost Gamma(a) = Gamma(a + 1) U^(1/a) for a < 1, in logs; up to a = 1/4 it is used only if the
+    proposal of Ahrens and Dieter (1974) is rejected.
 
     Args:
         key: A PRNG key, threefry or rbg.
-        shape_parameter: Shapes a, finite and positive (right in float32 for 1e-6 to 1e8).
+        shape_parameter: Shapes a, finite and positive (accurate in float32 for 1e-6 to 1e8).
         shape: Shape of the result; by default that of ``shape_parameter``.
-        offset: Number of variates before these, an integer of 0 to 2^32 - 1, where they are a part
-            of a larger array that is drawn in parts: they are those that it has there.
+        offset: Position of the first variate in a larger array that is drawn in parts, an integer
+            from 0 to 2^32 - 1: the variates are those of the larger array.
 
     Returns:
         Log variates in the dtype of ``shape_parameter``, float32 by default. NaN where the shape

@@ -1,7 +1,7 @@
-"""Keys that native code splits.
+"""Key splitting with native code.
 
-XLA takes long to compile splits, of which an update has many, see docs/design.md. A call of native
-code has nothing to compile, and returns the same words.
+XLA compiles splits slowly, and an update has many, see docs/design.md. A call of native code needs
+no compilation, and returns the same words.
 """
 
 import functools
@@ -17,14 +17,14 @@ from simplex_jax.draws import bits, native
 
 _THREEFRY = "threefry2x32"
 _TAG = "simplex_jax"
-# Up to this many keys are made by a call each: picking one then needs no slice to compile.
+# Up to this many keys are made by separate calls, which needs no slices to compile.
 _FEW = 8
 
 
 def by_native_code(key: jax.Array) -> jax.Array:
-    """Return the same key, split and drawn from by native code where there is some.
+    """Return the same key, with native code for splits and draws if available.
 
-    For keys within a jitted function. One that is not a threefry key comes back as it is.
+    For keys within a jitted function. Other keys than threefry keys are returned unchanged.
     """
     new = _wrapped(key)
     if new is not key:
@@ -34,15 +34,15 @@ def by_native_code(key: jax.Array) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames="number")
 def split(key: jax.Array, number: int = 2) -> tuple[jax.Array, ...]:
-    """Return the keys of `jax.random.split`, found by native code where there is some.
+    """Return the keys of `jax.random.split`, with native code if available.
 
-    For keys outside of jitted functions, where splitting and unpacking are a program each.
+    For keys outside of jitted functions, where splitting and unpacking are separate programs.
     """
     return tuple(like(key, one) for one in jax.random.split(by_native_code(key), number))
 
 
 def fold_in(key: jax.Array, data: ArrayLike) -> jax.Array:
-    """Return `jax.random.fold_in(key, data)`, found by native code where there is some."""
+    """Return `jax.random.fold_in(key, data)`, with native code if available."""
     return like(key, jax.random.fold_in(_wrapped(key), data))
 
 
@@ -55,7 +55,7 @@ def _wrapped(key: jax.Array) -> jax.Array:
 
 
 def by_jax(key: jax.Array) -> jax.Array:
-    """Return the same key with JAX's own implementation, which `jax.random.poisson` insists on."""
+    """Return the same key with JAX's own implementation, which `jax.random.poisson` requires."""
     if str(jax.random.key_impl(key)) != _TAG:
         return key
     data = jax.random.key_data(key)
@@ -74,7 +74,7 @@ def like(old: jax.Array, key: jax.Array) -> jax.Array:
 def words_by_native_code(
     key: jax.Array, size: int, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the words of `bits.random_words`, by native code where there is some."""
+    """Return the words of `bits.random_words`, with native code if available."""
     if dtype != jnp.float32:
         return bits.random_words(key, size, dtype)
 
@@ -101,7 +101,7 @@ def _pairs(key: jax.Array, first: jax.Array | int, size: int) -> jax.Array:
 
 
 def pairs_by_xla(key: jax.Array, first: jax.Array, *, size: int) -> jax.Array:
-    """Hash as `native.hash_pairs` does, by JAX's own, of which GPUs have a kernel."""
+    """Do the same as `native.hash_pairs`, with JAX's threefry, which has a GPU kernel."""
     counters = jnp.stack([jnp.zeros(size, jnp.uint32), first + lax.iota(jnp.uint32, size)])
     return threefry_2x32((key[0], key[1]), counters).T
 

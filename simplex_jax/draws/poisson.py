@@ -102,7 +102,7 @@ def _poisson(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Arr
 
 
 def poisson_by_xla(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Draw as `poisson` does, by XLA."""
+    """Do the same as `poisson`, with XLA."""
     valid = arguments.nonnegative(rate)
     (rate,) = arguments.flatten(shape, jnp.where(valid, rate, 1))
     use_up(key)
@@ -118,20 +118,19 @@ def poisson_by_xla(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> j
 def poisson(key: jax.Array, rate: ArrayLike, shape: Sequence[int] | None = None) -> jax.Array:
     """Draw Poisson counts, as floating point numbers.
 
-    Rates below 10 by inversion, others by transformed rejection (Hoermann 1993, PTRS) with the
+    Rates below 10 use inversion, others transformed rejection (Hoermann 1993, PTRS) with the
     acceptance in Loader's cancellation-free form. `jax.random.poisson` computes that acceptance
     from terms of the size of the rate and is wrong in float32 from rates of about 1e5. Tails of
-    inversion are right to a probability of 1e-7 in float32, as far as its sums reach.
+    inversion are accurate to a probability of 1e-7 in float32, the precision of its sums.
 
     Args:
         key: A PRNG key, threefry or rbg.
-        rate: Rates, finite and not negative (right in float32 for 0 to 1e9).
+        rate: Rates, finite and not negative (accurate in float32 for 0 to 1e9).
         shape: Shape of the result; by default that of ``rate``.
 
     Returns:
-        Counts in the dtype of ``rate``, float32 by default: whole numbers, above 2^24 rounded to
-        those that float32 holds. NaN where the rate is invalid and values cannot be checked
-        (under ``jit``).
+        Counts in the dtype of ``rate``, float32 by default: integers, above 2^24 rounded to
+        float32. NaN where the rate is invalid and values cannot be checked (under ``jit``).
 
     Raises:
         ValueError: A rate is negative or not finite, or does not fit ``shape``.

@@ -1,4 +1,4 @@
-"""Bounded rejection sampling on arrays: one round for all, then compacted rounds for the few."""
+"""Bounded rejection sampling on arrays: one round for all, then compacted rounds for the rest."""
 
 from collections.abc import Callable
 
@@ -8,8 +8,8 @@ from jax import lax
 
 from simplex_jax import arguments
 
-# A proposal is turned down with probability below 0.36 in every use, so that a variate is left
-# after these rounds and the two before them with probability below 1e-29: never, on any machine.
+# A proposal is rejected with probability below 0.36 in every use, so that a variate is left after
+# these rounds and the two before them with probability below 1e-29: never, on any machine.
 ROUNDS = 64
 _WORD = 32
 _SMALLEST = 256
@@ -18,8 +18,8 @@ _SMALLEST = 256
 def _positions(mask: jax.Array, capacity: int) -> jax.Array:
     """Return the positions of the first ``capacity`` true entries, padded with ``len(mask)``.
 
-    As ``jnp.nonzero(mask, size=capacity)``, at a third of its cost: whole words are counted and
-    spread, and the rank inside a word is found by halving it.
+    The same as ``jnp.nonzero(mask, size=capacity)`` at a third of its cost: it counts and scatters
+    whole words, and finds the rank within a word by bisection.
     """
     size = mask.shape[0]
     words = -(-size // _WORD)
@@ -50,20 +50,20 @@ def sample(
 ) -> jax.Array:
     """Return variates of [0, inf) by rejection: one round for all, then rounds for the rejected.
 
-    The rejected are gathered into an array an eighth as long for a second round, and what that
-    leaves into one of a 32nd for the others: a round costs what the rejected cost, and there are
-    few loops to be waited for on a GPU. If an array overflows, all is done again for the rest.
-    Short arrays, as under a vmap over many rows, have all their rounds in place.
+    Rejected entries are gathered into an array an eighth as long for a second round, and the
+    remaining ones into one of a 32nd for the other rounds: the cost of a round is that of the
+    rejected entries, and a GPU waits for few loops. If an array overflows, this is repeated for the
+    rest. Short arrays, as under a vmap over many rows, do all rounds in place.
 
-    The loops are bounded: a variate that is still left after `ROUNDS` is NaN, and so none comes out
-    of a proposal that is never accepted. An exact method without rejection in its place would
-    take half of the time to compile a draw, or more, and is not reached.
+    The loops are bounded: a variate still rejected after `ROUNDS` is NaN, as with a proposal that
+    is never accepted. An exact fallback without rejection would take half of the compile time of a
+    draw, or more, and would never be reached.
 
     `propose(key, row, columns [m], parameter [m])` returns values [m], negative where rejected,
     from these columns of the random words of this row and the next; rounds count rows from 2 on.
-    A variate has a column of its own, and so does not depend on others. (One array in place of a
-    value and a flag lets XLA make one loop of it.) Where `needed` is false anything may be
-    returned.
+    Each variate has its own column, and so does not depend on others. (A single array instead of a
+    value and a flag lets XLA fuse it into one loop.) The result is arbitrary where `needed` is
+    false.
     """
     size = parameter.shape[0]
     if size == 0:

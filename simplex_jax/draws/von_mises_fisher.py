@@ -26,12 +26,12 @@ def von_mises_fisher(
     function, otherwise by the rejection method of Ulrich (1984) as corrected by Wood (1994),
     written for u. With b and x0 as there, u0 = 1 - x0, and Z a symmetric beta variate, the proposal
     is u = 2 b Z / (1 - Z + b Z) and its log acceptance (p - 1) (log(1 + y) - y) with
-    y = k (u - u0) / (p - 1): no step subtracts numbers of like size, so all concentrations are
-    alike in float32.
+    y = k (u - u0) / (p - 1): no step subtracts numbers of similar size, so float32 is equally
+    accurate for all concentrations.
 
     Then x = mean + (sqrt(u (2 - u)) t - u mean), with t uniform on the unit vectors orthogonal to
-    the mean: normals, scaled and reflected to there by the Householder reflection
-    in mean + sign(mean_1) e_1, which is well defined at every axis. The cost is O(p) a draw.
+    the mean: normalised normals, mapped there by the Householder reflection in mean + sign(mean_1)
+    e_1, which is well defined for every mean. The cost is O(p) per draw.
 
     Args:
         key: A PRNG key, threefry or rbg.
@@ -115,7 +115,7 @@ def _tangent(key: jax.Array, size: int, p: int, dtype: jnp.dtype) -> jax.Array:
         return jnp.stack([jnp.zeros_like(ends[0]), *ends], axis=-1)
     normals = uniform.normal(random_words(key, arguments.pad(size * p), dtype)[0], dtype)
     normals = arguments.unflatten((size, p), normals)
-    # Written out once, or each of the sums would rebuild them.
+    # Materialised once, or each of the sums would recompute them.
     return lax.optimization_barrier(jnp.where(lax.iota(jnp.int32, p) == 0, 0, normals))
 
 

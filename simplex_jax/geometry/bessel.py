@@ -1,8 +1,8 @@
-"""Modified Bessel functions I_nu of real order in logs, their ratio, and differences of the logs.
+"""Logarithms of modified Bessel functions I_nu of real order, their ratio, and log differences.
 
-All are exact to rounding for orders from 0 to 1e5 and arguments from 0 to 1e8, in float32 as in
-float64, and differentiable in the argument. There is no derivative in the order: asking for it is
-an error, as the number would have to be made up.
+All are exact to rounding for orders from 0 to 1e5 and arguments from 0 to 1e8, in float32 and
+float64, and differentiable in the argument. Differentiation in the order is not implemented and
+raises an error.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from simplex_jax import arguments
 from simplex_jax.geometry import debye
 
 _Function = Callable[[jax.Array, jax.Array], jax.Array]
-# Nodes and weights of Gauss and Legendre on (0, 1).
+# Gauss-Legendre nodes and weights on (0, 1).
 _NODES, _WEIGHTS = (
     x / 2 + offset for x, offset in zip(np.polynomial.legendre.leggauss(4), (0.5, 0.0), strict=True)
 )
@@ -62,7 +62,7 @@ def _log_iv(order: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _times_log(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return a log b, 0 where a is 0: unlike ``xlogy``, without a second derivative to carry."""
+    """Return a log b, 0 where a is 0; unlike ``xlogy``, without a second derivative."""
     return jnp.where(a == 0, 0, a * jnp.log(jnp.where(a == 0, 1, b)))
 
 
@@ -169,7 +169,7 @@ _difference_of_scaled = _of_two(0, _complement)
 
 @partial(jax.jit, static_argnums=0)
 def _evaluate(function: Callable[..., jax.Array], order: jax.Array, *values: jax.Array):
-    """Return the function, NaN where an argument is not allowed."""
+    """Return the value of the function, NaN where an argument is not allowed."""
     valid = arguments.nonnegative(order)
     for value in values:
         valid = valid & arguments.nonnegative(value)
@@ -185,12 +185,12 @@ def _checked(function: Callable[..., jax.Array], **named: ArrayLike) -> jax.Arra
 def log_iv(order: ArrayLike, x: ArrayLike) -> jax.Array:
     """Return log I_nu(x), the logarithm of the modified Bessel function of the first kind.
 
-    By Debye's expansion (DLMF 10.41.3), which in the variable 1 / sqrt(nu^2 + x^2) holds for every
-    order where that is small, and elsewhere by recurrences from an order where it does.
+    It uses Debye's expansion (DLMF 10.41.3) in the variable 1 / sqrt(nu^2 + x^2), which is valid
+    for every order if that is small, and otherwise recurrences from an order where it is.
 
     Args:
-        order: nu, finite and at least 0, any shape; right up to 1e5.
-        x: Finite and at least 0; right up to 1e8. The shapes broadcast.
+        order: nu, finite and at least 0, any shape; accurate up to 1e5.
+        x: Finite and at least 0; accurate up to 1e8. The shapes broadcast.
 
     Returns:
         log I_nu(x), -inf for I_nu(0) with nu > 0. The error is below 1e-12 or a few units in the
@@ -214,8 +214,8 @@ def log_iv(order: ArrayLike, x: ArrayLike) -> jax.Array:
 def ratio(order: ArrayLike, x: ArrayLike) -> jax.Array:
     """Return I_{nu+1}(x) / I_nu(x), in [0, 1), to rounding; arguments as in ``log_iv``.
 
-    For nu = p/2 - 1 it is the mean resultant length of the von Mises-Fisher law on the sphere of
-    R^p with concentration x.
+    For nu = p/2 - 1 it is the mean resultant length of the von Mises-Fisher distribution on the
+    sphere of R^p with concentration x.
 
     Example:
         >>> from simplex_jax.geometry import bessel
@@ -258,13 +258,14 @@ def scaled_log_series(order: ArrayLike, x: ArrayLike) -> jax.Array:
 
 
 def log_series_difference(order: ArrayLike, x: ArrayLike, y: ArrayLike) -> jax.Array:
-    """Return ``log_series`` at x less that at y, to rounding of the difference for close x, y.
+    """Return ``log_series`` at x minus that at y, to rounding of the difference for close x, y.
 
-    Values of 1e5 nats are known to 1e-2 in float32; their differences here to 1e-7 of themselves.
+    In float32 values of 1e5 nats have an error of 1e-2, but these differences a relative error of
+    1e-7.
     """
     return _checked(_difference_of_series, order=order, x=x, y=y)
 
 
 def scaled_log_series_difference(order: ArrayLike, x: ArrayLike, y: ArrayLike) -> jax.Array:
-    """Return ``scaled_log_series`` at x less that at y, to rounding of the difference."""
+    """Return ``scaled_log_series`` at x minus that at y, to rounding of the difference."""
     return _checked(_difference_of_scaled, order=order, x=x, y=y)

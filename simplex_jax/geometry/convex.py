@@ -1,8 +1,8 @@
 """Closed convex sets, each given by its projection: the nearest point of the set.
 
-A set is a function `(position) -> position`, and so is whatever a user writes for a set of their
-own. The functions here act alike on every leaf of a tree; for a simplex in one leaf and a box in
-another, write a function that projects each.
+A set is a function `(position) -> position`, including sets defined by users. The functions here
+treat all leaves of a tree in the same way; for a simplex in one leaf and a box in another, write a
+function that projects each.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ Projection: TypeAlias = Callable[[Position], Position]
 def simplex(total: ArrayLike = 1.0) -> Projection:
     """Project on the nonnegative vectors of the given sum, along the last axis of every leaf.
 
-    The largest coordinates, less a common amount that makes their sum `total`; the others are 0.
-    One sort finds it (Held, Wolfe and Crowder 1974; Duchi et al. 2008, figure 1).
+    The largest coordinates are shifted so that their sum is `total`; the others are 0. This takes
+    one sort (Held, Wolfe and Crowder 1974; Duchi et al. 2008, figure 1).
 
     Args:
         total: Finite and positive; broadcasts to the leading axes of a leaf.
@@ -137,8 +137,8 @@ def _on_leaves(project: Callable[..., jax.Array], *arrays_and_position: Position
 def _project_simplex(x: jax.Array, total: jax.Array) -> jax.Array:
     _check_axis(x)
     total = total[..., None]
-    # The projection does not change when a constant is added; the sums are then of the order of
-    # the total, however large the coordinates are. A NaN spreads to its whole row.
+    # Adding a constant does not change the projection; it keeps the sums of the order of the total
+    # for all coordinates. A NaN spreads to its whole row.
     x = x - x.max(axis=-1, keepdims=True)
     decreasing = -jnp.sort(-x, axis=-1)
     sums = jnp.cumsum(decreasing, axis=-1)

@@ -1,12 +1,12 @@
-"""Debye's expansion of I_nu(x) for every order, on which `bessel` is built.
+"""Debye's expansion of I_nu(x) for every order, the basis of `bessel`.
 
 With N = nu, r = sqrt(N^2 + x^2), w = 1 / r and s = (N / r)^2 (DLMF 10.41.3, its series in logs),
 
     log I_N(x) ~ r + N log(x / (N + r)) - log(2 pi r) / 2 + Q,    Q = sum_k w^k P_k(s).
 
-Written in w instead of 1 / N this is also Hankel's expansion at N = 0: it is right wherever r is
-large. Where r is small it is taken at the order N = nu + SHIFT and followed down by recurrences
-of positive terms, which lose nothing. So no branch costs a loop, and all agree where they meet.
+Written in w instead of 1 / N this is also Hankel's expansion at N = 0: it is accurate whenever r is
+large. If r is small it is evaluated at the order N = nu + SHIFT, followed by downward recurrences
+of positive terms, without cancellation. So no branch needs a loop, and all agree where they meet.
 """
 
 from fractions import Fraction
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 
 class Settings(NamedTuple):
-    """From which order or argument on Debye's expansion is used, its terms, and Stirling's."""
+    """Thresholds of Debye's expansion, and the numbers of its terms and of Stirling's."""
 
     shift: int
     terms: int
@@ -104,7 +104,7 @@ def expand(order: jax.Array, x: jax.Array) -> Expansion:
     slope = base * w / (base + radius) + w * w * (
         0.5 * (t * t - s) - w * first * (1 - 3 * t * t) + w * t * t * second
     )
-    # Elsewhere any small x will do: nothing may overflow there, or gradients would be NaN.
+    # Elsewhere any small x works: an overflow there would make gradients NaN.
     step_x = jnp.where(small, x, 1)
     rho, rho_slope, growth = ratio, slope, jnp.zeros_like(radius)
     for j in reversed(range(shift)):

@@ -11,8 +11,8 @@ _SHIFT = 8
 def digamma(x: jax.Array) -> jax.Array:
     """Return digamma of positive numbers, by its recurrence and asymptotic series.
 
-    A tenth of the time of JAX's, which also serves negative numbers. Its error is some units in the
-    last place of the larger of 1 and the result, in double precision 1e-13.
+    It takes a tenth of the time of JAX's, which also supports negative numbers. Its error is a few
+    units in the last place of the larger of 1 and the result, in double precision 1e-13.
     """
     y = x + _SHIFT
     inverse = 1 / y

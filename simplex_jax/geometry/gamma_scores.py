@@ -1,12 +1,13 @@
-r"""Normal scores of gamma laws: the number that lies where a normal one does.
+r"""Normal scores of gamma distributions: gamma quantiles at normal probabilities.
 
-A normal number z stands for the x of Gamma(s, 1) with P(s, x) = Phi(z). As x underflows for small
-s, and has few digits next to its spread for large s, it is written :math:`x = s\, e^r`. With
+A normal score z corresponds to the x of Gamma(s, 1) with P(s, x) = Phi(z). Because x underflows for
+small s, and is imprecise relative to its spread for large s, it is written :math:`x = s\, e^r`.
+With
 
 .. math::
     E(r) = e^r - 1 - r, \qquad \kappa(s) = \log \Gamma(s) - s \log s + s
 
-the law of r has the log density :math:`-s E(r) - \kappa(s)`, in which nothing large cancels.
+r has the log density :math:`-s E(r) - \kappa(s)`, without cancellation of large terms.
 
 For s from 8 on r comes from the uniform asymptotic inversion of Temme, *Asymptotic inversion of
 incomplete gamma functions*, Math. Comp. 58 (1992): with :math:`\eta^2 / 2 = E(r)`, and the sign of
@@ -47,8 +48,8 @@ _LOG_GAMMA = (
     -1.63647025304e-05, 5.52418562321e-05, -0.000189803691087, 0.000672141762507,
     -0.00248169353938, 0.00982071104066, -0.0443538988765, 0.278054449052, -0.24156447527,
 )  # fmt: skip
-_LARGE = 8.0  # shapes from which on Temme's expansion is used
-_MIDDLE = 0.5  # and those from which on it is close enough to start a step from
+_LARGE = 8.0  # Temme's expansion is used for shapes from here on
+_MIDDLE = 0.5  # and as the start of a Halley step for shapes from here on
 TABLE_REACH = 13.0  # a normal number is farther out with probability 1e-38
 _CELL = 0.25
 # Terms of the series for log P, and of the continued fraction for log Q.
@@ -112,8 +113,8 @@ def constant(shape: jax.Array) -> jax.Array:
 def table(shape: np.ndarray) -> np.ndarray:
     """Return coefficients of `log_ratio` in cells of z, [cells, n, 6], for shapes [n].
 
-    Between the ends of a cell it is the polynomial of fifth degree that has the value and two
-    derivatives of `log_ratio` at both; see `interpolated`. They take 2.5 kB a shape.
+    In a cell it is the quintic polynomial that matches the value and two derivatives of `log_ratio`
+    at both ends; see `interpolated`. The table has 2.5 kB per shape.
     """
     width = 128
     padded = np.ones(-(-len(shape) // width) * width)

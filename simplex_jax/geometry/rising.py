@@ -1,4 +1,4 @@
-"""Ratios of gamma functions, which the evidence of counts consists of."""
+"""Ratios of gamma functions, the terms of the evidence of counts."""
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,8 @@ _LARGE = 8
 def log_rising(a: jax.Array, n: jax.Array) -> jax.Array:
     """Return log(Gamma(a + n) / Gamma(a)) for a > 0 and n >= 0, to rounding of itself.
 
-    A difference of two log-gamma functions would have the rounding error of these: 0.5 in float32
-    at a = 1e6.
+    A difference of two log-gamma functions would have their rounding errors: 0.5 in float32 at
+    a = 1e6.
     """
     return (n * jnp.log(a + n) - n) + excess(a, n)
 
@@ -19,8 +19,8 @@ def log_rising(a: jax.Array, n: jax.Array) -> jax.Array:
 def log_dirichlet_evidence(weights: jax.Array, counts: jax.Array) -> jax.Array:
     """Return log of prod_w (weights_w)_(counts_w) / (sum of weights)_(sum of counts), [...].
 
-    It is the log probability of draws of categories [..., V] out of a Dirichlet law. Rising
-    factorials grow as n log n, and their ratio need not: large terms are taken together.
+    It is the log probability of category counts [..., V] with a Dirichlet prior. Rising factorials
+    grow as n log n, while their ratio may not, so large terms are combined.
     """
     weight, count = jnp.sum(weights, axis=-1), jnp.sum(counts, axis=-1)
     share = (weights + counts) / (weight + count)[..., None]

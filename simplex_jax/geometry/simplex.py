@@ -1,8 +1,8 @@
 """The probability simplex in log space.
 
 Probabilities of a sparse Dirichlet underflow: in float32 a Gamma(0.01) draw is 0 in two cases out
-of five. The library therefore keeps log-probabilities, normalised along the last axis; take `exp`
-of them where probabilities are wanted.
+of five. The library therefore stores log-probabilities, normalised along the last axis; use `exp`
+to get probabilities.
 """
 
 import functools
@@ -25,7 +25,7 @@ def normalise(log_weights: jax.Array) -> jax.Array:
         >>> print(simplex.normalise(jnp.array([-1000.0, -1000.0])).round(2))
         [-0.69 -0.69]
     """
-    # Not less a logsumexp, which is rounded to the precision of logs of the order of 10,000.
+    # Subtracting a logsumexp would round to the precision of logs of the order of 10,000.
     return jax.nn.log_softmax(log_weights, axis=-1)
 
 
@@ -56,7 +56,7 @@ def log_probabilities(weights: ArrayLike, name: str = "position") -> jax.Array:
     return _normalised_log(weights)
 
 
-# Programs of their own where they are called outside of jitted code, not one an operation.
+# Jitted, so that calls outside of jitted code compile one program, not one per operation.
 @functools.partial(jax.jit, inline=True)
 def _total(weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     total = jnp.sum(weights, axis=-1)
@@ -111,7 +111,7 @@ def counts_like(counts: PyTree, position: Position) -> list[jax.Array]:
 
     Raises:
         ValueError: The structures differ, or an array does not broadcast to its leaf or has no
-            axis of categories, as where it was summed over these too.
+            axis of categories, for example because it was summed over these too.
     """
     name = "the estimated counts"
     structures: list[Any] = [jax.tree.structure(tree) for tree in (counts, position)]

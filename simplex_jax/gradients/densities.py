@@ -1,4 +1,4 @@
-"""Gradients of a log posterior from batches, and of a log density as it is."""
+"""Gradients of a log posterior from batches, and of an exact log density."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -71,7 +71,7 @@ def density(log_density: LogDensity, *, needs_batch: bool = False) -> Estimator:
 
     Args:
         log_density: `(position) -> scalar`; the batch is ignored.
-        needs_batch: It is `(position, batch) -> scalar` instead, of batches that are the full data.
+        needs_batch: It is `(position, batch) -> scalar` instead, and batches are the full data.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -100,7 +100,7 @@ def _density_of_batch(
 
 
 def start(estimator: Estimator, position: PyTree) -> Position:
-    """Return a copy of a position as floating point arrays, fit to start a chain from.
+    """Return a copy of a position as floating point arrays, as a valid start of a chain.
 
     An exact `density` that needs no batch is evaluated at the position.
 
@@ -119,7 +119,7 @@ def start(estimator: Estimator, position: PyTree) -> Position:
         for path, leaf in jax.tree.leaves_with_path(gradient):
             name = f"the gradient of the log density at position{jax.tree_util.keystr(path)}"
             arguments.require(name, leaf, jnp.isfinite(leaf), needs)
-    # An update whose state is donated deletes its arrays, and the caller keeps the position.
+    # An update with a donated state deletes its arrays, but the caller keeps the position.
     return jax.tree.map(jnp.copy, position)
 
 
@@ -149,7 +149,7 @@ def _scalar(name: str, function: Callable[..., jax.Array]) -> Callable[..., jax.
 
 
 def like(name: str, tree: PyTree, position: Position) -> Position:
-    """Return a tree in the dtypes of the position, or raise a ValueError unless it is like it."""
+    """Return a tree in the dtypes of the position, or raise a ValueError unless they match."""
     structures: list[Any] = [jax.tree.structure(position), jax.tree.structure(tree)]
     shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(arrays)] for arrays in (position, tree)]
     if structures[0] != structures[1] or shapes[0] != shapes[1]:

@@ -1,4 +1,4 @@
-"""Counts of a log likelihood that is not one of counts, for the simplex kernels."""
+"""Generalised counts of any log likelihood, for the simplex kernels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,21 +17,21 @@ from simplex_jax.gradients.densities import LogLikelihood, gradient_of
 def counts(log_likelihood: LogLikelihood, size: float, total: PyTree = None) -> Estimator:
     r"""Generalised counts of a log likelihood on the simplex, for the simplex kernels.
 
-    A log likelihood L of log-probabilities acts on a kernel like the counts
+    A log likelihood L of log-probabilities has the same effect on a kernel as the counts
 
     .. math::
         c_j = \omega_j \frac{\partial L}{\partial \omega_j}
             = \frac{\partial L}{\partial \log \omega_j},
 
     scaled by N/n for a batch of n. For multinomial data these are the counts, and for a mixture
-    the expected ones. SGRLD, SMLD and RLD use :math:`c_j - \omega_j c_\cdot` only, so they take
-    them as they are, of either sign. SCIR, SGRHMC and reflected CIR need nonnegative counts: give
-    a `total`, see `with_total`.
+    the expected ones. SGRLD, SMLD and RLD use only :math:`c_j - \omega_j c_\cdot`, and so accept
+    counts of either sign. SCIR, SGRHMC and reflected CIR need nonnegative counts: give a `total`,
+    see `with_total`.
 
     Args:
         log_likelihood: `(log_probabilities, batch) -> scalar`, summed over the batch. The
-            log-probabilities are a tree with leaves [..., K], differentiated as if they were free;
-            so any function that agrees with L on the simplex will do.
+            log-probabilities are a tree with leaves [..., K], differentiated without constraint, so
+            any function that agrees with L on the simplex works.
         size: N. n is the length of the batch's leading axis.
         total: None, or s of `with_total`.
 
@@ -59,7 +59,7 @@ def counts(log_likelihood: LogLikelihood, size: float, total: PyTree = None) -> 
 def counts_of(log_likelihood: LogLikelihood) -> CountsOf:
     """Return `(key, log_probabilities, batch) -> counts`, the generalised counts of a batch.
 
-    It is what `estimators.subsampled` and `estimators.control_variate` take.
+    It is an argument of `estimators.subsampled` and `estimators.control_variate`.
 
     Args:
         log_likelihood: `(log_probabilities, batch) -> scalar`, summed over the batch.
@@ -75,9 +75,9 @@ def _counts_of(
 
 
 def are_derivatives(estimator: Estimator) -> bool:
-    """Return whether counts are the derivatives of a log likelihood, as those of `counts`.
+    """Return whether counts are the derivatives of a log likelihood, like those of `counts`.
 
-    They do not say how it changes where it jumps.
+    Such counts do not reflect jumps of the likelihood.
     """
 
     def are(node: PyTree) -> bool:
@@ -89,17 +89,17 @@ def are_derivatives(estimator: Estimator) -> bool:
 def with_total(estimator: Estimator, total: PyTree) -> Estimator:
     r"""Give generalised counts the sum s in every row, which SCIR needs.
 
-    SGRLD's drift sees :math:`c_j - \omega_j c_\cdot` only, and so the counts
-    :math:`c_j' = c_j - \omega_j c_\cdot + s\, \omega_j` have the same law of omega, while that of
+    SGRLD's drift depends only on :math:`c_j - \omega_j c_\cdot`, so the counts
+    :math:`c_j' = c_j - \omega_j c_\cdot + s\, \omega_j` give the same distribution of omega, while
     SCIR's total becomes Gamma(sum(alpha) + s). Choose s large enough for :math:`c_j' \ge 0`
     everywhere, that is :math:`s \ge \sum_k \omega_k L_k - L_j` with
-    :math:`L_j = \partial L / \partial \omega_j`: SCIR takes negative counts as 0, which is a bias
+    :math:`L_j = \partial L / \partial \omega_j`: SCIR treats negative counts as 0, which is a bias
     (its `Info.clamped` shows how often). The number of data is enough for every mixture of
     categories, and otherwise the largest difference between two of the L_j.
 
-    SCIR holds the counts fixed during a step. Counts that depend on omega therefore make it a
-    first-order method, with a bias of O(h) at step size h, where it is exact for counts that do
-    not. A larger s costs mixing: omega moves at a rate proportional to h / (sum(alpha) + s).
+    SCIR holds the counts fixed during a step. It is exact for counts that do not depend on omega,
+    and otherwise a first-order method, with a bias of O(h) at step size h. A larger s slows mixing:
+    omega moves at a rate proportional to h / (sum(alpha) + s).
 
     Args:
         estimator: An estimator of counts, leaves [..., K].

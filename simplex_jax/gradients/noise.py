@@ -1,4 +1,4 @@
-"""The variance of an estimate: from the data of one batch, and over many batches."""
+"""The variance of an estimate, from the data of one batch or over many batches."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -45,10 +45,10 @@ def fisher(
             of one datum.
         size: N. n is the length of the batch's leading axis, at least 2.
         project: `(position, gradient) -> gradient` on the tangent space, as
-            `manifolds.sphere().project`. Where points are on a manifold the kernels see only that
-            part, and the rest, which may be far larger, must not count as noise. None for none.
+            `manifolds.sphere().project`. On a manifold the kernels use only that part, and the
+            rest, which may be far larger, must not count as noise. None for no projection.
         matrix: Return a covariance matrix [d, d] for each leaf, which must be a vector [d]. It has
-            rank n - 1 at most.
+            at most rank n - 1.
 
     Raises:
         ValueError: `size` is not positive; when used, the batch has a single datum, the function

@@ -245,9 +245,9 @@ def _gamma_law(name: str, y: jax.Array, here: Density, scaled: Density) -> gamma
 
 
 def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.Array:
-    """Return what the counts of a site fall by with its value, at native values of it."""
+    """Return the rate at which the counts of a site decrease with its value, at native values."""
     places = jnp.stack([place, _scaled_up(place)])
-    # A loop: a second evaluation would take as long to compile as the first.
+    # A loop: a second evaluation would double the compile time.
     slopes = jax.lax.map(lambda at: _anywhere({**y, name: at}, evaluate).counts[name], places)
     return gamma_moves.exposure(place, *slopes)
 
