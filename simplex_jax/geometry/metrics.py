@@ -19,10 +19,10 @@ Metric: TypeAlias = Callable[[jax.Array], jax.Array]
 def hessian(h: Potential) -> Metric:
     r"""Return the metric :math:`G(x) = \nabla^2 h(x)` of a convex function.
 
-    That of a barrier, which is infinite outside of a set, has balls that stay inside: with
+    If h is a barrier, infinite outside of a set, unit balls of the metric stay inside: with
     :math:`h(x) = -\sum_i \log(b_i - a_i^T x)` it is the Dikin metric of a polytope. The matrix is
-    made column by column: mapped over thousands of points, `jax.hessian` is compiled wrongly for
-    CPUs by jax 0.10.
+    computed column by column, because jax 0.10 miscompiles `jax.hessian` on CPUs when it is mapped
+    over thousands of points.
 
     Args:
         h: `(x [d]) -> scalar`, convex and twice differentiable.

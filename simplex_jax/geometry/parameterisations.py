@@ -14,13 +14,12 @@ metric G of one draw (of Poisson counts for the expanded ones, as in the paper),
 Langevin dynamics. The paper's reduced metrics are those of all n draws: n times ours, so that its
 step epsilon is 2 n h here and 2 h elsewhere.
 
-Points are given by their log weights, as weights of a sparse posterior underflow; for a reduced
-system these are log omega. Tangent vectors have K entries as well, each computed by itself, as
-differences of entries that are far apart would be lost to rounding: those of `REDUCED_MEAN` are
-changes of omega and sum to 0; those of `REDUCED_NATURAL` are changes of log w, known up to a
-constant. Weights below exp(-40) (in float32, exp(-319) in double precision) are raised to that in
-metrics and reciprocals, consistently, so that nothing overflows; a Metropolis correction stays
-exact.
+Points are given by their log weights, because weights of a sparse posterior underflow; for a
+reduced system these are log omega. Tangent vectors also have K entries, each computed separately to
+avoid cancellation between entries of different size: those of `REDUCED_MEAN` are changes of omega
+and sum to 0; those of `REDUCED_NATURAL` are changes of log w, up to a constant. Weights below
+exp(-40) (in float32, exp(-319) in double precision) are raised to that in all metrics and
+reciprocals, so that nothing overflows; a Metropolis correction stays exact.
 """
 
 from collections.abc import Callable
@@ -46,7 +45,7 @@ class Parameterisation(NamedTuple):
     """A coordinate system."""
 
     expanded: bool  # whether the total of the weights is a coordinate as well
-    mean: bool  # whether the coordinates are weights and not their logarithms
+    mean: bool  # whether the coordinates are weights, not logarithms
     # Gradient of the log posterior density of the coordinates, of prior concentrations alpha and
     # (generalised) counts.
     gradient: Field
@@ -173,8 +172,8 @@ REDUCED_MEAN = Parameterisation(
 
 # Reduced natural: G = diag(omega) - omega omega^T, G^-1 = diag(1 / omega) + 1 1^T / omega_K. The
 # natural gradient is a_j / omega_j - a_K / omega_K and the correction 1 / omega_K - 1 / omega_j
-# (the curvature rows of the print have squares instead, a derivative with respect to omega); the
-# last entry's part is the constant that tangent vectors leave open.
+# (the curvature rows in the paper have squares instead, a derivative with respect to omega); the
+# part of the last entry is the arbitrary constant of tangent vectors.
 
 
 def _opened(v: jax.Array) -> jax.Array:

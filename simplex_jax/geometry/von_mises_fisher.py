@@ -89,9 +89,9 @@ def log_normaliser_difference(
 def log_density(points: ArrayLike, mean: ArrayLike, concentration: ArrayLike) -> jax.Array:
     """Return the log density with respect to area on the sphere.
 
-    Computed as log c_p(0) + (k - h(k)) - k |x - mean|^2 / 2: the usual form k mean.x would lose
-    k times the rounding of the inner product. Off the sphere, and so for gradients in the
-    surrounding space, it is this expression too; the tangent part of the gradient is the usual one.
+    Computed as log c_p(0) + (k - h(k)) - k |x - mean|^2 / 2: the usual form k mean.x would have k
+    times the rounding error of the inner product. The same expression applies off the sphere, and
+    so to Euclidean gradients; the tangential part of the gradient is the usual one.
 
     Args:
         points: Unit vectors x, shape [..., p].
@@ -309,7 +309,7 @@ def _fit(dimension: int, length: jax.Array, spread: jax.Array) -> jax.Array:
     length, spread = jnp.where(inside, length, 0.5), jnp.where(inside, spread, 0.5)
 
     def missing(k: jax.Array) -> jax.Array:
-        """Return R - A(k) from whichever side has the digits."""
+        """Return R - A(k) from the more accurate side."""
         by_spread = bessel.ratio_complement(order, k) - spread
         return jnp.where(length < 0.5, length - bessel.ratio(order, k), by_spread)
 
