@@ -188,10 +188,10 @@ def summed(tree: PyTree) -> jax.Array:
 
 def depending(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[bool]:
     """Tell which results of a function depend on its arguments, according to its jaxpr."""
-    return [any(used) for used in _used(function, *inputs)]
+    return [any(used) for used in _dependencies(function, *inputs)]
 
 
-def _used(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[list[bool]]:
+def _dependencies(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[list[bool]]:
     """Tell on which leaves of its arguments each result of a function depends."""
     program = jax.make_jaxpr(function)(*inputs).jaxpr
     count = len(program.outvars)
@@ -210,7 +210,7 @@ def recursive(target: Target, values: Values) -> frozenset[str]:
         trace = traced(target, values)
         return [summed(_parameters(trace[name]["fn"], values[name])) for name in names]
 
-    used = _used(numbers, {name: values[name] for name in names})
+    used = _dependencies(numbers, {name: values[name] for name in names})
     return frozenset(name for i, name in enumerate(names) if used[i][i])
 
 

@@ -237,7 +237,7 @@ def _tanh(means: Values, step: Step) -> Judged:
     }
 
 
-def _held(means: Values, step: Step) -> Judged:
+def _thermostat(means: Values, step: Step) -> Judged:
     """Return the rule of a thermostat, of the friction c."""
     frictions, estimate = step.tree("friction"), step.tree("noise_estimate")
     h = step.h
@@ -302,9 +302,9 @@ RULES: dict[Callable, Rule] = {
     mld.update: Rule(_dual_variance, _linear(_half)),
     sgbd.update: Rule(_variance, _signs),
     sghmc.update: Rule(_variance, _linear(_momentum, less="noise_estimate")),
-    sgnht.update: Rule(_variance, _held),
+    sgnht.update: Rule(_variance, _thermostat),
     sggmc.update: Rule(_tangent_variance, _linear(_per_friction, less="noise_estimate")),
-    gsgnht.update: Rule(_tangent_variance, _held),
+    gsgnht.update: Rule(_tangent_variance, _thermostat),
     scir.update: Rule(ratio, _tanh),
     reflected_cir.update: Rule(ratio, _linear(_half)),
     sgrhmc.update: Rule(ratio, _linear(_per_friction)),

@@ -52,7 +52,7 @@ def independent(target: Target, native: Values, name: str) -> Rows:
 def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
     """Return whether a program of terms of a site keeps the rows of a plate independent."""
     try:
-        axes = _followed(program.jaxpr, [rows.axis(dim)])
+        axes = _row_axes(program.jaxpr, [rows.axis(dim)])
     except _Mixed:
         return False
     outputs = [variable.aval.shape for variable in program.jaxpr.outvars]
@@ -66,7 +66,7 @@ def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
 _Axis = int | None
 
 
-def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
+def _row_axes(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
     """Return the axes of the rows in the results of a program, given those in its arguments."""
     axis_by_variable = dict(zip(program.invars, axes, strict=True))
 
@@ -80,7 +80,7 @@ def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
         name = equation.primitive.name
         if name in _CALLS:
             inner = next(equation.params[key] for key in _PROGRAMS if key in equation.params)
-            outputs = _followed(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, inputs)
+            outputs = _row_axes(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, inputs)
         else:
             rule = _elementwise if name in _ELEMENTWISE else _RULES.get(name)
             if rule is None:

@@ -172,10 +172,10 @@ def is_conjugate(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evalu
     """
     gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
     tuning = first(name, kinds[name], _probe(y, gammas), jnp.ones(()), evaluate)
-    return _known(tuning.exact, otherwise=False)
+    return _concrete(tuning.exact, otherwise=False)
 
 
-def _known(flag: jax.Array, *, otherwise: bool) -> bool:
+def _concrete(flag: jax.Array, *, otherwise: bool) -> bool:
     """Return a flag, or the default for a traced one."""
     try:
         return bool(flag)
@@ -196,7 +196,7 @@ def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate
     gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
     probe = _probe(y, gammas)
     counts = evaluate(probe).counts[name], _scaled(name, probe, evaluate).counts[name]
-    return _known(_falls(*counts), otherwise=True)
+    return _concrete(_falls(*counts), otherwise=True)
 
 
 def _probe(y: Values, gammas: tuple[str, ...]) -> Values:
@@ -245,9 +245,9 @@ def _gamma_law(name: str, y: jax.Array, here: Density, scaled: Density) -> gamma
 
 
 def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.Array:
-    """Return what the counts of a site fall by with its value, at native values of it."""
+    """Return the rate at which the counts of a site decrease with its value, at native values."""
     places = jnp.stack([place, _scaled_up(place)])
-    # A loop: a second evaluation would take as long to compile as the first.
+    # A loop: a second evaluation would double the compile time.
     slopes = jax.lax.map(lambda at: _anywhere({**y, name: at}, evaluate).counts[name], places)
     return gamma_moves.exposure(place, *slopes)
 

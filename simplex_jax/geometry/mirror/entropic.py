@@ -22,11 +22,11 @@ def simplex(reference: int = -1) -> MirrorMap:
         \log \det \nabla^2 h = -\sum_k \log x_k, \qquad
         -\nabla^2 h^{-1} \nabla \log \det \nabla^2 h = 1 - K x_j .
 
-    Probabilities are not below 4e-29 in float32; y, and the drift of a Dirichlet, stay right where
-    they would be. Where log-probabilities are wanted, `samplers.smld` keeps them.
+    Probabilities are at least 4e-29 in float32; y, and the drift of a Dirichlet, are still accurate
+    for smaller ones. For log-probabilities use `samplers.smld`.
 
     Args:
-        reference: The category that is left out of y, best one of large probability.
+        reference: The category that is omitted from y, preferably one of large probability.
 
     Raises:
         ValueError: When used: the reference is not a category.
@@ -57,7 +57,7 @@ class _Entropic:
 
     def primal(self, y: jax.Array, near: jax.Array) -> jax.Array:
         del near
-        # The floor leaves room for the gradient of a Dirichlet density, a count over x.
+        # The floor keeps the gradient of a Dirichlet density, a count over x, finite.
         floor = float(jnp.finfo(y.dtype).tiny) ** 0.75
         return jnp.maximum(jax.nn.softmax(self._logits(y), axis=-1), floor)
 

@@ -148,7 +148,7 @@ def draw(
     )
 
 
-def _begun(start: Start | None, near_mode: jax.Array) -> jax.Array:
+def _initial(start: Start | None, near_mode: jax.Array) -> jax.Array:
     """Return the initial log-ratios of chains, [B, K]."""
     return near_mode if start is None else jnp.where(start.fresh, near_mode, start.ratios)
 
@@ -168,7 +168,7 @@ def _laplace(
     fitted = laplace.approximate(law)
     steps = local_step.burn_in + local_step.samples
     proposals = laplace.draw(key_draw, fitted, (steps + 1,))
-    proposals = proposals.at[0].set(_begun(start, proposals[0]))
+    proposals = proposals.at[0].set(_initial(start, proposals[0]))
     weights = laplace.log_weights(law, fitted, proposals)
     log_u = -jax.random.exponential(key_accept, (steps, *weights.shape[1:]), weights.dtype)
 
@@ -196,7 +196,7 @@ def _hmc(
     scales = laplace.scales(law)
     noise = jax.random.normal(key_start, scales.mode.shape, scales.mode.dtype)
     ratios = scales.mode + noise * lax.rsqrt(scales.mass)
-    begin, step = _trajectories(law, scales, local_step, _begun(start, ratios))
+    begin, step = _trajectories(law, scales, local_step, _initial(start, ratios))
     keys = jax.random.split(key, local_step.burn_in + local_step.samples)
     _, (trace, accepted) = lax.scan(step, begin, keys)
     draws = jnp.moveaxis(trace[local_step.burn_in :], 0, 1)
