@@ -2,10 +2,10 @@
 
     python benchmarks/bessel.py [--size N] [--repeats N] [--json FILE]
 
-Orders and arguments are drawn log-uniformly from 0.5..5e4 and 1e-3..1e6. All candidates take turns
-in every repeat and medians are compared, so that a load on the machine weighs on all alike. The
-first call, which compiles, is given apart. Errors are against this library in float64, itself
-tested against a table of 40 digits; TFP (`pip install tfp-nightly`) may be missing.
+Orders and arguments are drawn log-uniformly from 0.5..5e4 and 1e-3..1e6. Candidates alternate in
+every repeat and medians are compared, so that load on the machine affects all alike. The first
+call, which compiles, is reported separately. Errors are against this library in float64, itself
+tested against a table of 40 digits; TFP (`pip install tfp-nightly`) is optional.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from simplex_jax.geometry import bessel
 
 
 def candidates(order: np.ndarray, x: np.ndarray) -> dict[str, Callable]:
-    """Return name -> function of nothing; names end in what is computed."""
+    """Return name -> function without arguments; names end in what it computes."""
     found = {}
     for dtype in (np.float32, np.float64):
         a, b = jnp.asarray(order, dtype), jnp.asarray(x, dtype)
@@ -71,7 +71,7 @@ def measure(functions: dict[str, Callable], size: int, repeats: int) -> dict[str
 
 
 def errors(table: dict[str, dict]) -> None:
-    """Replace values by the largest error over max(1, |exact|), and the share not finite."""
+    """Replace values by the largest error over max(1, |exact|), and the non-finite share."""
     exact = {}
     for what in ("log I", "log I, gradient", "ratio"):
         exact[what] = table[f"simplex_jax float64 {what}"]["value"]
@@ -95,7 +95,7 @@ def main() -> None:
 
     jax.config.update("jax_enable_x64", True)
     rng = np.random.default_rng(0)
-    # Arguments are float32 numbers, so that both precisions are asked for the same values.
+    # Arguments are float32 numbers, so that both precisions compute the same values.
     order = np.exp(rng.uniform(np.log(0.5), np.log(5e4), options.size)).astype(np.float32)
     x = np.exp(rng.uniform(np.log(1e-3), np.log(1e6), options.size)).astype(np.float32)
     functions = candidates(order.astype(np.float64), x.astype(np.float64))

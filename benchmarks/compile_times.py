@@ -2,11 +2,11 @@
 
     python benchmarks/compile_times.py [--only NAME] [--keep benchmarks/results/compile_times.json]
 
-Processor seconds, so that other work on the machine does not count, of tracing, lowering and
-compiling one update each; instructions of the program as it is lowered, which no machine changes,
-and kernels of the compiled one, each of which takes XLA some 20 milliseconds on a CPU. Of a whole
-fit: what the first call takes beyond a second one, the programs that it compiles with their
-instructions, and the programs that the second one compiles again.
+Reports processor seconds, which other work on the machine does not affect, to trace, lower and
+compile one update of each; the instructions of the lowered program, the same on every machine; and
+the kernels of the compiled one, each of which takes XLA some 20 milliseconds on a CPU. For a whole
+fit: how much longer the first call takes than the second, the programs it compiles with their
+instructions, and the programs that the second compiles again.
 """
 
 import argparse
@@ -43,7 +43,7 @@ KEY = jax.random.key(0)
 
 
 class Program(NamedTuple):
-    """A function and what it is given, as arrays or as their shapes."""
+    """A function and its arguments, as arrays or shapes."""
 
     function: Callable
     arguments: tuple
@@ -56,7 +56,7 @@ def update_of(kernel: Kernel, stream: Callable, position: Any) -> Program:
 
 
 def of_samplers() -> dict[str, Callable[[], Program]]:
-    """Return the update of each with the small problem that the tests of kernels have for it."""
+    """Return the update of each kernel on the small problem of its tests."""
     if str(TESTS) not in sys.path:
         sys.path.append(str(TESTS))
     kinds = ("cir", "langevin", "hamiltonian", "geodesic", "mirror")
@@ -72,7 +72,7 @@ def of_samplers() -> dict[str, Callable[[], Program]]:
 
 
 def step_of(make: Callable[[], numpyro_models.Example]) -> Program:
-    """A step of a numpyro kernel, as chains that start in one program have it."""
+    """A step of a numpyro kernel, as in chains that start in one program."""
     example = make()
     kernel, args = example.kernel, example.args
     state = jax.eval_shape(lambda key: kernel.init(key, 100, None, args, {}), KEY)
@@ -134,7 +134,7 @@ FITS: dict[str, Callable[[], Any]] = {
 
 
 def instructions(program: Program) -> int:
-    """Return the number of instructions of a program as it is lowered."""
+    """Return the number of instructions of a lowered program."""
     return jax.jit(program.function).lower(*program.arguments).as_text().count(" = ")
 
 
@@ -153,7 +153,7 @@ def measure(program: Program) -> dict[str, float]:
 
 @contextlib.contextmanager
 def compiled() -> Iterator[list[int]]:
-    """Collect the numbers of instructions of all programs that are compiled within the block."""
+    """Collect the instruction counts of all programs compiled within the block."""
     found: list[int] = []
     with tempfile.TemporaryDirectory() as place:
         jax.config.update("jax_dump_ir_to", place)
@@ -162,12 +162,12 @@ def compiled() -> Iterator[list[int]]:
         finally:
             jax.config.update("jax_dump_ir_to", "")
         for path in Path(place).iterdir():
-            lines = path.read_text().splitlines()  # some of them are places in the source
+            lines = path.read_text().splitlines()  # some are source locations
             found.append(sum(line.count(" = ") for line in lines if not line.startswith("#")))
 
 
 def calls(fit: Callable[[], Any]) -> dict[str, float]:
-    """Return what the first call of a fit takes beyond the second, and what both compile."""
+    """Return the first call's extra time over the second, and what both compile."""
     jax.clear_caches()
     times, programs = [time.process_time()], []
     for _ in range(2):

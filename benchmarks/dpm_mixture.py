@@ -1,12 +1,12 @@
-"""Seconds of a pass of the Dirichlet-process mixture over synthetic rows of counts, on this device.
+"""Seconds per pass of the Dirichlet-process mixture over synthetic count rows, on this device.
 
     python benchmarks/dpm_mixture.py [--rows 100000 1000000] [--categories 300] [--passes 20]
 
-Rows have about ten tokens each of 30 clusters with sparse profiles and geometric weights. A pass
-draws the labels of all rows once. Passes start from 20 random clusters; the first is apart, as it
-compiles. Beside the median seconds of the others, by the clock and by the processor (which differ
-where the machine has other work), stand the held-out log predictive of 10,000 rows after the last
-pass, that of the truth, and the number of clusters with more than a thousandth of the rows.
+Rows have about ten tokens each, from 30 clusters with sparse profiles and geometric weights. A pass
+draws the labels of all rows once. Passes start from 20 random clusters; the first, which compiles,
+is reported separately. The table has the median wall-clock and processor seconds of the others
+(which differ if the machine is busy), the held-out log predictive of 10,000 rows after the last
+pass and of the truth, and the number of clusters with more than a thousandth of the rows.
 """
 
 import argparse
@@ -62,7 +62,7 @@ class Truth:
         return sp.coo_array((ones, (row, word)), (size, sums.shape[1])).tocsr()
 
     def log_predictive(self, counts: sp.csr_array) -> float:
-        """Mean of the rows, in the order of their words."""
+        """Mean over the rows, with ordered words."""
         logs = counts @ np.log(self.profiles).T + np.log(self.weights)
         peak = logs.max(axis=1, keepdims=True)
         return float((peak[:, 0] + np.log(np.exp(logs - peak).sum(axis=1))).mean())
@@ -73,7 +73,7 @@ def nothing(state, info):
 
 
 def passes_of(counts: sp.csr_array, held_out: sp.csr_array, case: dict, passes: int) -> dict:
-    """Times of the passes over some rows, and what the state is then worth."""
+    """Times of the passes over some rows, and the score of the final state."""
     size, categories = counts.shape
     rows = jax.tree.map(jnp.asarray, families.multinomial_rows(counts))
     family = families.multinomial(categories, concentration=0.1)

@@ -2,9 +2,9 @@
 
     python benchmarks/dpm_on_disk.py --gigabytes 30 --columns 2048 --keep FILE
 
-Rows of clusters of Gaussian law, whose means differ by a few deviations, are written to an .npy
-file in the folder of temporary files, and `dpm.fit` is given its memory map. The result has the
-seconds of a pass, the largest memory that was not the file's, and the clusters found.
+Rows from Gaussian clusters, whose means differ by a few deviations, are written to an .npy file in
+the temporary folder, and `dpm.fit` gets its memory map. The result has the seconds per pass, the
+peak memory apart from the file's, and the clusters found.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def write(path: Path, rows: int, columns: int) -> None:
 
 
 def own_memory() -> int:
-    """Return the bytes of memory that are not those of a file."""
+    """Return the bytes of memory that no file backs."""
     status = Path("/proc/self/status").read_text()
     found = re.search(r"RssAnon:\s+(\d+)", status)
     assert found is not None

@@ -2,19 +2,19 @@
 
     python benchmarks/dpm_peers.py [--cases digits synth] [--tools TOOL ...] [--seeds 3] [--keep F]
 
-Every tool gets the same training rows, the same prior and as many seeds, in one process, one after
-the other; held-out rows are judged afterwards, in nats a row: higher is better. Real vectors:
-Sigma ~ InverseWishart(p + 2, Psi), mu ~ N(mean of the rows, Sigma), concentration 1, where Psi is
-the covariance of the training rows, or a tenth of it ("narrow prior"); scikit-learn's
-BayesianGaussianMixture has 30 components, by which it is cut off, and at most 2,000 iterations.
-Counts: theta ~ Dirichlet(0.1), concentration 1.
+Every tool gets the same training rows, prior and number of seeds, in one process, one after the
+other; held-out rows are scored afterwards, in nats per row: higher is better. Real vectors: Sigma ~
+InverseWishart(p + 2, Psi), mu ~ N(mean of the rows, Sigma), concentration 1, where Psi is the
+covariance of the training rows, or a tenth of it ("narrow prior"); scikit-learn's
+BayesianGaussianMixture is truncated at 30 components and runs at most 2,000 iterations. Counts:
+theta ~ Dirichlet(0.1), concentration 1.
 
-Of scikit-learn there are three densities: "reported", its own `score_samples`, which puts
-expectations of logarithms in for the parameters and is no density; "plug-in", of its means,
-covariances and weights; and "predictive", the mixture of Student t laws that its variational
-posterior predicts. Ours is the average over 50 posterior samples, with the mass of new clusters.
-Seconds are of the processor, of training, or of `fit` of the others; `first` is a first call as a
-whole, with compilation and summary. BayesPy and bnpy are left out where they are not installed.
+scikit-learn has three densities: "reported", its own `score_samples`, which replaces parameters by
+expectations of logarithms and is no density; "plug-in", of its means, covariances and weights; and
+"predictive", the mixture of Student t distributions that its variational posterior predicts. Ours
+averages 50 posterior samples, with the mass of new clusters. Seconds are processor time of
+training, or of `fit` for the others; `first` is a whole first call, with compilation and summary.
+BayesPy and bnpy are skipped if not installed.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from sklearn.preprocessing import StandardScaler
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
-# Of Psi, one of which each component has in `families.one_of`, for those who do not know it.
+# Factors of Psi; with `families.one_of` each component has one of them, for an unknown scale.
 SCALES = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
@@ -53,7 +53,7 @@ def digits(factor: float) -> Rows:
 
 
 def standardised(load: Callable[[], Any], factor: float) -> Rows:
-    """A table of scikit-learn with columns of mean 0 and variance 1; a quarter held out."""
+    """A table of scikit-learn, columns scaled to mean 0 and variance 1; a quarter held out."""
     rows = StandardScaler().fit_transform(load().data)
     order = np.random.default_rng(0).permutation(len(rows))
     out = len(rows) // 4
@@ -91,7 +91,7 @@ def groups() -> Rows:
 
 
 def msweb() -> Rows:
-    """5,000 of the users of the Microsoft web data, and 2,000 held out."""
+    """5,000 users of the Microsoft web data, and 2,000 held out."""
     counts = web_data.read(DATA / "msweb" / "anonymous-msweb.data").counts
     order = np.random.default_rng(0).permutation(counts.shape[0])
     return Rows(sp.csr_array(counts[order[:5_000]]), sp.csr_array(counts[order[5_000:7_000]]))
@@ -136,7 +136,7 @@ CASES: dict[str, tuple[Callable[[], Rows], dict[str, Tool]]] = {
 
 
 def measure(tool: Tool, rows: Rows, seeds: int) -> dict[str, Any]:
-    """Run a tool with every seed; the first one twice, as it compiles."""
+    """Run a tool with every seed, the first twice because it compiles."""
     started = time.process_time()
     tool(rows, 0)
     first = time.process_time() - started

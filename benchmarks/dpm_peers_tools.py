@@ -1,4 +1,4 @@
-"""The tools of `dpm_peers.py`: each takes rows and a seed, and returns a `Score`."""
+"""The tools of `dpm_peers.py`: functions of rows and a seed that return a `Score`."""
 
 import contextlib
 import io
@@ -23,9 +23,9 @@ BASE = 0.1
 
 
 class Rows(NamedTuple):
-    """Rows to train on, rows held out, and what the truth would score, if it is known.
+    """Rows to train on, rows held out, and the score of the truth, if known.
 
-    `factor` is that of Psi, for real vectors; counts are sparse.
+    `factor` scales Psi, for real vectors; counts are sparse.
     """
 
     train: Any
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Held-out log densities by name, seconds of the processor, and the number of clusters."""
+    """Held-out log densities by name, processor seconds, and the number of clusters."""
 
     heldout: dict[str, float]
     seconds: float
@@ -46,13 +46,13 @@ Tool = Callable[[Rows, int], Score]
 
 
 class Clock:
-    """Seconds of the processor since it was made; as a hook, up to the last evaluation."""
+    """Processor seconds since it was made; as a hook, up to the last evaluation."""
 
     def __init__(self) -> None:
         self._started, self.seconds = time.process_time(), 0.0
 
     def __call__(self, event: object = None) -> None:
-        """Look at the clock."""
+        """Read the clock."""
         self.seconds = time.process_time() - self._started
 
 
@@ -62,9 +62,9 @@ def prior(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(passes: int, batches: int = 1, scales: Sequence[float] = (1.0,), **options: Any) -> Tool:
-    """Our fit with these options; the exact slice sampler unless they say otherwise.
+    """Our fit with these options; by default the exact slice sampler.
 
-    With several scales Psi is one of them, times the factor of the rows, in each component.
+    With several scales, each component's Psi is one of them times the factor of the rows.
     """
 
     def fit(rows: Rows, seed: int) -> Score:
@@ -139,7 +139,7 @@ def student(model: BayesianGaussianMixture, x: np.ndarray) -> np.ndarray:
         model.mean_precision_,
         strict=True,
     ):
-        # scikit-learn's covariances are the scale of the inverse Wishart law over its freedom.
+        # scikit-learn's covariances are the inverse Wishart scale over its degrees of freedom.
         shape = covariance * n * (k + 1) / (k * (n - p + 1))
         log_f.append(stats.multivariate_t.logpdf(x, m, shape, df=n - p + 1))
     return logsumexp(np.stack(log_f).T + np.log(model.weights_), axis=1)
@@ -148,7 +148,7 @@ def student(model: BayesianGaussianMixture, x: np.ndarray) -> np.ndarray:
 def dirichlet_multinomial(
     counts: sp.csr_array, weights: np.ndarray, concentrations: np.ndarray
 ) -> np.ndarray:
-    """Log predictive of rows of counts under a variational posterior, in the order of the words.
+    """Log predictive of rows of counts under a variational posterior, with ordered words.
 
     Args:
         counts: [n, V].
@@ -167,7 +167,7 @@ def dirichlet_multinomial(
 
 
 def bayespy(iterations: int) -> Tool:
-    """BayesPy's mixture of multinomials with a Dirichlet(1 / K) law of the weights."""
+    """BayesPy's mixture of multinomials with Dirichlet(1 / K) weights."""
 
     def fit(rows: Rows, seed: int) -> Score:
         from bayespy import nodes
@@ -187,7 +187,7 @@ def bayespy(iterations: int) -> Tool:
         with contextlib.redirect_stdout(io.StringIO()):
             model.update(repeat=iterations, tol=1e-6)
         clock()
-        # Natural parameters of a Dirichlet law are its concentrations.
+        # The natural parameters of a Dirichlet are its concentrations.
         shares, laws = np.asarray(weights.phi[0]), np.asarray(atoms.phi[0])
         log_p = dirichlet_multinomial(rows.heldout, shares / shares.sum(), laws)
         used = len(np.unique(labels.get_moments()[0].argmax(axis=1)))

@@ -2,12 +2,12 @@
 
     python benchmarks/dpm_split_merge.py [--rows 10000] [--updates 200] [--seeds 3] [--msweb FILE]
 
-The exact full-batch slice sampler of a multinomial mixture, with 0, 1 and 4 proposals an update,
-from two starts: all rows in one cluster, and random labels of 20. Rows are synthetic, 24 clusters
-in pairs whose profiles overlap, or with --msweb the users of `anonymous-msweb.data`; every tenth is
-held out, and its log probability under the mixture of the current state is the score, in nats a
-row. The candidates take turns in pieces of 20 updates, so that a load on the machine weighs on all
-alike; compiling is not counted.
+The exact full-batch slice sampler of a multinomial mixture, with 0, 1 and 4 proposals per update,
+from two starts: all rows in one cluster, and 20 random labels. Rows are synthetic, 24 clusters in
+pairs with overlapping profiles, or with --msweb the users of `anonymous-msweb.data`. Every tenth is
+held out; the score is its log probability under the current mixture, in nats per row. Candidates
+alternate in pieces of 20 updates, so that load on the machine affects all alike; compilation is not
+counted.
 """
 
 import argparse
@@ -29,7 +29,7 @@ PIECE, PROPOSALS, LABELS, NEAR = 20, (0, 1, 4), 20, 0.02
 
 
 def synthetic(rows: int, words: int = 100, pairs: int = 12) -> sp.csr_array:
-    """Rows of about 15 words from profiles that are alike in pairs."""
+    """Rows of about 15 words from pairs of similar profiles."""
     rng = np.random.default_rng(0)
     shared = np.repeat(rng.dirichlet(np.full(words, 0.1), pairs), 2, axis=0)
     profiles = 0.6 * shared + 0.4 * rng.dirichlet(np.full(words, 0.1), 2 * pairs)
@@ -39,7 +39,7 @@ def synthetic(rows: int, words: int = 100, pairs: int = 12) -> sp.csr_array:
 
 
 def clusters_of(state: State, info: dpm_mixture.Info) -> jax.Array:
-    """Return the number of clusters; one function for all runs, which then share a program."""
+    """Return the number of clusters; one function, so that all runs share a program."""
     return info.occupied
 
 
@@ -79,7 +79,7 @@ def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[i
 
 def show(start: str, results: list[dict[int, np.ndarray]]) -> None:
     """Print medians over the seeds."""
-    # Of each seed: the best that any of the candidates ends at.
+    # For each seed: the best final score of any candidate.
     best = [max(found[-3:, 2].mean() for found in result.values()) for result in results]
     print(f"\nstart: {start}; best end {np.median(best):.3f} nats a row")
     print(f"proposals  ms/update  short of it  clusters  updates, s to within {NEAR}")

@@ -1,19 +1,19 @@
-"""Speed of the draws beside what users have today, in one run on one mix of arguments.
+"""Speed of the draws against the alternatives, in one run on one mix of arguments.
 
     python benchmarks/draws.py [--data FOLDER] [--repeats N] [--keep FILE]
 
 The mix is that of SCIR on a fitted LDA (K = 100, V = 7,702): log theta of every topic and word, the
-shapes beta + counts, and steps of the published schedule, one a topic. It is fitted here, in a
-few passes, on the Wikipedia corpus of ../shared/data (or --data); without that, on documents
-drawn from an LDA of that size.
+shapes beta + counts, and steps of the published schedule, one per topic. It is fitted here, in a
+few passes, on the Wikipedia corpus of ../shared/data (or --data), otherwise on documents drawn from
+an LDA of that size.
 
-All candidates take turns in every repeat, and medians are compared, so that a load on the machine
-weighs on all alike. `wall` counts on all cores, `cpu` is processor time of all threads: NumPy runs
-on one core, and on two here as two threads with a generator each. The floor is what the random
-words and the passes over memory cost alone: four words a draw, two numbers read and one written.
+Candidates alternate in every repeat, and medians are compared, so that load on the machine affects
+all alike. `wall` uses all cores, `cpu` is processor time of all threads; NumPy runs on one core,
+and on two as two threads with a generator each. The floor is the cost of the random words and the
+passes over memory alone: four words a draw, two numbers read and one written.
 
-All of JAX are parts of compiled programs, as in a sampler, where values are not checked. "cir,
-called by itself" is not.
+All JAX candidates are parts of compiled programs, as in a sampler, where values are not checked,
+except "cir, called by itself".
 """
 
 import argparse

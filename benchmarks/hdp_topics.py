@@ -1,18 +1,18 @@
-"""The hierarchical Dirichlet process beside LDA with a grid of numbers of topics, and other HDPs.
+"""The hierarchical Dirichlet process against LDA with a grid of topic numbers, and other HDPs.
 
     python benchmarks/hdp_topics.py --out benchmarks/results/hdp_topics.json [--corpora sotu ap]
 
-Every model learns the same documents for as many seconds, with a beta of 0.05 and concentrations
-that it learns (LDA one for each topic; gensim's stay at its defaults). All are judged by one
-routine on the same held-out documents, half of whose words are predicted from the other half:
-"single" by the topics of the last labels, (beta + n) / sum, "averaged" by the mean of such
-predictions over the second half of the run, which only samplers have. "topics" are the fewest that
-hold 99% of the tokens. Of ours there is also what the fit says of itself, by topics that are drawn.
-gensim's model is judged after its first pass, however long that takes, and at the end.
+Every model trains on the same documents for the same time, with a beta of 0.05 and learned
+concentrations (LDA one per topic; gensim's stay at its defaults). One routine scores all on the
+same held-out documents, predicting half of the words from the other half: "single" by the topics of
+the last labels, (beta + n) / sum, "averaged", for samplers only, by the mean of such predictions
+over the second half of the run. "topics" is the smallest number that holds 99% of the tokens. For
+ours there is also the fit's own score, by drawn topics. gensim's model is scored after its first
+pass, however long that takes, and at the end.
 
-The results are written after each row. Four corpora take about 40 minutes on two quiet cores;
-`--quick` tries everything in two minutes. Needs the folder ../shared with `peers/` and `data/`, but
-for sotu, and `pip install tomotopy gensim`; those not installed are left out.
+Results are written after each row. Four corpora take about 40 minutes on two quiet cores; `--quick`
+tries everything in two minutes. Needs the folder ../shared with `peers/` and `data/`, except for
+sotu, and `pip install tomotopy gensim`; tools that are not installed are skipped.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from simplex_jax.runtime.hooks import Event, Hook
 
 CORPORA = ("sotu", "ap", "news20", "nips")
 BETA = 0.05
-POINTS = 50  # intervals of a run, after each of which in the second half topics are judged
+POINTS = 50  # intervals of a run; topics are scored after each one of the second half
 
 
 class Topics(NamedTuple):
@@ -52,7 +52,7 @@ class Topics(NamedTuple):
 
 
 class Judge:
-    """Predicts the held-out documents by topics, one after the other."""
+    """Predicts the held-out documents from successive topics."""
 
     def __init__(self, task: Task, seed: int) -> None:
         self._completion = perplexity.completion(task.observed, task.target)
@@ -61,7 +61,7 @@ class Judge:
         self._tokens = np.zeros(0)
 
     def add(self, found: Topics) -> None:
-        """Predict by topics, which are padded so that few numbers of them are compiled."""
+        """Predict from topics, padded so that few sizes are compiled."""
         more = -len(found.alpha) % 64
         table = np.pad(found.topics, ((0, more), (0, 0)))
         table = jnp.maximum(jnp.asarray(table, jnp.float32), jnp.finfo(jnp.float32).tiny)
@@ -72,11 +72,11 @@ class Judge:
         self._tokens = np.sort(np.asarray(found.tokens, float))[::-1]
 
     def due(self, seconds: float, limit: float) -> bool:
-        """Return whether topics are to be added after some seconds of a run of `limit`."""
+        """Return whether topics are due after some seconds of a run of `limit`."""
         return seconds * POINTS >= limit * min(POINTS // 2 + len(self._log_p), POINTS)
 
     def figures(self) -> dict[str, Any]:
-        """Return the perplexities, and how many topics the last ones are."""
+        """Return the perplexities, and the last number of topics."""
         shares = np.cumsum(self._tokens) / self._tokens.sum()
         mean = np.logaddexp.reduce(self._log_p) - np.log(len(self._log_p))
         single, averaged = (
@@ -93,19 +93,19 @@ class Judge:
 
 
 class Look(Hook):
-    """Has topics of a run judged when they are due, read from the state."""
+    """Scores the topics of a state when they are due."""
 
     def __init__(self, judge: Judge, read: Callable[[Any], Topics], limit: float) -> None:
         self._judge, self._read, self._limit = judge, read, limit
 
     def sample(self, event: Event) -> None:
-        """Add the topics of the state, also where the fit has no evaluation."""
+        """Add the topics of the state, even if the fit has no evaluation."""
         if self._judge.due(event.seconds, self._limit):
             self._judge.add(self._read(event.state))
 
 
 def of_hdp(state: Any) -> Topics:
-    """Return the topics of a state of ours; those without a token stand for all new ones."""
+    """Return the topics of our state; those without tokens represent all new ones."""
     counts = np.asarray(state.counts)
     total = counts + BETA
     alpha = np.asarray(state.alpha * jnp.exp(state.log_weights))
@@ -125,7 +125,7 @@ def ours(
     given: argparse.Namespace,
     **options: Any,
 ) -> tuple[Any, dict[str, Any]]:
-    """Fit one of our models, and return the fit and what is kept of it."""
+    """Fit one of our models, and return the fit and its kept topics."""
     judge, began = Judge(task, given.seed), time.perf_counter()
     options |= {"beta": BETA, "seconds": given.seconds, "seed": given.seed}
     options |= {"heldout": (task.observed, task.target)}
@@ -142,7 +142,7 @@ def ours(
 
 
 def tomotopy(task: Task, start: int, given: argparse.Namespace, folder: Path) -> None:
-    """Train tomotopy's model, its concentrations as by default at first, and keep topics."""
+    """Train tomotopy's model from its default concentrations, and keep topics."""
     from tomotopy import HDPModel
 
     model = HDPModel(initial_k=start, eta=BETA, seed=given.seed)
@@ -173,7 +173,7 @@ def tomotopy(task: Task, start: int, given: argparse.Namespace, folder: Path) ->
 
 
 def gensim(task: Task, given: argparse.Namespace, folder: Path) -> None:
-    """Train gensim's model for a pass, keep topics, and go on until the time is over."""
+    """Train gensim's model for a pass, keep topics, and continue until time is up."""
     from gensim.models import HdpModel
 
     rows = (np.unique(row, return_counts=True) for row in documents(task.train) if len(row))
@@ -187,7 +187,7 @@ def gensim(task: Task, given: argparse.Namespace, folder: Path) -> None:
     for number in range(2):
         seconds = time.perf_counter() - began
         alpha, topics = model.hdp_to_lda()
-        # What its topics have of tokens is at first that of a random start: as they weigh, rather.
+        # At first its token counts are those of a random start: use the weights instead.
         found = Topics(topics, alpha, alpha / alpha.sum() * task.train.sum())
         keep(folder, number, found, model.m_num_docs_processed / len(bags), seconds)
         if seconds >= given.seconds:
@@ -197,7 +197,7 @@ def gensim(task: Task, given: argparse.Namespace, folder: Path) -> None:
 
 
 def keep(folder: Path, number: int, found: Topics, passes: float, seconds: float) -> None:
-    """Write topics for `read`, and when they were had."""
+    """Write topics for `read`, and their times."""
     when = {"passes": passes, "training_seconds": seconds}
     np.savez(folder / f"{number:03d}.npz", **found._asdict(), **when)
 
@@ -212,7 +212,7 @@ def read(path: Path) -> tuple[Topics, dict[str, float]]:
 def peer(
     train: Callable[..., None], samples: bool, task: Task, given: argparse.Namespace, *options: Any
 ) -> Iterator[dict[str, Any]]:
-    """Train a model in a process of its own; judge its samples together, or each of its topics."""
+    """Train a model in its own process; score its samples together, or each of its topics."""
     with tempfile.TemporaryDirectory() as root:
         began = time.perf_counter()
         arguments = (task, *options, given, Path(root))
@@ -232,7 +232,7 @@ def peer(
 
 
 def compared(task: Task, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Train and judge each model on a corpus."""
+    """Train and score each model on a corpus."""
     for start in given.starts if "hdp" in given.tools else ():
         fitted, row = ours(hdp.fit, of_hdp, task, given, initial_topics=start, keep_samples=20)
         row |= {"least": min(fitted.number), "most": max(fitted.number)}
@@ -261,7 +261,7 @@ def loaded(name: str, given: argparse.Namespace) -> Task:
 
 
 def main() -> None:
-    """Fit each, and write what was found."""
+    """Fit each, and write the results."""
     tools = {"hdp": "simplex_jax", "lda": "simplex_jax", "tomotopy": "tomotopy", "gensim": "gensim"}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

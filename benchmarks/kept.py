@@ -1,4 +1,4 @@
-"""Results that are kept under `results/`: figures of the documentation, and how they were made."""
+"""Kept results in `results/`: figures for the documentation, and how they were made."""
 
 import datetime
 import json
@@ -17,8 +17,8 @@ PLACES = ("--data", "--keep", "--out", "--peers")
 
 
 def about() -> dict[str, Any]:
-    """Return versions, date, machine and command of the run that is going on."""
-    from simplex_jax.models.records import versions  # not where results are only read
+    """Return versions, date, machine and command of the current run."""
+    from simplex_jax.models.records import versions  # not needed to read results
 
     return {
         "versions": versions(),
@@ -37,7 +37,7 @@ def cores() -> int:
 
 
 def _without_places(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of a command that say what it did, and not with which files."""
+    """Return a command's arguments without its files."""
     told = iter(arguments[1:])
     kept = []
     for argument in told:
@@ -49,7 +49,7 @@ def _without_places(arguments: Sequence[str]) -> list[str]:
 
 
 def _processor() -> str:
-    """Return the model of the processor, which `platform` does not know on Linux."""
+    """Return the processor model, which `platform` does not know on Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -59,7 +59,7 @@ def _processor() -> str:
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], **facts: Any) -> None:
-    """Write the rows of a table, a line each with six digits of a number, and facts about them.
+    """Write the rows of a table, one per line with six digits a number, and how they were made.
 
     NaN becomes null.
     """

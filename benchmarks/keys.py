@@ -1,9 +1,9 @@
-"""Time of an update with keys that XLA splits and with keys that native code splits.
+"""Time of an update with keys split by XLA and by native code.
 
     python benchmarks/keys.py [--only sgld scir] [--keep benchmarks/results/keys.json]
 
-Microseconds of an update of each sampler, on the small problem of its tests, in a compiled loop:
-for one chain and for many side by side. Both kinds of keys take turns; they have the same words.
+Microseconds per update of each sampler, on the small problem of its tests, in a compiled loop: for
+one chain and for many side by side. Both kinds of keys alternate and have the same words.
 """
 
 import argparse

@@ -1,17 +1,17 @@
-"""LDA over more tokens than int32 can number, on disk and in memory.
+"""LDA over more tokens than int32 can index, on disk and in memory.
 
     python benchmarks/lda_beyond_int32.py --kill     # tokens and labels in files, 5 GiB of memory
     python benchmarks/lda_beyond_int32.py --memory   # in memory, 15 GiB
 
-Documents of known topics and shares, 20 million tokens of them, are written over and over to a
-store until that has --tokens, 2.2 x 10^9. `simplex-jax lda` runs over it with its tokens and labels
-in files, or in memory on two devices, of which each numbers half of the tokens. With --kill it is
-killed after its first checkpoint, and goes on by --resume. A few words of each true topic are its
-seed words, so that a pass finds the topics and gives them the same numbers.
+Documents with known topics and shares, 20 million tokens of them, are written to a store repeatedly
+until it has --tokens, 2.2 x 10^9. `simplex-jax lda` runs over it with its tokens and labels in
+files, or in memory on two devices, each of which indexes half of the tokens. With --kill it is
+killed after its first checkpoint, and continues with --resume. A few words of each true topic are
+its seed words, so that a pass finds the topics and numbers them alike.
 
-The labels in the last checkpoint are compared with the shares that documents were made of: in the
-first and the last copy of the documents, and on both sides of place 2^31 in the order of the
-device. The digest of the topics at the end is to be the same in files and in memory, killed or not.
+The labels in the last checkpoint are compared with the true shares of the documents: in the first
+and the last copy of the documents, and on both sides of position 2^31 in the device's order. The
+final digest of the topics must be the same in files and in memory, killed or not.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 
 WORDS, TOPICS, ONCE = 5_000, 20, 20_000
-"""Words, topics, and documents that are written over and over."""
+"""Words, topics, and documents that are written repeatedly."""
 
 
 def documents(seed: int = 0) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
@@ -46,7 +46,7 @@ def documents(seed: int = 0) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
 
 
 def write(path: Path, counts: sp.csr_array, tokens: int) -> float:
-    """Write copies of the documents until there are so many tokens; return the seconds."""
+    """Write copies of the documents up to a number of tokens; return the seconds."""
     from simplex_jax.corpus import store
 
     begun = time.perf_counter()
@@ -66,10 +66,10 @@ def labels_of(run: Path) -> np.ndarray:
 
 
 def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
-    """Return how far the shares of documents by their labels are from those that they were made of.
+    """Return the distance of the document shares, by their labels, from the true ones.
 
-    That is half of the sum of the differences, from 0 to 1: the part of the tokens of a document
-    that would have to change topics. Documents that no update has visited yet do not count.
+    This is half the sum of the differences, from 0 to 1: the part of a document's tokens that would
+    have to change topics. Documents that no update has visited yet do not count.
     """
     from simplex_jax.corpus import device, store
 
@@ -100,7 +100,7 @@ def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
 
 
 def checkpoints(out: Path) -> list[int]:
-    """Return the updates that the checkpoints of a run were saved after."""
+    """Return the updates after which a run saved its checkpoints."""
     return [int(path.name.rpartition("-")[2]) for path in (out / "checkpoint").glob("[0-9]*")]
 
 

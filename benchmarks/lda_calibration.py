@@ -1,12 +1,12 @@
-"""Do LDA's 90% intervals hold the truth? On corpora that are drawn from the model.
+"""Do LDA's 90% intervals cover the truth? On corpora drawn from the model.
 
     python benchmarks/lda_calibration.py [--corpora 50] [--out FILE]
 
 Each corpus has 5 to 20 topics, 400 documents of 60 tokens and 300 words, alpha 0.1 and beta 0.05,
-which the fits are given; these run until they are good, by default for at most 20 seconds. Topics
-are put to the true ones (`matching.align`). Of those that are shared with the truth: how often the
-interval of a probability, of the ten words that lead by their posterior mean, and that of the share
-of the tokens hold what the corpus was drawn with. A correct posterior gives 90%.
+which the fits are given; they run to their default stopping rule, for at most 20 seconds. Topics
+are matched to the true ones (`matching.align`). For topics shared with the truth, the script counts
+how often the intervals cover the true values: of a word's probability, for the ten words with the
+largest posterior mean, and of the share of the tokens. A correct posterior gives 90%.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def judge(seed: int, seconds: float) -> dict[str, float]:
-    """Fit a corpus and count intervals, and those that hold the truth."""
+    """Fit a corpus and count intervals, and those that cover the truth."""
     rng = np.random.default_rng(seed)
     num_topics = int(rng.integers(5, 21))
     topics = rng.dirichlet(np.full(WORDS, BETA), num_topics)

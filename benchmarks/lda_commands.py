@@ -1,11 +1,12 @@
-"""Whole commands, as the shell sees them: seconds, and what the run reached.
+"""Whole commands, as the shell sees them: seconds, and how far the run got.
 
     python benchmarks/lda_commands.py [--only readme ap news20 wikipedia] [--keep FILE]
 
 From the start of `simplex-jax lda` to its end, with reading, compiling, the shares of all documents
-and the report. Of a run without a length: "ess_prevalence" is what nine in ten topics have in
-effective samples of their share of the tokens, "ess_log_predictive" the same of held-out documents,
-both over the chains and counted within each; and "shared" the topics that all chains have.
+and the report. For a run without a length, "ess_prevalence" is the effective sample size that nine
+in ten topics reach for their share of the tokens, and "ess_log_predictive" that of the held-out
+predictive density, both over the chains and counted within each; "shared" counts the topics that
+all chains have.
 """
 
 import argparse
@@ -34,7 +35,7 @@ COMMANDS = {
 
 
 def measure(options: Sequence[str], out: Path) -> dict[str, Any]:
-    """Run the command in the shared folder, and return seconds and what is in its summary."""
+    """Run the command in the shared folder, and return its seconds and summary."""
     command = [sys.executable, "-m", "simplex_jax", "lda", *options, "--out", str(out), "--quiet"]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, check=True, cwd=SHARED, stdout=subprocess.DEVNULL, env=os.environ)

@@ -1,4 +1,4 @@
-"""The corpora of the comparison of LDA tools, each with held-out documents cut in halves."""
+"""The corpora of the LDA comparison, each with held-out documents cut in halves."""
 
 import re
 import tarfile
@@ -14,11 +14,11 @@ from simplex_jax import corpus
 from simplex_jax.corpus import Corpus
 
 NAMES = ("synth", "news20", "nips", "ap", "wikipedia", "wikipedia-1000")
-_HELD_OUT = 1_000  # documents that are judged, at most
+_HELD_OUT = 1_000  # scored documents, at most
 
 
 class Task(NamedTuple):
-    """A corpus and what to make of it.
+    """A corpus and how to fit it.
 
     Attributes:
         name: One of `NAMES`.
@@ -80,10 +80,10 @@ def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
 
 
 def _of_words_shown(task: Task) -> Task:
-    """Leave out the words that are in no training document.
+    """Drop the words that no training document contains.
 
-    Some tools give them no probability, others what the prior does: judged on them, those would be
-    behind these by what is no difference of their topics, and by much (9% on AP).
+    Some tools give them no probability, others what the prior does. Scored on them, the first would
+    trail by much (9% on AP) for no difference in their topics.
     """
     shown = np.asarray(task.train.sum(axis=0) > 0)
     parts = (task.train[:, shown], task.observed[:, shown], task.target[:, shown])
@@ -91,12 +91,12 @@ def _of_words_shown(task: Task) -> Task:
 
 
 def nips(path: Path) -> Corpus:
-    """Papers of NIPS 0-12: words of three or more letters that are seen more than ten times."""
+    """Papers of NIPS 0-12: words of three or more letters that occur more than ten times."""
     papers, names = [], []
     with tarfile.open(path, "r:xz") as archive:
         for member in archive:
             file = archive.extractfile(member)
-            if file is not None:  # latin-1, for most of the files are not UTF-8
+            if file is not None:  # latin-1, because most files are not UTF-8
                 text = file.read().decode("latin-1").lower()
                 papers.append(Counter(re.findall("[a-z]{3,}", text)))
                 names.append(member.name)

@@ -1,14 +1,14 @@
 """How the time of a pass of LDA grows with tokens, topics and words; and large runs as a whole.
 
-    python benchmarks/lda_growth.py                      # growth, each in a process of its own
+    python benchmarks/lda_growth.py                      # growth, each in its own process
     python benchmarks/lda_growth.py --store 300000000    # the command over so many tokens on disk
 
 Documents are synthetic: lengths log-normal around 100, words by Zipf's law within three of 200
-themes each, so that documents have topics to find. Growth is of memoised SCIR with updates of all
+themes each, so that there are topics to find. Growth is that of memoised SCIR with updates of all
 documents, the median of the passes after the first five. With --store, the corpus is written below
---out, `simplex-jax lda` runs over it for --passes, and the peak of its own memory stands beside
-what its --dry-run predicts; what is mapped of the store is apart. Results are written to --out, or
-where --keep says, and growth as a picture beside them.
+--out and `simplex-jax lda` runs over it for --passes; its peak private memory is reported against
+its --dry-run prediction, and mapped store pages separately. Results are written to --out, or where
+--keep says, with a picture of the growth.
 """
 
 import argparse
@@ -34,7 +34,7 @@ THEMES, BLOCK = 200, 20_000
 
 
 def blocks(tokens: int, words: int, seed: int = 0) -> Iterator[sp.csr_array]:
-    """Yield documents [n, V] in blocks, until they have so many tokens."""
+    """Yield documents [n, V] in blocks, up to a number of tokens."""
     rng = np.random.default_rng(seed)
     law = np.cumsum(1 / (np.arange(words) + 10.0))
     law /= law[-1]
@@ -56,7 +56,7 @@ def blocks(tokens: int, words: int, seed: int = 0) -> Iterator[sp.csr_array]:
 
 
 def measure(tokens: int, topics: int, words: int) -> dict[str, float]:
-    """Return the seconds of a pass, its median, in this process."""
+    """Return the median seconds of a pass in this process."""
     import jax
     import jax.numpy as jnp
 
@@ -82,7 +82,7 @@ def measure(tokens: int, topics: int, words: int) -> dict[str, float]:
 
 
 def grow() -> dict[str, list]:
-    """Measure every setting in a process of its own."""
+    """Measure every setting in its own process."""
     found: dict[str, list] = {}
     for name, values in GROWTH.items():
         found[name] = []
@@ -134,7 +134,7 @@ def command(tokens: int, words: int, topics: int, passes: int, place: Path) -> d
         names = [f"w{number}" for number in range(words)]
         store.write_blocks(path, blocks(tokens, words), names)
     writing = time.perf_counter() - begun
-    # Not read as a table of counts first, and no shares of documents at the end.
+    # Written without a table of counts; no shares of documents at the end.
     run = ["lda", str(path), "--stream", "--counts", "memoised"]
     run += ["--topics", str(topics), "--passes", str(passes), "--checkpoint-every", "100000"]
     told, out = predicted(run), place / "run"
@@ -155,7 +155,7 @@ def program() -> str:
 
 
 def predicted(run: list[str]) -> str | None:
-    """Return the memory that a run will need as its --dry-run says it."""
+    """Return the memory that --dry-run predicts for a run."""
     done = subprocess.run([program(), *run, "--dry-run"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
@@ -187,9 +187,9 @@ def observed(
 
 
 def resident(process: int, kind: str) -> float:
-    """Return the GiB of a process that are in memory, its own ("Anon") or of files ("File")."""
+    """Return the resident GiB of a process, private ("Anon") or of files ("File")."""
     status = Path(f"/proc/{process}/status").read_text()
-    found = re.search(rf"Rss{kind}:\s+(\d+)", status)  # none where it has ended
+    found = re.search(rf"Rss{kind}:\s+(\d+)", status)  # no match once it has ended
     return int(found.group(1)) / 2**20 if found else 0.0
 
 

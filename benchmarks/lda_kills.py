@@ -1,16 +1,16 @@
-"""Processes of LDA killed at random moments: how the others end, and what is lost.
+"""Processes of LDA killed at random times: how the others end, and what is lost.
 
     python benchmarks/lda_kills.py [--kills 20] [--passes 4000] [--out FOLDER] [--keep FILE]
 
-A run of two processes on this machine, over a store of 1,003 synthetic documents, is begun; at a
-random moment one of them is killed (SIGKILL), and the run goes on by --resume, to be killed again.
-One kill in four comes in the 20 seconds after the run has opened its directory, when it reads and
-compiles, the others in the 5 seconds after it has saved a checkpoint, when it trains or saves.
-After the last kill the run goes on to its end, which is to be that of a run of one process that
-nobody disturbed: topics, shares of documents and the trace of the perplexity, to the last bit. Kept
-are, of each kill, when it came, the updates of the newest checkpoint, the seconds until the other
-process had ended, its lines that begin with "simplex-jax", and the number of those of others.
-Compiled programs are kept for the next start.
+A run of two processes on this machine starts over a store of 1,003 synthetic documents. At a random
+time one process is killed (SIGKILL); the run continues with --resume and is killed again. One kill
+in four comes within 20 seconds after the run opens its directory, while it reads and compiles, the
+others within 5 seconds after it saves a checkpoint, while it trains or saves. After the last kill
+the run continues to its end, which must match an undisturbed run of one process to the last bit:
+topics, shares of documents and the trace of the perplexity. For each kill the result keeps its
+time, the updates of the newest checkpoint, the seconds until the other process ended, that
+process's lines that begin with "simplex-jax", and the number of its other lines. Compiled programs
+are cached for the next start.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import scipy.sparse as sp
 
 
 def start(arguments: list[str], processes: int, place: Path) -> list[subprocess.Popen]:
-    """Start processes of a run, whose errors go to files."""
+    """Start the processes of a run, with errors written to files."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         coordinator = f"localhost:{free.getsockname()[1]}"
@@ -56,7 +56,7 @@ def start(arguments: list[str], processes: int, place: Path) -> list[subprocess.
 
 
 def opened(run: Path) -> int:
-    """Return when a run was last begun, 0 if it was not."""
+    """Return when a run last started, 0 if never."""
     config = run / "config.json"
     return config.stat().st_mtime_ns if config.exists() else 0
 
@@ -98,7 +98,7 @@ def kill(arguments: list[str], run: Path, place: Path, rng: random.Random) -> di
 
 
 def results(run: Path) -> list[object]:
-    """Return what two runs have to have in common: arrays of files, and the perplexities."""
+    """Return what two runs must share: arrays of files, and the perplexities."""
     found: list[object] = [(run / "topics.npz").read_bytes()]
     parts = sorted((run / "doc_topics").glob("*")) or [run / "doc_topics.npz"]
     found += [

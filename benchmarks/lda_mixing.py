@@ -1,21 +1,21 @@
-"""How LDA's chains mix: effective samples of the topics' shares of the tokens, a pass and a second.
+"""How LDA's chains mix: effective samples of the topics' token shares, per pass and per second.
 
     python benchmarks/lda_mixing.py [--corpora sotu ap] [--passes 3000] [--seeds 3] [--keep FILE]
     python benchmarks/lda_mixing.py --priors 0.1,0.05 0.1,0.2 0.5,0.2
     python benchmarks/lda_mixing.py --gradient
 
-Memoised SCIR with one update of the topics a pass, as by default, and with two, four and eight;
-with five sweeps an update; with documents that move all their tokens of a topic to another one,
-see `relabelled`; and a sampler with the topics integrated out as well (tomotopy, `pip install
-tomotopy`; one worker, since two make it approximate). The same corpora, K, alpha and beta; shares
-are read after every pass, the first quarter is left out, and the size is that of
-`evaluate.diagnostics`.
+Memoised SCIR with one update of the topics per pass, the default, and with two, four and eight;
+with five sweeps per update; with documents that move all their tokens of a topic to another one,
+see `relabelled`; and a sampler that integrates the topics out as well (tomotopy, `pip install
+tomotopy`; one worker, since two make it approximate). Corpora, K, alpha and beta are the same;
+shares are read after every pass, the first quarter is dropped, and the effective sample size is
+that of `evaluate.diagnostics`.
 
-With --priors, in place of all that, one update a pass with other alpha and beta, and the perplexity
-of 500 held-out documents, averaged over the second half of the run, whose samples are counted.
+With --priors, instead: one update per pass with other alpha and beta, and the perplexity of 500
+held-out documents, averaged over the second half of the run, whose samples are counted.
 
 With --gradient, what Hamiltonian moves of shares and topics would cost: the time of a gradient of
-their log density, the labels summed out, beside that of a pass.
+their log density, with labels summed out, against that of a pass.
 """
 
 import argparse
@@ -90,8 +90,8 @@ def relabelled(
     """Move the tokens of a topic in a document together to one that it lacks, or leave them.
 
     Given the topics, and with one alpha for all of them, the new topic has the probability of the
-    tokens' words under it: a Gibbs step. The groups of a document take their turns in the order of
-    their first tokens, which no such move changes; in that of their topics it would be wrong.
+    tokens' words under it: a Gibbs step. A document's groups are visited in the order of their
+    first tokens, which no such move changes; the order of their topics would be wrong.
     """
     topics, documents = log_topics.shape[0], device.size(held)
     sizes = jnp.diff(held.starts)
@@ -101,7 +101,7 @@ def relabelled(
     fit = fit.reshape(documents, topics, topics)
     first = jax.ops.segment_min(jnp.arange(groups.size), groups, documents * topics)
     first = first.reshape(documents, topics)
-    there = first < groups.size  # where there is no token, it is the largest integer
+    there = first < groups.size  # the largest integer if there is no token
     order = jnp.argsort(first, axis=1)
     numbers, rows = jnp.arange(topics), jnp.arange(documents)
 
@@ -122,7 +122,7 @@ def relabelled(
 
 
 def collapsed(train: sp.csr_array, topics: int, passes: int, seed: int) -> np.ndarray:
-    """Return the same of a sampler with the topics integrated out."""
+    """Return the same for a sampler that integrates the topics out."""
     import tomotopy
 
     sampler = tomotopy.LDAModel(k=topics, alpha=ALPHA, eta=BETA, seed=seed)
@@ -146,7 +146,7 @@ SAMPLERS = {
 
 
 def measure(sample: Callable[[int], np.ndarray], seeds: int) -> dict[str, float]:
-    """Return effective samples of 1,000 passes and of a second, the least tenth and the median."""
+    """Return effective samples per 1,000 passes and per second: lowest tenth and median."""
     lowest, median, seconds = [], [], []
     for seed in range(seeds):
         begun = time.perf_counter()
@@ -170,7 +170,7 @@ def measure(sample: Callable[[int], np.ndarray], seeds: int) -> dict[str, float]
 def of_prior(
     train: sp.csr_array, topics: int, passes: int, seeds: int, alpha: float, beta: float
 ) -> dict[str, float]:
-    """Return effective samples of 1,000 passes and the perplexity under a prior."""
+    """Return effective samples per 1,000 passes and the perplexity under a prior."""
     lowest, median, perplexity = [], [], []
     for seed in range(seeds):
         options: dict[str, Any] = {"alpha": alpha, "beta": beta, "seed": seed, "chains": 1}

@@ -1,9 +1,9 @@
-"""Milliseconds of the parts of an update of LDA: labels, topics, and what lies between.
+"""Milliseconds of the parts of an update of LDA: labels, topics, and the rest.
 
     python benchmarks/lda_parts.py [--corpora news20 synth] [--topics 50] [--passes 30]
 
-An update of all documents, memoised SCIR, after `--passes` of them; each part compiled by itself.
-Needs the folder ../shared with `peers/` and `data/`.
+An update of all documents, memoised SCIR, after `--passes` of them; each part is compiled by
+itself. Needs the folder ../shared with `peers/` and `data/`.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python benchmarks/lda_parts_gpu.py [--topics 100 1000] [--tokens 20000000] [--keep FILE]
 
-The corpus is that of lda_throughput.py. A sweep over all documents from the labels of the sweeps
-before it, with counting; the rows of words; and draws of K V variates: CIR transitions from a
-sparse table, and gamma variates of beta and counts. Medians of five.
+The corpus is that of lda_throughput.py. The parts are a sweep over all documents from the labels of
+earlier sweeps, with counting; the rows of words; and K V variates: CIR transitions from a sparse
+table, and gamma variates of beta and counts. Medians of five.
 """
 
 import argparse
@@ -28,7 +28,7 @@ WORDS, ALPHA, BETA, REPEATS = 7_702, 0.1, 0.05, 5
 
 
 def seconds(function: Callable, *arguments: Any) -> float:
-    """Return the median seconds of a compiled function, after its first call."""
+    """Return the median seconds of a compiled function after its first call."""
     times = []
     for _ in range(1 + REPEATS):
         began = time.perf_counter()

@@ -2,18 +2,18 @@
 
     python benchmarks/lda_peers.py [--corpora synth news20] [--tools ours tomotopy-2] [--seeds 3]
 
-Each tool learns the same documents with the same K, alpha and beta (with `--defaults` as its users
-run it: with the priors that it has, learned or not), in a process of its own, one after the other,
-once for each seed. Topics are kept at marks and judged when it has ended, by the one routine of
-`common.py`: topic proportions of held-out documents from half of their tokens by 50 fixed-point
-iterations of CVB0 with the topics fixed, perplexity of the other half. Loading, compilation and
-evaluation are outside the clock. "Single" are the topics as the tool gives them, (beta + n) / sum
-of its last labels for the samplers; "averaged" their mean over the second half of the run so far.
+Each tool trains on the same documents with the same K, alpha and beta (with `--defaults` with its
+default priors, learned or not), in its own process, one after the other, once for each seed. Topics
+are kept at marks and scored when the tool has ended, by the one routine of `common.py`: topic
+proportions of held-out documents from half of their tokens by 50 fixed-point iterations of CVB0
+with fixed topics, perplexity of the other half. Loading, compilation and evaluation are outside the
+clock. "Single" are the topics as the tool reports them, for the samplers (beta + n) / sum of the
+last labels; "averaged" is their mean over the second half of the run so far.
 
-Writes results.json (to which later runs add), results.md and one plot a corpus. A full run on
-synth and news20 takes half an hour on two quiet cores; `--quick` tries everything in few minutes.
+Writes results.json (to which later runs add), results.md and one plot per corpus. A full run on
+synth and news20 takes half an hour on two quiet cores; `--quick` tries everything in a few minutes.
 Needs the folder ../shared with `peers/` and `data/`, and the tools: `pip install tomotopy pyrmallet
-topica gensim`; those not installed are left out.
+topica gensim`; tools that are not installed are skipped.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of the options by which tools are trained."""
+    """Return a parser of the training options."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -92,7 +92,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def end(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of a run at its end."""
+    """Return the final figures of a run."""
     last = record["points"][-1]
     named = ("corpus", "num_topics", "tool", "seed", "defaults", "peak_memory")
     figures = {name: record[name] for name in named} | last
@@ -105,7 +105,7 @@ def identity(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def measure(tool: str, task: Task, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Run a tool and judge its topics."""
+    """Run a tool and score its topics."""
     with tempfile.TemporaryDirectory() as root:
         record = trained(tool, task, seed, options.points, options, Path(root))
         points = judge(record["points"], Path(root), TOOLS[tool].samples, task, options.peers)
@@ -127,9 +127,9 @@ def measure(tool: str, task: Task, seed: int, options: argparse.Namespace) -> di
 def trained(
     tool: str, task: Task, seed: int, points: float, options: argparse.Namespace, folder: Path
 ) -> dict[str, Any]:
-    """Run a tool in a process of its own; return its record, with topics in the folder.
+    """Run a tool in its own process; return its record, with topics in the folder.
 
-    They are kept about `points` times.
+    Topics are kept about `points` times.
     """
     sp.save_npz(folder / "train.npz", task.train, compressed=False)
     alpha, beta = (None, None) if options.defaults else (ALPHA, BETA)
@@ -140,7 +140,7 @@ def trained(
     command += ["--limit", str(TOOLS[tool].limit * effort)]
     command += ["--seconds", str(options.seconds or task.seconds)]
     command += ["--points", str(points), "--peers", str(options.peers)]
-    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of the BLAS
+    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for the BLAS
     subprocess.run(command, env=os.environ | one_thread)
     if not (folder / "record.json").exists():
         raise SystemExit(f"{tool} on {task.name} failed: see above")
@@ -171,7 +171,7 @@ def judge(
 
 
 def prepare(observed: sp.csr_array, target: sp.csr_array, peers: Path) -> None:
-    global held_out, common  # of a process that only evaluates
+    global held_out, common  # in a process that only evaluates
     held_out, common = (sp.csr_matrix(observed), sp.csr_matrix(target)), load_common(peers)
 
 

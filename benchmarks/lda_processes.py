@@ -1,10 +1,10 @@
-"""Tokens a second of LDA in one process, and in several on the same cores.
+"""Tokens per second of LDA in one process, and in several on the same cores.
 
     python benchmarks/lda_processes.py [--processes 2 4] [--topics 50 200] [--keep FILE]
 
-The one process has all cores; several have gloo between them, and each has one core, by itself
-where there are enough. Runs take turns, over the synthetic store of `lda_growth.py`; the rate is
-that of the training after its first third, by the times in metrics.jsonl, evaluations included.
+A single process has all cores; several communicate by gloo, each with one core, its own if there
+are enough. Runs alternate, over the synthetic store of `lda_growth.py`. The rate is that of
+training after its first third, by the times in metrics.jsonl, evaluations included.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def rate(
     place: Path,
     program: Sequence[str] = ("-m", "simplex_jax"),
 ) -> float:
-    """Return the tokens a second of a run of the program, as Python is to start it."""
+    """Return the tokens per second of a run of the program, given as Python arguments."""
     cores = sorted(os.sched_getaffinity(0))
     with socket.socket() as free:
         free.bind(("localhost", 0))

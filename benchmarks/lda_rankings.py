@@ -2,9 +2,10 @@
 
     python benchmarks/lda_rankings.py --corpora ap news20 [--tools ours tomotopy-2] [--keep FILE]
 
-The last topics of each tool, trained as in `lda_peers.py` with equal priors and judged on the same
-held-out documents: by completion, one half of each predicted from the other, and by the probability
-of all their tokens from left to right. Errors are those of the second estimate, from its particles.
+The final topics of each tool, trained as in `lda_peers.py` with equal priors, are scored on the
+same held-out documents: by completion, predicting one half of each from the other, and by the
+left-to-right probability of all their tokens. Errors are those of the second estimate, from its
+particles.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from scipy import stats
 
 from simplex_jax import lda
 
-POINTS = 5  # times that topics are kept, of which the last are judged
+POINTS = 5  # times that topics are kept; the last are scored
 
 
 def main() -> None:
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def judged(tool: str, task: Task, seed: int, given: argparse.Namespace) -> dict[str, Any]:
-    """Train a tool and return both perplexities of its last topics."""
+    """Train a tool and return both perplexities of its final topics."""
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root)
         last = trained(tool, task, seed, POINTS, given, folder)["points"][-1]

@@ -1,4 +1,4 @@
-"""What the runs of the LDA comparison share: the clock, the marks at which topics are kept."""
+"""Shared by the runs of the LDA comparison: the clock, and the marks at which topics are kept."""
 
 import contextlib
 import importlib.util
@@ -15,7 +15,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def load_common(peers: Path) -> ModuleType:
-    """Import `common.py`, the evaluation and the clock that all tools were measured with."""
+    """Import `common.py`, with the evaluation and the clock used for all tools."""
     sys.dont_write_bytecode = True  # the folder may be read-only
     spec = importlib.util.spec_from_file_location("common", peers / "common.py")
     if spec is None or spec.loader is None or not (peers / "common.py").is_file():
@@ -30,15 +30,15 @@ class Stopped(Exception):
 
 
 class Recorder:
-    """Times the training and keeps topics at marks, which are ever further apart at first.
+    """Times the training and keeps topics at marks, whose distance grows at first.
 
     Args:
         clock: A `common.Clock`: wall and CPU seconds, threads and children included.
         folder: Where topics go.
         limit: Passes or sweeps after which the run ends.
         first: The first mark.
-        seconds: Training time that ends the run earlier.
-        points: About how many marks there are.
+        seconds: Training time after which the run ends early.
+        points: Approximate number of marks.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Recorder:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop it, inside of `training`."""
+        """Stop it, inside `training`."""
         self._clock.stop()
         yield
         self._clock.start()
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """Time compilation, apart."""
+        """Time compilation separately."""
         clock = self._new_clock()
         clock.start()
         yield
@@ -84,7 +84,7 @@ class Recorder:
         self.compilation = {"seconds": clock.t, "cpu_seconds": clock.c}
 
     def restart(self) -> None:
-        """Begin at zero seconds again, for a tool that is run once per point."""
+        """Reset to zero seconds, for a tool that runs once per point."""
         self._clock = self._new_clock()
 
     def due(self, work: float) -> bool:
@@ -99,7 +99,7 @@ class Recorder:
         averaged: bool = False,
         alpha: np.ndarray | None = None,
     ) -> None:
-        """Keep topics [K, V], and alpha where a tool has its own; end the run if it is time."""
+        """Keep topics [K, V], and a tool's own alpha; end the run when due."""
         name = f"{len(self.points):04d}.npy"
         np.save(self._folder / name, np.asarray(topics, np.float32))
         seconds = {"seconds": self._clock.t, "cpu_seconds": self._clock.c}
@@ -112,6 +112,6 @@ class Recorder:
 
 
 def peak_memory() -> int:
-    """Peak of resident memory in bytes. `ru_maxrss` would begin with the parent's."""
+    """Peak resident memory in bytes. `ru_maxrss` would start at the parent's."""
     status = Path("/proc/self/status").read_text("ascii")
     return 1024 * int(re.search(r"VmHWM:\s*(\d+) kB", status).group(1))

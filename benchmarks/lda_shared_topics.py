@@ -1,10 +1,10 @@
-"""Tokens a second of LDA in several processes that share the topics, and where each draws them all.
+"""Tokens per second of LDA in processes that share the topics, and where each draws them all.
 
     python benchmarks/lda_shared_topics.py [--tokens 50000 200000] [--topics 100] [--keep FILE]
 
-Runs take turns, as in `lda_processes.py`: each process has a core of its own, and gloo between
-them. Those that do not share are the same program without `sharding.shared_topics`, and have the
-same samples. Few tokens for the numbers of the topics is where drawing these is most of the time.
+Runs alternate, as in `lda_processes.py`: each process has its own core, with gloo between them.
+Those that do not share are the same program without `sharding.shared_topics`, and have the same
+samples. With few tokens for the number of topics, drawing topics takes most of the time.
 """
 
 import argparse
@@ -26,7 +26,7 @@ PROGRAMS = {"shared": _PROGRAM, "each all": _APART + _PROGRAM}
 
 
 def compared(tokens: int, options: argparse.Namespace) -> dict[str, float]:
-    """Return the median rates over a store of so many tokens."""
+    """Return the median rates over a store with this many tokens."""
     rates: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     samples = set()
     with tempfile.TemporaryDirectory() as folder:

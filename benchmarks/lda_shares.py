@@ -1,13 +1,13 @@
-"""Shares of documents: their errors beside those that are said, their time, and how chains begin.
+"""Shares of documents: actual and reported errors, their time, and how chains start.
 
     python benchmarks/lda_shares.py [--cases ap:50:0.1 ...] [--seeds 10] [--begin]
 
 A case is a corpus, a number of topics and an alpha. Topics are learned in 25 passes over at most
-10,000 documents, and `models.topics.proportions` works with these. The shares of `--documents`
-documents by several seeds are compared with their means over four long runs; times are those of up
-to `--timed` documents. `--begin` also compares two ways to begin the labels of a document: from
-none, each drawn given those before it, and by `engine.sweeps` from `None`. Needs the folder
-../shared with `peers/` and `data/`.
+10,000 documents, and passed to `models.topics.proportions`. The shares of `--documents` documents
+under several seeds are compared with their means over four long runs; times are those of up to
+`--timed` documents. `--begin` also compares two ways to start a document's labels: from none, each
+drawn given those before it, and by `engine.sweeps` from `None`. Needs the folder ../shared with
+`peers/` and `data/`.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def main() -> None:
 def precision(
     topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array, seeds: int
 ) -> dict[str, float]:
-    """Return the errors of shares over seeds, and those that are said, of the worst topic."""
+    """Return the actual and the reported errors of shares over seeds, for the worst topic."""
     long = partial(lda.transform, topics, alpha, counts, tolerance=0)
     truth = np.mean([long(seed=1_000 + i) for i in range(4)], axis=0)
     errors, said = [], []
@@ -85,7 +85,7 @@ def precision(
 
 
 def duration(topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array) -> dict[str, float]:
-    """Return the processor seconds of the shares of documents, compiled before."""
+    """Return the processor seconds of the shares of documents, after compilation."""
     lda.transform(topics, alpha, counts, seed=1)
     begun = time.process_time()
     lda.transform(topics, alpha, counts, seed=2)
@@ -94,10 +94,10 @@ def duration(topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array) -> dic
 
 
 def beginnings(topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array) -> dict[str, float]:
-    """Return how far the largest share is from its mean after sweeps from two beginnings.
+    """Return how far the largest share is from its mean after sweeps from two starts.
 
-    That is the root of the mean square over documents of the mean over chains, from which the noise
-    of few chains is taken by multiplying the means of two halves of them.
+    This is the root mean square over documents of the mean over chains. Multiplying the means of
+    two halves of the chains removes the noise of few chains.
     """
     corpus = device.to_device(counts)
     documents = device.select(corpus, jnp.arange(counts.shape[0], dtype=jnp.int32))
@@ -137,7 +137,7 @@ def beginnings(topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array) -> d
         product = (off[0] * off[1])[:, top, place].mean(axis=1)
         return np.sqrt(np.maximum(product, 0)).round(4)
 
-    # The first sweep of the latter is how they begin, so that both have done as much work.
+    # The latter start with their first sweep, so that both have done equal work.
     pairs = zip(AFTER, distances(none, 0), distances(None, 1), strict=True)
     return {
         f"{way}, {after} sweeps": float(value)

@@ -23,7 +23,7 @@ FAMILIES = {
 
 
 def tools(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Records of one corpus by tool, one a seed."""
+    """Records of one corpus by tool, one per seed."""
     return {
         name: [record for record in records if record["tool"] == name]
         for name in dict.fromkeys(record["tool"] for record in records)
@@ -31,13 +31,13 @@ def tools(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def middle(values: Sequence[float]) -> float:
-    """The median, in which a mark that was not reached, NaN, is later than any."""
+    """The median; a mark that was not reached, NaN, counts as later than any."""
     median = np.median(np.where(np.isnan(values), np.inf, values))
     return float(median) if np.isfinite(median) else np.nan
 
 
 def spread(values: Sequence[float]) -> str:
-    """The median of perplexities, and their range where there are several."""
+    """The median of perplexities, and their range if there are several."""
     finite = [value for value in values if not np.isnan(value)]
     if not finite:
         return number(np.nan)
@@ -118,7 +118,7 @@ def table(records: Sequence[Record]) -> str:
 
 
 def ahead(records: Sequence[Record]) -> list[str]:
-    """When memoised SCIR reached what each of the others ended with."""
+    """When memoised SCIR reached the final perplexity of each other tool."""
     runs = tools(records)
     ours = runs.get("ours")
     peers = {tool: theirs for tool, theirs in runs.items() if not tool.startswith("ours")}
@@ -153,7 +153,7 @@ def plot(records: Sequence[Record], path: Path) -> None:
     panels = figure.subplots(1, 2, sharey=True)
     colours = colours_of(list(tools(records)))
     for panel, clock in zip(panels, ("seconds", "cpu_seconds"), strict=True):
-        for record in records:  # one line a seed
+        for record in records:  # one line per seed
             colour = colours[record["tool"]]
             ours = record["tool"].startswith("ours")
             width = 2.4 if ours else 1.3
@@ -187,7 +187,7 @@ def plot(records: Sequence[Record], path: Path) -> None:
 
 
 def colours_of(tools: Sequence[str]) -> dict[str, tuple[float, ...]]:
-    """A hue for each family of tools, lighter from one member to the next."""
+    """A hue for each family of tools, lighter from member to member."""
     colours = {}
     for family, name in FAMILIES.items():
         members = [tool for tool in tools if tool.startswith(family)]

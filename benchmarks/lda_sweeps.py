@@ -1,12 +1,12 @@
-"""Nanoseconds a token of the native sweeps, by corpus and number of topics, on CPUs or a GPU.
+"""Nanoseconds per token of the native sweeps, by corpus and number of topics, on CPUs or a GPU.
 
     python benchmarks/lda_sweeps.py [--corpora wikipedia] [--topics 200 500 1000] [--keep FILE]
 
-Each kernel (dense, sparse, in whole numbers; on GPUs one) sweeps over all documents from the same
-labels, after --passes updates by memoised SCIR; they take turns, and the least of four counts.
-Times are of the clock, with the counting and the tables of the topics; a core takes as many times
-as long as there are threads. "update" is the whole update with the kernel that is chosen. Needs
-the folder ../shared with `peers/` and `data/`.
+Each kernel (dense, sparse, integer; on GPUs one) sweeps over all documents from the same labels,
+after --passes updates by memoised SCIR. Kernels alternate, and the minimum of four counts. Times
+are wall-clock, with the counting and the tables of the topics; multiply by the number of threads
+for core time. "update" is the whole update with the chosen kernel. Needs the folder ../shared with
+`peers/` and `data/`.
 """
 
 import argparse
@@ -33,7 +33,7 @@ ALPHA, BETA, TURNS = 0.1, 0.05, 4
 
 
 def measure(train: Any, num_topics: int, passes: int) -> dict[str, float]:
-    """Return the nanoseconds a token of each kernel, and of an update."""
+    """Return the nanoseconds per token of each kernel, and of an update."""
     corpus, shape = device.to_device(train), (num_topics, train.shape[1])
     documents, tokens = train.shape[0], int(train.sum())
     kernel, _ = model.build(corpus, shape, alpha=ALPHA, beta=BETA, batch_size=documents)

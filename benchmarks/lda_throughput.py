@@ -1,15 +1,15 @@
-"""Token-sweeps a second of memoised SCIR on LDA, topic updates included, on this device.
+"""Token-sweeps per second of memoised SCIR on LDA, with topic updates, on this device.
 
     python benchmarks/lda_throughput.py [--topics 100 1000] [--engine xla] [--tokens 20000000]
 
 The corpus is synthetic, with the lengths and the Zipf law of real text, and stays on the device. A
-pass draws every topic label of the corpus once, in batches of the default size, and all topics
-once a batch. Medians of several repeats; compilation is reported apart.
+pass draws every topic label once, in batches of the default size, and all topics once per batch.
+Medians of several repeats; compilation is reported separately.
 
-Beside each rate stands its share of two bounds set by memory: a fused sweep reads a row of K
+Each rate is also given as a share of two bounds set by memory. A fused sweep reads a row of K
 float32 probabilities for each token and moves 8 bytes more, 4 K + 8; one that writes out an array
-of tokens x K, and reads it twice, 12 K + 8. The bandwidth is that of the card's maker where it is
-known here, else measured by adding one to a large array.
+of tokens x K, and reads it twice, 12 K + 8. The bandwidth is the manufacturer's if known here,
+otherwise measured by adding one to a large array.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from simplex_jax.models.lda.counts import Local
 from simplex_jax.models.topics.engine import ENGINES, resolve
 from simplex_jax.runtime import devices
 
-BANDWIDTH = {"H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12}  # bytes a second
+BANDWIDTH = {"H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12}  # bytes per second
 
 
 def corpus_of(tokens: int, vocabulary: int) -> DeviceCorpus:
@@ -44,7 +44,7 @@ def corpus_of(tokens: int, vocabulary: int) -> DeviceCorpus:
 
 
 def bandwidth() -> tuple[float, str]:
-    """Bytes a second to and from memory, and where the figure is from."""
+    """Bytes per second to and from memory, and the source of the figure."""
     device = jax.devices()[0]
     for name, value in BANDWIDTH.items():
         if name in device.device_kind:
@@ -59,7 +59,7 @@ def bandwidth() -> tuple[float, str]:
 
 
 def one_epoch(update, stream, state, batches):
-    """Do one pass over the corpus."""
+    """Run one pass over the corpus."""
 
     def body(_, state):
         key = jax.random.fold_in(jax.random.key(1), state.step)
@@ -69,7 +69,7 @@ def one_epoch(update, stream, state, batches):
 
 
 def measure(corpus, topics, method, options):
-    """Median token-sweeps a second with K topics, and what it was measured with."""
+    """Median token-sweeps per second with K topics, and the settings."""
     total, documents = corpus.tokens.shape[0], corpus.order.shape[0]
     shape = (topics, options.vocabulary)
     batch = lda.default_batch_size(documents, total, shape)

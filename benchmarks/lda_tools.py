@@ -1,11 +1,11 @@
-"""Train one LDA tool on one corpus and write down its topics as it goes: a child process.
+"""Train one LDA tool on one corpus and save its topics along the way: a child process.
 
     python benchmarks/lda_tools.py TOOL FOLDER --limit WORK --seconds S
 
-`lda_peers.py` calls it, one tool at a time in a process of its own. FOLDER holds `task.json` and
-`train.npz`; topics go to `0000.npy` and so on, and their times to `record.json`. Topics are judged
-later, by another process: neither the clock nor the peak of memory knows of it. For the same reason
-this module imports no tool before it is asked for.
+`lda_peers.py` calls it, one tool at a time in its own process. FOLDER holds `task.json` and
+`train.npz`; topics go to `0000.npy` and so on, and their times to `record.json`. Another process
+scores the topics later, so neither the clock nor the memory peak includes that. For the same reason
+this module imports no tool before it is needed.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from lda_recorder import SHARED, Recorder, Stopped, load_common, peak_memory
 
 
 class Job(NamedTuple):
-    """What a tool is given: counts [D, V] and the model, alpha per topic and beta per word.
+    """A tool's input: counts [D, V] and the model, alpha per topic and beta per word.
 
-    Without alpha and beta a tool runs with the priors, learned or not, that it has by default.
+    Without alpha and beta a tool runs with its default priors, learned or not.
     """
 
     train: sp.csr_array
@@ -34,7 +34,7 @@ class Job(NamedTuple):
     seed: int
 
     def given(self, **names: str) -> dict[str, float]:
-        """Return the priors that are given, by the names that a tool has for alpha and beta."""
+        """Return the given priors, by a tool's names for alpha and beta."""
         return {
             name: value
             for name, value in ((names["alpha"], self.alpha), (names["beta"], self.beta))
@@ -131,7 +131,7 @@ def spelt(words: int) -> tuple[dict[str, int], list[str]]:
 
 
 def restart(train: Callable[..., tuple[np.ndarray, np.ndarray | None]], record: Recorder) -> None:
-    """One run per point: topics come at the end only. The last run averages five samples."""
+    """One run per point, because topics come only at the end. The last averages five samples."""
 
     def run(sweeps: int, samples: int, interval: int) -> float:
         record.restart()
@@ -141,7 +141,7 @@ def restart(train: Callable[..., tuple[np.ndarray, np.ndarray | None]], record: 
         return record.points[-1]["seconds"] / done
 
     rate = run(max(1, round(record.limit / 15)), 1, 1)
-    limit = min(record.limit, record.seconds / rate)  # the last run takes all of the time
+    limit = min(record.limit, record.seconds / rate)  # the last run uses all of the time
     for share in (1 / 6, 1 / 3, 2 / 3):
         run(max(1, round(share * limit)), 1, 1)
     interval = max(1, round(limit / 15))
@@ -240,7 +240,7 @@ def gensim(job: Job, record: Recorder, chunk: int) -> None:
 def simplex_jax(
     job: Job, record: Recorder, counts: str, batch: int | None = None, local: str | None = None
 ) -> None:
-    """As `lda.fit` does it, with all settings but these left to their defaults."""
+    """Like `lda.fit`, with all other settings at their defaults."""
     import jax
 
     from simplex_jax import run
@@ -301,8 +301,8 @@ class Tool(NamedTuple):
         options: What distinguishes it.
         limit: Passes or sweeps of a full run.
         first: Passes or sweeps up to the first point.
-        samples: Whether its topics are samples, of which an average may be taken.
-        module: What has to be installed.
+        samples: Whether its topics are samples, which may be averaged.
+        module: The module that must be installed.
     """
 
     train: Callable[..., None]

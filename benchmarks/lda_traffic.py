@@ -1,19 +1,19 @@
-"""What an update of LDA moves between devices, and needs of each, by its compiled program.
+"""What an update of LDA moves between devices and needs on each, from its compiled program.
 
-The documents stay where they are. In an update each of n devices gets its part of the sum of the
-changes of the counts, a reduce-scatter of int32 [K, V], draws its part of the topics, and gives it
-to the others, an all-gather of float32 [K, V]; K is rounded up to a multiple of n. Four figures of
-a topic are gathered as well. A pass that learns alpha adds up the tables of the topics and the
-classes of documents in which logarithms are added up, by all-reduce; one that learns beta gathers
-the counts. Where devices do not share the topics (`sharding.shared_topics`) it is one all-reduce of
-int32 [K, V], and what alpha takes. Bytes are those of the whole arrays. A ring of n devices sends
-and receives (n - 1) / n times that from each, and of all-reduce twice as much.
+Documents stay where they are. In an update each of n devices gets its part of the summed changes of
+the counts, a reduce-scatter of int32 [K, V], draws its part of the topics, and sends it to the
+others, an all-gather of float32 [K, V]; K is rounded up to a multiple of n. Four figures per topic
+are gathered as well. A pass that learns alpha all-reduces the tables of the topics and the classes
+of documents in which logarithms are summed; one that learns beta gathers the counts. If devices do
+not share the topics (`sharding.shared_topics`), an update is one all-reduce of int32 [K, V], and
+what alpha needs. Bytes are those of the whole arrays. In a ring of n devices each sends and
+receives (n - 1) / n times as many, and twice that for all-reduce.
 
     JAX_NUM_CPU_DEVICES=4 python benchmarks/lda_traffic.py --topics 100 --words 10000
 
-`memory` is what the program needs of a device, by the compiler: the state before and after it, its
-temporaries and a corpus of next to nothing, in bytes for each of the K V numbers of the topics.
-`--plan` also prints what an update and a pass take of a cluster, from the same formula.
+`memory` is what the program needs on a device, by the compiler: the state before and after it, its
+temporaries and a tiny corpus, in bytes for each of the K V numbers of the topics. `--plan` also
+prints what an update and a pass cost a cluster, from the same formula.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def found(program: jax.stages.Compiled) -> dict[str, int]:
     """The same as `predicted`, from the operations of a program."""
     total = dict.fromkeys(KINDS, 0)
     for shapes, operation in _OPERATION.findall(program.as_text()):
-        # A reduce-scatter is named by its part of the result.
+        # A reduce-scatter shows its part of the result.
         parts = len(jax.devices()) if operation == "reduce-scatter" else 1
         for kind, sizes in _ARRAY.findall(shapes):
             numbers = [int(size) for size in sizes.split(",") if size]
@@ -90,7 +90,7 @@ def found(program: jax.stages.Compiled) -> dict[str, int]:
 
 
 def memory(program: jax.stages.Compiled) -> int:
-    """Return the bytes that a program needs of a device."""
+    """Return the bytes that a program needs on a device."""
     analysis = program.memory_analysis()
     return (
         analysis.argument_size_in_bytes
@@ -100,7 +100,7 @@ def memory(program: jax.stages.Compiled) -> int:
 
 
 def plan(options: argparse.Namespace) -> dict[str, float]:
-    """What a pass costs on so many hosts, with updates after so many tokens."""
+    """The cost of a pass, by number of hosts and tokens per update."""
     hosts, updates = options.hosts, options.tokens / options.batch_tokens
     traffic = predicted(options.topics, options.words, hosts, learn=())
     leaving = sent(traffic, hosts)

@@ -2,8 +2,7 @@
 
 A line starts with its kind. `A,1287,1,"title","/url"` names an attribute and its id,
 `C,"10001",10001` begins a case, and every `V,1287,1` below it is a vote of the case for an
-attribute. `I`, `T` and `N` lines describe the file. What stands behind the id of a vote means
-nothing.
+attribute. `I`, `T` and `N` lines describe the file. Fields after a vote's id have no meaning.
 """
 
 from collections import Counter
@@ -29,8 +28,9 @@ class _Title(NamedTuple):
 def read(path: Path) -> Corpus:
     """Read cases as documents and attributes as words, in the order of their ids.
 
-    The word of an attribute is its title, with its URL in brackets where another one has the same.
-    A vote counts one; a case without votes is an empty document. Names are those of the cases.
+    The word of an attribute is its title, with its URL in brackets if another one has the same. A
+    vote counts one; a case without votes is an empty document. Documents are named after their
+    cases.
 
     Raises:
         CorpusError: naming the file and the line.
@@ -76,7 +76,7 @@ def read(path: Path) -> Corpus:
 
 
 def _words(titles: list[_Title]) -> list[str]:
-    """One word each: the title, with the URL where it is not the only one of the title."""
+    """One word each: the title, with the URL if the title is not unique."""
     times = Counter(title for title, _ in titles)
     return [title if times[title] == 1 else f"{title} ({url})".strip() for title, url in titles]
 

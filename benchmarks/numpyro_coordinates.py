@@ -1,9 +1,9 @@
-"""Coordinates for NUTS on the simplex that other programs have, for `numpyro_ess.py`.
+"""Coordinates of other programs for NUTS on the simplex, for `numpyro_ess.py`.
 
 numpyro breaks sticks. Recent versions of Stan have isometric log ratios (ILR; Egozcue et al. 2003):
-orthonormal coordinates of the plane of zero sum, a point of which has the value as its softmax. The
-softmax of K - 1 numbers and 0, the log ratios to the last category, is what people write by hand;
-so are independent gamma variates, one for each category, divided by their sum.
+orthonormal coordinates of the zero-sum plane; the value is the softmax of a point of it. Other
+models use the softmax of K - 1 numbers and 0, the log ratios to the last category, or independent
+gamma variates, one per category, divided by their sum.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def softmax(name: str, law: dist.Distribution) -> jax.Array:
 def gammas(name: str, law: dist.Distribution) -> jax.Array:
     """Sample the logarithms of independent gamma variates, whose shares are the probabilities.
 
-    Their logarithms, for a variate of a small shape underflows.
+    Logarithms, because a variate of small shape underflows.
     """
     alpha = sites.base(law).concentration
     logs = _real(f"{name}_gammas", law, law.shape()[-1])
@@ -51,7 +51,7 @@ def gammas(name: str, law: dist.Distribution) -> jax.Array:
 
 
 def _real(name: str, law: dist.Distribution, size: int) -> jax.Array:
-    """Sample real numbers in the batch of a law, so many in each vector, of a flat density."""
+    """Sample vectors of real numbers with a flat density, in a distribution's batch shape."""
     batch = law.shape()[:-1]
     flat = dist.ImproperUniform(constraints.real_vector, batch, (size,))
     return numpyro.sample(name, flat.to_event(law.event_dim - 1))

@@ -1,19 +1,18 @@
-"""Effective samples a second of our kernels and of NUTS on the same numpyro models, in one run.
+"""Effective samples per second of our kernels and NUTS on the same numpyro models, in one run.
 
     python benchmarks/numpyro_ess.py [--data ../shared/data] [--seconds 20] [--only NAME | cost]
 
-Ours are SCIR and, for models that NUTS moves alone, NUTS in normal scores of learned references
-(`learn_reference`). Rivals are NUTS as numpyro has it, which breaks sticks on the simplex, and for
-models with Dirichlet or LogDirichlet sites NUTS in log ratios, and on gamma variates
+Our kernels are SCIR and, for models that NUTS moves alone, NUTS in normal scores of learned
+references (`learn_reference`). Rivals are numpyro's NUTS, which breaks sticks on the simplex, and
+for models with Dirichlet or LogDirichlet sites NUTS in log ratios and on gamma variates
 (`numpyro_coordinates.py`).
 
-Each kernel is compiled, warmed up, and then sampled for about the given time; compiling, pilots and
-warming up are not counted, but a kernel is given up where its warm-up takes longer than
-`--patience`. Times are those of the processor, so that other work on the machine does not count;
-run it on one core (`taskset -c 0`). The effective sample size is numpyro's, of the number that it
-is smallest for and of the median one; R-hat is the largest, of the halves of the chain; "apart" is
-the largest difference of means from those of SCIR, in standard errors. The cost of a step on
-minibatches is measured for growing numbers of rows.
+Each kernel is compiled, warmed up, and then sampled for about the given time. Compilation, pilots
+and warm-up are not counted, but a kernel is given up if its warm-up takes longer than `--patience`.
+Times are processor time, so that other work on the machine does not count; run it on one core
+(`taskset -c 0`). The effective sample size is numpyro's, for the slowest and the median number;
+R-hat is the largest, of the halves of the chain; "apart" is the largest difference of means from
+SCIR's, in standard errors. The cost of a minibatch step is measured for growing numbers of rows.
 """
 
 import argparse
@@ -50,7 +49,7 @@ def sample(
     chunk: int,
     patience: float = math.inf,
 ) -> Chain | None:
-    """Sample an example for some seconds of the processor; None as in `pilots.sample`."""
+    """Sample an example for some processor seconds; None as in `pilots.sample`."""
     return pilots.sample(
         kernel,
         example.watch,
@@ -75,7 +74,7 @@ def compare(example: Example, warmup: int, seconds: float, chunk: int) -> tuple[
 
 
 def rivals(example: Example) -> dict[str, Any]:
-    """Return the kernels to compare with: NUTS, and that in other coordinates of the simplex."""
+    """Return the rivals: NUTS, and NUTS in other coordinates of the simplex."""
     found = {"NUTS": example.rival}
     if isinstance(example.rival, NUTS) and has_dirichlet(example.model, example.args):
         for name, coordinates in COORDINATES.items():
@@ -91,7 +90,7 @@ def in_scores(example: Example) -> NUTS:
 
 
 def kernels(example: Example) -> dict[str, tuple[Callable[[], Any], int]]:
-    """Return what makes each kernel, ours first, and its steps of warm-up for each of NUTS's."""
+    """Return what makes each kernel, ours first, and its warm-up steps for each of NUTS's."""
     ours = {"SCIR": (lambda: example.kernel, example.warmup)}
     if isinstance(example.rival, NUTS):
         ours["NUTS in scores"] = (lambda: in_scores(example), 1)
@@ -105,7 +104,7 @@ def r_hat(chain: Chain) -> float:
 
 
 def row(name: str, kernel: str, chain: Chain | None, reference: Chain | None) -> dict[str, Any]:
-    """Return what is said of a chain, None where it was given up, beside the first of its model."""
+    """Return the figures of a chain against its model's first; None if it was given up."""
     facts: dict[str, Any] = {"model": name, "kernel": kernel}
     if chain is None:
         return facts | dict.fromkeys(NUMBERS)
@@ -114,12 +113,12 @@ def row(name: str, kernel: str, chain: Chain | None, reference: Chain | None) ->
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return kept rows as the table of docs/benchmarks.md, a line for each model.
+    """Return kept rows as the table of docs/benchmarks.md, a line per model.
 
-    A cell has the effective samples a second of the slowest number and of the median one, and R-hat
-    where it is above 1.01. The ratio is that of the best of ours to the best of NUTS, and apart
-    the largest distance from SCIR of a kernel whose R-hat is not above 1.01, if there is one.
-    Kernels that have not been run have no column.
+    A cell has the effective samples per second of the slowest and the median number, and R-hat if
+    it is above 1.01. The ratio is that of our best to the best of NUTS, and apart the largest
+    distance from SCIR of a kernel whose R-hat is not above 1.01, if there is one. Kernels that have
+    not run have no column.
     """
     run = {facts["kernel"] for facts in rows}
     columns = [kernel for kernel in (*OURS, *RIVALS) if kernel in run]
@@ -165,7 +164,7 @@ ON_MINIBATCHES = ("SCIR", "SGMCMC with SGRLD")
 
 
 def on_minibatches(name: str, rows: int, batch: int) -> tuple[Callable, Any]:
-    """Return the compiled program of `STEPS` steps of a mixture, and what it is given."""
+    """Return the compiled program of `STEPS` steps of a mixture, and its arguments."""
     shown = mixture(rows, subsample=batch)
     kernel = shown.kernel
     if name != "SCIR":
@@ -180,9 +179,9 @@ def on_minibatches(name: str, rows: int, batch: int) -> tuple[Callable, Any]:
 
 
 def step_costs(rows: Sequence[int], batch: int = 100, repeats: int = 7) -> dict[str, list[float]]:
-    """Microseconds of a step on minibatches of `batch` of so many rows, by kernel.
+    """Microseconds per step on minibatches of `batch` rows, by kernel.
 
-    The median of some repeats, in which numbers of rows take turns.
+    The median of some repeats, in which numbers of rows alternate.
     """
     found = {}
     for name in ON_MINIBATCHES:
@@ -208,7 +207,7 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=600.0, help="for a warm-up, in seconds")
     parser.add_argument("--keep", type=Path, help="a JSON file; rows of other models stay in it")
     given = parser.parse_args()
-    # Rows of other models stay as they were kept.
+    # Kept rows of other models stay.
     earlier = kept.read(given.keep)["rows"] if given.keep and given.keep.exists() else []
     rows = [facts for facts in earlier if given.only not in facts["model"]]
     print("| model | kernel | slowest, ESS/s | median, ESS/s | R-hat | apart |")

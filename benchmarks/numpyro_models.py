@@ -18,15 +18,15 @@ from simplex_jax.numpyro_kernels import SCIR
 
 
 class Example(NamedTuple):
-    """A model, its data, two kernels for it, and what to watch of its samples.
+    """A model, its data, two kernels for it, and the statistics to watch.
 
     Attributes:
         model: A numpyro model.
         args: Its arguments.
         kernel: Our kernel of it.
         watch: Samples of all sites to numbers that do not depend on the order of components.
-        rival: What it is compared with, NUTS on the same model by default.
-        warmup: Number of steps of our kernel in the warm-up, for each of the rival's.
+        rival: The kernel it is compared with, by default NUTS on the same model.
+        warmup: Number of warm-up steps of our kernel, for each of the rival's.
     """
 
     model: Callable
@@ -65,7 +65,7 @@ def dirichlet_multinomial(size: int = 50, rows: int = 30, seed: int = 0) -> Exam
 def mixture(
     rows: int = 200, parts: int = 30, width: float = 0.2, subsample: int | None = None
 ) -> Example:
-    """A mixture of known normal parts, three of which have data: most weights are near 0.
+    """A mixture of known normal parts, three of them with data: most weights are near 0.
 
     Centres are 1 apart: with width 0.2 parts are empty or not, with 1 each could be its neighbours.
     """
@@ -109,7 +109,7 @@ def hidden_markov(length: int = 300, states: int = 6) -> Example:
 
 
 def adjacency(folder: Path, size: int) -> np.ndarray:
-    """Links, either way, between the blogs of `polblogs` that have the most of them."""
+    """Links, in either direction, between the most linked blogs of `polblogs`."""
     words = (folder / "polblogs" / "polblogs.gml").read_text("utf-8").split()
     edges = [
         (int(words[i + 1]), int(words[i + 3]))
@@ -147,7 +147,7 @@ def memberships(folder: Path, size: int = 100, blocks: int = 3) -> Example:
         together = (pi[:, :-1] * pi[:, 1:]).sum(axis=-1)[:, :20]
         return jnp.concatenate([together, samples["between"][:, None]], axis=1)
 
-    # All memberships are accepted or refused together: steps are short, and many.
+    # All memberships are accepted or rejected together: steps are short, and many.
     return example(model, (y,), watch, warmup=60)
 
 
@@ -188,7 +188,7 @@ def blocks(folder: Path, size: int = 40, blocks: int = 10) -> Example:
 
 
 def factorisation(rows: int = 30, columns: int = 20, factors: int = 3) -> Example:
-    """Counts with means theta beta, a sparse gamma prior on both: the means are watched.
+    """Counts with means theta beta, a sparse gamma prior on both; the means are watched.
 
     Rows of theta are independent given beta, and columns of beta given theta: the plates say so.
     """
@@ -215,9 +215,9 @@ def factorisation(rows: int = 30, columns: int = 20, factors: int = 3) -> Exampl
 
 
 def hierarchical(groups: int = 8, size: int = 20, summed_out: bool = False) -> Example:
-    """Groups with probabilities about common ones, at a concentration that is learned.
+    """Groups with probabilities about common ones, with a learned concentration.
 
-    The groups can be summed out: the law of all else is the same.
+    The groups can be summed out, which leaves the distribution of the rest unchanged.
     """
     rng = np.random.default_rng(4)
     common = rng.dirichlet(np.full(size, 0.2))
@@ -249,7 +249,7 @@ def hierarchical(groups: int = 8, size: int = 20, summed_out: bool = False) -> E
 def directions(rows: int = 200, parts: int = 4) -> Example:
     """A mixture of von Mises-Fisher laws: weights by SCIR, directions by NUTS, or all by NUTS.
 
-    Both start at the directions of the prior: parts that have changed places do not change back.
+    Both start at the prior's directions: parts that swap places do not swap back.
     """
     key = jax.random.key(5)
     means = jnp.eye(3)[jnp.arange(rows) % 3]
@@ -273,7 +273,7 @@ def directions(rows: int = 200, parts: int = 4) -> Example:
 
 
 def examples(folder: Path) -> dict[str, Callable[[], Example]]:
-    """All of them by name, at the size of the benchmark."""
+    """All models by name, at the size of the benchmark."""
     return {
         "Dirichlet-multinomial, 50 categories": dirichlet_multinomial,
         "mixture, 200 rows, 27 of 30 parts empty": mixture,

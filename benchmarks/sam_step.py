@@ -3,7 +3,7 @@
     python benchmarks/sam_step.py [--topics 50] [--words 3000] [--batch 100] [--keep FILE]
 
 One update of "sggmc" on synthetic sparse unit vectors, with proportions by independence Metropolis,
-and the same update with a loop over the documents of the batch: proportions by Newton's method and
+and the same update as a loop over the documents of the batch: proportions by Newton's method and
 the same number of proposals, gradient, its variance, and the move of the topics.
 """
 
@@ -26,7 +26,7 @@ ALPHA, SIGMA, KAPPA0, KAPPA1, STEPS, FREEDOM = 10.0, 6e3, 6e3, 2e4, 5, 30.0
 
 
 def vectors(documents: int, words: int, seed: int) -> sp.csr_array:
-    """Sparse unit vectors with about 85 nonzeros, as Wikipedia's have."""
+    """Sparse unit vectors with about 85 nonzeros, like Wikipedia's."""
     rng = np.random.default_rng(seed)
     frequency = 1 / (np.arange(words) + 50)
     frequency /= frequency.sum()
@@ -143,7 +143,7 @@ def flow(x: np.ndarray, v: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray
 
 
 def main() -> None:
-    """Print milliseconds a step of both, and their ratio."""
+    """Print milliseconds per step of both, and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     for name, default in (("topics", 50), ("words", 3000), ("batch", 100), ("repeats", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)

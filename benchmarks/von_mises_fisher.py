@@ -1,13 +1,13 @@
-"""Speed of von Mises-Fisher draws and densities beside TFP and SciPy, in one run.
+"""Speed of von Mises-Fisher draws and densities against TFP and SciPy, in one run.
 
     python benchmarks/von_mises_fisher.py [--repeats N] [--json FILE]
 
 Each setting is a dimension, a concentration and a number of draws about one mean that is no axis.
-The candidates take turns in every repeat and medians are compared, so that a load on the machine
-weighs on all alike; the first call, which compiles, is given apart. The floor is what the normals
-cost alone: as many as there are coordinates, from JAX. The last columns are the largest error of a
-norm and of the log density, against this library in float64. TFP (`pip install tfp-nightly`) may
-be missing; SciPy is left out at large dimensions, where a call takes half a minute.
+Candidates alternate in every repeat and medians are compared, so that load on the machine affects
+all alike; the first call, which compiles, is reported separately. The floor is the cost of the
+normals alone: as many as there are coordinates, from JAX. The last columns are the largest errors
+of a norm and of the log density, against this library in float64. TFP (`pip install tfp-nightly`)
+is optional; SciPy is skipped at large dimensions, where a call takes half a minute.
 """
 
 import argparse

@@ -1,12 +1,11 @@
-"""Every experiment, each in a process of its own.
+"""Run every experiment, each in its own process.
 
     python benchmarks/papers/all.py --quick [--out FOLDER]
 
 With `--quick` all of them are small, and as many run at once as there are cores: that takes some
-minutes, shows that they work, and says nothing about the papers. Without, they are as the papers
-have them, one at a time since they measure time, which takes a day. Options that are not its own
-are passed on to every experiment. The exit status is 1 if one of them fails, of which it prints
-what the experiment said last.
+minutes, shows that they work, and says nothing about the papers. Otherwise they have the papers'
+sizes and run one at a time, since they measure time, which takes a day. Other options are passed on
+to every experiment. If one fails, the exit status is 1 and its last output is printed.
 """
 
 import argparse
@@ -60,7 +59,7 @@ class Done(NamedTuple):
 
     status: int
     wall: float
-    busy: float  # of processors, which others' work does not lengthen
+    busy: float  # processor time, which other work does not lengthen
     said: str
 
 
@@ -74,7 +73,7 @@ def run(
     """Run scripts, each into a folder of its own.
 
     Returns:
-        The names of those that fail, and the processor time of all.
+        The names of those that failed, and the total processor time.
     """
 
     def one(script: Path) -> Done:
@@ -104,7 +103,7 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str]) -> Done:
         errors="replace",
     ) as process:
         said = "".join(process.stdout or ())
-        _, status, used = os.wait4(process.pid, 0)  # `wait` does not say the time of this one
+        _, status, used = os.wait4(process.pid, 0)  # `wait` does not report this one's time
         process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - started
     return Done(process.returncode, wall, used.ru_utime + used.ru_stime, said)

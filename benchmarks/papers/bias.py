@@ -1,25 +1,25 @@
-"""Bias against step size, and against cost, of every kernel, on targets whose moments are known.
+"""Bias against step size, and against cost, of every kernel, on targets with known moments.
 
     python benchmarks/papers/bias.py [--quick] [--out FOLDER] [--seed N]
 
-Of each kernel and target, chains start at exact draws, run for 6 relaxation times and then average
-the point and its square over 14 more, at 4 step sizes that halve each time. The bias is the
-root mean square over these statistics of |mean - exact mean| / exact standard deviation; its noise,
-the standard error, is subtracted. The slope is that of log bias on log step, fitted to the smallest
-steps, three or two, at which the bias is at least 3 times its noise. Hollow points of the figure
-are below that, at their noise at least. A nan is a chain that diverged.
+For each kernel and target, chains start at exact draws, run for 6 relaxation times and then average
+the point and its square over 14 more, at 4 step sizes that halve each time. The bias is the root
+mean square over these statistics of |mean - exact mean| / exact standard deviation; its noise, the
+standard error, is subtracted. The slope, of log bias on log step, is fitted to the smallest steps,
+three or two, whose bias is at least 3 times its noise. Hollow points of the figure are below that,
+drawn no lower than their noise. A nan is a chain that diverged.
 
-The cost is the processor time for an effective sample: as many steps of one chain as bring the
+The cost is the processor time per effective sample: the number of steps of one chain that bring the
 standard error of the slowest statistic to its exact standard deviation, by the variance between
-chains, times the time of a step. That is of one of thousands of chains in a compiled loop, where
-arithmetic counts and the start of an operation does not; it has the keys and the averages of a
-chain in it. Kernels take turns, and the least time of a step over the step sizes is taken.
+chains, times the time of a step. The step is that of one of thousands of chains in a compiled loop,
+which counts arithmetic but not the launch of operations; it includes the chain's keys and averages.
+Kernels alternate, and the cost uses the minimum time of a step over the step sizes.
 
 The targets: a dense Dirichlet posterior of shapes (2.5, 4, 6.5); a sparse one, (8.1, 2.1, 0.1); the
 weights of a mixture of three known components, with its labels drawn or summed out; a correlated
-normal law cut off at the sides of the unit square, whose centre is outside; a von Mises-Fisher law
-on the sphere in R^3; and the mixture again from batches of 2 of its 6 data. `gbm` is exact for
-lognormal laws and has no place among them.
+normal distribution truncated to the unit square, with its centre outside; a von Mises-Fisher
+distribution on the sphere in R^3; and the mixture again from batches of 2 of its 6 data. `gbm` is
+exact for lognormal distributions, which are not among them.
 """
 
 import functools
@@ -126,7 +126,7 @@ def averages(
     *,
     read: Callable[[PyTree], jax.Array],
 ) -> jax.Array:
-    """Return the sums over the kept steps of what is read of each chain, [chains, statistics]."""
+    """Return the sums over the kept steps of each chain's statistics, [chains, statistics]."""
     key_update, key_stream = jax.random.split(key)
     point = jax.vmap(lambda position: point_and_square(read(position)))
     keys = jax.random.split(key_stream, len(jax.tree.leaves(state.position)[0]))
@@ -155,7 +155,7 @@ def summary(points: Sequence[Point]) -> dict[str, object]:
 
 
 def drawn(found: dict[str, dict[str, list[Point]]]) -> Figure:
-    """Draw the bias over the step size, and below over the cost, a column a target."""
+    """Draw the bias over the step size, and below over the cost, a column per target."""
     wide = min(len(found), 3)
     figure, axes = common.figure(wide, 2 * -(-len(found) // wide))
     names = list(dict.fromkeys(name for curves in found.values() for name in curves))

@@ -52,12 +52,12 @@ class Case(NamedTuple):
     Attributes:
         build: `(step_size) -> Kernel` of one chain.
         stream: Batches of one chain.
-        start: Positions to start from, [chains, ...], by exact draws.
-        read: `(position) -> point`, of which the moments are taken.
+        start: Starting positions, exact draws, [chains, ...].
+        read: `(position) -> point`, whose moments are taken.
         truth: Exact moments.
-        largest: The largest step size; the others are halves, quarters and so on of it.
-        relaxation: About how long the chain remembers, in units of the step size.
-        exact: Whether its law is that of the target at every step size.
+        largest: The largest step size; the others are a half, a quarter and so on of it.
+        relaxation: Approximate relaxation time, in units of the step size.
+        exact: Whether it samples the target exactly at every step size.
     """
 
     build: Callable[[float], Kernel]
@@ -76,7 +76,7 @@ class Way(NamedTuple):
     Attributes:
         build: `(chart, step_size) -> Kernel`, or of counts as `Weights` has them.
         largest: Largest step size, in units of the width to the `power`.
-        relaxation: How long it remembers, likewise.
+        relaxation: Relaxation time, likewise.
         power: 2 for diffusions, 1 for dynamics with velocities, 0 where widths do not matter.
         exact: Whether it is exact with all data in a batch.
     """
@@ -177,7 +177,7 @@ def of_chart(
 
 
 class Weights(NamedTuple):
-    """What kernels of counts take: the counts, the prior, and the likelihood of all data."""
+    """Inputs of count kernels: the counts, the prior, and the likelihood of all data."""
 
     counts: Estimator
     alpha: jax.Array
@@ -226,9 +226,9 @@ def weights_cases(
     Args:
         target: The posterior.
         chains: Number of chains.
-        generator: Draws where they start.
-        batch_size: None for full data; kernels that need all are left out otherwise.
-        slowness: How many times longer diffusions of logarithms remember than on a dense posterior.
+        generator: Draws the starting positions.
+        batch_size: None for full data; otherwise kernels that need all data are left out.
+        slowness: Relaxation time of diffusions of logarithms, relative to a dense posterior.
         without: Names of kernels that cannot sample it.
     """
     conjugate = len(target.weights) == 1
@@ -236,7 +236,7 @@ def weights_cases(
     rows, alpha = jnp.asarray(target.rows, jnp.float32), jnp.asarray(target.alpha, jnp.float32)
     stream = batches.uniform(rows, batch_size) if batch_size else batches.full(rows)
     truth = target.statistics()
-    # What is below exp(-80) would underflow, and is nothing to a mean.
+    # Values below exp(-80) would underflow, and do not affect a mean.
     log_omega = np.maximum(target.draws(generator, chains), -80)
     weights = Weights(gradients.counts(likelihood, len(rows)), alpha, likelihood, len(rows))
 
@@ -253,7 +253,7 @@ def weights_cases(
     if conjugate:
         cases["cir"] = _gammas(target, cases["scir"], generator)
     else:
-        cases["scir"] = cases["scir"]._replace(exact=False)  # its counts are expected ones
+        cases["scir"] = cases["scir"]._replace(exact=False)  # its counts are expected counts
     charts = bias_charts.of_weights(target, log_omega, slowness)
     for kind, chart in charts.items():
         cases |= of_chart(KINDS[kind], chart, stream, truth)
@@ -266,7 +266,7 @@ def weights_cases(
 
 
 def _gammas(target: Posterior, like: Case, generator: np.random.Generator) -> Case:
-    """Return independent gamma variates, which normalised are the weights."""
+    """Return independent gamma variates that normalise to the weights."""
     counts = jnp.asarray(target.rows.sum(axis=0), jnp.float32)
     alpha = jnp.asarray(target.alpha, jnp.float32)
     evidence = estimators.subsampled(lambda key, log_theta, batch: Evidence(counts, 0.0), 1)
@@ -280,7 +280,7 @@ def _gammas(target: Posterior, like: Case, generator: np.random.Generator) -> Ca
 
 
 def _latent(target: Posterior, like: Case, batch_size: int | None) -> dict[str, Case]:
-    """Return SCIR by other counts: of drawn labels, and of batches also two with less noise."""
+    """Return SCIR with other counts: of drawn labels, and for batches two with less noise."""
     rows, alpha = jnp.asarray(target.rows, jnp.float32), jnp.asarray(target.alpha, jnp.float32)
     categories = len(alpha)
 
@@ -315,7 +315,7 @@ def _latent(target: Posterior, like: Case, batch_size: int | None) -> dict[str, 
         "scir, memoised": labels._replace(
             build=functools.partial(with_labels, memoised),
             exact=True,
-            # Labels are remembered for some batches, whatever the step, and start at no draws.
+            # Labels persist for some batches, whatever the step, and do not start at draws.
             largest=like.largest / 2,
             relaxation=2 * len(rows) / batch_size * like.relaxation,
             stream=batches.uniform(batches.indexed(rows), batch_size, replace=False),
@@ -324,14 +324,14 @@ def _latent(target: Posterior, like: Case, batch_size: int | None) -> dict[str, 
 
 
 def square_cases(chains: int, generator: np.random.Generator) -> dict[str, Case]:
-    """Return the cases of the normal law on the unit square."""
+    """Return the cases of the normal distribution on the unit square."""
     return _of_law(
         bias_targets.TRUNCATED_NORMAL, bias_targets.CENTRE, bias_charts.of_square, chains, generator
     )
 
 
 def sphere_cases(chains: int, generator: np.random.Generator) -> dict[str, Case]:
-    """Return the cases of the von Mises-Fisher law."""
+    """Return the cases of the von Mises-Fisher distribution."""
     return _of_law(
         bias_targets.VON_MISES_FISHER, bias_targets.PULL, bias_charts.of_sphere, chains, generator
     )
@@ -357,7 +357,7 @@ TARGETS: dict[str, Callable[[int, np.random.Generator], dict[str, Case]]] = {
     "dense Dirichlet": functools.partial(weights_cases, bias_targets.DENSE),
     "sparse Dirichlet": lambda chains, generator: weights_cases(
         bias_targets.SPARSE,
-        chains // 4,  # which are relax 60 times as slowly
+        chains // 4,  # they relax 60 times as slowly
         generator,
         slowness=60.0,
         without=("mld", "mamla", "mapla"),  # whose points are probabilities, which underflow

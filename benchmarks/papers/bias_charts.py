@@ -1,9 +1,9 @@
-"""The coordinates in which the targets of `bias` are sampled.
+"""The coordinates in which `bias` samples its targets.
 
-A chart is a target in one kind of coordinates, with the volume that belongs to them. A target has
-up to four: real numbers, for Langevin and Hamiltonian dynamics of R^d; points of a convex set, for
-mirror maps; points of a convex set of R^d, for metrics; and points of a manifold, for geodesics.
-Kernels of counts need none.
+A chart is a target in one kind of coordinates, with their volume element. A target has up to four:
+real numbers, for Langevin and Hamiltonian dynamics of R^d; points of a convex set, for mirror maps;
+points of a convex set of R^d, for metrics; and points of a manifold, for geodesics. Count kernels
+need none.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,16 @@ class Chart(NamedTuple):
     """A target in coordinates.
 
     Attributes:
-        log_prior: `(position) -> scalar`, with the volume of the coordinates.
+        log_prior: `(position) -> scalar`, with the volume element.
         log_likelihood: `(position, rows) -> scalar`.
         size: Number of rows in the data.
         start: Exact draws, [chains, ...].
-        read: `(position) -> point`, of which moments are taken.
-        width: About the standard deviation of a coordinate; step sizes are in units of it, or of
+        read: `(position) -> point`, whose moments are taken.
+        width: Approximate standard deviation of a coordinate; step sizes are in units of it, or of
             its square.
-        slowness: How many times longer than `width` says the chains of Langevin dynamics remember.
+        slowness: Factor on the relaxation time of Langevin chains that `width` implies.
         space: A mirror map, a metric, or a manifold; None for real numbers.
-        projection: On the convex set, for kernels that need no mirror map; None for none.
+        projection: Onto the convex set, for kernels without a mirror map; None for none.
     """
 
     log_prior: Callable[[Position], jax.Array]
@@ -63,7 +63,7 @@ def _log_density(
 
 
 def itself(x: jax.Array) -> jax.Array:
-    """Return a position that is a point already."""
+    """Return a position, which already is a point."""
     return x
 
 
@@ -77,7 +77,7 @@ def of_weights(target: Posterior, log_omega: np.ndarray, slowness: float) -> dic
     conjugate = len(target.weights) == 1
     likelihood = bias_targets.log_likelihood_observed if conjugate else bias_targets.log_likelihood
     alpha = jnp.asarray(target.alpha, jnp.float32)
-    # Of the log ratios and of the roots of weights; a sparse one is wider, not its narrowest part.
+    # Of log ratios and of roots of weights; a sparse one is wider, except its narrowest part.
     width, root_width = (0.7, 0.13) if conjugate else (1.0, 0.16)
 
     def chart(log_of: Callable, power: jax.Array, start: np.ndarray, read: Callable, **rest: Any):
@@ -124,7 +124,7 @@ def of_weights(target: Posterior, log_omega: np.ndarray, slowness: float) -> dic
 
 
 def of_square(x: np.ndarray) -> dict[str, Chart]:
-    """Return the charts of the truncated normal law, which start at `x` [chains, 2]."""
+    """Return the charts of the truncated normal, which start at `x` [chains, 2]."""
 
     def chart(log_volume: Callable, start: np.ndarray, read: Callable, **rest: Any) -> Chart:
         def log_likelihood(position: jax.Array, rows: jax.Array) -> jax.Array:
@@ -151,7 +151,7 @@ def of_square(x: np.ndarray) -> dict[str, Chart]:
             width=1.0,
             space=_dikin_of_square,
         ),
-        # Two simplices of two categories: a coordinate and what it leaves of 1.
+        # Two simplices of two categories: a coordinate and its complement.
         "manifold": chart(
             lambda y: jnp.log(jnp.abs(y)).sum(),
             np.sqrt(np.stack([x, 1 - x], axis=-1)),
@@ -163,7 +163,7 @@ def of_square(x: np.ndarray) -> dict[str, Chart]:
 
 
 def of_sphere(x: np.ndarray) -> dict[str, Chart]:
-    """Return the charts of the von Mises-Fisher law, which start at `x` [chains, 3]."""
+    """Return the von Mises-Fisher charts, which start at `x` [chains, 3]."""
 
     def chart(log_volume: Callable, start: np.ndarray, read: Callable, **rest: Any) -> Chart:
         def log_likelihood(position: jax.Array, rows: jax.Array) -> jax.Array:

@@ -1,6 +1,6 @@
-"""What is read off measured biases: the order of a method, and what an accurate sample costs.
+"""Summaries of measured biases: the order of a method, and the cost of an accurate sample.
 
-`bias` and `sggmc_order` measure them; `tables` makes tables of those that are kept.
+`bias` and `sggmc_order` measure them; `tables` makes tables of kept ones.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Point(NamedTuple):
 
 
 def clear(point: Point) -> bool:
-    """Tell whether a bias can be told from 0."""
+    """Return whether a bias differs significantly from 0."""
     return point.bias >= SIGNIFICANT * point.noise
 
 
@@ -49,7 +49,7 @@ def slope_of(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def told_slope(points: Sequence[Point]) -> str:
-    """Return the slope as a table has it, or how many steps have a bias that is seen."""
+    """Return the slope as a table cell, or how many steps have a visible bias."""
     seen = sum(map(clear, points))
     if seen < 2:
         return "at one step" if seen else "none seen"
@@ -58,19 +58,19 @@ def told_slope(points: Sequence[Point]) -> str:
 
 
 def step_time(points: Sequence[Point]) -> float:
-    """Return the least processor time of a step, to which other work on the machine only adds."""
+    """Return the minimum processor time of a step, since other work can only add to it."""
     return min(point.seconds for point in points)
 
 
 def costs(points: Sequence[Point]) -> np.ndarray:
-    """Return the processor time for an effective sample at each step size, in microseconds."""
+    """Return the processor time per effective sample at each step size, in microseconds."""
     return 1e6 * step_time(points) * np.array([point.steps for point in points])
 
 
 def cheapest(points: Sequence[Point], allowed: float) -> float:
-    """Return the least cost at a bias of at most `allowed`; NaN where no step size has that.
+    """Return the minimum cost at a bias of at most `allowed`; NaN if no step size has that.
 
-    The bias is taken with its noise, which must be below half of what is allowed.
+    The bias includes its noise, which must be below half of `allowed`.
     """
     good = [
         np.hypot(point.bias, point.noise) <= allowed and point.noise <= allowed / 2

@@ -1,13 +1,13 @@
-"""Laws whose moments are known exactly, to measure the bias of samplers against.
+"""Distributions with exactly known moments, for measuring the bias of samplers.
 
 Posteriors of category weights: data are rows L_i [K] of likelihoods under each of K categories; the
-weights omega of the categories have a Dirichlet prior, and the log likelihood is sum_i log(L_i .
-omega). Rows with a single 1 are observed categories, and the posterior is a Dirichlet. Other rows
-make a mixture model, which is not conjugate; its posterior is a mixture of Dirichlets, over all
+category weights omega have a Dirichlet prior, and the log likelihood is sum_i log(L_i . omega).
+Rows with a single 1 are observed categories, and the posterior is a Dirichlet. Other rows make a
+mixture model, which is not conjugate; its posterior is a mixture of Dirichlets, over all
 assignments of the data.
 
-Laws of few dimensions, `Law`, by quadrature: a normal law that is cut off at the sides of the unit
-square, and a von Mises-Fisher law on the sphere.
+Low-dimensional distributions, `Law`, by quadrature: a normal truncated to the unit square, and a
+von Mises-Fisher distribution on the sphere.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from scipy import special
 
 
 class Statistics(NamedTuple):
-    """Exact means and standard deviations of what is averaged: a point and its square."""
+    """Exact means and standard deviations of a point and its square."""
 
     mean: np.ndarray
     sd: np.ndarray
@@ -58,7 +58,7 @@ class Posterior(NamedTuple):
         return self.weights @ dirichlet_moment(self.shapes, order)
 
     def statistics(self) -> Statistics:
-        """Return the exact law of omega and its square."""
+        """Return the exact moments of omega and its square."""
         return statistics(*(self.moment(order) for order in (1, 2, 4)))
 
     def draws(self, generator: np.random.Generator, n: int) -> np.ndarray:
@@ -77,7 +77,7 @@ def dirichlet_moment(shapes: np.ndarray, order: int) -> np.ndarray:
 
 
 def posterior(alpha: np.ndarray, rows: np.ndarray) -> Posterior:
-    """Sum over the assignments that have a likelihood."""
+    """Sum over the assignments with positive likelihood."""
     alpha, rows = np.asarray(alpha, np.float64), np.asarray(rows, np.float64)
     totals: dict[tuple[int, ...], float] = {}
     for assignment in itertools.product(*[np.flatnonzero(row) for row in rows]):
@@ -113,14 +113,14 @@ MIXTURE = posterior(
 
 
 class Law(NamedTuple):
-    """A law of few dimensions.
+    """A low-dimensional distribution.
 
     Attributes:
         log_density: Of points [..., d], up to a constant.
-        most: What that does not exceed.
+        most: An upper bound of that.
         nodes: Points of a quadrature rule of its domain, [n, d].
         weights: Their weights, [n].
-        uniform: `(generator, n) -> points [n, d]` of the uniform law of the domain.
+        uniform: `(generator, n) -> points [n, d]`, uniform on the domain.
     """
 
     log_density: Callable[[np.ndarray], np.ndarray]
@@ -130,13 +130,13 @@ class Law(NamedTuple):
     uniform: Callable[[np.random.Generator, int], np.ndarray]
 
     def statistics(self) -> Statistics:
-        """Return the exact law of x and its square, by quadrature."""
+        """Return the exact moments of x and its square, by quadrature."""
         mass = self.weights * np.exp(self.log_density(self.nodes) - self.most)
         mass /= mass.sum()
         return statistics(*(mass @ self.nodes**order for order in (1, 2, 4)))
 
     def draws(self, generator: np.random.Generator, n: int) -> np.ndarray:
-        """Draw n points exactly, [n, d], by rejection of uniform ones."""
+        """Draw n points exactly, [n, d], by rejection from the uniform."""
         kept: list[np.ndarray] = []
         while sum(map(len, kept)) < n:
             x = self.uniform(generator, 4 * n)
@@ -145,7 +145,7 @@ class Law(NamedTuple):
 
 
 def on_sphere(log_density: Callable[[np.ndarray], np.ndarray], most: float) -> Law:
-    """Return a law on the sphere in R^3: nodes are heights by longitudes."""
+    """Return a distribution on the sphere in R^3: nodes are heights by longitudes."""
     heights, weights = special.roots_legendre(60)
     longitudes = np.arange(120) * 2 * np.pi / 120
     height, longitude = (grid.ravel() for grid in np.meshgrid(heights, longitudes, indexing="ij"))
@@ -160,7 +160,7 @@ def _directions(generator: np.random.Generator, n: int) -> np.ndarray:
 
 
 def on_square(log_density: Callable[[np.ndarray], np.ndarray], most: float) -> Law:
-    """Return a law on the unit square."""
+    """Return a distribution on the unit square."""
     nodes, weights = special.roots_legendre(40)
     points = np.stack(np.meshgrid((nodes + 1) / 2, (nodes + 1) / 2), axis=-1).reshape(-1, 2)
     return Law(
@@ -172,7 +172,7 @@ def on_square(log_density: Callable[[np.ndarray], np.ndarray], most: float) -> L
     )
 
 
-# A normal law whose centre is outside of the square: its mass is at a side.
+# A normal whose centre is outside the square: its mass is at a side.
 CENTRE, PRECISION = np.array([0.7, -0.2]), np.array([[9.0, -4.0], [-4.0, 8.0]])
 
 

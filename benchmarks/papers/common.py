@@ -1,8 +1,9 @@
-"""What the experiments share: options, output, chains side by side, exact draws, distances.
+"""Shared by the experiments: options, output, parallel chains, exact draws, distances.
 
 A run of a script writes `table.csv`, `table.md`, `figure.png` and `settings.json` into its folder,
-over those of an earlier run. With `--keep` it also writes the rows of the table, with what they
-depend on, to a small file of which `tables.py` makes the tables of `docs/experiments.md`.
+replacing those of an earlier run. With `--keep` it also writes the rows of the table, with
+versions, date and machine, to a small file from which `tables.py` makes the tables of
+`docs/experiments.md`.
 """
 
 import csv
@@ -34,7 +35,7 @@ import kept as kept_results
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "papers"
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-TUNING = 1000  # seeds from here on are for the choice of steps only
+TUNING = 1000  # seeds from here on are only for choosing steps
 
 COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f"),
@@ -62,7 +63,7 @@ def options(name: str) -> Callable:
             click.option(
                 "--keep",
                 type=click.Path(path_type=Path, dir_okay=False),
-                expose_value=False,  # for `write` alone, which asks for it
+                expose_value=False,  # only for `write`, which asks for it
                 callback=_remember,
                 help="File to keep the rows in, benchmarks/results/papers/NAME.json.",
             ),
@@ -86,13 +87,13 @@ def write(
     started: float,
     shown: Sequence[Mapping[str, Any]] | None = None,
 ) -> None:
-    """Print the table, and write it with the figure and the settings; keep it, if asked to.
+    """Print the table, and write it with the figure and the settings; keep it if asked.
 
     Args:
         out: The folder.
         rows: Rows of the table in `table.csv`; the columns are the keys of the first.
         figure: The figure.
-        settings: What the run was told, JSON.
+        settings: The run's settings, JSON.
         started: `time.perf_counter()` when the run began.
         shown: Rows of the table that is printed and in `table.md`; None for all.
     """
@@ -149,9 +150,9 @@ def trace(
     thin: int = 1,
     collect: Callable[[State, Info], PyTree] = position_of,
 ) -> PyTree:
-    """Return what is collected of every `thin`-th of the updates after the first `burn_in`.
+    """Return what `collect` gives for every `thin`-th update after the first `burn_in`.
 
-    `collect` gets the state and the mean of the infos since the state before.
+    `collect` gets the state and the mean of the infos since the previous one.
 
     Unlike `runtime.driver` this can be traced, hence vmapped over seeds, step sizes and data.
     `burn_in` must be a multiple of `thin`.
@@ -175,7 +176,7 @@ def trace(
 
 
 def log_gamma_draws(generator: np.random.Generator, a: np.ndarray, n: int) -> np.ndarray:
-    """Draw n rows of logs of independent Gamma(a, 1), [n, K], right where they underflow."""
+    """Draw n rows of logs of independent Gamma(a, 1), [n, K], correct under underflow."""
     shape = (n, len(a))
     uniform = generator.uniform(size=shape)
     return np.log(generator.gamma(np.asarray(a) + 1, size=shape)) + np.log(uniform) / a
@@ -191,11 +192,11 @@ def ks_distance(log_omega: np.ndarray, a: np.ndarray) -> np.ndarray:
 
     The transform of Rosenblatt (1952) maps a point of the simplex to K - 1 numbers that are
     independent and uniform under Dirichlet(a); the result is the mean of their one-sample
-    distances to the uniform law.
+    distances to the uniform distribution.
 
     Args:
         log_omega: Log-probabilities, [..., samples, K].
-        a: Concentrations of the true law, [..., K].
+        a: Concentrations of the true distribution, [..., K].
 
     Returns:
         Distances, [...].
@@ -211,7 +212,7 @@ def ks_distance(log_omega: np.ndarray, a: np.ndarray) -> np.ndarray:
 def rosenblatt(log_omega: np.ndarray, a: np.ndarray) -> np.ndarray:
     """Return Beta(a_j, sum of the later a) distribution functions of omega_j / (the rest), [K-1].
 
-    What is left of 1 is summed from the end, in logs, and the smaller of the ratio and its
+    The rest of 1 is summed from the end, in logs, and the smaller of the ratio and its
     complement is used: 1 - 0.99999 has no digits of a sparse tail.
     """
     rest = np.flip(np.logaddexp.accumulate(np.flip(log_omega, -1), axis=-1), -1)

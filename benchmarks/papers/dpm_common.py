@@ -1,4 +1,4 @@
-"""What the experiments with Dirichlet-process mixtures share: methods, runs and their scores."""
+"""Shared by the Dirichlet-process mixture experiments: methods, runs and their scores."""
 
 import time
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ from simplex_jax.runtime.hooks import Event
 
 BATCH = 1_000
 STEPS = {"scir": (0.03, 0.1, 0.3, 1.0), "sgrld": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)}
-"""Step sizes tuned over, those of the sticks like those of the atoms."""
+"""Candidate step sizes, for sticks as for atoms."""
 
 
 class Method(NamedTuple):
     """A sampler of the mixture with its settings.
 
     Attributes:
-        sampler: As `dpm_mixture.build` has it.
+        sampler: As in `dpm_mixture.build`.
         counts: Likewise.
         whole: Whether all rows are in a batch.
         base: Concentration of the base measure.
-        clusters: Labels that rows start with at random.
+        clusters: Number of random initial labels.
         steps: Step sizes of atoms and sticks; None to tune them.
-        total: As `dpm_mixture.build` has it; the papers carry it.
+        total: As in `dpm_mixture.build`; the papers carry it.
     """
 
     sampler: str
@@ -59,14 +59,14 @@ METHODS = {
 
 
 class Problem(NamedTuple):
-    """Rows to learn from and rows to score."""
+    """Training rows and rows to score."""
 
     train: sp.csr_array
     test: sp.csr_array
 
 
 class Synthetic(NamedTuple):
-    """Users of six groups over sixty pages: their counts, and the law that they are drawn from."""
+    """Users of six groups over sixty pages: their counts, and their true distribution."""
 
     counts: np.ndarray  # [users, 60]
     weights: np.ndarray  # of the groups, [6]
@@ -91,7 +91,7 @@ class Recorder:
         self.records: list[dict[str, float]] = []
 
     def __call__(self, event: Event) -> None:
-        """Score the mixture at hand."""
+        """Score the current mixture."""
         log_p = np.asarray(_score(self._family, event.state.position, self._rows), np.float64)
         if event.step >= self._half:
             self._average.add([log_p])
@@ -109,7 +109,7 @@ class Recorder:
         )
 
 
-# Made once: a new function would be compiled anew, and a process has room for so many programs.
+# Made once: each new function is compiled again, and a process holds only so many programs.
 _score = jax.jit(dpm_mixture.log_predictive)
 
 
@@ -187,7 +187,7 @@ def experiment(
     """Run methods, and write the table and the figure: scores against updates and seconds."""
     started = time.perf_counter()
     table, runs = [], {}
-    # Steps are chosen on rows that are not reported.
+    # Steps are chosen on unreported rows.
     some = np.random.default_rng(seeds[-1] + 1).permutation(problem.train.shape[0])
     cut = len(some) // 8
     tuning = Problem(*(sp.csr_array(problem.train[part]) for part in (some[cut:], some[:cut])))
@@ -232,7 +232,7 @@ def experiment(
 def _reached(table: list[dict[str, Any]], runs: dict[str, list[list[dict[str, float]]]]) -> None:
     """Add the seconds to the level of the exact slice sampler: its mean in its second half + 0.01.
 
-    The mean over seeds of the current scores; empty where a method does not get there.
+    The mean over seeds of the current scores; empty if a method does not get there.
     """
     exact = runs.get("exact slice sampler")
     if exact is None:

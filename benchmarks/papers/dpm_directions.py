@@ -1,19 +1,19 @@
-"""A Dirichlet-process mixture of von Mises-Fisher laws on directions of articles.
+"""A Dirichlet-process mixture of von Mises-Fisher distributions on directions of articles.
 
     python benchmarks/papers/dpm_directions.py [--quick] [--out FOLDER] [--seed N]
 
-Liu, Zhu and Song (2016), section 6, name Dirichlet-process mixtures of von Mises-Fisher laws as a
-model that posterior sampling on spheres is for, and have no experiment. `models.dpm` samples it
-with directions and concentrations in turn, exactly. The data are theirs: tf-idf vectors of 1,666
-articles of three newsgroups to learn from, and 1,107 to score, in 20 dimensions by a truncated
-singular value decomposition of the first, divided by their lengths.
+Liu, Zhu and Song (2016), section 6, name Dirichlet-process mixtures of von Mises-Fisher
+distributions as a use of posterior sampling on spheres, without an experiment. `models.dpm` samples
+directions and concentrations in turn, exactly. The data are theirs: tf-idf vectors of 1,666
+training articles of three newsgroups, and 1,107 to score, in 20 dimensions by a truncated singular
+value decomposition of the first, divided by their lengths.
 
-The sampler takes 1,000 updates of all rows, the last half of which count, with 2 split-merge moves
-each, from 20 random labels. It is compared with mixtures of K von Mises-Fisher laws by EM, with
-k-means, and with spherical k-means, the last two for their clusters alone; the best of 10 starts by
-what each minimises. Scores are the mean log density of a held-out direction, with respect to area,
-and the mutual information of the clusters of the held-out articles and their newsgroups, over the
-mean of both entropies (NMI). A cluster of a held-out article is the likeliest, or the nearest; of
+The sampler makes 1,000 updates of all rows, of which the last half counts, with 2 split-merge moves
+each, from 20 random labels. It is compared with EM for mixtures of K von Mises-Fisher
+distributions, and with k-means and spherical k-means, for clusters alone, each the best of 10
+starts by its own objective. Scores are the mean log density of a held-out direction, with respect
+to area, and the mutual information of the clusters and newsgroups of the held-out articles, over
+the mean of both entropies (NMI). A held-out article has the likeliest, or the nearest, cluster; for
 the sampler, that of a sample, and NMI is the mean over 100 samples.
 """
 
@@ -49,7 +49,7 @@ NUMBERS = (3, 10, 20, 40)
 
 
 class Problem(NamedTuple):
-    """Directions to learn from, [N, p], and to score, and the groups of both."""
+    """Training directions, [N, p], those to score, and the groups of both."""
 
     train: np.ndarray
     test: np.ndarray
@@ -58,7 +58,7 @@ class Problem(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """A mixture of K von Mises-Fisher laws."""
+    """A mixture of K von Mises-Fisher distributions."""
 
     weights: jax.Array  # [K]
     means: jax.Array  # [K, p]
@@ -70,7 +70,7 @@ def articles(data: Path) -> Problem:
     parts = [data / f"diff.{part}.tfidf1.data" for part in ("train", "test")]
     tables = [sp.csr_array(sam_data.read(part).values, dtype=np.float64) for part in parts]
     groups = [_groups(part, table.shape[0]) for part, table in zip(parts, tables, strict=True)]
-    start = np.ones(min(tables[0].shape))  # for the same vectors each time
+    start = np.ones(min(tables[0].shape))  # the same vectors each time
     vectors = linalg.svds(tables[0], DIMENSION, v0=start)[2]
     train, test = (_unit(table @ vectors.T) for table in tables)
     return Problem(train, test, *groups)
@@ -99,7 +99,7 @@ def synthetic(seed: int) -> Problem:
 
 
 class Recorder:
-    """A hook that averages the density of held-out rows, and says how clusters and groups agree."""
+    """A hook that averages the held-out density and compares clusters with groups."""
 
     def __init__(self, family: Family, problem: Problem, burn_in: int) -> None:
         self._family, self._problem, self._burn_in = family, problem, burn_in
@@ -183,7 +183,7 @@ def _log_joint(mixture: Mixture, x: jax.Array) -> jax.Array:
 
 @jax.jit
 def _em(x: jax.Array, start: jax.Array) -> Mixture:
-    """Return what the EM algorithm ends at, from the clusters of the nearest of K rows."""
+    """Return the EM estimate, started at the clusters of the nearest of K rows."""
 
     def fitted(share: jax.Array) -> Mixture:
         total = share.T @ x
@@ -214,7 +214,7 @@ def _spherical(x: jax.Array, start: jax.Array) -> jax.Array:
 
 
 def compared(problem: Problem, seed: int, number: int, starts: int) -> dict[str, dict[str, float]]:
-    """Return the scores of mixtures and clusters of a given number."""
+    """Return the scores of mixtures and clusterings with K components."""
     generator = np.random.default_rng(seed)
     x, test = jnp.asarray(problem.train), jnp.asarray(problem.test)
     first = [x[generator.choice(len(x), number, replace=False)] for _ in range(starts)]

@@ -2,14 +2,14 @@
 
     python benchmarks/papers/dpm_msweb.py [--methods M ...]
 
-The Microsoft web data, 32,711 users to learn from and 5,000 to score, 294 pages, batches of 1,000.
-"Published" are base measure, steps, first labels and carried totals of the released code, whose
-clusters were however updated with the pages of the wrong users; the first weights are not known,
-and here those of exact draws given the first labels. "Total refreshed" are the same with a total
-that is drawn anew before every step. "Tuned" are step sizes chosen on users that are not reported,
-with the base measure of SCIR. Scores are minus the mean log predictive density of a user, without
-the multinomial coefficient and with the mass of the sticks that are not instantiated, which the
-paper drops; "averaged" is the log of the mean density over the second half of the run.
+The Microsoft web data: 32,711 training users and 5,000 to score, 294 pages, batches of 1,000.
+"Published" has the base measure, steps, initial labels and carried totals of the released code,
+which however updated clusters with the pages of the wrong users. The initial weights are not known;
+here they are exact draws given the initial labels. "Total refreshed" draws the total anew before
+every step. "Tuned" has step sizes chosen on unreported users, with SCIR's base measure. Scores are
+minus the mean log predictive density of a user, without the multinomial coefficient and with the
+mass of the sticks that are not instantiated, which the paper drops; "averaged" is the log of the
+mean density over the second half of the run.
 """
 
 from pathlib import Path

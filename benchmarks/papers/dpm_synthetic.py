@@ -2,8 +2,8 @@
 
     python benchmarks/papers/dpm_synthetic.py
 
-5,000 users to learn from and 1,000 to score. Scores are as in `dpm_msweb`, beside that of the law
-the users were drawn from and that of a single cluster.
+5,000 training users and 1,000 to score. Scores are as in `dpm_msweb`, with those of the true
+distribution and of a single cluster.
 """
 
 from pathlib import Path

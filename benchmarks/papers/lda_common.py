@@ -1,4 +1,4 @@
-"""What the LDA experiments share: the methods, their scores over a run, and the choice of steps."""
+"""Shared by the LDA experiments: the methods, their scores over a run, and the choice of steps."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
     """A corpus, its held-out words, and the model.
 
     Attributes:
-        corpus: Documents to learn from.
+        corpus: Training documents.
         shape: (K, V).
         heldout: Observed and target words to score.
         alpha: Concentration of topic proportions, per topic.
@@ -46,14 +46,14 @@ class Problem(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step size a (1 + t / tau)^-kappa, constant where tau is 0."""
+    """A step size a (1 + t / tau)^-kappa, constant if tau is 0."""
 
     initial: float
     tau: float = 0.0
     kappa: float = 0.0
 
     def schedule(self) -> Any:
-        """Return it as the library takes it."""
+        """Return it in the library's form."""
         return schedules.polynomial_decay(*self) if self.tau else self.initial
 
     def __str__(self) -> str:
@@ -65,8 +65,8 @@ class Method(NamedTuple):
 
     Attributes:
         build: `(problem, how, batch_size, step) -> (kernel, stream)`.
-        steps: Step sizes to choose from; the first is what its authors use, where they say.
-        sweeps: Whether its local step has a number of sweeps (or iterations) to choose.
+        steps: Candidate step sizes; the first is its authors', if they give one.
+        sweeps: Whether its local step has a number of sweeps (or iterations).
     """
 
     build: Callable[[Problem, int, int, Any], tuple[Kernel, Stream]]
@@ -99,7 +99,7 @@ def sampled(
 
 
 class Topics(NamedTuple):
-    """State of LDA whose topics are moved by a kernel that `models.lda` does not know.
+    """State of LDA with topics moved by a kernel that `models.lda` does not know.
 
     Attributes:
         position: Log of the topics, [K, V].
@@ -233,20 +233,20 @@ METHODS = {
     "memoised SCIR": Method(_memoised, (Step(5.0),), sweeps=False),
     "memoised SCIR, tenths": Method(_tenths, (Step(5.0),), sweeps=False),
 }
-"""Where nothing is published the steps are of the scale of SCIR's or SGRLD's.
+"""Where nothing is published, steps are on the scale of SCIR's or SGRLD's.
 
-SGRLD and SCIR carry the total of their weights, from independent Gamma(1, 1) weights on, as their
-papers do. SGRHMC is the library's own, see `samplers.sgrhmc`, with a refreshed total; that of Ma,
-Chen and Fox (2015) is `baselines.sgrhmc_euler`, with a total that is carried like SGRLD's.
+SGRLD and SCIR carry the total of their weights, from independent Gamma(1, 1) weights on, as in
+their papers. SGRHMC is the library's own, see `samplers.sgrhmc`, with a refreshed total; that of
+Ma, Chen and Fox (2015) is `baselines.sgrhmc_euler`, which carries its total like SGRLD.
 """
 
 
 class Scores:
-    """A hook that records the perplexity of the topics at hand and of averages over the run.
+    """A hook that records the perplexity of the current topics and of averages over the run.
 
-    Each is exp(-mean log p) over target words. `sample` is that of the topics at hand. `running`
+    Each is exp(-mean log p) over target words. `sample` is that of the current topics. `running`
     averages p over all evaluations so far, burn-in included, as in the papers; `average` over the
-    second half of the evaluations of the run.
+    second half of the run's evaluations.
     """
 
     def __init__(self, data: Completion, key: jax.Array, evaluations: int, batch_size: int) -> None:
@@ -292,7 +292,7 @@ def scores(
 ) -> list[dict[str, float]]:
     """Run a method from independent Gamma(1, 1) weights of the topics, and return its records.
 
-    A run that diverges ends there; its last record has the perplexity inf.
+    A run that diverges ends there, and its last record has perplexity inf.
     """
     key_start, key_init, key_run, key_scores = jax.random.split(jax.random.key(seed), 4)
     kernel, stream = method.build(problem, local_step, batch_size, step.schedule())
@@ -320,7 +320,7 @@ def scores(
 def tuned(
     problem: Problem, method: Method, *, updates: int, **options: Any
 ) -> tuple[Step, list[float]]:
-    """Return the step size of the lowest average perplexity, and those of all the method's."""
+    """Return the step size with the lowest average perplexity, and all perplexities."""
     if len(method.steps) == 1:
         return method.steps[0], []
     found = [

@@ -1,11 +1,11 @@
 """LDA on the NIPS papers with all documents in every update: Patterson and Teh (2013), Figure 2(a).
 
 Each document is split 80/20; topics are learned from the first parts of all, and the second parts
-of 300 are scored. Every method gets the same number of sweeps over the documents, as 1, 5 or 10 a
-topic update, of which the samplers with estimated counts drop the first half. Step sizes are chosen
+of 300 are scored. Every method makes the same number of sweeps over the documents, as 1, 5 or 10
+per topic update; samplers with estimated counts drop the first half of them. Step sizes are chosen
 by a run of a quarter of the length with another seed and another split. (Their 2,483 papers are not
-to be had: these are the 1,740 of volumes 0-12.) Rows are kept in `rows/` of the folder as they are
-done, and the table and the figure are of all that are there: the experiment can be run in parts.
+available: these are the 1,740 of volumes 0-12.) Rows are kept in `rows/` of the folder as they
+finish, and the table and the figure show all rows there, so the experiment can run in parts.
 """
 
 import json
@@ -28,7 +28,7 @@ from simplex_jax.models.topics import perplexity
 
 SPLIT_SEED, TUNING_SPLIT_SEED = 0, 1
 SCORED = 300
-"""Documents whose second parts are scored: shares of all of them would cost more than training."""
+"""Documents whose second parts are scored: shares of all would cost more than training."""
 
 
 def problem(counts: sp.csr_array, num_topics: int, concentration: float, seed: int) -> Problem:
@@ -59,7 +59,7 @@ def main(
     else:
         counts = nips(data / "nips0-12.tar.xz").counts
     reported = problem(counts, num_topics, concentration, SPLIT_SEED)
-    # Another split has other shapes, and so everything compiles twice: not in a quick run.
+    # Another split has other shapes, so everything compiles twice: not in a quick run.
     tuning = problem(counts, num_topics, concentration, SPLIT_SEED if quick else TUNING_SPLIT_SEED)
     size = counts.shape[0]
 
@@ -67,7 +67,7 @@ def main(
     for name in methods:
         method = METHODS[name]
         if name in ("online VB", "hybrid"):
-            # With all documents in a batch the whole step is the method of fixed points.
+            # With all documents in a batch, the full step is a fixed-point iteration.
             method = method._replace(steps=(Step(1.0), *method.steps))
         for sweeps in updates_of if method.sweeps else (1,):
             local_step = Local(sweeps=sweeps, burn_in=sweeps // 2)
@@ -98,7 +98,7 @@ def main(
             (out / "rows" / f"{name}, {sweeps}.json").write_text(
                 json.dumps({"row": row, "run": runs[0]}), encoding="utf-8"
             )
-            jax.clear_caches()  # or the programs of all methods take more maps than a process has
+            jax.clear_caches()  # or the programs of all methods exceed the memory maps of a process
 
     done = [json.loads(path.read_text("utf-8")) for path in (out / "rows").iterdir()]
     done.sort(key=lambda one: (list(METHODS).index(one["row"]["method"]), _sweeps(one)))
@@ -108,7 +108,7 @@ def main(
     ):
         of_method = [one for one in done if one["row"]["method"] == name]
         records = min(of_method, key=lambda one: one["row"]["averaged"])["run"]
-        # Evaluations are at equal distances, and the last is at the end.
+        # Evaluations are equally spaced, the last at the end.
         place = np.linspace(0, passes, len(records) + 1)[1:]
         axis.plot(place, [record["sample"] for record in records], color=colour, label=name)
     axis.set(xlabel="sweeps over the documents", ylabel="perplexity, one sample", yscale="log")

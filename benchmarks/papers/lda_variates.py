@@ -2,14 +2,14 @@
 
     python benchmarks/papers/lda_variates.py [--quick] [--out FOLDER] [--seed N]
 
-The Associated Press articles of Blei, Ng and Jordan (2003), in batches of 100. An estimate has ten
-collapsed sweeps of the batch from no labels, of which five count; a control variate has as many at
-its reference too, with the same random numbers, and once an epoch a pass over all documents, by
-which the reference becomes the topics. Memoised labels have one sweep from those of the last visit,
-and so another row of twice the passes, which takes about the time of control variates.
-Step sizes are chosen on documents, and with a seed, that are not reported. The noise is the root of
-the variance of an estimate, summed over topics and words, at the topics that a run ends with; the
-reference is the topics of one epoch before.
+The Associated Press articles of Blei, Ng and Jordan (2003), in batches of 100. An estimate makes
+ten collapsed sweeps of the batch from no labels, of which five count. A control variate makes as
+many at its reference, with the same random numbers, and once an epoch a pass over all documents,
+which moves the reference to the current topics. Memoised labels make one sweep from those of the
+last visit, so another row has twice the passes, which takes about as long as control variates. Step
+sizes are chosen on unreported documents with an unreported seed. The noise is the root of an
+estimate's variance, summed over topics and words, at a run's final topics; the reference is the
+topics of one epoch before.
 """
 
 import time
@@ -32,7 +32,7 @@ from simplex_jax.models.lda import control, counts
 from simplex_jax.models.lda.counts import Local
 
 JUDGED = 200  # documents to score, and as many to choose steps by
-REPEATS = 30  # batches that the noise is measured by
+REPEATS = 30  # batches for measuring the noise
 METHODS = {
     "subsampled": Method(lda_common.sampled("scir"), lda_common.SCIR),
     "control variate": Method(
@@ -119,7 +119,7 @@ def measured_noise(
     local_step: Local,
     batch_size: int,
 ) -> dict[str, float]:
-    """Return the noise of the two estimates at the topics that a run of `method` ends with."""
+    """Return the noise of the two estimates at the final topics of a run of `method`."""
     key_init, key_start, key_first, key_last, key_noise = jax.random.split(jax.random.key(seed), 5)
     step: Step = method.steps[0]
     kernel, stream = method.build(problem, local_step, batch_size, step.schedule())

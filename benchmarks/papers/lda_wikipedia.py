@@ -3,14 +3,13 @@
 Baker et al. (2018), Figure 3(a): SCIR and SGRLD; Patterson and Teh (2013), Figure 2(b): online VB,
 hybrid and SGRLD; Hsieh et al. (2018), Figures 1(b) and, with `--topics 50 --updates 200`, 1(d):
 SMLD and SGRLD, and what they say of SGRHMC. All methods see the same documents, held-out words and
-evaluation, once with common alpha and beta and once each with the alpha, beta, steps and sweeps of
-its own paper, where it says. What is not theirs there: the corpus and its size, which scales the
-counts; the number of updates (of Patterson and Teh 3,000, of Hsieh et al. 2,000); evaluations, 20
-in all; and SGRHMC, which is the library's own, and once as Ma, Chen and Fox (2015) have it, as far
-as that is published. With common values step sizes are chosen on
-validation documents, with a seed that is not reported. Every method's runs are kept in `runs/` of
-the folder as they end, and the table and the figure are of all that are there: the experiment can
-be run in parts.
+evaluation, once with common alpha and beta and once with the alpha, beta, steps and sweeps of their
+own papers, where given. These differ from the papers: the corpus and its size, which scales the
+counts; the number of updates (Patterson and Teh 3,000, Hsieh et al. 2,000); evaluations, 20 in all;
+and SGRHMC, which is the library's own, and also Ma, Chen and Fox's (2015), as far as published.
+With common values, step sizes are chosen on validation documents with an unreported seed. Runs are
+kept in `runs/` of the folder as they end, and the table and the figure show all runs there, so the
+experiment can run in parts.
 """
 
 import json
@@ -39,7 +38,7 @@ VALIDATION = 500
 
 
 class Own(NamedTuple):
-    """What the paper of a method used: alpha, beta, sweeps, and the step size where it says."""
+    """Settings of a method's paper: alpha, beta, sweeps, and the step size if given."""
 
     alpha: float
     beta: float
@@ -48,12 +47,12 @@ class Own(NamedTuple):
 
 
 def own_settings(num_topics: int) -> dict[str, Own]:
-    """Return by method what was published with the papers or their code."""
+    """Return each method's settings published with the papers or their code."""
     hoffman = 1 / num_topics
     sgrld = Own(0.01, 1e-4, 200, Step(0.01, 1000, 0.6))  # as the authors of SCIR ran it
     scir = Own(0.005, 1.0, 200, Step(0.5, 10, 0.33))
     return {
-        "online VB": Own(hoffman, hoffman, 100, lda_common.HOFFMAN),  # iterations, at most
+        "online VB": Own(hoffman, hoffman, 100, lda_common.HOFFMAN),  # at most this many iterations
         "hybrid": Own(hoffman, hoffman, 50, lda_common.HOFFMAN),
         "SGRLD": sgrld,
         "SGRLD, total refreshed": sgrld,
@@ -86,7 +85,7 @@ def main(
     methods: tuple[str, ...],
     settings: tuple[str, ...],
 ) -> None:
-    """Run the experiment; its table and figure are of all the runs in the folder so far."""
+    """Run the experiment; its table and figure show all runs in the folder so far."""
     started = time.perf_counter()
     batch_size = 50
     if quick:
@@ -119,7 +118,7 @@ def main(
             problem = Problem(documents, shape, scored, alpha, beta)
             step = own[name].step if setting == "own" else None
             taken = sweeps or (own[name].sweeps if setting == "own" else 30)
-            # As the papers do it. Blocked sweeps from no labels do not arrive at their small alpha.
+            # As in the papers. Blocked sweeps from no labels do not converge at their small alpha.
             local_step = Local("collapsed", sweeps=taken, burn_in=taken // 2)
             options = {"local_step": local_step, "batch_size": batch_size}
             if step is None:
@@ -152,7 +151,7 @@ def main(
 
 
 def _summary(last: list[dict[str, float]]) -> dict[str, float]:
-    """Return means over seeds of what the runs ended with, and the range of their averages."""
+    """Return final results as means over seeds, and the range of their averages."""
     averages = [record["average"] for record in last]
     return {
         "seconds": float(np.mean([record["seconds"] for record in last])),
@@ -187,7 +186,7 @@ def _write(out: Path, scored_with: dict, started: float) -> None:
                 )
         title = "common alpha and beta" if setting == "common" else "each with its paper's"
         axis.set(title=title, xlabel="documents seen", yscale="log")
-        if axis.lines:  # a quick run may have judged nothing in a half
+        if axis.lines:  # a quick run may have scored nothing in a half
             axis.legend(fontsize=7, frameon=False)
     axes[0].set_ylabel("perplexity, running average")
     common.write(out, [one["row"] for one in found], figure, scored_with, started)
@@ -201,7 +200,7 @@ def _wikipedia(data: Path) -> tuple[sp.csr_array, sp.csr_array, sp.csr_array]:
         ).counts
         for part in ("train", "test")
     )
-    validation = np.arange(VALIDATION)  # the documents come in random order
+    validation = np.arange(VALIDATION)  # the documents are in random order
     return lda_common.without(train, validation), test, sp.csr_array(train[validation])
 
 
