@@ -1,9 +1,9 @@
-"""The von Mises-Fisher law on unit vectors of R^p: density c_p(k) exp(k mean.x), moments and fits.
+"""The von Mises-Fisher law on unit vectors of R^p, density c_p(k) exp(k mean.x): moments, fits.
 
 With nu = p/2 - 1, log c_p(k) = log c_p(0) - h(k), where c_p(0) is one over the area of the sphere
-and h = ``bessel.log_series(nu, k)``. In float32 three things keep their digits that a difference of
-two large logarithms loses: changes of the normaliser (``log_normaliser_difference``), k - h, and
-1 - A(k), which rounds to 0 in the usual form from k = 1e7 p on. Dimensions 2 to 1e5 and
+and h = ``bessel.log_series(nu, k)``. In float32, three quantities keep digits that a difference of
+two large logarithms would lose: changes of the normaliser (``log_normaliser_difference``), k - h,
+and 1 - A(k), which in the usual form rounds to 0 from k = 1e7 p on. Dimensions are 2 to 1e5 and
 concentrations 0 to 1e8, float32 or float64. Draws are in ``draws.von_mises_fisher``.
 """
 
@@ -19,8 +19,8 @@ from jax.typing import ArrayLike
 from simplex_jax import arguments
 from simplex_jax.geometry import bessel
 
-# Newton's method from Banerjee's start, whose relative error is below 0.07, in log concentration;
-# each step squares it, and one more is taken that carries the derivative.
+# Newton's method in log concentration, from Banerjee's estimate, whose relative error is below
+# 0.07. Each step squares the error; one more step carries the derivative.
 _NEWTON_STEPS = 4
 
 
@@ -37,7 +37,7 @@ def _order(dimension: SupportsIndex) -> float:
 
 
 def log_uniform(dimension: SupportsIndex) -> float:
-    """Return log c_p(0) = -log of the area of the sphere, the log density of the uniform law."""
+    """Return log c_p(0), minus the log area of the sphere: the uniform law's log density."""
     half = _order(dimension) + 1
     return math.lgamma(half) - math.log(2) - half * math.log(math.pi)
 
@@ -45,16 +45,16 @@ def log_uniform(dimension: SupportsIndex) -> float:
 def log_normaliser(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
     """Return log c_p(k); the density with respect to area is c_p(k) exp(k mean.x).
 
-    Its magnitude is about k: at 1e5 float32 knows it to 1e-2 only. Use
-    ``log_normaliser_difference`` wherever two of them are subtracted, as in ratios of densities.
+    Its magnitude is about k: at 1e5, float32 resolves it only to 1e-2. For the difference of two,
+    as in ratios of densities, use ``log_normaliser_difference``.
 
     Args:
-        dimension: p, the length of the vectors, an integer from 2 on.
+        dimension: p, the length of the vectors, an integer of at least 2.
         concentration: k, finite and at least 0, any shape.
 
     Returns:
-        log c_p(k), with derivative -A(k), of the shape of the concentration. NaN under ``jit``
-        where the concentration is not allowed.
+        log c_p(k), with derivative -A(k), in the shape of the concentration. NaN under ``jit``
+        where the concentration is out of range.
 
     Raises:
         ValueError: The dimension is not an integer of at least 2, or a concentration is negative or
@@ -88,9 +88,9 @@ def log_normaliser_difference(
 def log_density(points: ArrayLike, mean: ArrayLike, concentration: ArrayLike) -> jax.Array:
     """Return the log density with respect to area on the sphere.
 
-    Computed as log c_p(0) + (k - h(k)) - k |x - mean|^2 / 2: the usual form k mean.x would lose
-    k times the rounding of the inner product. Off the sphere, and so for gradients in the
-    surrounding space, it is this expression too; the tangent part of the gradient is the usual one.
+    Computed as log c_p(0) + (k - h(k)) - k |x - mean|^2 / 2: the usual form k mean.x would have k
+    times the rounding error of the inner product. Off the sphere, and so for gradients in the
+    surrounding space, it is the same expression; the tangent part of the gradient is the usual one.
 
     Args:
         points: Unit vectors x, shape [..., p].
@@ -98,7 +98,7 @@ def log_density(points: ArrayLike, mean: ArrayLike, concentration: ArrayLike) ->
         concentration: k, finite and at least 0, shape [...]. All batch shapes broadcast.
 
     Raises:
-        ValueError: Vectors are not of one length p >= 2, or a concentration is not allowed.
+        ValueError: Vectors are not of one length p >= 2, or a concentration is out of range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -129,7 +129,7 @@ def mean_length(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array
 
 
 def mean_spread(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
-    """Return 1 - A(k) to rounding, also where A(k) rounds to 1."""
+    """Return 1 - A(k) to rounding, even if A(k) rounds to 1."""
     (k,) = arguments.nonnegatives(concentration=concentration)
     return bessel.ratio_complement(_order(dimension), k)
 
@@ -138,9 +138,9 @@ def variances(dimension: SupportsIndex, concentration: ArrayLike) -> tuple[jax.A
     """Return the variance of x along the mean, A'(k), and in each direction across it, A(k) / k."""
     order = _order(dimension)
     (k,) = arguments.nonnegatives(concentration=concentration)
-    # A(k) / k is 1 / p to the last digit well before 1e-10, and 0 / 0 after.
-    away = jnp.where(k < 1e-10, 1e-10, k)
-    return bessel.ratio_slope(order, k), bessel.ratio(order, away) / away
+    # A(k) / k is 1 / p to the last digit well above 1e-10, and 0 / 0 at 0.
+    positive = jnp.where(k < 1e-10, 1e-10, k)
+    return bessel.ratio_slope(order, k), bessel.ratio(order, positive) / positive
 
 
 def entropy(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
@@ -165,8 +165,8 @@ def kl(
     Args:
         mean: Unit vectors, shape [..., p].
         concentration: Finite and at least 0, shape [...].
-        other_mean: As the first; all batch shapes broadcast.
-        other_concentration: As the first.
+        other_mean: Same as `mean`; all batch shapes broadcast. other_concentration: Same as
+        `concentration`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -185,28 +185,28 @@ def kl(
         arguments.require(name, value, arguments.nonnegative(value), "finite and at least 0")
     order = _order(_common_dimension(mean=mean, other_mean=other_mean))
     length = bessel.ratio(order, k)
-    # The divergence at one mean: h(k') - h(k) - A(k) (k' - k) with the smaller of two forms.
+    # The divergence for equal means, h(k') - h(k) - A(k) (k' - k), by the smaller of two forms.
     by_length = bessel.log_series_difference(order, other_k, k) - length * (other_k - k)
     by_spread = bessel.ratio_complement(order, k) * (other_k - k)
     by_spread = by_spread - bessel.scaled_log_series_difference(order, other_k, k)
-    same = jnp.maximum(jnp.where(length < 0.5, by_length, by_spread), 0)
-    apart = 0.5 * jnp.sum((mean - other_mean) ** 2, axis=-1)
-    return same + other_k * length * apart
+    same_mean = jnp.maximum(jnp.where(length < 0.5, by_length, by_spread), 0)
+    half_square = 0.5 * jnp.sum((mean - other_mean) ** 2, axis=-1)
+    return same_mean + other_k * length * half_square
 
 
 def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
-    """Return what the fits of a law to unit vectors need: direction and length of their mean.
+    """Return the direction and the length of the mean of unit vectors, as fits need them.
 
-    ``spread`` is 1 - R by the deviations from the mean, sum |x - m|^2 / (1 + R) / n: it has
-    digits where R has none left, so that large concentrations can be fitted in float32. Vectors
-    whose mean is 0 have no direction: ``mean`` is NaN.
+    ``spread`` is 1 - R computed from deviations, sum |x - m|^2 / (1 + R) / n. It keeps digits that
+    R loses near 1, so large concentrations can be fitted in float32. If the mean of the vectors is
+    0, it has no direction: ``mean`` is NaN.
 
     Args:
         points: Unit vectors, shape [..., n, p].
         weights: At least 0 and not all 0, shape [..., n]; by default all equal.
 
     Raises:
-        ValueError: A vector is not of length 1 (to 1e-3), or a weight is not allowed.
+        ValueError: A vector is not of length 1 (to 1e-3), or a weight is out of range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -233,8 +233,8 @@ def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
 def _resultant(x: jax.Array, weights: jax.Array) -> Resultant:
     share = weights / jnp.sum(weights, axis=-1, keepdims=True)
     rough = jnp.sum(share[..., None] * x, axis=-2)
-    # A float32 sum of many rows is off by more than vectors of a large concentration are apart:
-    # the mean of what is left corrects it.
+    # The error of a float32 sum of many rows exceeds the distances between vectors of a large
+    # concentration: the mean of the residuals corrects it.
     rest = x - rough[..., None, :]
     shift = jnp.sum(share[..., None] * rest, axis=-2)
     m = rough + shift
@@ -249,8 +249,8 @@ def fit_moments(
 ) -> jax.Array:
     """Return Banerjee's estimate of the concentration, R (p - R^2) / (1 - R^2).
 
-    Banerjee et al. (2005, JMLR 6, equation 4.4). Off the exact solution, ``fit``, by up to some
-    percent. Arguments as there.
+    Banerjee et al. (2005, JMLR 6, equation 4.4). It is within a few percent of the exact solution,
+    ``fit``, and takes the same arguments.
     """
     _order(dimension)
     return _moments(int(dimension), *_length_and_spread(length, spread))
@@ -278,14 +278,13 @@ def fit(dimension: SupportsIndex, length: ArrayLike, spread: ArrayLike | None = 
     Newton's method (Sra 2012) for log k from ``fit_moments``. The derivative in R is 1 / A'(k).
 
     Args:
-        dimension: p, an integer from 2 on.
+        dimension: p, an integer of at least 2.
         length: Mean resultant length R of the data, in [0, 1], any shape.
-        spread: 1 - R as ``resultant`` gives it; where R is close to 1 it is what counts, and
-            without it a float32 R cannot tell concentrations above 1e6 p apart.
+        spread: 1 - R from ``resultant``. It determines the fit for R close to 1: a float32 R alone
+            cannot distinguish concentrations above 1e6 p.
 
     Returns:
-        Concentrations: 0 at R = 0, infinite where the spread is 0; NaN under ``jit`` for an R out
-        of range.
+        Concentrations: 0 at R = 0, infinite at spread 0, NaN under ``jit`` for an R out of range.
 
     Raises:
         ValueError: The dimension or a length is out of range, or R + spread is not 1.
@@ -307,15 +306,15 @@ def _fit(dimension: int, length: jax.Array, spread: jax.Array) -> jax.Array:
     outside = jnp.where(valid, jnp.where(spread == 0, jnp.inf, 0), jnp.nan)
     length, spread = jnp.where(inside, length, 0.5), jnp.where(inside, spread, 0.5)
 
-    def missing(k: jax.Array) -> jax.Array:
-        """Return R - A(k) from whichever side has the digits."""
+    def residual(k: jax.Array) -> jax.Array:
+        """Return R - A(k), by lengths or by spreads, whichever keeps more digits."""
         by_spread = bessel.ratio_complement(order, k) - spread
         return jnp.where(length < 0.5, length - bessel.ratio(order, k), by_spread)
 
     def step(_, k):
-        return k * jnp.exp(missing(k) / (k * bessel.ratio_slope(order, k)))
+        return k * jnp.exp(residual(k) / (k * bessel.ratio_slope(order, k)))
 
     k = lax.fori_loop(0, _NEWTON_STEPS, step, _moments(dimension, length, spread))
     k = lax.stop_gradient(k)
-    k = k + missing(k) / bessel.ratio_slope(order, k)
+    k = k + residual(k) / bessel.ratio_slope(order, k)
     return jnp.where(inside, k, outside)

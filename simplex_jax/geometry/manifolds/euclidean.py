@@ -9,7 +9,7 @@ from simplex_jax.geometry.manifolds.manifold import Manifold
 def euclidean() -> Manifold:
     """Return R^n, for arrays [..., n]; a scalar is one coordinate.
 
-    There is no uniform law of R^n: `point` draws standard normal numbers.
+    R^n has no uniform distribution: `point` draws standard normal numbers.
 
     Example:
         >>> import jax.numpy as jnp

@@ -16,8 +16,8 @@ def sphere() -> Manifold:
         v(t) = v \cos(a t) - a\, x \sin(a t)
 
     (Liu, Zhu and Song 2016, equation 7), and :math:`x(t) = x + v t` where a is 0. The flow then
-    divides x by its norm, projects v, and gives it the speed a again, so that rounding errors do
-    not pile up. They add up to about 1e-7 for each radian of the angle a t in float32.
+    divides x by its norm, projects v and restores the speed a, so rounding errors do not build up.
+    In float32 they amount to about 1e-7 per radian of the angle a t.
 
     Raises:
         ValueError: When used: an array has no last axis of at least 2 coordinates.
@@ -43,12 +43,12 @@ def sphere() -> Manifold:
 
 
 def project(x: jax.Array, v: jax.Array) -> jax.Array:
-    """Return v less its part along the unit vectors x."""
+    """Return v minus its component along the unit vectors x."""
     return v - x * jnp.sum(x * v, axis=-1, keepdims=True)
 
 
 def flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Follow great circles for the time t."""
+    """Follow great circles for time t."""
     t = jnp.asarray(t, x.dtype)
     speed = norm(v)
     angle = speed * t
@@ -58,7 +58,7 @@ def flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array
 
 
 def _sinc(z: jax.Array) -> jax.Array:
-    """Return sin(z) / z, which is 1 at 0; where z is a normal number the quotient is precise."""
+    """Return sin(z) / z, which is 1 at 0; the quotient is precise for any normal number z."""
     safe = jnp.where(z == 0, 1, z)
     return jnp.where(z == 0, 1, jnp.sin(safe) / safe)
 
@@ -70,7 +70,7 @@ def norm(v: jax.Array) -> jax.Array:
 
 
 def with_speed(v: jax.Array, speed: jax.Array) -> jax.Array:
-    """Return v scaled to the norm `speed` [..., 1], undoing a change by rounding; 0 stays."""
+    """Return v scaled to the norm `speed` [..., 1], which undoes rounding errors; 0 stays 0."""
     length = norm(v)
     return v * jnp.where(length == 0, 1, speed / jnp.where(length == 0, 1, length))
 
@@ -82,7 +82,7 @@ def point(key: jax.Array, like: jax.Array) -> jax.Array:
 
 
 def distance(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the angles between unit vectors, precise for small and for large ones."""
+    """Return the angles between unit vectors, precise for small and large angles."""
     return 2 * jnp.arctan2(norm(x - y), norm(x + y))[..., 0]
 
 

@@ -1,4 +1,4 @@
-"""The Stiefel manifold: matrices of orthonormal columns."""
+"""The Stiefel manifold: matrices with orthonormal columns."""
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ _MOST_SHOTS = 100
 def stiefel() -> Manifold:
     r"""Return the matrices X [..., n, p] with X^T X = I, n >= p, with the metric of R^{n x p}.
 
-    With :math:`A = X^\top V` and :math:`S = V^\top V`, which stay as they are along a geodesic up
-    to the last factor,
+    With :math:`A = X^\top V` and :math:`S = V^\top V`, constant along a geodesic up to the last
+    factor,
 
     .. math::
         \big( X(t)\; V(t) \big) = \big( X\; V \big)
@@ -22,14 +22,14 @@ def stiefel() -> Manifold:
             \begin{pmatrix} e^{-t A} & 0 \\ 0 & e^{-t A} \end{pmatrix}
 
     (Edelman, Arias and Smith 1998, equation 2.14; Byrne and Girolami 2013, section 5.4). The flow
-    costs exponentials of a 2p x 2p and a p x p matrix. With p = 1 it is the sphere, with p = n the
-    orthogonal group, of which a chain sees the component (of determinant 1 or -1) it starts in.
+    costs exponentials of a 2p x 2p and a p x p matrix. With p = 1 it is the sphere. With p = n it
+    is the orthogonal group, and a chain stays in the component (of determinant 1 or -1) in which it
+    starts.
 
-    Where no formula is known `distance` shoots for the geodesic. It is NaN where it finds none
-    shorter than pi; such a one is shortest (Zimmermann and Stoye 2025).
+    `distance` finds the geodesic by shooting. One shorter than pi is the shortest (Zimmermann and
+    Stoye 2025); if none is found, the distance is NaN.
 
-    Raises:
-        ValueError: When used: an array is not of matrices with n >= p.
+    Raises: ValueError: When used: an array does not contain matrices with n >= p.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -64,7 +64,7 @@ def _flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Arra
     p = x.shape[-1]
     speed = _norm(v)
     unit = v / jnp.where(speed == 0, 1, speed)
-    # At unit speed all blocks of the exponent are of one size.
+    # At unit speed all blocks of the exponent have similar norms.
     length = speed * jnp.asarray(t, x.dtype)
     a = x.mT @ unit
     a = (a - a.mT) / 2
@@ -80,9 +80,9 @@ def _flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Arra
 
 @full_precision
 def _exponential(matrix: jax.Array) -> jax.Array:
-    """Return the exponential of matrices, by the Taylor series of a 2^-s part and s squarings.
+    """Return the exponential of matrices, by a Taylor series at scale 2^-s and s squarings.
 
-    Compared with `jax.scipy.linalg.expm` there is no system to solve, and little to compile.
+    Unlike `jax.scipy.linalg.expm`, it solves no linear system and compiles quickly.
     """
     terms = 9 if matrix.dtype == jnp.float32 else 15
     norm = jnp.max(jnp.sum(jnp.abs(matrix), axis=-1))
@@ -109,7 +109,7 @@ def _norm(v: jax.Array) -> jax.Array:
 
 @full_precision
 def _orthonormal(x: jax.Array) -> jax.Array:
-    """Return the polar factor of a matrix that is orthonormal up to rounding, by a Newton step."""
+    """Return the polar factor of a matrix, orthonormal up to rounding, by one Newton step."""
     return x + x @ (jnp.eye(x.shape[-1], dtype=x.dtype) - x.mT @ x) / 2
 
 
@@ -131,7 +131,7 @@ def _error(x: jax.Array) -> jax.Array:
 
 
 def _distance(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Find the velocity that leads from x to y in unit time, adding what is missing at the end."""
+    """Find the velocity from x to y in unit time, by adding the miss of each shot to it."""
     near = 8 * x.shape[-2] * float(jnp.finfo(x.dtype).eps)
 
     def missing(v: jax.Array) -> jax.Array:

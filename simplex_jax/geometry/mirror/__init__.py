@@ -1,9 +1,9 @@
-r"""Mirror maps: convex functions h whose gradient takes a convex set to all of R^d.
+r"""Mirror maps: convex functions h whose gradient maps a convex set onto all of R^d.
 
 In the dual variable y = grad h(x) there is no constraint. A density :math:`\pi(x)` becomes
-:math:`\pi(x(y)) / \det \nabla^2 h(x(y))` (Hsieh et al. 2018, equation 2.2). Points x and y of one
-pair go together into the functions here, as each formula has its own idea of which of the two is
-not rounded away near the boundary.
+:math:`\pi(x(y)) / \det \nabla^2 h(x(y))` (Hsieh et al. 2018, equation 2.2). The functions here take
+both x and y of a pair, because it depends on the formula which of the two is accurate near the
+boundary.
 """
 
 from simplex_jax.geometry.mirror.cube import hypercube

@@ -15,9 +15,9 @@ from simplex_jax.geometry.mirror.maps import MirrorMap, of_methods
 def hypercube(lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> MirrorMap:
     r"""Return the mirror map of the box of coordinates between `lower` and `upper` [..., d].
 
-    With the middle m and half the width w, :math:`x_j = m + w \tanh(y_j / w)`, of
-    :math:`h(x) = w^2 \sum_j h_1((x_j - m) / w)`, whose h_1 is that of (-1, 1) in Hsieh et al.
-    (2018, appendix B.1; 1-strongly convex whatever the width):
+    With the middle m and half-width w, :math:`x_j = m + w \tanh(y_j / w)`, from :math:`h(x) = w^2
+    \sum_j h_1((x_j - m) / w)`, with h_1 for (-1, 1) as in Hsieh et al. (2018, appendix B.1;
+    1-strongly convex at any width):
 
     .. math::
         \nabla^2 h^{-1} = \mathrm{diag}\; \mathrm{sech}^2(y_j / w), \qquad
@@ -25,9 +25,9 @@ def hypercube(lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> MirrorMap:
         -\nabla^2 h^{-1} \nabla \log \det \nabla^2 h = -\tfrac2w \tanh(y_j / w) .
 
     (The sign inside the logarithm of their middle line for W is wrong; the last line is right.)
-    x is rounded in the last place before a bound other than 0, in float32 where |y| is above 9 w:
-    give a density with a pole at such a bound as one of y. Next to a bound of 0 x is right down to
-    4e-29 in float32.
+    Next to a bound other than 0, x is rounded to the nearest number inside, in float32 for |y|
+    above 9 w: write a density with a pole at such a bound in terms of y. Next to a bound of 0, x is
+    accurate down to 4e-29 in float32.
 
     Args:
         lower: Lower bounds, finite.
@@ -52,14 +52,14 @@ class _Box:
         middle, width = self._shape(x)
         u = (x - middle) / width
         inner = jnp.abs(u) < 0.5
-        # Close to a bound u rounds to 1, and arctanh(u) and its slope would be infinite.
+        # Close to a bound u rounds to 1, where arctanh(u) and its slope are infinite.
         ends = 0.5 * jnp.log((x - self.low.astype(x.dtype)) / (self.high.astype(x.dtype) - x))
         return width * jnp.where(inner, jnp.arctanh(jnp.where(inner, u, 0)), ends)
 
     def primal(self, y: jax.Array, near: jax.Array) -> jax.Array:
         del near
         _, width = self._shape(y)
-        # From the nearer bound: a bound of 0 has small numbers beside it.
+        # Measured from the nearer bound: numbers near a bound of 0 are small.
         from_low = self.low.astype(y.dtype) + 2 * width * jax.nn.sigmoid(2 * y / width)
         from_high = self.high.astype(y.dtype) - 2 * width * jax.nn.sigmoid(-2 * y / width)
         return jnp.clip(jnp.where(y < 0, from_low, from_high), *self._ends(y))
@@ -100,7 +100,7 @@ class _Box:
     def _ends(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the first and the last number inside."""
         low, high = self.low.astype(x.dtype), self.high.astype(x.dtype)
-        # Subnormal numbers are 0 to XLA; as in `entropic`, there is room for a gradient of 1 / x.
+        # XLA treats subnormal numbers as 0. As in `entropic`, the floor leaves room for 1 / x.
         floor = float(jnp.finfo(x.dtype).tiny) ** 0.75
         first = jnp.where(low == 0, floor, jnp.nextafter(low, high))
         return first, jnp.where(high == 0, -floor, jnp.nextafter(high, low))

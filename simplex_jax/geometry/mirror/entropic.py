@@ -12,21 +12,21 @@ from simplex_jax.geometry.mirror.maps import MirrorMap, of_methods
 def simplex(reference: int = -1) -> MirrorMap:
     r"""Return the entropic mirror map of probability vectors [..., K], K > 1.
 
-    :math:`h(x) = \sum_j x_j \log x_j`, with the category r = `reference` eliminated, so that the
-    dual variable is :math:`y_j = \log(x_j / x_r)`, the K - 1 others (equation 3.4). Gradients are
-    those of any function of all K coordinates that agrees with the target's on the simplex, and
-    densities are with respect to the volume of the K - 1:
+    :math:`h(x) = \sum_j x_j \log x_j`, with the category r = `reference` eliminated, so the dual
+    variable is :math:`y_j = \log(x_j / x_r)` for the K - 1 others (equation 3.4). Gradients may
+    come from any function of all K coordinates that equals the target on the simplex; densities are
+    with respect to the volume of the K - 1:
 
     .. math::
         (\nabla^2 h^{-1} v)_j = x_j \Big( v_j - \sum_k x_k v_k \Big), \qquad
         \log \det \nabla^2 h = -\sum_k \log x_k, \qquad
         -\nabla^2 h^{-1} \nabla \log \det \nabla^2 h = 1 - K x_j .
 
-    Probabilities are not below 4e-29 in float32; y, and the drift of a Dirichlet, stay right where
-    they would be. Where log-probabilities are wanted, `samplers.smld` keeps them.
+    In float32, probabilities are at least 4e-29; y and the drift of a Dirichlet stay accurate where
+    they would be smaller. For log-probabilities, use `samplers.smld`.
 
     Args:
-        reference: The category that is left out of y, best one of large probability.
+        reference: The category left out of y, preferably one of large probability.
 
     Raises:
         ValueError: When used: the reference is not a category.

@@ -21,7 +21,7 @@ def ball(radius: ArrayLike = 1.0) -> MirrorMap:
         \log \det \nabla^2 h = (d + 1) \log(1 + s), \qquad
         -\nabla^2 h^{-1} \nabla \log \det \nabla^2 h = -\frac{d + 1}{R (1 + s)} \frac{y}{|y|} .
 
-    The correction jumps at the centre, where it is taken as 0.
+    The correction jumps at the centre, where it is set to 0.
 
     Args:
         radius: R, finite and positive; broadcasts to the leading axes.
@@ -75,7 +75,7 @@ class _Ball:
         return jnp.sum(self.noise(x, y, w) ** 2, axis=-1)
 
     def _split(self, y: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return s = |y| / R, and the part of v that is along y."""
+        """Return s = |y| / R, and the component of v along y."""
         norm = _norm(y)
         return norm / self._radii(y), jnp.sum(y * v, axis=-1, keepdims=True) / norm * y / norm
 
@@ -90,5 +90,5 @@ def _norm(y: jax.Array) -> jax.Array:
 
 
 def _inner(x: jax.Array) -> float:
-    """Return the largest share of the radius that is inside whatever the rounding."""
+    """Return the largest fraction of the radius that is inside despite rounding."""
     return 1 - 4 * float(jnp.finfo(x.dtype).eps)
