@@ -1,4 +1,4 @@
-"""Coordinates in which samplers see the sites of a model, and gradients or counts in them."""
+"""Coordinates in which samplers move the sites of a model, and their gradients or counts."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ _UNFIT: dict[Build, str] = {
     cir.build: "it is for one gamma law: SCIR moves gamma sites",
     gbm.build: "it is for one lognormal law",
 }
-# Values of options with which a kernel is unfit as well: option, value and reason.
+# Option values with which a kernel is unfit: option, value and reason.
 _UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {
     mld.build: (
         "form",
@@ -68,10 +68,10 @@ _UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {
         "with respect to the sites. Leave out form='dual'",
     )
 }
-# Arguments that a model gives.
+# Arguments that the model supplies.
 _GIVEN = {REAL: {"estimator"}, POINTS: {"estimator"}, DENSITY: {"log_density"}}
 _GIVEN |= {COUNTS: {"estimator", "alpha"}, SPHERES: {"estimator", "manifold"}}
-# Where one of them is frozen, the coordinates in place of the chart: points of that manifold.
+# If one of them is frozen, coordinates that replace the chart: points of that manifold.
 _FROZEN = {SPHERES: ("manifold", POINTS)}
 
 
@@ -79,15 +79,14 @@ _NAMED = {"estimator": "an estimator", "log_density": "a log_density"}
 
 
 class Sampler(NamedTuple):
-    """A `build` function of your own for `SGMCMC`, and the coordinates that its kernel moves.
+    """Your own `build` function for `SGMCMC`, and the coordinates that its kernel moves.
 
     Attributes:
-        build: It takes an `estimator`, or a `log_density`; its options are frozen by
-            `functools.partial`.
+        build: Takes an `estimator` or a `log_density`; freeze its options with `functools.partial`.
         chart: "counts" for simplex kernels, which take generalised counts and `alpha`; "points" for
-            kernels that move constrained values; "spheres" for those that take a `manifold` as
-            well; "density" for exact kernels of unconstrained values, which take a `log_density`;
-            "real" for those that take an estimator, which is what any other function is taken for.
+            kernels that move constrained values; "spheres" for those that also take a `manifold`;
+            "density" for exact kernels of unconstrained values, which take a `log_density`; "real"
+            for those that take an estimator, the default for any other function.
     """
 
     build: Build
@@ -103,7 +102,7 @@ class Group(NamedTuple):
 
 
 def sampler(kernel: Build | Sampler) -> Sampler:
-    """Return a sampler with its chart, or raise a ValueError for arguments that do not suit one."""
+    """Return a sampler with its chart, or raise a ValueError if it cannot be used."""
     if not isinstance(kernel, Sampler):
         function = getattr(kernel, "func", kernel)
         if not callable(function):
@@ -121,13 +120,13 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     option, value, reason = _UNFIT_OPTIONS.get(getattr(build, "func", build), ("", "", ""))
     if option and parameters[option].default == value:
         raise ValueError(f"kernel {_name(build)} cannot be used here {reason}")
-    given = "log_density" if chart == DENSITY else "estimator"
-    if given not in parameters:
-        raise ValueError(f"kernel {_name(build)} does not take {_NAMED[given]}")
+    target = "log_density" if chart == DENSITY else "estimator"
+    if target not in parameters:
+        raise ValueError(f"kernel {_name(build)} does not take {_NAMED[target]}")
     required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
-    argument, instead = _FROZEN.get(chart, ("", chart))
+    argument, replacement = _FROZEN.get(chart, ("", chart))
     if argument and argument not in required:
-        chart = instead
+        chart = replacement
     missing = [name for name in required if name not in _GIVEN[chart]]
     if missing:
         raise ValueError(
@@ -139,10 +138,10 @@ def sampler(kernel: Build | Sampler) -> Sampler:
 
 def check(group: Group, layout: Layout) -> None:
     """Raise a ValueError unless the kernel of a group can move its sites."""
-    wrong = [name for name in group.names if not _fits(group, layout.kinds[name])]
-    if not wrong:
+    unfit = [name for name in group.names if not _fits(group, layout.kinds[name])]
+    if not unfit:
         return
-    kinds = ", ".join(f"{name!r} ({layout.kinds[name]})" for name in wrong)
+    kinds = ", ".join(f"{name!r} ({layout.kinds[name]})" for name in unfit)
     advice = {
         COUNTS: "it moves simplex sites; give the others a kernel of their own, {None: "
         "functools.partial(sgld.build, step_size=...)}",
@@ -166,9 +165,9 @@ def _fits(group: Group, kind: str) -> bool:
 
 
 def check_support(group: Group, target: Target, values: Values) -> None:
-    """Raise a ValueError where the support of a site depends on sites that others move.
+    """Raise a ValueError if the support of a site depends on sites that others move.
 
-    While those move, the coordinate of the site is held fixed, and not its value.
+    While those move, the coordinate of the site stays fixed, but not its value.
     """
     if group.chart not in _REAL:
         return
@@ -182,7 +181,7 @@ def check_support(group: Group, target: Target, values: Values) -> None:
 
 
 def check_noise(group: Group, *, noisy: bool) -> None:
-    """Raise a ValueError if an exact kernel is shown minibatches, or other noise."""
+    """Raise a ValueError if an exact kernel gets minibatches or other noise."""
     if noisy and group.chart == DENSITY:
         raise ValueError(
             f"kernel {_name(group.build)} needs the exact log density, and that of this model "
@@ -194,11 +193,11 @@ def check_noise(group: Group, *, noisy: bool) -> None:
 def totals(
     group: Group, target: Target, position: Values, fixed: Values
 ) -> dict[str, tuning.Total]:
-    """Return the sums that counts of simplex sites are given, by site; else nothing.
+    """Return the totals for the counts of simplex sites, by site; none for other groups.
 
-    A likelihood that is normalised in a site has counts of sum 0, and so negative ones, which some
-    kernels cannot take; see `simplex_jax.gradients.with_total`. The position has the coordinates of
-    the group's sites, `fixed` the constrained values of all others.
+    A likelihood that is normalised in a site has counts that sum to 0, so some are negative, which
+    some kernels cannot handle; see `simplex_jax.gradients.with_total`. The position has the
+    coordinates of the group's sites, `fixed` the constrained values of all others.
     """
 
     def evaluate(position: Values) -> density.Density:
@@ -219,7 +218,7 @@ def kernel(
 ) -> Kernel:
     """Build the kernel of a group, given the constrained values of all other sites.
 
-    If it remembers, the memory of its estimator is what the last minibatch said.
+    If `remembers`, the memory of its estimator is the estimate from the last minibatch.
     """
 
     def log_density(position: Values) -> jax.Array:
@@ -236,13 +235,13 @@ def kernel(
         del key, batch
         if group.chart == COUNTS:
             counts = density.evaluate(target, position, fixed).counts
-            seen = {
+            result = {
                 name: simplex_moves.with_total(counts[name], y, totals[name].of(counts[name]))
                 for name, y in position.items()
             }
         else:
-            seen = jax.grad(log_density)(position)
-        return seen, seen if remembers else memory
+            result = jax.grad(log_density)(position)
+        return result, result if remembers else memory
 
     options: dict[str, Any] = {}
     if group.chart == COUNTS:

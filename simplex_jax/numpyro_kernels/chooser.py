@@ -1,4 +1,4 @@
-"""Which kernel suits a model, by short pilots of those that can sample it."""
+"""Choice of a kernel for a model, by short pilot runs of those that can sample it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,22 +15,20 @@ from simplex_jax.numpyro_kernels import pilots, reference, sites
 from simplex_jax.numpyro_kernels.pilots import Chain
 from simplex_jax.numpyro_kernels.sites import Model
 
-# Steps that are compiled as one, and numbers of a site whose effective sample sizes are looked at.
+# Steps compiled as one program, and numbers of a site whose effective sample sizes are measured.
 _CHUNK, _WATCHED = 50, 200
-# A pilot with fewer effective samples tells little; rates within this factor may be equal; means
-# this many standard errors apart are not of one law.
+# A pilot with fewer effective samples says little; rates within this factor may be equal; means
+# this many standard errors apart come from different distributions.
 _FEW, _CLEAR, _APART = 50, 1.5, 5.0
 
 
 class Candidate(NamedTuple):
-    """A kernel and what its pilot says.
+    """A kernel and the result of its pilot.
 
     Attributes:
-        name: What it is.
-        kernel: The kernel, for ``numpyro.infer.MCMC``.
-        slowest: Effective samples a second of the number that has fewest; NaN without a pilot.
-        median: The same of the median number.
-        note: Why there are no rates, or why they are in doubt.
+        name: Its name. kernel: The kernel, for ``numpyro.infer.MCMC``. slowest: Effective samples
+        per second of the slowest number; NaN without a pilot. median: The same for the median
+        number. note: Why there are no rates, or why they are doubtful.
     """
 
     name: str
@@ -46,8 +44,7 @@ class Recommendation(NamedTuple):
     Attributes:
         kernel: The kernel to use.
         choice: The name of its candidate.
-        reason: Why, in a sentence or some.
-        candidates: All that were tried.
+        reason: Why, in one or more sentences. candidates: All candidates that were tried.
     """
 
     kernel: MCMCKernel
@@ -74,34 +71,32 @@ def recommend(
     seconds: float = 5.0,
     patience: float = 60.0,
 ) -> Recommendation:
-    """Recommend a kernel for a model with all its data, from a short pilot of each that can be.
+    """Recommend a kernel for a model with all its data, from a short pilot run of each candidate.
 
-    The candidates are `SCIR` (in ``Gibbs`` next to NUTS where it does not move all sites), NUTS,
-    and NUTS in the normal scores that `learn_reference` learns, where there are any. Chosen is the
-    one with the most effective samples a second of the number that has fewest: a chain is as good
-    as that. Watched are up to 200 numbers of each latent site, as the model sees them.
+    The candidates are `SCIR` (in ``Gibbs`` with NUTS if it does not move all sites), NUTS, and NUTS
+    in the normal scores that `learn_reference` learns, if there are any. The candidate whose
+    slowest number has the most effective samples per second is chosen: a chain is only as good as
+    that. Up to 200 numbers of each latent site are measured, as the model sees them.
 
-    A pilot sees what it has seen: a mode that no candidate has visited is not missed by any. The
-    reason says where a pilot was short, where rates are too close to call, and where candidates
-    have different means, so that one of them at least is wrong. Seconds are of this machine, and
-    neither those of compiling nor of warming up count.
+    A pilot knows only where it has been: it cannot miss a mode that no candidate has visited. The
+    reason says if a pilot was short, if rates are too close to call, and if candidates have
+    different means, so that at least one of them is wrong. Seconds are for this machine, without
+    compilation and warm-up.
 
     Args:
         rng_key: A PRNG key.
         model: A numpyro model without minibatches and without discrete sites that are sampled.
         model_args: Arguments of the model.
         model_kwargs: Keyword arguments of the model.
-        num_warmup: Number of steps of the warm-up of each pilot.
-        seconds: Seconds for which each candidate samples after it.
-        patience: Seconds after which a candidate that is still warming up is given up.
+        num_warmup: Number of warm-up steps of each pilot. seconds: Seconds for which each candidate
+        samples after warm-up. patience: Seconds after which a candidate that is still warming up is
+        abandoned.
 
-    Returns:
-        The choice with its kernel and reason, and what was found of all candidates.
+    Returns: The choice with its kernel and reason, and the results of all candidates.
 
     Raises:
-        ValueError: The model has minibatches, which only SCIR and SGMCMC sample, or sites that no
-            candidate can sample.
-        RuntimeError: No candidate has sampled.
+        ValueError: The model has minibatches, which only SCIR and SGMCMC support, or sites that no
+            candidate can sample. RuntimeError: No candidate finished its warm-up.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -154,21 +149,21 @@ def recommend(
 
 def _watched(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
     """Return up to 200 numbers of each site, [n, d]."""
-    found = []
+    columns = []
     for name, kind in kinds.items():
         x = samples[name].reshape(len(samples[name]), -1)
         x = jnp.exp(x) if kind == sites.LOG_SIMPLEX else x
-        found.append(x[:, :: -(-x.shape[1] // _WATCHED)])
-    return jnp.concatenate(found, axis=1)
+        columns.append(x[:, :: -(-x.shape[1] // _WATCHED)])
+    return jnp.concatenate(columns, axis=1)
 
 
 def _judged(
     kernels: Mapping[str, MCMCKernel], chains: Mapping[str, Chain | None]
 ) -> Recommendation:
-    """Return the recommendation for pilots, of which those that were given up are None."""
+    """Return the recommendation from pilots; abandoned ones are None."""
     done = {name: chain for name, chain in chains.items() if chain is not None}
     if not done:
-        raise RuntimeError("no candidate came to the end of its warm-up: give it more patience")
+        raise RuntimeError("no candidate finished its warm-up: increase patience")
     moves = np.any([chain.moving for chain in done.values()], axis=0)
     candidates = []
     for name, kernel in kernels.items():
@@ -192,20 +187,20 @@ def _judged(
 
 
 def _reason(best: Candidate, others: Sequence[Candidate], chains: Mapping[str, Chain]) -> str:
-    said = ["the only candidate that has sampled"]
+    reasons = ["the only candidate that has sampled"]
     if others:
         second = others[0]
         ratio = best.slowest / second.slowest if second.slowest > 0 else np.inf
-        said = [f"{ratio:.2g} times the effective samples a second of {second.name}"]
+        reasons = [f"{ratio:.2g} times the effective samples a second of {second.name}"]
         if ratio < _CLEAR:
-            said.append("a pilot of this length cannot tell them apart")
+            reasons.append("a pilot of this length cannot tell them apart")
     if best.note:
-        said.append(f"but {best.note}")
+        reasons.append(f"but {best.note}")
     for other in others:
         distance = pilots.apart(chains[best.name], chains[other.name])
         if distance > _APART:
-            said.append(
+            reasons.append(
                 f"means differ by up to {distance:.0f} standard errors from those of {other.name}: "
                 "one of them has not arrived or does not mix, so compare several chains of both"
             )
-    return "; ".join(said)
+    return "; ".join(reasons)

@@ -1,4 +1,4 @@
-"""The log density of a model and its derivatives by the native values of some of its sites."""
+"""The log density of a model, and its derivatives in the native values of some sites."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from simplex_jax.numpyro_distributions import LogDirichlet
 from simplex_jax.numpyro_kernels import sites
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Rows, Values
 
-_LEAST = 1e-6  # no gamma law has a smaller shape
+_LEAST = 1e-6  # the smallest shape of a gamma law
 
 
 class Target(NamedTuple):
@@ -35,17 +35,17 @@ class Target(NamedTuple):
 class Density(NamedTuple):
     """The log joint density at a point.
 
-    The counts are derivatives by the native values y, the site's own prior left out: for
-    log-probabilities the generalised counts, see `simplex_jax.gradients.counts`.
+    The counts are derivatives in the native values y, without the site's own prior: for
+    log-probabilities, the generalised counts of `simplex_jax.gradients.counts`.
     """
 
-    others: jax.Array  # its part without the priors of the sites that are moved
-    priors: Values  # log prior of each of those, up to terms that the sites do not enter
-    by_row: Values  # what `without` returns, row by row, of sites with rows
+    others: jax.Array  # the part without the priors of the moved sites
+    priors: Values  # their log priors, up to terms without the sites
+    by_row: Values  # for sites with rows, the result of `without` by row
     counts: Values
     parameters: dict[str, tuple[jax.Array, ...]]  # Dirichlet concentrations, or shape and rate
     size: jax.Array  # sum of the absolute values of the terms of the log density
-    terms: jax.Array  # number of those; 1 where sites are summed out, whose terms are not seen
+    terms: jax.Array  # number of terms; 1 if sites are summed out, which hides them
 
     @jax.jit
     def is_finite(self) -> jax.Array:
@@ -57,7 +57,7 @@ class Density(NamedTuple):
     def without(self, name: str) -> jax.Array:
         """Return the log joint density without the prior of one site.
 
-        That of each row, up to terms that the site does not enter, where the site has rows.
+        If the site has rows, return it for each row, up to terms without the site.
         """
         if name in self.by_row:
             return self.by_row[name]
@@ -65,7 +65,7 @@ class Density(NamedTuple):
 
 
 class _Detach(Messenger):
-    """Takes the priors of some sites out of the density and keeps them."""
+    """Removes the priors of some sites from the density and stores them."""
 
     def __init__(self, fn: Model, names: frozenset[str]) -> None:
         super().__init__(fn)
@@ -84,7 +84,7 @@ class _Detach(Messenger):
 
 
 def masked(law: dist.Distribution) -> bool:
-    """Return whether a law is masked, or made of one that is."""
+    """Return whether a law is masked, or wraps one that is."""
     while isinstance(law, dist.ExpandedDistribution | dist.Independent):
         law = law.base_dist
     return isinstance(law, dist.MaskedDistribution)
@@ -95,7 +95,7 @@ def log_joint(
 ) -> tuple[dict[str, jax.Array], dict[str, dist.Distribution]]:
     """Return the log density at constrained values, and the laws of the sites left out of it.
 
-    The density comes as the terms of each site, or in one where sites are summed out.
+    The density is given as terms by site, or as a single one if sites are summed out.
     """
     detach = _Detach(prepared(target), detached)
     inputs = detach, target.args, dict(target.kwargs), values
@@ -110,8 +110,8 @@ def log_joint(
 def prepared(target: Target, *, enumerated: bool = True) -> Model:
     """Return the model with its key and a minibatch, its discrete sites enumerated or drawn.
 
-    numpyro draws a minibatch by a loop that copies the numbers of all the rows; here a draw costs
-    the same for any number of rows.
+    numpyro draws a minibatch in a loop that copies all row numbers; here the cost of a draw does
+    not depend on the number of rows.
     """
     model = target.model
     if enumerated and target.layout.enumerate_from is not None:
@@ -130,7 +130,7 @@ def prepared(target: Target, *, enumerated: bool = True) -> Model:
 
 
 def replay(target: Target, values: Values) -> Values:
-    """Return the values of the latent sites together with those of the deterministic sites."""
+    """Return the values of the latent and the deterministic sites."""
     names = target.layout.deterministic
     if not names:
         return values
@@ -147,8 +147,8 @@ def traced(target: Target, values: Values) -> dict[str, Any]:
 def changing(target: Target, values: Values) -> list[str]:
     """Return the names of the deterministic sites that the latent sites alone do not determine.
 
-    They are inside a plate that shows a minibatch, or made of one, or of numbers that a replay of
-    the model would draw: sites that are summed out or hidden, and what `numpyro.prng_key` gives.
+    They are inside a plate with minibatches, or depend on a minibatch or on numbers that a replay
+    of the model would draw: sites that are summed out or hidden, and `numpyro.prng_key`.
     """
     layout = target.layout
     names = layout.deterministic
@@ -169,9 +169,9 @@ def changing(target: Target, values: Values) -> list[str]:
 
 
 def is_random(target: Target, values: Values) -> bool:
-    """Return whether the log density changes from step to step where the sites do not.
+    """Return whether the log density changes between steps while the sites do not.
 
-    It does with minibatches, and in models that draw numbers of their own (``numpyro.prng_key``).
+    It does with minibatches, and in models that draw their own numbers (``numpyro.prng_key``).
     """
 
     def joint(key: jax.Array) -> list[jax.Array]:
@@ -187,22 +187,22 @@ def summed(tree: PyTree) -> jax.Array:
 
 
 def depending(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[bool]:
-    """Tell which results of a function are made of its arguments, as its program shows."""
+    """Return which results of a function depend on its arguments, according to its program."""
     return [any(used) for used in _used(function, *inputs)]
 
 
 def _used(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[list[bool]]:
-    """Tell which leaves of its arguments each result of a function is made of."""
+    """Return on which leaves of its arguments each result of a function depends."""
     program = jax.make_jaxpr(function)(*inputs).jaxpr
     count = len(program.outvars)
     return [dce_jaxpr(program, [i == j for j in range(count)])[1] for i in range(count)]
 
 
 def recursive(target: Target, values: Values) -> frozenset[str]:
-    """Return the sites whose prior has parameters that are made of the site itself.
+    """Return the sites whose prior has parameters that depend on the site itself.
 
-    The steps of a site in numpyro's `scan` are one site, whose law at a step may depend on its
-    value at the step before. `values` are constrained values of all latent sites.
+    The steps of numpyro's `scan` form one site, and its law at a step may depend on its value at
+    the previous one. `values` are constrained values of all latent sites.
     """
     names = sorted(values)  # the order of the leaves of a dictionary
 
@@ -220,16 +220,16 @@ def dependent(
     names: Sequence[str],
     part: Callable[[dist.Distribution], PyTree],
 ) -> list[str]:
-    """Return those of some sites of whose law a part depends on sites that other kernels move.
+    """Return which of some sites have a law with a part that depends on other kernels' sites.
 
     `values` are constrained values of all sites that this kernel sees.
     """
     others = {name: value for name, value in values.items() if name not in names}
-    # Siblings in a Gibbs kernel of numpyro come as this argument.
+    # numpyro's Gibbs kernel passes the other blocks' sites in this argument.
     siblings = target.kwargs.get("_gibbs_sites", {})
 
     def numbers(others: Values, siblings: Values) -> list[jax.Array]:
-        """Return a number for each site, whose program shows what the part is made of."""
+        """Return a number for each site, whose program shows on what the part depends."""
         kwargs = {**target.kwargs, "_gibbs_sites": siblings} if siblings else target.kwargs
         trace = traced(target._replace(kwargs=kwargs), {**values, **others})
         return [summed(part(trace[name]["fn"])) for name in names]
@@ -239,10 +239,10 @@ def dependent(
 
 
 class _Terms(NamedTuple):
-    """The terms of the log density at native values of the sites that are moved."""
+    """The terms of the log density at native values of the moved sites."""
 
-    others: Values  # by site, of the shape of its batch
-    priors: Values  # of the sites that are moved, likewise
+    others: Values  # by site, in its batch shape
+    priors: Values  # of the moved sites, likewise
     parameters: dict[str, tuple[jax.Array, ...]]
 
     def without(self, name: str) -> list[jax.Array]:
@@ -265,9 +265,9 @@ def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = No
         parameters[name] = _parameters(law, y[name])
         recursive = name in target.layout.recursive
         if recursive or not parameters[name]:
-            # Any other prior stays in the density, relative to one that has such parameters. Its
-            # parameters are the least where those of the site may be as small, or counts would be
-            # negative.
+            # Any other prior stays in the density, relative to a reference with such parameters. If
+            # those of the site may be as small, the reference gets the least ones, or counts would
+            # be negative.
             parameters[name] = _reference(kinds[name], y[name], least=recursive)
             reference = _log_reference(kinds[name], y[name], parameters[name])
             reference = sum_rightmost(reference, reference.ndim - len(law.batch_shape))
@@ -290,7 +290,7 @@ def evaluate(
 ) -> Density:
     """Return the density and its derivatives at native values of simplex and gamma sites.
 
-    `fixed` are constrained values of all other latent sites, and `rows` those of sites that move
+    `fixed` are constrained values of all other latent sites; `rows` are the rows of sites that move
     row by row.
     """
 
@@ -312,7 +312,7 @@ def evaluate(
 
 
 def _reference(kind: str, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]:
-    """Return parameters of a prior that do not depend on the site: ones, or the least."""
+    """Return prior parameters that do not depend on the site: ones, or the least."""
     shape = jnp.full_like(y, _LEAST if least else 1)
     return (shape, shape) if kind == sites.GAMMA else (shape,)
 
@@ -320,7 +320,7 @@ def _reference(kind: str, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]
 def _log_reference(kind: str, y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
     """Return its log density at native values, up to a constant.
 
-    It is one of positive numbers, of probabilities, or of the log ratios of these, as laws have it.
+    The density is of positive numbers, of probabilities, or of their log ratios, as for the law.
     """
     shape = parameters[0]
     if kind == sites.GAMMA:
@@ -345,8 +345,8 @@ def _log_prior(kind: str, y: jax.Array, parameters: tuple[jax.Array, ...]) -> ja
     y = jax.lax.stop_gradient(y)
     if kind == sites.GAMMA:
         shape, rate = parameters
-        # By the ratio to the mean: at shapes of 1e5 terms that cancel would have an error of 0.1.
+        # Relative to the mean: at shapes of 1e5, cancelling terms would have an error of 0.1.
         about_mean = y - (jnp.log(shape) - jnp.log(rate))
         return -shape * (jnp.expm1(about_mean) - about_mean) - gamma_scores.constant(shape)
-    # Its values are not checked: they may be off the simplex.
+    # No validation: values may be off the simplex.
     return LogDirichlet(parameters[0], validate_args=False).log_prob(y)

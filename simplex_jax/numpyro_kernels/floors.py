@@ -1,10 +1,10 @@
-"""Probabilities that underflow, where another kernel learns a concentration from them.
+"""Probabilities that underflow while another kernel learns a concentration from them.
 
-A model sees the probabilities of a ``dist.Dirichlet`` site as numbers, of which those below the
-smallest normal one are raised to it (`sites.constrain`). A likelihood does not mind. The density of
-the site does, as a function of its concentration: it has the logarithms. Sites that one kernel
-moves see each other's logarithms as they are. Where another kernel moves the concentration the
-share of numbers that were raised is counted, as a mean over the steps.
+A model sees the probabilities of a ``dist.Dirichlet`` site as numbers, and those below the smallest
+normal number are raised to it (`sites.constrain`). This does not affect a likelihood, but it
+affects the site's density as a function of its concentration, which contains the logarithms. Sites
+moved by one kernel see each other's exact logarithms. If another kernel moves the concentration,
+the share of raised numbers is counted, as a mean over the steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from simplex_jax.numpyro_kernels import density, sites
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.sites import Values
 
-# Of numbers of a Dirichlet law a concentration of 0.08 raises so many. The mean logarithm is then
-# off by a thousandth of its standard deviation.
+# At a concentration of 0.08, this share of Dirichlet probabilities is raised. The mean logarithm is
+# then off by a thousandth of its standard deviation.
 _MOST = 1e-3
 
 
 def first(target: Target, values: Values, names: Sequence[str]) -> Values:
-    """Return a share of 0 for each site to be counted, of those that a kernel moves as logarithms.
+    """Return a share of 0 for each counted site, of those that a kernel moves as logarithms.
 
     `values` are constrained values of all sites that this kernel sees.
     """
@@ -40,7 +40,7 @@ def _concentration(law: dist.Distribution) -> PyTree:
 
 
 def counted(raised: Values, z: Values, i: jax.Array) -> Values:
-    """Return the mean shares after a step that led to log-probabilities z, and i steps before."""
+    """Return the mean shares after a step to log-probabilities z, with i steps before it."""
 
     def mean(name: str, old: jax.Array) -> jax.Array:
         share = sites.underflows(z[name]).mean(dtype=old.dtype)
@@ -50,7 +50,7 @@ def counted(raised: Values, z: Values, i: jax.Array) -> Values:
 
 
 def doubts(raised: Mapping[str, jax.Array]) -> list[str]:
-    """Return a reason to doubt for each site of which too many numbers were raised."""
+    """Return a reason for doubt for each site with too many raised numbers."""
     return [
         f"probabilities of {name!r} underflow, and are raised to the smallest normal number before "
         "another kernel learns their concentration from them: write LogDirichlet, of "
@@ -61,6 +61,6 @@ def doubts(raised: Mapping[str, jax.Array]) -> list[str]:
 
 
 def shown(raised: Mapping[str, jax.Array], name: str) -> str:
-    """Return what diagnostics say of a site, which is nothing where no number was raised."""
+    """Return the diagnostics of a site, empty if no number was raised."""
     share = float(raised.get(name, 0))
     return f", raised {share:.1%}" if share > 0 else ""

@@ -1,13 +1,14 @@
 r"""Moves of a site with a gamma prior, in any model, by CIR transitions.
 
 The site is x, with a Gamma(a0, b0) prior and a likelihood L whose derivative is split into a count
-and an exposure, :math:`x\, dL/dx = n - e\, x`: exactly so for rates of Poisson and exponential
-data, precisions of normal data, and factors of Poisson means. x then has the law Gamma(a0 + n, b0 +
-e), and the CIR process of that law moves it: N ~ Poisson(lambda b x), x' ~ Gamma(a + N) / (b (1 +
-lambda)), lambda = 1 / (e^h - 1). Where n and e depend on x, the move is a Metropolis proposal given
-N; see `simplex_moves`, whose derivation holds here as well. It is made with an exposure that does
-not depend on x, which n then makes up for: were it that of each end of a move, the law of N would
-differ between them by as much for short steps as for long ones, and none would be accepted.
+and an exposure, :math:`x\, dL/dx = n - e\, x`. The split is exact for rates of Poisson and
+exponential data, precisions of normal data, and factors of Poisson means. The law of x is then
+Gamma(a0 + n, b0 + e), and its CIR process moves x: N ~ Poisson(lambda b x), x' ~ Gamma(a + N) / (b
+(1 + lambda)), lambda = 1 / (e^h - 1). If n and e depend on x, the move is a Metropolis proposal
+given N; the derivation in `simplex_moves` also holds here. The proposal uses an exposure that does
+not depend on x, and n makes up the difference. With a different exposure at each end of a move, the
+laws of N at the two ends would differ as much for short steps as for long ones, and no move would
+be accepted.
 """
 
 from typing import NamedTuple
@@ -19,16 +20,16 @@ from simplex_jax import draws
 from simplex_jax.numpyro_kernels import simplex_moves
 from simplex_jax.samplers import expanded
 
-# The derivative is split by its values at x and at this multiple of x.
+# The derivative is split using its values at x and at this multiple of x.
 SCALING = 2.0
 
 
 class Law(NamedTuple):
-    """The gamma law that a site would have if count and exposure did not depend on it."""
+    """The gamma law of a site if count and exposure did not depend on it."""
 
     shape: jax.Array  # a, positive
     rate: jax.Array  # b, positive
-    raw: jax.Array  # a as the formula says, which may be negative
+    raw: jax.Array  # a from the formula, which may be negative
 
 
 class Move(NamedTuple):
@@ -39,20 +40,20 @@ class Move(NamedTuple):
 
 
 def exposure(y: jax.Array, slope: jax.Array, scaled_slope: jax.Array) -> jax.Array:
-    """Return e, at least 0, by the values of dL / dlog x = n - e x at x and at SCALING x."""
+    """Return e, at least 0, from the values of dL / dlog x = n - e x at x and at SCALING x."""
     e = jnp.maximum((slope - scaled_slope) / ((SCALING - 1) * jnp.exp(y)), 0)
     return jnp.where(jnp.isfinite(e), e, 0)
 
 
 def law(prior: tuple[jax.Array, ...], y: jax.Array, slope: jax.Array, exposure: jax.Array) -> Law:
-    """Return the law for dL / dlog x at x and an exposure."""
+    """Return the law, given dL / dlog x at x and an exposure."""
     shape, rate = prior
     raw = shape + slope + exposure * jnp.exp(y)
     return Law(jnp.maximum(raw, shape / 2), rate + exposure, raw)
 
 
 def propose(keys: jax.Array, y: jax.Array, law: Law, step: jax.Array) -> Move:
-    """Move x by a CIR transition over the time `step`, or infinity, with two keys."""
+    """Move x by a CIR transition over time `step`, which may be infinite, with two keys."""
     key_count, key_gamma = keys
     rate = 1 / jnp.expm1(step)
     counts = draws.poisson(key_count, rate * law.rate * jnp.exp(y))
@@ -69,9 +70,9 @@ def log_ratio(
     there: Law,
     step: jax.Array,
 ) -> jax.Array:
-    """Return the log acceptance ratio less the change of the log likelihood, of each number.
+    """Return the log acceptance ratio minus the change of the log likelihood, by number.
 
-    The laws have one rate.
+    Both laws have the same rate.
     """
     shape, rate = prior
     pull = (shape - here.shape) * (move.y - y)
@@ -84,7 +85,7 @@ def log_ratio(
 def transition(
     key: jax.Array, y: jax.Array, prior: tuple[jax.Array, ...], law: Law, step: jax.Array
 ) -> jax.Array:
-    """Move by an uncorrected step; where the shape is not positive by a reflected Euler step."""
+    """Move by an uncorrected step, or by a reflected Euler step if the shape is not positive."""
     key_cir, key_noise = jax.random.split(key)
     log_rate = jnp.log(law.rate)
     unit = y + log_rate
