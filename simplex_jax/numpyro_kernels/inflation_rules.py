@@ -1,10 +1,10 @@
-r"""How kernels of `SGMCMC` are affected by the noise of minibatches: the rule of each.
+r"""Rules for how minibatch noise affects the kernels of `SGMCMC`.
 
-A kernel injects noise of a known size, and the noise of the minibatches comes on top. Near the
-posterior, where the drift is linear, a sampler with T times as much noise as it should have has T
-times the variance: standard deviations are :math:`\sqrt T` times too large, the *inflation*. With
-V, the variance of a coordinate of the estimated gradient, a step h, a preconditioner M, a mass m, a
-friction c and a noise estimate W (0 if there is none),
+A kernel injects noise of a known size, and minibatch noise adds to it. Near the posterior, where
+the drift is linear, a sampler with T times the intended noise has T times the variance: standard
+deviations are too large by the *inflation*, :math:`\sqrt T`. With the variance V of a coordinate of
+the estimated gradient, step size h, preconditioner M, mass m, friction c and noise estimate W (0 if
+there is none),
 
 .. math::
     T - 1 = \tfrac12 h M V \text{ (sgld, plmc, myula, mld)}, \qquad
@@ -17,24 +17,24 @@ Kernels on counts move weights theta, whose noise is proportional to theta. With
     \rho \tanh(h / 2) \text{ (scir)}, \qquad \tfrac12 \rho h \text{ (reflected_cir)}, \qquad
     \frac{\rho h}{2 c} \text{ (sgrhmc)}, \qquad \tfrac12 \rho h b / S \text{ (sgrld)},
 
-since the weights of `sgrld` sum to some S of about the sum of the prior's concentrations, and not
-to b. S moves slowly, and 1 / S has a large mean where that sum is small: a run that has not seen
-small S says too little. For `smld`, whose noise is that of log omega, it is
-:math:`\tfrac12 h V` times :math:`\mathrm{tr} J^2 / (\mathrm{tr} J)^2`, J = diag(omega) - omega
-omega', and V summed over coordinates.
+since the weights of `sgrld` sum not to b but to some S, about the sum of the prior's
+concentrations. S moves slowly, and 1 / S has a large mean if that sum is small: a run that has not
+visited small S underestimates T. For `smld`, whose noise is that of log omega, it is
+:math:`\tfrac12 h V` times :math:`\mathrm{tr} J^2 / (\mathrm{tr} J)^2`, with J = diag(omega) - omega
+omega' and V summed over coordinates.
 
-- A **thermostat** (sgnht, gsgnht) raises its friction from c to that which holds the mean
-  temperature of its coordinates at 1. Noise that is the same in all of them is absorbed: no
-  inflation. Otherwise :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and what is shown is that
-  of a variance that is off by the root mean square of T_j - 1. Of the points of a manifold a site
-  has one V, and differences within it are not seen.
-- **sgbd** decides signs: noise brings them nearer to chance, and the drift is weaker by the mean of
-  :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that of z^2, z ~ N(0, 2 h
-  M). A true noise estimate corrects that as long as the first term is positive.
+- A **thermostat** (sgnht, gsgnht) raises its friction from c until the mean temperature of its
+  coordinates is 1. It absorbs noise that is equal in all coordinates: no inflation. Otherwise
+  :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and the inflation shown is for a variance that
+  is off by the root mean square of T_j - 1. On a manifold, a site has a single V, and differences
+  within it are not seen. - **sgbd** chooses signs: noise makes them more random, and weakens the
+  drift by the mean of :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that
+  of z^2, z ~ N(0, 2 h M). A correct noise estimate compensates for that while the first term is
+  positive.
 
-T is a mean over the coordinates of a site. Where they are correlated, deviations along the
-directions that the posterior determines best are inflated most, and those of single coordinates
-less than the mean.
+T is a mean over the coordinates of a site. If they are correlated, deviations along the directions
+that the posterior determines best are inflated most, and those of single coordinates less than the
+mean.
 """
 
 import functools
@@ -67,27 +67,27 @@ from simplex_jax.samplers import (
     smld,
 )
 
-# What T may exceed 1 by.
+# The largest acceptable T - 1.
 _EXCESS = minibatches.MOST**2 - 1
-# The longest step of `scir` that is asked for: it forgets all there.
+# The longest step considered for `scir`, which then forgets everything.
 _LONGEST = 10.0
 _PROBIT = 1.702  # as in `samplers.skewed`
-# Of a normal variate, for means of its functions.
+# Quadrature for means of functions of a normal variate.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 _SCALES = 2.0 ** (-np.arange(160) / 8)
 
 
 class Step(NamedTuple):
-    """A step of a kernel, after which its noise is looked at."""
+    """A step of a kernel, from which its noise is measured."""
 
     change: Values  # of the gradients, or counts, of the last two minibatches
-    counts: Values  # the last ones
+    counts: Values  # of the last one
     state: Any  # of the kernel, after the step
-    options: Mapping[str, Any]  # what its `build` froze
+    options: Mapping[str, Any]  # frozen by its `build`
     h: jax.Array
 
     def tree(self, name: str) -> Values:
-        """Return an option that is one array or a tree, by site; 0 where it is left out."""
+        """Return an option, one array or a tree, by site; 0 if it is not set."""
         option, position = self.options.get(name), self.state.position
         if callable(option):
             option = option(position, None)
@@ -96,36 +96,36 @@ class Step(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a kernel is affected by noise."""
+    """How noise affects a kernel."""
 
-    look: Callable[[Step], Values]  # numbers by site, of which the mean over the steps is taken
-    # Inflation and longest step by site, of those means.
+    look: Callable[[Step], Values]  # numbers by site, to be averaged over the steps
+    # Inflation and longest step by site, from those means.
     judge: Callable[[Values, Step], dict[str, tuple[jax.Array, jax.Array]]]
 
 
 def known(kernel: Kernel, state: Any) -> Rule | None:
-    """Return the rule of a kernel, or None where there is none."""
+    """Return the rule of a kernel, or None if it has none."""
     update, options = unwrapped(kernel.update)
     if update is sgrld.update and state.log_total is None:
         return None
     if update is smld.update and options.get("reference") is not None:
         return None  # its noise is that of the other coordinates
     if update in (sggmc.update, gsgnht.update):
-        # Matrices, and functions of the position, are left to whoever gives them.
-        given = jax.tree.leaves((options["friction"], options["noise_estimate"]))
-        if any(callable(x) or jnp.ndim(x) for x in given):
+        # No rule for matrices or functions of the position.
+        settings = jax.tree.leaves((options["friction"], options["noise_estimate"]))
+        if any(callable(x) or jnp.ndim(x) for x in settings):
             return None
     return RULES.get(update)
 
 
 def unwrapped(function: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a function without what `partial` and `base.freeze` froze, and that."""
+    """Return a function without the options frozen by `partial` and `base.freeze`, and those."""
     options: dict[str, Any] = {}
     while True:
         if isinstance(function, functools.partial):
             options = {**function.keywords, **options}
             function = function.args[0] if function.func is move else function.func
-        elif hasattr(function, "fun"):  # JAX's `Partial` wraps another one like this
+        elif hasattr(function, "fun"):  # nested JAX `Partial`s
             function = function.fun
         else:
             return function, options
@@ -138,11 +138,11 @@ def step(kernel: Kernel, state: Any, change: Values, counts: Values, i: jax.Arra
     return Step(change, counts, state, options, h)
 
 
-# What is averaged.
+# Averaged numbers.
 
 
 def _variance(step: Step) -> Values:
-    # Half a squared difference has the mean of the variance, of minibatches that are independent.
+    # For independent minibatches, half a squared difference has the variance as its mean.
     return {name: x**2 / 2 for name, x in step.change.items()}
 
 
@@ -155,7 +155,7 @@ def _dual_variance(step: Step) -> Values:
 
 
 def _tangent_variance(step: Step) -> Values:
-    """Return means over the dimensions, of the sum of inner steps, which see one minibatch."""
+    """Return means over dimensions for the sum of inner steps, which share a minibatch."""
     manifold, x = step.options["manifold"], step.state.position
     along = manifold.project(x, step.change)
     share = manifold.dimension(x) / sum(leaf.size for leaf in x.values())
@@ -168,16 +168,16 @@ class _Pull(NamedTuple):
     """Sums over a simplex site."""
 
     noise: jax.Array  # the variance of a - b x
-    spread: jax.Array  # x (1 - x), times a number of each row
+    spread: jax.Array  # x (1 - x), times a weight for each row
 
 
 def _pull(step: Step, weight: Callable[[str], jax.Array]) -> dict[str, _Pull]:
-    found = {}
+    pulls = {}
     for name, change in step.change.items():
         x = jnp.exp(step.state.position[name])
         pull = change - x * change.sum(axis=-1, keepdims=True)
-        found[name] = _Pull((pull**2).sum() / 2, (weight(name) * x * (1 - x)).sum())
-    return found
+        pulls[name] = _Pull((pull**2).sum() / 2, (weight(name) * x * (1 - x)).sum())
+    return pulls
 
 
 def ratio(step: Step) -> Values:
@@ -199,21 +199,21 @@ def _ratio_to_total(step: Step) -> Values:
 
 
 def _ratio_of_logs(step: Step) -> Values:
-    seen = {}
+    ratios = {}
     for name, pull in _pull(step, lambda name: jnp.ones(())).items():
         x = jnp.exp(step.state.position[name])
         squares = (x**2).sum(axis=-1, keepdims=True)
-        seen[name] = pull.noise * (x**2 * ((1 - x) ** 2 + squares - x**2)).sum() / pull.spread**2
-    return seen
+        ratios[name] = pull.noise * (x**2 * ((1 - x) ** 2 + squares - x**2)).sum() / pull.spread**2
+    return ratios
 
 
-# What follows from it.
+# Inflations and longest steps that follow.
 
 Judged = dict[str, tuple[jax.Array, jax.Array]]
 
 
 def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
-    """Return the rule T - 1 = h times the mean of a factor times V, V less a noise estimate."""
+    """Return the rule T - 1 = h mean(factor V), where V is reduced by a noise estimate."""
 
     def judge(means: Values, step: Step) -> Judged:
         estimate = step.tree(less) if less else dict.fromkeys(means, jnp.zeros(()))
@@ -238,19 +238,19 @@ def _tanh(means: Values, step: Step) -> Judged:
 
 
 def _held(means: Values, step: Step) -> Judged:
-    """Return the rule of a thermostat, of the friction c."""
+    """Return the inflations of a thermostat with friction c."""
     frictions, estimate = step.tree("friction"), step.tree("noise_estimate")
     h = step.h
-    # A mean over a site is one number, and stands for as many coordinates.
+    # A mean over a site is a single number that represents this many coordinates.
     sizes = {name: x.size for name, x in step.state.position.items()}
     variances = {name: v - estimate[name] for name, v in means.items()}
-    all_of = sum(v.mean() * sizes[name] for name, v in variances.items()) / sum(sizes.values())
+    overall = sum(v.mean() * sizes[name] for name, v in variances.items()) / sum(sizes.values())
     judged = {}
     for name, v in variances.items():
-        apart = jnp.sqrt(((v - all_of) ** 2).mean()) / 2
-        left, c = apart - _EXCESS * all_of / 2, frictions[name].mean()
-        longest = jnp.where(left > 0, _EXCESS * c / left, jnp.inf)
-        judged[name] = jnp.sqrt(1 + h * apart / (c + h * all_of / 2)), longest
+        spread = jnp.sqrt(((v - overall) ** 2).mean()) / 2
+        excess, c = spread - _EXCESS * overall / 2, frictions[name].mean()
+        longest = jnp.where(excess > 0, _EXCESS * c / excess, jnp.inf)
+        judged[name] = jnp.sqrt(1 + h * spread / (c + h * overall / 2)), longest
     return judged
 
 
@@ -269,10 +269,10 @@ def _signs(means: Values, step: Step) -> Judged:
 
 
 def _weaker(u: jax.Array, w: jax.Array) -> jax.Array:
-    """Return by how much drift is weaker where z^2 V and z^2 W are u and w times a chi-square."""
+    """Return the factor by which drift is weaker if z^2 V, z^2 W are u, w times a chi-square."""
     square = _NODES**2
-    left = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
-    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(left, 1e-6))).sum(axis=-1) / _SUM)
+    denominator = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
+    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(denominator, 1e-6))).sum(axis=-1) / _SUM)
 
 
 _SUM = (_WEIGHTS * _NODES**2).sum()

@@ -1,14 +1,14 @@
-"""What the noise of minibatches adds to the deviations of the samples of `SGMCMC`.
+"""Inflation of the standard deviations of `SGMCMC` samples by minibatch noise.
 
-A kernel injects noise of a known size, and that of the minibatches comes on top. Standard
-deviations are too large by a factor, the *inflation*, that the rule of the kernel tells from the
-variance V of the estimated gradient, or counts (`inflation_rules`).
+A kernel injects noise of a known size, and minibatch noise adds to it. Standard deviations are too
+large by a factor, the *inflation*, which the rule of the kernel derives from the variance V of the
+estimated gradient or counts (`inflation_rules`).
 
-V comes from the differences of the gradients, or counts, of successive minibatches. In between the
-chain moves, and that is counted too: too much by a share of the order of h times the curvature
-(before the step is too long for any gradient), and by the movement of other sites. So the inflation
-is an upper estimate. It is a mean over the steps of the warm-up, of which later ones count for
-more, and starts anew where the samples begin.
+V comes from differences between the gradients or counts of successive minibatches. They include the
+movement of the chain in between, a relative excess of the order of h times the curvature (before
+the step is too long for any gradient), and the movement of other sites. So the inflation is an
+upper estimate. It is a mean over the warm-up steps, with more weight on later ones, and starts
+again when sampling begins.
 """
 
 from collections.abc import Mapping
@@ -21,20 +21,20 @@ from simplex_jax.base import Kernel
 from simplex_jax.numpyro_kernels import inflation_rules, minibatches
 
 MOST = minibatches.MOST
-# The steps of the warm-up count for at most so many of those that follow.
+# The warm-up counts for at most this many of the steps that follow.
 _KEPT = 30
 
 
 class Noise(NamedTuple):
-    """The noise of minibatches in a site."""
+    """The minibatch noise of a site."""
 
-    mean: jax.Array  # what the rule of its kernel averages, such as V, [...] or a scalar
+    mean: jax.Array  # mean of the rule's numbers, such as V, [...] or a scalar
     inflation: jax.Array  # factor of standard deviations, a scalar
     longest: jax.Array  # step at which it would be `MOST`, a scalar
 
 
 def first(kernel: Kernel, state: Any) -> dict[str, Noise | None]:
-    """Return what is known before the first step; None by site where the kernel has no rule."""
+    """Return the noise before the first step; None by site if the kernel has no rule."""
     rule = inflation_rules.known(kernel, state)
     if rule is None:
         return dict.fromkeys(state.position)
@@ -50,7 +50,7 @@ def first(kernel: Kernel, state: Any) -> dict[str, Noise | None]:
 
 
 def expected(kernel: Kernel, state: Any, ratio: float, i: int) -> dict[str, Noise]:
-    """Return the noise of rows that are alike after i steps, for kernels that count."""
+    """Return the expected noise of similar rows after i steps, for kernels on counts."""
     rule = inflation_rules.known(kernel, state)
     if rule is None or rule.look is not inflation_rules.ratio:
         return {}
@@ -70,7 +70,7 @@ def looked_at(
 ) -> dict[str, Noise | None]:
     """Return the noise of the sites of a kernel after a step, with i steps done before it.
 
-    The memory of the states has the gradients, or counts, of the last two minibatches.
+    The memories of the two states hold the gradients or counts of the last two minibatches.
     """
     rule = inflation_rules.known(kernel, new)
     if rule is None:
@@ -92,7 +92,7 @@ def looked_at(
 
 
 def of_chains(noise: Mapping[str, Noise | None]) -> dict[str, Noise | None]:
-    """Return the noise of all samples, for that of chains [n]: variances are averaged."""
+    """Return the noise of all samples from that of chains [n], by averaging variances."""
 
     def one(seen: Noise) -> Noise:
         inflation = jnp.sqrt((seen.inflation**2).mean())
@@ -102,7 +102,7 @@ def of_chains(noise: Mapping[str, Noise | None]) -> dict[str, Noise | None]:
 
 
 def message(name: str, noise: Noise) -> str:
-    """Return the doubt about a site."""
+    """Return the warning about a site."""
     return (
         f"the noise of the minibatches makes the standard deviations of {name!r} too large by a "
         f"factor of about {float(noise.inflation):.2g}: give its kernel a step_size of at most "
@@ -111,7 +111,7 @@ def message(name: str, noise: Noise) -> str:
 
 
 def shown(noise: Mapping[str, Noise | None], name: str) -> str:
-    """Return what diagnostics say of a site, which is nothing where all the data are shown."""
+    """Return the diagnostics of a site, empty if every step uses all the data."""
     if name not in noise:
         return ""
     seen = noise[name]

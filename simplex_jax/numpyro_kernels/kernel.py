@@ -1,4 +1,4 @@
-"""The common part of the kernels in numpyro's protocol, which is by inheritance."""
+"""The common base class of the kernels: numpyro's protocol is by inheritance."""
 
 import copy
 import warnings
@@ -24,9 +24,9 @@ Self = TypeVar("Self", bound="ModelKernel")
 class ModelKernel(MCMCKernel):
     """A kernel of a numpyro model, for one chain or for a batch of them.
 
-    It stores names and flags of the model, so that the kernel can be pickled and traced. A subclass
-    has five methods: `_first` starts a chain, `_is_valid` judges values to start from, `_moved`
-    takes a step, `_constrained` returns the values that the model sees, and `_shown` tells of a
+    It stores only names and flags of the model, so the kernel can be pickled and traced. A subclass
+    has five methods: `_first` starts a chain, `_is_valid` checks values to start from, `_moved`
+    makes a step, `_constrained` returns the values that the model sees, and `_shown` describes a
     run. Its states have `z`, `raised` (see `floors`), `i` and `rng_key`.
     """
 
@@ -58,13 +58,13 @@ class ModelKernel(MCMCKernel):
     ) -> Any:
         """Inspect the model, and start from `init_params` or scattered values.
 
-        Where the log density or its gradient is not finite there, other values are tried for the
-        sites that `init_params` does not give, as numpyro's own kernels do. The key is one, or
-        [chains] of them; `init_params` are constrained values by site, or None.
+        If the log density or its gradient is not finite there, other values are tried for the sites
+        missing from `init_params`, as in numpyro's own kernels. The key is a single key or [chains]
+        keys; `init_params` are constrained values by site, or None.
 
-        A model that this kernel cannot sample, or a start of another shape than its site, is a
-        ValueError; no start with a finite log density and gradient is a RuntimeError, but where
-        `init` itself is traced, as in chains of ``chain_method="parallel"``.
+        It raises a ValueError if this kernel cannot sample the model or a start has the wrong
+        shape, and a RuntimeError if no start has a finite log density and gradient, unless `init`
+        itself is traced, as for ``chain_method="parallel"``.
         """
         kwargs = dict(model_kwargs or {})
 
@@ -72,13 +72,13 @@ class ModelKernel(MCMCKernel):
             def chain(key: jax.Array, params: Mapping[str, Any] | None) -> tuple[Any, jax.Array]:
                 return self._started(key, num_warmup, params, model_args, kwargs, search=search)
 
-            one = is_prng_key(rng_key)
-            return (chain if one else jax.vmap(chain))(rng_key, init_params)
+            is_single = is_prng_key(rng_key)
+            return (chain if is_single else jax.vmap(chain))(rng_key, init_params)
 
         inputs = jax.tree.leaves((rng_key, init_params, model_args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in inputs):
             return chains(search=True)[0]
-        # The search compiles the model once more, which few models need.
+        # The search compiles the model again, and few models need it.
         state, valid = chains(search=False)
         if not valid.all():
             state, valid = chains(search=True)
@@ -109,7 +109,7 @@ class ModelKernel(MCMCKernel):
             self._layout = layout
             return sites.start(self._init_strategy, drawn, params, layout, key_start)
 
-        # As one program, which leaves out draws of the prior of which only the shape is needed.
+        # One program, which skips prior draws of which only the shape is needed.
         values = jax.jit(begun)(key_trace, key_start, init_params)
         layout = self._inspected
         recursive = density.recursive(self._target(model_args, kwargs, key_batch), values)
@@ -142,7 +142,7 @@ class ModelKernel(MCMCKernel):
         return state._replace(rng_key=like(rng_key, key_next)), valid
 
     def sample(self, state: Any, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Any:
-        """Take a step, with a fresh minibatch where the model has them."""
+        """Make a step, with a fresh minibatch if the model has them."""
         if not is_prng_key(state.rng_key):
             return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
         key = by_native_code(sites.typed(state.rng_key))
@@ -162,20 +162,20 @@ class ModelKernel(MCMCKernel):
     def get_constrain_fn(
         self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values], Values]:
-        """Return the map from what moves to the values that the model sees."""
+        """Return the map from the kernel's values to those that the model sees."""
         return partial(self._constrained, self._target(model_args, model_kwargs, jax.random.key(0)))
 
     def postprocess_fn(
         self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values], Values]:
-        """Return the map from what moves to samples, deterministic sites included."""
+        """Return the map from the kernel's values to samples, with deterministic sites."""
         target = self._target(model_args, model_kwargs, jax.random.key(0))
         return lambda z: density.replay(target, self._constrained(target, z))
 
     def get_diagnostics_str(self, state: Any) -> str:
-        """Return what the progress bar shows of a state; of several chains, the means.
+        """Return the progress bar's text for a state, with means over several chains.
 
-        Reasons to doubt the samples come as a ``UserWarning`` each.
+        Each reason to doubt the samples is a ``UserWarning``.
         """
         for doubt in self._doubts(state):
             warnings.warn(doubt, stacklevel=2)
@@ -198,7 +198,7 @@ class ModelKernel(MCMCKernel):
     ) -> tuple[Any, jax.Array]:
         """Return the state of a chain that starts from these values, and whether it can move.
 
-        The key of the state is replaced.
+        The caller replaces the key of the state.
         """
 
     @abstractmethod
@@ -207,7 +207,7 @@ class ModelKernel(MCMCKernel):
 
     @abstractmethod
     def _moved(self, key: jax.Array, state: Any, target: Target) -> Any:
-        """Return the state after a step, but for what is counted, and the key."""
+        """Return the state after a step, without updating its counters and key."""
 
     @abstractmethod
     def _shown(self, state: Any) -> str:
@@ -219,7 +219,7 @@ class ModelKernel(MCMCKernel):
 
 
 def over_chains(state: Any, numbers: PyTree) -> PyTree:
-    """Return numbers of a state as they are, or their means where it is one of several chains."""
+    """Return numbers of a state, or their means if it is a state of several chains."""
     if not jnp.ndim(state.i):
         return numbers
     return jax.tree.map(lambda x: x.mean(axis=0), numbers)

@@ -1,4 +1,4 @@
-"""The sites of a numpyro model of which `LDAGibbs` draws the labels: what they are, and checks."""
+"""The sites of a numpyro model whose labels `LDAGibbs` draws, and checks of the model."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -11,11 +11,11 @@ from simplex_jax.numpyro_kernels import density, sites
 from simplex_jax.numpyro_kernels.lda_counts import TopicCounts, WordCounts
 from simplex_jax.numpyro_kernels.sites import Values
 
-# By how much the probabilities of a topic may miss 1, which is more than rounding does.
+# Tolerance for the sum of a topic's probabilities, larger than rounding errors.
 _SLACK = 1e-3
 
 Trace: TypeAlias = Mapping[str, Any]
-"""A trace of a model, of its sites by name."""
+"""A trace of a model: its sites by name."""
 
 
 class Names(NamedTuple):
@@ -26,14 +26,14 @@ class Names(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What labels are drawn given."""
+    """The parameters given which labels are drawn."""
 
-    alpha: jax.Array  # concentrations of the shares, [1, K], or [D, K] for those of each document
+    alpha: jax.Array  # concentrations of the shares, [1, K], or [D, K] if documents differ
     log_topics: jax.Array  # [K, V], normalised
 
 
 def given(trace: Trace, own: Names) -> Given:
-    """Return what the laws of the two sites are made of."""
+    """Return the parameters of the laws of the two sites."""
     of_documents, of_words = (sites.base(trace[name]["fn"]) for name in own)
     alpha = jnp.asarray(of_documents.concentration)
     log_topics = jnp.broadcast_to(of_words.logs(), jnp.shape(trace[own.words]["value"]))
@@ -41,7 +41,7 @@ def given(trace: Trace, own: Names) -> Given:
 
 
 def check_sites(trace: Trace, own: Names) -> None:
-    """Raise a ValueError unless exactly the two sites are latent, and have their laws."""
+    """Raise a ValueError unless exactly the two sites are latent, with the right laws."""
     latent = [
         name for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]
     ]
@@ -76,7 +76,7 @@ def check_sites(trace: Trace, own: Names) -> None:
 
 
 def check_shapes(trace: Trace, own: Names, lengths: np.ndarray, num_words: int) -> None:
-    """Raise a ValueError unless counts have the shapes of a corpus, and its lengths, [D]."""
+    """Raise a ValueError unless counts match the shapes of a corpus and its lengths, [D]."""
     shapes = [jnp.shape(trace[name]["value"]) for name in own]
     num_topics = shapes[0][-1]
     needed = ((lengths.size, num_topics), (num_topics, num_words))
@@ -111,23 +111,23 @@ def check_topics(log_topics: jax.Array, own: Names) -> None:
 
 
 def check_others(traced: Callable[[Values, jax.Array], Trace], own: Names, z: Values) -> None:
-    """Raise a ValueError where labels are to be drawn given more than alpha and the topics.
+    """Raise a ValueError if labels depend on more than alpha and the topics.
 
     `traced` traces the model at values of the counts and with a key; z are values of the counts.
-    That nothing else depends on the counts is read off the program of the model; so is that alpha
-    and the topics depend on no number that the model draws, as of a site that is summed out.
+    The program of the model shows that nothing else depends on the counts, and that alpha and the
+    topics depend on no number that the model draws, as for a site that is summed out.
     """
     parts: list[str] = []
 
     def numbers(z: Values, key: jax.Array) -> list[jax.Array]:
         trace = traced(z, key)
         alpha, log_topics = given(trace, own)
-        found = {"the value of alpha": alpha, "the value of the topics": log_topics}
+        parts_by_name = {"the value of alpha": alpha, "the value of the topics": log_topics}
         for name, site in trace.items():
             if site["type"] == "sample" and name not in own:
-                found[f"site {name!r}"] = site["fn"].log_prob(site["value"])
-        parts[:] = found
-        return [density.summed(part) for part in found.values()]
+                parts_by_name[f"site {name!r}"] = site["fn"].log_prob(site["value"])
+        parts[:] = parts_by_name
+        return [density.summed(part) for part in parts_by_name.values()]
 
     key = jax.random.key(0)
     of_counts = density.depending(lambda z: numbers(z, key), z)
@@ -135,8 +135,8 @@ def check_others(traced: Callable[[Values, jax.Array], Trace], own: Names, z: Va
     for part, does in zip(parts, of_counts, strict=True):
         if does:
             raise ValueError(
-                f"{part} depends on the counts {sites.listed(own)}, which LDAGibbs would not see "
-                "as it draws labels: only deterministic sites may"
+                f"{part} depends on the counts {sites.listed(own)}, which LDAGibbs would ignore "
+                "when it draws labels: only deterministic sites may"
             )
     for part, does in zip(parts, of_key, strict=False):
         if does:

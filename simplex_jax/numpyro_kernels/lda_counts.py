@@ -1,8 +1,8 @@
 """Laws of the counts of topics in documents, and of words in topics, for numpyro models of LDA.
 
-They are numpyro's ``DirichletMultinomial`` and ``Multinomial``, but for their draws. numpyro draws
-token by token, [rows, largest total, categories] numbers at once, and totals must be known when a
-program is traced; here a draw costs the same for all totals, which may be computed by the model.
+They are numpyro's ``DirichletMultinomial`` and ``Multinomial`` with other draws. numpyro draws
+token by token, [rows, largest total, categories] numbers at once, and needs the totals at trace
+time. Here the cost of a draw does not depend on the totals, and the model may compute them.
 ``Gibbs`` draws every site of a model once when it starts.
 """
 
@@ -18,17 +18,17 @@ from simplex_jax import draws
 
 
 class TopicCounts(dist.DirichletMultinomial):
-    """The law of the numbers of tokens of each topic in documents, their shares integrated out.
+    """The law of the numbers of tokens of each topic in documents, with the shares integrated out.
 
-    Document d has shares theta_d ~ Dirichlet(alpha_d), and each of its tokens a topic by them
-    (Blei, Ng and Jordan 2003); the counts then are Dirichlet-multinomial. As a latent site for
-    `LDAGibbs`, see there.
+    Document d has shares theta_d ~ Dirichlet(alpha_d), and each of its tokens has a topic drawn
+    from them (Blei, Ng and Jordan 2003), so the counts are Dirichlet-multinomial. For use as a
+    latent site, see `LDAGibbs`.
 
     Args:
         lengths: Numbers of tokens of the documents, at most 2^24, shape [D].
-        alpha: Concentrations of the shares, per topic (not the sum), positive, shape [K]; or
-            [D, K], for those of each document.
-        validate_args: Whether to check values, as everywhere in numpyro.
+        alpha: Concentrations of the shares, per topic (not the sum), positive, shape [K]; or [D,
+            K], one row per document. validate_args: Whether to check values, as everywhere in
+            numpyro.
 
     Raises:
         ValueError: `alpha` has no axis of topics, or the shapes do not broadcast.
@@ -59,22 +59,21 @@ class TopicCounts(dist.DirichletMultinomial):
 
 
 class WordCounts(dist.Distribution):
-    """The law of the numbers of tokens of each word in topics, given those of all words.
+    """The law of the numbers of tokens of each word in topics, given their totals.
 
-    A token of topic k is word w with probability phi_kw; the counts of a topic then are
-    multinomial. As a latent site for `LDAGibbs`, see there. Give the topics as they are, or their
-    logarithms, which do not underflow: values of a `LogDirichlet` site, or of
-    ``jax.nn.log_softmax``.
+    A token of topic k is word w with probability phi_kw, so the counts of a topic are multinomial.
+    For use as a latent site, see `LDAGibbs`. Pass topics, or their logarithms, which do not
+    underflow: values of a `LogDirichlet` site, or of ``jax.nn.log_softmax``.
 
     Args:
         totals: Numbers of tokens of the topics, at most 2^24, shape [K].
         topics: Probabilities of words, shape [K, V].
-        log_topics: Their logarithms, in place of them.
+        log_topics: Their logarithms, instead of `topics`.
         validate_args: Whether to check values, as everywhere in numpyro.
 
     Raises:
-        ValueError: There is none or both of `topics` and `log_topics`, they have no axis of words,
-            or the shapes do not broadcast.
+        ValueError: Neither or both of `topics` and `log_topics` are given, they have no axis of
+            words, or the shapes do not broadcast.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -107,21 +106,21 @@ class WordCounts(dist.Distribution):
         shape, event_shape = jnp.shape(given)[:-1], jnp.shape(given)[-1:]
         batch_shape = _check_shapes("totals", jnp.shape(totals), name, (*shape, *event_shape))
         self.totals = jnp.asarray(totals)
-        # As they are given, with what they are: an underflow is to stay 0, and a logarithm finite.
+        # Stored as given, with their form: an underflow must stay 0, and a logarithm finite.
         self.topics, self.logarithms = jnp.asarray(given), topics is None
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
 
     @property
     def support(self) -> constraints.Constraint:
-        """Whole numbers that add up to the totals."""
+        """Whole numbers that sum to the totals."""
         return constraints.multinomial(self.totals)
 
     def logs(self) -> jax.Array:
-        """Return the logarithms of the topics, [K, V]; minus infinity of one that underflows.
+        """Return the logarithms of the topics, [K, V], minus infinity for underflowing ones.
 
-        `SCIR` shows probabilities that underflow as the smallest normal number. No label is drawn
-        there by its probability, and with a mass of 0 none is by the rounding of sums either: the
-        density would then be off by what the probability was raised.
+        `SCIR` shows probabilities that underflow as the smallest normal number. At such a
+        probability no label is ever drawn; with a mass of 0, rounded sums cannot draw one either,
+        after which the density would be off by as much as the probability was raised.
         """
         if self.logarithms:
             return self.topics
@@ -136,7 +135,7 @@ class WordCounts(dist.Distribution):
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> jax.Array:
-        """Return the log probability; words that do not occur leave no gradient."""
+        """Return the log probability; words that do not occur have no gradient."""
         value = jnp.asarray(value, jnp.result_type(float))
         occurs = value > 0
         topics = jnp.where(occurs, self.topics, 0 if self.logarithms else 1)
@@ -147,7 +146,7 @@ class WordCounts(dist.Distribution):
 def _check_shapes(
     name: str, totals: tuple[int, ...], other: str, shape: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the shape of a batch of counts, or raise a ValueError where there is none."""
+    """Return the batch shape of counts, or raise a ValueError if there is none."""
     try:
         return jnp.broadcast_shapes(totals, shape[:-1])
     except ValueError:
@@ -161,8 +160,8 @@ def _check_shapes(
 def _multinomial(key: jax.Array, totals: ArrayLike, probabilities: jax.Array) -> jax.Array:
     """Return multinomial counts, int32 [..., n], of totals [...] and probabilities [..., n].
 
-    Totals are split between two halves of the categories by binomial variates, these between two
-    quarters, and so on: in as many levels as the number of categories has binary digits.
+    Binomial variates split the totals between two halves of the categories, each half between two
+    quarters, and so on, in as many levels as the number of categories has binary digits.
     """
     size, dtype = probabilities.shape[-1], probabilities.dtype
     depth = (size - 1).bit_length()
@@ -171,12 +170,13 @@ def _multinomial(key: jax.Array, totals: ArrayLike, probabilities: jax.Array) ->
     for _ in range(depth):
         left, right = jnp.moveaxis(_pairs(level), -1, 0)
         level = left + right
-        # A half of no mass gets exactly nothing.
+        # A half with no mass gets exactly 0.
         share = jnp.where(left > 0, left / jnp.where(left > 0, level, 1), 0)
         shares.append(_padded(share, 2**depth // 2))
 
     def halve(counts: jax.Array, of_level: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        # Of level l the first 2^l counts are in use; all of them, so that there is one program.
+        # Level l uses the first 2^l counts; the array has all of them, so that one program
+        # suffices.
         key, share = of_level
         whole = counts[..., : share.shape[-1]]
         first = jax.random.binomial(key, whole, share, dtype=dtype)
