@@ -26,20 +26,20 @@ from simplex_jax.numpyro_kernels.sites import Model, Values
 class LDAGibbsState(NamedTuple):
     """State of `LDAGibbs`."""
 
-    # Counts by site, int32: of topics in documents, [D, K], and of words in topics, [K, V]
+    # Counts by site, int32: topics in documents, [D, K], and words in topics, [K, V]
     z: Values
-    # Topic of every token, [T]; documents are in order of length, shortest first, and the words of
-    # each in order of their numbers
+    # Topic of every token, [T]; documents are sorted by length, shortest first, and the words of
+    # each by number
     labels: jax.Array
-    moved: jax.Array  # share of the tokens that the last step gave another topic, a scalar
+    moved: jax.Array  # share of tokens whose topic changed in the last step, a scalar
     rng_key: jax.Array  # key of the next step
 
 
 class LDAGibbs(MCMCKernel):
     r"""Collapsed Gibbs sweeps over the labels of a corpus, as a block of ``numpyro.infer.Gibbs``.
 
-    For models of which latent Dirichlet allocation is a part. The model has a site for the counts
-    of topics in documents, and one for the counts of words in topics,
+    For models that contain latent Dirichlet allocation. The model has a site for the counts of
+    topics in documents, and one for the counts of words in topics,
 
     .. code-block:: python
 
@@ -47,38 +47,37 @@ class LDAGibbs(MCMCKernel):
         numpyro.sample("in_topics", WordCounts(in_documents.sum(axis=0), phi))
 
     where alpha ([K], or [D, K] with a row for each document) and the topics phi ([K, V], or their
-    logarithms, see `WordCounts`) are sites with any prior, or computed of such sites, covariates
-    included. Other blocks move these; given both counts no more is to be known of the documents.
-    This block has the topic of every token in its state. In a step it draws each in turn given all
-    others of its document,
+    logarithms, see `WordCounts`) are sites with any prior, or computed from such sites and
+    covariates. Other blocks move these; given both counts, they need nothing else from the
+    documents. The state of this block has the topic of every token. A step draws each topic in
+    turn, given all others in its document,
 
     .. math::
         P(z = k) \propto (n_{dk} + \alpha_{dk}) \phi_{kw},
 
-    the token's own label left out of the counts (Griffiths and Steyvers 2004, with the topics
-    given), and counts the labels: an exact Gibbs step. On CPUs it is the native code of `lda`,
-    where that was built. Nothing is recognised: the corpus, and the names of both sites, are
-    arguments. Nothing else in the model may depend on the counts but deterministic sites.
+    without the token's own label in the counts (Griffiths and Steyvers 2004, with the topics
+    given), and counts the labels: an exact Gibbs step. On CPUs it uses the native code of `lda`, if
+    built. Nothing is detected: the corpus and the names of both sites are arguments. Only
+    deterministic sites of the model may depend on the counts.
 
-    It starts from labels that one sweep draws given the starts of the other sites; ``init_params``
-    of the counts are not used, since they do not determine labels. All numbers of both sites are
-    kept in every sample: ``MCMC(..., thinning=n)`` keeps fewer samples. ``Gibbs`` came with numpyro
-    0.22; without it the block works where topics and alpha are known.
+    It starts from labels drawn in one sweep, given the starts of the other sites; ``init_params``
+    of the counts are ignored, since they do not determine labels. Every sample stores both sites in
+    full: use ``MCMC(..., thinning=n)`` to store fewer. ``Gibbs`` needs numpyro 0.22; without it the
+    block works if topics and alpha are known.
 
     Args:
         model: A numpyro model, the same as that of the other blocks.
         corpus: A `Corpus`, or a table of counts [D, V], dense or sparse, documents in rows.
         documents: Name of the site with the law `TopicCounts`.
         words: Name of the site with the law `WordCounts`.
-        sweeps: Sweeps over all tokens in a step, at least 1.
-        engine: "native" or "xla"; by default what works here.
+        sweeps: Sweeps over all tokens per step, at least 1. engine: "native" or "xla"; by default
+        whichever works here.
 
-    Raises:
-        ValueError: An argument is out of range. When it runs: the model lacks a site, or its law is
-            another or does not fit the corpus, the block is given other sites, or a site depends on
-            the counts; the message says what to do instead.
+    Raises: ValueError: An argument is out of range. When it runs: the model lacks a site, its law
+        is wrong or does not fit the corpus, the block gets other sites, or a site depends on the
+        counts; the message says what to do instead.
 
-    Example: shares of two known topics. `docs/numpyro.md` has one with unknown topics.
+    Example: shares of two known topics; for unknown topics see `docs/numpyro.md`.
 
         >>> import jax, jax.numpy as jnp, numpyro
         >>> from simplex_jax.numpyro_kernels import LDAGibbs, TopicCounts, WordCounts
@@ -147,7 +146,7 @@ class LDAGibbs(MCMCKernel):
     ) -> LDAGibbsState:
         """Inspect the model, and draw labels by a sweep.
 
-        A model of which this block cannot draw the labels is a ValueError; see the class.
+        Raises a ValueError if this block cannot draw the labels of the model; see the class.
         """
         del num_warmup, init_params
         if not is_prng_key(rng_key):
@@ -174,8 +173,8 @@ class LDAGibbs(MCMCKernel):
     ) -> LDAGibbsState:
         """Sweep over all tokens, given the other sites."""
         key_next, key_sweeps = jax.random.split(sites.typed(state.rng_key))
-        # Its key draws nothing that is used: the counts have values, and alpha and the topics
-        # depend on no other draw.
+        # No draw from this key is used: the counts have values, and alpha and the topics depend on
+        # no other draw.
         trace = self._traced(model_args, model_kwargs)(state.z, jax.random.key(0))
         before = Labelled(state.labels, *(state.z[name] for name in self._own))
         given = lda_checks.given(trace, self._own)
@@ -186,17 +185,17 @@ class LDAGibbs(MCMCKernel):
     def refresh(
         self, state: LDAGibbsState, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> LDAGibbsState:
-        """Return the state, which keeps nothing of the other sites."""
+        """Return the state, which does not depend on the other sites."""
         return state
 
     def get_constrain_fn(
         self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values], Values]:
-        """Return the identity: counts are what the model sees."""
+        """Return the identity: the model sees the counts themselves."""
         return lambda z: z
 
     def get_diagnostics_str(self, state: LDAGibbsState) -> str:
-        """Return what the progress bar shows: the share of the labels that changed."""
+        """Return the progress bar's text: the share of labels that changed."""
         return f"labels moved {float(jnp.mean(state.moved)):.1%}"
 
     def _state(self, after: Labelled, moved: jax.Array, key: jax.Array) -> LDAGibbsState:
@@ -217,7 +216,7 @@ class LDAGibbs(MCMCKernel):
     def _traced(
         self, args: tuple, kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values, jax.Array], Trace]:
-        """Return the trace of the model as a function of values of its counts, and of a key.
+        """Return the trace of the model as a function of its counts and a key.
 
         Counts without a value are drawn.
         """

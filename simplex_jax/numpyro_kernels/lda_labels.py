@@ -1,8 +1,8 @@
-"""Sweeps over the labels of a corpus whose documents have concentrations in common, or their own.
+"""Sweeps over the labels of a corpus whose documents share concentrations or have their own.
 
-The engine of `lda` takes one vector of concentrations for all documents that it visits. Where each
-document has its own it is called once for each; a token is drawn with the same random number either
-way, which its document and its place there determine.
+The engine of `lda` takes one vector of concentrations for all documents of a call. If each document
+has its own, there is one call for each. Either way a token is drawn with the same random number,
+determined by its document and its position there.
 """
 
 import functools
@@ -28,7 +28,7 @@ class Labelled(NamedTuple):
 
 
 def unlabelled(corpus: DeviceCorpus, shape: tuple[int, int]) -> Labelled:
-    """Return the labels of a corpus no token of which has one; the shape is (K, V)."""
+    """Return the labels of a corpus whose tokens have no topic yet; the shape is (K, V)."""
     labels = local.no_labels(corpus.tokens.shape[0], shape[0])
     documents = jnp.zeros((device.size(corpus), shape[0]), jnp.int32)
     return Labelled(labels, documents, jnp.zeros(shape, jnp.int32))
@@ -46,8 +46,8 @@ def swept(
 ) -> Labelled:
     """Return labels after collapsed Gibbs sweeps over all tokens, given topics and concentrations.
 
-    The topics are normalised logarithms, [K, V], and alpha is [1, K], for all documents, or [D, K],
-    in the order of rows. `engine` is that of `models.topics.engine`.
+    The topics are normalised logarithms, [K, V]; alpha is [1, K], for all documents, or [D, K], in
+    the order of rows. `engine` is as in `models.topics.engine`.
     """
     documents = device.select(corpus, jnp.arange(device.size(corpus)))
     if len(alpha) == 1:
@@ -81,7 +81,7 @@ def _native(
     documents: Documents,
     labels: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Sweep over one document after the other, of which each has its row of alpha, [D, K].
+    """Sweep over documents one by one, each with its own row of alpha, [D, K].
 
     Return the labels and the counts, int32 [D, K], in the order of the documents.
     """
@@ -92,7 +92,7 @@ def _native(
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
         *place, alpha = row
         document = Documents(tokens, *(x[None] for x in place))
-        # The kind that has no tables of all topics to make for each document.
+        # The kind that does not build tables of all topics for each document.
         labels, _, counts = calls.sweep(
             keys,
             weights,
@@ -120,22 +120,26 @@ def _xla(
 ) -> tuple[jax.Array, jax.Array]:
     """Do what `_native` does; the longest document has `room` tokens.
 
-    Its loops would go through many tokens of others as well: a document is cut out. A cut has room,
-    because the documents are in order of length.
+    Each document is sliced out, because loops in place would also visit many tokens of others. A
+    slice always fits, because documents are sorted by length.
     """
     tokens, *places = documents
     likelihood = local.likelihood_of(log_topics)
 
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
         start, length, number, alpha = row
-        own, mine = (lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels))
-        document = Documents(own, jnp.zeros(1, jnp.int32), length[None], number[None])
+        own_tokens, own_labels = (
+            lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels)
+        )
+        document = Documents(own_tokens, jnp.zeros(1, jnp.int32), length[None], number[None])
 
-        def sweep(i: jax.Array, mine: jax.Array) -> jax.Array:
-            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, mine)
+        def sweep(i: jax.Array, own_labels: jax.Array) -> jax.Array:
+            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, own_labels)
 
-        mine = lax.fori_loop(0, len(keys), sweep, mine)
-        counts = local.count_labels(mine, document, alpha.shape[0])[:, 0]
-        return lax.dynamic_update_slice_in_dim(labels, mine, start, 0), counts.astype(jnp.int32)
+        own_labels = lax.fori_loop(0, len(keys), sweep, own_labels)
+        counts = local.count_labels(own_labels, document, alpha.shape[0])[:, 0]
+        return lax.dynamic_update_slice_in_dim(labels, own_labels, start, 0), counts.astype(
+            jnp.int32
+        )
 
     return lax.scan(visit, labels, (*places, alpha))

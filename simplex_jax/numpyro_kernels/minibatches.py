@@ -1,21 +1,21 @@
-r"""Moves of a site by the gradient of a minibatch, and what its noise adds to the samples.
+r"""Moves of a site by the gradient of a minibatch, and the effect of its noise on the samples.
 
-A site x has the law Gamma(a, b), or is on the simplex, and b is the sum of its shapes a. A CIR
-transition over the time h draws it towards a / b with a variance of :math:`(1 - e^{-2h})\, v / b`,
+A site x has the law Gamma(a, b), or is on the simplex, where b is the sum of its shapes a. A CIR
+transition over time h draws it towards a / b with variance :math:`(1 - e^{-2h})\, v / b`, where
 v = x, or x (1 - x) on the simplex. Minibatches estimate a and b, and their noise adds :math:`(1 -
 e^{-h})^2\, \mathrm{Var}[\hat a - \hat b x] / b^2`: :math:`\rho \tanh(h / 2)` times as much, with
 
 .. math:: \rho = \mathrm{Var}[\hat a - \hat b x] \,/\, (b\, v).
 
-What is left of either after some steps is the same share, so that standard deviations are
-:math:`\sqrt{1 + \rho \tanh(h / 2)}` times what they should be: the inflation (Baker et al. 2018,
-Corollary 3.2, for estimates of any kind). Rows that are alike, n of N of them without replacement,
-have :math:`\rho = (N / n) (N - n) / (N - 1)`; others have more, and counts that a prior outweighs
-less. It is measured, by what minibatches that follow each other say at one x, as a mean over the
-numbers of the site, in the proportion of b v.
+Later steps reduce both in the same proportion, so standard deviations are :math:`\sqrt{1 + \rho
+\tanh(h / 2)}` times too large: the inflation (Baker et al. 2018, Corollary 3.2, for estimates of
+any kind). For similar rows, n of N without replacement, :math:`\rho = (N / n) (N - n) / (N - 1)`;
+for other rows it is larger, and for counts outweighed by a prior smaller. It is measured by
+comparing successive minibatches at the same x, as a mean over the numbers of the site, weighted by
+b v.
 
-Where other sites move between two minibatches, a and b change with them, and that is counted as
-noise: the measured inflation is then an upper estimate, and a learned step shorter than it need be.
+If other sites move between two minibatches, a and b change with them, which counts as noise. The
+measured inflation is then an upper estimate, and a learned step is shorter than necessary.
 """
 
 from collections.abc import Mapping
@@ -31,20 +31,20 @@ from simplex_jax.numpyro_kernels.moves import Site, State
 from simplex_jax.numpyro_kernels.sites import Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Noise, Total
 
-# The inflation that is warned about, and the one that learned steps aim at: the ratio is known to
-# some percent only.
+# The inflation above which to warn, and the lower target of learned steps: the ratio is known only
+# to a few percent.
 MOST, _AIM = 1.1, 1.08
-# The longest learned step, also where there is hardly any noise: shapes that depend on the site
-# have a bias of the order of the step.
+# The longest learned step, even with hardly any noise: shapes that depend on the site have a bias
+# of the order of the step.
 _LONGEST = 0.3
-# The number of minibatches that the expected ratio counts for.
+# The weight of the expected ratio, in minibatches.
 _EXPECTED = 30
 
 
 def ratio_of_rows(plates: Mapping[str, tuple[int, int]]) -> float:
-    """Return the ratio of rows that are alike, by the sizes of plates and of their minibatches.
+    """Return the ratio for similar rows, from the sizes of plates and of their minibatches.
 
-    That of the plate with the largest, where a model has several.
+    If a model has several plates, return the largest.
     """
     return max(
         (size / shown * (size - shown) / max(size - 1, 1) for size, shown in plates.values()),
@@ -54,18 +54,18 @@ def ratio_of_rows(plates: Mapping[str, tuple[int, int]]) -> float:
 
 @jax.jit
 def inflation(ratio: jax.Array, step: jax.Array) -> jax.Array:
-    """Return by which factor standard deviations are too large."""
+    """Return the factor by which standard deviations are too large."""
     return jnp.sqrt(1 + ratio * jnp.tanh(step / 2))
 
 
 @jax.jit
 def longest(ratio: jax.Array, most: float = _AIM, largest: float = _LONGEST) -> jax.Array:
-    """Return the longest step with at most this inflation, and at most the largest."""
+    """Return the longest step with at most this inflation, capped at `largest`."""
     return step_sizes.for_inflation(1.0, ratio, most**2 - 1, largest=largest)
 
 
 def first(name: str, kind: str, y: Values, total: Total, evaluate: Evaluate, ratio: float) -> Noise:
-    """Return the noise before the first step, for the ratio that is expected."""
+    """Return the noise before the first step, for the expected ratio."""
     law = _seen(name, kind, y, total, evaluate)[0]
     one = jnp.ones((), law.raw.dtype)
     return Noise(law.raw, law.rate, ratio * one, one)
@@ -102,9 +102,9 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
 
 
 def _step(site: Site, state: State) -> jax.Array:
-    """Return the step: the one given, else the one learned, which is approached from long ones.
+    """Return the given step, or else the learned one, approached from longer steps.
 
-    A step of c / t forgets the start as t^-c, and leaves the noise of t minibatches, as an average.
+    A step of c / t forgets the start as t^-c, and averages the noise of t minibatches.
     """
     if site.step_size is not None:
         return site.step_size
@@ -116,9 +116,9 @@ def _step(site: Site, state: State) -> jax.Array:
 def _seen(
     name: str, kind: str, y: Values, total: Total, evaluate: Evaluate
 ) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
-    """Return the law of a site as a minibatch shows it, its prior, and the total of its counts.
+    """Return the law of a site as estimated from a minibatch, its prior, and its counts' total.
 
-    The law of a simplex site is that of its weights, and the rate the sum of their shapes.
+    For a simplex site it is the law of its weights, with the sum of their shapes as rate.
     """
     if kind == sites.GAMMA:
         law, here = tuning.gamma_law(name, y, evaluate)
@@ -137,20 +137,20 @@ def _seen_on_simplex(
 
 
 def _looked_at(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
-    """Return the noise with what this minibatch says at the value that the site has.
+    """Return the noise, updated with this minibatch at the current value of the site.
 
-    The minibatch before was seen at other values of the other sites: too much rather than too
-    little is taken for noise.
+    The previous minibatch was seen at other values of the other sites, so noise is overestimated
+    rather than underestimated.
     """
     old = state.tuning[site.name].noise
     assert old is not None
     x = jnp.exp(state.z[site.name])
-    # Half a squared difference has the mean of the variance, of minibatches that are independent.
+    # For independent minibatches, half a squared difference has the variance as its mean.
     change = (law.raw - old.shape) - x * (law.rate - old.rate)
     spread = law.rate * (x if site.kind == sites.GAMMA else x * (1 - x))
-    seen = (change**2).sum() / (2 * spread.sum())
-    # A mean of what was expected and of all minibatches, of which the later count for more.
+    estimate = (change**2).sum() / (2 * spread.sum())
+    # A mean of the expected ratio and all minibatches, with more weight on later ones.
     gain = 2 / (state.i + _EXPECTED)
-    ratio = old.ratio + jnp.where(jnp.isfinite(seen), gain * (seen - old.ratio), 0)
+    ratio = old.ratio + jnp.where(jnp.isfinite(estimate), gain * (estimate - old.ratio), 0)
     ratio = ratio.astype(old.ratio.dtype)
     return Noise(law.raw, law.rate, ratio, inflation(ratio, step))

@@ -1,8 +1,8 @@
-"""One move of one site: proposed, evaluated, accepted or not, and learned from.
+"""One move of one site: proposal, evaluation, acceptance and adaptation.
 
-A site whose rows are independent given all other sites (`rows`) moves row by row: the proposal of a
-row depends on that row alone, and so does its part of the log ratio, by which it is accepted or
-not, at a step of its own. The density is then evaluated once more, where the accepted rows led.
+A site whose rows are independent given all other sites (`rows`) moves row by row. The proposal of a
+row depends only on that row, and so does its part of the log ratio, so each row is accepted or
+rejected separately and has its own step. The density is then evaluated again at the accepted rows.
 """
 
 from functools import partial
@@ -18,8 +18,8 @@ from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.sites import Rows, Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Tuning
 
-# Exposures are not looked for at values smaller than this, or this share of the prior mean: counts
-# there differ by rounding only.
+# Exposures are not computed at values below this, or below this share of the prior mean: counts
+# there differ only by rounding.
 _LEAST = 1e-6
 
 
@@ -29,14 +29,14 @@ class State(NamedTuple):
     z: Values  # native values of the sites, by name: log-probabilities, or logs of gamma variates
     tuning: dict[str, Tuning]  # tuning of each site
     density: Density | None  # the log density and its derivatives at z; None where batches change
-    raised: Values  # mean share of numbers that underflow, of sites where that matters; `floors`
+    raised: Values  # mean share of numbers that underflow, for sites where it matters; `floors`
     i: jax.Array  # number of steps done
     num_warmup: jax.Array  # number of steps of the warm-up
     rng_key: jax.Array  # key of the next step
 
 
 KEYS = 4
-"""Keys of a move: of whether it is accepted, of a total, of counts and of gamma variates."""
+"""Keys of a move: for its acceptance, a total, counts and gamma variates."""
 
 
 class Site(NamedTuple):
@@ -44,27 +44,27 @@ class Site(NamedTuple):
 
     name: str
     kind: str
-    step_size: jax.Array | None  # of uncorrected moves; None where minibatches decide
+    step_size: jax.Array | None  # of uncorrected moves; None if minibatches decide
     metropolis: bool  # whether moves are corrected
     target_accept: float
     curved: bool  # whether corrected moves of a simplex site have rates
-    rows: Rows  # those that are accepted or not by themselves
+    rows: Rows  # rows accepted or rejected separately
 
 
 class _Proposal(NamedTuple):
-    """A proposed value, the density there, and what decides."""
+    """A proposed value, the density there, and the numbers that decide on it."""
 
     y: jax.Array  # native value
     there: Density
     log_ratio: jax.Array  # log acceptance ratio, of each row
     same: jax.Array  # whether shapes are the same at both ends
-    bound: jax.Array  # the part of the log ratio that may be rounding, if the move is exact
+    bound: jax.Array  # possible rounding error of the log ratio, if the move is exact
     clamped: jax.Array  # fraction of shapes that are not positive
     total: jax.Array  # the total that fits both ends
 
 
 def jump(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
-    """Move a site with the gradient of all the data, from its law where the move is exact."""
+    """Move a site with the full-data gradient; draw it from its law if the move is exact."""
     old, here = state.tuning[site.name], state.density
     assert here is not None
     step = jnp.where(old.exact, jnp.inf, jnp.exp(old.log_step))
@@ -74,21 +74,21 @@ def jump(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State
     probability = jnp.exp(jnp.minimum(proposal.log_ratio, 0))
     probability = jnp.where(jnp.isnan(probability), 0, probability)
     if not site.metropolis:
-        # Uncorrected, but never to where the density is 0, from which no gradient leads back.
+        # Uncorrected, but never to a point of density 0, from which no gradient leads back.
         possible = jnp.isfinite(proposal.there.without(site.name)).astype(probability.dtype)
         probability = jnp.where(old.exact, probability, possible)
-    # The log ratio of an exact move is 0 but for rounding. Equal shapes are not enough: gradients
-    # do not see where a likelihood jumps. The proposal of a move that turns out not to be exact
-    # was made with the total, or the exposure, of where it starts; no later one is.
+    # The log ratio of an exact move is 0 up to rounding. Equal shapes are not enough: gradients do
+    # not see jumps of a likelihood. If a move turns out not to be exact, its proposal used the
+    # total, or the exposure, of its start; no later one does.
     log_ratio = proposal.log_ratio.sum()
     exact = old.exact & proposal.same & rounding.confirms(log_ratio, proposal.bound)
     probability = jnp.where(exact, 1, probability)
-    # A chain that starts far away first goes where the likelihood wants it, uncorrected: there a
-    # correction would learn steps that are far too short.
+    # A chain that starts far away first moves uncorrected to where the likelihood is high:
+    # corrected moves there would learn steps that are far too short.
     arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
-    chance = jnp.where(arriving, 1, probability)
-    word, _ = random_words(keys[0], chance.size, chance.dtype)
-    accept = uniform(word, chance.dtype).reshape(chance.shape) < chance
+    acceptance = jnp.where(arriving, 1, probability)
+    word, _ = random_words(keys[0], acceptance.size, acceptance.dtype)
+    accept = uniform(word, acceptance.dtype).reshape(acceptance.shape) < acceptance
     z = {**state.z, site.name: jnp.where(accept, proposal.y, state.z[site.name])}
     if site.rows.plates:
         density = evaluate(z)
@@ -155,7 +155,7 @@ def _propose_gamma(
     name = site.name
     y, old = state.z[name], state.tuning[name]
     prior = here.parameters[name]
-    # Where nothing depends on the site, the exposure is known best where the site is.
+    # If nothing depends on the site, the exposure is most accurate at its current value.
     place = jnp.where(old.exact, y, jnp.log(old.centre))
     place = jnp.maximum(place, jnp.log(_LEAST * prior[0] / prior[1]))
     exposure = tuning.exposure(name, state.z, place, evaluate)

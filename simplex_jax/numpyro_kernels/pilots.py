@@ -1,4 +1,4 @@
-"""Short runs of a kernel that tell how many effective samples it has in a second."""
+"""Short runs of a kernel that measure its effective samples per second."""
 
 import math
 import time
@@ -29,7 +29,7 @@ class Chain(NamedTuple):
         return np.asarray(effective_sample_size(moving[None].astype(np.float64)))
 
     def rates(self) -> tuple[float, float]:
-        """The smallest and the median effective sample size in a second; 0 where nothing moved."""
+        """The smallest and the median effective sample size per second; 0 if nothing moved."""
         if not self.moving.any():
             return 0.0, 0.0
         sizes = self.sizes
@@ -49,23 +49,23 @@ def sample(
     patience: float = math.inf,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Chain | None:
-    """Warm up, and then sample chunks of steps until the time is over, two of them at least.
+    """Warm up, and then sample chunks of steps until the time is up, at least two.
 
-    `watch` maps samples of all sites, [chunk, ...], to numbers, [chunk, d]. Compiling does not
-    count. None where the warm-up took longer than `patience` seconds.
+    `watch` maps samples of all sites, [chunk, ...], to numbers, [chunk, d]. Compilation does not
+    count. Return None if the warm-up took longer than `patience` seconds.
     """
     state = kernel.init(key, num_warmup, None, args, kwargs)
-    finish = kernel.postprocess_fn(args, kwargs)
+    postprocess = kernel.postprocess_fn(args, kwargs)
 
     def step(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
         state = kernel.sample(state, args, kwargs)
-        return state, finish(getattr(state, kernel.sample_field))
+        return state, postprocess(getattr(state, kernel.sample_field))
 
-    def many(state: Any) -> tuple[Any, jax.Array]:
+    def run_chunk(state: Any) -> tuple[Any, jax.Array]:
         state, samples = jax.lax.scan(step, state, None, length=chunk)
         return state, watch(samples)
 
-    run = jax.jit(many).lower(state).compile()
+    run = jax.jit(run_chunk).lower(state).compile()
     start = clock()
     for _ in range(-(-num_warmup // chunk)):
         state = jax.block_until_ready(run(state)[0])
@@ -80,7 +80,7 @@ def sample(
 
 
 def apart(one: Chain, other: Chain) -> float:
-    """Return the largest difference of the means of two chains in standard errors."""
+    """Return the largest difference between the means of two chains, in standard errors."""
     moving = one.moving & other.moving
     chains = [Chain(chain.watched[:, moving], chain.seconds) for chain in (one, other)]
     errors = [chain.watched.var(axis=0) / chain.sizes for chain in chains]

@@ -1,24 +1,24 @@
-"""Bounds on what rounding adds to the log ratio of an exact move, whose true value is 0.
+"""Bounds on the rounding error of the log ratio of an exact move, whose true value is 0.
 
-Where a likelihood is conjugate in a site, its log is a sum of n_j y_j - e_j exp(y_j) and terms that
-the site does not enter, y being the native value and n the counts, which the shapes a exceed. With
-u = eps / 2, half a unit in the last place, these are what is rounded, and by how much:
+If a likelihood is conjugate in a site, its log is a sum of n_j y_j - e_j exp(y_j) and terms without
+the site, where y is the native value and n the counts, which the shapes a exceed. With u = eps / 2,
+half a unit in the last place, the roundings and their sizes are:
 
 - exp(y), by u relatively: n_j u in a log likelihood of n_j counts, and e_j exp(y_j) u;
-- the logarithm that a model takes of it, and its product with n_j: n_j |y_j| u each;
-- what a row adds to that before it is summed, log factorials in the main: of n_j counts in R terms,
-  n_j log(1 + n_j / R) u, for so large is the logarithm of the factorial of a term of n_j / R;
-- the terms as they are added, in a tree as XLA does: the sum T of their absolute values times u for
-  the last level, the lower ones weighing less, for their errors have signs of their own;
-- the shapes of both ends, `simplex_moves.rounding`, times the change of y_j that they multiply;
+- its logarithm in a model, and the product of that with n_j: n_j |y_j| u each;
+- what a row adds before the sum, mainly log factorials: for n_j counts in R terms, n_j log(1 + n_j
+  / R) u, since the log factorial of a term of n_j / R has that size;
+- the sum of the terms, in a tree as in XLA: the sum T of their absolute values times u for the last
+  level; lower levels matter less, because their errors have independent signs;
+- the shapes at both ends, `simplex_moves.rounding`, times the change of y_j that they multiply;
 - in the rest of the ratio, log theta_j of up to |y_j| + log(a_j), as sum and factor of a_j.
 
-Each of the sizes M = T + sum_j [a_j (1 + |y_j| + log(1 + a_j / R)) + e_j exp(y_j)] thus enters with
-some 4 roundings, 4 u = 2 eps, at either end. In float32 that is 0.15 nats for 100,000 rows of
-categories, of which a run shows some 0.03, and 1e-5 nats for ten. A chain whose moves all are
-within the bound B has a law whose density is that of the model up to factors from exp(-B) to
-exp(B): a jump of the log density by more is seen, and one by less changes no probability by more
-than tanh(B / 4), a factor between two sets of exp(B) moving the share p of one by no more.
+Each of the sizes M = T + sum_j [a_j (1 + |y_j| + log(1 + a_j / R)) + e_j exp(y_j)] thus has about 4
+roundings, 4 u = 2 eps, at either end. In float32 that is 0.15 nats for 100,000 rows of categories,
+of which a run shows about 0.03, and 1e-5 nats for ten. If all moves of a chain are within the bound
+B, the density of its law is that of the model up to factors between exp(-B) and exp(B). A larger
+jump of the log density is seen. A smaller one changes no probability by more than tanh(B / 4),
+because a factor of exp(B) between two sets moves the share p of one by no more.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from simplex_jax.numpyro_kernels.density import Density
 def size(
     density: Density, y: jax.Array, shape: jax.Array, falls: jax.Array | float = 0.0
 ) -> jax.Array:
-    """Return M at one end of a move, a scalar; `falls` is e exp(y), of the shape of the site."""
+    """Return M at one end of a move, a scalar; `falls` is e exp(y), in the shape of the site."""
     logs = 1 + jnp.abs(y) + jnp.log1p(shape / density.terms.astype(y.dtype))
     return density.size + (shape * logs + falls).sum()
 
@@ -40,12 +40,12 @@ def size(
 def allowed(sizes: Sequence[jax.Array], rise: jax.Array, shape_error: jax.Array) -> jax.Array:
     """Return the bound on the log ratio of an exact move, in nats, a scalar.
 
-    The sizes are M at its ends, the rise is the change of the native value.
+    The sizes are M at its ends; the rise is the change of the native value.
     """
     epsilon = jnp.finfo(rise.dtype).eps
     return (2 * epsilon * sum(sizes) + (shape_error * jnp.abs(rise)).sum()).astype(rise.dtype)
 
 
 def confirms(log_ratio: jax.Array, bound: jax.Array) -> jax.Array:
-    """Return whether the log density confirms that a move is exact; never where one is infinite."""
+    """Return whether the log density confirms that a move is exact; an infinite one never does."""
     return jnp.isfinite(log_ratio) & (jnp.abs(log_ratio) <= bound)

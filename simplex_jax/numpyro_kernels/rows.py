@@ -1,17 +1,16 @@
 """Rows of a site that are independent given all other sites, proved from the program of a model.
 
-The plates of a site say which of its axes have rows. That they are independent is proved by the
-program (jaxpr) of the terms of the log density: each term either is not made of the site, or has
-the axis of the plate, and its number there is made of the same row of the site alone. The proof
-follows the axis through the program, one operation after another. Operations that it does not know,
-loops among them, prove nothing: the site then moves as a whole.
+The plates of a site say which of its axes have rows. The program (jaxpr) of the terms of the log
+density proves that they are independent: each term either does not depend on the site, or has the
+axis of the plate, and each of its numbers there depends only on the same row of the site. The proof
+follows the axis through the program, one operation after another. Unknown operations, including
+loops, prove nothing: the site then moves as a whole.
 
 For example, let a site a [rows, 3] be in a plate of dimension -1, and `log(a).sum(axis=-1)` a term.
-The axis of the rows is followed through its program as
+The proof follows the axis of the rows through its program:
 
     a                              axis 0, by the plate
-    b = log a                      axis 0: element by element
-    c = reduce_sum[axes=(1,)] b    axis 0: another axis is summed over
+    b = log a axis 0: elementwise c = reduce_sum[axes=(1,)] b axis 0: another axis is summed over
 
 and c [rows] has the axis of the plate, so that the rows are independent. `sum(axis=0)` mixes rows.
 """
@@ -33,9 +32,9 @@ class _Mixed(Exception):
 
 
 def independent(target: Target, native: Values, name: str) -> Rows:
-    """Return the rows of a site that its density does not tie together, by the plates that do not.
+    """Return the rows of a site, with only the plates whose rows are independent.
 
-    `native` are the native values of all sites that are moved.
+    `native` are the native values of all moved sites.
     """
 
     def terms(y: jax.Array) -> list[jax.Array]:
@@ -45,8 +44,8 @@ def independent(target: Target, native: Values, name: str) -> Rows:
     if not rows.plates:
         return rows
     program = jax.make_jaxpr(terms)(native[name])
-    apart = tuple(plate for plate in rows.plates if _separates(program, rows, *plate))
-    return rows._replace(plates=apart)
+    plates = tuple(plate for plate in rows.plates if _separates(program, rows, *plate))
+    return rows._replace(plates=plates)
 
 
 def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
@@ -62,12 +61,12 @@ def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
     )
 
 
-# The axis of the rows in an array, or None where it is not made of the site.
+# The axis of the rows in an array, or None if the array does not depend on the site.
 _Axis = int | None
 
 
 def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
-    """Return the axes of the rows in the results of a program, by those in its arguments."""
+    """Return the axes of the rows in the results of a program, given those in its arguments."""
     axis_by_variable = dict(zip(program.invars, axes, strict=True))
 
     def axis_of(variable: Any) -> _Axis:
@@ -103,7 +102,7 @@ _ELEMENTWISE = frozenset(_NAMES.split())
 
 
 def _row_axis(axes: Sequence[_Axis]) -> int:
-    """Return the axis of the rows, which all inputs that have one must have in common."""
+    """Return the axis of the rows, which must be the same in all inputs that have one."""
     row_axes = {axis for axis in axes if axis is not None}
     if len(row_axes) != 1:
         raise _Mixed
@@ -111,14 +110,14 @@ def _row_axis(axes: Sequence[_Axis]) -> int:
 
 
 def _axis_after_removal(axis: int, removed: Sequence[int]) -> int:
-    """Return where an axis is after others were removed."""
+    """Return the position of an axis after others are removed."""
     if axis in removed:
         raise _Mixed
     return axis - sum(other < axis for other in removed)
 
 
 def _elementwise(equation: Any, inputs: Sequence[_Axis]) -> int:
-    # Axes of size 1 may be stretched, those of rows are longer.
+    # Only axes of size 1 may be stretched, and those of rows are longer.
     axis, ndim = _row_axis(inputs), equation.outvars[0].aval.ndim
     for variable, row_axis in zip(equation.invars, inputs, strict=True):
         if row_axis is not None and variable.aval.ndim != ndim:
@@ -131,7 +130,7 @@ def _reduced(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 
 def _apart_from(key: str) -> Callable[[Any, Sequence[_Axis]], int]:
-    """Return the rule of operations along one axis, or some, which the rows may not have."""
+    """Return the rule for operations along one or more axes, which must not include the rows."""
 
     def rule(equation: Any, inputs: Sequence[_Axis]) -> int:
         axes = equation.params[key]
@@ -165,7 +164,7 @@ def _squeezed(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 
 def _sliced(equation: Any, inputs: Sequence[_Axis]) -> int:
-    # All the rows, in their order: a stride of 1 is the only one that leaves so many.
+    # All rows in order: only a stride of 1 keeps this many.
     axis = _row_axis(inputs)
     if inputs[0] != axis or equation.outvars[0].aval.shape[axis] != _shape(equation)[axis]:
         raise _Mixed
@@ -174,7 +173,7 @@ def _sliced(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 def _multiplied(equation: Any, inputs: Sequence[_Axis]) -> int:
     contracted, batch = equation.params["dimension_numbers"]
-    # Axes of a result: those of the batch, then what is left of either factor.
+    # Axes of a result: those of the batch, then the remaining ones of either factor.
     first = len(batch[0])
     outputs: list[_Axis] = []
     for i, axis in enumerate(inputs):
@@ -194,7 +193,7 @@ def _gathered(equation: Any, inputs: Sequence[_Axis]) -> int:
         raise _Mixed
     offsets = set(numbers.offset_dims)
     if axis in numbers.operand_batching_dims:
-        # As many indices as rows, each for the row of its own.
+        # One index per row, for that row.
         place = numbers.operand_batching_dims.index(axis)
         batch = [i for i in range(equation.outvars[0].aval.ndim) if i not in offsets]
         return batch[numbers.start_indices_batching_dims[place]]

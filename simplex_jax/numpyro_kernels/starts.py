@@ -1,4 +1,4 @@
-"""A search for values that a chain can start from, as numpyro's own kernels make it."""
+"""A search for values from which a chain can start, as in numpyro's own kernels."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from simplex_jax.numpyro_kernels import sites
 from simplex_jax.numpyro_kernels.sites import Values
 
-# As many as in `numpyro.infer.util.find_valid_initial_params`.
+# Same as in `numpyro.infer.util.find_valid_initial_params`.
 TRIES = 100
 
 
@@ -21,23 +21,23 @@ def search(
 ) -> Values:
     """Return the first valid values, or the last that were tried.
 
-    `redraw` takes a key and whether to draw from the prior; a flat law may be far from where the
-    density is positive, as may be the prior, so they take turns.
+    `redraw` takes a key and whether to draw from the prior. A flat law may be far from where the
+    density is positive, and so may the prior, so they alternate.
     """
 
-    def wanting(carry: tuple[jax.Array, Values]) -> jax.Array:
+    def is_searching(carry: tuple[jax.Array, Values]) -> jax.Array:
         i, values = carry
         return (i < TRIES) & ~is_valid(values)
 
-    def other(carry: tuple[jax.Array, Values]) -> tuple[jax.Array, Values]:
+    def retry(carry: tuple[jax.Array, Values]) -> tuple[jax.Array, Values]:
         i, _ = carry
         return i + 1, redraw(jax.random.fold_in(key, i), i % 2 == 0)
 
-    return jax.lax.while_loop(wanting, other, (jnp.zeros((), jnp.int32), values))[1]
+    return jax.lax.while_loop(is_searching, retry, (jnp.zeros((), jnp.int32), values))[1]
 
 
 def message(names: Iterable[str], init_params: Mapping[str, Any] | None) -> str:
-    """Return the error message where no values are valid."""
+    """Return the error message for when no values are valid."""
     init_params = init_params or {}
     if all(name in init_params for name in names):
         return (
