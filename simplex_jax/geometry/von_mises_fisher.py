@@ -38,7 +38,7 @@ def _order(dimension: SupportsIndex) -> float:
 
 
 def log_uniform(dimension: SupportsIndex) -> float:
-    """Return log c_p(0) = -log of the area of the sphere, the log density of the uniform law."""
+    """Return log c_p(0), minus the log area of the sphere: the uniform law's log density."""
     half = _order(dimension) + 1
     return math.lgamma(half) - math.log(2) - half * math.log(math.pi)
 
@@ -50,12 +50,12 @@ def log_normaliser(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Ar
     for differences, as in ratios of densities.
 
     Args:
-        dimension: p, the length of the vectors, an integer from 2 on.
+        dimension: p, the length of the vectors, an integer of at least 2.
         concentration: k, finite and at least 0, any shape.
 
     Returns:
-        log c_p(k), with derivative -A(k), of the shape of the concentration. NaN under ``jit``
-        where the concentration is not allowed.
+        log c_p(k), with derivative -A(k), in the shape of the concentration. NaN under ``jit``
+        where the concentration is out of range.
 
     Raises:
         ValueError: The dimension is not an integer of at least 2, or a concentration is negative or
@@ -99,7 +99,7 @@ def log_density(points: ArrayLike, mean: ArrayLike, concentration: ArrayLike) ->
         concentration: k, finite and at least 0, shape [...]. All batch shapes broadcast.
 
     Raises:
-        ValueError: Vectors are not of one length p >= 2, or a concentration is not allowed.
+        ValueError: Vectors are not of one length p >= 2, or a concentration is out of range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -130,7 +130,7 @@ def mean_length(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array
 
 
 def mean_spread(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
-    """Return 1 - A(k) to rounding, also where A(k) rounds to 1."""
+    """Return 1 - A(k) to rounding, even if A(k) rounds to 1."""
     (k,) = arguments.nonnegatives(concentration=concentration)
     return bessel.ratio_complement(_order(dimension), k)
 
@@ -139,9 +139,9 @@ def variances(dimension: SupportsIndex, concentration: ArrayLike) -> tuple[jax.A
     """Return the variance of x along the mean, A'(k), and in each direction across it, A(k) / k."""
     order = _order(dimension)
     (k,) = arguments.nonnegatives(concentration=concentration)
-    # A(k) / k is 1 / p to the last digit well before 1e-10, and 0 / 0 after.
-    away = jnp.where(k < 1e-10, 1e-10, k)
-    return bessel.ratio_slope(order, k), bessel.ratio(order, away) / away
+    # A(k) / k is 1 / p to the last digit well above 1e-10, and 0 / 0 at 0.
+    positive = jnp.where(k < 1e-10, 1e-10, k)
+    return bessel.ratio_slope(order, k), bessel.ratio(order, positive) / positive
 
 
 def entropy(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
@@ -166,8 +166,8 @@ def kl(
     Args:
         mean: Unit vectors, shape [..., p].
         concentration: Finite and at least 0, shape [...].
-        other_mean: As the first; all batch shapes broadcast.
-        other_concentration: As the first.
+        other_mean: Same as `mean`; all batch shapes broadcast. other_concentration: Same as
+        `concentration`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -186,28 +186,28 @@ def kl(
         arguments.require(name, value, arguments.nonnegative(value), "finite and at least 0")
     order = _order(_common_dimension(mean=mean, other_mean=other_mean))
     length = bessel.ratio(order, k)
-    # The divergence at one mean: h(k') - h(k) - A(k) (k' - k) with the smaller of two forms.
+    # The divergence for equal means, h(k') - h(k) - A(k) (k' - k), by the smaller of two forms.
     by_length = bessel.log_series_difference(order, other_k, k) - length * (other_k - k)
     by_spread = bessel.ratio_complement(order, k) * (other_k - k)
     by_spread = by_spread - bessel.scaled_log_series_difference(order, other_k, k)
-    same = jnp.maximum(jnp.where(length < 0.5, by_length, by_spread), 0)
-    apart = 0.5 * jnp.sum((mean - other_mean) ** 2, axis=-1)
-    return same + other_k * length * apart
+    same_mean = jnp.maximum(jnp.where(length < 0.5, by_length, by_spread), 0)
+    half_square = 0.5 * jnp.sum((mean - other_mean) ** 2, axis=-1)
+    return same_mean + other_k * length * half_square
 
 
 def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
-    """Return what the fits of a law to unit vectors need: direction and length of their mean.
+    """Return the direction and the length of the mean of unit vectors, as fits need them.
 
-    ``spread`` is 1 - R by the deviations from the mean, sum |x - m|^2 / (1 + R) / n: it has
-    digits where R has none left, so that large concentrations can be fitted in float32. Vectors
-    whose mean is 0 have no direction: ``mean`` is NaN.
+    ``spread`` is 1 - R computed from deviations, sum |x - m|^2 / (1 + R) / n. It keeps digits that
+    R loses near 1, so large concentrations can be fitted in float32. If the mean of the vectors is
+    0, it has no direction: ``mean`` is NaN.
 
     Args:
         points: Unit vectors, shape [..., n, p].
         weights: At least 0 and not all 0, shape [..., n]; by default all equal.
 
     Raises:
-        ValueError: A vector is not of length 1 (to 1e-3), or a weight is not allowed.
+        ValueError: A vector is not of length 1 (to 1e-3), or a weight is out of range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -234,8 +234,8 @@ def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
 def _resultant(x: jax.Array, weights: jax.Array) -> Resultant:
     share = weights / jnp.sum(weights, axis=-1, keepdims=True)
     rough = jnp.sum(share[..., None] * x, axis=-2)
-    # A float32 sum of many rows is off by more than vectors of a large concentration are apart:
-    # the mean of what is left corrects it.
+    # The error of a float32 sum of many rows exceeds the distances between vectors of a large
+    # concentration: the mean of the residuals corrects it.
     rest = x - rough[..., None, :]
     shift = jnp.sum(share[..., None] * rest, axis=-2)
     m = rough + shift
@@ -250,8 +250,8 @@ def fit_moments(
 ) -> jax.Array:
     """Return Banerjee's estimate of the concentration, R (p - R^2) / (1 - R^2).
 
-    Banerjee et al. (2005, JMLR 6, equation 4.4). Off the exact solution, ``fit``, by up to some
-    percent. Arguments as there.
+    Banerjee et al. (2005, JMLR 6, equation 4.4). It is within a few percent of the exact solution,
+    ``fit``, and takes the same arguments.
     """
     _order(dimension)
     return _moments(int(dimension), *_length_and_spread(length, spread))
@@ -279,14 +279,13 @@ def fit(dimension: SupportsIndex, length: ArrayLike, spread: ArrayLike | None = 
     Newton's method (Sra 2012) for log k from ``fit_moments``. The derivative in R is 1 / A'(k).
 
     Args:
-        dimension: p, an integer from 2 on.
+        dimension: p, an integer of at least 2.
         length: Mean resultant length R of the data, in [0, 1], any shape.
-        spread: 1 - R as ``resultant`` gives it; where R is close to 1 it is what counts, and
-            without it a float32 R cannot tell concentrations above 1e6 p apart.
+        spread: 1 - R from ``resultant``. It determines the fit for R close to 1: a float32 R alone
+            cannot distinguish concentrations above 1e6 p.
 
     Returns:
-        Concentrations: 0 at R = 0, infinite where the spread is 0; NaN under ``jit`` for an R out
-        of range.
+        Concentrations: 0 at R = 0, infinite at spread 0, NaN under ``jit`` for an R out of range.
 
     Raises:
         ValueError: The dimension or a length is out of range, or R + spread is not 1.
@@ -314,9 +313,9 @@ def _fit(dimension: int, length: jax.Array, spread: jax.Array) -> jax.Array:
         return jnp.where(length < 0.5, length - bessel.ratio(order, k), by_spread)
 
     def step(_, k):
-        return k * jnp.exp(missing(k) / (k * bessel.ratio_slope(order, k)))
+        return k * jnp.exp(residual(k) / (k * bessel.ratio_slope(order, k)))
 
     k = lax.fori_loop(0, _NEWTON_STEPS, step, _moments(dimension, length, spread))
     k = lax.stop_gradient(k)
-    k = k + missing(k) / bessel.ratio_slope(order, k)
+    k = k + residual(k) / bessel.ratio_slope(order, k)
     return jnp.where(inside, k, outside)

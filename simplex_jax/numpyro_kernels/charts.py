@@ -59,7 +59,7 @@ _UNFIT: dict[Build, str] = {
     cir.build: "it is for one gamma law: SCIR moves gamma sites",
     gbm.build: "it is for one lognormal law",
 }
-# Values of options with which a kernel is unfit as well: option, value and reason.
+# Option values with which a kernel is unfit: option, value and reason.
 _UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {
     mld.build: (
         "form",
@@ -68,10 +68,10 @@ _UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {
         "with respect to the sites. Leave out form='dual'",
     )
 }
-# Arguments that a model gives.
+# Arguments that the model supplies.
 _GIVEN = {REAL: {"estimator"}, POINTS: {"estimator"}, DENSITY: {"log_density"}}
 _GIVEN |= {COUNTS: {"estimator", "alpha"}, SPHERES: {"estimator", "manifold"}}
-# Where one of them is frozen, the coordinates in place of the chart: points of that manifold.
+# If one of them is frozen, coordinates that replace the chart: points of that manifold.
 _FROZEN = {SPHERES: ("manifold", POINTS)}
 
 
@@ -79,15 +79,14 @@ _NAMED = {"estimator": "an estimator", "log_density": "a log_density"}
 
 
 class Sampler(NamedTuple):
-    """A `build` function of your own for `SGMCMC`, and the coordinates that its kernel moves.
+    """Your own `build` function for `SGMCMC`, and the coordinates that its kernel moves.
 
     Attributes:
-        build: It takes an `estimator`, or a `log_density`; its options are frozen by
-            `functools.partial`.
+        build: Takes an `estimator` or a `log_density`; freeze its options with `functools.partial`.
         chart: "counts" for simplex kernels, which take generalised counts and `alpha`; "points" for
-            kernels that move constrained values; "spheres" for those that take a `manifold` as
-            well; "density" for exact kernels of unconstrained values, which take a `log_density`;
-            "real" for those that take an estimator, which is what any other function is taken for.
+            kernels that move constrained values; "spheres" for those that also take a `manifold`;
+            "density" for exact kernels of unconstrained values, which take a `log_density`; "real"
+            for those that take an estimator, the default for any other function.
     """
 
     build: Build
@@ -103,7 +102,7 @@ class Group(NamedTuple):
 
 
 def sampler(kernel: Build | Sampler) -> Sampler:
-    """Return a sampler with its chart, or raise a ValueError for arguments that do not suit one."""
+    """Return a sampler with its chart, or raise a ValueError if it cannot be used."""
     if not isinstance(kernel, Sampler):
         function = getattr(kernel, "func", kernel)
         if not callable(function):
@@ -125,9 +124,9 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     if source not in parameters:
         raise ValueError(f"kernel {_name(build)} does not take {_NAMED[source]}")
     required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
-    argument, instead = _FROZEN.get(chart, ("", chart))
+    argument, replacement = _FROZEN.get(chart, ("", chart))
     if argument and argument not in required:
-        chart = instead
+        chart = replacement
     missing = [name for name in required if name not in _GIVEN[chart]]
     if missing:
         raise ValueError(
@@ -139,10 +138,10 @@ def sampler(kernel: Build | Sampler) -> Sampler:
 
 def check(group: Group, layout: Layout) -> None:
     """Raise a ValueError unless the kernel of a group can move its sites."""
-    wrong = [name for name in group.names if not _fits(group, layout.kinds[name])]
-    if not wrong:
+    unfit = [name for name in group.names if not _fits(group, layout.kinds[name])]
+    if not unfit:
         return
-    kinds = ", ".join(f"{name!r} ({layout.kinds[name]})" for name in wrong)
+    kinds = ", ".join(f"{name!r} ({layout.kinds[name]})" for name in unfit)
     advice = {
         COUNTS: "it moves simplex sites; give the others a kernel of their own, {None: "
         "functools.partial(sgld.build, step_size=...)}",
@@ -168,7 +167,7 @@ def _fits(group: Group, kind: str) -> bool:
 def check_support(group: Group, target: Target, values: Values) -> None:
     """Raise a ValueError if the support of a site depends on sites that other kernels move.
 
-    While those move, the coordinate of the site is held fixed, and not its value.
+    While those move, the coordinate of the site stays fixed, but not its value.
     """
     if group.chart not in _REAL:
         return
@@ -236,13 +235,13 @@ def kernel(
         del key, batch
         if group.chart == COUNTS:
             counts = density.evaluate(target, position, fixed).counts
-            seen = {
+            result = {
                 name: simplex_moves.with_total(counts[name], y, totals[name].of(counts[name]))
                 for name, y in position.items()
             }
         else:
-            seen = jax.grad(log_density)(position)
-        return seen, seen if remembers else memory
+            result = jax.grad(log_density)(position)
+        return result, result if remembers else memory
 
     options: dict[str, Any] = {}
     if group.chart == COUNTS:

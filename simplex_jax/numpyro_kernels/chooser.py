@@ -15,10 +15,10 @@ from simplex_jax.numpyro_kernels import pilots, reference, sites
 from simplex_jax.numpyro_kernels.pilots import Chain
 from simplex_jax.numpyro_kernels.sites import Model
 
-# Steps that are compiled as one, and numbers of a site whose effective sample sizes are looked at.
+# Steps compiled as one program, and numbers of a site whose effective sample sizes are measured.
 _CHUNK, _WATCHED = 50, 200
-# A pilot with fewer effective samples tells little; rates within this factor may be equal; means
-# this many standard errors apart are not of one law.
+# A pilot with fewer effective samples says little; rates within this factor may be equal; means
+# this many standard errors apart come from different distributions.
 _FEW, _CLEAR, _APART = 50, 1.5, 5.0
 
 
@@ -98,9 +98,8 @@ def recommend(
         The choice with its kernel and reason, and the results of all candidates.
 
     Raises:
-        ValueError: The model has minibatches, which only SCIR and SGMCMC sample, or sites that no
-            candidate can sample.
-        RuntimeError: No candidate has sampled.
+        ValueError: The model has minibatches, which only SCIR and SGMCMC support, or sites that no
+            candidate can sample. RuntimeError: No candidate finished its warm-up.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist

@@ -19,7 +19,7 @@ from simplex_jax.numpyro_distributions import LogDirichlet
 from simplex_jax.numpyro_kernels import sites
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Rows, Values
 
-_LEAST = 1e-6  # no gamma law has a smaller shape
+_LEAST = 1e-6  # the smallest shape of a gamma law
 
 
 class Target(NamedTuple):
@@ -39,13 +39,13 @@ class Density(NamedTuple):
     log-probabilities the generalised counts, see `simplex_jax.gradients.counts`.
     """
 
-    others: jax.Array  # its part without the priors of the sites that are moved
-    priors: Values  # log prior of each of those, up to terms that the sites do not enter
-    by_row: Values  # what `without` returns, row by row, of sites with rows
+    others: jax.Array  # the part without the priors of the moved sites
+    priors: Values  # their log priors, up to terms without the sites
+    by_row: Values  # for sites with rows, the result of `without` by row
     counts: Values
     parameters: dict[str, tuple[jax.Array, ...]]  # Dirichlet concentrations, or shape and rate
     size: jax.Array  # sum of the absolute values of the terms of the log density
-    terms: jax.Array  # number of those; 1 where sites are summed out, whose terms are not seen
+    terms: jax.Array  # number of terms; 1 if sites are summed out, which hides them
 
     @jax.jit
     def is_finite(self) -> jax.Array:
@@ -57,7 +57,7 @@ class Density(NamedTuple):
     def without(self, name: str) -> jax.Array:
         """Return the log joint density without the prior of one site.
 
-        That of each row, up to terms that the site does not enter, where the site has rows.
+        If the site has rows, return it for each row, up to terms without the site.
         """
         if name in self.by_row:
             return self.by_row[name]
@@ -130,7 +130,7 @@ def prepared(target: Target, *, enumerated: bool = True) -> Model:
 
 
 def replay(target: Target, values: Values) -> Values:
-    """Return the values of the latent sites together with those of the deterministic sites."""
+    """Return the values of the latent and the deterministic sites."""
     names = target.layout.deterministic
     if not names:
         return values
@@ -241,8 +241,8 @@ def dependent(
 class _Terms(NamedTuple):
     """The terms of the log density at native values of the moved sites."""
 
-    others: Values  # by site, of the shape of its batch
-    priors: Values  # of the sites that are moved, likewise
+    others: Values  # by site, in its batch shape
+    priors: Values  # of the moved sites, likewise
     parameters: dict[str, tuple[jax.Array, ...]]
 
     def without(self, name: str) -> list[jax.Array]:
@@ -265,9 +265,9 @@ def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = No
         parameters[name] = _parameters(law, y[name])
         recursive = name in target.layout.recursive
         if recursive or not parameters[name]:
-            # Any other prior stays in the density, relative to one that has such parameters. Its
-            # parameters are the least where those of the site may be as small, or counts would be
-            # negative.
+            # Any other prior stays in the density, relative to a reference with such parameters. If
+            # those of the site may be as small, the reference gets the least ones, or counts would
+            # be negative.
             parameters[name] = _reference(kinds[name], y[name], least=recursive)
             reference = _log_reference(kinds[name], y[name], parameters[name])
             reference = sum_rightmost(reference, reference.ndim - len(law.batch_shape))
@@ -290,7 +290,7 @@ def evaluate(
 ) -> Density:
     """Return the density and its derivatives at native values of simplex and gamma sites.
 
-    `fixed` are constrained values of all other latent sites, and `rows` those of sites that move
+    `fixed` are constrained values of all other latent sites; `rows` are the rows of sites that move
     row by row.
     """
 
@@ -312,7 +312,7 @@ def evaluate(
 
 
 def _reference(kind: str, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]:
-    """Return parameters of a prior that do not depend on the site: ones, or the least."""
+    """Return prior parameters that do not depend on the site: ones, or the least."""
     shape = jnp.full_like(y, _LEAST if least else 1)
     return (shape, shape) if kind == sites.GAMMA else (shape,)
 
@@ -320,7 +320,7 @@ def _reference(kind: str, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]
 def _log_reference(kind: str, y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
     """Return its log density at native values, up to a constant.
 
-    It is one of positive numbers, of probabilities, or of the log ratios of these, as laws have it.
+    The density is of positive numbers, of probabilities, or of their log ratios, as for the law.
     """
     shape = parameters[0]
     if kind == sites.GAMMA:
@@ -345,8 +345,8 @@ def _log_prior(kind: str, y: jax.Array, parameters: tuple[jax.Array, ...]) -> ja
     y = jax.lax.stop_gradient(y)
     if kind == sites.GAMMA:
         shape, rate = parameters
-        # By the ratio to the mean: at shapes of 1e5 terms that cancel would have an error of 0.1.
+        # Relative to the mean: at shapes of 1e5, cancelling terms would have an error of 0.1.
         about_mean = y - (jnp.log(shape) - jnp.log(rate))
         return -shape * (jnp.expm1(about_mean) - about_mean) - gamma_scores.constant(shape)
-    # Its values are not checked: they may be off the simplex.
+    # No validation: values may be off the simplex.
     return LogDirichlet(parameters[0], validate_args=False).log_prob(y)

@@ -18,8 +18,8 @@ from simplex_jax.numpyro_kernels import density, sites
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.sites import Values
 
-# Of numbers of a Dirichlet law a concentration of 0.08 raises so many. The mean logarithm is then
-# off by a thousandth of its standard deviation.
+# At a concentration of 0.08, this share of Dirichlet probabilities is raised. The mean logarithm is
+# then off by a thousandth of its standard deviation.
 _MOST = 1e-3
 
 

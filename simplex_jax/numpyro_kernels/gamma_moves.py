@@ -53,7 +53,7 @@ def law(prior: tuple[jax.Array, ...], y: jax.Array, slope: jax.Array, exposure: 
 
 
 def propose(keys: jax.Array, y: jax.Array, law: Law, step: jax.Array) -> Move:
-    """Move x by a CIR transition over the time `step`, or infinity, with two keys."""
+    """Move x by a CIR transition over time `step`, which may be infinite, with two keys."""
     key_count, key_gamma = keys
     rate = 1 / jnp.expm1(step)
     counts = draws.poisson(key_count, rate * law.rate * jnp.exp(y))

@@ -69,10 +69,10 @@ from simplex_jax.samplers import (
 
 # Maximum of T - 1.
 _EXCESS = minibatches.MOST**2 - 1
-# The longest step of `scir` that is asked for: it forgets all there.
+# The longest step considered for `scir`, which then forgets everything.
 _LONGEST = 10.0
 _PROBIT = 1.702  # as in `samplers.skewed`
-# Of a normal variate, for means of its functions.
+# Quadrature for means of functions of a normal variate.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 _SCALES = 2.0 ** (-np.arange(160) / 8)
 
@@ -81,9 +81,9 @@ class Step(NamedTuple):
     """A step of a kernel, for an estimate of its noise."""
 
     change: Values  # of the gradients, or counts, of the last two minibatches
-    counts: Values  # the last ones
+    counts: Values  # of the last one
     state: Any  # of the kernel, after the step
-    options: Mapping[str, Any]  # what its `build` froze
+    options: Mapping[str, Any]  # frozen by its `build`
     h: jax.Array
 
     def tree(self, name: str) -> Values:
@@ -98,8 +98,8 @@ class Step(NamedTuple):
 class Rule(NamedTuple):
     """The effect of noise on a kernel."""
 
-    look: Callable[[Step], Values]  # numbers by site, of which the mean over the steps is taken
-    # Inflation and longest step by site, of those means.
+    look: Callable[[Step], Values]  # numbers by site, to be averaged over the steps
+    # Inflation and longest step by site, from those means.
     judge: Callable[[Values, Step], dict[str, tuple[jax.Array, jax.Array]]]
 
 
@@ -125,7 +125,7 @@ def unwrapped(function: Any) -> tuple[Any, dict[str, Any]]:
         if isinstance(function, functools.partial):
             options = {**function.keywords, **options}
             function = function.args[0] if function.func is move else function.func
-        elif hasattr(function, "fun"):  # JAX's `Partial` wraps another one like this
+        elif hasattr(function, "fun"):  # nested JAX `Partial`s
             function = function.fun
         else:
             return function, options
@@ -138,11 +138,11 @@ def step(kernel: Kernel, state: Any, change: Values, counts: Values, i: jax.Arra
     return Step(change, counts, state, options, h)
 
 
-# What is averaged.
+# Averaged numbers.
 
 
 def _variance(step: Step) -> Values:
-    # Half a squared difference has the mean of the variance, of minibatches that are independent.
+    # For independent minibatches, half a squared difference has the variance as its mean.
     return {name: x**2 / 2 for name, x in step.change.items()}
 
 
@@ -155,7 +155,7 @@ def _dual_variance(step: Step) -> Values:
 
 
 def _tangent_variance(step: Step) -> Values:
-    """Return means over the dimensions, of the sum of inner steps, which see one minibatch."""
+    """Return means over dimensions for the sum of inner steps, which share a minibatch."""
     manifold, x = step.options["manifold"], step.state.position
     along = manifold.project(x, step.change)
     share = manifold.dimension(x) / sum(leaf.size for leaf in x.values())
@@ -168,7 +168,7 @@ class _Pull(NamedTuple):
     """Sums over a simplex site."""
 
     noise: jax.Array  # the variance of a - b x
-    spread: jax.Array  # x (1 - x), times a number of each row
+    spread: jax.Array  # x (1 - x), times a weight for each row
 
 
 def _pull(step: Step, weight: Callable[[str], jax.Array]) -> dict[str, _Pull]:
@@ -199,21 +199,21 @@ def _ratio_to_total(step: Step) -> Values:
 
 
 def _ratio_of_logs(step: Step) -> Values:
-    seen = {}
+    ratios = {}
     for name, pull in _pull(step, lambda name: jnp.ones(())).items():
         x = jnp.exp(step.state.position[name])
         squares = (x**2).sum(axis=-1, keepdims=True)
-        seen[name] = pull.noise * (x**2 * ((1 - x) ** 2 + squares - x**2)).sum() / pull.spread**2
-    return seen
+        ratios[name] = pull.noise * (x**2 * ((1 - x) ** 2 + squares - x**2)).sum() / pull.spread**2
+    return ratios
 
 
-# What follows from it.
+# Inflations and longest steps that follow.
 
 Judged = dict[str, tuple[jax.Array, jax.Array]]
 
 
 def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
-    """Return the rule T - 1 = h times the mean of a factor times V, V less a noise estimate."""
+    """Return the rule T - 1 = h mean(factor V), where V is reduced by a noise estimate."""
 
     def judge(means: Values, step: Step) -> Judged:
         estimate = step.tree(less) if less else dict.fromkeys(means, jnp.zeros(()))
@@ -241,16 +241,16 @@ def _thermostat(means: Values, step: Step) -> Judged:
     """Return the rule of a thermostat, of the friction c."""
     frictions, estimate = step.tree("friction"), step.tree("noise_estimate")
     h = step.h
-    # A mean over a site is one number, and stands for as many coordinates.
+    # A mean over a site is a single number that represents this many coordinates.
     sizes = {name: x.size for name, x in step.state.position.items()}
     variances = {name: v - estimate[name] for name, v in means.items()}
-    all_of = sum(v.mean() * sizes[name] for name, v in variances.items()) / sum(sizes.values())
+    overall = sum(v.mean() * sizes[name] for name, v in variances.items()) / sum(sizes.values())
     judged = {}
     for name, v in variances.items():
-        apart = jnp.sqrt(((v - all_of) ** 2).mean()) / 2
-        left, c = apart - _EXCESS * all_of / 2, frictions[name].mean()
-        longest = jnp.where(left > 0, _EXCESS * c / left, jnp.inf)
-        judged[name] = jnp.sqrt(1 + h * apart / (c + h * all_of / 2)), longest
+        spread = jnp.sqrt(((v - overall) ** 2).mean()) / 2
+        excess, c = spread - _EXCESS * overall / 2, frictions[name].mean()
+        longest = jnp.where(excess > 0, _EXCESS * c / excess, jnp.inf)
+        judged[name] = jnp.sqrt(1 + h * spread / (c + h * overall / 2)), longest
     return judged
 
 
@@ -271,8 +271,8 @@ def _signs(means: Values, step: Step) -> Judged:
 def _weaker(u: jax.Array, w: jax.Array) -> jax.Array:
     """Return how many times the drift is weaker for z^2 V and z^2 W of u and w times chi-square."""
     square = _NODES**2
-    left = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
-    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(left, 1e-6))).sum(axis=-1) / _SUM)
+    denominator = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
+    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(denominator, 1e-6))).sum(axis=-1) / _SUM)
 
 
 _SUM = (_WEIGHTS * _NODES**2).sum()

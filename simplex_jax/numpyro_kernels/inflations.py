@@ -26,7 +26,7 @@ _KEPT = 30
 
 
 class Noise(NamedTuple):
-    """The noise of minibatches in a site."""
+    """The minibatch noise of a site."""
 
     mean: jax.Array  # the quantity that the kernel's rule averages, such as V, [...] or a scalar
     inflation: jax.Array  # factor of standard deviations, a scalar
@@ -70,7 +70,7 @@ def looked_at(
 ) -> dict[str, Noise | None]:
     """Update the noise of the sites of a kernel after a step, with i steps before it.
 
-    The memory of the states has the gradients, or counts, of the last two minibatches.
+    The memories of the two states hold the gradients or counts of the last two minibatches.
     """
     rule = inflation_rules.known(kernel, new)
     if rule is None:

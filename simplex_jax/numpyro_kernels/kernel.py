@@ -72,8 +72,8 @@ class ModelKernel(MCMCKernel):
             def chain(key: jax.Array, params: Mapping[str, Any] | None) -> tuple[Any, jax.Array]:
                 return self._started(key, num_warmup, params, model_args, kwargs, search=search)
 
-            one = is_prng_key(rng_key)
-            return (chain if one else jax.vmap(chain))(rng_key, init_params)
+            is_single = is_prng_key(rng_key)
+            return (chain if is_single else jax.vmap(chain))(rng_key, init_params)
 
         inputs = jax.tree.leaves((rng_key, init_params, model_args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in inputs):
@@ -198,7 +198,7 @@ class ModelKernel(MCMCKernel):
     ) -> tuple[Any, jax.Array]:
         """Return the initial state of a chain for these values, and whether it is valid.
 
-        The key of the state is replaced.
+        The caller replaces the key of the state.
         """
 
     @abstractmethod

@@ -15,7 +15,7 @@ from simplex_jax.numpyro_kernels.sites import Values
 _SLACK = 1e-3
 
 Trace: TypeAlias = Mapping[str, Any]
-"""A trace of a model, of its sites by name."""
+"""A trace of a model: its sites by name."""
 
 
 class Names(NamedTuple):
@@ -122,12 +122,12 @@ def check_others(traced: Callable[[Values, jax.Array], Trace], own: Names, z: Va
     def numbers(z: Values, key: jax.Array) -> list[jax.Array]:
         trace = traced(z, key)
         alpha, log_topics = given(trace, own)
-        found = {"the value of alpha": alpha, "the value of the topics": log_topics}
+        parts_by_name = {"the value of alpha": alpha, "the value of the topics": log_topics}
         for name, site in trace.items():
             if site["type"] == "sample" and name not in own:
-                found[f"site {name!r}"] = site["fn"].log_prob(site["value"])
-        parts[:] = found
-        return [density.summed(part) for part in found.values()]
+                parts_by_name[f"site {name!r}"] = site["fn"].log_prob(site["value"])
+        parts[:] = parts_by_name
+        return [density.summed(part) for part in parts_by_name.values()]
 
     key = jax.random.key(0)
     of_counts = density.depending(lambda z: numbers(z, key), z)
@@ -135,8 +135,8 @@ def check_others(traced: Callable[[Values, jax.Array], Trace], own: Names, z: Va
     for part, does in zip(parts, of_counts, strict=True):
         if does:
             raise ValueError(
-                f"{part} depends on the counts {sites.listed(own)}, which LDAGibbs would not see "
-                "as it draws labels: only deterministic sites may"
+                f"{part} depends on the counts {sites.listed(own)}, which LDAGibbs would ignore "
+                "when it draws labels: only deterministic sites may"
             )
     for part, does in zip(parts, of_key, strict=False):
         if does:

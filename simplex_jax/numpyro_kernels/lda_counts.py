@@ -68,12 +68,12 @@ class WordCounts(dist.Distribution):
     Args:
         totals: Numbers of tokens of the topics, at most 2^24, shape [K].
         topics: Probabilities of words, shape [K, V].
-        log_topics: Their logarithms, in place of them.
+        log_topics: Their logarithms, instead of `topics`.
         validate_args: Whether to check values, as everywhere in numpyro.
 
     Raises:
-        ValueError: There is none or both of `topics` and `log_topics`, they have no axis of words,
-            or the shapes do not broadcast.
+        ValueError: Neither or both of `topics` and `log_topics` are given, they have no axis of
+            words, or the shapes do not broadcast.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -112,7 +112,7 @@ class WordCounts(dist.Distribution):
 
     @property
     def support(self) -> constraints.Constraint:
-        """Whole numbers that add up to the totals."""
+        """Whole numbers that sum to the totals."""
         return constraints.multinomial(self.totals)
 
     def logs(self) -> jax.Array:
@@ -135,7 +135,7 @@ class WordCounts(dist.Distribution):
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> jax.Array:
-        """Return the log probability; words that do not occur leave no gradient."""
+        """Return the log probability; words that do not occur have no gradient."""
         value = jnp.asarray(value, jnp.result_type(float))
         occurs = value > 0
         topics = jnp.where(occurs, self.topics, 0 if self.logarithms else 1)

@@ -26,10 +26,10 @@ from simplex_jax.numpyro_kernels.sites import Model, Values
 class LDAGibbsState(NamedTuple):
     """State of `LDAGibbs`."""
 
-    # Counts by site, int32: of topics in documents, [D, K], and of words in topics, [K, V]
+    # Counts by site, int32: topics in documents, [D, K], and words in topics, [K, V]
     z: Values
-    # Topic of every token, [T]; documents are in order of length, shortest first, and the words of
-    # each in order of their numbers
+    # Topic of every token, [T]; documents are sorted by length, shortest first, and the words of
+    # each by number
     labels: jax.Array
     moved: jax.Array  # share of the tokens whose topic changed in the last step, a scalar
     rng_key: jax.Array  # key of the next step
@@ -78,7 +78,7 @@ class LDAGibbs(MCMCKernel):
             distribution is wrong or does not fit the corpus, the block is given other sites, or a
             site depends on the counts; the message names a remedy.
 
-    Example: shares of two known topics. `docs/numpyro.md` has one with unknown topics.
+    Example: shares of two known topics; for unknown topics see `docs/numpyro.md`.
 
         >>> import jax, jax.numpy as jnp, numpyro
         >>> from simplex_jax.numpyro_kernels import LDAGibbs, TopicCounts, WordCounts
@@ -192,7 +192,7 @@ class LDAGibbs(MCMCKernel):
     def get_constrain_fn(
         self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values], Values]:
-        """Return the identity: counts are what the model sees."""
+        """Return the identity: the model sees the counts themselves."""
         return lambda z: z
 
     def get_diagnostics_str(self, state: LDAGibbsState) -> str:
@@ -217,7 +217,7 @@ class LDAGibbs(MCMCKernel):
     def _traced(
         self, args: tuple, kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values, jax.Array], Trace]:
-        """Return the trace of the model as a function of values of its counts, and of a key.
+        """Return the trace of the model as a function of its counts and a key.
 
         Counts without a value are drawn.
         """

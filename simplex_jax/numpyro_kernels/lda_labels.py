@@ -46,8 +46,8 @@ def swept(
 ) -> Labelled:
     """Return labels after collapsed Gibbs sweeps over all tokens, given topics and concentrations.
 
-    The topics are normalised logarithms, [K, V], and alpha is [1, K], for all documents, or [D, K],
-    in the order of rows. `engine` is that of `models.topics.engine`.
+    The topics are normalised logarithms, [K, V]; alpha is [1, K], for all documents, or [D, K], in
+    the order of rows. `engine` is as in `models.topics.engine`.
     """
     documents = device.select(corpus, jnp.arange(device.size(corpus)))
     if len(alpha) == 1:

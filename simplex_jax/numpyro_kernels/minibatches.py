@@ -59,7 +59,7 @@ def inflation(ratio: jax.Array, step: jax.Array) -> jax.Array:
 
 @jax.jit
 def longest(ratio: jax.Array, most: float = _AIM, largest: float = _LONGEST) -> jax.Array:
-    """Return the longest step with at most this inflation, and at most the largest."""
+    """Return the longest step with at most this inflation, capped at `largest`."""
     return step_sizes.for_inflation(1.0, ratio, most**2 - 1, largest=largest)
 
 
@@ -151,6 +151,6 @@ def _new_noise(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) 
     seen = (change**2).sum() / (2 * spread.sum())
     # A mean of the expected noise and of all minibatches, with more weight on later ones.
     gain = 2 / (state.i + _EXPECTED)
-    ratio = old.ratio + jnp.where(jnp.isfinite(seen), gain * (seen - old.ratio), 0)
+    ratio = old.ratio + jnp.where(jnp.isfinite(estimate), gain * (estimate - old.ratio), 0)
     ratio = ratio.astype(old.ratio.dtype)
     return Noise(law.raw, law.rate, ratio, inflation(ratio, step))

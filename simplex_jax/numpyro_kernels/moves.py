@@ -36,7 +36,7 @@ class State(NamedTuple):
 
 
 KEYS = 4
-"""Keys of a move: of whether it is accepted, of a total, of counts and of gamma variates."""
+"""Keys of a move: for its acceptance, a total, counts and gamma variates."""
 
 
 class Site(NamedTuple):
@@ -44,7 +44,7 @@ class Site(NamedTuple):
 
     name: str
     kind: str
-    step_size: jax.Array | None  # of uncorrected moves; None where minibatches decide
+    step_size: jax.Array | None  # of uncorrected moves; None if minibatches decide
     metropolis: bool  # whether moves are corrected
     target_accept: float
     curved: bool  # whether corrected moves of a simplex site have rates
@@ -86,9 +86,9 @@ def jump(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State
     # A chain with a distant start first moves uncorrected to where the likelihood is high: there a
     # correction would learn steps that are far too short.
     arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
-    chance = jnp.where(arriving, 1, probability)
-    word, _ = random_words(keys[0], chance.size, chance.dtype)
-    accept = uniform(word, chance.dtype).reshape(chance.shape) < chance
+    acceptance = jnp.where(arriving, 1, probability)
+    word, _ = random_words(keys[0], acceptance.size, acceptance.dtype)
+    accept = uniform(word, acceptance.dtype).reshape(acceptance.shape) < acceptance
     z = {**state.z, site.name: jnp.where(accept, proposal.y, state.z[site.name])}
     if site.rows.plates:
         density = evaluate(z)

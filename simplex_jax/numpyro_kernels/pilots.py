@@ -55,17 +55,17 @@ def sample(
     count. Returns None if the warm-up took longer than `patience` seconds.
     """
     state = kernel.init(key, num_warmup, None, args, kwargs)
-    finish = kernel.postprocess_fn(args, kwargs)
+    postprocess = kernel.postprocess_fn(args, kwargs)
 
     def step(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
         state = kernel.sample(state, args, kwargs)
-        return state, finish(getattr(state, kernel.sample_field))
+        return state, postprocess(getattr(state, kernel.sample_field))
 
-    def many(state: Any) -> tuple[Any, jax.Array]:
+    def run_chunk(state: Any) -> tuple[Any, jax.Array]:
         state, samples = jax.lax.scan(step, state, None, length=chunk)
         return state, watch(samples)
 
-    run = jax.jit(many).lower(state).compile()
+    run = jax.jit(run_chunk).lower(state).compile()
     start = clock()
     for _ in range(-(-num_warmup // chunk)):
         state = jax.block_until_ready(run(state)[0])

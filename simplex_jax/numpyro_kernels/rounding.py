@@ -32,7 +32,7 @@ from simplex_jax.numpyro_kernels.density import Density
 def size(
     density: Density, y: jax.Array, shape: jax.Array, falls: jax.Array | float = 0.0
 ) -> jax.Array:
-    """Return M at one end of a move, a scalar; `falls` is e exp(y), of the shape of the site."""
+    """Return M at one end of a move, a scalar; `falls` is e exp(y), in the shape of the site."""
     logs = 1 + jnp.abs(y) + jnp.log1p(shape / density.terms.astype(y.dtype))
     return density.size + (shape * logs + falls).sum()
 
@@ -40,7 +40,7 @@ def size(
 def allowed(sizes: Sequence[jax.Array], rise: jax.Array, shape_error: jax.Array) -> jax.Array:
     """Return the bound on the log ratio of an exact move, in nats, a scalar.
 
-    The sizes are M at its ends, the rise is the change of the native value.
+    The sizes are M at its ends; the rise is the change of the native value.
     """
     epsilon = jnp.finfo(rise.dtype).eps
     return (2 * epsilon * sum(sizes) + (shape_error * jnp.abs(rise)).sum()).astype(rise.dtype)

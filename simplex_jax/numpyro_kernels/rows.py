@@ -7,11 +7,10 @@ axis through the program, operation by operation. Unknown operations, including 
 nothing: the site then moves as a whole.
 
 For example, let a site a [rows, 3] be in a plate of dimension -1, and `log(a).sum(axis=-1)` a term.
-The axis of the rows is followed through its program as
+The proof follows the axis of the rows through its program:
 
     a                              axis 0, by the plate
-    b = log a                      axis 0: element by element
-    c = reduce_sum[axes=(1,)] b    axis 0: another axis is summed over
+    b = log a axis 0: elementwise c = reduce_sum[axes=(1,)] b axis 0: another axis is summed over
 
 and c [rows] has the axis of the plate, so that the rows are independent. `sum(axis=0)` mixes rows.
 """
@@ -35,7 +34,7 @@ class _Mixed(Exception):
 def independent(target: Target, native: Values, name: str) -> Rows:
     """Return the rows of a site that are independent, by plates.
 
-    `native` are the native values of all sites that are moved.
+    `native` are the native values of all moved sites.
     """
 
     def terms(y: jax.Array) -> list[jax.Array]:
@@ -45,8 +44,8 @@ def independent(target: Target, native: Values, name: str) -> Rows:
     if not rows.plates:
         return rows
     program = jax.make_jaxpr(terms)(native[name])
-    apart = tuple(plate for plate in rows.plates if _separates(program, rows, *plate))
-    return rows._replace(plates=apart)
+    plates = tuple(plate for plate in rows.plates if _separates(program, rows, *plate))
+    return rows._replace(plates=plates)
 
 
 def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
@@ -165,7 +164,7 @@ def _squeezed(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 
 def _sliced(equation: Any, inputs: Sequence[_Axis]) -> int:
-    # All the rows, in their order: a stride of 1 is the only one that leaves so many.
+    # All rows in order: only a stride of 1 keeps this many.
     axis = _row_axis(inputs)
     if inputs[0] != axis or equation.outvars[0].aval.shape[axis] != _shape(equation)[axis]:
         raise _Mixed

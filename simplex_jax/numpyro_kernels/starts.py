@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from simplex_jax.numpyro_kernels import sites
 from simplex_jax.numpyro_kernels.sites import Values
 
-# As many as in `numpyro.infer.util.find_valid_initial_params`.
+# Same as in `numpyro.infer.util.find_valid_initial_params`.
 TRIES = 100
 
 
@@ -25,15 +25,15 @@ def search(
     where the density is positive, and so may the prior, so they alternate.
     """
 
-    def wanting(carry: tuple[jax.Array, Values]) -> jax.Array:
+    def is_searching(carry: tuple[jax.Array, Values]) -> jax.Array:
         i, values = carry
         return (i < TRIES) & ~is_valid(values)
 
-    def other(carry: tuple[jax.Array, Values]) -> tuple[jax.Array, Values]:
+    def retry(carry: tuple[jax.Array, Values]) -> tuple[jax.Array, Values]:
         i, _ = carry
         return i + 1, redraw(jax.random.fold_in(key, i), i % 2 == 0)
 
-    return jax.lax.while_loop(wanting, other, (jnp.zeros((), jnp.int32), values))[1]
+    return jax.lax.while_loop(is_searching, retry, (jnp.zeros((), jnp.int32), values))[1]
 
 
 def message(names: Iterable[str], init_params: Mapping[str, Any] | None) -> str:

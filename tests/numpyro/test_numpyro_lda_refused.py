@@ -89,7 +89,7 @@ REFUSED = {
     ),
     "dependence": (
         changed(more=lambda n: numpyro.sample("x", dist.Normal(n[0, 0], 1.0), obs=0.0)),
-        r"site 'x' depends on the counts \['n', 'm'\], which LDAGibbs would not see",
+        r"site 'x' depends on the counts \['n', 'm'\], which LDAGibbs would ignore",
     ),
     "factor": (
         changed(more=lambda n: numpyro.factor("f", jnp.log(1.0 + n[0, 0]))),

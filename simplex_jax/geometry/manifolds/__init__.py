@@ -1,7 +1,7 @@
 """Manifolds in R^n with known geodesics: spheres, simplices, Stiefel, and products of them.
 
 Kernels on them (`samplers.gmc`, `samplers.sggmc`, `samplers.gsgnht`) move points of the embedding
-space R^n and need no coordinates. Densities are with respect to the area (Hausdorff measure) of the
+space R^n, without coordinates. Densities are with respect to the area (Hausdorff measure) of the
 manifold.
 """
 

@@ -1,4 +1,4 @@
-"""The probability simplex: flat with reflection at its faces, and as a part of the sphere."""
+"""The probability simplex: flat with reflection at its faces, and as part of the sphere."""
 
 from collections.abc import Callable
 
@@ -28,8 +28,8 @@ def simplex_flat(max_reflections: int | None = None) -> Manifold:
     are at least 4e-29 in float32, so that the gradient of a Dirichlet density does not overflow.
 
     Args:
-        max_reflections: Bound on the reflections in one flow, of any copy; None for 20 + 10 K. A
-            flow takes as many passes over its array as the copy with most reflections has.
+        max_reflections: Bound on the reflections of any copy in one flow; None for 20 + 10 K. A
+            flow makes as many passes over its array as the copy with the most reflections needs.
 
     Raises:
         ValueError: `max_reflections` is not a positive integer; when used, an array has no last
@@ -71,30 +71,30 @@ def _flow(
     heading = jnp.where(time < 0, -v, v)
     categories = jnp.arange(k)
 
-    def flying(loop: tuple) -> jax.Array:
+    def unfinished(loop: tuple) -> jax.Array:
         return (loop[2] > 0).any() & (loop[3] <= most)
 
     def fly(loop: tuple) -> tuple:
-        at, along, left, count = loop
-        falling = along < 0
-        times = jnp.where(falling, at / jnp.where(falling, -along, 1), jnp.inf)
+        point, velocity, remaining, count = loop
+        falling = velocity < 0
+        times = jnp.where(falling, point / jnp.where(falling, -velocity, 1), jnp.inf)
         face = jnp.argmin(times, axis=-1, keepdims=True)
         first = jnp.take_along_axis(times, face, axis=-1)
-        hits = first < left
-        at = jnp.maximum(at + jnp.where(hits, first, left) * along, 0)
-        here = hits & (categories == face)
-        normal = jnp.sum(jnp.where(here, along, 0), axis=-1, keepdims=True)
-        turned = jnp.where(here, -along, along + 2 * normal / (k - 1))
-        left = jnp.where(hits, left - first, 0)
-        return jnp.where(here, 0, at), turned, left, count + 1
+        hits = first < remaining
+        point = jnp.maximum(point + jnp.where(hits, first, remaining) * velocity, 0)
+        is_face = hits & (categories == face)
+        normal = jnp.sum(jnp.where(is_face, velocity, 0), axis=-1, keepdims=True)
+        turned = jnp.where(is_face, -velocity, velocity + 2 * normal / (k - 1))
+        remaining = jnp.where(hits, remaining - first, 0)
+        return jnp.where(is_face, 0, point), turned, remaining, count + 1
 
     start = (x, heading, jnp.abs(time), jnp.zeros((), jnp.int32))
-    end, along, left, _ = lax.while_loop(flying, fly, start)
+    end, velocity, remaining, _ = lax.while_loop(unfinished, fly, start)
     moved = _retract(end)
-    along = sphere.with_speed(_project(moved, along), sphere.norm(heading))
-    lost = left > 0
-    along = jnp.where(lost, -heading, along)
-    return jnp.where(lost, x, moved), jnp.where(time < 0, -along, along)
+    velocity = sphere.with_speed(_project(moved, velocity), sphere.norm(heading))
+    is_cut = remaining > 0
+    velocity = jnp.where(is_cut, -heading, velocity)
+    return jnp.where(is_cut, x, moved), jnp.where(time < 0, -velocity, velocity)
 
 
 def _point(key: jax.Array, like: jax.Array) -> jax.Array:
@@ -108,7 +108,7 @@ def _distance(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _retract(x: jax.Array) -> jax.Array:
-    """Return points of sum 1 with the proportions of x, and entries of at least a floor."""
+    """Return points of sum 1 in proportion to x, with entries of at least a floor."""
     floor = float(jnp.finfo(x.dtype).tiny) ** 0.75
     x = jnp.maximum(x, floor)
     return jnp.maximum(x / jnp.sum(x, axis=-1, keepdims=True), floor)
@@ -126,12 +126,12 @@ def _dimension(x: jax.Array) -> int:
 
 
 def simplex_sphere() -> Manifold:
-    r"""Return the simplex as the part of the sphere where y >= 0: y is the root of probabilities.
+    r"""Return the simplex as the part y >= 0 of the sphere: y is the root of probabilities.
 
-    :math:`x_j = y_j^2` takes unit vectors y to probability vectors x, and the metric of the sphere
+    :math:`x_j = y_j^2` maps unit vectors y to probability vectors x, and the metric of the sphere
     is a quarter of Fisher's. Geodesics are great circles, reflected where a coordinate reaches 0;
-    all reflections are exact. Densities are with respect to the area of the sphere: that of a
-    density :math:`\pi(x)` of probabilities is
+    all reflections are exact. Densities are with respect to the area of the sphere: a density
+    :math:`\pi(x)` of probabilities becomes
 
     .. math::
         \pi(y^2) \prod_j y_j
@@ -147,7 +147,7 @@ def simplex_sphere() -> Manifold:
         >>> jnp.allclose(y, jnp.array([0.8, 0.6])), jnp.allclose(v, jnp.array([-0.6, 0.8]))
         (Array(True, dtype=bool), Array(True, dtype=bool))
     """
-    # The faces are great spheres at right angles: reflections are changes of sign.
+    # The faces are great spheres at right angles, so reflections are sign changes.
     return sphere.sphere()._replace(
         flow=_fold_flow,
         point=_fold_point,
@@ -157,14 +157,14 @@ def simplex_sphere() -> Manifold:
 
 
 def square_root(log_density: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    r"""Return the log density of y = sqrt(x) on `simplex_sphere` of a log density of x.
+    r"""Return the log density of y = sqrt(x) on `simplex_sphere`, given a log density of x.
 
     It is :math:`\log \pi(y^2) + \sum_j \log |y_j|`; the last term is the Jacobian between the
     volume of the simplex and the area of the sphere.
 
     Args:
         log_density: `(x [..., K], ...) -> scalar`, with respect to the volume of the simplex (a
-            Dirichlet has the powers alpha - 1). Any further arguments are passed on.
+            Dirichlet has powers alpha - 1). Further arguments are passed on.
 
     Example: for Dirichlet(1/2, ..., 1/2) the density of y is constant.
 

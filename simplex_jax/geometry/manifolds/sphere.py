@@ -48,7 +48,7 @@ def project(x: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Follow great circles for the time t."""
+    """Follow great circles for time t."""
     t = jnp.asarray(t, x.dtype)
     speed = norm(v)
     angle = speed * t
@@ -58,7 +58,7 @@ def flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array
 
 
 def _sinc(z: jax.Array) -> jax.Array:
-    """Return sin(z) / z, which is 1 at 0; where z is a normal number the quotient is precise."""
+    """Return sin(z) / z, which is 1 at 0; the quotient is precise for any normal number z."""
     safe = jnp.where(z == 0, 1, z)
     return jnp.where(z == 0, 1, jnp.sin(safe) / safe)
 
@@ -70,7 +70,7 @@ def norm(v: jax.Array) -> jax.Array:
 
 
 def with_speed(v: jax.Array, speed: jax.Array) -> jax.Array:
-    """Return v scaled to the norm `speed` [..., 1], undoing a change by rounding; 0 stays."""
+    """Return v scaled to the norm `speed` [..., 1], which undoes rounding errors; 0 stays 0."""
     length = norm(v)
     return v * jnp.where(length == 0, 1, speed / jnp.where(length == 0, 1, length))
 
@@ -82,7 +82,7 @@ def point(key: jax.Array, like: jax.Array) -> jax.Array:
 
 
 def distance(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the angles between unit vectors, precise for small and for large ones."""
+    """Return the angles between unit vectors, precise for small and large angles."""
     return 2 * jnp.arctan2(norm(x - y), norm(x + y))[..., 0]
 
 

@@ -1,4 +1,4 @@
-"""The Stiefel manifold: matrices of orthonormal columns."""
+"""The Stiefel manifold: matrices with orthonormal columns."""
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,7 @@ def stiefel() -> Manifold:
     If no formula is known, `distance` computes the geodesic by shooting. It is NaN if it finds none
     shorter than pi; such a geodesic is shortest (Zimmermann and Stoye 2025).
 
-    Raises:
-        ValueError: When used: an array is not of matrices with n >= p.
+    Raises: ValueError: When used: an array does not contain matrices with n >= p.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -80,7 +79,7 @@ def _flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Arra
 
 @full_precision
 def _exponential(matrix: jax.Array) -> jax.Array:
-    """Return the exponential of matrices, by the Taylor series of a 2^-s part and s squarings.
+    """Return the exponential of matrices, by a Taylor series at scale 2^-s and s squarings.
 
     Unlike `jax.scipy.linalg.expm` it solves no linear system, and compiles fast.
     """
@@ -109,7 +108,7 @@ def _norm(v: jax.Array) -> jax.Array:
 
 @full_precision
 def _orthonormal(x: jax.Array) -> jax.Array:
-    """Return the polar factor of a matrix that is orthonormal up to rounding, by a Newton step."""
+    """Return the polar factor of a matrix, orthonormal up to rounding, by one Newton step."""
     return x + x @ (jnp.eye(x.shape[-1], dtype=x.dtype) - x.mT @ x) / 2
 
 

@@ -52,7 +52,7 @@ class _Box:
         middle, width = self._shape(x)
         u = (x - middle) / width
         inner = jnp.abs(u) < 0.5
-        # Close to a bound u rounds to 1, and arctanh(u) and its slope would be infinite.
+        # Close to a bound u rounds to 1, where arctanh(u) and its slope are infinite.
         ends = 0.5 * jnp.log((x - self.low.astype(x.dtype)) / (self.high.astype(x.dtype) - x))
         return width * jnp.where(inner, jnp.arctanh(jnp.where(inner, u, 0)), ends)
 

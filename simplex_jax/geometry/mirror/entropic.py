@@ -12,10 +12,10 @@ from simplex_jax.geometry.mirror.maps import MirrorMap, of_methods
 def simplex(reference: int = -1) -> MirrorMap:
     r"""Return the entropic mirror map of probability vectors [..., K], K > 1.
 
-    :math:`h(x) = \sum_j x_j \log x_j`, with the category r = `reference` eliminated, so that the
-    dual variable is :math:`y_j = \log(x_j / x_r)`, the K - 1 others (equation 3.4). Gradients are
-    those of any function of all K coordinates that agrees with the target's on the simplex, and
-    densities are with respect to the volume of the K - 1:
+    :math:`h(x) = \sum_j x_j \log x_j`, with the category r = `reference` eliminated, so the dual
+    variable is :math:`y_j = \log(x_j / x_r)` for the K - 1 others (equation 3.4). Gradients may
+    come from any function of all K coordinates that equals the target on the simplex; densities are
+    with respect to the volume of the K - 1:
 
     .. math::
         (\nabla^2 h^{-1} v)_j = x_j \Big( v_j - \sum_k x_k v_k \Big), \qquad

@@ -27,8 +27,7 @@ def from_convex(h: Potential) -> MirrorMap:
     evaluation costs a Hessian and O(d^3).
 
     Args:
-        h: `(x [d]) -> scalar`, convex and three times differentiable. It is mapped over leading
-            axes.
+        h: `(x [d]) -> scalar`, convex and three times differentiable; mapped over leading axes.
 
     Raises:
         ValueError: When used: h does not return a scalar.
@@ -59,7 +58,7 @@ def _rows(function: Callable, signature: str, h: Potential) -> Callable:
     return bind(static(_apply, to_row=function, signature=signature), h)
 
 
-# Compiled as a whole, as operation by operation a first call outside of jit takes seconds.
+# Compiled as a whole: op by op, a first call outside jit takes seconds.
 @functools.partial(jax.jit, static_argnames=("to_row", "signature"))
 def _apply(h: Potential, *points: jax.Array, to_row: Callable, signature: str) -> jax.Array:
     """Apply `to_row(h, *points)` to the rows of points."""
@@ -136,14 +135,14 @@ def _newton(h: Potential, y: jax.Array, near: jax.Array) -> jax.Array:
         residual = y - point.slope
         direction = cho_solve((point.factor, True), residual)
         decrement = jnp.sum(direction * residual)
-        # Newton's method squares the error: after a step of decrement eps it is a rounding error.
+        # Newton's method squares the error: after a step of decrement eps only rounding is left.
         converged = (decrement <= eps) | (jnp.abs(direction) <= 4 * eps * jnp.abs(point.x)).all()
         trial = _look(h, point.x + length * direction)
         change = trial.value - point.value - length * jnp.sum(direction * y)
         rounding = 16 * eps * (jnp.abs(point.value) + jnp.sum(jnp.abs(point.x * y)))
-        better = _proper(trial) & (change <= rounding - length * decrement / 4)
-        point = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, point)
-        length = jnp.where(better, jnp.minimum(1, 2 * length), length / 2)
+        accepted = _proper(trial) & (change <= rounding - length * decrement / 4)
+        point = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), trial, point)
+        length = jnp.where(accepted, jnp.minimum(1, 2 * length), length / 2)
         return point, length, converged, count + 1
 
     start = (_look(h, near), jnp.ones((), y.dtype), jnp.zeros((), bool), jnp.zeros((), jnp.int32))

@@ -11,18 +11,18 @@ from simplex_jax.base import Position, PyTree, bind
 
 
 class MirrorMap(NamedTuple):
-    """A mirror map h, as functions of arrays whose last axis is that of the coordinates.
+    """A mirror map h, as functions of arrays whose last axis indexes coordinates.
 
     Attributes:
-        dual: `(x [..., n]) -> y = grad h(x) [..., d]`, with d = n but for the simplex.
-        primal: `(y, near) -> x = grad h*(y)`. Where there is no formula the search begins at
-            `near`, a point [..., n] inside the set.
-        inverse_hessian: `(x, y, v [..., n]) -> hess h(x)^-1 v [..., d]`, the gradient with respect
-            to y of what has the gradient v with respect to x.
+        dual: `(x [..., n]) -> y = grad h(x) [..., d]`, with d = n except for the simplex.
+        primal: `(y, near) -> x = grad h*(y)`. Without a formula, the search starts at `near`, a
+            point [..., n] inside the set.
+        inverse_hessian: `(x, y, v [..., n]) -> hess h(x)^-1 v [..., d]`, which turns a gradient v
+            with respect to x into one with respect to y.
         log_det: `(x, y) -> log det hess h(x) [...]`.
         correction: `(x, y) -> -hess h(x)^-1 grad log det hess h(x) [..., d]`, the gradient of
             -log_det with respect to y.
-        inside: `(x) -> whether x is where h is finite and strictly convex [...]`.
+        inside: `(x) -> whether h is finite and strictly convex at x [...]`.
         hessian: `(x, y, u [..., d]) -> hess h(x) u [..., d]`.
         noise: `(x, y, xi [..., n]) -> u [..., d]`, normal with covariance hess h(x)^-1 for standard
             normal xi.
@@ -41,15 +41,14 @@ class MirrorMap(NamedTuple):
 
 
 def of_methods(shape: Any) -> MirrorMap:
-    """Return the mirror map of a pytree whose class has the functions as methods."""
+    """Return the mirror map of a pytree whose class defines the functions as methods."""
     return MirrorMap(*(bind(getattr(type(shape), name), shape) for name in MirrorMap._fields))
 
 
 def start(mirror: MirrorMap, position: Position) -> tuple[Position, PyTree]:
     """Return a position as points inside the set, leaves [..., n], and their dual variables.
 
-    Raises:
-        ValueError: A leaf is a scalar, or is not where h is finite and strictly convex.
+    Raises: ValueError: A leaf is a scalar, or h is not finite and strictly convex there.
     """
     leaves, structure = jax.tree.flatten_with_path(position)
     points, duals = [], []
@@ -84,7 +83,7 @@ def dual_log_density(
         y: Dual variable, [..., d].
         near: A point [..., n] inside the set, for maps without a formula.
 
-    Example: a uniform law on the interval (-1, 1) has the density sech(y)^2 / 2 of y.
+    Example: for a uniform law on (-1, 1), y has the density sech(y)^2 / 2.
 
         >>> import jax.numpy as jnp
         >>> from simplex_jax.geometry import mirror
