@@ -1,10 +1,9 @@
-"""The protocol of the library, a pair of pure functions, and the two ways to combine kernels.
+"""The kernel protocol, a pair of pure functions, and two ways to combine kernels.
 
 A kernel can be used inside any JAX program: both functions are pure and can be traced, vmapped and
-scanned. The kernels built here are pytrees as well (their functions are `jax.tree_util.Partial`),
-so that a kernel handed to a jitted function brings its arrays along as arguments: data is never
-compiled into a program, and another step size or another corpus of the same shape does not compile
-again.
+scanned. The kernels built here are also pytrees (their functions are `jax.tree_util.Partial`), so a
+kernel passed to a jitted function brings its arrays as arguments: data is never compiled into a
+program, and a new step size or corpus of the same shape does not recompile.
 """
 
 import functools
@@ -25,7 +24,7 @@ Position: TypeAlias = PyTree
 """The quantity that is sampled. For simplex kernels: log-probabilities, leaves [..., K]."""
 
 Batch: TypeAlias = PyTree
-"""Data that one update sees; their meaning is up to the estimator."""
+"""Data for one update; their meaning is up to the estimator."""
 
 State: TypeAlias = Any
 """A NamedTuple with at least `position` and `step`, the number of updates done (int32)."""
@@ -38,7 +37,7 @@ Update: TypeAlias = Callable[[jax.Array, State, Batch], tuple[State, Info]]
 
 
 class Kernel(NamedTuple):
-    """A sampling algorithm: how to start and how to move.
+    """A sampling algorithm: an initialisation and an update.
 
     Attributes:
         init: `(key, position) -> state`.
@@ -52,15 +51,15 @@ class Kernel(NamedTuple):
 
 @functools.cache
 def static(function: Callable, **options: Any) -> Callable:
-    """Fix hashable options of a function; equal options give the very same object.
+    """Fix hashable options of a function; equal options give the same object.
 
-    Identity is what JAX compares functions by, so kernels built alike share compiled code.
+    JAX compares functions by identity, so kernels built alike share compiled code.
     """
     return functools.partial(function, **options)
 
 
 def as_pytree(tree: PyTree) -> PyTree:
-    """Wrap the plain functions among the leaves, so that the tree may cross into jitted code."""
+    """Wrap plain functions among the leaves, so that the tree can be passed to jitted code."""
     return jax.tree.map(lambda leaf: Partial(leaf) if callable(leaf) else leaf, tree)
 
 
@@ -77,48 +76,47 @@ def freeze(
     of_init: Any = None,
     **of_update: PyTree,
 ) -> Kernel:
-    """Return the kernel of two functions with their hyperparameters, some of which they share.
+    """Return the kernel of two functions with shared and separate hyperparameters.
 
-    `of_init` is a mapping of those that `init` has alone, or None. Where there is native code, it
-    splits the keys that `update` is given, which takes half the time to compile: a function of the
-    user's is to be given `draws.keys.by_jax` of such a key.
+    `of_init` maps those of `init` alone, or is None. Native code, if available, splits the keys of
+    `update`, which halves compile time: pass `draws.keys.by_jax` of such a key to user functions.
     """
     start = bind(init, **shared, **(of_init or {}))
     return Kernel(bind(_start, start), bind(move, bind(update, **shared, **of_update)))
 
 
 def _start(init: Init, key: jax.Array, position: Position) -> State:
-    """Start a chain whose state has arrays of its own.
+    """Start a chain whose state owns its arrays.
 
-    An update whose state is donated deletes the arrays of the old state. These must not be the
-    caller's position or arrays of the kernel, such as the first memory of an estimator, and none
-    may be there twice.
+    An update whose state is donated deletes the arrays of the old state. They must not be the
+    caller's position or arrays of the kernel, such as an estimator's initial memory, and none
+    may occur twice.
     """
     state = init(key, position)
-    taken = {id(leaf) for leaf in jax.tree.leaves((init, position))}
+    used_ids = {id(leaf) for leaf in jax.tree.leaves((init, position))}
 
     def own(leaf: jax.Array) -> jax.Array:
-        if id(leaf) in taken:
+        if id(leaf) in used_ids:
             leaf = jnp.copy(leaf)
-        taken.add(id(leaf))
+        used_ids.add(id(leaf))
         return leaf
 
     return jax.tree.map(own, state)
 
 
 def move(update: Update, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
-    """Do an update with a key that native code splits, as kernels of `freeze` do."""
+    """Update with a key that native code splits, as in kernels made by `freeze`."""
     return update(by_native_code(key), state, batch)
 
 
 def current_step(state: State) -> jax.Array:
     """Return the number of updates done, an int32 scalar.
 
-    Chains move together: where `state.step` has leading axes, all its entries are equal and the
-    first is read.
+    Chains move together: if `state.step` has leading axes, all its entries are equal and the first
+    is used.
 
     Raises:
-        ValueError: The state has no step, as a position has none.
+        ValueError: The state has no `step`, for example because it is a position.
     """
     try:
         step = state.step
@@ -136,10 +134,9 @@ def chains(
     Args:
         kernel: The kernel of one chain.
         n: Number of chains.
-        position_axis: Axis of the leaves of the initial position that runs over the chains; None
-            starts all chains at one position.
-        batch_axis: Axis of the leaves of a batch that runs over the chains; None shows the same
-            batch to all of them.
+        position_axis: Chain axis of the leaves of the initial position; None starts all chains at
+            one position.
+        batch_axis: Chain axis of the leaves of a batch; None gives all chains the same batch.
 
     Returns:
         A kernel whose state and info have a leading axis `n`, `step` included (see
@@ -203,7 +200,7 @@ class ProductState(NamedTuple):
 
     @property
     def step(self) -> jax.Array:
-        """Number of sweeps done: every site moves once in each."""
+        """Number of sweeps done; each moves every site once."""
         return next(iter(self.sites.values())).step
 
 
@@ -214,19 +211,18 @@ Conditional: TypeAlias = Callable[[jax.Array, dict[str, Position], Batch], Batch
 def product(
     kernels: Mapping[str, Kernel], conditionals: Mapping[str, Conditional] | None = None
 ) -> Kernel:
-    """Gibbs over named sites: each in turn, in the given order, moves given all the others.
+    """Gibbs over named sites: in the given order, each is updated given all others.
 
     Args:
         kernels: The kernel of each site, by name.
-        conditionals: For a site, the function that makes its kernel's batch out of the raw batch
-            and the latest positions of all sites; it may be random. A site without one gets the
-            raw batch.
+        conditionals: For a site, the function that makes its kernel's batch from the raw batch and
+            the latest positions of all sites; it may be random. Other sites get the raw batch.
 
     Returns:
         A kernel whose position, and info, are dicts by site. Its `init` takes such a dict.
 
     Raises:
-        ValueError: No kernel, a conditional of an unknown site, or a position without all sites.
+        ValueError: No kernels, a conditional for an unknown site, or a position with other sites.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -249,8 +245,7 @@ def product(
         raise ValueError("kernels must have at least one site")
     if unknown := sorted(set(conditionals) - set(kernels)):
         raise ValueError(f"conditionals names sites without a kernel: {', '.join(unknown)}")
-    # A dict that crosses into jitted code comes back with sorted keys: the order of the scan is
-    # kept apart.
+    # A dict passed to jitted code comes back with sorted keys: the scan order is stored separately.
     order = tuple(kernels)
     return Kernel(
         init=bind(static(_init_product, order=order), dict(kernels)),
@@ -281,9 +276,9 @@ def _update_product(
     infos = {}
     for name, key_site in zip(order, jax.random.split(key, len(order)), strict=True):
         key_batch, key_update = jax.random.split(key_site)
-        seen = batch
+        site_batch = batch
         if name in conditionals:
-            seen = conditionals[name](key_batch, state.position, batch)
-        moved, infos[name] = kernels[name].update(key_update, state.sites[name], seen)
+            site_batch = conditionals[name](key_batch, state.position, batch)
+        moved, infos[name] = kernels[name].update(key_update, state.sites[name], site_batch)
         state = ProductState({**state.sites, name: moved})
     return state, infos

@@ -1,8 +1,8 @@
 """Minibatch streams: pure functions `(key, step) -> batch`, traced inside the sampling loop.
 
-What a stream yields depends on its key and on the step alone, so there is no iterator to save: a
-run resumed at a step sees the batches that it would have seen. Streams cost O(batch size) a step,
-whatever the size of the data, and are pytrees: the data reach jitted code as arguments.
+A batch depends only on the key and the step, so there is no iterator to save: a resumed run sees
+the same batches. Streams cost O(batch size) a step, whatever the size of the data, and are pytrees:
+data are passed to jitted code as arguments.
 """
 
 import math
@@ -22,15 +22,15 @@ from simplex_jax.draws.keys import by_native_code, fold_in
 Stream: TypeAlias = Callable[[jax.Array, jax.Array], Batch]
 
 # Four rounds make a pseudo-random permutation of a large set (Luby and Rackoff 1988), but eight are
-# visibly too few for the orders of five things; sixteen are enough for all the tests here.
+# visibly too few for permutations of five items; sixteen pass all tests here.
 _ROUNDS = 16
 
 
 class Indexed(NamedTuple):
-    """Data together with their numbers, for estimators that remember something of each datum.
+    """Data with their indices, for estimators with a memory of each datum.
 
     Attributes:
-        ids: Numbers of the data, int32 [n].
+        ids: Indices of the data, int32 [n].
         data: The data, leaves [n, ...].
     """
 
@@ -53,12 +53,12 @@ def indexed(data: PyTree) -> Indexed:
 
 
 class Visit(NamedTuple):
-    """A batch, where something is done once in a while.
+    """A batch with a flag for something done at intervals.
 
     Attributes:
         batch: The batch.
-        now: Whether to do it before this update, bool. It comes with the batch and not from the
-            state, so that chains side by side decide once.
+        now: Whether to do it before this update, bool. It is in the batch, not the state, so that
+            parallel chains decide once.
     """
 
     batch: Batch
@@ -70,8 +70,8 @@ def visits(stream: Stream, every: int, first: int = 0) -> Stream:
 
     Args:
         stream: A stream of batches.
-        every: Number of updates between two that are due, positive.
-        first: Earliest update that may be due.
+        every: Number of updates between two visits, positive.
+        first: Earliest update for a visit.
 
     Raises:
         ValueError: A number is out of range.
@@ -108,7 +108,7 @@ def uniform(data: PyTree, batch_size: int, replace: bool = True) -> Stream:
     Args:
         data: Leaves [N, ...].
         batch_size: Number of data in a batch.
-        replace: Draw with replacement, as in the SCIR paper, or a subset of distinct data.
+        replace: Draw with replacement, as in the SCIR paper, or without.
 
     Returns:
         A stream of batches, leaves [batch_size, ...].
@@ -143,10 +143,10 @@ def _uniform(
 def shuffled(data: PyTree, batch_size: int) -> Stream:
     """Yield the data in epochs, each in a new order.
 
-    An epoch has ceil(N / batch_size) batches. Where the batch size does not divide N, the last
-    batch is filled up with the first data of the same epoch: every datum is seen at least once in
-    an epoch, no batch holds a datum twice, and each batch by itself is a uniform subset. Batches of
-    one epoch are negatively dependent, which theory for independent batches does not cover.
+    An epoch has ceil(N / batch_size) batches. If the batch size does not divide N, the last batch
+    is filled with the first data of the same epoch: every datum occurs at least once in an epoch,
+    no batch holds a datum twice, and each batch by itself is a uniform subset. Batches of one epoch
+    are negatively dependent, which theory for independent batches does not cover.
 
     Args:
         data: Leaves [N, ...].
@@ -183,13 +183,13 @@ def _shuffled(
 
 
 def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
-    """Map indices by a keyed pseudo-random permutation of 0..size-1, at O(1) an index.
+    """Map indices by a keyed pseudo-random permutation of 0..size-1, at O(1) per index.
 
-    A Feistel network on pairs (a, b) with a b-range of about sqrt(size) each (Black and Rogaway
-    2002), whose few values beyond the range walk on along their cycle. Each index is mapped
-    uniformly, and so are pairs of indices and the orders of up to six, as far as tests can tell;
-    but 16 words of key cannot reach all `size!` orders of many, and it is not cryptography.
-    `jax.random.permutation` sorts all `size` values instead.
+    A Feistel network on pairs (a, b), each with a range of about sqrt(size); the few values beyond
+    `size` follow their cycle back into range (Black and Rogaway 2002). As far as tests can tell,
+    single indices, pairs and orders of up to six are uniform; but 16 words of key cannot reach all
+    `size!` permutations of large sets, and this is not cryptography. `jax.random.permutation` sorts
+    all `size` values instead.
 
     Args:
         key: A PRNG key.
@@ -220,7 +220,7 @@ def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
             b = (b + _scramble(a ^ round_keys[i + 1]) % right) % right
         return a * right + b
 
-    # A cycle of the network that starts in the range returns to it: the walk ends.
+    # A cycle that starts in the range returns to it, so the loop ends.
     return jax.lax.while_loop(
         lambda x: jnp.any(x >= size),
         lambda x: jnp.where(x >= size, network(x), x),
@@ -240,9 +240,9 @@ def _take(data: PyTree, index: jax.Array) -> Batch:
 
 
 def on_device(data: PyTree) -> PyTree:
-    """Return data with arrays of JAX as leaves, or raise a ValueError if one cannot be one.
+    """Return data with JAX arrays as leaves, or raise a ValueError if a leaf cannot be converted.
 
-    Without `jax_enable_x64` JAX takes whole numbers modulo 2^32 and says nothing.
+    Without `jax_enable_x64` JAX silently takes integers modulo 2^32.
     """
     return jax.tree.map(_array, data)
 
@@ -252,8 +252,8 @@ def _array(leaf: ArrayLike) -> jax.Array:
         array = jnp.asarray(leaf)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            "data must be arrays of numbers, of a sparse table what its toarray() returns; "
-            f"{type(leaf).__name__} is none: {error}"
+            "data must be arrays of numbers, for a sparse table what its toarray() returns; "
+            f"{type(leaf).__name__} is not one: {error}"
         ) from None
     wide = not isinstance(leaf, jax.Array) and jnp.issubdtype(array.dtype, jnp.integer)
     if wide and array.dtype.itemsize < np.asarray(leaf).dtype.itemsize:
@@ -268,7 +268,7 @@ def _array(leaf: ArrayLike) -> jax.Array:
 
 
 def length(data: PyTree, name: str = "data") -> int:
-    """Return how many data there are, or raise a ValueError if the leaves do not agree."""
+    """Return the number of data, or raise a ValueError if the leaves disagree."""
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(data)]
     lengths = {shape[0] if shape else None for shape in shapes}
     if len(lengths) != 1 or None in lengths or 0 in lengths:

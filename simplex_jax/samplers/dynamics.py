@@ -127,8 +127,8 @@ def noise(
     covariance = injected
     if variance is not None:
         spread = ravel_pytree(_error(z, variance))[0]
-        carried = columns(functools.partial(both, dynamics)) * jnp.sqrt(spread)
-        covariance = covariance - h**2 * carried @ carried.T
+        propagated = columns(functools.partial(both, dynamics)) * jnp.sqrt(spread)
+        covariance = covariance - h**2 * propagated @ propagated.T
     # Each coordinate has its own unit; otherwise large ones would round small ones away.
     square = jnp.diagonal(injected)
     square = jnp.where(square > 0, square, jnp.abs(jnp.diagonal(covariance)))
@@ -150,8 +150,8 @@ def _coordinatewise_noise(
     square = jax.tree.map(lambda d: 2 * h.astype(d.dtype) * d, diagonal)
     if variance is not None:
         for spread in _by_leaf(_error(z, variance)):
-            carried = both(dynamics, z, jax.tree.map(jnp.sqrt, spread))
-            square = jax.tree.map(lambda s, b: s - (h.astype(s.dtype) * b) ** 2, square, carried)
+            propagated = both(dynamics, z, jax.tree.map(jnp.sqrt, spread))
+            square = jax.tree.map(lambda s, b: s - (h.astype(s.dtype) * b) ** 2, square, propagated)
     return jax.tree.map(lambda s, z: jnp.sqrt(s) * z, square, euler.normal_like(key, square))
 
 
