@@ -1,7 +1,7 @@
-"""Covariates of documents: columns read as groups, numbers or dates, and the design they make.
+"""Covariates of documents: columns read as groups, numbers or dates, and their design matrix.
 
-A column may have missing values; what is asked of it is said in contrasts, rows that turn
-coefficients into a mean share in a group or at a number, a difference or a slope.
+Columns may have missing values. Terms are contrasts: rows that turn coefficients into a mean share
+in a group or at a number, a difference or a slope.
 """
 
 import re
@@ -15,7 +15,7 @@ from simplex_jax import arguments
 from simplex_jax.corpus.categories import MISSING
 
 POINTS = 41
-"""Places along a number at which its curve is evaluated."""
+"""Number of points at which the curve of a numeric column is evaluated."""
 
 _DATE = re.compile(
     r"(?P<year>\d{4})"
@@ -23,8 +23,8 @@ _DATE = re.compile(
     r"|(?P<time>\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)"
     r"(Z|[+-]\d{2}(:?\d{2}(:?\d{2})?)?)?"  # the offset of a clock from UTC
 )
-_ROUNDING = 4  # units in the last place by which a number may miss the edge of a group
-_COLLINEAR = 1e-7  # of a column of unit length, what is left of it beside those before it
+_ROUNDING = 4  # units in the last place within which a number is at the edge of a group
+_COLLINEAR = 1e-7  # residual norm of a unit column, given the previous ones
 
 
 class Column(NamedTuple):
@@ -32,23 +32,23 @@ class Column(NamedTuple):
 
     name: str
     kind: str  # "number", "date" (in years) or "group"
-    values: np.ndarray  # float64 [D], NaN where missing; of groups int64 [D], -1 where missing
-    groups: tuple[str, ...]  # names of the groups, in order; of numbers none
+    values: np.ndarray  # float64 [D], NaN if missing; for groups int64 [D], -1 if missing
+    groups: tuple[str, ...]  # names of the groups, in order; empty for numbers
 
     def taken(self, rows: np.ndarray) -> "Column":
-        """Return the covariate of some of the documents."""
+        """Return the covariate restricted to some documents."""
         return self._replace(values=self.values[rows])
 
 
 class Term(NamedTuple):
-    """Something to say about a covariate: a linear function of the coefficients."""
+    """A quantity of interest: a linear function of the coefficients."""
 
     column: str
     label: str
-    kind: str  # "mean", in a group or at a number; "difference" of two of them; "slope"
-    place: float  # the number, or the position of the group; NaN of differences and slopes
-    row: np.ndarray  # by which the coefficients are multiplied, float64 [P]
-    size: int = 0  # documents in the group; 0 of other terms
+    kind: str  # "mean" in a group or at a number, "difference" of two of them, or "slope"
+    place: float  # the number, or the index of the group; NaN for differences and slopes
+    row: np.ndarray  # coefficients of the linear function, float64 [P]
+    size: int = 0  # documents in the group; 0 for other terms
     grouped: bool = False  # whether the column has groups
 
 
@@ -57,24 +57,24 @@ class Design(NamedTuple):
 
     rows: np.ndarray  # documents that have all covariates, int64 [n]
     matrix: np.ndarray  # orthonormal columns, float64 [n, P]
-    terms: tuple[Term, ...]  # what is asked
+    terms: tuple[Term, ...]  # quantities of interest
 
 
 def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
-    """Return a covariate: numbers, dates or groups, by what all its values are.
+    """Return a covariate of numbers, dates or groups, depending on all its values.
 
-    Numbers are finite, or texts that all read as such; dates are of `datetime64`, or texts such as
-    2020-03 or 2020-03-01, which become years with a fraction, by the clock of their own time zone.
-    (A bare 2020 means the same, a date among dates and else a number.) What is anything else, or of
-    type bool, makes groups by its text, sorted. A categorical column of pandas makes groups in the
-    order of its categories.
+    Numbers are finite, or texts that all parse as such. Dates are `datetime64`, or texts such as
+    2020-03 or 2020-03-01; they become years with a fraction, in their own time zone. (A bare 2020
+    is a date among dates and otherwise a number, with the same value.) Any other values, and
+    bools, make groups by their text, sorted. A pandas categorical makes groups in the order of its
+    categories.
 
     Args:
         name: Its name.
-        values: D of them: None, NaN or one of `corpus.categories.MISSING` where unknown.
+        values: One value per document; None, NaN or one of `corpus.categories.MISSING` if unknown.
 
     Raises:
-        ValueError: There is more than one value for a document.
+        ValueError: There is more than one value per document.
 
     Example:
         >>> column("year", ["1914", "", "2009"]).values.tolist()
@@ -108,7 +108,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 
 
 def _categorical(name: str, values: Any) -> Column:
-    """Return groups whatever the type of the categories: they may be numbers that are codes."""
+    """Return groups for categories of any type: they may be numeric codes."""
     categories = [str(category).strip() for category in values.dtype.categories]
     codes = np.asarray(getattr(values, "cat", values).codes)
     texts = ["" if code < 0 else categories[code] for code in codes]
@@ -133,8 +133,7 @@ def _dates(texts: Sequence[str]) -> np.ndarray | None:
     matches = [match for text in texts if (match := _DATE.fullmatch(text))]
     if len(matches) < len(texts):
         return None
-    # What counts is the date where it was written: by UTC a New Year's Day may be in the year
-    # before.
+    # Use the local date: in UTC a New Year's Day may fall in the year before.
     clocks = [match["year"] or match["day"] or match["time"] for match in matches]
     try:
         return _years(np.array(clocks, "datetime64[s]"))
@@ -143,7 +142,7 @@ def _dates(texts: Sequence[str]) -> np.ndarray | None:
 
 
 def _years(dates: np.ndarray) -> np.ndarray:
-    """Return dates as years with the fraction that has gone by, NaN for no date."""
+    """Return dates as years with the elapsed fraction, NaN for no date."""
     valid = ~np.isnat(dates)
     seconds = dates[valid].astype("datetime64[s]")
     years = seconds.astype("datetime64[Y]")
@@ -156,10 +155,10 @@ def _years(dates: np.ndarray) -> np.ndarray:
 
 
 def cut(covariate: Column, every: float) -> Column:
-    """Return numbers, or years of dates, as groups of a width: 10 makes decades of years.
+    """Bin numbers, or years of dates, into groups of a given width: 10 makes decades of years.
 
-    The groups begin at multiples of the width, and are in order. A number within rounding of such
-    a multiple belongs to the group that begins there.
+    Groups are in order and begin at multiples of the width. A number within rounding of a multiple
+    belongs to the group that begins there.
 
     Raises:
         ValueError: The width is not positive, or the column has groups already.
@@ -189,7 +188,7 @@ def cut(covariate: Column, every: float) -> Column:
 
 
 def _bins(values: np.ndarray, every: float) -> np.ndarray:
-    """Return values / every rounded down, but to the next multiple if within rounding of it."""
+    """Return values / every rounded down, or to the nearest integer if within rounding of it."""
     ratio = values / every  # 0.3 / 0.1 is 2.9999999999999996
     nearest = np.rint(ratio)
     close = np.abs(ratio - nearest) <= _ROUNDING * np.finfo(ratio.dtype).eps * np.abs(nearest)
@@ -202,7 +201,7 @@ def _whole_labels(bins: np.ndarray, every: float) -> Iterator[str]:
 
 
 def _labels(bins: np.ndarray, every: float) -> Iterator[str]:
-    """Yield groups as intervals, in as many digits, from six, as tell their ends apart."""
+    """Yield groups as intervals, with at least six digits and enough to distinguish their ends."""
     ends = np.union1d(bins, bins + 1) * every
     digits = 6
     while digits < 17 and len({f"{end:.{digits}g}" for end in ends}) < len(ends):
@@ -219,28 +218,27 @@ def design(
     smooth: int = 1,
     available: Sequence[str] | None = None,
 ) -> Design:
-    """Return the regression on some columns, and the terms that answer what is asked of them.
+    """Return the regression on some columns, and its terms.
 
-    Of a column of groups the terms are the mean in each and its difference from the first; of
-    numbers the means at `POINTS` places from the smallest to the largest and, of a straight line,
-    the slope, for one unit or year; of a curve the difference between its ends. With several
-    columns, means and differences are those of documents that are alike in the others: the others
-    stand at their mean.
+    For a column of groups the terms are the mean of each and its difference from the first. For
+    numbers they are the means at `POINTS` values from the smallest to the largest, and the slope
+    of a line, per unit or year, or the difference between the ends of a curve. With several
+    columns, means and differences adjust for the others, which are set to their means.
 
     Args:
         columns: Values of D documents by name: a mapping or a data frame.
-        by: Names of those to take; all where left out.
-        every: Width by which numbers and dates are cut into groups, see `cut`.
-        smooth: Degrees of freedom of a number: 1 for a line, else a natural cubic spline with a
-            knot more at evenly spaced quantiles.
-        available: Names for the message about an unknown column, if there are more.
+        by: Names of the columns to use; by default all.
+        every: Width of the groups into which numbers and dates are cut, see `cut`.
+        smooth: Degrees of freedom of numbers: 1 for a line, otherwise a natural cubic spline with
+            one knot more, at evenly spaced quantiles.
+        available: Names for the error message about an unknown column, if there are more.
 
     Returns:
         The design over the documents that have all these columns.
 
     Raises:
-        ValueError: A column is unknown, of another length, or says the same of all documents; there
-            are too few documents for the coefficients; or columns are collinear.
+        ValueError: A column is unknown, constant, or of another length; there are too few documents
+            for the coefficients; or columns are collinear.
 
     Example:
         >>> made = design({"party": ["D", "R", "D", "R", "R"]})
@@ -266,7 +264,7 @@ def _chosen(
     by: Sequence[str] | None,
     available: Sequence[str] | None,
 ) -> list[Column]:
-    """Return the covariates to regress on, or raise a ValueError unless they are of one length."""
+    """Return the covariates to regress on, or raise a ValueError if their lengths differ."""
     own = [str(name) for name in columns]
     names = own if by is None else list(dict.fromkeys(by))
     if not names:
@@ -287,10 +285,10 @@ def _chosen(
 
 
 def _orthonormal(matrix: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return orthonormal columns, which make the regression exact for numbers of any size.
+    """Return orthonormal columns, which make the regression accurate for numbers of any size.
 
-    Also returns the triangle that they are multiplied by to give the matrix. Too few rows, or
-    columns that are collinear, are a ValueError with the names of the covariates.
+    Also return the triangular factor. Too few rows or collinear columns raise a ValueError with
+    the names of the covariates.
     """
     if len(matrix) < matrix.shape[1] + 3:
         raise ValueError(
@@ -306,14 +304,14 @@ def _orthonormal(matrix: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, 
 
 
 class _Block(NamedTuple):
-    """Columns of a design, without that of ones, and terms with rows over these alone."""
+    """Columns of one covariate in a design, and terms with rows over these alone."""
 
     matrix: np.ndarray
     terms: list[Term]
 
 
 def _terms(blocks: Sequence[_Block], mean: np.ndarray, triangle: np.ndarray) -> Iterator[Term]:
-    """Yield the terms of all blocks, over the orthonormal columns; others stand at their mean."""
+    """Yield all blocks' terms, over the orthonormal columns; other covariates are at their mean."""
     first = 1
     for block in blocks:
         last = first + block.matrix.shape[1]
@@ -338,7 +336,7 @@ def _shown(covariate: Column, value: float) -> str:
 
 
 def _groups(covariate: Column, values: np.ndarray, distinct: np.ndarray, _: int) -> _Block:
-    """Return an indicator of each group but the first."""
+    """Return indicators of all groups but the first."""
     name, labels = covariate.name, [covariate.groups[code] for code in distinct]
     units = np.eye(len(distinct))[:, 1:]
     sizes = [int((values == code).sum()) for code in distinct]
@@ -354,7 +352,7 @@ def _groups(covariate: Column, values: np.ndarray, distinct: np.ndarray, _: int)
 
 
 def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth: int) -> _Block:
-    """Return a line, or a spline, of the number put to the range from -1 to 1."""
+    """Return a line or a spline in the number, scaled to [-1, 1]."""
     name, low, high = covariate.name, distinct[0], distinct[-1]
     middle, half = (low + high) / 2, (high - low) / 2
     if smooth == 1:
@@ -371,7 +369,8 @@ def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth
             raise ValueError(f"column {name!r} has {problem}: give a smaller one")
         from scipy.interpolate import CubicSpline  # here, since it is slow to import
 
-        # Splines that are 1 at one knot and 0 at the others: with a constant, all but the first.
+        # Splines that are 1 at one knot and 0 at the others; all but the first, as there is a
+        # constant.
         cardinal = CubicSpline(knots, np.eye(len(knots))[:, 1:], bc_type="natural")
 
         def curve(x: np.ndarray) -> np.ndarray:

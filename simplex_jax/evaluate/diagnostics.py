@@ -11,27 +11,27 @@ FEW_DRAWS = 10
 """Effective samples below which intervals are rough: 10 independent ones cover 91% of 95%."""
 
 LARGE_RHAT = 1.1
-"""R-hat from which chains are said to disagree; it is noisy over a few tens of samples."""
+"""R-hat above which chains disagree; it is noisy with a few tens of samples."""
 
 
-_SHARE = "prevalence "  # before the number of a topic
+_SHARE = "prevalence "  # followed by the number of a topic
 
 
 def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
     """Compute R-hat and the effective sample size of each traced quantity.
 
-    Both are the rank-normalised ones of Vehtari et al. (2021), as ArviZ computes them: R-hat the
-    larger of the bulk and the folded (tail) one of the chains cut in halves, the effective sample
-    size that of the bulk, over all chains. Above 1.01 chains disagree; one wants an effective size
-    of 100 a chain. Trace what has the same meaning in every chain, or match the topics first.
+    Both are rank-normalised (Vehtari et al. 2021), as computed by ArviZ. R-hat is the larger of the
+    bulk and the folded (tail) split R-hat; the effective sample size is the bulk one, over all
+    chains. Aim for an R-hat below 1.01 and an effective size of 100 a chain. Trace quantities with
+    the same meaning in every chain, or match the topics first.
 
     Args:
-        traces: For each name the samples of a scalar, [chains, samples].
+        traces: Samples of a scalar by name, [chains, samples].
 
     Returns:
-        For each name `{"rhat": ..., "ess": ...}`. Both are NaN where there are fewer than four
-        samples a chain, a sample is not finite or no sample differs from another; R-hat also with
-        a single chain, and it is infinite where chains stand still at different values.
+        For each name `{"rhat": ..., "ess": ...}`. Both are NaN if a chain has fewer than four
+        samples, a sample is not finite or all samples are equal. R-hat is also NaN for a single
+        chain, and infinite if chains are constant at different values.
 
     Raises:
         ValueError: An array does not have two axes.
@@ -47,7 +47,7 @@ def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
 
 
 def effective_size(trace: ArrayLike) -> float:
-    """Return the bulk effective sample size of one chain, 0 where it is too short or stands still.
+    """Return the bulk effective sample size of one chain, 0 if it is too short or constant.
 
     Example:
         >>> effective_size([1.0, 1.0, 1.0, 1.0])
@@ -58,7 +58,7 @@ def effective_size(trace: ArrayLike) -> float:
 
 
 def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
-    from arviz_stats.base import array_stats  # here, for it takes half a second
+    from arviz_stats.base import array_stats  # here, since it takes half a second
 
     array = np.asarray(trace, np.float64)
     if array.ndim != 2:
@@ -66,16 +66,16 @@ def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
     still = not array.size or (array == array[0, 0]).all()
     if still or array.shape[1] < 4 or not np.isfinite(array).all():
         return {"rhat": np.nan, "ess": np.nan}
-    with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still
+    with np.errstate(divide="ignore", invalid="ignore"):  # constant chains
         rhat = array_stats.rhat(array, chain_axis=0, draw_axis=1) if len(array) > 1 else np.nan
         ess = array_stats.ess(array, chain_axis=0, draw_axis=1)
     return {"rhat": float(rhat), "ess": float(ess)}
 
 
 def rough(diagnostics: Mapping[str, Mapping[str, float | None]], topics: int) -> np.ndarray:
-    """Tell which topics have an unknown effective size of their prevalence or one below 10.
+    """Return which topics have a prevalence whose effective size is unknown or below 10.
 
-    An interval of theirs would mean nothing.
+    Their intervals would be meaningless.
 
     Example:
         >>> rough({"prevalence 0": {"ess": 7.0}, "prevalence 1": {"ess": 70.0}}, 2).tolist()
@@ -93,11 +93,11 @@ def chain_warnings(
     shared: ArrayLike,
     absent: str = "{their} means and intervals are of the chains that have {them}",
 ) -> list[str]:
-    """Return a sentence for each sign that chains are too short, or do not agree.
+    """Return a sentence for each sign that chains are too short or disagree.
 
-    There are so many posterior samples, of all chains; the diagnostics are those of `summary`, and
-    which topics the chains share [C, K] says `matching.align`. Topics are numbered from 0. What
-    becomes of a topic where it is absent differs between models.
+    `samples` counts posterior samples of all chains, `diagnostics` are from `summary`, and `shared`
+    says which topics the chains share, [C, K], from `matching.align`. Topics are numbered from 0.
+    `absent` says how the model treats topics that are absent from a chain.
     """
     same = np.asarray(shared, bool)
     warnings, total = [], same.shape[1]
@@ -108,8 +108,8 @@ def chain_warnings(
     if apart:
         warnings.append(
             f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(apart, total)}: "
-            "run them longer, or take the intervals as those of one of several explanations of "
-            "the corpus."
+            "run them longer, or treat the intervals as those of one of several explanations "
+            "of the corpus."
         )
     few = [
         name
@@ -118,7 +118,7 @@ def chain_warnings(
         or (total > 1 and name.startswith(_SHARE) and not finite(entry.get("ess")))
     ]
     if few and samples >= FEW_DRAWS:
-        # Of topics; concentrations and predictions keep the intervals that they have.
+        # Only of topics; concentrations and predictions keep their intervals.
         without = any(name.startswith(_SHARE) for name in few)
         warnings.append(
             f"Fewer than {FEW_DRAWS} effective samples of {_named(few, total)}: too few for "
@@ -141,7 +141,7 @@ def _above(value: float | None, threshold: float | None) -> bool:
 
 
 def _named(quantities: Sequence[str], total: int) -> str:
-    """List quantities; of many topics say how many: alpha, prevalence of 7 of 30 topics."""
+    """List quantities, with only the number of many topics: alpha, prevalence of 7 of 30 topics."""
     groups: dict[str, list[str]] = {}
     for quantity in quantities:
         name, _, number = quantity.rpartition(" ")
@@ -153,11 +153,11 @@ def _named(quantities: Sequence[str], total: int) -> str:
 
 
 def listed(entries: Sequence[object] | np.ndarray) -> str:
-    """Return the first ten entries as a list in words, and how many more there are."""
+    """Return the first ten entries, separated by commas, and how many more there are."""
     shown = ", ".join(str(entry) for entry in entries[:10])
     return shown + (f" and {len(entries) - 10} more" if len(entries) > 10 else "")
 
 
 def finite(value: float | None) -> TypeGuard[float]:
-    """Return whether a measurement was made and is finite."""
+    """Return whether a measurement exists and is finite."""
     return value is not None and math.isfinite(value)

@@ -1,7 +1,7 @@
 """Posterior of a partition: co-clustering, number of clusters, and a point estimate.
 
-A draw of a mixture labels its rows, and the labels themselves mean nothing: what there is to
-summarise is the partition. Partitions are integer labels [n], draws of them [S, n].
+A draw of a mixture labels its rows, but the labels are arbitrary: only the partition has meaning.
+Partitions are integer labels [n], draws of them [S, n].
 """
 
 from typing import NamedTuple
@@ -17,12 +17,12 @@ LOSSES = ("vi", "binder")
 
 
 class PointPartition(NamedTuple):
-    """The partition of least expected loss among those compared."""
+    """The partition with the smallest expected loss among those compared."""
 
     labels: np.ndarray  # cluster of every row, int64 [n]: 0 for the largest
     loss: float  # its expected loss over the draws, on the rows compared
     rows_used: int  # number of rows on which partitions were compared; n unless thinned
-    draws_used: int  # number of draws tried as the answer, beside cuts of the tree
+    draws_used: int  # number of draws among the candidates, besides cuts of the tree
     source: str  # "draw" or "tree"
 
 
@@ -46,7 +46,7 @@ def _draws(labels: ArrayLike) -> np.ndarray:
 def relabelled(labels: ArrayLike) -> np.ndarray:
     """Return the same partition with labels 0, 1, ... from the largest cluster to the smallest.
 
-    Clusters of one size come in the order of their first rows.
+    Clusters of equal size are in the order of their first rows.
     """
     values = _partitions("labels", labels)
     if values.ndim != 1:
@@ -60,7 +60,7 @@ def relabelled(labels: ArrayLike) -> np.ndarray:
 
 
 def _compact(draws: np.ndarray) -> np.ndarray:
-    """Return draws [S, n] with labels from 0 on, without gaps in each."""
+    """Return draws [S, n], each relabelled from 0 without gaps."""
     return np.stack([np.unique(draw, return_inverse=True)[1] for draw in draws])
 
 
@@ -74,7 +74,7 @@ def _entropy_sum(counts: np.ndarray) -> np.ndarray:
 def _losses(draws: np.ndarray, partition: np.ndarray, loss: str) -> np.ndarray:
     """Return the loss of a compact partition [n] against each of compact draws, [S]."""
     n = partition.size
-    # Rows that share each pair of labels, [S, L, K]
+    # Number of rows with each pair of labels, [S, L, K]
     many, few = int(draws.max()) + 1, int(partition.max()) + 1
     pairs = (np.arange(len(draws))[:, None] * many + draws) * few + partition
     both = np.bincount(pairs.ravel(), minlength=len(draws) * many * few).reshape(-1, many, few)
@@ -102,8 +102,8 @@ def _distance(first: ArrayLike, second: ArrayLike, loss: str) -> np.ndarray | fl
 def variation_of_information(first: ArrayLike, second: ArrayLike) -> np.ndarray | float:
     """Return H(first | second) + H(second | first) in nats (Meila 2007), a metric of partitions.
 
-    It is 0 for the same partition and at most log n. The first are labels [n], or draws of them [S,
-    n] with a number for each, the second labels [n].
+    It is 0 for equal partitions and at most log n. `first` is labels [n], or draws of them [S, n]
+    with a value for each; `second` is labels [n].
 
     Example:
         >>> round(variation_of_information([0, 0, 1, 1], [5, 5, 5, 5]), 4)  # log 2
@@ -113,18 +113,18 @@ def variation_of_information(first: ArrayLike, second: ArrayLike) -> np.ndarray 
 
 
 def binder(first: ArrayLike, second: ArrayLike) -> np.ndarray | float:
-    """Return the share of pairs of rows that are together in one of two partitions alone.
+    """Return the fraction of pairs of rows that are together in only one of two partitions.
 
-    That is Binder's (1978) loss with equal costs over its largest value, and one minus the Rand
-    index. Arguments and errors as those of `variation_of_information`.
+    This is Binder's (1978) loss with equal costs over its largest value, and one minus the Rand
+    index. Arguments and errors are as for `variation_of_information`.
     """
     return _distance(first, second, "binder")
 
 
 def co_clustering(labels: ArrayLike, rows: ArrayLike | None = None) -> np.ndarray:
-    """Return the posterior probability that rows are in one cluster, float64 [r, r].
+    """Return the posterior probability that rows share a cluster, float64 [r, r].
 
-    Of draws of labels [S, n] these are the chosen rows [r], or all of them, at a cost of n^2.
+    `labels` are draws [S, n]. The cost is r^2 for the chosen `rows` [r], by default all n.
 
     Example:
         >>> co_clustering([[0, 0, 1], [2, 1, 1]], rows=[1, 2]).tolist()
@@ -164,17 +164,17 @@ def point_partition(
     most_draws: int = 500,
     seed: int = 0,
 ) -> PointPartition:
-    """Return the partition whose expected loss over the draws [S, n] is least, of many candidates.
+    """Return the candidate partition with the smallest expected loss over the draws [S, n].
 
-    Candidates are at most so many draws, evenly spaced, and the cuts of an average-linkage tree of
-    one minus the co-clustering probabilities into up to as many clusters as a draw has (Wade and
-    Ghahramani 2018, section 4; the losses are theirs too: "vi", the variation of information in
-    nats, and "binder", which favours small clusters on the side). Expected losses are means over
-    all draws, not bounds.
+    Candidates are at most `most_draws` draws, evenly spaced, and the cuts of an average-linkage
+    tree of one minus the co-clustering probabilities into up to as many clusters as any draw has
+    (Wade and Ghahramani 2018, section 4; the losses are theirs too: "vi", the variation of
+    information in nats, and "binder", which favours extra small clusters). Expected losses are
+    means over all draws, not bounds.
 
-    Above `most_rows` rows, candidates are compared on a random subset of so many, as costs grow
-    with the square. A cut of the tree then takes in each other row where it has most company: at
-    the cluster with the largest mean probability of being together with its rows.
+    Above `most_rows` rows, candidates are compared on a random subset of that size, as costs grow
+    with the square. For a cut of the tree, each other row then joins the cluster with the largest
+    mean probability of being together with its rows.
 
     Example:
         >>> point = point_partition([[0, 0, 1, 1], [3, 3, 2, 2], [0, 0, 0, 1]])
@@ -204,7 +204,7 @@ def point_partition(
 
 
 def _cuts(draws: np.ndarray) -> list[np.ndarray]:
-    """Return the cuts of the tree of compact draws into 1, 2, ... clusters."""
+    """Cut the tree of compact draws into 1, 2, ... clusters."""
     if draws.shape[1] == 1:
         return [np.zeros(1, np.int64)]
     apart = 1 - co_clustering(draws)
@@ -215,7 +215,7 @@ def _cuts(draws: np.ndarray) -> list[np.ndarray]:
 
 
 def _with_the_others(draws: np.ndarray, chosen: np.ndarray, partition: np.ndarray) -> np.ndarray:
-    """Return labels [n] of all rows, given those of the chosen ones."""
+    """Return labels [n] of all rows, given those of the subset."""
     sizes = np.bincount(partition)
     company = np.zeros((draws.shape[1], sizes.size))
     for draw in draws:
