@@ -36,7 +36,7 @@ def check(step_size: StepSize, *, below: float = math.inf, because: str = "") ->
 
 
 def constant(name: str, step_size: StepSize) -> float:
-    """Return the constant step size of a run, or raise a ValueError that names a schedule."""
+    """Return the constant step size of a run, or raise a ValueError if it is a schedule."""
     if callable(step_size):
         raise ValueError(
             f"{name} must be a number in the settings of a run: pass a schedule to the `build` of "

@@ -61,10 +61,10 @@ def coherence(
     arguments.choice("measure", measure, MEASURES)
     words = words_of(topics, counts.shape[1], top)
     scores = np.full(len(words), np.nan)
-    for topic, together in enumerate(_documents_together(words, counts)):
-        occurring = np.flatnonzero(np.diagonal(together))
+    for topic, joint in enumerate(_documents_together(words, counts)):
+        occurring = np.flatnonzero(np.diagonal(joint))
         if len(occurring) >= 2:
-            table = together[np.ix_(occurring, occurring)]
+            table = joint[np.ix_(occurring, occurring)]
             scores[topic] = MEASURES[measure](table, counts.shape[0])
     return scores
 
@@ -132,37 +132,37 @@ def words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
 def _documents_together(words: np.ndarray, counts: sp.csr_array) -> np.ndarray:
     """Count documents with both words of each pair, int64 [K, n, n]; D(w) on the diagonal."""
     used, place = np.unique(words, return_inverse=True)
-    together = np.zeros((*words.shape, words.shape[1]), np.int64)
+    joint = np.zeros((*words.shape, words.shape[1]), np.int64)
     for rows in row_blocks(sp.csr_array(counts)):
         entries = rows[:, used].tocoo()
         present = np.zeros((len(used), rows.shape[0]), bool)
         present[entries.col[entries.data > 0], entries.row[entries.data > 0]] = True
-        for topic, chosen in enumerate(place.reshape(words.shape)):
+        for topic, columns in enumerate(place.reshape(words.shape)):
             # Exact in float32: a block has few documents.
-            own = present[chosen].astype(np.float32)
-            together[topic] += (own @ own.T).astype(np.int64)
-    return together
+            own = present[columns].astype(np.float32)
+            joint[topic] += (own @ own.T).astype(np.int64)
+    return joint
 
 
-def _npmi_table(together: np.ndarray, documents: int) -> np.ndarray:
+def _npmi_table(joint: np.ndarray, documents: int) -> np.ndarray:
     """NPMI of all pairs [n, n]; words must occur."""
-    alone = np.diagonal(together)
+    occurrences = np.diagonal(joint)
     with np.errstate(divide="ignore", invalid="ignore"):
-        pmi = np.log(together * documents / np.multiply.outer(alone, alone))
-        table = pmi / -np.log(together / documents)
-    table[together == 0] = -1.0  # limits for words that never, or always, occur together
-    table[together == documents] = 1.0
+        pmi = np.log(joint * documents / np.multiply.outer(occurrences, occurrences))
+        table = pmi / -np.log(joint / documents)
+    table[joint == 0] = -1.0  # limits for words that never, or always, occur together
+    table[joint == documents] = 1.0
     return table
 
 
-def _u_mass(together: np.ndarray, documents: int) -> float:
+def _u_mass(joint: np.ndarray, documents: int) -> float:
     del documents
-    first, second = np.triu_indices(len(together), 1)
-    return float(np.log((together[first, second] + 1) / together[first, first]).mean())
+    first, second = np.triu_indices(len(joint), 1)
+    return float(np.log((joint[first, second] + 1) / joint[first, first]).mean())
 
 
-def _c_v(together: np.ndarray, documents: int) -> float:
-    vectors = _npmi_table(together, documents)
+def _c_v(joint: np.ndarray, documents: int) -> float:
+    vectors = _npmi_table(joint, documents)
     total = vectors.sum(axis=0)
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(total)
     # Vectors that cancel have no direction.
@@ -170,8 +170,8 @@ def _c_v(together: np.ndarray, documents: int) -> float:
 
 
 MEASURES: dict[str, Callable[[np.ndarray, int], float]] = {
-    "npmi": lambda together, documents: float(
-        _npmi_table(together, documents)[np.triu_indices(len(together), 1)].mean()
+    "npmi": lambda joint, documents: float(
+        _npmi_table(joint, documents)[np.triu_indices(len(joint), 1)].mean()
     ),
     "u_mass": _u_mass,
     "c_v": _c_v,

@@ -82,7 +82,7 @@ def models(
     repeats = arguments.at_least("repeats", repeats, 1)
     entries = []
     for k in num_topics:
-        held, coherent = np.empty((2, repeats))
+        heldout_values, coherences = np.empty((2, repeats))
         for seed in range(repeats):
             fitted = fit(arguments.at_least("num_topics", k, 1), seed)
             topics = _topics(fitted)
@@ -90,9 +90,9 @@ def models(
                 name = topics.interrupted.name
                 raise KeyboardInterrupt(f"{name} ended the fit of {k} topics early")
             scores = coherence(topics.mean, counts, measure=measure, top=top)
-            coherent[seed] = _mean(scores)
-            held[seed] = heldout(fitted) if callable(heldout) else _last(topics, heldout)
-        entries.append(Entry(int(k), held, coherent))
+            coherences[seed] = _mean(scores)
+            heldout_values[seed] = heldout(fitted) if callable(heldout) else _last(topics, heldout)
+        entries.append(Entry(int(k), heldout_values, coherences))
     return entries
 
 

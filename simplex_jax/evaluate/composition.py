@@ -50,9 +50,9 @@ class Regression:
         >>> import numpy as np
         >>> groups = np.array([[1, 0], [1, 0], [0, 1], [0, 1]]) / np.sqrt(2)
         >>> regression = Regression(groups, [[np.sqrt(0.5), 0.0]])
-        >>> found = regression.of(np.array([[0.1], [0.3], [0.5], [0.9]]))
-        >>> found.mean.round(3).tolist(), found.error.round(3).tolist(), found.freedom.tolist()
-        ([[0.2]], [[0.1]], [3.0])
+        >>> estimate = regression.of(np.array([[0.1], [0.3], [0.5], [0.9]]))
+        >>> estimate.mean.round(3), estimate.error.round(3), estimate.freedom
+        (array([[0.2]]), array([[0.1]]), array([3.]))
     """
 
     def __init__(self, matrix: ArrayLike, terms: ArrayLike) -> None:
@@ -78,8 +78,8 @@ class Regression:
             return float(max(rest, _LEAST))
         alone = squares[self._alone].sum()
         weights = np.where(self._alone, 0, squares) / self._room
-        some = weights > _NEGLIGIBLE * weights.max()
-        basis, room, weights = self._basis[some], self._room[some], weights[some]
+        subset = weights > _NEGLIGIBLE * weights.max()
+        basis, room, weights = self._basis[subset], self._room[subset], weights[subset]
         inner = basis.T @ (weights[:, None] * basis)
         own = (weights**2 * (2 * room - 1)).sum() + (inner**2).sum()
         total = (weights * room).sum()
@@ -96,9 +96,9 @@ class Regression:
         step = max(1, _NUMBERS // documents)
         for first in range(0, number, step):
             part = slice(first, first + step)
-            some = responses[:, part].astype(np.float64)
-            coefficients = self._basis.T @ some
-            squares = (some - self._basis @ coefficients) ** 2
+            block = responses[:, part].astype(np.float64)
+            coefficients = self._basis.T @ block
+            squares = (block - self._basis @ coefficients) ** 2
             common = squares.sum(axis=0) / rest
             squares /= self._room[:, None]
             squares[self._alone] = common
@@ -125,8 +125,8 @@ def pool(means: ArrayLike, errors: ArrayLike, freedom: ArrayLike, *, level: floa
         ValueError: The level is not between 0 and 1, or the degrees of freedom are below 3.
 
     Example:
-        >>> found = pool([[0.0], [2.0]], [[1.0], [1.0]], 1000)
-        >>> found.mean.tolist(), found.sd.round(2).tolist(), found.upper.round(2).tolist()
+        >>> pooled = pool([[0.0], [2.0]], [[1.0], [1.0]], 1000)
+        >>> pooled.mean.tolist(), pooled.sd.round(2).tolist(), pooled.upper.round(2).tolist()
         ([1.0], [1.41], [3.65])
     """
     if not 0 < level < 1:

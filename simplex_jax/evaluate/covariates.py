@@ -97,7 +97,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
         return Column(name, "date", _years(array), ())
     texts = ["" if value is None else str(value).strip() for value in array.tolist()]
     present = np.array([text not in MISSING for text in texts], bool)
-    texts_present = [text for text, given in zip(texts, present, strict=True) if given]
+    texts_present = [text for text, is_present in zip(texts, present, strict=True) if is_present]
     if not any(isinstance(value, bool) for value in array.tolist()):
         for kind, read in (("number", _numbers), ("date", _dates)):
             if (numbers := read(texts_present)) is not None:
@@ -265,14 +265,14 @@ def _chosen(
     available: Sequence[str] | None,
 ) -> list[Column]:
     """Return the covariates to regress on, or raise a ValueError if their lengths differ."""
-    own = [str(name) for name in columns]
-    names = own if by is None else list(dict.fromkeys(by))
+    column_names = [str(name) for name in columns]
+    names = column_names if by is None else list(dict.fromkeys(by))
     if not names:
         raise ValueError("by must name at least one column")
     for name in names:
-        if name not in own:
+        if name not in column_names:
             raise ValueError(
-                f"no column {name!r}: give one of {', '.join(available or own) or 'none'}"
+                f"no column {name!r}: give one of {', '.join(available or column_names) or 'none'}"
             )
     covariates = [
         values if isinstance(values := columns[name], Column) else column(name, values)
@@ -326,8 +326,8 @@ def _block(covariate: Column, rows: np.ndarray, smooth: int) -> _Block:
     values = covariate.values[rows]
     distinct = np.unique(values)
     if len(distinct) < 2:
-        shown = f"the one value {_shown(covariate, distinct[0])}" if len(distinct) else "no value"
-        raise ValueError(f"column {covariate.name!r} has {shown}: there is nothing to compare")
+        problem = f"the one value {_shown(covariate, distinct[0])}" if len(distinct) else "no value"
+        raise ValueError(f"column {covariate.name!r} has {problem}: there is nothing to compare")
     return (_groups if covariate.kind == "group" else _numeric)(covariate, values, distinct, smooth)
 
 
@@ -377,14 +377,14 @@ def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth
             return cardinal(x)
 
     places = np.linspace(low, high, POINTS)
-    drawn = curve((places - middle) / half)
+    curve_rows = curve((places - middle) / half)
     terms = [
         Term(name, f"{place:.10g}", "mean", float(place), row)
-        for place, row in zip(places, drawn, strict=True)
+        for place, row in zip(places, curve_rows, strict=True)
     ]
     if smooth == 1:
         terms.append(Term(name, "slope", "slope", np.nan, np.array([1 / half])))
     else:
         label = f"{high:.10g} - {low:.10g}"
-        terms.append(Term(name, label, "difference", np.nan, drawn[-1] - drawn[0]))
+        terms.append(Term(name, label, "difference", np.nan, curve_rows[-1] - curve_rows[0]))
     return _Block(curve((values - middle) / half), terms)

@@ -63,8 +63,8 @@ def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
     array = np.asarray(trace, np.float64)
     if array.ndim != 2:
         raise ValueError(f"trace {name!r} must be [chains, samples]; its shape is {array.shape}")
-    still = not array.size or (array == array[0, 0]).all()
-    if still or array.shape[1] < 4 or not np.isfinite(array).all():
+    constant = not array.size or (array == array[0, 0]).all()
+    if constant or array.shape[1] < 4 or not np.isfinite(array).all():
         return {"rhat": np.nan, "ess": np.nan}
     with np.errstate(divide="ignore", invalid="ignore"):  # constant chains
         rhat = array_stats.rhat(array, chain_axis=0, draw_axis=1) if len(array) > 1 else np.nan
@@ -99,15 +99,15 @@ def chain_warnings(
     says which topics the chains share, [C, K], from `matching.align`. Topics are numbered from 0.
     `absent` says how the model treats topics that are absent from a chain.
     """
-    same = np.asarray(shared, bool)
-    warnings, total = [], same.shape[1]
+    in_chain = np.asarray(shared, bool)
+    warnings, total = [], in_chain.shape[1]
     if samples < FEW_DRAWS:
-        shown = f"{samples} posterior sample{'' if samples == 1 else 's'}"
-        warnings.append(f"The means and deviations are of {shown} only: a longer run gives more.")
-    apart = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
-    if apart:
+        number = f"{samples} posterior sample{'' if samples == 1 else 's'}"
+        warnings.append(f"The means and deviations are of {number} only: a longer run gives more.")
+    unmixed = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
+    if unmixed:
         warnings.append(
-            f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(apart, total)}: "
+            f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(unmixed, total)}: "
             "run them longer, or treat the intervals as those of one of several explanations "
             "of the corpus."
         )
@@ -125,13 +125,13 @@ def chain_warnings(
             f"intervals{', which such topics are shown without' if without else ''}; a longer run "
             "gives more."
         )
-    different = np.flatnonzero(~same.all(axis=0))
-    if different.size:
-        one = different.size == 1
+    unshared = np.flatnonzero(~in_chain.all(axis=0))
+    if unshared.size:
+        one = unshared.size == 1
         fate = absent.format(their="its" if one else "their", them="it" if one else "them")
         warnings.append(
-            f"{different.size} of {total} topics {'is' if one else 'are'} not in all chains: "
-            f"{listed(different)}. {fate[0].upper()}{fate[1:]}."
+            f"{unshared.size} of {total} topics {'is' if one else 'are'} not in all chains: "
+            f"{listed(unshared)}. {fate[0].upper()}{fate[1:]}."
         )
     return warnings
 

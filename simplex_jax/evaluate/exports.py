@@ -27,7 +27,7 @@ def to_pyldavis(
     them.
 
     Args:
-        topics: Probabilities of words, [K, V]; say `Fit.mean`.
+        topics: Word probabilities, [K, V], such as `Fit.mean`.
         proportions: Topic proportions of the documents, [D, K], such as `Fit.proportions`.
         counts: Word counts of the documents, integers [D, V].
         vocabulary: The V words.
@@ -64,11 +64,11 @@ def to_pyldavis(
     words = np.argsort(-frequency, kind="stable")[: arguments.at_least("top_terms", top_terms, 2)]
     lengths = counts.sum(axis=1, dtype=np.int64)
     nonempty = lengths > 0
-    within = table[:, words]
-    if not (within.sum(axis=1) > 0).all():
+    weights = table[:, words]
+    if not (weights.sum(axis=1) > 0).all():
         raise ValueError(f"a topic has no word among the {len(words)} kept: raise top_terms")
     return {
-        "topic_term_dists": within / within.sum(axis=1, keepdims=True),
+        "topic_term_dists": weights / weights.sum(axis=1, keepdims=True),
         "doc_topic_dists": shares[nonempty] / shares[nonempty].sum(axis=1, keepdims=True),
         "doc_lengths": lengths[nonempty],
         "vocab": [str(vocabulary[word]) for word in words],
@@ -83,7 +83,7 @@ def to_gensim(topics: ArrayLike, alpha: ArrayLike, vocabulary: Sequence[str]) ->
     Bayes with `alpha`.
 
     Args:
-        topics: Probabilities of words, [K, V]; say `Fit.mean`.
+        topics: Word probabilities, [K, V], such as `Fit.mean`.
         alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
         vocabulary: The V words.
 

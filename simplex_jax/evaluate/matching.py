@@ -171,27 +171,29 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
 
     Example:
         >>> first = [[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]
-        >>> found = align([first, [[0.2, 0.8, 0.0], [0.0, 0.1, 0.9]]])
-        >>> found.order.tolist(), found.stability.round(2).tolist(), found.shared.tolist()
-        ([[0, 1], [1, 0]], [0.1, 1.0], [[True, True], [False, True]])
+        >>> alignment = align([first, [[0.2, 0.8, 0.0], [0.0, 0.1, 0.9]]])
+        >>> alignment.order.tolist(), alignment.stability.round(2).tolist()
+        ([[0, 1], [1, 0]], [0.1, 1.0])
+        >>> alignment.shared.tolist()
+        [[True, True], [False, True]]
     """
     check = as_topics if measure is affinity else _directions
     arrays = [check(f"runs[{i}]", run) for i, run in enumerate(runs)]
     if not arrays or any(run.shape != arrays[0].shape for run in arrays):
         shapes = ", ".join(str(run.shape) for run in arrays) or "none"
         raise ValueError(f"runs must be topics of one shape; they are {shapes}")
-    own = np.arange(len(arrays[0]))
-    orders, shared = [own], [np.ones(len(own), bool)]
+    identity = np.arange(len(arrays[0]))
+    orders, shared = [identity], [np.ones(len(identity), bool)]
     for run in arrays[1:]:
         table = measure(arrays[0], run)
         order = assignment(table)[1]
-        near = table[own, order]
-        others = table.copy()
-        others[own, order] = -np.inf
-        second = np.maximum(others.max(axis=1), others.max(axis=0)[order])
+        nearest = table[identity, order]
+        rivals = table.copy()
+        rivals[identity, order] = -np.inf
+        second = np.maximum(rivals.max(axis=1), rivals.max(axis=0)[order])
         orders.append(order)
-        shared.append((near >= SAME) & (near >= second + MARGIN))
-    stability = np.full(len(own), np.nan)
+        shared.append((nearest >= SAME) & (nearest >= second + MARGIN))
+    stability = np.full(len(identity), np.nan)
     if len(arrays) > 1:
         aligned = [run[rows] for run, rows in zip(arrays, orders, strict=True)]
         stability = np.mean(

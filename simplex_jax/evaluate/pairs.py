@@ -31,8 +31,8 @@ def discrepancy(kernel: Callable, data: NamedTuple) -> Discrepancy:
     sums, diagonal = (np.asarray(x, np.float64) for x in row_sums(data, kernel=kernel))
     n = len(sums)
     squared = (sums.sum() - diagonal.sum()) / (n * (n - 1))
-    some = np.unique(np.linspace(0, n - 1, _NULL).astype(int))
-    part = jax.tree.map(lambda leaf: leaf[some], data)
+    subset = np.unique(np.linspace(0, n - 1, _NULL).astype(int))
+    part = jax.tree.map(lambda leaf: leaf[subset], data)
     table = np.asarray(table_of(part, part, kernel=kernel), np.float64)
     return Discrepancy(float(squared), upper_tail(np.sqrt(n * (n - 1.0)) * squared, table))
 

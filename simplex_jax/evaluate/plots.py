@@ -97,7 +97,7 @@ def sparse_boxplots(
     for number, (name, array) in enumerate(arrays.items()):
         colour = COLOURS[number % len(COLOURS)]
         shift = (number - (len(arrays) - 1) / 2) * width
-        drawn = axes.boxplot(
+        boxes = axes.boxplot(
             array,
             positions=np.arange(categories) + shift,
             widths=0.85 * width,
@@ -110,7 +110,7 @@ def sparse_boxplots(
             whiskerprops={"color": colour},
             capprops={"color": colour},
         )
-        drawn["boxes"][0].set_label(name)
+        boxes["boxes"][0].set_label(name)
     labels = [str(j) for j in range(categories)] if names is None else names
     axes.set_xticks(range(categories), labels, parse_math=False)
     axes.set(xlim=(-0.6, categories - 0.4), ylabel="probability")
@@ -274,9 +274,9 @@ def shares_by(
         axes.vlines(x, low, high, color=COLOURS[0], lw=2.5, alpha=0.5)
         axes.plot(x, y, "o", color=COLOURS[0], ms=4)
         step = -(-len(x) // _LABELS)
-        shown = [str(label) for label in labels[::step]]
-        axes.set_xticks(x[::step], shown, parse_math=False)
-        if sum(map(len, shown)) > _ROOM:
+        texts = [str(label) for label in labels[::step]]
+        axes.set_xticks(x[::step], texts, parse_math=False)
+        if sum(map(len, texts)) > _ROOM:
             axes.tick_params(axis="x", rotation=60)
     axes.set_xlabel(name, parse_math=False)
     axes.set(ylim=(min(0.0, low.min()), 1.05 * high.max()), ylabel="share")
@@ -318,12 +318,12 @@ def comparison(
         raise ValueError("entries must have at least one number of topics")
     pair = figure(columns=2) if axes is None else np.asarray(axes)
     sizes = [entry.num_topics for entry in entries]
-    for place, name, column in ((pair[0], heldout, "heldout"), (pair[1], coherence, "coherence")):
+    for panel, name, column in ((pair[0], heldout, "heldout"), (pair[1], coherence, "coherence")):
         values = [getattr(entry, column) for entry in entries]
         estimates = [compare.estimate(value) for value in values]
         for size, value in zip(sizes, values, strict=True):
-            place.plot([size] * len(value), value, ".", color=_SOFT, alpha=0.5, ms=5)
-        place.errorbar(
+            panel.plot([size] * len(value), value, ".", color=_SOFT, alpha=0.5, ms=5)
+        panel.errorbar(
             sizes,
             [one.mean for one in estimates],
             yerr=[np.nan_to_num(one.error) for one in estimates],
@@ -332,13 +332,13 @@ def comparison(
             ms=5,
             capsize=3,
         )
-        place.set_xscale("log")
-        place.set_xticks(sizes, [str(size) for size in sizes])
-        place.minorticks_off()
-        place.set_xlabel("topics")
-        place.set_ylabel(name, parse_math=False)
-        place.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
-        place.grid(axis="y", lw=0.5, alpha=0.5)
+        panel.set_xscale("log")
+        panel.set_xticks(sizes, [str(size) for size in sizes])
+        panel.minorticks_off()
+        panel.set_xlabel("topics")
+        panel.set_ylabel(name, parse_math=False)
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+        panel.grid(axis="y", lw=0.5, alpha=0.5)
     return pair
 
 
@@ -348,8 +348,8 @@ def figure(columns: int = 1, width: float = 5.6, height: float = 3.6) -> np.ndar
 
     size = (width * columns, height)
     _, axes = pyplot.subplots(1, columns, squeeze=False, figsize=size, layout="constrained")
-    for one in axes[0]:
-        one.spines[["top", "right"]].set_visible(False)
+    for axis in axes[0]:
+        axis.spines[["top", "right"]].set_visible(False)
     return axes[0]
 
 

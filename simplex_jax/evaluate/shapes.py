@@ -110,34 +110,34 @@ def sphere(x: ArrayLike, *, centre: ArrayLike | None = None, axes: Axes | None =
     for height in np.sin(np.deg2rad([-60, -30, 0, 30, 60])):
         _line(axes, (ring * np.sqrt(1 - height**2) + [0, 0, height]) @ view.T)
     for longitude in np.deg2rad(np.arange(0, 180, 30)):
-        across = np.array([np.cos(longitude), np.sin(longitude), 0.0])
-        _line(axes, (ring[:, :1] * across + ring[:, 1:2] * [0, 0, 1]) @ view.T)
+        meridian = np.array([np.cos(longitude), np.sin(longitude), 0.0])
+        _line(axes, (ring[:, :1] * meridian + ring[:, 1:2] * [0, 0, 1]) @ view.T)
     axes.plot(np.cos(angle), np.sin(angle), color="#444444", lw=1)
-    seen = points @ view.T
-    front = seen[:, 2] >= 0
+    projected = points @ view.T
+    front = projected[:, 2] >= 0
     for part, colour in ((~front, "#9bbcd6"), (front, plots.COLOURS[0])):
-        axes.scatter(*seen[part, :2].T, **_dots(len(points)), color=colour)
+        axes.scatter(*projected[part, :2].T, **_dots(len(points)), color=colour)
     axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     return axes
 
 
 def _view(direction: ArrayLike) -> np.ndarray:
     """Return the rotation of a direction to the third axis, towards the viewer, with z up."""
-    towards = np.asarray(direction, np.float64)
-    length = np.linalg.norm(towards)
-    if towards.shape != (3,) or not 0 < length < np.inf:
+    normal = np.asarray(direction, np.float64)
+    length = np.linalg.norm(normal)
+    if normal.shape != (3,) or not 0 < length < np.inf:
         raise ValueError(f"centre must be a direction, [3]; it is {direction}")
-    towards = towards / length
-    up = np.array([0.0, 0.0, 1.0]) if abs(towards[2]) < 0.999 else np.array([0.0, 1.0, 0.0])
-    right = np.cross(up, towards)
+    normal = normal / length
+    up = np.array([0.0, 0.0, 1.0]) if abs(normal[2]) < 0.999 else np.array([0.0, 1.0, 0.0])
+    right = np.cross(up, normal)
     right = right / np.linalg.norm(right)
-    return np.stack([right, np.cross(towards, right), towards])
+    return np.stack([right, np.cross(normal, right), normal])
 
 
 def _line(axes: Axes, curve: np.ndarray) -> None:
     """Draw the near side of a curve."""
-    near = np.where(curve[:, 2:] >= 0, curve[:, :2], np.nan)
-    axes.plot(*near.T, color="#cccccc", lw=0.6, zorder=0)
+    visible = np.where(curve[:, 2:] >= 0, curve[:, :2], np.nan)
+    axes.plot(*visible.T, color="#cccccc", lw=0.6, zorder=0)
 
 
 def _dots(n: int) -> dict[str, Any]:

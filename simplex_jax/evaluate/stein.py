@@ -101,13 +101,13 @@ def simplex(
         )
     if a.ndim == 1 and not (a > 0).all():
         raise ValueError("concentration must be positive")
-    like = a.reshape(-1, a.shape[-1]).mean(axis=0) if reference is None else np.asarray(reference)
-    if like.shape != logs.shape[1:] or not ((like > 0) & (like < np.inf)).all():
+    ref = a.reshape(-1, a.shape[-1]).mean(axis=0) if reference is None else np.asarray(reference)
+    if ref.shape != logs.shape[1:] or not ((ref > 0) & (ref < np.inf)).all():
         raise ValueError(
             "reference must be K finite and positive concentrations; give it if the mean of "
             "concentration over the samples is not positive"
         )
-    return pairs.discrepancy(_log_ratio_kernel, _log_ratios(logs, a, like.astype(np.float64)))
+    return pairs.discrepancy(_log_ratio_kernel, _log_ratios(logs, a, ref.astype(np.float64)))
 
 
 class _LogRatios(NamedTuple):
@@ -121,17 +121,17 @@ class _LogRatios(NamedTuple):
     fields: jax.Array  # the operator applied to the fields 1 and log x_j - c_j, [n, 2 K]
 
 
-def _log_ratios(logs: np.ndarray, a: np.ndarray, like: np.ndarray) -> _LogRatios:
+def _log_ratios(logs: np.ndarray, a: np.ndarray, ref: np.ndarray) -> _LogRatios:
     # In double precision: large logs and concentrations cancel here to order 1.
     logs = logs - special.logsumexp(logs, axis=1, keepdims=True)
     slopes = a - a.sum(axis=-1, keepdims=True) * np.exp(logs)
     spread = _root_mean_square(slopes)
     score = slopes / spread
-    along = slopes * (logs - _centre(like)) - np.expm1(logs)
-    fields = np.concatenate([score, along / _root_mean_square(along)], axis=1)
+    log_field = slopes * (logs - _centre(ref)) - np.expm1(logs)
+    fields = np.concatenate([score, log_field / _root_mean_square(log_field)], axis=1)
     # Log weights are defined up to a constant. Modulo that constant the inverse covariance of the
     # reference, W - W11'W / 1'W1 with W = diag(1 / trigamma), is the square of the map to y.
-    precision = 1 / special.polygamma(1, like)
+    precision = 1 / special.polygamma(1, ref)
     root, share = np.sqrt(precision), precision / precision.sum()
     y = root * (logs - (logs @ share)[:, None])
     y = y - y.mean(axis=0)  # only differences matter, and those of small numbers have more digits
@@ -160,16 +160,16 @@ def _log_ratio_kernel(one: _LogRatios, two: _LogRatios) -> jax.Array:
     """Return the Stein kernel of all pairs, [n, m]."""
     width, rate = one.y.shape[1] - 1, two.rate
     base = lax.rsqrt(1 + _square_distances(one.y, two.y) / width)
-    across = one.fast @ two.score.T + one.score @ two.fast.T - one.inner[:, None] - two.inner
+    cross = one.fast @ two.score.T + one.score @ two.fast.T - one.inner[:, None] - two.inner
     second = 3 * base**2 * _square_distances(one.fast, two.fast) / width
-    local = base * (one.score @ two.score.T) - base**3 * (across - rate + second) / width
+    local = base * (one.score @ two.score.T) - base**3 * (cross - rate + second) / width
     return local / (one.y.shape[1] + rate / width) + one.fields @ two.fields.T
 
 
 @full_precision
 def _square_distances(one: jax.Array, two: jax.Array) -> jax.Array:
-    both = jnp.sum(one**2, axis=1)[:, None] + jnp.sum(two**2, axis=1)
-    return jnp.maximum(both - 2 * one @ two.T, 0)
+    norms = jnp.sum(one**2, axis=1)[:, None] + jnp.sum(two**2, axis=1)
+    return jnp.maximum(norms - 2 * one @ two.T, 0)
 
 
 def sphere(x: ArrayLike, score: ArrayLike, *, reference: ArrayLike | None = None) -> Discrepancy:
@@ -268,9 +268,9 @@ def _spherical_kernel(one: _Directions, two: _Directions) -> jax.Array:
     base = lax.rsqrt(1 + 2 * v / width)
     slope = base**3 / width
     curvature = 3 * base**5 / width**2
-    across = one.score @ two.x.T + one.along[:, None] + one.x @ two.score.T + two.along
-    scores = one.score @ two.score.T - (p - 1) * across + (p - 1) ** 2 * c
-    first = -c * across - 2 * (p - 1) * sine + p - 2 + c**2
+    cross = one.score @ two.x.T + one.along[:, None] + one.x @ two.score.T + two.along
+    scores = one.score @ two.score.T - (p - 1) * cross + (p - 1) ** 2 * c
+    first = -c * cross - 2 * (p - 1) * sine + p - 2 + c**2
     local = (base * scores + slope * first - curvature * c * sine) / (two.own + (p - 1) / width)
     linear = ((1 + c) * scores + first) / (2 * two.own + p - 1)
     return local + linear + one.radial[:, None] * two.radial

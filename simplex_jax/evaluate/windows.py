@@ -66,21 +66,21 @@ def coherence_in_windows(
     if not documents:
         raise ValueError("texts has no words: give the reference documents")
     dictionary = Dictionary(documents)
-    chosen = [
+    topic_words = [
         [word for word in (vocabulary[i] for i in row) if word in dictionary.token2id]
         for row in words_of(topics, len(vocabulary), top)
     ]
-    scores = np.full(len(chosen), np.nan)
-    scored = [k for k, words in enumerate(chosen) if len(words) >= 2]
-    if scored:
+    scores = np.full(len(topic_words), np.nan)
+    valid = [k for k, words in enumerate(topic_words) if len(words) >= 2]
+    if valid:
         model: Any = CoherenceModel(
-            topics=[chosen[k] for k in scored],
+            topics=[topic_words[k] for k in valid],
             texts=documents,
             dictionary=dictionary,
             coherence=measure,
             window_size=window,
-            topn=max(len(chosen[k]) for k in scored),
+            topn=max(len(topic_words[k]) for k in valid),
             processes=1,
         )
-        scores[scored] = model.get_coherence_per_topic()
+        scores[valid] = model.get_coherence_per_topic()
     return scores

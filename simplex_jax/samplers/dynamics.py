@@ -164,10 +164,10 @@ def _error(z: Variables, variance: PyTree) -> Variables:
 
 
 def check(dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool) -> None:
-    """Raise a ValueError unless D(z) and Q(z) are what the recipe needs. Traced: do nothing.
+    """Raise a ValueError unless D(z) and Q(z) meet the recipe's conditions; no-op when traced.
 
-    Its theorem needs D positive semidefinite and Q skew-symmetric, and says nothing otherwise: a
-    wrong sign samples another law. Random vectors show it, but at this z alone.
+    Its theorem needs D positive semidefinite and Q skew-symmetric: with a wrong sign the chain
+    samples another distribution. Random vectors reveal this, but only at this z.
     """
     skew, symmetric, smallest, diagonal, separate = _defects(
         as_pytree(dynamics), key, z, coordinatewise
@@ -190,7 +190,7 @@ def check(dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool
 def _defects(
     dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool
 ) -> tuple[jax.Array, ...]:
-    """Return five numbers, relative to the size of the matrices, that should be (at least) 0."""
+    """Return five relative defects that should be 0; the third, an eigenvalue, at least 0."""
     flat, unravel = ravel_pytree(z)
     v, w = jax.random.normal(key, (2, flat.size), flat.dtype)
 
