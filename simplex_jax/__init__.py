@@ -1,7 +1,7 @@
 """JAX-native sampling kernels for the probability simplex, and the models that need them.
 
-Rooms and verbs are imported when they are first used: a program of kernels alone loads neither the
-models nor what they need.
+Submodules and functions are imported on first use: a program that uses only kernels loads neither
+the models nor their dependencies.
 """
 
 import importlib

@@ -1,6 +1,6 @@
-"""The program `simplex-jax`, which is `python -m simplex_jax` as well."""
+"""The command `simplex-jax`, also available as `python -m simplex_jax`."""
 
-from simplex_jax.runtime.ending import Ending  # nothing heavy: it has to stand before JAX does
+from simplex_jax.runtime.ending import Ending  # light: must be set up before JAX is imported
 
 
 def main() -> None:

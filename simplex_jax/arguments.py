@@ -47,7 +47,7 @@ def as_number(cell: Any) -> float:
 
 
 def at_least(name: str, value: SupportsIndex, least: int) -> int:
-    """Return ``value`` as an int, or raise a ValueError unless it is one of at least ``least``."""
+    """Return ``value`` as an int, or raise a ValueError unless it is at least ``least``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -95,7 +95,7 @@ def promote(**arguments: ArrayLike) -> list[jax.Array]:
 
 
 def nonnegatives(**arguments: ArrayLike) -> list[jax.Array]:
-    """Return the named arguments as ``promote`` does, or raise a ValueError for one below 0."""
+    """Return the named arguments as ``promote`` does, or raise a ValueError if one is below 0."""
     arrays = promote(**arguments)
     for name, array in zip(arguments, arrays, strict=True):
         require(name, array, nonnegative(array), "finite and at least 0")
@@ -103,7 +103,7 @@ def nonnegatives(**arguments: ArrayLike) -> list[jax.Array]:
 
 
 def all_masked(or_zero: Collection[str] = (), **arguments: ArrayLike) -> list[jax.Array]:
-    """Return the named arguments as ``promote`` and ``masked`` do; some may be zero as well."""
+    """Return the named arguments as ``promote`` and ``masked`` do; ``or_zero`` ones may be 0."""
     arrays = zip(arguments, promote(**arguments), strict=True)
     return [masked(name, array, or_zero=name in or_zero) for name, array in arrays]
 
@@ -131,15 +131,15 @@ def common_shape(shape: Sequence[int] | None, /, **arguments: jax.Array) -> tupl
 
 
 def pad(size: int) -> int:
-    """Return the next multiple of 32, from 256 on: XLA's CPU vectorises no loop over other lengths.
+    """Return the next multiple of 32 from 256 on: on CPUs XLA vectorises no other loop lengths.
 
-    An odd length costs up to seven times as much as the even one next to it.
+    An odd length costs up to seven times as much as the next even one.
     """
     return size if size < _LONG else -(-size // _LANES) * _LANES
 
 
 def flatten(shape: tuple[int, ...], *arrays: jax.Array) -> list[jax.Array]:
-    """Return the arrays, broadcast to ``shape``, as padded vectors; undone by ``unflatten``.
+    """Return the arrays, broadcast to ``shape``, as padded vectors; ``unflatten`` inverts this.
 
     A length that is a multiple of 8 is left alone: there the copies cost more than they save.
     """
@@ -168,7 +168,7 @@ def scalar(name: str, value: ArrayLike) -> jax.Array:
 def size(value: float) -> float:
     """Return a number of data as a float, or raise a ValueError unless it is finite and positive.
 
-    Traced, an integer would be an int32, which does not hold billions, nor the square of 50,000.
+    A traced integer would be an int32, which cannot hold billions or the square of 50,000.
     """
     number = scalar("size", value)
     return cast(float, number) if isinstance(number, jax.core.Tracer) else float(value)
@@ -177,8 +177,8 @@ def size(value: float) -> float:
 def tree(name: str, value: Any, allowed: str = "positive") -> Any:
     """Return a tree of parameters with arrays as leaves; a list of numbers is one array.
 
-    Raise a ValueError that names leaf and place unless all are "positive", "nonnegative" or
-    "finite", as `allowed`.
+    Raise a ValueError that names leaf and index unless all are `allowed`: "positive", "nonnegative"
+    or "finite".
     """
     checks: dict[str, tuple[Callable[[jax.Array], jax.Array], str]] = {
         "positive": (positive, "finite and positive"),
@@ -212,7 +212,7 @@ def require(name: str, value: jax.Array, valid: jax.Array, needs: str) -> None:
 
 
 def masked(name: str, value: jax.Array, *, or_zero: bool = False) -> jax.Array:
-    """Return ``value`` with NaN where it is not positive, or 0; an error where it can be raised."""
+    """Return ``value`` with NaN where it is not positive (or 0); outside jit, raise an error."""
     if or_zero:
         valid, needs = nonnegative(value), "finite and at least 0"
     else:
@@ -221,7 +221,7 @@ def masked(name: str, value: jax.Array, *, or_zero: bool = False) -> jax.Array:
     return jnp.where(valid, value, jnp.nan)
 
 
-# Jitted, so that checks outside of jitted code are a program each and not one an operation.
+# Jitted, so that a check outside jitted code is one program, not one per operation.
 @functools.partial(jax.jit, inline=True)
 def positive(value: jax.Array) -> jax.Array:
     """Return where ``value`` is finite and at least the smallest normal number."""

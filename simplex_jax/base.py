@@ -37,7 +37,7 @@ Update: TypeAlias = Callable[[jax.Array, State, Batch], tuple[State, Info]]
 
 
 class Kernel(NamedTuple):
-    """A sampling algorithm: how to start and how to move.
+    """A sampling algorithm: an initialisation and an update.
 
     Attributes:
         init: `(key, position) -> state`.
@@ -94,12 +94,12 @@ def _start(init: Init, key: jax.Array, position: Position) -> State:
     may occur twice.
     """
     state = init(key, position)
-    taken = {id(leaf) for leaf in jax.tree.leaves((init, position))}
+    used_ids = {id(leaf) for leaf in jax.tree.leaves((init, position))}
 
     def own(leaf: jax.Array) -> jax.Array:
-        if id(leaf) in taken:
+        if id(leaf) in used_ids:
             leaf = jnp.copy(leaf)
-        taken.add(id(leaf))
+        used_ids.add(id(leaf))
         return leaf
 
     return jax.tree.map(own, state)
@@ -202,7 +202,7 @@ class ProductState(NamedTuple):
 
     @property
     def step(self) -> jax.Array:
-        """Number of sweeps done: every site moves once in each."""
+        """Number of sweeps done; each moves every site once."""
         return next(iter(self.sites.values())).step
 
 
@@ -225,7 +225,7 @@ def product(
         A kernel whose position, and info, are dicts by site. Its `init` takes such a dict.
 
     Raises:
-        ValueError: No kernel, a conditional of an unknown site, or a position without all sites.
+        ValueError: No kernels, a conditional for an unknown site, or a position with other sites.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -279,9 +279,9 @@ def _update_product(
     infos = {}
     for name, key_site in zip(order, jax.random.split(key, len(order)), strict=True):
         key_batch, key_update = jax.random.split(key_site)
-        seen = batch
+        site_batch = batch
         if name in conditionals:
-            seen = conditionals[name](key_batch, state.position, batch)
-        moved, infos[name] = kernels[name].update(key_update, state.sites[name], seen)
+            site_batch = conditionals[name](key_batch, state.position, batch)
+        moved, infos[name] = kernels[name].update(key_update, state.sites[name], site_batch)
         state = ProductState({**state.sites, name: moved})
     return state, infos

@@ -22,7 +22,7 @@ from simplex_jax.draws.keys import by_native_code, fold_in
 Stream: TypeAlias = Callable[[jax.Array, jax.Array], Batch]
 
 # Four rounds make a pseudo-random permutation of a large set (Luby and Rackoff 1988), but eight are
-# visibly too few for the orders of five things; sixteen are enough for all the tests here.
+# visibly too few for permutations of five items; sixteen pass all tests here.
 _ROUNDS = 16
 
 
@@ -30,7 +30,7 @@ class Indexed(NamedTuple):
     """Data together with their numbers, for estimators that store something for each datum.
 
     Attributes:
-        ids: Numbers of the data, int32 [n].
+        ids: Indices of the data, int32 [n].
         data: The data, leaves [n, ...].
     """
 
@@ -108,7 +108,7 @@ def uniform(data: PyTree, batch_size: int, replace: bool = True) -> Stream:
     Args:
         data: Leaves [N, ...].
         batch_size: Number of data in a batch.
-        replace: Draw with replacement, as in the SCIR paper, or a subset of distinct data.
+        replace: Draw with replacement, as in the SCIR paper, or without.
 
     Returns:
         A stream of batches, leaves [batch_size, ...].
@@ -220,7 +220,7 @@ def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
             b = (b + _scramble(a ^ round_keys[i + 1]) % right) % right
         return a * right + b
 
-    # A cycle of the network that starts in the range returns to it: the walk ends.
+    # A cycle that starts in the range returns to it, so the loop ends.
     return jax.lax.while_loop(
         lambda x: jnp.any(x >= size),
         lambda x: jnp.where(x >= size, network(x), x),
@@ -252,8 +252,8 @@ def _array(leaf: ArrayLike) -> jax.Array:
         array = jnp.asarray(leaf)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            "data must be arrays of numbers, of a sparse table what its toarray() returns; "
-            f"{type(leaf).__name__} is none: {error}"
+            "data must be arrays of numbers, for a sparse table what its toarray() returns; "
+            f"{type(leaf).__name__} is not one: {error}"
         ) from None
     wide = not isinstance(leaf, jax.Array) and jnp.issubdtype(array.dtype, jnp.integer)
     if wide and array.dtype.itemsize < np.asarray(leaf).dtype.itemsize:

@@ -21,11 +21,11 @@ Counts: TypeAlias = PyTree
 """Counts per category, leaves [..., K] like those of the position."""
 
 CountsOf: TypeAlias = Callable[[jax.Array, Position, Batch], Counts]
-"""`(key, position, batch) -> counts`, summed over the data of the batch. Needs no scaling."""
+"""`(key, position, batch) -> counts`, summed over the batch, without scaling."""
 
 
 class Estimator(NamedTuple):
-    """An estimate of the full-data counts, with a memory from batch to batch.
+    """An estimate of the full-data counts, with a memory between batches.
 
     Attributes:
         init: `(key) -> memory`.
@@ -38,7 +38,7 @@ class Estimator(NamedTuple):
 
 
 def subsampled(counts_of: CountsOf, size: float) -> Estimator:
-    """Scale the counts of a batch of n data by `size / n`: unbiased, and the papers' estimate.
+    """Scale the counts of a batch of n data by `size / n`: unbiased, as in the papers.
 
     Args:
         counts_of: `(key, position, batch) -> counts` of the batch, leaves [..., K].
@@ -47,8 +47,8 @@ def subsampled(counts_of: CountsOf, size: float) -> Estimator:
     Raises:
         ValueError: `size` is not positive.
 
-    Example: the expected counts of a mixture of two known coins (heads with probability 0.2 and
-    0.9) whose weights are sampled; data are 0 or 1.
+    Example: expected counts for sampling the weights of a mixture of two known coins (heads with
+    probability 0.2 and 0.9); data are 0 or 1.
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import estimators
@@ -75,7 +75,7 @@ class _Batches:
     size: float  # number of data in the full data set
 
     def scale(self, batch: Batch) -> float | jax.Array:
-        """Return what the counts of a batch are multiplied by."""
+        """Return the factor for the counts of a batch."""
         return self.size / length(batch, "batch")
 
 
@@ -89,7 +89,7 @@ def _subsampled(
 def categorical(size: float) -> Estimator:
     """Scaled counts of observed categories.
 
-    Batches have the structure of the position; for a leaf [..., K] there, the leaf here holds n
+    Batches have the structure of the position; for a position leaf [..., K] the batch leaf holds n
     labels in 0..K-1 for each simplex, an integer array [n, ...]. Under `jit` labels out of range
     give NaN.
 
@@ -115,7 +115,7 @@ def categorical(size: float) -> Estimator:
 def multinomial(size: float) -> Estimator:
     """Scaled sums of observed count rows.
 
-    Batches have the structure of the position; for a leaf [..., K] there, the leaf here holds n
+    Batches have the structure of the position; for a position leaf [..., K] the batch leaf holds n
     rows of counts for each simplex, [n, ..., K]. Under `jit` negative counts give NaN.
 
     Args:
@@ -145,19 +145,21 @@ def control_variate(
         \hat n = c(\omega) + r\, (n^* - c(\omega^*)), \qquad
         r_j = 1 \text{ or } \omega_j / \omega^*_j
 
-    both of one batch, with one key: unbiased, and of small variance near the reference. With r = 1
-    it is a control variate of the counts (Barile and Nemeth 2024 use one in SCIR), and exact where
-    labels are certain. Where categories are almost empty its noise is not small beside their
-    counts, and SCIR takes negative ones as 0, which is a bias: of 1,000 data with seven empty
-    categories of ten it did more harm than batches do (`docs/experiments.md`). The other is one of
-    the derivatives by omega, counts being omega times these: its noise goes to 0 with omega.
+    with both c from one batch and one key: unbiased, with small variance near the reference. With r
+    = 1 it is a control variate for the counts (Barile and Nemeth 2024 use one in SCIR), exact if
+    labels are certain. In almost empty categories its noise is large relative to the counts, and
+    SCIR sets negative ones to 0, which is a bias: with 1,000 data and seven of ten categories empty
+    it did more harm than batches do (`docs/experiments.md`). The other choice is a control variate
+    for the derivatives with respect to omega, as counts are omega times these: its noise vanishes
+    with omega.
 
     Args:
-        counts_of: `(key, position, batch) -> counts`. Without randomness (expected counts)
-            `reference_counts` can be exact, and so is the estimate at the reference. Derivatives
-            need that, as the ratio of two omegas is not bounded.
+        counts_of: `(key, position, batch) -> counts`. If it is not random (expected counts),
+            `reference_counts` can be exact, and then so is the estimate at the reference.
+            Derivatives need this, as the ratio of two omegas is unbounded.
         size: Number of data in the full data set.
-        reference: Log-probabilities, like a kernel's position, best a mode; finite for derivatives.
+        reference: Log-probabilities, like a kernel's position, ideally a mode; finite for
+            derivatives.
         reference_counts: `counts_of` there, over the full data.
         of: "counts" (r = 1), or "derivatives".
 
@@ -190,7 +192,7 @@ def _control_variate(
     variate: _ControlVariate, key: jax.Array, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Counts, PyTree]:
     batches = variate.batches
-    reference, known = (
+    reference, full_counts = (
         jax.tree.unflatten(jax.tree.structure(position), simplex.broadcast(name, tree, position))
         for name, tree in (
             ("reference", variate.reference),
@@ -200,7 +202,7 @@ def _control_variate(
     scale = batches.scale(batch)
     counts_at_position = batches.counts_of(key, position, batch)
     counts_at_reference = batches.counts_of(jax.random.clone(key), reference, batch)
-    counts = (known, counts_at_position, counts_at_reference)
+    counts = (full_counts, counts_at_position, counts_at_reference)
     if variate.of == "counts":
         corrected = jax.tree.map(lambda n, a, b: n + scale * (a - b), *counts)
     else:
@@ -215,7 +217,7 @@ class Memory(NamedTuple):
     """Memory of the memoised estimator.
 
     Attributes:
-        assignments: The latest assignment of every datum, leaves [N, ...].
+        assignments: The current assignment of every datum, leaves [N, ...].
         counts: Their counts, leaves [..., K].
     """
 
@@ -231,21 +233,20 @@ Count: TypeAlias = Callable[[PyTree, PyTree], Counts]
 
 
 def memoised(assign: Assign, count: Count, assignments: PyTree, counts: Counts) -> Estimator:
-    """Keep the assignments of all data, and hence their exact counts.
+    """Store the assignments of all data, and so their exact counts.
 
     A batch's new assignments replace its old ones in the running counts. If `assign` draws from the
     conditional given the position, or by any step that leaves it invariant, then SCIR with a
     refreshed total is an exact minibatch Gibbs sampler: no discretisation and no subsampling error.
 
     Batches are `batches.Indexed`. The data of one batch must be distinct: use `batches.shuffled`,
-    or `batches.uniform` without replacement. Counts of whole numbers stay exact in float32 up to
-    2^24.
+    or `batches.uniform` without replacement. Integer counts stay exact in float32 up to 2^24.
 
     Args:
         assign: `(key, position, data, previous) -> assignments` for the data of a batch, given
             their previous assignments.
         count: `(assignments, data) -> counts`, a sum over data.
-        assignments: Of all data, leaves [N, ...], to start from.
+        assignments: Initial assignments of all data, leaves [N, ...].
         counts: `count(assignments, data)` over all data.
 
     Example: the weights of a mixture of two coins, as in `subsampled`, with drawn assignments.
@@ -289,7 +290,9 @@ def _memoised(
     labelling: _Labelling, key: jax.Array, memory: Memory, position: Position, batch: Indexed
 ) -> tuple[Counts, Memory]:
     if not isinstance(batch, Indexed):
-        raise ValueError("batch must be batches.Indexed: make the stream of batches.indexed(data)")
+        raise ValueError(
+            "batch must be batches.Indexed: make the stream from batches.indexed(data)"
+        )
     old = jax.tree.map(lambda leaf: leaf[batch.ids], memory.assignments)
     new = labelling.assign(key, position, batch.data, old)
     counts = jax.tree.map(
@@ -307,7 +310,7 @@ def _memoised(
 
 
 def no_memory(key: jax.Array) -> tuple:
-    """Start the memory of an estimator that has none."""
+    """Return the memory of an estimator without one."""
     del key
     return ()
 
@@ -329,8 +332,8 @@ def _histogram(leaf: jax.Array, labels: jax.Array) -> jax.Array:
         )
     k = leaf.shape[-1]
     rows = leaf.size // k
-    # Widened, as K may not fit the dtype of the labels, and a sum of ones not that of the position;
-    # int64 labels are not narrowed, or 2^32 would be 0.
+    # Widened, as K may not fit the labels' dtype, nor a sum of ones that of the position; int64
+    # labels are not narrowed, or 2^32 would become 0.
     wide = labels if labels.dtype.itemsize > 4 else labels.astype(jnp.uint32)
     valid = (labels >= 0) & (wide < k)
     arguments.require("batch", labels, valid, f"labels from 0 to {k - 1}, of {k} categories")

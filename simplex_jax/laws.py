@@ -1,7 +1,7 @@
-r"""Laws of the processes with exact transitions: CIR, SCIR, Ornstein-Uhlenbeck, geometric Brownian.
+r"""Distributions of processes with exact transitions: CIR, SCIR, Ornstein-Uhlenbeck and others.
 
-Means, variances and moment generating functions after some time, of arrays that broadcast against
-each other. The gamma process with a general rate b and volatility sigma,
+Means, variances and moment generating functions at a given time; all arguments broadcast against
+each other. The CIR process with a general rate b and volatility sigma,
 
 .. math:: d\theta = (\sigma^2 / 2) (a - b \theta) dt + \sigma \sqrt{\theta} dW,
 
@@ -22,7 +22,7 @@ _SIGMA = math.sqrt(2)
 
 
 class Moments(NamedTuple):
-    """Mean and variance of a law, arrays of one shape."""
+    """Mean and variance, arrays of one shape."""
 
     mean: jax.Array
     variance: jax.Array
@@ -36,7 +36,7 @@ def cir(
     rate: ArrayLike = 1.0,
     sigma: ArrayLike = _SIGMA,
 ) -> Moments:
-    r"""Moments of the CIR process of Gamma(shape, rate), started at theta, after a time.
+    r"""Moments after a given time of the CIR process of Gamma(shape, rate), started at theta.
 
     In unit time s, with phi = b theta, the mean is :math:`\phi e^{-s} + a (1 - e^{-s})` and the
     variance :math:`2 \phi (e^{-s} - e^{-2s}) + a (1 - e^{-s})^2` (Baker et al. 2018, Corollary
@@ -44,9 +44,9 @@ def cir(
 
     Args:
         theta: Start, at least 0.
-        shape: Shape a of the stationary law, positive.
+        shape: Stationary shape a, positive.
         time: Time, positive.
-        rate: Its rate b, positive.
+        rate: Stationary rate b, positive.
         sigma: Volatility, positive.
 
     Example:
@@ -66,10 +66,10 @@ def cir_log_mgf(
     rate: ArrayLike = 1.0,
     sigma: ArrayLike = _SIGMA,
 ) -> jax.Array:
-    r"""Log of E[exp(s theta_t)] of the CIR process started at theta: see `cir` for the arguments.
+    r"""Log of E[exp(s theta_t)] of the CIR process started at theta; arguments as in `cir`.
 
     In units of the rate, :math:`-a \log(1 - s (1 - e^{-t})) + \theta\, s e^{-t} / (1 - s (1 -
-    e^{-t}))` (Baker et al. 2018, Theorem 3.1); infinite from :math:`s (1 - e^{-t}) = 1` on.
+    e^{-t}))` (Baker et al. 2018, Theorem 3.1); infinite if :math:`s (1 - e^{-t}) \ge 1`.
     """
     return scir_log_mgf(s, theta, *_one_step(shape, time), rate=rate, sigma=sigma)
 
@@ -126,13 +126,13 @@ def scir_log_mgf(
         \frac{\theta_0\, s e^{-T_0}}{1 - s (1 - e^{-T_0})}
             - \sum_m \hat a_m \log \frac{1 - s (1 - e^{-T_{m-1}})}{1 - s (1 - e^{-T_m})}
 
-    infinite from :math:`s (1 - e^{-T_0}) = 1` on. Baker et al. 2018, Theorem 3.1, print it for
-    equal steps and relative to the exact process, and pair :math:`\hat a_m` with the time since the
-    start, m h, in place of the time left, (M - m) h; that is another law unless the estimates are
-    exchangeable.
+    infinite if :math:`s (1 - e^{-T_0}) \ge 1`. Baker et al. 2018, Theorem 3.1, give it for equal
+    steps and relative to the exact process, and pair :math:`\hat a_m` with the time since the
+    start, m h, instead of the time left, (M - m) h; that is a different distribution unless the
+    estimates are exchangeable.
 
     Args:
-        s: Argument of the function, any real numbers.
+        s: Argument of the function, real.
         theta: Start, at least 0.
         shapes: Estimated shapes, positive, [M, ...]; the trailing axes broadcast against the rest.
         step_sizes: Steps h, positive: one for all, or [M, ...], likewise.
@@ -152,7 +152,7 @@ def scir_log_mgf(
     s = arguments.as_float("s", s) / rate
     room = 1 + s * jnp.expm1(-time)
     finite = room > 0
-    # Where it is not, the logarithms are those of 1, as a NaN would spoil gradients elsewhere.
+    # Elsewhere take logarithms of 1, as a NaN would spoil other gradients.
     later = jnp.where(finite, 1 + s * jnp.expm1(-left), 1)
     factors = jnp.log1p(-jnp.where(finite, s * weights / later, 0))
     start = theta * s * jnp.exp(-time) / jnp.where(finite, room, 1)
@@ -190,14 +190,14 @@ def scir_over_batches(
     rate: ArrayLike = 1.0,
     sigma: ArrayLike = _SIGMA,
 ) -> Moments:
-    r"""Moments of SCIR after M equal steps, over the draws of independent batches.
+    r"""Moments of SCIR after M equal steps, over independent batches.
 
-    The mean is that of the exact process, and the variance is larger by :math:`(1 - e^{-2 M h})
-    \tanh(h / 2) \mathrm{Var}[\hat a]` in units of the rate (Baker et al. 2018, Corollary 3.2).
+    The mean is that of the exact process; the variance is larger by :math:`(1 - e^{-2 M h}) \tanh(h
+    / 2) \mathrm{Var}[\hat a]` in units of the rate (Baker et al. 2018, Corollary 3.2).
 
     Args:
         theta: Start, at least 0.
-        shape: Mean of the estimated shapes, that of the exact law, positive.
+        shape: Mean of the estimated shapes, the exact shape, positive.
         step_size: Step h, positive.
         num_steps: Number of steps M, positive.
         variance: Variance of the estimated shape over batches, at least 0.
@@ -221,12 +221,12 @@ def ornstein_uhlenbeck(
     variance: ArrayLike = 0.0,
     step_size: ArrayLike | None = None,
 ) -> Moments:
-    r"""Moments of the process of `samplers.gbm`, the logarithm of a lognormal, after a time.
+    r"""Moments after a given time of log theta under `samplers.gbm`.
 
-    With :math:`s = \sigma^2 p t / 2`, the law of log theta is normal with mean :math:`m + e^{-s}
-    (\log\theta_0 - m)` and variance :math:`(1 - e^{-2s}) / p`. Where m is estimated from
-    independent batches, in steps of length h, the variance over batches is larger by
-    :math:`(1 - e^{-2s}) \tanh(\sigma^2 p h / 4) \mathrm{Var}[\hat m]`.
+    With :math:`s = \sigma^2 p t / 2`, log theta is normal with mean :math:`m + e^{-s} (\log\theta_0
+    - m)` and variance :math:`(1 - e^{-2s}) / p`. If m is estimated from independent batches, in
+    steps of length h, the variance over batches is larger by :math:`(1 - e^{-2s}) \tanh(\sigma^2 p
+    h / 4) \mathrm{Var}[\hat m]`.
 
     Args:
         log_theta: Start, finite.
@@ -235,7 +235,7 @@ def ornstein_uhlenbeck(
         time: Time, positive: the number of steps times h.
         sigma: Volatility, positive.
         variance: Variance of the estimated mean over batches, at least 0.
-        step_size: Step h, positive; by default one step takes all the time.
+        step_size: Step h, positive; by default a single step.
 
     Example:
         >>> from simplex_jax import laws
@@ -268,10 +268,10 @@ def ornstein_uhlenbeck(
 def geometric_brownian(
     theta: ArrayLike, drift: ArrayLike, time: ArrayLike, *, sigma: ArrayLike = _SIGMA
 ) -> Moments:
-    r"""Moments of log theta under :math:`d\theta = \mu \theta dt + \sigma \theta dW`, a normal law.
+    r"""Moments of log theta, a normal, under :math:`d\theta = \mu \theta dt + \sigma \theta dW`.
 
-    The mean is :math:`\log\theta_0 + (\mu - \sigma^2 / 2) t` and the variance sigma^2 t, without a
-    limit.
+    The mean is :math:`\log\theta_0 + (\mu - \sigma^2 / 2) t` and the variance sigma^2 t, which is
+    unbounded.
 
     Args:
         theta: Start, positive.
@@ -287,7 +287,7 @@ def geometric_brownian(
 
 
 def lognormal(log: Moments) -> Moments:
-    """Moments of theta whose logarithm is normal with these.
+    """Moments of theta if log theta is normal with the given ones.
 
     Example:
         >>> import math

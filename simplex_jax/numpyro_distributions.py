@@ -143,7 +143,7 @@ class VonMisesFisherReparam(Reparam):
     """
 
     def __call__(self, name: str, fn: dist.Distribution, obs: Any) -> tuple[None, jax.Array]:
-        """Return the value of the site in terms of a normal one.
+        """Return the value of the site as a function of a normal one.
 
         Raises:
             ValueError: The site is observed or has another distribution.
@@ -163,12 +163,12 @@ class VonMisesFisherReparam(Reparam):
 
 
 class LogSimplex(constraints.ParameterFreeConstraint):
-    """Log-probabilities: arrays [..., K] whose exponentials sum to one, to 1e-4 of float32."""
+    """Log-probabilities: arrays [..., K] whose exponentials sum to one, to within 1e-4."""
 
     event_dim = 1
 
     def __call__(self, x: ArrayLike) -> jax.Array:
-        """Return where rows are log-probabilities."""
+        """Return which rows are log-probabilities."""
         return jnp.abs(logsumexp(x, axis=-1)) < 1e-4
 
     def feasible_like(self, prototype: jax.Array) -> jax.Array:
@@ -180,10 +180,10 @@ log_simplex = LogSimplex()
 
 
 class LogRatioTransform(ParameterFreeTransform):
-    """The map from R^(K-1) to K log-probabilities whose log ratios are isometric to it.
+    """The inverse of the isometric log-ratio transform: from R^(K-1) to K log-probabilities.
 
-    It is the log-softmax of a point of the plane of zero sum, in orthonormal coordinates of that
-    plane (Egozcue et al. 2003, the inverse of the isometric log-ratio transform).
+    It is the log-softmax of a point of the zero-sum hyperplane, given in orthonormal coordinates
+    (Egozcue et al. 2003).
     """
 
     domain = constraints.real_vector
@@ -216,21 +216,20 @@ def _to_log_simplex(constraint: LogSimplex) -> LogRatioTransform:
 
 
 class LogDirichlet(dist.Distribution):
-    r"""The law of the logarithm of a Dirichlet variate, for concentrations where that underflows.
+    r"""The log of a Dirichlet variate, for concentrations where probabilities underflow.
 
-    A draw of Dirichlet(0.01) has entries below the smallest float32. ``dist.Dirichlet`` raises
-    them to it, and a density evaluated there, or a concentration learned from it, is that of
-    another point. Here values are log-probabilities y, finite for every concentration from 1e-6,
-    and
+    A draw from Dirichlet(0.01) has entries below the smallest float32. ``dist.Dirichlet`` raises
+    them to it, so that densities, and concentrations learned from them, are those of another point.
+    Here values are log-probabilities y, finite for every concentration from 1e-6, and
 
     .. math::
         \log p(y) = \sum_j \alpha_j y_j - \log B(\alpha)
 
     is the density with respect to the log ratios :math:`y_j - y_K`, j < K, symmetric in all
-    categories: of the order of K, where that of the probabilities has terms of the size of the
-    :math:`y_j`. Use it as ``dist.Categorical(logits=y)``, or ``jnp.exp(y)`` for probabilities; it
-    is the same model as with ``dist.Dirichlet``. HMC, NUTS and autoguides work (``biject_to`` knows
-    the isometric log-ratio transform), and the kernels of `simplex_jax.numpyro_kernels` too.
+    categories. It is of order K, while that of the probabilities has terms of the size of the
+    :math:`y_j`. Use it as ``dist.Categorical(logits=y)``, or ``jnp.exp(y)`` for probabilities; the
+    model is the same as with ``dist.Dirichlet``. HMC, NUTS and autoguides work (``biject_to`` gives
+    the isometric log-ratio transform), as do the kernels of `simplex_jax.numpyro_kernels`.
 
     Args:
         concentration: Concentrations, shape [..., K], positive.
@@ -272,10 +271,10 @@ class LogDirichlet(dist.Distribution):
         """Return the log density with respect to the log ratios."""
         alpha = self.concentration
         total = alpha.sum(axis=-1, keepdims=True)
-        # Values less those at the mean, and gamma functions less their leading terms: in float32
-        # these would leave an error of 1 at concentrations of 1e4.
+        # Values relative to the mean, and gamma functions without their leading terms, which in
+        # float32 would leave an error of 1 at concentrations of 1e4.
         share = alpha / total
-        share = jnp.maximum(share, jnp.finfo(share.dtype).tiny)  # where it is less it weighs 0
+        share = jnp.maximum(share, jnp.finfo(share.dtype).tiny)  # smaller ones have no weight
         fit = (alpha * (value - jnp.log(share))).sum(axis=-1)
         constant = gamma_scores.constant
         return fit + constant(total[..., 0]) - constant(alpha).sum(axis=-1)

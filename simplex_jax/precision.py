@@ -1,4 +1,4 @@
-"""Matrix products in full precision; by default, accelerators round factors to 8 or 11 bits."""
+"""Full-precision matrix products; by default, accelerators round factors to 8 or 11 bits."""
 
 import functools
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import jax
 
 
 def full_precision(function: Callable) -> Callable:
-    """Return a function all of whose matrix products are in full precision."""
+    """Return the function with all its matrix products in full precision."""
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:

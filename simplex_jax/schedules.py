@@ -23,9 +23,9 @@ def at(step_size: StepSize, step: jax.Array) -> jax.Array:
 def check(step_size: StepSize, *, below: float = math.inf, because: str = "") -> None:
     """Raise a ValueError unless the step size is finite, positive and stable.
 
-    Only step 0 of a schedule is checked. It must stay positive: where it falls to 0 the chain
-    becomes NaN, so give a decay an end value. At step sizes of `below` or more the kernel diverges
-    whatever the data, and `because` says why.
+    Only step 0 of a schedule is checked. It must stay positive, or the chain becomes NaN: give a
+    decay an end value. At step sizes of `below` or more the kernel diverges for any data; `because`
+    says why.
     """
     value = arguments.scalar("step_size", at(step_size, jnp.asarray(0, jnp.int32)))
     if not isinstance(value, jax.core.Tracer) and float(value) >= below:
@@ -36,7 +36,7 @@ def check(step_size: StepSize, *, below: float = math.inf, because: str = "") ->
 
 
 def constant(name: str, step_size: StepSize) -> float:
-    """Return the constant step size of a run; a schedule is a ValueError that names it."""
+    """Return the constant step size of a run, or raise a ValueError if it is a schedule."""
     if callable(step_size):
         raise ValueError(
             f"{name} must be a number in the settings of a run: pass a schedule to the `build` of "
@@ -47,10 +47,10 @@ def constant(name: str, step_size: StepSize) -> float:
 
 
 def polynomial_decay(initial: float, tau: float, kappa: float) -> Schedule:
-    r"""Return the decay of the papers, :math:`h_m = h (1 + m / \tau)^{-\kappa}` after m updates.
+    r"""Return the papers' decay, :math:`h_m = h (1 + m / \tau)^{-\kappa}` after m updates.
 
-    Steps of SGLD must sum to infinity and their squares must not, so 0.5 < kappa <= 1 for
-    exactness in the limit (Welling and Teh 2011); SCIR on LDA was run with kappa = 0.33.
+    For SGLD to be exact in the limit, its steps must sum to infinity but their squares must not, so
+    0.5 < kappa <= 1 (Welling and Teh 2011); SCIR on LDA was run with kappa = 0.33.
 
     Args:
         initial: First step size h, positive.
@@ -83,4 +83,4 @@ def check_share(step_size: StepSize, name: str = "step_size") -> None:
     if value.ndim:
         raise ValueError(f"{name} must be a scalar; its shape is {value.shape}")
     share = arguments.positive(value) & (value <= 1)
-    arguments.require(name, value, share, "above 0 and at most 1, the share that is replaced")
+    arguments.require(name, value, share, "above 0 and at most 1, the fraction replaced")

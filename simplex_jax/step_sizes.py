@@ -1,4 +1,4 @@
-"""Step sizes by rule: from measured noise of an estimator, a bound, or from acceptance."""
+"""Rules for step sizes: from an estimator's measured noise, a bound, or the acceptance rate."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -18,23 +18,24 @@ _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 def for_inflation(
     shape: PyTree, variance: PyTree, inflation: float = 0.1, *, largest: float = 10.0
 ) -> jax.Array:
-    r"""Return the largest step of SCIR at which no variance grows by more than a given fraction.
+    r"""Return the largest SCIR step that inflates no variance by more than a given fraction.
 
     Batches add :math:`\mathrm{Var}[\hat a_j] \tanh(h / 2)` to the variance :math:`a_j` of theta_j
     (Baker et al. 2018, Corollary 3.2, in the limit of many steps), so
 
     .. math:: h = \min_j\; 2\, \mathrm{artanh}(\text{inflation} \; a_j / \mathrm{Var}[\hat a_j])
 
-    For independent batches: those of one epoch of `batches.shuffled` are negatively dependent, and
-    add less. For `samplers.cir` with another rate and volatility this is sigma^2 b h / 2.
+    This is for independent batches: those of one epoch of `batches.shuffled` are negatively
+    dependent and add less. For `samplers.cir` with another rate and volatility this is sigma^2 b h
+    / 2.
 
     Args:
-        shape: Means of the estimated shapes a_j, prior included, positive: a tree of arrays.
-        variance: Their variances over batches, at least 0: `gradients.variance` of the estimator
-            of the counts. A tree of the same structure.
-        inflation: Largest relative growth of a variance, positive.
-        largest: Step where batches add less than that at any step, positive. At 10 a chain
-            forgets all but 5e-5 of where it was.
+        shape: Means of the estimated shapes a_j, including the prior, positive: a tree of arrays.
+        variance: Their variances over batches, at least 0: `gradients.variance` of the counts'
+            estimator. A tree of the same structure.
+        inflation: Largest relative increase of a variance, positive.
+        largest: Upper limit of the step, for batches that never add that much, positive. At 10 the
+            autocorrelation is 5e-5.
 
     Returns:
         The step, a scalar; NaN where values cannot be checked and are out of range.
@@ -42,7 +43,7 @@ def for_inflation(
     Raises:
         ValueError: An argument is out of range, or the trees differ in structure.
 
-    Example: 1,000 data with 10 in a batch, one category with four fifths of them.
+    Example: 1,000 data in batches of 10, with four fifths in one category.
 
         >>> from simplex_jax import step_sizes
         >>> print(step_sizes.for_inflation(800.1, 1000**2 * 0.8 * 0.2 / 10).round(4))
@@ -63,32 +64,32 @@ def for_inflation(
 def for_gradient_noise(
     variance: PyTree, fraction: float = 0.1, *, preconditioner: PyTree = 1.0
 ) -> jax.Array:
-    r"""Return the step of Langevin kernels at which injected noise dominates that of gradients.
+    r"""Return the step of Langevin kernels at which injected noise dominates gradient noise.
 
-    In a step :math:`x' = x + h M g + \sqrt{2 h M}\, \xi` the noise of the gradient g has the
-    variance :math:`h^2 M_j^2 V_j`, and the injected one :math:`2 h M_j`. Their ratio is kept at
-    most at `fraction`:
+    In a step :math:`x' = x + h M g + \sqrt{2 h M}\, \xi` the noise of the gradient g has variance
+    :math:`h^2 M_j^2 V_j`, and the injected noise :math:`2 h M_j`. Their ratio is at most
+    `fraction`:
 
     .. math:: h = 2 \cdot \text{fraction} \,/\, \max_j M_j V_j
 
     (Welling and Teh 2011, section 4.2, whose epsilon is 2 h and V_s is V n / N^2). To first order
-    that is also by how much the variance of a normal posterior grows. The paper takes the largest
-    eigenvalue of the covariance of g in place of its largest variance: where the coordinates of the
-    gradient noise are strongly dependent, divide by the ratio of the two, at most the dimension.
-    Stability of the Euler step is another bound, and is not considered here.
+    it is also the relative increase of the variance of a normal posterior. The paper uses the
+    largest eigenvalue of the covariance of g instead of its largest variance: if the coordinates of
+    the gradient noise are strongly dependent, divide by the ratio of the two, at most the
+    dimension. Stability of the Euler step is a separate bound, not considered here.
 
     Args:
         variance: Variances of the gradient estimate over batches, at least 0 and not all 0: a tree
             of arrays, `gradients.variance` of an estimator near the mode.
-        fraction: Largest ratio, positive, far below 1.
+        fraction: Largest ratio, positive and far below 1.
         preconditioner: The diagonal of M, positive: one array or a tree like the variances.
 
     Returns:
         The step, a scalar; NaN where values cannot be checked and are out of range.
 
     Raises:
-        ValueError: An argument is out of range, all variances are 0 (the gradient is exact, and
-            bounds no step), or the trees differ in structure.
+        ValueError: An argument is out of range, all variances are 0 (an exact gradient does not
+            limit the step), or the trees differ in structure.
 
     Example:
         >>> import jax.numpy as jnp
@@ -104,7 +105,7 @@ def for_gradient_noise(
         scale = arguments.masked("preconditioner", m)
         ratios.append(arguments.masked("variance", v, or_zero=True) * scale)
     noise = -_smallest([-ratio for ratio in ratios])
-    needs = "above 0 somewhere: an exact gradient bounds no step by its noise"
+    needs = "above 0 somewhere: an exact gradient does not limit the step"
     arguments.require("variance", noise, noise > 0, needs)
     return jnp.where(noise > 0, 2 * most / noise, jnp.nan)
 
@@ -117,24 +118,24 @@ def for_mirror_langevin(
     dimension: int,
     variance: ArrayLike = 0.0,
 ) -> jax.Array:
-    r"""Return the step of mirrored Langevin dynamics that suits a number of steps T.
+    r"""Return the best step of mirrored Langevin dynamics for a number of steps T.
 
-    Where the dual potential W is convex with second derivatives of at most L, one of
-    :math:`x^1, \dots, x^T` at random is by a constant step h no further from the target than
+    If the dual potential W is convex with second derivatives of at most L, one of :math:`x^1,
+    \dots, x^T` chosen at random, with a constant step h, is no further from the target than
 
     .. math::
         D(x \,\|\, \pi) \le \frac{W_2^2}{2 h T} + h\, (L d + \sigma^2), \qquad
         h = \min\Big( \frac{W_2}{\sqrt{2 T (L d + \sigma^2)}},\; \frac1L \Big)
 
-    of which this h is the best: the bound is :math:`W_2 \sqrt{2 (L d + \sigma^2) / T}` (Hsieh et
-    al. 2018, theorem 4 and equation F.1; what is printed as the step has W_2 in the denominator,
-    which is a slip). For `samplers.mld` and `samplers.smld`; of a Dirichlet posterior with
-    concentrations a and sum A, L is A / 2, and d one less than the categories.
+    This h minimises the bound, to :math:`W_2 \sqrt{2 (L d + \sigma^2) / T}` (Hsieh et al. 2018,
+    theorem 4 and equation F.1; the printed step has W_2 in the denominator by mistake). For
+    `samplers.mld` and `samplers.smld`; for a Dirichlet posterior whose concentrations sum to A, L
+    is A / 2, and d is the number of categories minus one.
 
     Args:
         num_steps: T, positive.
-        distance: W_2 between where y starts and its stationary law, positive. From a point that is
-            the root of the mean square of what y is away.
+        distance: W_2 between the initial and the stationary distribution of y, positive. From a
+            single point it is the root mean square distance of y to that point.
         lipschitz: L, positive.
         dimension: d of y, positive.
         variance: sigma^2 of the gradient in y, summed over coordinates; 0 with all the data.
@@ -185,7 +186,7 @@ def adapt(
     initial: float = 0.1,
     num_steps: int = 500,
 ) -> jax.Array:
-    r"""Return a step size at which a Metropolis-corrected kernel accepts at a target rate.
+    r"""Return a step size at which a Metropolis-corrected kernel has a target acceptance rate.
 
     Dual averaging (Hoffman and Gelman 2014, section 3.2.1): after the m-th update, which accepted
     with probability alpha_m,
@@ -195,17 +196,16 @@ def adapt(
         \qquad \log h_{m+1} = \log(10 h_1) - \frac{\sqrt m}{\gamma} \bar H_m,
 
     and the result is exp of the average of log h with weights m^-kappa, which forgets the start;
-    gamma = 0.05, t_0 = 10, kappa = 0.75. The chain is not invariant while it adapts: run another
-    one with the result.
+    gamma = 0.05, t_0 = 10, kappa = 0.75. The target is not invariant during adaptation: run a new
+    chain with the result.
 
     Args:
         key: A PRNG key.
-        build: `(step_size) -> kernel`, whose info is `Accepting`; the mean of the acceptance is
-            taken over chains, and a NaN counts as a rejection as long as the state stays finite. It
-            is called with a traced step size.
-            Arrays should be bound to it, as in the example: those of a closure are compiled into
-            the program, and another closure compiles again.
-        state: State to start from, best near the mode.
+        build: `(step_size) -> kernel`, whose info is `Accepting`. It is called with a traced step
+            size. Acceptance is averaged over chains, and NaN counts as a rejection as long as the
+            state stays finite. Bind arrays to it, as in the example: those in a closure are
+            compiled into the program, and every new closure recompiles.
+        state: Initial state, ideally near the mode.
         stream: Batches, as for the driver.
         target: Acceptance delta, between 0 and 1; 0.574 is best for Langevin proposals in many
             dimensions (Roberts and Rosenthal 1998).
@@ -234,12 +234,12 @@ def adapt(
     num_steps = arguments.at_least("num_steps", num_steps, 1)
     first, delta = arguments.all_masked(initial=initial, target=target)
     arguments.require("target", delta, delta < 1, "below 1")
-    # Weak types would make one update differ from the next.
+    # Weak types would change the state's type in the loop.
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
     step, sound = _adapt(key, as_pytree(build), state, stream, delta, first, num_steps)
     if not isinstance(sound, jax.core.Tracer) and not sound:
         raise ValueError(
-            "the chain became NaN: begin with a smaller `initial`, or with a state nearer the mode"
+            "the chain became NaN: start with a smaller `initial` or a state nearer the mode"
         )
     return jnp.where(sound, step, jnp.nan)
 
@@ -280,7 +280,7 @@ def _acceptance(info: Accepting) -> jax.Array:
     try:
         return info.acceptance
     except AttributeError:
-        raise ValueError("build must give a kernel whose info has `acceptance`") from None
+        raise ValueError("build must return a kernel whose info has `acceptance`") from None
 
 
 def _leaves(name: str, tree: PyTree) -> list[jax.Array]:
@@ -291,7 +291,7 @@ def _leaves(name: str, tree: PyTree) -> list[jax.Array]:
 
 
 def _like(name: str, tree: PyTree, model: PyTree) -> list[jax.Array]:
-    """Return the leaves of a tree of the structure of another; one array is every leaf."""
+    """Return the leaves of a tree with the structure of `model`; a single array is repeated."""
     structure, own = _flatten(model)[1], _flatten(tree)[1]
     if jax.tree_util.treedef_is_leaf(own):
         return _leaves(name, tree) * structure.num_leaves

@@ -1,1 +1,1 @@
-"""Judging a fitted model: held-out perplexity, checks and the report."""
+"""Evaluation of fitted models: diagnostics, coherence, comparisons, plots and exports."""

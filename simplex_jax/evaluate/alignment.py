@@ -1,4 +1,4 @@
-"""Agreement of the chains of a fit, topics matched."""
+"""Convergence diagnostics of the chains of a fit, with topics matched."""
 
 from collections.abc import Mapping
 
@@ -12,9 +12,8 @@ def diagnose(
 ) -> dict[str, dict[str, float]]:
     """Return R-hat and effective sample size of the traces, "prevalence" [S, C, K], others [S, C].
 
-    Topics are matched by `matching.align`, each over the chains that share it, and named
-    "prevalence 0" and so on. Traces that never change, such as concentrations that are given, are
-    left out, and empty ones.
+    Topics, matched by `matching.align`, are named "prevalence 0" and so on, each over the chains
+    that share it. Empty and constant traces, such as fixed concentrations, are omitted.
     """
     named = {name: trace.T for name, trace in traces.items() if name != "prevalence"}
     moving = {name: trace for name, trace in named.items() if np.unique(trace).size > 1}

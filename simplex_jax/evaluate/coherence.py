@@ -1,12 +1,11 @@
 """Coherence and diversity of topics.
 
-Coherence looks at pairs of a topic's most probable words: do they occur in the same documents of
-a reference corpus? Only the columns of those words are read, and documents are counted for the
-pairs of one topic at a time, so that the cost is one pass over the corpus, in blocks of documents,
-and depends neither on the vocabulary nor on K^2. A word counts once a document; there is no sliding
-window, which counts without the order of words cannot give: figures of "C_v" and "C_NPMI" made with
-a window, see `windows`, are on another scale, and only values from one corpus and one number of
-words compare.
+Coherence measures whether pairs of a topic's most probable words occur in the same documents of a
+reference corpus. Only the columns of those words are read, and documents are counted for the pairs
+of one topic at a time, so the cost is one pass over the corpus, in blocks of documents, independent
+of the vocabulary and of K^2. A word counts once per document. Counts do not keep the order of
+words, so there is no sliding window: "C_v" and "C_NPMI" with a window, see `windows`, are on
+another scale, and only values from the same corpus and number of words are comparable.
 """
 
 from collections.abc import Callable
@@ -32,28 +31,26 @@ def coherence(
     With D documents, D(w) of them with the word w and D(v, w) with both:
 
     * "npmi", the mean over pairs of log(D(v, w) D / (D(v) D(w))) / -log(D(v, w) / D) (Bouma 2009;
-      Aletras and Stevenson 2013), in [-1, 1]: -1 for words that never meet, 0 for independent
-      ones, 1 for words that always come together;
+      Aletras and Stevenson 2013), in [-1, 1]: -1 for words that never occur together, 0 for
+      independent ones, 1 for words that always do;
     * "u_mass", the mean over pairs of log((D(v, w) + 1) / D(w)) with w the more probable of the two
       (Mimno et al. 2011, who take the sum); at most about 0, higher is better;
     * "c_v", the mean cosine between each word's vector of NPMI with all the words and the sum of
       these vectors (Röder et al. 2015), in [-1, 1].
 
     Args:
-        topics: Topics [K, V] as floating-point numbers, probabilities or the signed loadings of
-            spherical ones, or word ids [K, n] as integers, the most probable first.
-        counts: Counts of the reference documents [D, V], the training corpus or a larger one.
+        topics: Topics [K, V] as floating-point numbers (probabilities, or signed loadings of
+            spherical topics), or word ids [K, n] as integers, the most probable first.
+        counts: Counts of the reference documents [D, V]: the training corpus or a larger one.
         measure: "npmi", "u_mass" or "c_v".
-        top: Number of words of a topic that are looked at, from 2; all of V if that is less. Not
-            used where word ids are given.
+        top: Number of words per topic, at least 2; at most V are used. Ignored for word ids.
 
     Returns:
-        float64 [K]. Words that occur in no document are left out; NaN where fewer than two are
-        left.
+        float64 [K]. Words that occur in no document are omitted; NaN if fewer than two remain.
 
     Raises:
-        ValueError: An argument is out of range, a word id repeats or is beyond the vocabulary, or
-            the topics are over another vocabulary than the counts.
+        ValueError: An argument is out of range, a word id repeats or is outside the vocabulary, or
+            topics and counts have different vocabularies.
 
     Example:
         >>> import scipy.sparse as sp
@@ -64,10 +61,10 @@ def coherence(
     arguments.choice("measure", measure, MEASURES)
     words = words_of(topics, counts.shape[1], top)
     scores = np.full(len(words), np.nan)
-    for topic, together in enumerate(_documents_together(words, counts)):
-        occurring = np.flatnonzero(np.diagonal(together))
+    for topic, joint in enumerate(_documents_together(words, counts)):
+        occurring = np.flatnonzero(np.diagonal(joint))
         if len(occurring) >= 2:
-            table = together[np.ix_(occurring, occurring)]
+            table = joint[np.ix_(occurring, occurring)]
             scores[topic] = MEASURES[measure](table, counts.shape[0])
     return scores
 
@@ -75,7 +72,7 @@ def coherence(
 def top_words(topics: ArrayLike, top: int) -> np.ndarray:
     """Return the ids of the most probable words of every topic, int64 [K, min(top, V)].
 
-    The most probable word comes first; of equally probable ones the first in the vocabulary.
+    The most probable word comes first; ties are in the order of the vocabulary.
     """
     array = as_topics("topics", topics)
     return _strongest(array, arguments.at_least("top", top, 1))
@@ -84,7 +81,7 @@ def top_words(topics: ArrayLike, top: int) -> np.ndarray:
 def diversity(topics: ArrayLike, top: int = 25) -> float:
     """Return the share of distinct words among the top words of all topics (Dieng et al. 2020).
 
-    It is between 1 / K, all topics alike, and 1, no top word in two topics [K, V].
+    It is between 1 / K (all topics alike) and 1 (no shared top words). Topics are [K, V].
 
     Example:
         >>> diversity([[0.5, 0.4, 0.1], [0.5, 0.1, 0.4]], top=2)
@@ -120,11 +117,11 @@ def words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
         if array.shape[1] != num_words:
             raise ValueError(
                 f"topics have {array.shape[1]} words and counts {num_words}: "
-                "take both over one vocabulary"
+                "use the same vocabulary for both"
             )
         array = _strongest(array, top)
     if array.ndim != 2 or array.shape[1] < 2:
-        raise ValueError(f"word ids must be [K, n] with n from 2 on; their shape is {array.shape}")
+        raise ValueError(f"word ids must be [K, n] with n at least 2; their shape is {array.shape}")
     if array.min() < 0 or array.max() >= num_words:
         raise ValueError(f"word ids must be from 0 to {num_words - 1}, the columns of counts")
     if (np.diff(np.sort(array, axis=1), axis=1) == 0).any():
@@ -133,50 +130,50 @@ def words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
 
 
 def _documents_together(words: np.ndarray, counts: sp.csr_array) -> np.ndarray:
-    """Number of documents with both words of each pair, int64 [K, n, n]; D(w) on the diagonal."""
+    """Count documents with both words of each pair, int64 [K, n, n]; D(w) on the diagonal."""
     used, place = np.unique(words, return_inverse=True)
-    together = np.zeros((*words.shape, words.shape[1]), np.int64)
+    joint = np.zeros((*words.shape, words.shape[1]), np.int64)
     for rows in row_blocks(sp.csr_array(counts)):
         entries = rows[:, used].tocoo()
         present = np.zeros((len(used), rows.shape[0]), bool)
         present[entries.col[entries.data > 0], entries.row[entries.data > 0]] = True
-        for topic, chosen in enumerate(place.reshape(words.shape)):
-            # Exact in float32: there are few documents in a block.
-            own = present[chosen].astype(np.float32)
-            together[topic] += (own @ own.T).astype(np.int64)
-    return together
+        for topic, columns in enumerate(place.reshape(words.shape)):
+            # Exact in float32: a block has few documents.
+            own = present[columns].astype(np.float32)
+            joint[topic] += (own @ own.T).astype(np.int64)
+    return joint
 
 
-def _npmi_table(together: np.ndarray, documents: int) -> np.ndarray:
+def _npmi_table(joint: np.ndarray, documents: int) -> np.ndarray:
     """NPMI of all pairs [n, n]; words must occur."""
-    alone = np.diagonal(together)
+    occurrences = np.diagonal(joint)
     with np.errstate(divide="ignore", invalid="ignore"):
-        pmi = np.log(together * documents / np.multiply.outer(alone, alone))
-        table = pmi / -np.log(together / documents)
-    table[together == 0] = -1.0  # the limits of words that never, or always, come together
-    table[together == documents] = 1.0
+        pmi = np.log(joint * documents / np.multiply.outer(occurrences, occurrences))
+        table = pmi / -np.log(joint / documents)
+    table[joint == 0] = -1.0  # limits for words that never, or always, occur together
+    table[joint == documents] = 1.0
     return table
 
 
-def _u_mass(together: np.ndarray, documents: int) -> float:
+def _u_mass(joint: np.ndarray, documents: int) -> float:
     del documents
-    first, second = np.triu_indices(len(together), 1)
-    return float(np.log((together[first, second] + 1) / together[first, first]).mean())
+    first, second = np.triu_indices(len(joint), 1)
+    return float(np.log((joint[first, second] + 1) / joint[first, first]).mean())
 
 
-def _c_v(together: np.ndarray, documents: int) -> float:
-    vectors = _npmi_table(together, documents)
+def _c_v(joint: np.ndarray, documents: int) -> float:
+    vectors = _npmi_table(joint, documents)
     total = vectors.sum(axis=0)
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(total)
-    # Vectors that cancel have no direction to agree with.
+    # Vectors that cancel have no direction.
     return float(np.mean((vectors @ total) / norms)) if norms.all() else 0.0
 
 
 MEASURES: dict[str, Callable[[np.ndarray, int], float]] = {
-    "npmi": lambda together, documents: float(
-        _npmi_table(together, documents)[np.triu_indices(len(together), 1)].mean()
+    "npmi": lambda joint, documents: float(
+        _npmi_table(joint, documents)[np.triu_indices(len(joint), 1)].mean()
     ),
     "u_mass": _u_mass,
     "c_v": _c_v,
 }
-"""Coherence of a topic by name, from the table [n, n] of documents together and their number."""
+"""Coherence measures by name, from co-occurrence counts [n, n] and the number of documents."""

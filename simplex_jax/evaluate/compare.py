@@ -1,4 +1,4 @@
-"""Comparison of numbers of topics, with the scatter of repeated fits."""
+"""Comparison of numbers of topics, with the variation of repeated fits."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from simplex_jax.evaluate.fits import Fitted, Topics
 
 
 class Entry(NamedTuple):
-    """Measures of several fits of one number of topics."""
+    """Measures of repeated fits with one number of topics."""
 
     num_topics: int  # K
     # Held-out measure of each fit, float64 [repeats]; NaN without held-out documents
@@ -40,22 +40,21 @@ def models(
 ) -> list[Entry]:
     """Fit every number of topics several times, and measure each fit.
 
-    The scatter of repeats is that of random starts and of sampling. What else another set of
-    held-out documents would have brought is common to all K, and hardly changes which is better.
+    Repeats vary by random starts and sampling. The effect of choosing other held-out documents is
+    not included, but it is common to all K and hardly changes which is better.
 
     Args:
-        fit: `(K, seed) -> fit`, as of `lda.fit`, `sam.fit` or `hdp.fit`, or a fitted estimator of
-            topics of `simplex_jax.scikit`, or `fits.Topics` of another program.
+        fit: `(K, seed) -> fit`: a fit of `lda.fit`, `sam.fit` or `hdp.fit`, a fitted topic
+            estimator of `simplex_jax.scikit`, or `fits.Topics` from another program.
         num_topics: The K to compare.
-        counts: Reference documents of the coherence [D, V]; best not the training documents, whose
-            noise the topics of a large K learn.
-        repeats: Fits of each K, with the seeds 0, 1, ...
-        heldout: Name of the held-out measure in the last record of the metrics, which they have of
-            a fit with held-out documents; "log_perplexity_average" of spherical models. Or what
-            measures a fit: an estimator holds nothing out, so say
-            `lambda model: model.perplexity(others)`.
+        counts: Reference documents for the coherence [D, V]; ideally not the training documents, to
+            whose noise topics of a large K fit.
+        repeats: Number of fits of each K, with seeds 0, 1, ...
+        heldout: Name of the held-out measure in the last metrics record of a fit with held-out
+            documents; "log_perplexity_average" for spherical models. Or a function of the fit:
+            estimators hold nothing out, so use `lambda model: model.perplexity(others)`.
         measure: Measure of the coherence, see `coherence.coherence`.
-        top: Number of leading words of each topic, see `coherence.coherence`.
+        top: Number of top words of each topic, see `coherence.coherence`.
 
     Returns:
         An entry for each K, in the order given; `plots.comparison` draws them.
@@ -63,8 +62,8 @@ def models(
     Raises:
         ValueError: `num_topics` is empty, `repeats` is below 1, a fit has no topics, or as for
             `coherence.coherence`.
-        KeyboardInterrupt: Ctrl-C, or SIGTERM, ended a fit before its time. What was compared until
-            then is lost: call it for one K at a time to keep it.
+        KeyboardInterrupt: Ctrl-C or SIGTERM ended a fit early. Earlier results are lost: to keep
+            them, call this for one K at a time.
 
     Example:
         >>> import numpy as np, scipy.sparse as sp
@@ -83,7 +82,7 @@ def models(
     repeats = arguments.at_least("repeats", repeats, 1)
     entries = []
     for k in num_topics:
-        held, coherent = np.empty((2, repeats))
+        heldout_values, coherences = np.empty((2, repeats))
         for seed in range(repeats):
             fitted = fit(arguments.at_least("num_topics", k, 1), seed)
             topics = _topics(fitted)
@@ -91,9 +90,9 @@ def models(
                 name = topics.interrupted.name
                 raise KeyboardInterrupt(f"{name} ended the fit of {k} topics early")
             scores = coherence(topics.mean, counts, measure=measure, top=top)
-            coherent[seed] = _mean(scores)
-            held[seed] = heldout(fitted) if callable(heldout) else _last(topics, heldout)
-        entries.append(Entry(int(k), held, coherent))
+            coherences[seed] = _mean(scores)
+            heldout_values[seed] = heldout(fitted) if callable(heldout) else _last(topics, heldout)
+        entries.append(Entry(int(k), heldout_values, coherences))
     return entries
 
 
@@ -114,19 +113,19 @@ def _topics(fitted: Fitted | Topics) -> Topics:
     record = fitted.as_fit() if isinstance(fitted, Fitted) else fitted
     if not isinstance(record, Topics):
         raise ValueError(
-            "fit must return what `lda.fit`, `sam.fit` or `hdp.fit` has returned, a fitted "
-            "estimator of topics of `simplex_jax.scikit`, or `fits.Topics`; it has returned a "
+            "fit must return what `lda.fit`, `sam.fit` or `hdp.fit` returns, a fitted topic "
+            "estimator of `simplex_jax.scikit`, or `fits.Topics`; it has returned a "
             f"{type(fitted).__name__}"
         )
     return record
 
 
 def _last(fitted: Topics, name: str) -> float:
-    """Return a measure of the last evaluation, NaN where it was not measured."""
+    """Return a measure of the last evaluation, NaN if missing."""
     return float(fitted.metrics[-1].get(name, math.nan)) if fitted.metrics else math.nan
 
 
 def _mean(scores: np.ndarray) -> float:
-    """Mean over topics that have a coherence."""
+    """Return the mean over topics that have a coherence."""
     coherent = scores[np.isfinite(scores)]
     return float(coherent.mean()) if coherent.size else math.nan

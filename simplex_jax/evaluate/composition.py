@@ -13,11 +13,11 @@ _NEGLIGIBLE = 1e-12  # of the largest weight, one that changes no degrees of fre
 
 
 class Estimate(NamedTuple):
-    """Terms of the regressions of K quantities, given these quantities."""
+    """Terms of the regressions of K quantities, given the quantities."""
 
     mean: np.ndarray  # float64 [K, L]
     error: np.ndarray  # standard errors, float64 [K, L]
-    freedom: np.ndarray  # of the law, Student's, of each term about its mean, float64 [L]
+    freedom: np.ndarray  # of the Student t distribution of each term, float64 [L]
 
 
 class Pooled(NamedTuple):
@@ -30,29 +30,29 @@ class Pooled(NamedTuple):
 
 
 class Regression:
-    """Least squares of many quantities on one design, with errors that fit shares.
+    """Least squares of many quantities on one design, with standard errors suited to shares.
 
-    Shares vary more where they are larger, so errors are those of White's sandwich with every
-    residual squared over 1 - its leverage (HC2, MacKinnon and White 1985, equation 9): for groups,
-    the deviation of each over the root of its size. A document that is alone in its group has the
-    variance of all.
+    Larger shares vary more, so errors are White's sandwich errors with each squared residual
+    divided by 1 - its leverage (HC2, MacKinnon and White 1985, equation 9): for groups, the
+    standard deviation over the root of the group's size. A document alone in its group gets the
+    common variance.
 
-    The error of a term is known from the documents that it is made of. Its degrees of freedom are
-    those of the chi-square law with mean and variance of its square where all documents vary alike
-    (Satterthwaite 1946; Bell and McCaffrey 2002): for the mean of a group, its size less 1. There
-    are never fewer than 3: the intervals of groups of two or three are too narrow.
+    The error of a term is estimated from the documents it depends on. If all documents had equal
+    variance, its square would have the mean and variance of a chi-square with its degrees of
+    freedom (Satterthwaite 1946; Bell and McCaffrey 2002): for a group mean, the group's size less
+    1. At least 3 are used, so intervals for groups of two or three are too narrow.
 
     Args:
         matrix: The design, orthonormal columns [n, P]; see `covariates.design`.
-        terms: What is asked, rows over the coefficients [L, P].
+        terms: Linear functions of the coefficients, rows [L, P].
 
     Example:
         >>> import numpy as np
         >>> groups = np.array([[1, 0], [1, 0], [0, 1], [0, 1]]) / np.sqrt(2)
         >>> regression = Regression(groups, [[np.sqrt(0.5), 0.0]])
-        >>> found = regression.of(np.array([[0.1], [0.3], [0.5], [0.9]]))
-        >>> found.mean.round(3).tolist(), found.error.round(3).tolist(), found.freedom.tolist()
-        ([[0.2]], [[0.1]], [3.0])
+        >>> estimate = regression.of(np.array([[0.1], [0.3], [0.5], [0.9]]))
+        >>> estimate.mean.round(3), estimate.error.round(3), estimate.freedom
+        (array([[0.2]]), array([[0.1]]), array([3.]))
     """
 
     def __init__(self, matrix: ArrayLike, terms: ArrayLike) -> None:
@@ -65,20 +65,21 @@ class Regression:
         self._freedom = np.array([self._freedom_of(squares) for squares in self._squares.T])
 
     def _freedom_of(self, squares: np.ndarray) -> float:
-        """Return the degrees of freedom of the error of a term with such squared weights.
+        """Return the degrees of freedom of a term's error, given its squared weights.
 
-        The squared error is a quadratic form of the documents. Where these vary alike, with the
-        variance 1, its mean is the sum of the squared weights; and its variance is twice the sum of
-        the squares of M W M + c / d, with W the squared weights over the room, M the projection on
-        the residuals, and c those of documents that are alone, for which all d residuals stand.
+        The squared error is a quadratic form of the documents. If these all have variance 1, its
+        mean is the sum of the squared weights, and its variance is twice the sum of the squared
+        entries of M W M + c M / d. Here W holds the squared weights over 1 - leverage, M projects
+        onto the residuals, d is their degrees of freedom, and c sums the squared weights of
+        documents alone in their group, whose variance comes from all residuals.
         """
         rest = self._basis.shape[0] - self._basis.shape[1]
-        if not squares.any():  # a term that is 0 has no error
+        if not squares.any():  # a zero term has no error
             return float(max(rest, _LEAST))
         alone = squares[self._alone].sum()
         weights = np.where(self._alone, 0, squares) / self._room
-        some = weights > _NEGLIGIBLE * weights.max()
-        basis, room, weights = self._basis[some], self._room[some], weights[some]
+        subset = weights > _NEGLIGIBLE * weights.max()
+        basis, room, weights = self._basis[subset], self._room[subset], weights[subset]
         inner = basis.T @ (weights[:, None] * basis)
         own = (weights**2 * (2 * room - 1)).sum() + (inner**2).sum()
         total = (weights * room).sum()
@@ -86,7 +87,7 @@ class Regression:
         return float(np.clip((total + alone) ** 2 / spread, _LEAST, max(rest, _LEAST)))
 
     def of(self, values: ArrayLike) -> Estimate:
-        """Return terms of the coefficients and their errors, of quantities [n, K]."""
+        """Return the terms and their standard errors for quantities [n, K]."""
         responses = np.asarray(values)
         documents, number = responses.shape
         means = np.empty((number, len(self._asked)))
@@ -95,9 +96,9 @@ class Regression:
         step = max(1, _NUMBERS // documents)
         for first in range(0, number, step):
             part = slice(first, first + step)
-            some = responses[:, part].astype(np.float64)
-            coefficients = self._basis.T @ some
-            squares = (some - self._basis @ coefficients) ** 2
+            block = responses[:, part].astype(np.float64)
+            coefficients = self._basis.T @ block
+            squares = (block - self._basis @ coefficients) ** 2
             common = squares.sum(axis=0) / rest
             squares /= self._room[:, None]
             squares[self._alone] = common
@@ -107,25 +108,25 @@ class Regression:
 
 
 def pool(means: ArrayLike, errors: ArrayLike, freedom: ArrayLike, *, level: float = 0.95) -> Pooled:
-    """Put regressions together whose quantities were drawn again and again.
+    """Combine regressions over posterior draws of their quantities.
 
-    Each draw has a law of its terms, Student's of location, scale and `freedom`; the posterior is
-    their mixture (Tanner 1993, section 3.4; Treier and Jackman 2008). It is what coefficients drawn
-    once or often for each draw tend to, and has no noise of such draws: its mean, deviation and
+    Given a draw, a term has a Student t distribution with location, scale and `freedom`; the
+    posterior is their mixture (Tanner 1993, section 3.4; Treier and Jackman 2008). Coefficients
+    drawn for each draw would converge to it, but it is free of their noise: mean, deviation and
     quantiles are those of the mixture itself, the quantiles by bisection.
 
     Args:
-        means: Of every draw, [S, ...]; NaN where a draw does not count.
+        means: Terms of each draw, [S, ...]; NaN to leave a draw out.
         errors: Their standard errors, likewise.
-        freedom: Degrees of freedom, at least 3; one number, or one a term along the last axis.
+        freedom: Degrees of freedom, at least 3: one number, or one per term along the last axis.
         level: Probability of the intervals.
 
     Raises:
         ValueError: The level is not between 0 and 1, or the degrees of freedom are below 3.
 
     Example:
-        >>> found = pool([[0.0], [2.0]], [[1.0], [1.0]], 1000)
-        >>> found.mean.tolist(), found.sd.round(2).tolist(), found.upper.round(2).tolist()
+        >>> pooled = pool([[0.0], [2.0]], [[1.0], [1.0]], 1000)
+        >>> pooled.mean.tolist(), pooled.sd.round(2).tolist(), pooled.upper.round(2).tolist()
         ([1.0], [1.41], [3.65])
     """
     if not 0 < level < 1:
@@ -145,7 +146,7 @@ def pool(means: ArrayLike, errors: ArrayLike, freedom: ArrayLike, *, level: floa
     sd = np.sqrt(within + average((centres - mean) ** 2))
 
     def quantile(p: float) -> np.ndarray:
-        # Every member has its quantile between these two, and so has the mixture.
+        # The quantiles of all components, and so of the mixture, are between these two.
         reach = special.stdtrit(degrees, p) * scales
         low = np.where(counted, centres + reach, np.inf).min(axis=0)
         high = np.where(counted, centres + reach, -np.inf).max(axis=0)

@@ -1,7 +1,7 @@
-"""Covariates of documents: columns read as groups, numbers or dates, and the design they make.
+"""Covariates of documents: columns read as groups, numbers or dates, and their design matrix.
 
-A column may have missing values; what is asked of it is said in contrasts, rows that turn
-coefficients into a mean share in a group or at a number, a difference or a slope.
+Columns may have missing values. Terms are contrasts: rows that turn coefficients into a mean share
+in a group or at a number, a difference or a slope.
 """
 
 import re
@@ -15,7 +15,7 @@ from simplex_jax import arguments
 from simplex_jax.corpus.categories import MISSING
 
 POINTS = 41
-"""Places along a number at which its curve is evaluated."""
+"""Number of points at which the curve of a numeric column is evaluated."""
 
 _DATE = re.compile(
     r"(?P<year>\d{4})"
@@ -61,20 +61,20 @@ class Design(NamedTuple):
 
 
 def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
-    """Return a covariate: numbers, dates or groups, by what all its values are.
+    """Return a covariate of numbers, dates or groups, depending on all its values.
 
-    Numbers are finite, or texts that all read as such; dates are of `datetime64`, or texts such as
-    2020-03 or 2020-03-01, which become years with a fraction, by the clock of their own time zone.
-    (A bare 2020 means the same, a date among dates and else a number.) What is anything else, or of
-    type bool, makes groups by its text, sorted. A categorical column of pandas makes groups in the
-    order of its categories.
+    Numbers are finite, or texts that all parse as such. Dates are `datetime64`, or texts such as
+    2020-03 or 2020-03-01; they become years with a fraction, in their own time zone. (A bare 2020
+    is a date among dates and otherwise a number, with the same value.) Any other values, and
+    bools, make groups by their text, sorted. A pandas categorical makes groups in the order of its
+    categories.
 
     Args:
         name: Its name.
-        values: D of them: None, NaN or one of `corpus.categories.MISSING` where unknown.
+        values: One value per document; None, NaN or one of `corpus.categories.MISSING` if unknown.
 
     Raises:
-        ValueError: There is more than one value for a document.
+        ValueError: There is more than one value per document.
 
     Example:
         >>> column("year", ["1914", "", "2009"]).values.tolist()
@@ -97,7 +97,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
         return Column(name, "date", _years(array), ())
     texts = ["" if value is None else str(value).strip() for value in array.tolist()]
     present = np.array([text not in MISSING for text in texts], bool)
-    texts_present = [text for text, given in zip(texts, present, strict=True) if given]
+    texts_present = [text for text, is_present in zip(texts, present, strict=True) if is_present]
     if not any(isinstance(value, bool) for value in array.tolist()):
         for kind, read in (("number", _numbers), ("date", _dates)):
             if (numbers := read(texts_present)) is not None:
@@ -108,7 +108,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 
 
 def _categorical(name: str, values: Any) -> Column:
-    """Return groups whatever the type of the categories: they may be numbers that are codes."""
+    """Return groups for categories of any type: they may be numeric codes."""
     categories = [str(category).strip() for category in values.dtype.categories]
     codes = np.asarray(getattr(values, "cat", values).codes)
     texts = ["" if code < 0 else categories[code] for code in codes]
@@ -133,8 +133,7 @@ def _dates(texts: Sequence[str]) -> np.ndarray | None:
     matches = [match for text in texts if (match := _DATE.fullmatch(text))]
     if len(matches) < len(texts):
         return None
-    # What counts is the date where it was written: by UTC a New Year's Day may be in the year
-    # before.
+    # Use the local date: in UTC a New Year's Day may fall in the year before.
     clocks = [match["year"] or match["day"] or match["time"] for match in matches]
     try:
         return _years(np.array(clocks, "datetime64[s]"))
@@ -143,7 +142,7 @@ def _dates(texts: Sequence[str]) -> np.ndarray | None:
 
 
 def _years(dates: np.ndarray) -> np.ndarray:
-    """Return dates as years with the fraction that has gone by, NaN for no date."""
+    """Return dates as years with the elapsed fraction, NaN for no date."""
     valid = ~np.isnat(dates)
     seconds = dates[valid].astype("datetime64[s]")
     years = seconds.astype("datetime64[Y]")
@@ -156,10 +155,10 @@ def _years(dates: np.ndarray) -> np.ndarray:
 
 
 def cut(covariate: Column, every: float) -> Column:
-    """Return numbers, or years of dates, as groups of a width: 10 makes decades of years.
+    """Bin numbers, or years of dates, into groups of a given width: 10 makes decades of years.
 
-    The groups begin at multiples of the width, and are in order. A number within rounding of such
-    a multiple belongs to the group that begins there.
+    Groups are in order and begin at multiples of the width. A number within rounding of a multiple
+    belongs to the group that begins there.
 
     Raises:
         ValueError: The width is not positive, or the column has groups already.
@@ -189,7 +188,7 @@ def cut(covariate: Column, every: float) -> Column:
 
 
 def _bins(values: np.ndarray, every: float) -> np.ndarray:
-    """Return values / every rounded down, but to the next multiple if within rounding of it."""
+    """Return values / every rounded down, or to the nearest integer if within rounding of it."""
     ratio = values / every  # 0.3 / 0.1 is 2.9999999999999996
     nearest = np.rint(ratio)
     close = np.abs(ratio - nearest) <= _ROUNDING * np.finfo(ratio.dtype).eps * np.abs(nearest)
@@ -202,7 +201,7 @@ def _whole_labels(bins: np.ndarray, every: float) -> Iterator[str]:
 
 
 def _labels(bins: np.ndarray, every: float) -> Iterator[str]:
-    """Yield groups as intervals, in as many digits, from six, as tell their ends apart."""
+    """Yield groups as intervals, with at least six digits and enough to distinguish their ends."""
     ends = np.union1d(bins, bins + 1) * every
     digits = 6
     while digits < 17 and len({f"{end:.{digits}g}" for end in ends}) < len(ends):
@@ -228,18 +227,18 @@ def design(
 
     Args:
         columns: Values of D documents by name: a mapping or a data frame.
-        by: Names of those to take; all where left out.
-        every: Width by which numbers and dates are cut into groups, see `cut`.
-        smooth: Degrees of freedom of a number: 1 for a line, else a natural cubic spline with a
-            knot more at evenly spaced quantiles.
-        available: Names for the message about an unknown column, if there are more.
+        by: Names of the columns to use; by default all.
+        every: Width of the groups into which numbers and dates are cut, see `cut`.
+        smooth: Degrees of freedom of numbers: 1 for a line, otherwise a natural cubic spline with
+            one knot more, at evenly spaced quantiles.
+        available: Names for the error message about an unknown column, if there are more.
 
     Returns:
         The design over the documents that have all these columns.
 
     Raises:
-        ValueError: A column is unknown, of another length, or says the same of all documents; there
-            are too few documents for the coefficients; or columns are collinear.
+        ValueError: A column is unknown, constant, or of another length; there are too few documents
+            for the coefficients; or columns are collinear.
 
     Example:
         >>> made = design({"party": ["D", "R", "D", "R", "R"]})
@@ -265,15 +264,15 @@ def _chosen(
     by: Sequence[str] | None,
     available: Sequence[str] | None,
 ) -> list[Column]:
-    """Return the covariates to regress on, or raise a ValueError unless they are of one length."""
-    own = [str(name) for name in columns]
-    names = own if by is None else list(dict.fromkeys(by))
+    """Return the covariates to regress on, or raise a ValueError if their lengths differ."""
+    column_names = [str(name) for name in columns]
+    names = column_names if by is None else list(dict.fromkeys(by))
     if not names:
         raise ValueError("by must name at least one column")
     for name in names:
-        if name not in own:
+        if name not in column_names:
             raise ValueError(
-                f"no column {name!r}: give one of {', '.join(available or own) or 'none'}"
+                f"no column {name!r}: give one of {', '.join(available or column_names) or 'none'}"
             )
     covariates = [
         values if isinstance(values := columns[name], Column) else column(name, values)
@@ -286,10 +285,10 @@ def _chosen(
 
 
 def _orthonormal(matrix: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return orthonormal columns, which make the regression exact for numbers of any size.
+    """Return orthonormal columns, which make the regression accurate for numbers of any size.
 
-    Also returns the triangle that they are multiplied by to give the matrix. Too few rows, or
-    columns that are collinear, are a ValueError with the names of the covariates.
+    Also return the triangular factor. Too few rows or collinear columns raise a ValueError with
+    the names of the covariates.
     """
     if len(matrix) < matrix.shape[1] + 3:
         raise ValueError(
@@ -305,14 +304,14 @@ def _orthonormal(matrix: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, 
 
 
 class _Block(NamedTuple):
-    """Columns of a design, without that of ones, and terms with rows over these alone."""
+    """Columns of one covariate in a design, and terms with rows over these alone."""
 
     matrix: np.ndarray
     terms: list[Term]
 
 
 def _terms(blocks: Sequence[_Block], mean: np.ndarray, triangle: np.ndarray) -> Iterator[Term]:
-    """Yield the terms of all blocks, over the orthonormal columns; others stand at their mean."""
+    """Yield all blocks' terms, over the orthonormal columns; other covariates are at their mean."""
     first = 1
     for block in blocks:
         last = first + block.matrix.shape[1]
@@ -327,8 +326,8 @@ def _block(covariate: Column, rows: np.ndarray, smooth: int) -> _Block:
     values = covariate.values[rows]
     distinct = np.unique(values)
     if len(distinct) < 2:
-        shown = f"the one value {_shown(covariate, distinct[0])}" if len(distinct) else "no value"
-        raise ValueError(f"column {covariate.name!r} has {shown}: there is nothing to compare")
+        problem = f"the one value {_shown(covariate, distinct[0])}" if len(distinct) else "no value"
+        raise ValueError(f"column {covariate.name!r} has {problem}: there is nothing to compare")
     return (_groups if covariate.kind == "group" else _numeric)(covariate, values, distinct, smooth)
 
 
@@ -337,7 +336,7 @@ def _shown(covariate: Column, value: float) -> str:
 
 
 def _groups(covariate: Column, values: np.ndarray, distinct: np.ndarray, _: int) -> _Block:
-    """Return an indicator of each group but the first."""
+    """Return indicators of all groups but the first."""
     name, labels = covariate.name, [covariate.groups[code] for code in distinct]
     units = np.eye(len(distinct))[:, 1:]
     sizes = [int((values == code).sum()) for code in distinct]
@@ -353,7 +352,7 @@ def _groups(covariate: Column, values: np.ndarray, distinct: np.ndarray, _: int)
 
 
 def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth: int) -> _Block:
-    """Return a line, or a spline, of the number put to the range from -1 to 1."""
+    """Return a line or a spline in the number, scaled to [-1, 1]."""
     name, low, high = covariate.name, distinct[0], distinct[-1]
     middle, half = (low + high) / 2, (high - low) / 2
     if smooth == 1:
@@ -370,21 +369,22 @@ def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth
             raise ValueError(f"column {name!r} has {problem}: give a smaller one")
         from scipy.interpolate import CubicSpline  # here, since it is slow to import
 
-        # Splines that are 1 at one knot and 0 at the others: with a constant, all but the first.
+        # Splines that are 1 at one knot and 0 at the others; all but the first, as there is a
+        # constant.
         cardinal = CubicSpline(knots, np.eye(len(knots))[:, 1:], bc_type="natural")
 
         def curve(x: np.ndarray) -> np.ndarray:
             return cardinal(x)
 
     places = np.linspace(low, high, POINTS)
-    drawn = curve((places - middle) / half)
+    curve_rows = curve((places - middle) / half)
     terms = [
         Term(name, f"{place:.10g}", "mean", float(place), row)
-        for place, row in zip(places, drawn, strict=True)
+        for place, row in zip(places, curve_rows, strict=True)
     ]
     if smooth == 1:
         terms.append(Term(name, "slope", "slope", np.nan, np.array([1 / half])))
     else:
         label = f"{high:.10g} - {low:.10g}"
-        terms.append(Term(name, label, "difference", np.nan, drawn[-1] - drawn[0]))
+        terms.append(Term(name, label, "difference", np.nan, curve_rows[-1] - curve_rows[0]))
     return _Block(curve((values - middle) / half), terms)

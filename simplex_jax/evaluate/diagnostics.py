@@ -14,7 +14,7 @@ LARGE_RHAT = 1.1
 """R-hat above which chains count as disagreeing; it is noisy for a few tens of samples."""
 
 
-_SHARE = "prevalence "  # before the number of a topic
+_SHARE = "prevalence "  # followed by the number of a topic
 
 
 def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
@@ -26,7 +26,7 @@ def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
     chain. Trace quantities with the same meaning in every chain, or match the topics first.
 
     Args:
-        traces: For each name the samples of a scalar, [chains, samples].
+        traces: Samples of a scalar by name, [chains, samples].
 
     Returns:
         For each name `{"rhat": ..., "ess": ...}`. Both are NaN with fewer than four samples per
@@ -58,24 +58,24 @@ def effective_size(trace: ArrayLike) -> float:
 
 
 def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
-    from arviz_stats.base import array_stats  # here, for it takes half a second
+    from arviz_stats.base import array_stats  # here, since it takes half a second
 
     array = np.asarray(trace, np.float64)
     if array.ndim != 2:
         raise ValueError(f"trace {name!r} must be [chains, samples]; its shape is {array.shape}")
-    still = not array.size or (array == array[0, 0]).all()
-    if still or array.shape[1] < 4 or not np.isfinite(array).all():
+    constant = not array.size or (array == array[0, 0]).all()
+    if constant or array.shape[1] < 4 or not np.isfinite(array).all():
         return {"rhat": np.nan, "ess": np.nan}
-    with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still
+    with np.errstate(divide="ignore", invalid="ignore"):  # constant chains
         rhat = array_stats.rhat(array, chain_axis=0, draw_axis=1) if len(array) > 1 else np.nan
         ess = array_stats.ess(array, chain_axis=0, draw_axis=1)
     return {"rhat": float(rhat), "ess": float(ess)}
 
 
 def rough(diagnostics: Mapping[str, Mapping[str, float | None]], topics: int) -> np.ndarray:
-    """Tell which topics have an unknown effective size of their prevalence or one below 10.
+    """Return which topics have a prevalence whose effective size is unknown or below 10.
 
-    An interval of theirs would mean nothing.
+    Their intervals would be meaningless.
 
     Example:
         >>> rough({"prevalence 0": {"ess": 7.0}, "prevalence 1": {"ess": 70.0}}, 2).tolist()
@@ -93,23 +93,23 @@ def chain_warnings(
     shared: ArrayLike,
     absent: str = "{their} means and intervals are of the chains that have {them}",
 ) -> list[str]:
-    """Return a sentence for each sign that chains are too short, or do not agree.
+    """Return a sentence for each sign that chains are too short or disagree.
 
-    There are so many posterior samples, of all chains; the diagnostics are those of `summary`, and
-    which topics the chains share [C, K] says `matching.align`. Topics are numbered from 0. What
-    becomes of a topic where it is absent differs between models.
+    `samples` counts posterior samples of all chains, `diagnostics` are from `summary`, and `shared`
+    says which topics the chains share, [C, K], from `matching.align`. Topics are numbered from 0.
+    `absent` says how the model treats topics that are absent from a chain.
     """
-    same = np.asarray(shared, bool)
-    warnings, total = [], same.shape[1]
+    in_chain = np.asarray(shared, bool)
+    warnings, total = [], in_chain.shape[1]
     if samples < FEW_DRAWS:
-        shown = f"{samples} posterior sample{'' if samples == 1 else 's'}"
-        warnings.append(f"The means and deviations are of {shown} only: a longer run gives more.")
-    apart = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
-    if apart:
+        number = f"{samples} posterior sample{'' if samples == 1 else 's'}"
+        warnings.append(f"The means and deviations are of {number} only: a longer run gives more.")
+    unmixed = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
+    if unmixed:
         warnings.append(
-            f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(apart, total)}: "
-            "run them longer, or take the intervals as those of one of several explanations of "
-            "the corpus."
+            f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(unmixed, total)}: "
+            "run them longer, or treat the intervals as those of one of several explanations "
+            "of the corpus."
         )
     few = [
         name
@@ -118,20 +118,20 @@ def chain_warnings(
         or (total > 1 and name.startswith(_SHARE) and not finite(entry.get("ess")))
     ]
     if few and samples >= FEW_DRAWS:
-        # Of topics; concentrations and predictions keep the intervals that they have.
+        # Only of topics; concentrations and predictions keep their intervals.
         without = any(name.startswith(_SHARE) for name in few)
         warnings.append(
             f"Fewer than {FEW_DRAWS} effective samples of {_named(few, total)}: too few for "
             f"intervals{', which such topics are shown without' if without else ''}; a longer run "
             "gives more."
         )
-    different = np.flatnonzero(~same.all(axis=0))
-    if different.size:
-        one = different.size == 1
+    unshared = np.flatnonzero(~in_chain.all(axis=0))
+    if unshared.size:
+        one = unshared.size == 1
         fate = absent.format(their="its" if one else "their", them="it" if one else "them")
         warnings.append(
-            f"{different.size} of {total} topics {'is' if one else 'are'} not in all chains: "
-            f"{listed(different)}. {fate[0].upper()}{fate[1:]}."
+            f"{unshared.size} of {total} topics {'is' if one else 'are'} not in all chains: "
+            f"{listed(unshared)}. {fate[0].upper()}{fate[1:]}."
         )
     return warnings
 
@@ -141,7 +141,7 @@ def _above(value: float | None, threshold: float | None) -> bool:
 
 
 def _named(quantities: Sequence[str], total: int) -> str:
-    """List quantities; of many topics say how many: alpha, prevalence of 7 of 30 topics."""
+    """List quantities, with only the number of many topics: alpha, prevalence of 7 of 30 topics."""
     groups: dict[str, list[str]] = {}
     for quantity in quantities:
         name, _, number = quantity.rpartition(" ")
@@ -153,11 +153,11 @@ def _named(quantities: Sequence[str], total: int) -> str:
 
 
 def listed(entries: Sequence[object] | np.ndarray) -> str:
-    """Return the first ten entries as a list in words, and how many more there are."""
+    """Return the first ten entries, separated by commas, and how many more there are."""
     shown = ", ".join(str(entry) for entry in entries[:10])
     return shown + (f" and {len(entries) - 10} more" if len(entries) > 10 else "")
 
 
 def finite(value: float | None) -> TypeGuard[float]:
-    """Return whether a measurement was made and is finite."""
+    """Return whether a measurement exists and is finite."""
     return value is not None and math.isfinite(value)

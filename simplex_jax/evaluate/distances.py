@@ -1,26 +1,25 @@
-"""Kolmogorov-Smirnov distances of samples on the simplex to a Dirichlet law."""
+"""Kolmogorov-Smirnov distances from samples on the simplex to a Dirichlet distribution."""
 
 import numpy as np
 from jax.typing import ArrayLike
 from scipy import special
 
-# Below, the distribution function of a beta law is its first term, to 1e-12 for b up to 1e9.
+# Below this, a beta distribution function equals its first term, to 1e-12 for b up to 1e9.
 _FIRST_TERM = -50.0
 
 
 def rosenblatt(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
-    r"""Map samples on the simplex to numbers that are independent and uniform for Dirichlet(a).
+    r"""Map samples on the simplex to numbers that are independent and uniform under Dirichlet(a).
 
-    The transform of Rosenblatt (1952): what share of the rest of 1 each category takes has a beta
-    law given the ones before,
+    Rosenblatt's (1952) transform: given the previous categories, each one's share of the remainder
+    has a beta distribution,
 
     .. math::
         u_j = F_{\mathrm{Beta}(a_j,\, a_{j+1} + \dots + a_K)}
             \Big( \frac{x_j}{x_j + \dots + x_K} \Big), \qquad j = 1, \dots, K - 1.
 
-    The rests are summed from the end, in logs, and the smaller of a share and its complement is
-    used; so nothing is lost where probabilities underflow. Where all that is left is 0, categories
-    take nothing of it: u_j = 0.
+    Remainders are summed from the end, in logs, and the smaller of a share and its complement is
+    used, so nothing is lost if probabilities underflow. If the remainder is 0, u_j = 0.
 
     Args:
         log_p: Log-probabilities [..., n, K], -inf for 0.
@@ -49,7 +48,7 @@ def rosenblatt(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
     rest = np.flip(np.logaddexp.accumulate(np.flip(logs, -1), axis=-1), -1)
     later = np.flip(np.cumsum(np.flip(a, -1), axis=-1), -1)[..., 1:]
     a = a[..., :-1]
-    # Of a rest of 0 each category takes nothing.
+    # If the remainder is 0, each share is 0.
     whole = np.where(rest[..., :-1] == -np.inf, 0, rest[..., :-1])
     share = np.minimum(logs[..., :-1] - whole, 0)
     complement = np.where(share == -np.inf, 0, np.minimum(rest[..., 1:] - whole, 0))
@@ -63,16 +62,16 @@ def rosenblatt(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
 
 
 def kolmogorov_smirnov(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
-    """Return the distance of samples to Dirichlet(a), as Baker et al. (2018, Figure 2) have it.
+    """Return the distance of samples to Dirichlet(a), as in Baker et al. (2018, Figure 2).
 
     Args:
         log_p: Log-probabilities [..., n, K].
         concentration: Positive concentrations [..., K].
 
     Returns:
-        float64 [...], in [0, 1]: the mean over the K - 1 numbers of `rosenblatt` of the
-        Kolmogorov-Smirnov distance of n samples of each to the uniform law. For independent samples
-        of the law it is about 0.87 / sqrt(n), and the more the fewer of them count.
+        float64 [...], in [0, 1]: the Kolmogorov-Smirnov distance of n samples to the uniform
+        distribution, averaged over the K - 1 numbers of `rosenblatt`. For exact independent samples
+        it is about 0.87 / sqrt(n); for correlated ones it is larger.
 
     Raises:
         ValueError: As for `rosenblatt`.
@@ -92,9 +91,9 @@ def kolmogorov_smirnov(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray
 
 
 def uniform_distance(u: ArrayLike) -> np.ndarray:
-    """Return the Kolmogorov-Smirnov distance of each column of [..., n, d] to the uniform law.
+    """Return the Kolmogorov-Smirnov distance of each column of [..., n, d] to uniform.
 
-    `scipy.stats.kstwo.sf(distance, n)` is the p-value of n independent samples.
+    `scipy.stats.kstwo.sf(distance, n)` is the p-value for n independent samples.
     """
     ordered = np.sort(np.asarray(u, np.float64), axis=-2)
     n = ordered.shape[-2]

@@ -1,4 +1,4 @@
-"""Fitted topics for the tools of others: pyLDAvis and gensim."""
+"""Export of fitted topics to pyLDAvis and gensim."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,14 +22,14 @@ def to_pyldavis(
 ) -> dict[str, Any]:
     """Return the arguments of `pyLDAvis.prepare`.
 
-    Its pages slow down with the vocabulary, so that only the words that occur most often are kept;
-    topics are scaled to sum to 1 over them. Documents without words are left out, as pyLDAvis
-    refuses them.
+    Its pages become slow with large vocabularies, so only the most frequent words are kept, and
+    topics are rescaled to sum to 1 over them. Empty documents are omitted, as pyLDAvis rejects
+    them.
 
     Args:
-        topics: Probabilities of words, [K, V]; say `Fit.mean`.
-        proportions: Topic proportions of the documents, [D, K]; say `Fit.proportions`.
-        counts: Word counts of the documents, whole numbers [D, V].
+        topics: Word probabilities, [K, V], such as `Fit.mean`.
+        proportions: Topic proportions of the documents, [D, K], such as `Fit.proportions`.
+        counts: Word counts of the documents, integers [D, V].
         vocabulary: The V words.
         top_terms: Number of words to keep, at least 2.
 
@@ -64,11 +64,11 @@ def to_pyldavis(
     words = np.argsort(-frequency, kind="stable")[: arguments.at_least("top_terms", top_terms, 2)]
     lengths = counts.sum(axis=1, dtype=np.int64)
     nonempty = lengths > 0
-    within = table[:, words]
-    if not (within.sum(axis=1) > 0).all():
+    weights = table[:, words]
+    if not (weights.sum(axis=1) > 0).all():
         raise ValueError(f"a topic has no word among the {len(words)} kept: raise top_terms")
     return {
-        "topic_term_dists": within / within.sum(axis=1, keepdims=True),
+        "topic_term_dists": weights / weights.sum(axis=1, keepdims=True),
         "doc_topic_dists": shares[nonempty] / shares[nonempty].sum(axis=1, keepdims=True),
         "doc_lengths": lengths[nonempty],
         "vocab": [str(vocabulary[word]) for word in words],
@@ -77,14 +77,14 @@ def to_pyldavis(
 
 
 def to_gensim(topics: ArrayLike, alpha: ArrayLike, vocabulary: Sequence[str]) -> Any:
-    """Return a gensim `LdaModel` with these topics, for what gensim does with one.
+    """Return a gensim `LdaModel` with these topics.
 
-    Its `get_topics` are the topics given; its inference for documents is gensim's own, by
-    variational Bayes with `alpha`.
+    `get_topics` returns the given topics; inference for documents is gensim's own variational
+    Bayes with `alpha`.
 
     Args:
-        topics: Probabilities of words, [K, V]; say `Fit.mean`.
-        alpha: Concentration of topic proportions, per topic, a scalar or [K]; say `Fit.alpha`.
+        topics: Word probabilities, [K, V], such as `Fit.mean`.
+        alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
         vocabulary: The V words.
 
     Raises:
@@ -111,7 +111,7 @@ def to_gensim(topics: ArrayLike, alpha: ArrayLike, vocabulary: Sequence[str]) ->
         alpha=np.broadcast_to(concentrations, len(table)).tolist(),
         dtype=np.float32,
     )
-    # Its topics are eta plus the statistics, normalised; the scale leaves eta without weight.
+    # Its topics are eta plus the statistics, normalised; the scale makes eta negligible.
     model.state.sstats = (table.astype(np.float64) * 1e8).astype(np.float32)
     model.sync_state()
     return model

@@ -1,4 +1,4 @@
-"""Records of fits for comparisons and exports, whatever the model."""
+"""Records of fits of any model, for comparisons and exports."""
 
 import abc
 import signal
@@ -9,28 +9,28 @@ import numpy as np
 
 
 class Mixture(NamedTuple):
-    """Samples of a mixture, of a fit, an estimator or another program."""
+    """Samples of a mixture from a fit, an estimator or another program."""
 
-    traces: Mapping[str, np.ndarray]  # numbers at each evaluation, [T, chains]
-    # Kept partitions: "labels" [S, chains, n], perhaps "step" [S], and more, [S, chains, ...]
+    traces: Mapping[str, np.ndarray]  # scalars at each evaluation, [T, chains]
+    # Stored partitions: "labels" [S, chains, n], optionally "step" [S], and others [S, chains, ...]
     partitions: Mapping[str, np.ndarray]
     # Names of the further axes of the partitions
     dims: Mapping[str, Sequence[str]] = {"labels": ["row"]}
 
 
 class Topics(NamedTuple):
-    """Topics of a fit, an estimator or another program."""
+    """Topics from a fit, an estimator or another program."""
 
     mean: np.ndarray  # posterior mean of the topics, [K, V]
-    metrics: Sequence[Mapping[str, Any]] = ()  # one record an evaluation, each with its "step"
-    # Kept samples: "topics" [S, chains, K, V], "step" [S] and more; or nothing
+    metrics: Sequence[Mapping[str, Any]] = ()  # one record per evaluation, with its "step"
+    # Stored samples: "topics" [S, chains, K, V], "step" [S] and others; or empty
     kept: Mapping[str, np.ndarray] = {}
-    # Topic of each chain that was matched to each topic, int [chains, K]
+    # Topic of each chain matched to each topic, int [chains, K]
     order: np.ndarray | Sequence[Sequence[int]] = ()
-    vocabulary: Sequence[str] | None = None  # the V words, if they are known
-    interrupted: signal.Signals | None = None  # the signal that ended the run before its time
-    # Samples of a model whose topics come and go, so that none has a number in all samples: the
-    # partitions of the tokens, in place of `kept`
+    vocabulary: Sequence[str] | None = None  # the V words, if known
+    interrupted: signal.Signals | None = None  # the signal that ended the run early
+    # Samples of a model whose topics are born and die, and so have no fixed numbers: the partitions
+    # of the tokens, instead of `kept`
     mixture: Mixture | None = None
 
 
@@ -38,7 +38,7 @@ Record: TypeAlias = Topics | Mixture
 
 
 class Fitted(abc.ABC):
-    """A fit or a fitted estimator, which can be compared and exported."""
+    """A fit or a fitted estimator that can be compared and exported."""
 
     @abc.abstractmethod
     def as_fit(self) -> Record:

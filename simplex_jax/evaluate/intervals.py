@@ -1,35 +1,33 @@
-"""Credible intervals of probabilities from their posterior mean and standard deviation."""
+"""Credible intervals from posterior means and standard deviations."""
 
 import numpy as np
 from jax.typing import ArrayLike
 from scipy import special
 
-# Where both parameters are larger, the quantiles of a beta law are those of the normal law within
-# 2e-5 standard deviations; SciPy's lose their digits from about 1e13 and are NaN from 1e16 on.
+# If both parameters are larger, beta quantiles equal normal ones to within 2e-5 standard
+# deviations; SciPy's lose digits from about 1e13 and are NaN from 1e16 on.
 _NORMAL = 1e10
 
 
 def beta_interval(
     mean: ArrayLike, sd: ArrayLike, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the central interval of the beta law that has this mean and standard deviation.
+    """Return the central interval of the beta distribution with this mean and standard deviation.
 
-    It serves posteriors of which streaming moments alone are stored. Given the topic labels of the
-    tokens, the probability of word w in topic k has exactly a beta law, Beta(beta + n_kw, sum of
-    the others), and the interval is exact but for the error of the moments. The posterior is a
-    mixture of such laws: the interval stays good where a word's count in the topic varies little
-    against itself, and is rough where a chain passes between different states of a topic (84 to 88%
-    in place of 95% on three topics that swap all the time). States that a chain never saw are left
-    out: compare several chains.
+    It is for posteriors of which only streaming moments are stored. Given the topic labels of the
+    tokens, the probability of word w in topic k is Beta(beta + n_kw, sum of the others), and the
+    interval is exact up to the error of the moments. The posterior is a mixture of these: the
+    interval is good if a word's count in the topic varies little relative to itself, and rough if a
+    chain moves between different states of a topic (84 to 88% instead of 95% on three topics that
+    keep swapping). States that a chain never visits are not included: compare several chains.
 
-    With few samples the moments are those of the samples, and cover less: at a level of 95%, 10
-    independent ones cover 90%, 25 cover 93% and 100 cover 94.5%; correlated ones count by their
-    effective number.
+    With few samples, errors of the moments lower coverage: at a level of 95%, 10 independent ones
+    cover 90%, 25 cover 93% and 100 cover 94.5%; for correlated ones take the effective number.
 
-    Means are in [0, 1], deviations not negative, of one shape; the ends are float64 in [0, 1] and
-    never NaN. Where `sd` is NaN, as with a single sample, or so large that no law on [0, 1] has it,
-    the moments say nothing: 0 and 1. Where it is several times the mean, nearly all of the law is
-    at 0 and the mean may lie above the interval. A quantile takes about 5 microseconds: ask for the
+    Means are in [0, 1], deviations nonnegative and of the same shape; the ends are float64 in
+    [0, 1] and never NaN. If `sd` is NaN, as with a single sample, or too large for any distribution
+    on [0, 1], the ends are 0 and 1. If it is several times the mean, nearly all mass is at 0 and
+    the mean may lie above the interval. A quantile takes about 5 microseconds: ask only for the
     words that are shown, not for all of a large vocabulary.
 
     Example:
@@ -62,9 +60,9 @@ def beta_interval(
 def normal_interval(
     mean: ArrayLike, sd: ArrayLike, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the central interval of the normal law with a mean and a standard deviation.
+    """Return the central interval of a normal with this mean and standard deviation.
 
-    Where the deviation is not known, NaN, the interval is without end.
+    If the deviation is unknown (NaN), the interval is infinite.
     """
     means, deviations = _moments(mean, sd, level)
     reach = np.where(np.isnan(deviations), np.inf, -special.ndtri((1 - level) / 2) * deviations)
@@ -72,7 +70,7 @@ def normal_interval(
 
 
 def _moments(mean: ArrayLike, sd: ArrayLike, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and deviations, checked, of an interval of a level, checked too."""
+    """Check means, deviations and level of an interval; return means and deviations."""
     means, deviations = np.asarray(mean, np.float64), np.asarray(sd, np.float64)
     if means.shape != deviations.shape:
         raise ValueError(f"mean {means.shape} and sd {deviations.shape} must have the same shape")

@@ -1,11 +1,11 @@
 """Matching of the topics of several runs, and their stability over runs.
 
-Topics have no order: two chains of one model number them differently. They are put together one to
-one so that the sum of the affinities of the pairs is largest (an assignment problem). The affinity
-of two topics is Bhattacharyya's, sum_w sqrt(p_w q_w), which is 1 - H^2 with H the Hellinger
-distance: 1 for equal topics, 0 for topics without a common word. It looks at all of the words,
-where a cosine would be ruled by the few most frequent ones, which topics of running text share. Of
-topics that are directions, with entries of either sign, the affinity is their cosine.
+Topics have no order: two chains of one model number them differently. They are matched one to one
+to maximise the sum of the affinities of the pairs (an assignment problem). The affinity of two
+topics is Bhattacharyya's, sum_w sqrt(p_w q_w), or 1 - H^2 with H the Hellinger distance: 1 for
+equal topics, 0 for topics without a common word. It uses all words, whereas a cosine would be
+dominated by the few most frequent ones, which topics of running text share. For topics that are
+directions, with entries of either sign, the affinity is their cosine.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ SAME = 0.7
 MARGIN = 0.1
 """Lead of the nearest topic over the second nearest below which a match is ambiguous."""
 
-_APART = 1e-3  # how far from 1 rounding may bring the sum of probabilities
+_APART = 1e-3  # tolerance for rounding in the sum of probabilities
 
 WORDS_AT_ONCE = 65_536
 """Words whose square roots are computed at once, to bound memory."""
@@ -49,7 +49,7 @@ def as_topics(name: str, topics: ArrayLike) -> np.ndarray:
         raise ValueError(f"{name} must be numbers [K, V]; it is {array.dtype} {array.shape}")
     if array.dtype.kind != "f":
         array = array.astype(np.float64)
-    # A NaN or infinity shows in the sum of its row: no mask of the size of the topics is made.
+    # A NaN or infinity shows in its row's sum: no mask of the size of the topics is needed.
     totals = array.sum(axis=1, dtype=np.float64)
     wrong = ~np.isfinite(totals) | ~(array.min(axis=1) >= 0) | ~(totals > 0)
     if wrong.any():
@@ -63,7 +63,7 @@ def as_topics(name: str, topics: ArrayLike) -> np.ndarray:
 def as_probabilities(name: str, topics: ArrayLike) -> np.ndarray:
     """Return topics as `as_topics` does; a row whose sum is not 1 is a ValueError.
 
-    Counts, such as the components of scikit-learn's LDA, would weigh topics by their totals.
+    Counts, such as the components of scikit-learn's LDA, would weight topics by their totals.
     """
     array = as_topics(name, topics)
     totals = array.sum(axis=1, dtype=np.float64)
@@ -71,17 +71,17 @@ def as_probabilities(name: str, topics: ArrayLike) -> np.ndarray:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{name}: row {row} sums to {totals[row]:.6g}, not to 1: give probabilities, of counts "
-            "each row divided by its sum"
+            f"{name}: row {row} sums to {totals[row]:.6g}, not to 1: give probabilities; divide "
+            "each row of counts by its sum"
         )
     return array
 
 
 def affinity(first: ArrayLike, second: ArrayLike) -> np.ndarray:
-    """Return Bhattacharyya's affinity of every topic of one set with every one of another.
+    """Return Bhattacharyya's affinity of every topic of one set with every topic of another.
 
     Topics are [K, V] and [L, V], their rows divided by their sums; the affinities, float64 [K, L],
-    are in [0, 1]. The work is one matrix product of K L V.
+    are in [0, 1]. The cost is one matrix product, K L V.
 
     Example:
         >>> affinity([[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]).round(6).tolist()
@@ -133,7 +133,7 @@ def _directions(name: str, rows: ArrayLike) -> np.ndarray:
 def match(reference: ArrayLike, topics: ArrayLike, measure: Affinity = affinity) -> Match:
     """Pair each reference topic [K, V] with one of other topics [L, V], one to one.
 
-    The pairs have the largest sum of affinities, by `affinity` or, for directions, `cosine`.
+    Pairs maximise the sum of affinities: `affinity` or, for directions, `cosine`.
 
     Example:
         >>> pairs = match([[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.8, 0.2]])
@@ -150,15 +150,15 @@ def match(reference: ArrayLike, topics: ArrayLike, measure: Affinity = affinity)
 
 
 class Alignment(NamedTuple):
-    """Topics of several runs put together."""
+    """Matched topics of several runs."""
 
-    # For each run the numbers of its topics in the order of the first, int64 [R, K]
+    # Indices of each run's topics in the order of the first run, int64 [R, K]
     order: np.ndarray
     # Mean affinity over all pairs of runs, float64 [K], NaN for a single run. Near 1, all runs have
     # the same topic; unrelated topics still have the affinity of common words and smoothing.
     stability: np.ndarray
-    # Whether a run has the topic of the first: each is the other's nearest by at least `MARGIN`,
-    # with an affinity of at least `SAME`, bool [R, K].
+    # Whether a run has the topic of the first, bool [R, K]: each is the other's nearest by at least
+    # `MARGIN`, with an affinity of at least `SAME`.
     shared: np.ndarray
 
 
@@ -180,18 +180,18 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
     if not arrays or any(run.shape != arrays[0].shape for run in arrays):
         shapes = ", ".join(str(run.shape) for run in arrays) or "none"
         raise ValueError(f"runs must be topics of one shape; they are {shapes}")
-    own = np.arange(len(arrays[0]))
-    orders, shared = [own], [np.ones(len(own), bool)]
+    identity = np.arange(len(arrays[0]))
+    orders, shared = [identity], [np.ones(len(identity), bool)]
     for run in arrays[1:]:
         table = measure(arrays[0], run)
         order = assignment(table)[1]
-        near = table[own, order]
-        others = table.copy()
-        others[own, order] = -np.inf
-        second = np.maximum(others.max(axis=1), others.max(axis=0)[order])
+        nearest = table[identity, order]
+        rivals = table.copy()
+        rivals[identity, order] = -np.inf
+        second = np.maximum(rivals.max(axis=1), rivals.max(axis=0)[order])
         orders.append(order)
-        shared.append((near >= SAME) & (near >= second + MARGIN))
-    stability = np.full(len(own), np.nan)
+        shared.append((nearest >= SAME) & (nearest >= second + MARGIN))
+    stability = np.full(len(identity), np.nan)
     if len(arrays) > 1:
         aligned = [run[rows] for run, rows in zip(arrays, orders, strict=True)]
         stability = np.mean(
@@ -206,7 +206,7 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
 
 
 def assignment(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows and the columns of the pairs, one to one, of the largest sum in a table."""
+    """Return the rows and columns of the one-to-one pairs with the largest sum in a table."""
     from scipy.optimize import linear_sum_assignment  # here, since it is slow to import
 
     return linear_sum_assignment(table, maximize=True)

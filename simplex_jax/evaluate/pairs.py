@@ -1,4 +1,4 @@
-"""Sums of a kernel over all pairs of samples, and the law of such a sum."""
+"""Sums of a kernel over all pairs of samples, and their null distribution."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,28 +10,29 @@ import numpy as np
 from jax import lax
 from scipy import optimize, stats
 
-_ROWS = 256  # of the table of pairs that are held at a time
-_NULL = 600  # samples of whose pairs the null law is made
+_ROWS = 256  # of the table of pairs in memory at a time
+_NULL = 600  # samples whose pairs give the null distribution
 
 
 class Discrepancy(NamedTuple):
-    """The discrepancy of samples from a law."""
+    """The discrepancy between samples and a distribution."""
 
-    # Unbiased estimate of the squared discrepancy: near 0, of either sign, for samples of the law
+    # Unbiased estimate of the squared discrepancy: near 0, of either sign, for exact samples
     squared: float
-    p_value: float  # probability of a larger estimate for as many independent samples of the law
+    p_value: float  # probability of a larger estimate for as many exact independent samples
 
 
 def discrepancy(kernel: Callable, data: NamedTuple) -> Discrepancy:
     """Return the U-statistic of a Stein kernel and its p-value, for data with leaves [n, ...].
 
-    The kernel is `(one [n, ...], two [m, ...]) -> [n, m]`, of mean zero under the law in either.
+    The kernel is `(one [n, ...], two [m, ...]) -> [n, m]`, with mean zero under the target in each
+    argument.
     """
     sums, diagonal = (np.asarray(x, np.float64) for x in row_sums(data, kernel=kernel))
     n = len(sums)
     squared = (sums.sum() - diagonal.sum()) / (n * (n - 1))
-    some = np.unique(np.linspace(0, n - 1, _NULL).astype(int))
-    part = jax.tree.map(lambda leaf: leaf[some], data)
+    subset = np.unique(np.linspace(0, n - 1, _NULL).astype(int))
+    part = jax.tree.map(lambda leaf: leaf[subset], data)
     table = np.asarray(table_of(part, part, kernel=kernel), np.float64)
     return Discrepancy(float(squared), upper_tail(np.sqrt(n * (n - 1.0)) * squared, table))
 
@@ -41,7 +42,7 @@ def row_sums(data: NamedTuple, *, kernel: Callable) -> tuple[jax.Array, jax.Arra
     """Return the sums of the rows of the table of pairs, and its diagonal, [n] each."""
     n = jax.tree.leaves(data)[0].shape[0]
     rows = min(_ROWS, n)
-    # The last block is moved up to end with the last sample; rows done twice are dropped.
+    # The last block is moved up to end with the last sample; rows computed twice are dropped.
     starts = jnp.minimum(jnp.arange(0, n, rows), n - rows)
 
     def block(start: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -63,12 +64,12 @@ def table_of(one: NamedTuple, two: NamedTuple, *, kernel: Callable) -> jax.Array
 
 
 def upper_tail(statistic: float, table: np.ndarray) -> float:
-    r"""Return P(sum_i l_i (Z_i^2 - 1) > statistic), the l_i being the kernel's eigenvalues.
+    r"""Return P(sum_i l_i (Z_i^2 - 1) > statistic), where l_i are the kernel's eigenvalues.
 
-    By the saddlepoint approximation of Lugannani and Rice for sums of chi-squares (Kuonen 1999),
-    which errs by a few hundredths of the probability. The eigenvalues are those of the table of
-    pairs without its diagonal, whose own part vanishes slowly: they sum to 0, which is the centring
-    of the sum, and their squares to the square of the law's.
+    Uses the saddlepoint approximation of Lugannani and Rice for sums of chi-squares (Kuonen 1999),
+    whose relative error is a few hundredths. The eigenvalues are those of the table of pairs
+    without its diagonal, whose contribution vanishes slowly: they sum to 0, which centres the sum,
+    and the sum of their squares is that of the null distribution.
     """
     m = len(table)
     pairs = table - np.diag(np.diag(table))
@@ -83,7 +84,7 @@ def upper_tail(statistic: float, table: np.ndarray) -> float:
     exponent = zeta * statistic + np.log(rest).sum() / 2
     w = np.copysign(np.sqrt(2 * max(exponent, 0.0)), zeta)
     spread = np.sqrt(2 * np.square(values / rest).sum())
-    if abs(w) < 1e-3:  # at the mean, by the limit
+    if abs(w) < 1e-3:  # near the mean, the limit
         skewness = 8 * (values**3).sum() / spread**3
         return float(stats.norm.sf(w + skewness / 6))
     return float(stats.norm.sf(w + np.log(zeta * spread / w) / w))

@@ -60,7 +60,7 @@ def relabelled(labels: ArrayLike) -> np.ndarray:
 
 
 def _compact(draws: np.ndarray) -> np.ndarray:
-    """Return draws [S, n] with labels from 0 on, without gaps in each."""
+    """Return draws [S, n], each relabelled from 0 without gaps."""
     return np.stack([np.unique(draw, return_inverse=True)[1] for draw in draws])
 
 
@@ -74,17 +74,19 @@ def _entropy_sum(counts: np.ndarray) -> np.ndarray:
 def _losses(draws: np.ndarray, partition: np.ndarray, loss: str) -> np.ndarray:
     """Return the loss of a compact partition [n] against each of compact draws, [S]."""
     n = partition.size
-    # Rows that share each pair of labels, [S, L, K]
-    many, few = int(draws.max()) + 1, int(partition.max()) + 1
-    pairs = (np.arange(len(draws))[:, None] * many + draws) * few + partition
-    both = np.bincount(pairs.ravel(), minlength=len(draws) * many * few).reshape(-1, many, few)
-    rows, columns = both.sum(axis=2), both.sum(axis=1)
+    # Number of rows with each pair of labels, [S, L, K]
+    num_labels, num_clusters = int(draws.max()) + 1, int(partition.max()) + 1
+    pairs = (np.arange(len(draws))[:, None] * num_labels + draws) * num_clusters + partition
+    counts = np.bincount(pairs.ravel(), minlength=len(draws) * num_labels * num_clusters).reshape(
+        -1, num_labels, num_clusters
+    )
+    rows, columns = counts.sum(axis=2), counts.sum(axis=1)
     if loss == "vi":
-        parts = _entropy_sum(rows) + _entropy_sum(columns) - 2 * _entropy_sum(both)
+        parts = _entropy_sum(rows) + _entropy_sum(columns) - 2 * _entropy_sum(counts)
         return np.maximum(parts, 0) / n
     squares = [
-        (table.astype(np.float64) ** 2).reshape(len(both), -1).sum(axis=1)
-        for table in (rows, columns, both)
+        (table.astype(np.float64) ** 2).reshape(len(counts), -1).sum(axis=1)
+        for table in (rows, columns, counts)
     ]
     return (squares[0] + squares[1] - 2 * squares[2]) / max(n * (n - 1), 1)
 
@@ -102,8 +104,8 @@ def _distance(first: ArrayLike, second: ArrayLike, loss: str) -> np.ndarray | fl
 def variation_of_information(first: ArrayLike, second: ArrayLike) -> np.ndarray | float:
     """Return H(first | second) + H(second | first) in nats (Meila 2007), a metric of partitions.
 
-    It is 0 for the same partition and at most log n. The first are labels [n], or draws of them [S,
-    n] with a number for each, the second labels [n].
+    It is 0 for equal partitions and at most log n. `first` is labels [n], or draws of them [S, n]
+    with a value for each; `second` is labels [n].
 
     Example:
         >>> round(variation_of_information([0, 0, 1, 1], [5, 5, 5, 5]), 4)  # log 2
@@ -113,18 +115,18 @@ def variation_of_information(first: ArrayLike, second: ArrayLike) -> np.ndarray 
 
 
 def binder(first: ArrayLike, second: ArrayLike) -> np.ndarray | float:
-    """Return the share of pairs of rows that are together in one of two partitions alone.
+    """Return the fraction of pairs of rows that are together in only one of two partitions.
 
-    That is Binder's (1978) loss with equal costs over its largest value, and one minus the Rand
-    index. Arguments and errors as those of `variation_of_information`.
+    This is Binder's (1978) loss with equal costs over its largest value, and one minus the Rand
+    index. Arguments and errors are as for `variation_of_information`.
     """
     return _distance(first, second, "binder")
 
 
 def co_clustering(labels: ArrayLike, rows: ArrayLike | None = None) -> np.ndarray:
-    """Return the posterior probability that rows are in one cluster, float64 [r, r].
+    """Return the posterior probability that rows share a cluster, float64 [r, r].
 
-    Of draws of labels [S, n] these are the chosen rows [r], or all of them, at a cost of n^2.
+    `labels` are draws [S, n]. The cost is r^2 for the chosen `rows` [r], by default all n.
 
     Example:
         >>> co_clustering([[0, 0, 1], [2, 1, 1]], rows=[1, 2]).tolist()
@@ -132,15 +134,15 @@ def co_clustering(labels: ArrayLike, rows: ArrayLike | None = None) -> np.ndarra
     """
     draws = _draws(labels)
     if rows is not None:
-        chosen = _partitions("rows", rows)
-        bad = (chosen < 0) | (chosen >= draws.shape[1])
-        if chosen.ndim != 1 or bad.any():
+        subset = _partitions("rows", rows)
+        bad = (subset < 0) | (subset >= draws.shape[1])
+        if subset.ndim != 1 or bad.any():
             raise ValueError(f"rows must be numbers [r] from 0 to {draws.shape[1] - 1}")
-        draws = draws[:, chosen]
-    together = np.zeros((draws.shape[1],) * 2, np.int32)
+        draws = draws[:, subset]
+    counts = np.zeros((draws.shape[1],) * 2, np.int32)
     for draw in draws:
-        together += draw[:, None] == draw
-    return together / len(draws)
+        counts += draw[:, None] == draw
+    return counts / len(draws)
 
 
 def cluster_numbers(labels: ArrayLike) -> np.ndarray:
@@ -164,17 +166,17 @@ def point_partition(
     most_draws: int = 500,
     seed: int = 0,
 ) -> PointPartition:
-    """Return the partition whose expected loss over the draws [S, n] is least, of many candidates.
+    """Return the candidate partition with the smallest expected loss over the draws [S, n].
 
-    Candidates are at most so many draws, evenly spaced, and the cuts of an average-linkage tree of
-    one minus the co-clustering probabilities into up to as many clusters as a draw has (Wade and
-    Ghahramani 2018, section 4; the losses are theirs too: "vi", the variation of information in
-    nats, and "binder", which favours small clusters on the side). Expected losses are means over
-    all draws, not bounds.
+    Candidates are at most `most_draws` draws, evenly spaced, and the cuts of an average-linkage
+    tree of one minus the co-clustering probabilities into up to as many clusters as any draw has
+    (Wade and Ghahramani 2018, section 4; the losses are theirs too: "vi", the variation of
+    information in nats, and "binder", which favours extra small clusters). Expected losses are
+    means over all draws, not bounds.
 
-    Above `most_rows` rows, candidates are compared on a random subset of so many, as costs grow
-    with the square. A cut of the tree then takes in each other row where it has most company: at
-    the cluster with the largest mean probability of being together with its rows.
+    Above `most_rows` rows, candidates are compared on a random subset of that size, as costs grow
+    with the square. For a cut of the tree, each other row then joins the cluster with the largest
+    mean probability of being together with its rows.
 
     Example:
         >>> point = point_partition([[0, 0, 1, 1], [3, 3, 2, 2], [0, 0, 0, 1]])
@@ -186,43 +188,43 @@ def point_partition(
     if most_rows < 2 or most_draws < 1:
         raise ValueError(f"give most_rows >= 2 and most_draws >= 1, not {most_rows}, {most_draws}")
     n, seed = draws.shape[1], arguments.seed(seed)
-    chosen = np.arange(n)
+    subset = np.arange(n)
     if n > most_rows:
-        chosen = np.sort(np.random.default_rng(seed).choice(n, most_rows, replace=False))
-    seen = _compact(draws[:, chosen])
-    tried = np.unique(np.linspace(0, len(draws) - 1, min(most_draws, len(draws))).astype(int))
-    candidates = [("draw", int(s), seen[s]) for s in tried]
-    candidates += [("tree", k, cut) for k, cut in enumerate(_cuts(seen))]
-    expected = [float(_losses(seen, partition, loss).mean()) for _, _, partition in candidates]
+        subset = np.sort(np.random.default_rng(seed).choice(n, most_rows, replace=False))
+    compact = _compact(draws[:, subset])
+    draw_ids = np.unique(np.linspace(0, len(draws) - 1, min(most_draws, len(draws))).astype(int))
+    candidates = [("draw", int(s), compact[s]) for s in draw_ids]
+    candidates += [("tree", k, cut) for k, cut in enumerate(_cuts(compact))]
+    expected = [float(_losses(compact, partition, loss).mean()) for _, _, partition in candidates]
     best = int(np.argmin(expected))
     source, number, partition = candidates[best]
     if source == "draw":
         partition = draws[number]
     elif n > most_rows:
-        partition = _with_the_others(draws, chosen, partition)
-    return PointPartition(relabelled(partition), expected[best], len(chosen), len(tried), source)
+        partition = _extended(draws, subset, partition)
+    return PointPartition(relabelled(partition), expected[best], len(subset), len(draw_ids), source)
 
 
 def _cuts(draws: np.ndarray) -> list[np.ndarray]:
-    """Return the cuts of the tree of compact draws into 1, 2, ... clusters."""
+    """Cut the tree of compact draws into 1, 2, ... clusters."""
     if draws.shape[1] == 1:
         return [np.zeros(1, np.int64)]
-    apart = 1 - co_clustering(draws)
-    tree = hierarchy.linkage(squareform(apart, checks=False), method="average")
+    distances = 1 - co_clustering(draws)
+    tree = hierarchy.linkage(squareform(distances, checks=False), method="average")
     most = int(draws.max()) + 1
     levels = hierarchy.cut_tree(tree, n_clusters=np.arange(1, most + 1))
     return [np.unique(level, return_inverse=True)[1] for level in levels.T]
 
 
-def _with_the_others(draws: np.ndarray, chosen: np.ndarray, partition: np.ndarray) -> np.ndarray:
-    """Return labels [n] of all rows, given those of the chosen ones."""
+def _extended(draws: np.ndarray, subset: np.ndarray, partition: np.ndarray) -> np.ndarray:
+    """Return labels [n] of all rows, given those of the subset."""
     sizes = np.bincount(partition)
-    company = np.zeros((draws.shape[1], sizes.size))
+    affinity = np.zeros((draws.shape[1], sizes.size))
     for draw in draws:
         compact = np.unique(draw, return_inverse=True)[1]
         shared = np.zeros((compact.max() + 1, sizes.size))
-        np.add.at(shared, (compact[chosen], partition), 1)
-        company += (shared / sizes)[compact]
-    labels = np.argmax(company, axis=1)
-    labels[chosen] = partition
+        np.add.at(shared, (compact[subset], partition), 1)
+        affinity += (shared / sizes)[compact]
+    labels = np.argmax(affinity, axis=1)
+    labels[subset] = partition
     return labels

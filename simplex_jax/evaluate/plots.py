@@ -1,7 +1,7 @@
-"""Pictures of chains, posteriors and topics. Each function draws on axes and returns them.
+"""Plots of chains, posteriors and topics. Each function draws on axes and returns them.
 
-Without `axes` a new figure is made with `matplotlib.pyplot`; it is `axes.figure`. Names, words and
-labels are drawn as they are: a dollar sign in them does not begin a formula.
+Without `axes`, `matplotlib.pyplot` makes a new figure, `axes.figure`. Names, words and labels are
+drawn literally: a dollar sign does not start a formula.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from simplex_jax.evaluate.diagnostics import finite
 from simplex_jax.evaluate.intervals import beta_interval, normal_interval
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
-"""Told apart by colour-blind readers (Okabe and Ito)."""
+"""Colours that colour-blind readers can distinguish (Okabe and Ito)."""
 
 _SOFT = "#666666"
-_LABELS, _ROOM = 12, 40  # labels along an axis, and letters that fit side by side
+_LABELS, _ROOM = 12, 40  # most labels on an axis, and letters that fit side by side
 
 
 def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
-    """Draw the trace of a scalar, a line for each chain, with R-hat and effective sample size.
+    """Plot the trace of a scalar, a line for each chain, with R-hat and effective sample size.
 
     Args:
         samples: [chains, samples], or [samples] of a single chain.
@@ -33,7 +33,7 @@ def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
         axes: Where to draw.
 
     Raises:
-        ValueError: The samples have more axes.
+        ValueError: The samples have more than two axes.
 
     Example:
         >>> import numpy as np
@@ -63,15 +63,14 @@ def sparse_boxplots(
     names: Sequence[str] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw box plots of the log-probabilities of each category, on a scale of powers of ten.
+    """Draw box plots of the log-probabilities of each category, labelled in powers of ten.
 
-    Boxes hold half of the samples, whiskers 95%: what is beyond is not drawn. On this scale a
-    sampler shows how it treats categories that are nearly zero.
+    Boxes cover half of the samples, whiskers 95%; outliers are not drawn. The log scale shows how a
+    sampler treats categories that are nearly zero.
 
     Args:
-        log_p: Log-probabilities [n, K]; or several samples of the same categories by name, to
-            compare them.
-        names: Of the categories.
+        log_p: Log-probabilities [n, K]; or several such samples by name, to compare them.
+        names: Names of the categories.
         axes: Where to draw.
 
     Raises:
@@ -98,7 +97,7 @@ def sparse_boxplots(
     for number, (name, array) in enumerate(arrays.items()):
         colour = COLOURS[number % len(COLOURS)]
         shift = (number - (len(arrays) - 1) / 2) * width
-        drawn = axes.boxplot(
+        boxes = axes.boxplot(
             array,
             positions=np.arange(categories) + shift,
             widths=0.85 * width,
@@ -111,7 +110,7 @@ def sparse_boxplots(
             whiskerprops={"color": colour},
             capprops={"color": colour},
         )
-        drawn["boxes"][0].set_label(name)
+        boxes["boxes"][0].set_label(name)
     labels = [str(j) for j in range(categories)] if names is None else names
     axes.set_xticks(range(categories), labels, parse_math=False)
     axes.set(xlim=(-0.6, categories - 0.4), ylabel="probability")
@@ -129,17 +128,17 @@ def perplexity(
     measure: str = "perplexity",
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw held-out perplexity during training: thin of one sample, thick of the average.
+    """Plot held-out perplexity during training: thin for one sample, thick for the average.
 
     Args:
-        metrics: `Fit.metrics`; or those of several runs by name.
-        key: Against which entry of a record, say "seconds", "passes" or "documents".
-        measure: "perplexity", or "log_perplexity" of spherical models; the average is the entry of
-            this name that ends in `_average`.
+        metrics: `Fit.metrics`, or those of several runs by name.
+        key: Entry of a record for the x axis, such as "seconds", "passes" or "documents".
+        measure: "perplexity", or "log_perplexity" for spherical models; the average is the entry
+            with the suffix `_average`.
         axes: Where to draw.
 
     Raises:
-        ValueError: No record has the measure, or one that has it lacks the key.
+        ValueError: No record has the measure, or one with the measure lacks the key.
 
     Example:
         >>> from simplex_jax.evaluate import plots
@@ -183,15 +182,15 @@ def topic_intervals(
     level: float = 0.95,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the strongest words of a topic with their credible intervals.
+    """Plot the top words of a topic with their credible intervals.
 
     Args:
         mean: Posterior mean of the topic's words, [V]: probabilities, or loadings of either sign.
-        sd: Their posterior standard deviations, [V]; NaN where unknown, and no interval is drawn.
+        sd: Their posterior standard deviations, [V]; NaN if unknown, which draws no interval.
         vocabulary: The V words.
-        top: Words shown: the most probable, or those of largest loading.
-        level: Posterior probability of the intervals: of `intervals.beta_interval` for
-            probabilities, of `normal_interval` for loadings.
+        top: Number of words: the most probable, or those with the largest loadings.
+        level: Posterior probability of the intervals: `intervals.beta_interval` for probabilities,
+            `normal_interval` for loadings.
         axes: Where to draw.
 
     Raises:
@@ -240,16 +239,15 @@ def shares_by(
     name: str = "",
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the mean share of a topic by a covariate: a line with a band, or points with bars.
+    """Plot the mean share of a topic by a covariate: a line with a band, or points with bars.
 
     Args:
-        places: Numbers at which the share is known, or positions of groups, [n].
+        places: Values of the covariate, or positions of groups, [n].
         mean: Mean shares, [n].
         lower: Lower ends of their intervals, [n].
         upper: Upper ends, [n].
-        labels: Names of the groups, of which all or, where they are many, some are written; None
-            for numbers.
-        name: Of the covariate.
+        labels: Names of the groups; if there are many, only some are drawn. None for numbers.
+        name: Name of the covariate.
         axes: Where to draw.
 
     Raises:
@@ -266,7 +264,7 @@ def shares_by(
     if not (x.shape == y.shape == low.shape == high.shape and x.ndim == 1 and x.size) or (
         labels is not None and len(labels) != len(x)
     ):
-        raise ValueError("places, mean, lower, upper and labels must be of one length, from 1 on")
+        raise ValueError("places, mean, lower, upper and labels must be of one length, at least 1")
     axes = _axes(axes)
     if labels is None:
         axes.fill_between(x, low, high, color=COLOURS[0], alpha=0.25, lw=0)
@@ -276,9 +274,9 @@ def shares_by(
         axes.vlines(x, low, high, color=COLOURS[0], lw=2.5, alpha=0.5)
         axes.plot(x, y, "o", color=COLOURS[0], ms=4)
         step = -(-len(x) // _LABELS)
-        shown = [str(label) for label in labels[::step]]
-        axes.set_xticks(x[::step], shown, parse_math=False)
-        if sum(map(len, shown)) > _ROOM:
+        texts = [str(label) for label in labels[::step]]
+        axes.set_xticks(x[::step], texts, parse_math=False)
+        if sum(map(len, texts)) > _ROOM:
             axes.tick_params(axis="x", rotation=60)
     axes.set_xlabel(name, parse_math=False)
     axes.set(ylim=(min(0.0, low.min()), 1.05 * high.max()), ylabel="share")
@@ -293,11 +291,11 @@ def comparison(
     heldout: str = "held-out perplexity",
     coherence: str = "coherence (NPMI)",
 ) -> np.ndarray:
-    """Draw held-out measure and coherence against the number of topics, with standard errors.
+    """Plot held-out measure and coherence against the number of topics, with standard errors.
 
     Args:
-        entries: Of `compare.models`. Points are single fits.
-        axes: Two to draw on.
+        entries: Results of `compare.models`. Points are single fits.
+        axes: Two axes to draw on.
         heldout: Name of the held-out measure.
         coherence: Name of the coherence.
 
@@ -320,12 +318,12 @@ def comparison(
         raise ValueError("entries must have at least one number of topics")
     pair = figure(columns=2) if axes is None else np.asarray(axes)
     sizes = [entry.num_topics for entry in entries]
-    for place, name, column in ((pair[0], heldout, "heldout"), (pair[1], coherence, "coherence")):
+    for panel, name, column in ((pair[0], heldout, "heldout"), (pair[1], coherence, "coherence")):
         values = [getattr(entry, column) for entry in entries]
         estimates = [compare.estimate(value) for value in values]
         for size, value in zip(sizes, values, strict=True):
-            place.plot([size] * len(value), value, ".", color=_SOFT, alpha=0.5, ms=5)
-        place.errorbar(
+            panel.plot([size] * len(value), value, ".", color=_SOFT, alpha=0.5, ms=5)
+        panel.errorbar(
             sizes,
             [one.mean for one in estimates],
             yerr=[np.nan_to_num(one.error) for one in estimates],
@@ -334,24 +332,24 @@ def comparison(
             ms=5,
             capsize=3,
         )
-        place.set_xscale("log")
-        place.set_xticks(sizes, [str(size) for size in sizes])
-        place.minorticks_off()
-        place.set_xlabel("topics")
-        place.set_ylabel(name, parse_math=False)
-        place.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
-        place.grid(axis="y", lw=0.5, alpha=0.5)
+        panel.set_xscale("log")
+        panel.set_xticks(sizes, [str(size) for size in sizes])
+        panel.minorticks_off()
+        panel.set_xlabel("topics")
+        panel.set_ylabel(name, parse_math=False)
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+        panel.grid(axis="y", lw=0.5, alpha=0.5)
     return pair
 
 
 def figure(columns: int = 1, width: float = 5.6, height: float = 3.6) -> np.ndarray:
-    """Return the axes of a new figure, [columns], each of a size in inches."""
-    from matplotlib import pyplot  # here, for it chooses a display
+    """Return the axes of a new figure, [columns], each `width` by `height` inches."""
+    from matplotlib import pyplot  # here, since it selects a display
 
     size = (width * columns, height)
     _, axes = pyplot.subplots(1, columns, squeeze=False, figsize=size, layout="constrained")
-    for one in axes[0]:
-        one.spines[["top", "right"]].set_visible(False)
+    for axis in axes[0]:
+        axis.spines[["top", "right"]].set_visible(False)
     return axes[0]
 
 

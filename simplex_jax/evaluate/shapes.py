@@ -1,4 +1,4 @@
-"""Pictures of samples on the triangle and on the sphere."""
+"""Plots of samples on the triangle and on the sphere."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from simplex_jax.evaluate import plots
 
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
-_GRID = 160  # points along a side, for a density
+_GRID = 160  # grid points along a side, for a density
 _BESIDE = np.array([0.0, 0.0, 0.35])
 
 
@@ -21,13 +21,13 @@ def triangle(
     names: Sequence[str] = ("1", "2", "3"),
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw samples on the simplex of three categories, on an equilateral triangle.
+    """Plot samples on the simplex of three categories, as an equilateral triangle.
 
     Args:
-        probabilities: [n, 3]; of log-probabilities give the exponentials.
+        probabilities: [n, 3]; exponentiate log-probabilities first.
         log_density: `(probabilities [m, 3]) -> [m]`, up to a constant and with respect to the
-            uniform law of the simplex: shaded behind the samples.
-        names: Of the three corners, where a category has probability 1.
+            uniform distribution on the simplex; shaded behind the samples.
+        names: Names of the three corners, where a category has probability 1.
         axes: Where to draw.
 
     Raises:
@@ -47,7 +47,7 @@ def triangle(
     if p.size and p.min() < -1e-3:
         raise ValueError(f"probabilities must be at least 0; the smallest is {p.min():.3g}")
     if len(names) != 3:
-        raise ValueError(f"names must be three; they are {len(names)}")
+        raise ValueError(f"names must have three entries; it has {len(names)}")
     axes = _bare(axes)
     if log_density is not None:
         _shade(axes, log_density)
@@ -62,7 +62,7 @@ def triangle(
 
 
 def _shade(axes: Axes, log_density: Callable[[np.ndarray], ArrayLike]) -> None:
-    """Shade a density; centres of cells are inside, so that no corner is asked for."""
+    """Shade a density, evaluated at cell centres, which are never corners."""
     x, y = np.meshgrid((np.arange(_GRID) + 0.5) / _GRID, (np.arange(_GRID) + 0.5) / _GRID)
     points = np.stack([x.ravel(), y.ravel() * _CORNERS[2, 1]], axis=-1)
     third = points[:, 1] / _CORNERS[2, 1]
@@ -71,7 +71,7 @@ def _shade(axes: Axes, log_density: Callable[[np.ndarray], ArrayLike]) -> None:
     inside = (p > 0).all(axis=1)
     values = np.full(len(p), np.nan)
     logs = np.asarray(log_density(p[inside]), np.float64)
-    # Where the density is infinite at an edge, the highest cells alone would be seen.
+    # If the density is infinite at an edge, only the highest cells would be visible.
     values[inside] = np.exp(np.minimum(logs - np.quantile(logs, 0.98), 0))
     extent = (0, 1, 0, _CORNERS[2, 1])
     picture = values.reshape(_GRID, _GRID)
@@ -79,12 +79,12 @@ def _shade(axes: Axes, log_density: Callable[[np.ndarray], ArrayLike]) -> None:
 
 
 def sphere(x: ArrayLike, *, centre: ArrayLike | None = None, axes: Axes | None = None) -> Axes:
-    """Draw unit vectors in space, seen from far away: those on the far side are faint.
+    """Plot unit vectors in space, seen from far away; those on the far side are faint.
 
     Args:
         x: Unit vectors [n, 3].
-        centre: Direction from which they are seen, [3]; by default a little beside their mean, so
-            that it is not the middle of the picture.
+        centre: Direction from which they are seen, [3]; by default slightly off their mean, so that
+            it is not at the centre.
         axes: Where to draw.
 
     Raises:
@@ -110,38 +110,38 @@ def sphere(x: ArrayLike, *, centre: ArrayLike | None = None, axes: Axes | None =
     for height in np.sin(np.deg2rad([-60, -30, 0, 30, 60])):
         _line(axes, (ring * np.sqrt(1 - height**2) + [0, 0, height]) @ view.T)
     for longitude in np.deg2rad(np.arange(0, 180, 30)):
-        across = np.array([np.cos(longitude), np.sin(longitude), 0.0])
-        _line(axes, (ring[:, :1] * across + ring[:, 1:2] * [0, 0, 1]) @ view.T)
+        meridian = np.array([np.cos(longitude), np.sin(longitude), 0.0])
+        _line(axes, (ring[:, :1] * meridian + ring[:, 1:2] * [0, 0, 1]) @ view.T)
     axes.plot(np.cos(angle), np.sin(angle), color="#444444", lw=1)
-    seen = points @ view.T
-    front = seen[:, 2] >= 0
+    projected = points @ view.T
+    front = projected[:, 2] >= 0
     for part, colour in ((~front, "#9bbcd6"), (front, plots.COLOURS[0])):
-        axes.scatter(*seen[part, :2].T, **_dots(len(points)), color=colour)
+        axes.scatter(*projected[part, :2].T, **_dots(len(points)), color=colour)
     axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     return axes
 
 
 def _view(direction: ArrayLike) -> np.ndarray:
-    """Return the rotation that takes a direction to the viewer, the third axis, with z upwards."""
-    towards = np.asarray(direction, np.float64)
-    length = np.linalg.norm(towards)
-    if towards.shape != (3,) or not 0 < length < np.inf:
+    """Return the rotation of a direction to the third axis, towards the viewer, with z up."""
+    normal = np.asarray(direction, np.float64)
+    length = np.linalg.norm(normal)
+    if normal.shape != (3,) or not 0 < length < np.inf:
         raise ValueError(f"centre must be a direction, [3]; it is {direction}")
-    towards = towards / length
-    up = np.array([0.0, 0.0, 1.0]) if abs(towards[2]) < 0.999 else np.array([0.0, 1.0, 0.0])
-    right = np.cross(up, towards)
+    normal = normal / length
+    up = np.array([0.0, 0.0, 1.0]) if abs(normal[2]) < 0.999 else np.array([0.0, 1.0, 0.0])
+    right = np.cross(up, normal)
     right = right / np.linalg.norm(right)
-    return np.stack([right, np.cross(towards, right), towards])
+    return np.stack([right, np.cross(normal, right), normal])
 
 
 def _line(axes: Axes, curve: np.ndarray) -> None:
     """Draw the near side of a curve."""
-    near = np.where(curve[:, 2:] >= 0, curve[:, :2], np.nan)
-    axes.plot(*near.T, color="#cccccc", lw=0.6, zorder=0)
+    visible = np.where(curve[:, 2:] >= 0, curve[:, :2], np.nan)
+    axes.plot(*visible.T, color="#cccccc", lw=0.6, zorder=0)
 
 
 def _dots(n: int) -> dict[str, Any]:
-    """Return size and opacity of n dots: the more, the smaller and fainter."""
+    """Return size and opacity for n dots: the more dots, the smaller and fainter."""
     crowd = min(max(n / 200, 1.0), 50.0)
     return {"s": 16 / crowd**0.5, "alpha": max(0.8 / crowd**0.4, 0.12), "linewidths": 0}
 

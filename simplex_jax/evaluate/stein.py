@@ -1,26 +1,26 @@
-r"""Kernel Stein discrepancies of samples from a law whose density is known up to a constant.
+r"""Kernel Stein discrepancies of samples from a density that is known up to a constant.
 
-A Stein operator turns every smooth field g into a function T g whose mean is zero under the law.
-The discrepancy is the largest mean of T g over the samples among the fields of a unit ball (Liu,
+A Stein operator turns every smooth field g into a function T g with mean zero under the target.
+The discrepancy is the largest sample mean of T g among the fields of a unit ball (Liu,
 Lee and Jordan 2016; Chwialkowski, Strathmann and Gretton 2016), a sum over pairs of samples.
 
 On the simplex the operator is that of the Wright-Fisher diffusion (Gan, Röllin and Ross 2017, for
-the Dirichlet law; Gorham, Duncan, Vollmer and Mackey 2019, for diffusions at large),
+the Dirichlet; Gorham, Duncan, Vollmer and Mackey 2019, for general diffusions),
 
 .. math::
     T g = \sum_j (a_j - x_j a_\cdot)\, g_j + \sum_{jk} x_j (\delta_{jk} - x_k)\, \partial_k g_j ,
 
-whose coefficients vanish where the simplex ends: no boundary term is left for any a > 0, however
-sparse, while the operator of Langevin would divide by x and want a > 1. As
+whose coefficients vanish at the boundary: there is no boundary term for any a > 0, however sparse,
+while the Langevin operator would divide by x and need a > 1. As
 
 .. math:: \sum_k x_j (\delta_{jk} - x_k) \partial / \partial x_k
 
-is the derivative along log x_j (where the others move so that the sum stays 1), T is Langevin's
-operator in the log-ratios, where the law has a smooth density on all of R^(K-1): fields are chosen
-there, and see a category of 1e-30 as well as one of 0.3.
+is the derivative along log x_j (with the others moving so that the sum stays 1), T is the Langevin
+operator in the log-ratios, where the target has a smooth density on all of R^(K-1). Fields are
+chosen there, and detect a category of 1e-30 as well as one of 0.3.
 
-On the sphere, which has no boundary, fields are projected to tangent vectors, with divergence and
-gradient of the sphere (Xu and Matsuda 2020; Barp, Oates, Porcu and Girolami 2022).
+On the sphere, which has no boundary, fields are projected onto tangent vectors, with divergence and
+gradient on the sphere (Xu and Matsuda 2020; Barp, Oates, Porcu and Girolami 2022).
 """
 
 from typing import NamedTuple
@@ -40,40 +40,40 @@ from simplex_jax.precision import full_precision
 def simplex(
     log_p: ArrayLike, concentration: ArrayLike, *, reference: ArrayLike | None = None
 ) -> Discrepancy:
-    r"""Compare samples on the simplex with a Dirichlet law or with any smooth density.
+    r"""Compare samples on the simplex with a Dirichlet or any other smooth density.
 
-    For a density proportional to prod_j x_j^(alpha_j - 1) L(x) the operator's a is
+    For a density proportional to prod_j x_j^(alpha_j - 1) L(x) the operator has
 
     .. math:: a_j(x) = \alpha_j + \partial \log L / \partial \log x_j ,
 
-    what `gradients.counts` calls generalised counts, plus the prior: any extension of L off the
-    simplex will do.
+    the prior plus the generalised counts of `gradients.counts`; any extension of L off the simplex
+    works.
 
-    Fields along log x_j, for every j, are of two kinds. Those of the inverse multiquadric
-    (1 + |y - y'|^2 / (K - 1))^(-1/2) (Gorham and Mackey 2017), in log-ratios y scaled as a
-    Dirichlet law of the reference scales them (the covariance of log x is diag(trigamma(a)) up to
-    constants), tell any two laws apart. And 1 and log x_j - c_j find wrong means, shapes and tails
-    where the first have little power, and mass on its way to zero where they have none (compare
-    Kanagawa, Barp, Gretton and Mackey 2022); under the reference c_j makes the two uncorrelated.
-    Each field is divided by its root mean square over the samples, as are the multiquadric's for
-    each j those of a constant, so that no category counts more than another.
+    There are two kinds of fields along log x_j, for every j. Those of the inverse multiquadric (1 +
+    |y - y'|^2 / (K - 1))^(-1/2) (Gorham and Mackey 2017) distinguish any two distributions.
+    Log-ratios y are scaled as under a Dirichlet with the reference concentrations (the covariance
+    of log x is diag(trigamma(a)) up to constants). The fields 1 and log x_j - c_j detect wrong
+    means, shapes and tails, where the first have little power, and mass escaping to zero, where
+    they have none (compare Kanagawa, Barp, Gretton and Mackey 2022); under the reference, c_j makes
+    the two uncorrelated. These fields are divided by their root mean squares over the samples, and
+    the multiquadric's for each j by that of a constant, so that all categories have equal weight.
 
     Args:
         log_p: Log-probabilities [n, K], finite, of n independent samples. Thin chains to about
             their effective size: the p-value of correlated samples is too small.
-        concentration: a of a Dirichlet law, [K], finite and positive; or a(x) at every sample,
-            [n, K], finite, of either sign.
-        reference: Concentrations [K] of a Dirichlet law about as wide as the target, by which
-            fields are scaled; by default the mean of a.
+        concentration: a of a Dirichlet, [K], finite and positive; or a(x) at every sample, [n, K],
+            finite, of either sign.
+        reference: Concentrations [K] of a Dirichlet about as wide as the target, which scale the
+            fields; by default the mean of a.
 
     Returns:
-        The discrepancy. The work is O(n^2 K): 20,000 samples take seconds. The null law, a weighted
-        sum of chi-squares found from 600 of the samples, is one for large n: with rare
-        categories it wants n a_j of some hundreds. At 40 about 1 in 20 of the p-values of exact
-        draws is below 0.01, at 200 about 1 in 50.
+        The discrepancy. The cost is O(n^2 K): 20,000 samples take seconds. The null distribution, a
+        weighted sum of chi-squares estimated from 600 of the samples, is asymptotic: with rare
+        categories, n a_j should be some hundreds. At 40 about 1 in 20 p-values of exact draws is
+        below 0.01, at 200 about 1 in 50.
 
     Raises:
-        ValueError: A number is out of range, or shapes do not fit.
+        ValueError: A number is out of range, or shapes do not match.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -101,40 +101,40 @@ def simplex(
         )
     if a.ndim == 1 and not (a > 0).all():
         raise ValueError("concentration must be positive")
-    like = a.reshape(-1, a.shape[-1]).mean(axis=0) if reference is None else np.asarray(reference)
-    if like.shape != logs.shape[1:] or not ((like > 0) & (like < np.inf)).all():
+    ref = a.reshape(-1, a.shape[-1]).mean(axis=0) if reference is None else np.asarray(reference)
+    if ref.shape != logs.shape[1:] or not ((ref > 0) & (ref < np.inf)).all():
         raise ValueError(
-            "reference must be K finite and positive concentrations; where the mean of "
-            "concentration over the samples is not, it has to be given"
+            "reference must be K finite and positive concentrations; give it if the mean of "
+            "concentration over the samples is not positive"
         )
-    return pairs.discrepancy(_log_ratio_kernel, _log_ratios(logs, a, like.astype(np.float64)))
+    return pairs.discrepancy(_log_ratio_kernel, _log_ratios(logs, a, ref.astype(np.float64)))
 
 
 class _LogRatios(NamedTuple):
-    """Quantities by which pairs of samples on the simplex are compared."""
+    """Quantities for comparing pairs of samples on the simplex."""
 
     y: jax.Array  # scaled log-ratios, [n, K]
-    fast: jax.Array  # the same in units of the fields along each coordinate, [n, K]
-    score: jax.Array  # derivatives along the coordinates, of mean square 1, [n, K]
+    fast: jax.Array  # y in units of the fields along each coordinate, [n, K]
+    score: jax.Array  # derivatives along the coordinates, with mean square 1, [n, K]
     inner: jax.Array  # fast.score, [n]
-    rate: jax.Array  # trace of the second derivatives of |y|^2 / 2 in units of `fast`, [n] alike
+    rate: jax.Array  # trace of the Hessian of |y|^2 / 2 in units of `fast`, equal for all, [n]
     fields: jax.Array  # the operator applied to the fields 1 and log x_j - c_j, [n, 2 K]
 
 
-def _log_ratios(logs: np.ndarray, a: np.ndarray, like: np.ndarray) -> _LogRatios:
-    # In double precision: what is left of large logs and concentrations here is of order 1.
+def _log_ratios(logs: np.ndarray, a: np.ndarray, ref: np.ndarray) -> _LogRatios:
+    # In double precision: large logs and concentrations cancel here to order 1.
     logs = logs - special.logsumexp(logs, axis=1, keepdims=True)
     slopes = a - a.sum(axis=-1, keepdims=True) * np.exp(logs)
     spread = _root_mean_square(slopes)
     score = slopes / spread
-    along = slopes * (logs - _centre(like)) - np.expm1(logs)
-    fields = np.concatenate([score, along / _root_mean_square(along)], axis=1)
-    # Log weights are defined up to a constant. The inverse covariance of the reference in what is
-    # left, W - W11'W / 1'W1 with W = diag(1 / trigamma), is the square of the map to y.
-    precision = 1 / special.polygamma(1, like)
+    log_field = slopes * (logs - _centre(ref)) - np.expm1(logs)
+    fields = np.concatenate([score, log_field / _root_mean_square(log_field)], axis=1)
+    # Log weights are defined up to a constant. Modulo that constant the inverse covariance of the
+    # reference, W - W11'W / 1'W1 with W = diag(1 / trigamma), is the square of the map to y.
+    precision = 1 / special.polygamma(1, ref)
     root, share = np.sqrt(precision), precision / precision.sum()
     y = root * (logs - (logs @ share)[:, None])
-    y = y - y.mean(axis=0)  # only differences count: of smaller numbers they have more digits
+    y = y - y.mean(axis=0)  # only differences matter, and those of small numbers have more digits
     fast = y * (root / spread)
     rate = (precision * (1 - share) / spread**2).sum()
     fields /= np.sqrt(fields.shape[1])
@@ -160,44 +160,44 @@ def _log_ratio_kernel(one: _LogRatios, two: _LogRatios) -> jax.Array:
     """Return the Stein kernel of all pairs, [n, m]."""
     width, rate = one.y.shape[1] - 1, two.rate
     base = lax.rsqrt(1 + _square_distances(one.y, two.y) / width)
-    across = one.fast @ two.score.T + one.score @ two.fast.T - one.inner[:, None] - two.inner
+    cross = one.fast @ two.score.T + one.score @ two.fast.T - one.inner[:, None] - two.inner
     second = 3 * base**2 * _square_distances(one.fast, two.fast) / width
-    local = base * (one.score @ two.score.T) - base**3 * (across - rate + second) / width
+    local = base * (one.score @ two.score.T) - base**3 * (cross - rate + second) / width
     return local / (one.y.shape[1] + rate / width) + one.fields @ two.fields.T
 
 
 @full_precision
 def _square_distances(one: jax.Array, two: jax.Array) -> jax.Array:
-    both = jnp.sum(one**2, axis=1)[:, None] + jnp.sum(two**2, axis=1)
-    return jnp.maximum(both - 2 * one @ two.T, 0)
+    norms = jnp.sum(one**2, axis=1)[:, None] + jnp.sum(two**2, axis=1)
+    return jnp.maximum(norms - 2 * one @ two.T, 0)
 
 
 def sphere(x: ArrayLike, score: ArrayLike, *, reference: ArrayLike | None = None) -> Discrepancy:
     r"""Compare samples on the unit sphere with a density.
 
-    A field is a vector of functions f, projected: with s the tangential score,
+    A field is a projected vector of functions f. With the tangential score s,
 
     .. math:: T P f = (s - (p - 1) x) \cdot f + \mathrm{tr}(P\, \partial f)\,.
 
-    Fields are those of the inverse multiquadric (1 + |x - y|^2 / w)^(-1/2), w being half of the
-    mean squared distance of two samples; the constant and the linear f, which find wrong means and
-    axes; and the reference as a constant f once more, by itself, which finds wrong concentrations.
-    Each of the three is scaled by its mean square over the samples.
+    Fields are those of the inverse multiquadric (1 + |x - y|^2 / w)^(-1/2), where w is half the
+    mean squared distance of two samples; constant and linear f, which detect wrong means and axes;
+    and the reference as a separate constant f, which detects wrong concentrations. Each of the
+    three is scaled by its mean square over the samples.
 
     Args:
-        x: Unit vectors [n, p] of n independent samples, p from 2 on. Thin chains to about their
+        x: Unit vectors [n, p] of n independent samples, p at least 2. Thin chains to about their
             effective size: the p-value of correlated samples is too small.
-        score: Gradient of the log density at the samples, [n, p], of any smooth extension off the
-            sphere, for its part along x is taken away. Or [p], where it is the same everywhere: k m
-            for a von Mises-Fisher law of mean m and concentration k.
-        reference: A direction about which the law is spread, [p], not found from the samples; by
-            default the score where that is the same everywhere, and else none.
+        score: Gradient of the log density at the samples, [n, p], from any smooth extension off the
+            sphere, as its part along x is removed. Or [p] if it is constant: k m for a von
+            Mises-Fisher with mean direction m and concentration k.
+        reference: A direction around which the target is spread, [p], not estimated from the
+            samples; by default the score if constant, otherwise none.
 
     Returns:
         The discrepancy; see `simplex`.
 
     Raises:
-        ValueError: A vector is not of length 1, samples are all the same, or shapes do not fit.
+        ValueError: A vector does not have length 1, all samples are equal, or shapes do not match.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -233,14 +233,14 @@ def sphere(x: ArrayLike, score: ArrayLike, *, reference: ArrayLike | None = None
 
 
 class _Directions(NamedTuple):
-    """Quantities by which pairs of samples on the sphere are compared."""
+    """Quantities for comparing pairs of samples on the sphere."""
 
-    x: jax.Array  # less their mean, [n, p]: differences of concentrated samples keep their digits
+    x: jax.Array  # minus their mean, [n, p]: differences of concentrated samples keep their digits
     score: jax.Array  # tangential score, [n, p]
     along: jax.Array  # its product with the mean, [n]
-    width: jax.Array  # w, on every sample alike, [n]
-    own: jax.Array  # mean of |s - (p - 1) x|^2, on every sample alike, [n]
-    radial: jax.Array  # the operator applied to the reference, of mean square 1 or 0, [n]
+    width: jax.Array  # w, equal for all samples, [n]
+    own: jax.Array  # mean of |s - (p - 1) x|^2, equal for all samples, [n]
+    radial: jax.Array  # the operator applied to the reference, with mean square 1 or 0, [n]
 
 
 def _directions(x: np.ndarray, gradient: np.ndarray, pole: np.ndarray) -> _Directions:
@@ -261,16 +261,16 @@ def _directions(x: np.ndarray, gradient: np.ndarray, pole: np.ndarray) -> _Direc
 def _spherical_kernel(one: _Directions, two: _Directions) -> jax.Array:
     """Return the Stein kernel of all pairs, [n, m]."""
     p, width = one.x.shape[1], two.width
-    # The shortfall v = 1 - x.y, and f(v) = (1 + 2 v / w)^(-1/2), of which c = x.y takes -f'.
+    # v = 1 - x.y and f(v) = (1 + 2 v / w)^(-1/2); the derivative by c = x.y is -f'.
     v = _square_distances(one.x, two.x) / 2
     c = 1 - v
     sine = v * (2 - v)
     base = lax.rsqrt(1 + 2 * v / width)
     slope = base**3 / width
     curvature = 3 * base**5 / width**2
-    across = one.score @ two.x.T + one.along[:, None] + one.x @ two.score.T + two.along
-    scores = one.score @ two.score.T - (p - 1) * across + (p - 1) ** 2 * c
-    first = -c * across - 2 * (p - 1) * sine + p - 2 + c**2
+    cross = one.score @ two.x.T + one.along[:, None] + one.x @ two.score.T + two.along
+    scores = one.score @ two.score.T - (p - 1) * cross + (p - 1) ** 2 * c
+    first = -c * cross - 2 * (p - 1) * sine + p - 2 + c**2
     local = (base * scores + slope * first - curvature * c * sine) / (two.own + (p - 1) / width)
     linear = ((1 + c) * scores + first) / (2 * two.own + p - 1)
     return local + linear + one.radial[:, None] * two.radial

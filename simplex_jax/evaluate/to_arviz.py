@@ -1,7 +1,7 @@
 """Samples as trees of labelled arrays, [chain, draw, ...], for ArviZ.
 
-With them all of ArviZ works: `arviz_stats` for summaries, rank-normalised R-hat and effective
-sample sizes, `arviz_plots`, `tree.to_netcdf(...)`. It needs `pip install arviz-base`;
+All of ArviZ works with them: `arviz_stats` for summaries, rank-normalised R-hat and effective
+sample sizes, `arviz_plots`, `tree.to_netcdf(...)`. This needs `pip install arviz-base`;
 `diagnostics.summary` gives R-hat and effective sizes of plain arrays without it.
 """
 
@@ -17,8 +17,8 @@ from simplex_jax.evaluate import matching
 from simplex_jax.evaluate.fits import Fitted, Mixture, Record, Topics
 
 _NONE = (
-    "no samples have been kept: give `fit` keep_samples (and no samples_dir); what was loaded from "
-    "a file, or has streamed, has none"
+    "no samples are stored: give `fit` keep_samples (and no samples_dir); a fit that was streamed "
+    "or loaded from a file has none"
 )
 
 
@@ -33,13 +33,13 @@ def from_run(
     """Return the trace of a run as a tree with the groups `posterior` and `sample_stats`.
 
     Args:
-        positions: What `run` collected of positions, leaves [draws, ...], or [draws, chains, ...]
-            of a kernel of `base.chains`; log-probabilities stay what they are.
-        info: What it collected of the Info, leaves with the same leading axes, or None: say with
-            `run(..., collect=lambda state, info: (state.position, info))`.
-        chains: Whether the leaves have an axis of chains.
-        dims: Names of the further axes, by variable. A variable is named by its path in the tree,
-            as in "weights" or "atoms.mean"; a position that is a single array is "position".
+        positions: Positions collected by `run`, leaves [draws, ...], or [draws, chains, ...] for a
+            kernel of `base.chains`; log-probabilities are not transformed.
+        info: Infos it collected, leaves with the same leading axes, or None; use `run(...,
+            collect=lambda state, info: (state.position, info))`.
+        chains: Whether the leaves have a chain axis.
+        dims: Names of the other axes, by variable. A variable is named by its path in the tree,
+            such as "weights" or "atoms.mean"; a position that is a single array is "position".
         coords: Labels along named axes.
 
     Returns:
@@ -47,7 +47,7 @@ def from_run(
 
     Raises:
         ImportError: arviz-base is not installed.
-        ValueError: The leaves do not agree in their numbers of draws and chains.
+        ValueError: The leaves differ in their numbers of draws or chains.
 
     Example:
         >>> import numpy as np
@@ -74,27 +74,27 @@ def from_run(
 
 
 def from_fit(fitted: Fitted | Record, vocabulary: Sequence[str] | None = None) -> Any:
-    """Return what a fit, or a fitted estimator, has kept of the posterior.
+    """Return the posterior samples stored by a fit or a fitted estimator.
 
     Args:
-        fitted: What `lda.fit` or `sam.fit` returned, with `keep_samples` given and no
-            directory for them, or `hdp.fit` or `dpm.fit`; or an estimator of `simplex_jax.scikit`.
-        vocabulary: The words, to label the topics' entries; by default those of the fit.
+        fitted: A fit of `lda.fit` or `sam.fit` with `keep_samples` and no directory for them, or of
+            `hdp.fit` or `dpm.fit`; or an estimator of `simplex_jax.scikit`.
+        vocabulary: The words that label the entries of topics; by default those of the fit.
 
     Returns:
-        An `xarray.DataTree`. Of topics, its group `posterior` has `topics` (chain, draw, topic,
-        word), matched over the chains, and the concentrations; `sample_stats` the training step
-        and, with held-out documents, the measure of each chain there, say `perplexity`. Of a
-        mixture, `posterior` has the traces, which mean the same in every chain: `alpha`,
-        `occupied` and `largest`, and `log_predictive` of held-out rows; `partitions` the fewer
-        partitions that are kept, `labels` (chain, draw, row), with their `alpha` and `step`. So
-        too of `hdp.fit`, whose topics come and go: the traces are `alpha`, `gamma` and `topics`,
-        and the partitions those of the tokens, `labels` (chain, draw, token), with the
-        `concentrations` (chain, draw, label).
+        An `xarray.DataTree`. For topics, the group `posterior` has `topics` (chain, draw, topic,
+        word), matched over the chains, and the concentrations; `sample_stats` has the training step
+        and, with held-out documents, each chain's measure on them, such as `perplexity`. For a
+        mixture, `posterior` has the traces, which mean the same in every chain: `alpha`, `occupied`
+        and `largest`, and `log_predictive` of held-out rows. `partitions` has the stored
+        partitions, fewer than the traces: `labels` (chain, draw, row), with their `alpha` and
+        `step`. `hdp.fit`, whose topics are born and die, is similar: the traces are `alpha`,
+        `gamma` and `topics`, and the partitions those of the tokens, `labels` (chain, draw, token),
+        with the `concentrations` (chain, draw, label).
 
     Raises:
         ImportError: arviz-base is not installed.
-        ValueError: No samples have been kept.
+        ValueError: No samples are stored.
 
     Example:
         >>> import numpy as np
@@ -115,10 +115,10 @@ def from_fit(fitted: Fitted | Record, vocabulary: Sequence[str] | None = None) -
 
 
 def _of_mixture(fitted: Mixture) -> Any:
-    """Return traces [T, chains], and the partitions that are kept."""
+    """Return traces [T, chains] and the stored partitions."""
     if not fitted.partitions:
         raise ValueError(_NONE)
-    # A run that ended before its second half has kept its last partition alone.
+    # A run that ended before its second half stored only its last partition.
     partitions = dict(fitted.partitions)
     steps = partitions.pop("step", None)
     groups = {
@@ -169,14 +169,14 @@ def from_topics(
     *,
     measure: matching.Affinity = matching.affinity,
 ) -> Any:
-    """Return samples [chains, draws, K, V] of topics as a tree, as `--keep-samples` writes them.
+    """Return topic samples [chains, draws, K, V], as written by `--keep-samples`, as a tree.
 
-    Topics of later chains are matched to those of the first, by `matching.cosine` where they are
-    directions, as those of `sam`. The `xarray.DataTree` has `topics` (chain, draw, topic, word).
+    Topics of later chains are matched to those of the first; use `matching.cosine` for directions,
+    such as those of `sam`. The `xarray.DataTree` has `topics` (chain, draw, topic, word).
 
     Raises:
         ImportError: arviz-base is not installed.
-        ValueError: The samples have other axes, or their means are not what the measure takes.
+        ValueError: The samples have other axes, or the measure rejects their means.
     """
     array = np.asarray(topics)
     if array.ndim != 4:
@@ -188,7 +188,7 @@ def from_topics(
 
 
 def _named(tree: PyTree) -> dict[str, np.ndarray]:
-    """Return the leaves by their paths."""
+    """Return the leaves by path."""
     named = jax.tree.leaves_with_path(tree)
     return {
         jax.tree_util.keystr(path, simple=True, separator=".") or "position": np.asarray(leaf)
@@ -202,9 +202,9 @@ def _tree(
     coords: Mapping[str, Sequence] | None,
 ) -> Any:
     try:
-        import arviz_base  # here, for it is not a dependency and takes a second
+        import arviz_base  # here, since it is optional and takes a second
     except ImportError as error:
-        raise ImportError("ArviZ's trees need arviz-base: pip install arviz-base") from error
+        raise ImportError("ArviZ trees need arviz-base: pip install arviz-base") from error
     return arviz_base.from_dict(
         groups,
         dims=None if dims is None else {name: list(axes) for name, axes in dims.items()},

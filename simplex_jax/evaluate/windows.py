@@ -1,4 +1,4 @@
-"""Coherence of topics over sliding windows of texts, by gensim."""
+"""Coherence of topics over sliding windows of texts, computed by gensim."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,27 +23,28 @@ def coherence_in_windows(
 ) -> np.ndarray:
     """Return the coherence of every topic over windows of its reference texts.
 
-    Words occur together where they stand in the same run of `window` successive words. These are
-    the C_V and C_NPMI of Röder et al. (2015) as gensim's `CoherenceModel` computes them; figures
-    compare only over the same texts, cut into the same words, with the same window and `top`.
-    Words that never come together have about -0.95 there, since gensim adds 1e-12 to probabilities.
-    `coherence.coherence` needs counts alone, and looks at whole documents.
+    Words co-occur if they are in the same `window` of successive words. These are C_V and C_NPMI of
+    Röder et al. (2015) as computed by gensim's `CoherenceModel`. Values are comparable only for the
+    same texts, tokenised alike, with the same window and `top`. Words that never co-occur have
+    about -0.95, since gensim adds 1e-12 to probabilities. `coherence.coherence` needs only counts,
+    and uses whole documents.
 
     Args:
         topics: Topics [K, V] as floating-point numbers, or word ids [K, n] as integers, the most
             probable first.
         texts: The words of each reference document in order, see `corpus.tokens`.
         vocabulary: The V words.
-        measure: "c_v", the mean cosine of the words' vectors of NPMI, or "c_npmi", their mean NPMI.
-        window: Words in a window, from 2; by default gensim's, 110 for "c_v" and 10 for "c_npmi".
-        top: Number of words of a topic that are looked at, from 2; not used for word ids.
+        measure: "c_v", the mean cosine of the words' NPMI vectors, or "c_npmi", their mean NPMI.
+        window: Words in a window, at least 2; by default gensim's, 110 for "c_v" and 10 for
+            "c_npmi".
+        top: Number of words per topic, at least 2; ignored for word ids.
 
     Returns:
-        float64 [K]. Words that no text has are left out; NaN where fewer than two are left.
+        float64 [K]. Words that occur in no text are omitted; NaN if fewer than two remain.
 
     Raises:
         ImportError: gensim is not installed.
-        ValueError: As `coherence.coherence`, or there is no text.
+        ValueError: As for `coherence.coherence`, or there is no text.
 
     Example:
         >>> texts = [["sun", "moon", "star"], ["moon", "sun"], ["bread", "salt"], ["salt", "bread"]]
@@ -63,23 +64,23 @@ def coherence_in_windows(
         window = arguments.at_least("window", window, 2)
     documents = [list(text) for text in texts if text]  # gensim counts empty ones as windows
     if not documents:
-        raise ValueError("texts: there is no word in them; give the reference documents")
+        raise ValueError("texts has no words: give the reference documents")
     dictionary = Dictionary(documents)
-    chosen = [
+    topic_words = [
         [word for word in (vocabulary[i] for i in row) if word in dictionary.token2id]
         for row in words_of(topics, len(vocabulary), top)
     ]
-    scores = np.full(len(chosen), np.nan)
-    scored = [k for k, words in enumerate(chosen) if len(words) >= 2]
-    if scored:
+    scores = np.full(len(topic_words), np.nan)
+    valid = [k for k, words in enumerate(topic_words) if len(words) >= 2]
+    if valid:
         model: Any = CoherenceModel(
-            topics=[chosen[k] for k in scored],
+            topics=[topic_words[k] for k in valid],
             texts=documents,
             dictionary=dictionary,
             coherence=measure,
             window_size=window,
-            topn=max(len(chosen[k]) for k in scored),
+            topn=max(len(topic_words[k]) for k in valid),
             processes=1,
         )
-        scores[scored] = model.get_coherence_per_topic()
+        scores[valid] = model.get_coherence_per_topic()
     return scores

@@ -54,11 +54,11 @@ def update(
     key_move, key_accept = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
-    look = gradients.value_and_gradient_of("log_density", log_density)
+    value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
     x = state.position
-    value, slope = look(x, *inputs)
+    value, slope = value_and_slope(x, *inputs)
     end = skewed.step(key_move, x, slope, h, preconditioner)
-    value_end, slope_end = look(end, *inputs)
+    value_end, slope_end = value_and_slope(end, *inputs)
 
     def gain(x: jax.Array, y: jax.Array, g: jax.Array, g_end: jax.Array) -> jax.Array:
         # log of (1 + exp((x - y) g)) / (1 + exp((y - x) g')), the ratio of the sign probabilities

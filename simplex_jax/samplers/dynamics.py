@@ -127,8 +127,8 @@ def noise(
     covariance = injected
     if variance is not None:
         spread = ravel_pytree(_error(z, variance))[0]
-        carried = columns(functools.partial(both, dynamics)) * jnp.sqrt(spread)
-        covariance = covariance - h**2 * carried @ carried.T
+        propagated = columns(functools.partial(both, dynamics)) * jnp.sqrt(spread)
+        covariance = covariance - h**2 * propagated @ propagated.T
     # Each coordinate has its own unit; otherwise large ones would round small ones away.
     square = jnp.diagonal(injected)
     square = jnp.where(square > 0, square, jnp.abs(jnp.diagonal(covariance)))
@@ -150,8 +150,8 @@ def _coordinatewise_noise(
     square = jax.tree.map(lambda d: 2 * h.astype(d.dtype) * d, diagonal)
     if variance is not None:
         for spread in _by_leaf(_error(z, variance)):
-            carried = both(dynamics, z, jax.tree.map(jnp.sqrt, spread))
-            square = jax.tree.map(lambda s, b: s - (h.astype(s.dtype) * b) ** 2, square, carried)
+            propagated = both(dynamics, z, jax.tree.map(jnp.sqrt, spread))
+            square = jax.tree.map(lambda s, b: s - (h.astype(s.dtype) * b) ** 2, square, propagated)
     return jax.tree.map(lambda s, z: jnp.sqrt(s) * z, square, euler.normal_like(key, square))
 
 
@@ -164,10 +164,10 @@ def _error(z: Variables, variance: PyTree) -> Variables:
 
 
 def check(dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool) -> None:
-    """Raise a ValueError unless D(z) and Q(z) are what the recipe needs. Traced: do nothing.
+    """Raise a ValueError unless D(z) and Q(z) meet the recipe's conditions; no-op when traced.
 
-    Its theorem needs D positive semidefinite and Q skew-symmetric, and says nothing otherwise: a
-    wrong sign samples another law. Random vectors show it, but at this z alone.
+    Its theorem needs D positive semidefinite and Q skew-symmetric: with a wrong sign the chain
+    samples another distribution. Random vectors reveal this, but only at this z.
     """
     skew, symmetric, smallest, diagonal, separate = _defects(
         as_pytree(dynamics), key, z, coordinatewise
@@ -190,7 +190,7 @@ def check(dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool
 def _defects(
     dynamics: Dynamics, key: jax.Array, z: Variables, coordinatewise: bool
 ) -> tuple[jax.Array, ...]:
-    """Return five numbers, relative to the size of the matrices, that should be (at least) 0."""
+    """Return five relative defects that should be 0; the third, an eigenvalue, at least 0."""
     flat, unravel = ravel_pytree(z)
     v, w = jax.random.normal(key, (2, flat.size), flat.dtype)
 

@@ -65,10 +65,10 @@ def normal_like(key: jax.Array, tree: PyTree) -> PyTree:
     """Draw independent standard normal numbers in the shapes and dtypes of a tree."""
     leaves, structure = jax.tree.flatten(tree)
     keys = jax.random.split(key, len(leaves))
-    drawn = [
+    normals = [
         jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)
     ]
-    return jax.tree.unflatten(structure, drawn)
+    return jax.tree.unflatten(structure, normals)
 
 
 def norm(tree: PyTree) -> jax.Array:

@@ -144,9 +144,9 @@ def damp(manifold: Manifold, x: Position, v: Position, friction: PyTree, t: jax.
         term = jax.tree.map(lambda leaf: -(t / parts / k).astype(leaf.dtype) * leaf, moved)
         return jax.tree.map(jnp.add, total, term), term
 
-    def part(i: jax.Array, along: Position) -> Position:
+    def part(i: jax.Array, vector: Position) -> Position:
         del i
-        return lax.fori_loop(1, terms + 1, add, (along, along))[0]
+        return lax.fori_loop(1, terms + 1, add, (vector, vector))[0]
 
     return lax.fori_loop(0, parts.astype(jnp.int32), part, v)
 
@@ -166,7 +166,7 @@ def noise(
     key: jax.Array, position: Position, friction: PyTree, variance: PyTree | None, h: jax.Array
 ) -> Position:
     r"""Draw from :math:`N(0, (2 C - h V) h)` in the embedding space; NaN where 2 C < h V."""
-    drawn = euler.normal_like(key, position)
+    normals = euler.normal_like(key, position)
     operator = like("friction", friction, position)
     estimate = like("noise_estimate", jnp.zeros(()) if variance is None else variance, position)
 
@@ -177,7 +177,7 @@ def noise(
         factor = jnp.linalg.cholesky(t * (2 * _dense(c, z) - t * _dense(v, z)))
         return jnp.einsum("...ij,...j->...i", factor, z, precision=lax.Precision.HIGHEST)
 
-    return jax.tree.map(scale, operator, estimate, drawn)
+    return jax.tree.map(scale, operator, estimate, normals)
 
 
 def _dense(operator: jax.Array, leaf: jax.Array) -> jax.Array:
@@ -250,7 +250,7 @@ def integrate(
     """
     dimension = manifold.dimension(start[0])
 
-    def fly(
+    def flow(
         x: Position, v: Position, xi: jax.Array | None
     ) -> tuple[Position, Position, jax.Array | None]:
         if xi is not None:
@@ -260,14 +260,14 @@ def integrate(
     def step(loop: tuple, key_step: jax.Array) -> tuple[tuple, tuple]:
         x, v, xi, memory = loop
         key_estimate, key_noise = jax.random.split(key_step)
-        x, v, xi = fly(x, v, xi)
+        x, v, xi = flow(x, v, xi)
         damping = friction if xi is None else xi
         v = damp(manifold, x, v, damping, h / 2)
         slope, memory = euler.gradient(key_estimate, estimator, memory, x, batch)
         variance = noise_estimate(x, batch) if callable(noise_estimate) else noise_estimate
         v = push(key_noise, manifold, x, v, slope, friction, variance, h)
         v = damp(manifold, x, v, damping, h / 2)
-        x, v, xi = fly(x, v, xi)
+        x, v, xi = flow(x, v, xi)
         return (x, v, xi, memory), (square(v), noise_share(x, friction, variance, h))
 
     end, (squares, shares) = lax.scan(step, start, jax.random.split(key, num_steps))

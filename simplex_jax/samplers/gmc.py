@@ -69,7 +69,7 @@ def update(
     key_velocity, key_accept = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
-    look = gradients.value_and_gradient_of("log_density", log_density)
+    value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
 
     def kick(x: Position, v: Position, slope: Position) -> Position:
         moved = jax.tree.map(lambda a, g: a + (h / 2).astype(a.dtype) * g, v, slope)
@@ -78,15 +78,15 @@ def update(
     def leap(loop: tuple, _: None) -> tuple[tuple, None]:
         x, v, _, slope = loop
         x, v = manifold.flow(x, kick(x, v, slope), h)
-        value, slope = look(x, *inputs)
+        value, slope = value_and_slope(x, *inputs)
         return (x, kick(x, v, slope), value, slope), None
 
     x = state.position
     v = geodesic.normal(key_velocity, manifold, x)
-    value, slope = look(x, *inputs)
-    (end, along, value_end, _), _ = lax.scan(leap, (x, v, value, slope), None, length=num_steps)
+    value, slope = value_and_slope(x, *inputs)
+    (end, v_end, value_end, _), _ = lax.scan(leap, (x, v, value, slope), None, length=num_steps)
 
-    error = value - value_end + (geodesic.square(along) - geodesic.square(v)) / 2
+    error = value - value_end + (geodesic.square(v_end) - geodesic.square(v)) / 2
     # A trajectory that left the support is rejected.
     error = jnp.where(jnp.isnan(error), jnp.inf, error)
     valid = jnp.isfinite(value) & jnp.isfinite(h) & (h > 0)
@@ -97,7 +97,7 @@ def update(
         acceptance=acceptance,
         log_density=choose(value_end, value),
         energy_error=error,
-        kinetic=geodesic.square(along) / manifold.dimension(x),
+        kinetic=geodesic.square(v_end) / manifold.dimension(x),
         constraint_error=manifold.error(position),
     )
     return State(position=position, step=state.step + 1), info

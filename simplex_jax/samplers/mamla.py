@@ -64,7 +64,7 @@ def update(
     key_noise, key_accept = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
-    look = gradients.value_and_gradient_of("log_density", log_density)
+    value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
 
     def mean(x: jax.Array, y: jax.Array, slope: jax.Array) -> jax.Array:
         # The gradient in the d coordinates of y; on the simplex, slope has one more.
@@ -81,19 +81,19 @@ def update(
         return jnp.sum(-1.5 * mirror.log_det(x, y) - mirror.square(x, y, other - center) / (4 * h))
 
     x, y = state.position, state.dual
-    value, slope = look(x, *inputs)
+    value, slope = value_and_slope(x, *inputs)
     center = jax.tree.map(mean, x, y, slope)
     end_y = jax.tree.map(
         lambda m, x, y, xi: m + spread(x, y, xi), center, x, y, euler.normal_like(key_noise, x)
     )
     end_x = jax.tree.map(mirror.primal, end_y, x)
-    value_end, slope_end = look(end_x, *inputs)
-    back = jax.tree.map(mean, end_x, end_y, slope_end)
+    value_end, slope_end = value_and_slope(end_x, *inputs)
+    reverse_center = jax.tree.map(mean, end_x, end_y, slope_end)
     gains = jax.tree.map(
         lambda x, y, m, x_end, y_end, m_end: (
             log_density_of_dual(x_end, y_end, m_end, y) - log_density_of_dual(x, y, m, y_end)
         ),
-        *(x, y, center, end_x, end_y, back),
+        *(x, y, center, end_x, end_y, reverse_center),
     )
     log_ratio = value_end - value + sum(jax.tree.leaves(gains))
     valid = jnp.isfinite(value) & jnp.isfinite(h) & (h > 0)

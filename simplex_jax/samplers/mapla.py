@@ -72,7 +72,7 @@ def update(
     key_noise, key_accept = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
-    look = gradients.value_and_gradient_of("log_density", log_density)
+    value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
 
     def mean(x: jax.Array, factor: jax.Array, slope: jax.Array) -> jax.Array:
         return x + h.astype(x.dtype) * _by_rows(_solve, "(d,d),(d)->(d)", factor, slope)
@@ -85,19 +85,19 @@ def update(
         return jnp.sum(_log_root(factor) - square / (4 * h))
 
     x = state.position
-    value, slope = look(x, *inputs)
+    value, slope = value_and_slope(x, *inputs)
     factor = jax.tree.map(lambda x: _factor(metric, x), x)
     center = jax.tree.map(mean, x, factor, slope)
     noise = jax.tree.map(spread, factor, euler.normal_like(key_noise, x))
     end = jax.tree.map(jnp.add, center, noise)
-    value_end, slope_end = look(end, *inputs)
+    value_end, slope_end = value_and_slope(end, *inputs)
     factor_end = jax.tree.map(lambda x: _factor(metric, x), end)
-    back = jax.tree.map(mean, end, factor_end, slope_end)
+    reverse_center = jax.tree.map(mean, end, factor_end, slope_end)
     gains = jax.tree.map(
         lambda x, root, m, x_end, root_end, m_end: (
             log_proposal(root_end, m_end, x) - log_proposal(root, m, x_end)
         ),
-        *(x, factor, center, end, factor_end, back),
+        *(x, factor, center, end, factor_end, reverse_center),
     )
     log_ratio = value_end - value + sum(jax.tree.leaves(gains))
     valid = jnp.isfinite(value) & jnp.isfinite(h) & (h > 0)
@@ -116,7 +116,7 @@ def _factor(metric: Metric, x: jax.Array) -> jax.Array:
     shape = jax.eval_shape(metric, jax.ShapeDtypeStruct((d,), x.dtype)).shape
     if shape != (d, d):
         raise ValueError(
-            f"metric must return a matrix [{d}, {d}]; the shape of what it returned is {shape}"
+            f"metric must return a matrix [{d}, {d}]; it returned one of shape {shape}"
         )
     return jnp.linalg.cholesky(_by_rows(metric, "(d)->(d,d)", x))
 

@@ -66,8 +66,8 @@ def update(
     """Estimate the gradient from the batch and take one Euler step of the dual variable."""
     key_estimate, key_noise = jax.random.split(key)
     h = schedules.at(step_size, state.step)
-    seen = state.dual if form == "dual" else state.position
-    slope, memory = euler.gradient(key_estimate, estimator, state.memory, seen, batch)
+    point = state.dual if form == "dual" else state.position
+    slope, memory = euler.gradient(key_estimate, estimator, state.memory, point, batch)
     drift = slope
     if form == "primal":
         drift = jax.tree.map(

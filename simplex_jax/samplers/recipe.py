@@ -58,12 +58,12 @@ def init(
     """
     position = gradients.start(estimator, position)
     key_memory, key_auxiliary, key_check = jax.random.split(key, 3)
-    others = jax.tree.map(jnp.asarray, auxiliary(key_auxiliary, position))
-    if not isinstance(others, tuple):
+    variables = jax.tree.map(jnp.asarray, auxiliary(key_auxiliary, position))
+    if not isinstance(variables, tuple):
         raise ValueError("auxiliary must return a tuple, of one or more trees")
-    check(dynamics, key_check, (position, *others), coordinatewise)
+    check(dynamics, key_check, (position, *variables), coordinatewise)
     memory = estimator.init(key_memory)
-    return State(position, jnp.zeros((), jnp.int32), memory, others)
+    return State(position, jnp.zeros((), jnp.int32), memory, variables)
 
 
 def update(

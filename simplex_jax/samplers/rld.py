@@ -235,8 +235,8 @@ def build(
         if log_likelihood is None and are_derivatives(estimator):
             # Equal counts at both ends would prove nothing: derivatives miss jumps.
             raise ValueError(
-                "the Metropolis correction of counts that are derivatives of a log likelihood "
-                "needs it: give the function of gradients.counts as log_likelihood too"
+                "counts that are derivatives of a log likelihood need it for the Metropolis "
+                "correction: give the function of gradients.counts as log_likelihood too"
             )
     elif log_likelihood is not None:
         raise ValueError("log_likelihood is for the Metropolis correction: give metropolis too")

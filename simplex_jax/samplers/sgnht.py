@@ -78,11 +78,11 @@ def _diffusion(friction: ArrayLike, z: Variables, v: Variables) -> Variables:
 def _curl(z: Variables, v: Variables) -> Variables:
     _, momentum, _ = z
     d = _size(momentum)
-    along_position, along_momentum, along_xi = v
-    turned = jax.tree.map(lambda a, r: a + r * along_xi / d, along_position, momentum)
-    products = jax.tree.map(lambda r, a: jnp.sum(r * a), momentum, along_momentum)
+    v_position, v_momentum, v_xi = v
+    rotated = jax.tree.map(lambda a, r: a + r * v_xi / d, v_position, momentum)
+    products = jax.tree.map(lambda r, a: jnp.sum(r * a), momentum, v_momentum)
     heat = sum(jax.tree.leaves(products))
-    return jax.tree.map(jnp.negative, along_momentum), turned, -heat / d
+    return jax.tree.map(jnp.negative, v_momentum), rotated, -heat / d
 
 
 def _kinetic(friction: ArrayLike, z: Variables) -> jax.Array:

@@ -117,13 +117,13 @@ def _hamiltonian(
     kick = jnp.tan(h / math.sqrt(8)) / math.sqrt(2)
     time = math.sqrt(2) * jnp.sin(h / math.sqrt(2))
     r = r - kick * jnp.exp(log_u)
-    key_away, key_phase = jax.random.split(key)
-    away = _repelled(key_away, log_u, r, a, time)
-    into = _attracted(key_phase, log_u, r, a, time)
+    key_radius, key_phase = jax.random.split(key)
+    repelled = _repelled(key_radius, log_u, r, a, time)
+    attracted = _attracted(key_phase, log_u, r, a, time)
     log_u, r = (
         # An invalid concentration must give NaN, not the result of another.
         jnp.where(a > 0, jnp.where(a < 0.5, x, y), jnp.nan)
-        for x, y in zip(into, away, strict=True)
+        for x, y in zip(attracted, repelled, strict=True)
     )
     return log_u, r - kick * jnp.exp(log_u)
 
@@ -137,11 +137,11 @@ def _repelled(
     pushes u away from 0 by (2 a - 1) / u. Drawn at every step, they leave u^(2 a - 1) exp(-r^2 / 2)
     exactly invariant, which no step of the force itself does.
     """
-    across = jnp.where(a > 0.5, 2 * jnp.exp(draws.loggamma(key, jnp.maximum(a - 0.5, 1e-6))), 0)
+    transverse = jnp.where(a > 0.5, 2 * jnp.exp(draws.loggamma(key, jnp.maximum(a - 0.5, 1e-6))), 0)
     ahead = jnp.exp(log_u) + time * r
-    radius = jnp.sqrt(ahead**2 + time**2 * across)
+    radius = jnp.sqrt(ahead**2 + time**2 * transverse)
     radius = jnp.maximum(radius, jnp.finfo(radius.dtype).tiny)
-    return jnp.log(radius), (ahead * r + time * across) / radius
+    return jnp.log(radius), (ahead * r + time * transverse) / radius
 
 
 def _attracted(

@@ -69,7 +69,7 @@ def test_words_of_no_text_are_left_out(gensim):
     [
         ({"measure": "npmi"}, "measure must be one of c_v, c_npmi"),
         ({"window": 1}, "window must be"),
-        ({"texts": [[], []]}, "no word in them"),
+        ({"texts": [[], []]}, "texts has no words"),
         ({"topics": [[0, 9]]}, "word ids must be from 0 to 4"),
     ],
 )
