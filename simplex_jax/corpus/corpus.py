@@ -1,4 +1,4 @@
-"""The corpus type, its digest, and counts from arrays with every check done."""
+"""The corpus type, its digest, and validated counts from arrays."""
 
 import hashlib
 import os
@@ -10,16 +10,16 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 MAX_COUNT = 2**24
-"""Largest count of a word in a document: above it float32 no longer holds every whole number."""
+"""Largest count of a word in a document: float32 does not hold every whole number above it."""
 
 MAX_WORDS = 2**31 - 1
 """Largest vocabulary: word ids are int32."""
 
-_ROWS, _ENTRIES = 2**12, 2**22  # of a block, at most
+_ROWS, _ENTRIES = 2**12, 2**22  # limits of a block
 
 
 class CorpusError(ValueError):
-    """A corpus that cannot be used: one line saying where, what is wrong and what to do."""
+    """A corpus that cannot be used: one line that says where, what is wrong and what to do."""
 
 
 class Corpus(NamedTuple):
@@ -28,9 +28,9 @@ class Corpus(NamedTuple):
     Attributes:
         counts: `scipy.sparse.csr_array` of shape [D, V], int32, 1..2**24; indices sorted,
             duplicates summed, no stored zeros. Rows without entries are empty documents.
-        vocabulary: V distinct non-empty words, one a column.
-        names: D document names, one a row (not necessarily distinct).
-        excerpts: Beginnings of the D texts, for people; empty where there are no texts.
+        vocabulary: V distinct non-empty words, one per column.
+        names: D document names, one per row (not necessarily distinct).
+        excerpts: Beginnings of the D texts, for display; empty if there are no texts.
     """
 
     counts: sp.csr_array
@@ -40,7 +40,7 @@ class Corpus(NamedTuple):
 
 
 def printable(value: object) -> str:
-    """Return text for a one-line message: control characters escaped, cut at 200 characters."""
+    """Return text for a one-line message, escaped and cut at 200 characters."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= 200 else text[:197] + "..."
@@ -53,20 +53,20 @@ def error_at(place: object, problem: str, remedy: str, *, line: int | None = Non
 
 
 def row_blocks(counts: sp.csr_array) -> Iterator[sp.csr_array]:
-    """Yield the rows of a table [D, V] in order, a block of them at a time.
+    """Yield the rows of a table [D, V] in order, block by block.
 
-    A table that is mapped into memory need not fit into it: a block has at most 4,096 rows and, if
-    it has more than one, some 4 million entries.
+    A memory-mapped table need not fit into memory: a block has at most 4,096 rows and, unless it
+    is a single row, about 4 million entries.
     """
     first = 0
     while first < counts.shape[0]:
-        # In the type of the ends, which the sum may be beyond, and which must not be copied.
-        most = min(int(counts.indptr[first]) + _ENTRIES, int(counts.indptr[-1]))
-        end = np.searchsorted(counts.indptr, counts.indptr.dtype.type(most), "right") - 1
+        # Capped: the sum may overflow the dtype of `indptr`, and another would copy `indptr`.
+        limit = min(int(counts.indptr[first]) + _ENTRIES, int(counts.indptr[-1]))
+        end = np.searchsorted(counts.indptr, counts.indptr.dtype.type(limit), "right") - 1
         last = min(max(first + 1, int(end)), first + _ROWS)
         ends = counts.indptr[first : last + 1]
-        inside = slice(ends[0], ends[-1])
-        arrays = counts.data[inside], counts.indices[inside], (ends - ends[0]).astype(np.int32)
+        span = slice(ends[0], ends[-1])
+        arrays = counts.data[span], counts.indices[span], (ends - ends[0]).astype(np.int32)
         yield sp.csr_array(arrays, shape=(last - first, counts.shape[1]))
         first = last
 
@@ -82,7 +82,7 @@ def digest(corpus: Corpus) -> str:
 
 
 def digest_rows(table: sp.csr_array, dtype: str, vocabulary: Sequence[str]) -> str:
-    """Return the digest of a table [D, V], its values of type `dtype`, and of its words."""
+    """Return the digest of a table [D, V], with values of type `dtype`, and its words."""
     arrays = ((table.indptr, "<i8"), (table.indices, "<i4"), (table.data, dtype))
     parts = (np.ascontiguousarray(array, kind) for array, kind in arrays)
     return digest_parts(table.shape, parts, vocabulary)
@@ -91,7 +91,7 @@ def digest_rows(table: sp.csr_array, dtype: str, vocabulary: Sequence[str]) -> s
 def digest_parts(
     shape: tuple[int, int], parts: Iterable[np.ndarray], vocabulary: Iterable[str]
 ) -> str:
-    """Return the digest of a table whose contiguous, little-endian arrays come in parts."""
+    """Return the digest of a table, given its contiguous, little-endian arrays in parts."""
     sha = hashlib.sha256(np.asarray(shape, "<i8").tobytes())
     for part in parts:
         sha.update(part.data)
@@ -108,26 +108,26 @@ def from_counts(
     *,
     source: str = "counts",
 ) -> Corpus:
-    """Make a corpus of an array of counts, checking every entry.
+    """Make a corpus from an array of counts, checking every entry.
 
-    Entries stored twice in a sparse array are summed, explicit zeros dropped, empty documents
-    kept; whole numbers stored as floats are accepted.
+    Duplicate entries of a sparse array are summed, explicit zeros dropped and empty documents
+    kept. Whole numbers may be floats.
 
     Args:
-        counts: [D, V], documents in rows: anything `numpy.asarray` takes, or any SciPy sparse
+        counts: [D, V], documents in rows: anything `numpy.asarray` accepts, or any SciPy sparse
             matrix or array. Whole numbers in 0..2**24, at least one of them positive.
-        vocabulary: V distinct non-empty words, or a dict of them to columns 0..V-1; `w0, w1, ...`
-            when left out.
-        names: D document names; `0, 1, ...` when left out.
-        source: Name of the counts in messages, a file name for example.
+        vocabulary: V distinct non-empty words, or a dict that maps them to columns 0..V-1; by
+            default `w0, w1, ...`.
+        names: D document names; by default `0, 1, ...`.
+        source: Name of the counts in error messages, such as a file name.
 
     Returns:
         The corpus.
 
     Raises:
-        CorpusError: `counts` is not two-dimensional or not numeric, holds a negative, NaN,
-            infinite, fractional or larger count, or no count at all; `vocabulary` or `names` has
-            the wrong length, or `vocabulary` an empty or repeated word.
+        CorpusError: `counts` is not two-dimensional or not numeric, has a negative, NaN, infinite,
+            fractional or larger count, or is all zero; `vocabulary` or `names` has the wrong
+            length, or `vocabulary` an empty or repeated word.
 
     Example:
         >>> corpus = from_counts([[2, 0, 1], [0, 0, 0]], ["apple", "pear", "plum"])
@@ -148,7 +148,7 @@ def labels_of(
     names: Sequence[str] | None,
     source: str,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words of the columns and the names of the rows of an array, checked or made."""
+    """Return the words and names of an array's columns and rows, checked, or defaults."""
     if min(shape) < 1:
         raise error_at(source, f"the shape is {shape}", "give at least one document and one word")
     if shape[1] > MAX_WORDS:
@@ -181,7 +181,7 @@ def checked_counts(counts: Any, source: str) -> sp.csr_array:
 
 
 def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.coo_array:
-    """Return the coordinates and unchecked values of an array, two-dimensional and numeric."""
+    """Return a two-dimensional, numeric array in coordinates; values are not checked."""
     remedy = f"give {numbers}, one document a row and one word a column"
     try:
         if isinstance(values, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
@@ -223,10 +223,10 @@ def _check_values(entries: sp.coo_array, source: str) -> None:
 
 
 def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
-    """Return words as a tuple; a CorpusError names the place of one that is empty or repeated.
+    """Return words as a tuple; a CorpusError says which is empty or repeated.
 
-    A mapping of words to columns 0..V-1, such as `CountVectorizer().vocabulary_`, is in the order
-    of the columns.
+    A mapping from words to columns 0..V-1, such as `CountVectorizer().vocabulary_`, is sorted by
+    column.
     """
     if isinstance(vocabulary, str):
         raise error_at(source, "the vocabulary is one string", "give a list of words")
@@ -243,7 +243,7 @@ def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
         if not isinstance(word, str):
             problem = f"vocabulary word {index} (counted from 0) is {printable(repr(word))}"
             raise error_at(source, problem, "give strings")
-    words = tuple(map(str, words))  # those of NumPy as those of Python
+    words = tuple(map(str, words))  # NumPy strings become Python strings
     if not words:
         raise error_at(source, "the vocabulary has no word", "give a list of words")
     if len(set(words)) == len(words) and "" not in words:
@@ -256,7 +256,7 @@ def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
 
 
 def _by_column(vocabulary: Mapping[str, Any]) -> Any:
-    """Return the words of a mapping to columns 0..V-1 in their order; else the mapping."""
+    """Return the words of a mapping to columns 0..V-1 by column; otherwise the mapping."""
     columns = list(vocabulary.values())
     try:
         numbered = sorted(columns) == list(range(len(columns)))

@@ -1,4 +1,4 @@
-"""The corpus on the device: tokens in compressed rows, and batches of documents out of them."""
+"""The corpus on the device: tokens in compressed rows, and batches of documents."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,31 +13,31 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simplex_jax import batches
 
-# Tokens that are worked on at once where all tokens of some documents are visited: few enough for
-# the cache of a core, and many for an accelerator, to which each operation is a start and a wait.
+# Tokens processed at once in a pass over all tokens of some documents: few enough for the cache of
+# a CPU core, and many on an accelerator, where each operation has launch overhead.
 CHUNK, _CHUNK_ELSEWHERE = 16_384, 2**20
 
-# Counts of a document are float32, which counts exactly up to here.
+# Counts of a document are float32, exact up to here.
 _LONGEST = 2**24
 
-# Tokens that are read at once from a corpus on the host, which takes some 50 times as many bytes.
+# Tokens read at once from a corpus on the host, at about 50 bytes of memory each.
 _READ = 2**21
 
-# Places up to a chunk beyond the last token must be int32 as well.
+# Positions up to a chunk beyond the last token must fit into int32 too.
 MOST_TOKENS = 2**31 - 1 - _CHUNK_ELSEWHERE
 
 
 class DeviceCorpus(NamedTuple):
     """All tokens of a corpus, document after document, shortest document first.
 
-    Nothing is padded and nothing is dropped. Neighbouring documents are about equally long, so
-    that documents side by side in a batch end at about the same position.
+    Nothing is padded or dropped. Neighbouring documents have similar lengths, so those of a batch
+    end at about the same position.
     """
 
-    # Word of every token, int32 [T]. A corpus without tokens has one that belongs to no document.
+    # Word of every token, int32 [T]. An empty corpus has one token, which belongs to no document.
     tokens: jax.Array
-    starts: jax.Array  # first token of every document, and their end, int32 [D + 1]
-    order: jax.Array  # row of every document in the counts that it came from, int32 [D]
+    starts: jax.Array  # first token of every document, and the end, int32 [D + 1]
+    order: jax.Array  # row of every document in the original counts, int32 [D]
 
 
 class Documents(NamedTuple):
@@ -46,23 +46,23 @@ class Documents(NamedTuple):
     tokens: jax.Array  # word of every token of the corpus, int32 [T]
     starts: jax.Array  # first token of each document, int32 [B]
     lengths: jax.Array  # number of its tokens, int32 [B]; 0 for padding
-    # Number of the document, int32 [B], which seeds its random numbers; None for 0..B-1
+    # Ids of the documents, int32 [B], which seed their random numbers; None for 0..B-1
     ids: jax.Array | None = None
 
 
 class Pages(NamedTuple):
-    """The places of documents in the order of the device, batches of which come to it in turn."""
+    """The layout of documents in device order, whose batches are copied to the device in turn."""
 
     order: np.ndarray  # row of every document, int64 [D]
-    starts: np.ndarray  # first token of every document, and their end, int64 [D + 1]
+    starts: np.ndarray  # first token of every document, and the end, int64 [D + 1]
     room: int  # tokens of the largest batch
 
     def place(self, ids: np.ndarray) -> slice:
-        """Return the tokens of a block, see `blocks`."""
+        """Return the positions of the tokens of a block; see `blocks`."""
         return slice(*(int(self.starts[min(i, len(self.order))]) for i in (ids[0], ids[-1] + 1)))
 
     def documents(self, ids: np.ndarray, tokens: jax.Array) -> Documents:
-        """Return the documents of a block, whose tokens begin an array [room]."""
+        """Return the documents of a block, whose tokens are at the start of an array [room]."""
         ends = np.minimum(ids[:, None] + [0, 1], len(self.order))
         first, last = (self.starts[ends] - self.place(ids).start).T.astype(np.int32)
         starts, lengths, numbers = map(jnp.asarray, (first, last - first, ids.astype(np.int32)))
@@ -70,10 +70,10 @@ class Pages(NamedTuple):
 
 
 class HostCorpus(NamedTuple):
-    """Documents that are in the memory of the host, or on its disk, to be put on devices."""
+    """Documents in host memory or on disk, to be copied to devices."""
 
     lengths: np.ndarray  # tokens of every document, int64 [D]
-    # `numbers of documents [n] -> their tokens`, int32, one document after the other
+    # `numbers of documents [n] -> their tokens`, int32, document after document
     read: Callable[[np.ndarray], np.ndarray]
 
 
@@ -89,10 +89,10 @@ def on_host(counts: sp.csr_array) -> HostCorpus:
 
 
 def to_device(corpus: sp.csr_array | HostCorpus) -> DeviceCorpus:
-    """Write out the tokens of documents, or of a table of counts [D, V].
+    """Copy the tokens of documents, or of a table of counts [D, V], to the device.
 
-    No documents, one of more than 2^24 tokens, or more tokens than int32 can number, are a
-    ValueError.
+    Raises a ValueError if there is no document, if one has more than 2^24 tokens, or if there are
+    more tokens than int32 can index.
     """
     host = corpus if isinstance(corpus, HostCorpus) else on_host(corpus)
     order = in_order(host.lengths)
@@ -105,11 +105,11 @@ def to_device(corpus: sp.csr_array | HostCorpus) -> DeviceCorpus:
 
 
 def deal(corpus: HostCorpus, mesh: Mesh) -> DeviceCorpus:
-    """Deal documents out to the devices of a mesh in turn, so that all have about as many tokens.
+    """Deal documents out to the devices of a mesh in turn, about the same number of tokens to each.
 
-    The arrays have a leading axis of shards, each on its device; a process reads the documents of
-    its own devices only. Shorter shards end in documents without tokens. Errors are those of
-    `to_device`, the numbers of int32 being those of each device.
+    The arrays have a leading axis of shards, one per device; a process reads only the documents of
+    its own devices. Shorter shards end in empty documents. Errors are those of `to_device`; the
+    limit of int32 applies to each device.
     """
     shards, sharding = mesh.size, NamedSharding(mesh, PartitionSpec(mesh.axis_names))
     order = in_order(corpus.lengths)
@@ -133,7 +133,7 @@ def deal(corpus: HostCorpus, mesh: Mesh) -> DeviceCorpus:
 def pages(lengths: np.ndarray, batch_size: int) -> Pages:
     """Return the pages of documents of these lengths, for blocks of `batch_size`.
 
-    Errors are those of `to_device`, the numbers of int32 being those of a batch.
+    Errors are those of `to_device`; the limit of int32 applies to each batch.
     """
     order = in_order(lengths)
     starts = np.concatenate([[0], np.cumsum(lengths[order])])
@@ -147,7 +147,7 @@ def pages(lengths: np.ndarray, batch_size: int) -> Pages:
 
 
 def in_order(lengths: np.ndarray) -> np.ndarray:
-    """Return the numbers of documents by length, shortest first, int64 [D]; none are an error."""
+    """Return the numbers of documents, shortest first, int64 [D]; no document is an error."""
     if lengths.size == 0:
         raise ValueError("counts must have at least one document")
     if lengths.max() > _LONGEST:
@@ -159,7 +159,7 @@ def in_order(lengths: np.ndarray) -> np.ndarray:
 
 
 def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
-    """Return where documents start in each shard, int32 [shards, n + 1], and the tokens of one."""
+    """Return document starts by shard, int32 [shards, n + 1], and the tokens of the largest."""
     per_shard = -(-lengths.size // shards)
     dealt = np.zeros(per_shard * shards, np.int64)
     dealt[: lengths.size] = lengths
@@ -177,7 +177,7 @@ def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
 def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
     """Return the tokens of documents side by side in an array of length `room`, int32."""
     tokens = zeros((room,), np.dtype(np.int32))
-    # Read in the order of the corpus: a corpus on disk is then read once.
+    # In the order of the corpus, so that a corpus on disk is read once.
     stored = np.argsort(numbers)
     lengths = corpus.lengths[numbers]
     starts = np.cumsum(lengths) - lengths
@@ -188,20 +188,20 @@ def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an array of zeros, to be filled, that JAX then takes as it is, on a CPU."""
+    """Return an array of zeros to fill, aligned so that JAX uses it on a CPU without a copy."""
     size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + 64, np.uint8)  # its first byte is to be a multiple of 64
+    memory = np.zeros(size + 64, np.uint8)  # room to start at a multiple of 64 bytes
     return memory[-memory.ctypes.data % 64 :][:size].view(dtype).reshape(shape)
 
 
 def in_pieces(corpus: HostCorpus, numbers: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield some of the documents at a time, as a part of `numbers`, and their tokens, int32."""
+    """Yield a slice of `numbers` at a time, and the tokens of its documents, int32."""
     for part in parts(corpus.lengths[numbers]):
         yield part, corpus.read(numbers[part])
 
 
 def parts(lengths: np.ndarray) -> Iterator[slice]:
-    """Yield parts of documents of these lengths that have some tokens each, one at least."""
+    """Yield slices of documents of these lengths, at most `_READ` tokens or one document each."""
     ends = np.cumsum(lengths)
     first = place = 0
     while first < lengths.size:
@@ -211,7 +211,7 @@ def parts(lengths: np.ndarray) -> Iterator[slice]:
 
 
 def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the places of runs of these lengths, one run after the other, int64.
+    """Return the positions in runs of these starts and lengths, run after run, int64.
 
     Example:
         >>> import numpy as np
@@ -230,14 +230,14 @@ def size(corpus: DeviceCorpus | Pages) -> int:
 
 
 def select(corpus: DeviceCorpus, ids: jax.Array) -> Documents:
-    """Return documents by their place in the device corpus, int32 [B]; ids from D on are empty."""
+    """Return documents by their index in the device corpus, int32 [B]; ids from D on are empty."""
     starts = corpus.starts.at[ids].get(mode="clip")
     ends = corpus.starts.at[ids + 1].get(mode="clip")
     return Documents(corpus.tokens, starts, ends - starts, ids)
 
 
 def blocks(documents: int, batch_size: int) -> jax.Array:
-    """Return the ids of all D documents in blocks of neighbours, int32 [blocks, batch_size].
+    """Return the ids of all D documents in consecutive blocks, int32 [blocks, batch_size].
 
     Ids from D on pad the last block.
     """
@@ -246,9 +246,9 @@ def blocks(documents: int, batch_size: int) -> jax.Array:
 
 
 def block_stream(documents: int, batch_size: int) -> batches.Stream:
-    """Yield blocks of documents of about equal length, all of them once an epoch, in random order.
+    """Yield blocks of documents of about equal length, each once per epoch, in random order.
 
-    For estimators that remember the whole corpus, to which a batch need not be representative.
+    For estimators that remember the whole corpus, which need no representative batches.
     """
     stream = batches.shuffled(blocks(documents, batch_size), 1)
     return batches.bind(_single_block, stream)
@@ -264,15 +264,15 @@ def uniform_stream(corpus: DeviceCorpus, batch_size: int) -> batches.Stream:
 
 
 def chunk(tokens: int) -> int:
-    """Return how many of some tokens are worked on at once."""
+    """Return how many of `tokens` are processed at once."""
     return min(tokens, CHUNK if jax.default_backend() == "cpu" else _CHUNK_ELSEWHERE)
 
 
 def token_slots(documents: Documents, first: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """Return the places of the tokens `first` to `first + count` - 1 of all of the documents.
+    """Return the positions and documents of tokens `first` to `first + count` - 1 of a batch.
 
-    The places are those in `documents.tokens`, int32 [count], T beyond the last token; with them
-    comes the document of each token, 0..B-1, int32 [count].
+    Positions index `documents.tokens`, int32 [count], and are T beyond the last token. Documents
+    are 0..B-1, int32 [count].
     """
     ends = jnp.cumsum(documents.lengths)
     offset = jnp.maximum(ends - first, 0)
@@ -284,7 +284,7 @@ def token_slots(documents: Documents, first: jax.Array, count: int) -> tuple[jax
 
 
 def capacity(corpus: DeviceCorpus, batch_size: int) -> int:
-    """Return the number of tokens of the `batch_size` longest documents, at least 1."""
+    """Return the number of tokens in the `batch_size` longest documents, at least 1."""
     starts = np.asarray(corpus.starts)
     return max(1, int(starts[-1] - starts[max(0, size(corpus) - batch_size)]))
 

@@ -1,4 +1,4 @@
-"""Documents over the vocabulary of a model: its words in its order, and tokens of other words."""
+"""Mapping documents to the vocabulary of a model."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,28 +14,28 @@ from simplex_jax.corpus.vocabulary import columns_of
 class Mapped(NamedTuple):
     """Documents over another vocabulary."""
 
-    corpus: Corpus  # all documents; those without a word of the vocabulary are empty
-    unknown: int  # tokens that are left out because the vocabulary does not have their word
+    corpus: Corpus  # all documents, empty without a word of the vocabulary
+    unknown: int  # tokens left out because their word is not in the vocabulary
 
 
 def to_vocabulary(
     corpus: Corpus, vocabulary: Sequence[str], *, source: str = "documents"
 ) -> Mapped:
-    """Map documents to a vocabulary, word by word, leaving other words out.
+    """Map documents to a vocabulary, word by word, and leave out other words.
 
     Accented letters may be one character or several.
 
     Args:
         corpus: D documents.
         vocabulary: V distinct words, in the order of the columns of the result.
-        source: Name of the documents in the message, a file name for example.
+        source: Name of the documents in error messages, such as a file name.
 
     Returns:
         The documents with counts [D, V], and the number of tokens left out.
 
     Raises:
-        CorpusError: No word of the documents is in the vocabulary, or this has an empty or repeated
-            word.
+        CorpusError: No word of the documents is in the vocabulary, or the vocabulary has an empty
+            or repeated word.
 
     Example:
         >>> from simplex_jax.corpus import from_counts
@@ -71,20 +71,20 @@ def to_vocabulary(
 def same_words(
     vectors: UnitVectors, vocabulary: Sequence[str], *, source: str = "vectors"
 ) -> UnitVectors:
-    """Check that unit vectors are over a vocabulary, which cannot be mapped word by word.
+    """Check that unit vectors have a given vocabulary; they cannot be mapped word by word.
 
-    Words `w0, w1, ...`, those of vectors without names, stand for those of the vocabulary.
+    The default words `w0, w1, ...` match any vocabulary of their length.
 
     Args:
         vectors: D documents.
         vocabulary: V words.
-        source: Name of the vectors in the message.
+        source: Name of the vectors in error messages.
 
     Returns:
-        The same vectors with the words of the vocabulary.
+        The same vectors with this vocabulary.
 
     Raises:
-        CorpusError: The words are different, or in another order.
+        CorpusError: The words differ, or their order does.
 
     Example:
         >>> from simplex_jax.corpus.vectors import from_array

@@ -1,4 +1,4 @@
-"""Reading files, their format recognised or named: counts, unit vectors and tables."""
+"""Reading files in a recognised or named format: counts, unit vectors and tables."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,8 +17,8 @@ from simplex_jax.corpus.text import TextOptions
 from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.corpus.vocabulary import read_names
 
-_FEWEST_WORDED = 0.1
-"""Share of lines with a word below which a file is not taken for text."""
+_MIN_NONEMPTY = 0.1
+"""Smallest share of lines with a word at which a file counts as text."""
 
 
 def read(
@@ -41,24 +41,23 @@ def read(
 
     Args:
         path: The file or folder.
-        format: One of the formats of `formats.described("counts")`; recognised when left out. A
-            file of no other format is then taken for `lines`, of which a tenth must have a word.
+        format: One of the formats of `formats.described("counts")`, by default recognised. A file
+            that no other format recognises is read as `lines`; a tenth of these must have a word.
         vocabulary: File with one word a line; see `Reading`.
-        text: Tokens and vocabulary limits, for formats of texts only; `TextOptions()` when left
-            out.
+        text: Tokens and vocabulary limits, for formats of texts only; by default `TextOptions()`.
         encoding: Encoding of text; vocabularies are UTF-8.
         names: File with one document name a line.
         transpose: True if words are in rows and documents in columns.
         layer: Layer with the counts (`h5ad`); None for `X`.
         zero_based: True if indices count from 0 (`svmlight`).
         text_column: Column or field of the text; see `Reading`.
-        id_column: Column or field of the names; None to recognise it, if there is one.
+        id_column: Column or field of the document names; None to recognise it, if there is one.
 
     Returns:
-        The corpus, empty documents included.
+        The corpus, including empty documents.
 
     Raises:
-        CorpusError: The data cannot be used; one line `FILE:LINE: problem; remedy`.
+        CorpusError: The data cannot be used; the message is `FILE:LINE: problem; remedy`.
         ValueError: `format` or `encoding` is unknown, or the format does not support an option.
 
     Example:
@@ -94,21 +93,21 @@ def read_texts(
     text_column: str | None = None,
     id_column: str | None = None,
 ) -> Iterator[tuple[str, str]]:
-    r"""Read the names and texts of documents, one after the other.
+    r"""Read the names and texts of documents, one at a time.
 
     Args:
         path: The file or folder.
-        format: As for `read`, like all that follows.
+        format: Format of the file. This and the arguments that follow are as for `read`.
         encoding: Encoding of the texts.
         text_column: Column or field of the text.
-        id_column: Column or field of the names.
+        id_column: Column or field of the document names.
 
     Returns:
         An iterator of (name, text).
 
     Raises:
-        CorpusError: The file cannot be read, or its format has counts and no texts.
-        ValueError: As `read`.
+        CorpusError: The file cannot be read, or its format has counts instead of texts.
+        ValueError: As for `read`.
 
     Example:
         >>> import pathlib, tempfile
@@ -124,9 +123,9 @@ def read_texts(
     path = as_path(path)
     selected = registry.selected(path, reading, "counts")
     if selected.texts is None:
-        able = [entry.name for entry in registry.formats_of("counts") if entry.texts]
+        names = [entry.name for entry in registry.formats_of("counts") if entry.texts]
         raise error_at(
-            path, f"{selected.name} has no texts", f"give the texts themselves: {', '.join(able)}"
+            path, f"{selected.name} has no texts", f"give the texts themselves: {', '.join(names)}"
         )
     return selected.texts(path, reading)
 
@@ -146,21 +145,21 @@ def convert(
     text_column: str | None = None,
     id_column: str | None = None,
 ) -> store.Stored:
-    r"""Store a corpus as arrays that are mapped into memory, for one that does not fit into it.
+    r"""Store a corpus as memory-mapped arrays, for a corpus that does not fit into memory.
 
-    `uci` (its lines sorted by document), `ldac` (with a vocabulary) and `h5ad` (dense, or `csr` of
-    cells by features) are read a few documents at a time; the others as a whole first.
+    `uci` (lines sorted by document), `ldac` (with a vocabulary) and `h5ad` (dense, or `csr` of
+    cells by features) are read a few documents at a time. Other formats are first read whole.
 
     Args:
-        path: The file or folder. This and all that follows `directory` is as for `read`.
-        directory: The folder to make.
+        path: The file or folder. This and the arguments after `directory` are as for `read`.
+        directory: The folder to create.
 
     Returns:
         The stored corpus, opened.
 
     Raises:
         CorpusError: The data cannot be used.
-        ValueError: As `read`.
+        ValueError: As for `read`.
         FileExistsError: `directory` exists and is not empty.
 
     Example:
@@ -205,15 +204,15 @@ def read_vectors(
 
     Args:
         path: The file.
-        vocabulary: File with one word a line; the words are `w0, w1, ...` when left out.
-        names: File with one document name a line; numbers from 1 when left out.
-        normalise: Take vectors of any length but 0.
+        vocabulary: File with one word a line; by default the words are `w0, w1, ...`.
+        names: File with one document name a line; by default numbers from 1.
+        normalise: Accept vectors of any length but 0.
 
     Returns:
         The unit vectors.
 
     Raises:
-        CorpusError: The data cannot be used, such as a vector that is zero, not finite or not of
+        CorpusError: The data cannot be used, for example if a vector is zero, not finite or not of
             length 1.
 
     Example:
@@ -242,28 +241,28 @@ def read_table(
 ) -> Categories:
     r"""Read a table of categorical columns whose first line names them.
 
-    A `.tsv` or `.tab` is separated by tabs, without quotes; all else is comma-separated, or by
-    semicolons if its first line has more of them. Blanks around a field do not count, and a field
-    of `categories.MISSING` is missing; a row without any value is kept. Values are texts: 1 and 1.0
-    differ.
+    Tabs separate the fields of `.tsv` and `.tab` files, without quotes. Commas separate those of
+    other files, or semicolons if the first line has more of them. Blanks around fields are ignored.
+    Fields in `categories.MISSING` are missing; rows without any value are kept. Values are text: 1
+    and 1.0 differ.
 
     Args:
         path: The file.
-        id_column: The column of row names, which is not a variable. Left out, a column called `id`
-            (see `columns.IDENTITY`) is taken if no two of its fields are equal; else rows are
+        id_column: The column of row names, which is not a variable. By default a column called `id`
+            or the like (see `columns.IDENTITY`), if its fields are distinct; otherwise rows are
             numbered from 1.
         drop: Columns to leave out.
         encoding: Encoding of the text.
-        variables: Names of columns and the values of each, as a model has them. Other columns are
-            then passed over, in any order, and other values taken for missing, and counted.
+        variables: Names of a model's columns and the values of each. The columns may be in any
+            order. Other columns are ignored; other values are treated as missing, and counted.
 
     Returns:
         The table.
 
     Raises:
-        CorpusError: Names the file and the line: a record of another length, a column name that is
-            empty or repeated, a column that is missing, has no value at all or more than
-            1,000; no row, or no column.
+        CorpusError: A record has the wrong number of fields; a column name is empty or repeated; a
+            column is missing, or has no value or more than 1,000; there is no row or no column. The
+            message names the file and the line.
 
     Example:
         >>> import pathlib, tempfile
@@ -279,16 +278,16 @@ def read_table(
 
 
 def kind_of(path: str | Path, *kinds: Kind) -> Kind:
-    """Return the kind of the contents of a file, with `kinds` tried in order."""
+    """Return the kind of a file's contents, trying `kinds` in order."""
     return registry.recognised(source_of(as_path(path)), *kinds).kind
 
 
 def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Reading:
-    r"""Return options of reading with those that the file decides: its format and its columns.
+    r"""Fill in the options of reading that the file determines: its format and columns.
 
     Args:
         path: The file or folder.
-        reading: The options given.
+        reading: The options given by the user.
         kind: Kind of its contents.
 
     Returns:
@@ -296,7 +295,7 @@ def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Readin
 
     Raises:
         CorpusError: The file cannot be read, or has no such column.
-        ValueError: As `read`.
+        ValueError: As for `read`.
 
     Example:
         >>> import pathlib, tempfile
@@ -317,14 +316,14 @@ def _optional_path(path: str | Path | None) -> Path | None:
 
 
 def _whole(path: Path, selected: Format, reading: Reading) -> Corpus:
-    """Read all of a corpus, refusing a file that was taken for lines of text with few words."""
+    """Read a whole corpus; refuse a file of no known format if few of its lines have a word."""
     corpus = selected.read(path, reading)
-    lines, worded = len(corpus.names), np.count_nonzero(np.diff(corpus.counts.indptr))
-    taken_for_lines = reading.format is None and selected.name == "lines"
-    if taken_for_lines and worded < _FEWEST_WORDED * lines:
+    lines, nonempty = len(corpus.names), np.count_nonzero(np.diff(corpus.counts.indptr))
+    fallback = reading.format is None and selected.name == "lines"
+    if fallback and nonempty < _MIN_NONEMPTY * lines:
         raise error_at(
             path,
-            f"no known format, and as text {worded} of {lines} lines have a word",
+            f"no known format, and as text {nonempty} of {lines} lines have a word",
             "name the format, give --format lines (format='lines') if a line is a document, or "
             "--token-pattern (token_pattern) if its words are of one or two letters",
         )

@@ -1,4 +1,4 @@
-"""Options of reading a file, and a corpus in parts."""
+"""Options for reading files, and the parts of a corpus."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,24 +14,24 @@ from simplex_jax.corpus.vocabulary import read_vocabulary
 
 @dataclass(frozen=True)
 class Reading:
-    """Options of reading a file, of all formats; `formats.FORMATS` lists those of each.
+    """Options for reading files of any format; `formats.FORMATS` lists those of each.
 
     Attributes:
         format: Name of the format; None to recognise it.
         vocabulary: File with one word a line. For text, only these words are counted; for `uci`
-            and `ldac` it replaces the vocabulary next to the file; for other counts, and for unit
-            vectors, it names the columns; a `store` has its own.
+            and `ldac` it replaces the vocabulary next to the file; for other counts and for unit
+            vectors it names the columns. A `store` has its own.
         text: Tokens and vocabulary limits of text.
         encoding: Encoding of text and tables; vocabularies are UTF-8.
         names: File with one document name a line.
         transpose: True if words are in rows and documents in columns.
         layer: Layer of an `h5ad` file with the counts; None for `X`.
         zero_based: True if indices count from 0 (`svmlight`).
-        text_column: Column or field of the text, or its number from 1 in a table whose first line
-            has no names; None to recognise it by usual names.
-        id_column: Column or field of the names; None to recognise it, if there is one.
+        text_column: Column or field of the text, or its number from 1 in a table without a
+            header; None to recognise it by common names.
+        id_column: Column or field of the document names; None to recognise it, if there is one.
         drop: Columns to leave out of a table of categories.
-        normalise: True to take vectors of any length but 0.
+        normalise: True to accept vectors of any length but 0.
     """
 
     format: str | None = None
@@ -49,24 +49,24 @@ class Reading:
 
 
 class Blocks(NamedTuple):
-    """A corpus that is read a few documents at a time."""
+    """A corpus read a few documents at a time."""
 
     vocabulary: Sequence[str]  # V words
-    # Of successive documents, [n, V] each; to be read while the file is open
+    # Counts of successive documents, [n, V] each; valid while the file is open
     counts: Iterator[sp.csr_array]
-    names: Sequence[str] | None = None  # D names, if they have some
+    names: Sequence[str] | None = None  # D names, if any
 
 
 class Metadata(NamedTuple):
     """Document metadata: names and columns."""
 
     names: tuple[str, ...]  # D names
-    # By name, D values each: texts, numbers, or None where missing
+    # By name, D values each: strings, numbers, or None if missing
     columns: dict[str, Sequence[Any]]
 
 
 def corpus_of_texts(documents: Iterable[tuple[str, str]], path: Path, reading: Reading) -> Corpus:
-    """Return a corpus of the names and texts in a file; see `from_texts`."""
+    """Make a corpus from the names and texts in a file; see `from_texts`."""
     names: list[str] = []
 
     def texts() -> Iterator[str]:

@@ -8,7 +8,7 @@ from simplex_jax.corpus.corpus import Corpus
 
 
 def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
-    """Take documents out of a corpus at random.
+    """Hold out documents of a corpus at random.
 
     Args:
         corpus: D documents.
@@ -16,8 +16,8 @@ def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
         seed: The same seed gives the same documents.
 
     Returns:
-        `(train, heldout)`, both with the vocabulary of `corpus` and its order of documents;
-        empty documents take part like all others.
+        `(train, heldout)`, both with the vocabulary and the document order of `corpus`. Empty
+        documents may be held out too.
 
     Raises:
         ValueError: `count` is not in 0..D-1, or `seed` not in 0..2^32 - 1.
@@ -50,9 +50,9 @@ def split_tokens(
 ) -> tuple[sp.csr_array, sp.csr_array]:
     """Split every document at random into an observed and a target part, by default halves.
 
-    The tokens of a document are taken in random order and every 1/share-th is a target, from a
-    random place on: a token is a target with probability `share`, and a document of n tokens has
-    `share * n` targets, rounded up or down. A document with one token has an empty side.
+    The tokens of a document are put in random order and, from a random position on, every
+    1/share-th is a target. So a token is a target with probability `share`, and a document of n
+    tokens has `share * n` targets, rounded up or down. A one-token document has an empty part.
 
     Args:
         counts: [D, V] counts, as in `Corpus.counts`.
@@ -60,8 +60,8 @@ def split_tokens(
         share: Expected share of the target tokens, between 0 and 1.
 
     Returns:
-        `(observed, target)`, two arrays of the shape and dtype of `counts` that add up to it.
-        Memory while splitting is about 40 bytes a token.
+        `(observed, target)`, two arrays of the shape and dtype of `counts` that sum to it.
+        Splitting needs about 40 bytes of memory per token.
 
     Raises:
         ValueError: `seed` is not in 0..2^32 - 1, or `share` is not between 0 and 1.
@@ -82,7 +82,7 @@ def split_tokens(
 
     shuffled = rng.permutation(entry.size)
     shuffled = shuffled[np.argsort(document[shuffled], kind="stable")]
-    # `shuffled` lists the tokens document by document again, in random order inside each.
+    # `shuffled` now lists the tokens document by document, in random order within each.
     rank = np.arange(entry.size) - np.repeat(starts, lengths)
     place = np.repeat(rng.random(documents), lengths)
     same = np.floor(place + share * rank) == np.floor(place + share * (rank + 1))
@@ -97,7 +97,7 @@ def _generator(seed: int) -> np.random.Generator:
 
 
 def rows(corpus: Corpus, which: np.ndarray) -> Corpus:
-    """Return some documents of a corpus, in its order; `which` is bool [D]."""
+    """Return the documents of a corpus where `which`, bool [D], is True, in its order."""
     numbers = np.flatnonzero(which)
     names = tuple(corpus.names[row] for row in numbers)
     return Corpus(corpus.counts[numbers], corpus.vocabulary, names)

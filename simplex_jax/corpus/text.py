@@ -1,4 +1,4 @@
-"""Text to counts: tokens and vocabulary limits by scikit-learn's `CountVectorizer`."""
+"""Text to counts: tokens and vocabulary limits, with scikit-learn's `CountVectorizer`."""
 
 import functools
 import os
@@ -25,23 +25,23 @@ from simplex_jax.corpus.files import text_lines
 from simplex_jax.corpus.vocabulary import composed
 
 _EXCERPT = 200
-"""Characters of an excerpt, about as much memory as the counts of 25 words."""
+"""Characters of an excerpt, which takes about as much memory as the counts of 25 words."""
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Tokens of text, and limits of the vocabulary.
+    """Tokens of text and limits of the vocabulary.
 
     Attributes:
-        lowercase: Turn everything into lower case first.
+        lowercase: Convert text to lower case first.
         token_pattern: Regular expression of a word, with at most one group; by default three or
             more letters of any script, with their marks. Texts are composed (NFC) first.
-        ngrams: Shortest and longest run of successive words to count, from 1: (1, 2) for words and
-            pairs of them, joined by a blank. Stop words are left out first.
-        stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one a line.
+        ngrams: Shortest and longest runs of successive words to count: (1, 2) for words and pairs,
+            joined by a blank. Stop words are left out first.
+        stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one word a line.
         min_df: Leave out words in fewer documents: a number, or a fraction of the documents.
         max_df: Leave out words in more documents: a number, or a fraction of the documents.
-        max_vocabulary: Largest number of words, of which the most frequent are kept; None for all.
+        max_vocabulary: Number of most frequent words to keep; None for all.
 
     Raises:
         ValueError: An option is out of range; the message names it.
@@ -93,13 +93,13 @@ def from_texts(
     """Count the words of texts.
 
     Args:
-        texts: One string per document, read once; a document without a word stays as an empty one.
-        names: Names of the documents; `0, 1, ...` when left out. Read after the last text, so that
-            it may be filled meanwhile.
-        options: Tokens and vocabulary limits; `TextOptions()` when left out.
-        vocabulary: The words to count, in this order, whatever the limits and stop words say;
-            composed (NFC) to be looked for.
-        source: Name of the texts in messages, a file name for example.
+        texts: One string per document, read once; documents without words are kept, empty.
+        names: Names of the documents; by default `0, 1, ...`. Read after the last text, so it may
+            be filled in the meantime.
+        options: Tokens and vocabulary limits; by default `TextOptions()`.
+        vocabulary: The words to count, in this order, regardless of limits and stop words; they are
+            compared in composed form (NFC).
+        source: Name of the texts in error messages, such as a file name.
 
     Returns:
         The corpus, with words in alphabetical order (or the order of `vocabulary`).
@@ -120,17 +120,17 @@ def from_texts(
             "give a list of strings, one a document, or for a file corpus.read(path)",
         )
     options = options or TextOptions()
-    sought = None
+    words_nfc = None
     if vocabulary is not None:
         vocabulary = distinct_words(vocabulary, source)
-        sought = distinct_words([composed(word) for word in vocabulary], source)
-    # Slow to import, and corpora of counts do without.
+        words_nfc = distinct_words([composed(word) for word in vocabulary], source)
+    # Slow to import, and not needed for corpora of counts.
     from sklearn.feature_extraction.text import CountVectorizer
 
     terms = _analyzer(options, keep_stop_words=vocabulary is not None)
     tokens, excerpts = 0, list[str]()
 
-    def counted(text: str) -> list[str]:
+    def analyzer(text: str) -> list[str]:
         nonlocal tokens
         if not isinstance(text, str):
             raise error_at(
@@ -144,12 +144,12 @@ def from_texts(
         return words
 
     vectorizer = CountVectorizer(
-        analyzer=counted,
+        analyzer=analyzer,
         lowercase=False,
         min_df=options.min_df,
         max_df=options.max_df,
         max_features=options.max_vocabulary,
-        vocabulary=sought,
+        vocabulary=words_nfc,
         dtype=np.int64,
     )
 
@@ -173,22 +173,22 @@ def from_texts(
 
 
 def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
-    """Count the words of texts, and return anything else as it is.
+    """Count the words of texts; return anything else unchanged.
 
-    So functions that take a corpus take a list of strings as well.
+    This lets functions that take a corpus also take a list of strings.
 
     Args:
-        data: Texts, one string a document, in a list, a tuple, an array or a column of a data
-            frame; or other data, which are not looked at.
-        vocabulary: V words to count, and no others, however rare; by default those of the texts,
-            within the limits of `TextOptions()`. A warning says if some are not made by its rules,
-            such as runs of words: they are not counted.
+        data: Texts, one string per document, in a list, tuple, array or data frame column; or other
+            data, which are not inspected.
+        vocabulary: The only V words to count, however rare; by default those of the texts, within
+            the limits of `TextOptions()`. Words that its rules cannot produce, such as runs of
+            words, are not counted, with a warning.
 
     Returns:
-        A `Corpus` of texts, split into words by `TextOptions()`; else `data`.
+        A `Corpus` of texts, split into words by `TextOptions()`; otherwise `data`.
 
     Raises:
-        CorpusError: The errors of `from_texts`; `data` is one string or path.
+        CorpusError: As for `from_texts`, or `data` is one string or path.
 
     Example:
         >>> count_texts(["An oak, and an elm.", "Ash."], ["ash", "oak"]).counts.toarray().tolist()
@@ -197,42 +197,42 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
         [[0, 1], [1, 0]]
     """
     single = isinstance(data, str | os.PathLike)
-    several = type(data) in (list, tuple) or (  # vectors are a tuple too, of some fields
+    several = type(data) in (list, tuple) or (  # not the named tuple of unit vectors
         getattr(data, "ndim", None) == 1 and not sp.issparse(data)
     )
     if single or (several and any(isinstance(text, str) for text in data)):
         corpus = from_texts(data, vocabulary=vocabulary)
-        if vocabulary is not None and (unmade := _unmade(corpus.vocabulary)):
+        if vocabulary is not None and (unmatched := _unmatched(corpus.vocabulary)):
             warnings.warn(
-                f"{len(unmade)} of {len(vocabulary)} words of the vocabulary are not made of texts "
-                f"by TextOptions(), such as {printable(unmade[0])!r}, and so not counted: count "
-                "texts as those of the fit were, by corpus.from_texts with the same options",
+                f"{len(unmatched)} of {len(vocabulary)} words of the vocabulary are not counted: "
+                f"TextOptions() cannot produce words such as {printable(unmatched[0])!r}; count "
+                "texts with corpus.from_texts and the options of the fit",
                 stacklevel=2,
             )
         return corpus
     return data
 
 
-@functools.lru_cache(maxsize=4)  # for a program that takes a text at a time
-def _unmade(vocabulary: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that `TextOptions()` makes of no text."""
+@functools.lru_cache(maxsize=4)  # for programs that pass one text at a time
+def _unmatched(vocabulary: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words that `TextOptions()` produces from no text."""
     terms = _analyzer(TextOptions(), keep_stop_words=True)
     return tuple(word for word in vocabulary if terms(word) != [composed(word)])
 
 
 def excerpt(text: str) -> str:
-    """Return how a text begins, on one line."""
+    """Return the beginning of a text, on one line."""
     start = " ".join(text[: 2 * _EXCERPT].split())
     cut = len(start) > _EXCERPT or len(text) > 2 * _EXCERPT
     return start[: _EXCERPT - 1].rstrip() + "…" if cut else start
 
 
 def tokens(texts: Iterable[str], options: TextOptions | None = None) -> Iterator[list[str]]:
-    """Yield the words of each text in order, stop words too.
+    """Yield the words of each text in order, including stop words.
 
     Args:
         texts: One string per document.
-        options: Case and pattern of the words; others are ignored.
+        options: Only case and pattern of the words are used.
 
     Example:
         >>> list(tokens(["The apple and the pear", ""]))
@@ -259,15 +259,15 @@ def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[st
 
 
 def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str], list[str]]:
-    """Return the function that makes the terms of a text: words, or runs of words."""
+    """Return the function from a text to its terms: words, or runs of words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
-    def prepared(text: str) -> str:
-        # Lower case may take a letter apart: that of İ is an i and a dot.
+    def preprocessor(text: str) -> str:
+        # Lower case may decompose a letter: that of İ is an i and a dot.
         return composed(text.lower() if options.lowercase else text)
 
     words = CountVectorizer(
-        preprocessor=prepared,
+        preprocessor=preprocessor,
         tokenizer=letters.words if options.token_pattern == letters.PATTERN else None,
         token_pattern=options.token_pattern,
     ).build_analyzer()
@@ -276,15 +276,15 @@ def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str],
         stop_list = ENGLISH_STOP_WORDS
     elif not keep_stop_words and options.stop_words != "none":
         stop_list = [line for _, line in text_lines(Path(options.stop_words))]
-    # Stop words go through the same tokens as the text, so that "don't" stops what it became.
+    # Stop words are split like the text, so that "don't" stops the words it becomes.
     stop = {word for entry in stop_list for word in words(entry)}
     shortest, longest = options.ngrams
 
     def terms(text: str) -> list[str]:
-        used = [word for word in words(text) if word not in stop]
+        content = [word for word in words(text) if word not in stop]
         if longest == 1:
-            return used
-        starts = ((size, len(used) - size + 1) for size in range(shortest, longest + 1))
-        return [" ".join(used[i : i + size]) for size, ends in starts for i in range(ends)]
+            return content
+        starts = ((size, len(content) - size + 1) for size in range(shortest, longest + 1))
+        return [" ".join(content[i : i + size]) for size, ends in starts for i in range(ends)]
 
     return terms
