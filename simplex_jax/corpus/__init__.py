@@ -1,4 +1,4 @@
-"""Corpora: word counts of documents, from arrays, text, files, and the embedded one."""
+"""Corpora: word counts of documents from arrays, text and files, and the embedded corpus."""
 
 from simplex_jax.corpus.corpus import MAX_COUNT, Corpus, CorpusError, digest, from_counts
 from simplex_jax.corpus.embedded import EMBEDDED_OPTIONS, embedded_corpus, embedded_years

@@ -10,21 +10,21 @@ from simplex_jax.corpus.corpus import digest_parts
 MISSING = frozenset((
     "", "?", "NA", "na", "N/A", "n/a", "<NA>", "NaN", "nan", "NaT", "null", "NULL", "None",
 ))  # fmt: skip
-"""Fields that are taken for a missing value."""
+"""Fields that count as missing."""
 
 MAX_VALUES = 1_000
-"""Most values of a column: one with more is a number, a name or a text, and not a category."""
+"""Most values a column may have; one with more holds numbers, names or text, not categories."""
 
 
 class Categories(NamedTuple):
     """Rows of several categorical variables."""
 
-    # Number of each value among those of its column, int32 [D, P]; -1 where missing
+    # Index of each value among those of its column, int32 [D, P]; -1 where missing
     codes: np.ndarray
     columns: tuple[str, ...]  # P distinct names
     values: tuple[tuple[str, ...], ...]  # the values of each column, sorted, P tuples
     names: tuple[str, ...]  # D row names
-    unknown: int  # fields whose value a model does not have, taken for missing
+    unknown: int  # fields with values that a model lacks, treated as missing
 
 
 def digest(table: Categories) -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 MAX_COUNT = 2**24
-"""Largest count of a word in a document: above it float32 no longer holds every whole number."""
+"""Largest count of a word in a document: float32 does not hold every whole number above it."""
 
 MAX_WORDS = 2**31 - 1
 """Largest vocabulary: word ids are int32."""
@@ -19,7 +19,7 @@ _ROWS, _ENTRIES = 2**12, 2**22  # maximum of a block
 
 
 class CorpusError(ValueError):
-    """A corpus that cannot be used: one line saying where, what is wrong and what to do."""
+    """A corpus that cannot be used: one line that says where, what is wrong and what to do."""
 
 
 class Corpus(NamedTuple):
@@ -28,9 +28,9 @@ class Corpus(NamedTuple):
     Attributes:
         counts: `scipy.sparse.csr_array` of shape [D, V], int32, 1..2**24; indices sorted,
             duplicates summed, no stored zeros. Rows without entries are empty documents.
-        vocabulary: V distinct non-empty words, one a column.
-        names: D document names, one a row (not necessarily distinct).
-        excerpts: Beginnings of the D texts, for people; empty where there are no texts.
+        vocabulary: V distinct non-empty words, one per column.
+        names: D document names, one per row (not necessarily distinct).
+        excerpts: Beginnings of the D texts, for display; empty if there are no texts.
     """
 
     counts: sp.csr_array
@@ -40,7 +40,7 @@ class Corpus(NamedTuple):
 
 
 def printable(value: object) -> str:
-    """Return text for a one-line message: control characters escaped, cut at 200 characters."""
+    """Return text for a one-line message, escaped and cut at 200 characters."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= 200 else text[:197] + "..."
@@ -65,8 +65,8 @@ def row_blocks(counts: sp.csr_array) -> Iterator[sp.csr_array]:
         end = np.searchsorted(counts.indptr, counts.indptr.dtype.type(most), "right") - 1
         last = min(max(first + 1, int(end)), first + _ROWS)
         ends = counts.indptr[first : last + 1]
-        inside = slice(ends[0], ends[-1])
-        arrays = counts.data[inside], counts.indices[inside], (ends - ends[0]).astype(np.int32)
+        span = slice(ends[0], ends[-1])
+        arrays = counts.data[span], counts.indices[span], (ends - ends[0]).astype(np.int32)
         yield sp.csr_array(arrays, shape=(last - first, counts.shape[1]))
         first = last
 
@@ -82,7 +82,7 @@ def digest(corpus: Corpus) -> str:
 
 
 def digest_rows(table: sp.csr_array, dtype: str, vocabulary: Sequence[str]) -> str:
-    """Return the digest of a table [D, V], its values of type `dtype`, and of its words."""
+    """Return the digest of a table [D, V], with values of type `dtype`, and its words."""
     arrays = ((table.indptr, "<i8"), (table.indices, "<i4"), (table.data, dtype))
     parts = (np.ascontiguousarray(array, kind) for array, kind in arrays)
     return digest_parts(table.shape, parts, vocabulary)
@@ -91,7 +91,7 @@ def digest_rows(table: sp.csr_array, dtype: str, vocabulary: Sequence[str]) -> s
 def digest_parts(
     shape: tuple[int, int], parts: Iterable[np.ndarray], vocabulary: Iterable[str]
 ) -> str:
-    """Return the digest of a table whose contiguous, little-endian arrays come in parts."""
+    """Return the digest of a table, given its contiguous, little-endian arrays in parts."""
     sha = hashlib.sha256(np.asarray(shape, "<i8").tobytes())
     for part in parts:
         sha.update(part.data)
@@ -108,10 +108,10 @@ def from_counts(
     *,
     source: str = "counts",
 ) -> Corpus:
-    """Make a corpus of an array of counts, checking every entry.
+    """Make a corpus from an array of counts, checking every entry.
 
-    Entries stored twice in a sparse array are summed, explicit zeros dropped, empty documents
-    kept; whole numbers stored as floats are accepted.
+    Duplicate entries of a sparse array are summed, explicit zeros dropped and empty documents
+    kept. Whole numbers may be floats.
 
     Args:
         counts: [D, V], documents in rows: anything `numpy.asarray` accepts, or any SciPy sparse
@@ -125,9 +125,9 @@ def from_counts(
         The corpus.
 
     Raises:
-        CorpusError: `counts` is not two-dimensional or not numeric, holds a negative, NaN,
-            infinite, fractional or larger count, or no count at all; `vocabulary` or `names` has
-            the wrong length, or `vocabulary` an empty or repeated word.
+        CorpusError: `counts` is not two-dimensional or not numeric, has a negative, NaN, infinite,
+            fractional or larger count, or is all zero; `vocabulary` or `names` has the wrong
+            length, or `vocabulary` an empty or repeated word.
 
     Example:
         >>> corpus = from_counts([[2, 0, 1], [0, 0, 0]], ["apple", "pear", "plum"])
@@ -223,7 +223,7 @@ def _check_values(entries: sp.coo_array, source: str) -> None:
 
 
 def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
-    """Return words as a tuple; a CorpusError names the place of one that is empty or repeated.
+    """Return words as a tuple; a CorpusError says which is empty or repeated.
 
     A mapping of words to columns 0..V-1, such as `CountVectorizer().vocabulary_`, is sorted by
     column.
@@ -243,7 +243,7 @@ def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
         if not isinstance(word, str):
             problem = f"vocabulary word {index} (counted from 0) is {printable(repr(word))}"
             raise error_at(source, problem, "give strings")
-    words = tuple(map(str, words))  # those of NumPy as those of Python
+    words = tuple(map(str, words))  # NumPy strings become Python strings
     if not words:
         raise error_at(source, "the vocabulary has no word", "give a list of words")
     if len(set(words)) == len(words) and "" not in words:
@@ -256,7 +256,7 @@ def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
 
 
 def _by_column(vocabulary: Mapping[str, Any]) -> Any:
-    """Return the words of a mapping to columns 0..V-1 in their order; else the mapping."""
+    """Return the words of a mapping to columns 0..V-1 by column; otherwise the mapping."""
     columns = list(vocabulary.values())
     try:
         numbered = sorted(columns) == list(range(len(columns)))

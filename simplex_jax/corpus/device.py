@@ -23,7 +23,7 @@ _LONGEST = 2**24
 # Tokens read at once from a corpus on the host; this uses some 50 bytes per token.
 _READ = 2**21
 
-# Places up to a chunk beyond the last token must be int32 as well.
+# Positions up to a chunk beyond the last token must fit into int32 too.
 MOST_TOKENS = 2**31 - 1 - _CHUNK_ELSEWHERE
 
 
@@ -34,7 +34,7 @@ class DeviceCorpus(NamedTuple):
     side by side in a batch end at about the same position.
     """
 
-    # Word of every token, int32 [T]. A corpus without tokens has one that belongs to no document.
+    # Word of every token, int32 [T]. An empty corpus has one token, which belongs to no document.
     tokens: jax.Array
     starts: jax.Array  # first token of every document, and the end, int32 [D + 1]
     order: jax.Array  # row of every document in the original counts, int32 [D]
@@ -46,7 +46,7 @@ class Documents(NamedTuple):
     tokens: jax.Array  # word of every token of the corpus, int32 [T]
     starts: jax.Array  # first token of each document, int32 [B]
     lengths: jax.Array  # number of its tokens, int32 [B]; 0 for padding
-    # Number of the document, int32 [B], which seeds its random numbers; None for 0..B-1
+    # Ids of the documents, int32 [B], which seed their random numbers; None for 0..B-1
     ids: jax.Array | None = None
 
 
@@ -54,11 +54,11 @@ class Pages(NamedTuple):
     """The places of documents in device order, for batches that are transferred in turn."""
 
     order: np.ndarray  # row of every document, int64 [D]
-    starts: np.ndarray  # first token of every document, and their end, int64 [D + 1]
+    starts: np.ndarray  # first token of every document, and the end, int64 [D + 1]
     room: int  # tokens of the largest batch
 
     def place(self, ids: np.ndarray) -> slice:
-        """Return the tokens of a block, see `blocks`."""
+        """Return the positions of the tokens of a block; see `blocks`."""
         return slice(*(int(self.starts[min(i, len(self.order))]) for i in (ids[0], ids[-1] + 1)))
 
     def documents(self, ids: np.ndarray, tokens: jax.Array) -> Documents:
@@ -73,7 +73,7 @@ class HostCorpus(NamedTuple):
     """Documents in host memory or on disk, to put on devices."""
 
     lengths: np.ndarray  # tokens of every document, int64 [D]
-    # `numbers of documents [n] -> their tokens`, int32, one document after the other
+    # `numbers of documents [n] -> their tokens`, int32, document after document
     read: Callable[[np.ndarray], np.ndarray]
 
 
@@ -211,7 +211,7 @@ def parts(lengths: np.ndarray) -> Iterator[slice]:
 
 
 def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the places of runs of these lengths, one run after the other, int64.
+    """Return the positions in runs of these starts and lengths, run after run, int64.
 
     Example:
         >>> import numpy as np
@@ -230,14 +230,14 @@ def size(corpus: DeviceCorpus | Pages) -> int:
 
 
 def select(corpus: DeviceCorpus, ids: jax.Array) -> Documents:
-    """Return documents by their place in the device corpus, int32 [B]; ids from D on are empty."""
+    """Return documents by their index in the device corpus, int32 [B]; ids from D on are empty."""
     starts = corpus.starts.at[ids].get(mode="clip")
     ends = corpus.starts.at[ids + 1].get(mode="clip")
     return Documents(corpus.tokens, starts, ends - starts, ids)
 
 
 def blocks(documents: int, batch_size: int) -> jax.Array:
-    """Return the ids of all D documents in blocks of neighbours, int32 [blocks, batch_size].
+    """Return the ids of all D documents in consecutive blocks, int32 [blocks, batch_size].
 
     Ids from D on pad the last block.
     """
@@ -269,7 +269,7 @@ def chunk(tokens: int) -> int:
 
 
 def token_slots(documents: Documents, first: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """Return the places of the tokens `first` to `first + count` - 1 of all of the documents.
+    """Return the positions and documents of tokens `first` to `first + count` - 1 of a batch.
 
     The places are indices into `documents.tokens`, int32 [count], T beyond the last token. Also
     returns the document of each token, 0..B-1, int32 [count].
@@ -284,7 +284,7 @@ def token_slots(documents: Documents, first: jax.Array, count: int) -> tuple[jax
 
 
 def capacity(corpus: DeviceCorpus, batch_size: int) -> int:
-    """Return the number of tokens of the `batch_size` longest documents, at least 1."""
+    """Return the number of tokens in the `batch_size` longest documents, at least 1."""
     starts = np.asarray(corpus.starts)
     return max(1, int(starts[-1] - starts[max(0, size(corpus) - batch_size)]))
 

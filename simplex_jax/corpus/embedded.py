@@ -1,4 +1,4 @@
-"""The embedded corpus: the State of the Union, the same on every machine."""
+"""The embedded corpus, the same on every machine: the State of the Union addresses."""
 
 import lzma
 from importlib import resources
@@ -7,7 +7,7 @@ from simplex_jax.corpus.corpus import Corpus
 from simplex_jax.corpus.text import TextOptions, from_texts
 
 EMBEDDED_OPTIONS = TextOptions(min_df=10, max_df=0.1)
-"""Vocabulary limits of the embedded corpus; they leave about 3,500 words."""
+"""Vocabulary limits of the embedded corpus, which keep about 3,500 words."""
 
 _FILE = "state_of_the_union.tsv.xz"
 
@@ -15,8 +15,8 @@ _FILE = "state_of_the_union.tsv.xz"
 def embedded_corpus(options: TextOptions = EMBEDDED_OPTIONS) -> Corpus:
     """Return the paragraphs of the State of the Union addresses, 1914 to 2009.
 
-    The texts come with the package; `corpus/data/README.md` gives their source. A name is the year
-    of an address and the number of the paragraph in it, such as `1941-7`.
+    The texts come with the package; `corpus/data/README.md` gives their source. A document name is
+    the year of the address and the number of the paragraph, such as `1941-7`.
 
     Args:
         options: Tokens and vocabulary limits.

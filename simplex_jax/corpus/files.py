@@ -1,6 +1,6 @@
 """Opening files that may be packed, damaged, hostile or not text at all.
 
-Limits, all refused with one clear error before memory is taken for them:
+Limits, each enforced by one clear error before memory is allocated:
 
 - a packed file may unpack to as much as `packed` allows;
 - a document (a line, or a file of a folder) may have 64 MiB;
@@ -34,17 +34,17 @@ STANDARD_INPUT = Path("-")
 """The path that stands for standard input."""
 
 WHOLE = re.compile(rb"-?\d{1,18}")
-"""A whole number as the text formats write it."""
+"""A whole number in text formats."""
 
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
-    """Open a regular file for reading bytes, unpacked if its first bytes say that it is packed.
+    """Open a regular file for reading bytes, unpacked if its first bytes show that it is packed.
 
-    Yields the stream, whose every failure is a `CorpusError` that names the file, and the largest
-    number of bytes that may come out of it. An archive of several files is refused.
+    Yields the stream and the largest number of bytes that it may give. All failures of the stream
+    are `CorpusError`s that name the file. An archive of several files is refused.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -66,7 +66,7 @@ def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
         stream: io.BufferedReader = io.BufferedReader(Guarded(source, path, limit, kind), 2**16)
         with stream:
             if stream.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
-                stream.read(len(codecs.BOM_UTF8))  # Windows writes it before counts, too
+                stream.read(len(codecs.BOM_UTF8))  # Windows writes it even before counts
             if not stream.peek(1):
                 raise error_at(path, "the file is empty", "give one with something in it")
             packed.refuse_unknown(stream.peek(HEAD), path)
@@ -86,7 +86,7 @@ def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
 
 
 def as_path(path: str | Path) -> Path:
-    """Return a path, or raise a CorpusError for an empty one, which is not the current folder."""
+    """Return a path; an empty one is a CorpusError, and does not mean the current folder."""
     if path == "":
         raise error_at("''", "the path is empty", "name a file or a folder")
     return Path(path)
@@ -96,14 +96,14 @@ def location(path: Path) -> Path:
     """Return the path of a file; standard input is copied to a temporary file first."""
     if path != STANDARD_INPUT:
         return path
-    if sys.stdin is None:  # as in a program that was started with none
+    if sys.stdin is None:  # as in a program started without it
         raise error_at(path, "standard input is closed", "name a file, or send it one")
     return Path(_spooled(sys.stdin).name)
 
 
 @functools.lru_cache(maxsize=1)
 def _spooled(stream: Any) -> Any:
-    """Copy a stream, which can be read only once, to a file that lasts as long as the program."""
+    """Copy a stream, which can be read only once, to a file deleted when the program ends."""
     file = tempfile.NamedTemporaryFile(prefix="simplex-jax-")  # noqa: SIM115
     shutil.copyfileobj(stream.buffer, file)
     file.flush()
@@ -111,14 +111,14 @@ def _spooled(stream: Any) -> Any:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file as it is, or raise a `CorpusError` that says why not."""
+    """Open a regular file without unpacking it, or raise a `CorpusError`."""
     try:
         place = location(path)
         mode = place.stat().st_mode
         if stat.S_ISDIR(mode):
             raise error_at(path, "this is a folder", "give a file")
         if not stat.S_ISREG(mode):
-            # Opening a named pipe would wait for a writer for ever.
+            # Opening a named pipe would wait forever for a writer.
             raise error_at(path, "not a regular file", "save the data to a file first")
         return place.open("rb")
     except OSError as error:
@@ -130,13 +130,13 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def unreadable(path: Path, error: OSError) -> CorpusError:
-    """Return the error for a path that the operating system refuses."""
+    """Return the error for a path that the operating system cannot open."""
     reason = (error.strerror or str(error)).lower()
     return error_at(path, reason, "check the path and its permissions")
 
 
 class Guarded(io.RawIOBase):
-    """A raw stream that counts what it gives and turns every failure into a `CorpusError`."""
+    """A raw stream that counts its bytes and turns every failure into a `CorpusError`."""
 
     def __init__(self, source: BinaryIO, path: Path, limit: int, kind: str):
         self._source, self._path, self._remaining, self._kind = source, path, limit, kind
@@ -151,7 +151,7 @@ class Guarded(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as the source goes."""
+        """Read up to a buffer's length from the source."""
         try:
             data = self._source.read(len(buffer))
         except (*packed.DAMAGED, OSError) as error:
@@ -174,21 +174,21 @@ class Guarded(io.RawIOBase):
 
 
 def shown(data: bytes) -> str:
-    """Return the bytes of a line as a message quotes them."""
+    """Return the bytes of a line, quoted for a message."""
     return printable(repr(data[:60].strip())[1:])
 
 
 def ascii_compatible(encoding: str) -> bool:
-    """Tell whether line ends are those of ASCII, unlike UTF-16; a ValueError if it is unknown."""
+    """Return whether line ends are those of ASCII, unlike UTF-16; a ValueError if unknown."""
     try:
-        marked = codecs.lookup(encoding).name == "utf-8-sig"  # UTF-8 with a mark at its start
+        marked = codecs.lookup(encoding).name == "utf-8-sig"  # UTF-8 with a byte-order mark
         return marked or "\r\n".encode(encoding) == b"\r\n"
     except (LookupError, ValueError):
         raise ValueError(f"encoding={encoding!r} is not known; utf-8 or latin-1?") from None
 
 
 def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    r"""Yield number (from 1) and text of every line, without its `\n` or `\r\n`."""
+    r"""Yield the number (from 1) and text of every line, without its `\n` or `\r\n`."""
     if not ascii_compatible(encoding):
         problem = f"lines cannot be separated in {encoding}"
         raise error_at(path, problem, "convert the file to UTF-8 (iconv)")
@@ -206,8 +206,8 @@ def line_blocks(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield blocks of whole lines, about 4 MiB each, with the number of their first line.
 
-    All lines end in a newline, the last one of the file too. The stream of `reading` is at line
-    `number`; a line of more than about `longest` bytes is refused.
+    All lines end in a newline, including the last one of the file. The stream of `reading` is at
+    line `number`. A line of more than about `longest` bytes is refused.
     """
     partial = b""
     while block := stream.read(BLOCK):
@@ -224,7 +224,7 @@ def line_blocks(
 
 
 def decoded(data: bytes, path: Path, encoding: str, line: int = 1) -> str:
-    """Return bytes as text, strictly; `line` is the number of their first line, for messages."""
+    """Decode bytes strictly; `line` is the number of their first line, for messages."""
     single = ascii_compatible(encoding)
     if single and line == 1 and data.startswith(_WIDE):
         remedy = "convert the file to UTF-8 (iconv)"

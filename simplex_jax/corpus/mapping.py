@@ -28,7 +28,7 @@ def to_vocabulary(
     Args:
         corpus: D documents.
         vocabulary: V distinct words, in the order of the columns of the result.
-        source: Name of the documents in the message, a file name for example.
+        source: Name of the documents in error messages, such as a file name.
 
     Returns:
         The documents with counts [D, V], and the number of tokens left out.
@@ -71,17 +71,17 @@ def to_vocabulary(
 def same_words(
     vectors: UnitVectors, vocabulary: Sequence[str], *, source: str = "vectors"
 ) -> UnitVectors:
-    """Check that unit vectors are over a vocabulary, which cannot be mapped word by word.
+    """Check that unit vectors have a given vocabulary; they cannot be mapped word by word.
 
     Default words `w0, w1, ...`, of vectors without names, stand for those of the vocabulary.
 
     Args:
         vectors: D documents.
         vocabulary: V words.
-        source: Name of the vectors in the message.
+        source: Name of the vectors in error messages.
 
     Returns:
-        The same vectors with the words of the vocabulary.
+        The same vectors with this vocabulary.
 
     Raises:
         CorpusError: The words differ, or are in another order.

@@ -1,4 +1,4 @@
-"""Reading document metadata, the columns of a table or the fields of records."""
+"""Reading document metadata: columns of a table or fields of records."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,25 +26,25 @@ def read_columns(
     r"""Read document metadata: columns of a table, or fields of records.
 
     Args:
-        path: The file: CSV, TSV, JSON lines or AnnData, whose `obs` has the columns. It may be
-            the file of a corpus, or have no texts at all.
-        columns: Their names.
-        documents: Names of the documents of a corpus, in whose order the records are put, and of
-            which each must have one; left out, they are those of the file, in its order.
-        format: As for `read`, like all that follows, which say how the documents are named.
+        path: The file: CSV, TSV, JSON lines or AnnData (columns of `obs`). It may be the file of a
+            corpus, and need not have texts.
+        columns: Names of the columns.
+        documents: Document names of a corpus. Records are put in their order, and each document
+            must have one. By default all records, in the order of the file.
+        format: Format of the file. This and the arguments that follow are as for `read`.
         encoding: Encoding of the text.
         names: File with one document name a line (`h5ad`).
-        transpose: True if documents are in columns, so that `var` has the metadata (`h5ad`).
-        text_column: Column of the text; a number for a table without a line of names.
-        id_column: Column or field of the names.
+        transpose: True if documents are in columns, with metadata in `var` (`h5ad`).
+        text_column: Column of the text; a number for a table without a header.
+        id_column: Column or field of the document names.
 
     Returns:
-        The names of the documents and the columns, by name.
+        The document names, and the columns by name.
 
     Raises:
-        CorpusError: The file cannot be read, has no such column, lacks a document, or has two
-            records of one name where these are to be put in order.
-        ValueError: As `read`.
+        CorpusError: The file cannot be read, has no such column or lacks a document; or, with
+            `documents`, two records have the same name.
+        ValueError: As for `read`.
 
     Example:
         >>> import pathlib, tempfile
@@ -77,13 +77,13 @@ def read_columns(
 
 
 def _in_order(metadata: Metadata, documents: Sequence[str], path: Path) -> Metadata:
-    """Return the metadata of some documents, in their order."""
+    """Return the metadata in the order of the given documents."""
     rows = {name: row for row, name in enumerate(metadata.names)}
     if len(rows) < len(metadata.names):
         repeated = next(name for row, name in enumerate(metadata.names) if rows[name] != row)
         problem = f"two records are called {printable(repeated)!r}"
         raise error_at(path, problem, "give --id-column (id_column) with the documents' names")
-    # A Mac writes the letters of a file's name apart.
+    # macOS decomposes accented letters in file names.
     places = list(map(columns_of(metadata.names), documents))
     if missing := [name for name, row in zip(documents, places, strict=True) if row is None]:
         raise error_at(

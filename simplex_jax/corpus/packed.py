@@ -1,7 +1,7 @@
-"""Packed files: gzip, xz, bzip2 and zip, recognised by their first bytes, and their limits.
+"""Packed files (gzip, xz, bzip2, zip), recognised by their first bytes, and their limits.
 
-A packed file may unpack to `MAX_RATIO` times its size (or 64 MiB, if that is more), and to 64 GiB
-at most; real corpora stay below 30 times.
+A packed file may unpack to `MAX_RATIO` times its size or 64 MiB, whichever is more, but at most
+64 GiB. Real corpora stay below 30 times their packed size.
 """
 
 import bz2
@@ -21,9 +21,9 @@ MAX_UNPACKED = 2**36
 FREE = 2**26
 
 SUFFIXES = (".gz", ".xz", ".bz2", ".zip")
-"""Endings of packed files; their first bytes decide."""
+"""Suffixes of packed files; their first bytes decide the format."""
 
-# zipfile raises the last two for methods that it does not know and for encrypted members.
+# zipfile raises the last two for unknown methods and for encrypted members.
 DAMAGED = (
     EOFError,
     zlib.error,
@@ -32,7 +32,7 @@ DAMAGED = (
     NotImplementedError,
     RuntimeError,
 )
-"""Errors of unpacking; `OSError` without a number is another."""
+"""Errors of unpacking; `OSError` without `errno` is another."""
 
 ZIP = b"PK"
 _PACKED: list[tuple[str, bytes, Callable[[BinaryIO], object]]] = [
@@ -54,20 +54,20 @@ def unpacked_limit(size: int) -> int:
 
 
 def unpacker(head: bytes) -> tuple[str, Callable[[BinaryIO], object]] | None:
-    """Return the name of a packing and the function that opens it; None for a file not packed."""
+    """Return the name of a compression format and its opener; None if not packed."""
     packings = ((name, opener) for name, magic, opener in _PACKED if re.match(magic, head))
     return next(packings, None)
 
 
 def refuse_unknown(head: bytes, path: Path) -> None:
-    """Raise a CorpusError for an archive that cannot be read, by its first bytes."""
+    """Raise a CorpusError if the first bytes are those of an unsupported archive."""
     for packing, magic in _UNKNOWN.items():
         if re.match(magic, head):
             raise error_at(path, f"this is {packing}", "unpack it, or pack it as .zip, .gz or .xz")
 
 
 def content_name(path: Path, members: list[zipfile.ZipInfo] | None = None) -> str:
-    """Return the name of the content of a file, in lower case, without the ending of a packing."""
+    """Return the name of the content of a file, in lower case, without a suffix of packed files."""
     if members is not None and len(members) == 1:
         return PurePosixPath(members[0].filename).name.lower()
     name = path.name.lower()
@@ -77,8 +77,8 @@ def content_name(path: Path, members: list[zipfile.ZipInfo] | None = None) -> st
 def zip_members(file: BinaryIO) -> list[zipfile.ZipInfo] | None:
     """Return the files of a zip archive of texts, in the order of their names.
 
-    Hidden files and those of `__MACOSX` are left out. None for what is not a zip archive, or is
-    one of arrays: an `.npz` is a format of its own.
+    Hidden files and those of `__MACOSX` are left out. None if the file is not a zip archive, or is
+    one of arrays: `.npz` is a separate format.
     """
     try:
         with zipfile.ZipFile(file) as archive:

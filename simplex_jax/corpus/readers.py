@@ -44,8 +44,7 @@ def read(
         format: One of the formats of `formats.described("counts")`; detected when left out. A file
             of no other format is then read as `lines`, a tenth of which must have a word.
         vocabulary: File with one word a line; see `Reading`.
-        text: Tokens and vocabulary limits, for formats of texts only; `TextOptions()` when left
-            out.
+        text: Tokens and vocabulary limits, for formats of texts only; by default `TextOptions()`.
         encoding: Encoding of text; vocabularies are UTF-8.
         names: File with one document name a line.
         transpose: True if words are in rows and documents in columns.
@@ -58,7 +57,7 @@ def read(
         The corpus, including empty documents.
 
     Raises:
-        CorpusError: The data cannot be used; one line `FILE:LINE: problem; remedy`.
+        CorpusError: The data cannot be used; the message is `FILE:LINE: problem; remedy`.
         ValueError: `format` or `encoding` is unknown, or the format does not support an option.
 
     Example:
@@ -94,21 +93,21 @@ def read_texts(
     text_column: str | None = None,
     id_column: str | None = None,
 ) -> Iterator[tuple[str, str]]:
-    r"""Read the names and texts of documents, one after the other.
+    r"""Read the names and texts of documents, one at a time.
 
     Args:
         path: The file or folder.
         format: As for `read`, like the following arguments.
         encoding: Encoding of the texts.
         text_column: Column or field of the text.
-        id_column: Column or field of the names.
+        id_column: Column or field of the document names.
 
     Returns:
         An iterator of (name, text).
 
     Raises:
-        CorpusError: The file cannot be read, or its format has counts and no texts.
-        ValueError: As `read`.
+        CorpusError: The file cannot be read, or its format has counts instead of texts.
+        ValueError: As for `read`.
 
     Example:
         >>> import pathlib, tempfile
@@ -124,9 +123,9 @@ def read_texts(
     path = as_path(path)
     selected = registry.selected(path, reading, "counts")
     if selected.texts is None:
-        able = [entry.name for entry in registry.formats_of("counts") if entry.texts]
+        names = [entry.name for entry in registry.formats_of("counts") if entry.texts]
         raise error_at(
-            path, f"{selected.name} has no texts", f"give the texts themselves: {', '.join(able)}"
+            path, f"{selected.name} has no texts", f"give the texts themselves: {', '.join(names)}"
         )
     return selected.texts(path, reading)
 
@@ -160,7 +159,7 @@ def convert(
 
     Raises:
         CorpusError: The data cannot be used.
-        ValueError: As `read`.
+        ValueError: As for `read`.
         FileExistsError: `directory` exists and is not empty.
 
     Example:
@@ -213,7 +212,7 @@ def read_vectors(
         The unit vectors.
 
     Raises:
-        CorpusError: The data cannot be used, such as a vector that is zero, not finite or not of
+        CorpusError: The data cannot be used, for example if a vector is zero, not finite or not of
             length 1.
 
     Example:
@@ -261,9 +260,9 @@ def read_table(
         The table.
 
     Raises:
-        CorpusError: Names the file and the line: a record of another length, a column name that is
-            empty or repeated, a column that is missing, has no value at all or more than
-            1,000; no row, or no column.
+        CorpusError: A record has the wrong number of fields; a column name is empty or repeated; a
+            column is missing, or has no value or more than 1,000; there is no row or no column. The
+            message names the file and the line.
 
     Example:
         >>> import pathlib, tempfile
@@ -279,7 +278,7 @@ def read_table(
 
 
 def kind_of(path: str | Path, *kinds: Kind) -> Kind:
-    """Return the kind of the contents of a file, with `kinds` tried in order."""
+    """Return the kind of a file's contents, trying `kinds` in order."""
     return registry.recognised(source_of(as_path(path)), *kinds).kind
 
 
@@ -288,7 +287,7 @@ def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Readin
 
     Args:
         path: The file or folder.
-        reading: The options given.
+        reading: The options given by the user.
         kind: Kind of its contents.
 
     Returns:
@@ -296,7 +295,7 @@ def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Readin
 
     Raises:
         CorpusError: The file cannot be read, or has no such column.
-        ValueError: As `read`.
+        ValueError: As for `read`.
 
     Example:
         >>> import pathlib, tempfile
@@ -319,12 +318,12 @@ def _optional_path(path: str | Path | None) -> Path | None:
 def _whole(path: Path, selected: Format, reading: Reading) -> Corpus:
     """Read a whole corpus, refusing a file that was detected as text but has few words."""
     corpus = selected.read(path, reading)
-    lines, worded = len(corpus.names), np.count_nonzero(np.diff(corpus.counts.indptr))
-    taken_for_lines = reading.format is None and selected.name == "lines"
-    if taken_for_lines and worded < _FEWEST_WORDED * lines:
+    lines, nonempty = len(corpus.names), np.count_nonzero(np.diff(corpus.counts.indptr))
+    fallback = reading.format is None and selected.name == "lines"
+    if fallback and nonempty < _MIN_NONEMPTY * lines:
         raise error_at(
             path,
-            f"no known format, and as text {worded} of {lines} lines have a word",
+            f"no known format, and as text {nonempty} of {lines} lines have a word",
             "name the format, give --format lines (format='lines') if a line is a document, or "
             "--token-pattern (token_pattern) if its words are of one or two letters",
         )

@@ -19,8 +19,8 @@ class Reading:
     Attributes:
         format: Name of the format; None to detect it.
         vocabulary: File with one word a line. For text, only these words are counted; for `uci`
-            and `ldac` it replaces the vocabulary next to the file; for other counts, and for unit
-            vectors, it names the columns; a `store` has its own.
+            and `ldac` it replaces the vocabulary next to the file; for other counts and for unit
+            vectors it names the columns. A `store` has its own.
         text: Tokens and vocabulary limits of text.
         encoding: Encoding of text and tables; vocabularies are UTF-8.
         names: File with one document name a line.
@@ -49,7 +49,7 @@ class Reading:
 
 
 class Blocks(NamedTuple):
-    """A corpus that is read a few documents at a time."""
+    """A corpus read a few documents at a time."""
 
     vocabulary: Sequence[str]  # V words
     # Counts of successive documents, [n, V] each; to be read while the file is open
@@ -66,7 +66,7 @@ class Metadata(NamedTuple):
 
 
 def corpus_of_texts(documents: Iterable[tuple[str, str]], path: Path, reading: Reading) -> Corpus:
-    """Return a corpus of the names and texts in a file; see `from_texts`."""
+    """Make a corpus from the names and texts in a file; see `from_texts`."""
     names: list[str] = []
 
     def texts() -> Iterator[str]:

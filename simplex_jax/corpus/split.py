@@ -60,8 +60,8 @@ def split_tokens(
         share: Expected share of the target tokens, between 0 and 1.
 
     Returns:
-        `(observed, target)`, two arrays of the shape and dtype of `counts` that add up to it.
-        Memory while splitting is about 40 bytes a token.
+        `(observed, target)`, two arrays of the shape and dtype of `counts` that sum to it.
+        Splitting needs about 40 bytes of memory per token.
 
     Raises:
         ValueError: `seed` is not in 0..2^32 - 1, or `share` is not between 0 and 1.
@@ -82,7 +82,7 @@ def split_tokens(
 
     shuffled = rng.permutation(entry.size)
     shuffled = shuffled[np.argsort(document[shuffled], kind="stable")]
-    # `shuffled` lists the tokens document by document again, in random order inside each.
+    # `shuffled` now lists the tokens document by document, in random order within each.
     rank = np.arange(entry.size) - np.repeat(starts, lengths)
     place = np.repeat(rng.random(documents), lengths)
     same = np.floor(place + share * rank) == np.floor(place + share * (rank + 1))
@@ -97,7 +97,7 @@ def _generator(seed: int) -> np.random.Generator:
 
 
 def rows(corpus: Corpus, which: np.ndarray) -> Corpus:
-    """Return some documents of a corpus, in its order; `which` is bool [D]."""
+    """Return the documents of a corpus where `which`, bool [D], is True, in its order."""
     numbers = np.flatnonzero(which)
     names = tuple(corpus.names[row] for row in numbers)
     return Corpus(corpus.counts[numbers], corpus.vocabulary, names)

@@ -1,4 +1,4 @@
-"""The least informative words, as candidates to leave out, and leaving words out."""
+"""Finding the least informative words, and leaving words out of a corpus."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -10,37 +10,37 @@ from simplex_jax.corpus.corpus import Corpus, error_at, row_blocks
 from simplex_jax.corpus.vocabulary import composed
 
 _MIN_SHARE = 0.1
-_FEW = 60  # expected counts below which the Poisson law is summed
+_FEW = 60  # expected count below which the Poisson sum is computed
 
 
 class Suggestion(NamedTuple):
     """A word that may be left out."""
 
     word: str  # the word
-    share: float  # of the documents that have it, 0..1
-    information: float  # of one of its tokens about its document, in bits
+    share: float  # of the documents that contain it, 0..1
+    information: float  # of a token about its document, in bits
 
 
 class Sums(NamedTuple):
     """Sums over the documents of the counts n of each word, float64 [V], and the lengths."""
 
-    documents: np.ndarray  # documents that have the word
+    documents: np.ndarray  # documents that contain the word
     tokens: np.ndarray  # sum of n
     n_log_n: np.ndarray  # sum of n log n
     lengths: np.ndarray  # tokens of each document, float64 [D]
 
 
 def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggestion]:
-    """Suggest frequent words that are spread over the documents almost as if by chance.
+    """Suggest frequent words that are spread over the documents almost at random.
 
     The measure is that of Gerlach, Shi and Amaral (2019), "A universal information theoretic
     approach to the identification of stopwords", Nature Machine Intelligence 1, 606-612: the
-    entropy that the documents of a word's tokens would have if all tokens of the corpus were
-    shuffled, less the entropy that they have. The first is computed here with Poisson counts, not
-    by shuffling, which is close for a word that is a small share of all tokens. Only words in a
-    tenth of the documents or more are considered: a rare word says little by any measure.
+    entropy of a word's distribution over documents after shuffling all tokens of the corpus, minus
+    its actual entropy. The first is computed here from Poisson counts instead of by shuffling, a
+    close approximation for a word that is a small share of all tokens. Only words in a tenth of the
+    documents or more are considered, as rare words say little by any measure.
 
-    There are at most `count` suggestions, of at most `most` bits each, those of most tokens first.
+    Returns at most `count` suggestions of at most `most` bits each, most frequent first.
     """
     sums = sums_of(corpus.counts)
     share = sums.documents / len(sums.lengths)
@@ -55,7 +55,7 @@ def suggest(corpus: Corpus, count: int = 20, most: float = 0.3) -> list[Suggesti
 
 
 def sums_of(counts: sp.csr_array) -> Sums:
-    """Return sums of counts n [D, V] over the documents."""
+    """Return sums over the documents of counts n [D, V]."""
     lengths, totals = [], np.zeros((3, counts.shape[1]))
     for rows in row_blocks(counts):
         n = rows.data.astype(np.float64)
@@ -67,12 +67,12 @@ def sums_of(counts: sp.csr_array) -> Sums:
 
 
 def information(sums: Sums, words: np.ndarray) -> np.ndarray:
-    """Return the information of a token of some words about its document, in bits, float64 [n].
+    """Return the information of a token of each word about its document, in bits, float64 [n].
 
     H(shuffled) - H with H = log n - sum_d n_d log n_d / n, where shuffled n_d are Poisson with mean
     n times the share of document d in all tokens. It is about zero for tokens spread at random, and
-    negative for a word that documents have more evenly, such as once each. `words` are distinct
-    ids, each with a token.
+    negative for a word spread more evenly, such as once per document. `words` are distinct ids of
+    words that occur.
     """
     observed = sums.n_log_n[words] / sums.tokens[words]
     sizes, times = np.unique(sums.lengths[sums.lengths > 0], return_counts=True)
@@ -82,7 +82,7 @@ def information(sums: Sums, words: np.ndarray) -> np.ndarray:
 
 
 def _mean_n_log_n(rate: np.ndarray) -> np.ndarray:
-    """Return E[n log n] for Poisson n: rate E[log(n + 1)], by a table, or by its expansion."""
+    """Return E[n log n] for Poisson n: rate E[log(n + 1)], from a table or an expansion."""
     large = np.maximum(rate, _FEW)
     expansion = np.log(large) + 1 / (2 * large) - 1 / (12 * large**2)
     table = np.interp(rate, _RATES, _MEAN_LOGS)
@@ -101,7 +101,7 @@ _MEAN_LOGS = _mean_logs(_RATES)
 
 
 def drop_words(corpus: Corpus, words: Collection[str]) -> Corpus:
-    """Leave words out of a corpus; those that it does not have are ignored.
+    """Leave words out of a corpus; words that it lacks are ignored.
 
     Raises:
         CorpusError: No token is left.

@@ -1,4 +1,4 @@
-"""Text to counts: tokens and vocabulary limits by scikit-learn's `CountVectorizer`."""
+"""Text to counts: tokens and vocabulary limits, with scikit-learn's `CountVectorizer`."""
 
 import functools
 import os
@@ -25,12 +25,12 @@ from simplex_jax.corpus.files import text_lines
 from simplex_jax.corpus.vocabulary import composed
 
 _EXCERPT = 200
-"""Characters of an excerpt, about as much memory as the counts of 25 words."""
+"""Characters of an excerpt, which takes about as much memory as the counts of 25 words."""
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Tokens of text, and limits of the vocabulary.
+    """Tokens of text and limits of the vocabulary.
 
     Attributes:
         lowercase: Convert everything to lower case first.
@@ -120,7 +120,7 @@ def from_texts(
             "give a list of strings, one a document, or for a file corpus.read(path)",
         )
     options = options or TextOptions()
-    sought = None
+    words_nfc = None
     if vocabulary is not None:
         vocabulary = distinct_words(vocabulary, source)
         sought = distinct_words([composed(word) for word in vocabulary], source)
@@ -130,7 +130,7 @@ def from_texts(
     terms = _analyzer(options, keep_stop_words=vocabulary is not None)
     tokens, excerpts = 0, list[str]()
 
-    def counted(text: str) -> list[str]:
+    def analyzer(text: str) -> list[str]:
         nonlocal tokens
         if not isinstance(text, str):
             raise error_at(
@@ -144,12 +144,12 @@ def from_texts(
         return words
 
     vectorizer = CountVectorizer(
-        analyzer=counted,
+        analyzer=analyzer,
         lowercase=False,
         min_df=options.min_df,
         max_df=options.max_df,
         max_features=options.max_vocabulary,
-        vocabulary=sought,
+        vocabulary=words_nfc,
         dtype=np.int64,
     )
 
@@ -185,10 +185,10 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
             counted, with a warning.
 
     Returns:
-        A `Corpus` of texts, split into words by `TextOptions()`; else `data`.
+        A `Corpus` of texts, split into words by `TextOptions()`; otherwise `data`.
 
     Raises:
-        CorpusError: The errors of `from_texts`; `data` is one string or path.
+        CorpusError: As for `from_texts`, or `data` is one string or path.
 
     Example:
         >>> count_texts(["An oak, and an elm.", "Ash."], ["ash", "oak"]).counts.toarray().tolist()
@@ -197,16 +197,16 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
         [[0, 1], [1, 0]]
     """
     single = isinstance(data, str | os.PathLike)
-    several = type(data) in (list, tuple) or (  # vectors are a tuple too, of some fields
+    several = type(data) in (list, tuple) or (  # not the named tuple of unit vectors
         getattr(data, "ndim", None) == 1 and not sp.issparse(data)
     )
     if single or (several and any(isinstance(text, str) for text in data)):
         corpus = from_texts(data, vocabulary=vocabulary)
-        if vocabulary is not None and (unmade := _unmade(corpus.vocabulary)):
+        if vocabulary is not None and (unmatched := _unmatched(corpus.vocabulary)):
             warnings.warn(
-                f"{len(unmade)} of {len(vocabulary)} words of the vocabulary are not made of texts "
-                f"by TextOptions(), such as {printable(unmade[0])!r}, and so not counted: count "
-                "texts as those of the fit were, by corpus.from_texts with the same options",
+                f"{len(unmatched)} of {len(vocabulary)} words of the vocabulary are not counted: "
+                f"TextOptions() cannot produce words such as {printable(unmatched[0])!r}; count "
+                "texts with corpus.from_texts and the options of the fit",
                 stacklevel=2,
             )
         return corpus
@@ -232,7 +232,7 @@ def tokens(texts: Iterable[str], options: TextOptions | None = None) -> Iterator
 
     Args:
         texts: One string per document.
-        options: Case and pattern of the words; others are ignored.
+        options: Only case and pattern of the words are used.
 
     Example:
         >>> list(tokens(["The apple and the pear", ""]))
@@ -267,7 +267,7 @@ def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str],
         return composed(text.lower() if options.lowercase else text)
 
     words = CountVectorizer(
-        preprocessor=prepared,
+        preprocessor=preprocessor,
         tokenizer=letters.words if options.token_pattern == letters.PATTERN else None,
         token_pattern=options.token_pattern,
     ).build_analyzer()
@@ -281,10 +281,10 @@ def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str],
     shortest, longest = options.ngrams
 
     def terms(text: str) -> list[str]:
-        used = [word for word in words(text) if word not in stop]
+        content = [word for word in words(text) if word not in stop]
         if longest == 1:
-            return used
-        starts = ((size, len(used) - size + 1) for size in range(shortest, longest + 1))
-        return [" ".join(used[i : i + size]) for size, ends in starts for i in range(ends)]
+            return content
+        starts = ((size, len(content) - size + 1) for size in range(shortest, longest + 1))
+        return [" ".join(content[i : i + size]) for size, ends in starts for i in range(ends)]
 
     return terms

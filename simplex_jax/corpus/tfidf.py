@@ -1,4 +1,4 @@
-"""Word counts as tf-idf unit vectors, by scikit-learn's `TfidfTransformer`."""
+"""Word counts as tf-idf unit vectors, with scikit-learn's `TfidfTransformer`."""
 
 from typing import NamedTuple
 
@@ -87,7 +87,7 @@ def weights(corpus: Corpus, idf: str = "log") -> np.ndarray:
 
 
 def vectors(corpus: Corpus, idf: np.ndarray) -> Weighted:
-    """Weigh the counts of documents, term frequency times `idf`, and normalise.
+    """Weight the counts of documents by `idf` and normalise them.
 
     Args:
         corpus: D documents over V words.

@@ -1,4 +1,4 @@
-"""Documents as unit vectors, such as tf-idf or embeddings, from arrays with every check done."""
+"""Documents as unit vectors, such as tf-idf or embeddings, from validated arrays."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from simplex_jax.corpus.corpus import digest_rows, entries_of, error_at, labels_of
 
 TOLERANCE = 1e-3
-"""Largest distance of a length from 1: numbers printed with four digits are not refused."""
+"""Largest deviation of a length from 1; numbers printed with four digits pass."""
 
 _REMEDY = "give --normalise, or divide rows by their lengths, if only directions matter"
 
@@ -19,10 +19,10 @@ class UnitVectors(NamedTuple):
     """Unit vectors of documents, with the words of the columns and the document names."""
 
     # `scipy.sparse.csr_array` of shape [D, V], float32, every row of length 1; indices sorted, no
-    # entry stored twice, no stored zeros. Entries may be negative.
+    # duplicates, no stored zeros. Entries may be negative.
     values: sp.csr_array
-    vocabulary: tuple[str, ...]  # V distinct non-empty words, one a column
-    names: tuple[str, ...]  # D document names, one a row (not necessarily distinct)
+    vocabulary: tuple[str, ...]  # V distinct non-empty words, one per column
+    names: tuple[str, ...]  # D document names, one per row (not necessarily distinct)
 
 
 def from_array(
@@ -33,24 +33,24 @@ def from_array(
     normalise: bool = False,
     source: str = "vectors",
 ) -> UnitVectors:
-    """Make unit vectors of an array, checking every row.
+    """Make unit vectors from an array, checking every row.
 
-    Lengths are made 1 to rounding. Entries stored twice in a sparse array are summed.
+    Lengths are made 1 up to rounding. Duplicate entries of a sparse array are summed.
 
     Args:
-        values: [D, V], documents in rows: anything `numpy.asarray` takes, or any SciPy sparse
+        values: [D, V], documents in rows: anything `numpy.asarray` accepts, or any SciPy sparse
             matrix or array. Finite numbers, rows of length 1.
-        vocabulary: V distinct non-empty words; `w0, w1, ...` when left out.
-        names: D document names; `0, 1, ...` when left out.
-        normalise: Take rows of any length but 0.
-        source: Name of the vectors in messages, a file name for example.
+        vocabulary: V distinct non-empty words; by default `w0, w1, ...`.
+        names: D document names; by default `0, 1, ...`.
+        normalise: Accept rows of any length but 0.
+        source: Name of the vectors in error messages, such as a file name.
 
     Returns:
         The unit vectors.
 
     Raises:
-        CorpusError: `values` is not two-dimensional or not numeric, or a row of it is zero, not
-            finite or not of length 1; `vocabulary` or `names` does not fit.
+        CorpusError: `values` is not two-dimensional or not numeric; a row is zero, not finite or
+            not of length 1; or `vocabulary` or `names` does not fit.
 
     Example:
         >>> vectors = from_array([[3.0, -4.0], [0.0, 2.0]], ["up", "down"], normalise=True)
@@ -85,7 +85,7 @@ def from_array(
 
 
 def wrong_length(lengths: np.ndarray, *, normalise: bool) -> tuple[int, str, str] | None:
-    """Return the first row with an unusable length, the problem and a remedy; None without one."""
+    """Return the first row with a bad length, the problem and a remedy; None if all are good."""
     usable = (lengths > 0) & np.isfinite(lengths)
     if not normalise:
         usable &= np.abs(lengths - 1) <= TOLERANCE
@@ -100,7 +100,7 @@ def wrong_length(lengths: np.ndarray, *, normalise: bool) -> tuple[int, str, str
 
 
 def select(vectors: UnitVectors, rows: np.ndarray) -> UnitVectors:
-    """Return some documents, by number or by a mask."""
+    """Select documents by number or by a mask."""
     numbers = np.flatnonzero(rows) if rows.dtype == bool else rows
     names = tuple(vectors.names[row] for row in numbers)
     return UnitVectors(vectors.values[numbers], vectors.vocabulary, names)

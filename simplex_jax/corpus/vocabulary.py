@@ -13,7 +13,7 @@ from simplex_jax.corpus.packed import SUFFIXES
 def read_vocabulary(path: str | Path) -> tuple[str, ...]:
     """Read a vocabulary: one word a line, UTF-8, packed or not; word ids are line numbers.
 
-    Blank lines at the end are left out, and blanks around a word. The words are distinct.
+    Blank lines at the end and blanks around words are ignored. The words are distinct.
 
     Raises:
         CorpusError: The file cannot be read, is not UTF-8 text, or has an empty or repeated word.
@@ -42,10 +42,10 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
 
 
 def columns_of(vocabulary: Sequence[str]) -> Callable[[str], int | None]:
-    r"""Return the function that gives the column of a word, or None.
+    r"""Return a function from words to columns, None for unknown words.
 
-    A word that is not in the vocabulary itself is that of the first column of the same text in
-    Unicode: accented letters may be one character or several.
+    Without an exact match, a word has the first column whose word is the same text in Unicode:
+    accented letters may be one character or several.
 
     Example:
         >>> column = columns_of(["caf\u00e9", "cafe"])
@@ -58,18 +58,18 @@ def columns_of(vocabulary: Sequence[str]) -> Callable[[str], int | None]:
 
 
 def composed(text: str) -> str:
-    """Return a text with each accented letter as one character, where there is one (NFC)."""
+    """Return a text in NFC, with accented letters as single characters where possible."""
     return unicodedata.normalize("NFC", text)
 
 
 def vocabulary_beside(path: Path, names: Sequence[str]) -> Path | None:
-    """Return the first of `names`, plain or packed, that is a file in the folder of `path`."""
+    """Return the first of `names`, plain or packed, that exists in the folder of `path`."""
     files = (path.with_name(name + ending) for name in names for ending in ("", *SUFFIXES))
     return next((file for file in files if os.path.isfile(file)), None)
 
 
 def read_names(path: Path) -> tuple[str, ...]:
-    """Read document names: one a line, UTF-8, packed or not; blank lines at the end are left out.
+    """Read document names: one a line, UTF-8, packed or not; blank lines at the end are ignored.
 
     Raises:
         CorpusError: The file cannot be read, or is not UTF-8 text.
@@ -81,5 +81,5 @@ def read_names(path: Path) -> tuple[str, ...]:
 
 
 def numbered(documents: int, first: int = 1) -> tuple[str, ...]:
-    """Return names for documents that have none: numbers from `first`."""
+    """Return numbers from `first` as names of documents that have none."""
     return tuple(map(str, range(first, first + documents)))

@@ -82,7 +82,7 @@ def test_texts_are_a_corpus(kind):
 def test_words_that_other_options_have_made_are_told():
     """They were counted as if they were in no text."""
     texts, vocabulary = ["New York, an oak"], ["New York", "an", "oak", "ne\u0301e"]
-    said = r"2 of 4 words .* not made of texts by TextOptions\(\), such as 'New York', and so not"
+    said = r"2 of 4 words .* not counted: TextOptions\(\) cannot produce words such as 'New York'"
     with pytest.warns(UserWarning, match=said):
         found = count_texts(texts, vocabulary)
     assert found.counts.toarray().tolist() == [[0, 0, 1, 0]]

@@ -1,4 +1,4 @@
-"""Input formats: a file each, with a record `FORMAT` that has a line in `registry`."""
+"""Input formats: one file each, with a record `FORMAT` that is listed in `registry`."""
 
 from simplex_jax.corpus.formats.format import Format, Kind, Source
 from simplex_jax.corpus.formats.registry import FORMATS, described, formats_of, having

@@ -1,4 +1,4 @@
-"""Unit vectors in files of `numpy.save` and `scipy.sparse.save_npz`."""
+"""Unit vectors in files written by `numpy.save` and `scipy.sparse.save_npz`."""
 
 import io
 from pathlib import Path
@@ -19,7 +19,7 @@ _NPY = b"\x93NUMPY"
 
 
 def recognises(source: Source) -> bool:
-    """Recognise an array of `numpy.save`; an `.npz` may hold counts as well."""
+    """Recognise an array written by `numpy.save`; an `.npz` may hold counts instead."""
     return source.head.startswith(_NPY)
 
 
@@ -53,7 +53,7 @@ def _dense(path: Path) -> np.ndarray:
     except CorpusError:
         raise
     except Exception as error:
-        # Of NumPy, whose errors about damaged files are of many kinds.
+        # NumPy raises many kinds of errors for damaged files.
         problem = f"not an intact npy file ({printable(error)})"
         raise error_at(path, problem, "save the array with numpy.save(file, array)") from None
     return array.reshape(array.shape or (1,))

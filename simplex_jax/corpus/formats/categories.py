@@ -1,4 +1,4 @@
-"""Tables of categorical columns, `.csv` and `.tsv`: rows of fields that have few values each."""
+"""Tables of categorical columns, `.csv` and `.tsv`."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -22,13 +22,13 @@ from simplex_jax.corpus.formats.table import (
 from simplex_jax.corpus.reading import Reading
 
 Variables = tuple[Sequence[str], Sequence[Sequence[str]]]
-"""Names of columns, and the values of each, of a model."""
+"""A model's column names, and the values of each column."""
 
 
 class Fields(NamedTuple):
-    """The fields of a table, blanks around them taken off."""
+    """The fields of a table, stripped of blanks."""
 
-    table: dict[str, tuple[str, ...]]  # the columns by name, those left out apart
+    table: dict[str, tuple[str, ...]]  # the columns by name, without those left out
     names: tuple[str, ...]  # row names
     line: int  # line of the column names
 
@@ -44,7 +44,7 @@ class Fields(NamedTuple):
 def fields_of(path: Path, reading: Reading, variables: Collection[str] = ()) -> Fields:
     """Read the fields of a table whose first line names its columns.
 
-    Columns that are known to be variables do not name the rows, whatever they are called.
+    By default a column in `variables` does not name the rows, whatever it is called.
     """
     tabs = recognises(source_of(path), *TABS)
     with long_fields():
@@ -74,8 +74,8 @@ def read(path: Path, reading: Reading, variables: Variables | None = None) -> Ca
     """Read a table whose first line names its columns; see `corpus.read_table`."""
     table, names, line = fields_of(path, reading, variables[0] if variables else ())
     titles, values = variables or _variables(table, path, line)
-    if absent := [name for name in titles if name not in table]:
-        problem = f"no column {printable(absent[0])!r}, which the model has"
+    if missing := [name for name in titles if name not in table]:
+        problem = f"no column {printable(missing[0])!r}, which the model has"
         raise error_at(path, problem, "give all columns of the model", line=line)
     codes = np.full((len(names), len(titles)), -1, np.int32)
     unknown = 0
@@ -107,7 +107,7 @@ def _names(
     line: int,
     variables: Collection[str],
 ) -> tuple[str, ...] | None:
-    """Take the column of row names out of a table; None where it has none."""
+    """Remove the column of row names from a table and return it; None if there is none."""
     name = columns.id_column(list(table), id_column, path, line)
     if name is None:
         return None

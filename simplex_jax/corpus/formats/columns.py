@@ -1,4 +1,4 @@
-"""Columns of a table, or fields of an object, that hold the text and the name of a document."""
+"""Finding the columns or fields that hold the text and the name of a document."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,9 +18,9 @@ IDENTITY = (
 
 
 def resolved(columns: Sequence[str], reading: Reading, path: Path, line: int) -> Reading:
-    """Fill in the columns of text and names: those named, or the first with a usual name.
+    """Fill in the columns of text and names: those given, or the first with a common name.
 
-    Case and blanks around a usual name do not count. The column of names may be None.
+    Case and surrounding blanks of common names are ignored. The column of names may be None.
     """
     text = _column(columns, reading.text_column, TEXT, "text_column", path, line)
     if text is None:
@@ -36,12 +36,12 @@ def resolved(columns: Sequence[str], reading: Reading, path: Path, line: int) ->
 
 
 def id_column(columns: Sequence[str], name: str | None, path: Path, line: int) -> str | None:
-    """Return the column of names: the one given, or the first of `IDENTITY`; None without any."""
+    """Return the column of names: the one given, or the first of `IDENTITY`; None if absent."""
     return _column(columns, name, IDENTITY, "id_column", path, line)
 
 
 def wanted(columns: Sequence[str], names: Sequence[str], path: Path, line: int | None) -> list[str]:
-    """Return columns of these names; one missing or repeated is a CorpusError."""
+    """Return the columns with these names; a missing or repeated one is a CorpusError."""
     columns_of_names = []
     for name in names:
         if name not in columns:
@@ -59,7 +59,7 @@ def _column(
     path: Path,
     line: int,
 ) -> str | None:
-    """Return the column of a name or, where that is None, the first with a usual one, if any."""
+    """Return the column `name` or, if that is None, the first with a usual name, if any."""
     titles = list(columns)
     if name is None:
         titles = [column.strip().lower() for column in columns]

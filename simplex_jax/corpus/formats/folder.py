@@ -1,4 +1,4 @@
-"""A folder of text files, or a zip archive of them: one document each."""
+"""A folder or zip archive of text files, one document each."""
 
 import io
 import os
@@ -19,16 +19,16 @@ def recognises(source: Source) -> bool:
 
 
 def read(path: Path, reading: Reading) -> Corpus:
-    """Read all files below a folder, sorted by their path, which becomes the document's name.
+    """Read all files below a folder, sorted by path, which becomes the document's name.
 
-    Hidden files and folders (a leading dot) and links to folders are left out; an empty file is
-    an empty document; a file of a folder may be packed.
+    Hidden files and folders (with a leading dot) and links to folders are skipped. An empty file is
+    an empty document. Files in a folder may be packed.
     """
     return corpus_of_texts(texts(path, reading), path, reading)
 
 
 def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
-    """Yield paths and texts of the files."""
+    """Yield the paths and texts of files."""
     documents = _below if os.path.isdir(path) else _unpacked
     return documents(path, reading.encoding)
 
@@ -39,7 +39,7 @@ FORMAT = Format(
 
 
 def _below(root: Path, encoding: str) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of a folder."""
+    """Yield the names and texts of files in a folder."""
 
     def stop(error: OSError) -> None:
         raise files.unreadable(Path(error.filename or root), error)
@@ -59,7 +59,7 @@ def _below(root: Path, encoding: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_empty(path: Path) -> bool:
-    """Tell whether a regular file is empty; the size of a pipe says nothing."""
+    """Return whether this is an empty regular file; the size of a pipe means nothing."""
     try:
         status = path.stat()
     except OSError as error:
@@ -68,7 +68,7 @@ def _is_empty(path: Path) -> bool:
 
 
 def _unpacked(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of a zip archive, which unpacks to no more than a packed file may."""
+    """Yield the names and texts of files in a zip archive, within the limit for packed files."""
     members = members_of(path)
     if members is None:
         raise error_at(path, "not a folder", "give a folder of text files, or another format")

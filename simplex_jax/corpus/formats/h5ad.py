@@ -1,8 +1,8 @@
 """AnnData files, `.h5ad`: counts of features (words) in cells (documents), with their names.
 
-Only what is needed is read, by h5py alone: links out of the file, virtual and external arrays are
-refused, and no array is read that declares more than the file can hold. The HDF5 library itself is
-not made for hostile files: on some it loops for ever. Give it files from places that you trust.
+Only the necessary parts are read, with h5py alone. Links out of the file and virtual or external
+arrays are refused, and so are arrays that declare more than the file can hold. The HDF5 library
+itself is not safe for hostile files: some make it loop forever. Use files from trusted sources.
 """
 
 import os
@@ -25,19 +25,19 @@ from simplex_jax.corpus.vocabulary import read_names, read_vocabulary
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _REMEDY = "write the file with anndata 0.7 or later: adata.write_h5ad(file)"
-_STRINGS = 256  # read at once
+_STRINGS = 256  # read at a time
 _ENTRIES = 2**22  # likewise, of a matrix in blocks
 
 
 def recognises(source: Source) -> bool:
-    """Recognise HDF5, or the name of an AnnData file."""
+    """Recognise HDF5, or a name that ends in `.h5ad`."""
     return source.named(".h5ad") or source.head.startswith(_SIGNATURE)
 
 
 def read(path: Path, reading: Reading) -> Corpus:
     """Read `X`, or the layer `reading.layer`, sparse or dense.
 
-    Names come from `obs`, words from `var`, with `reading.transpose` the other way round. Needs
+    Names come from `obs` and words from `var`; with `reading.transpose` it is the reverse. Needs
     h5py: `pip install 'simplex_jax[h5ad]'`.
     """
     with _intact(path), _opened(path) as contents:
@@ -48,9 +48,9 @@ def read(path: Path, reading: Reading) -> Corpus:
 
 @contextmanager
 def blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
-    """Read some documents at a time if each is in one piece: a dense or `csr` array of cells.
+    """Read some documents at a time if each is contiguous: a dense or `csr` array of cells.
 
-    With `reading.transpose` it is a `csc` array. Any other is read as a whole.
+    With `reading.transpose`, a `csc` array. Any other array is read whole.
     """
     with _opened(path) as contents:
         with _intact(path):
@@ -88,7 +88,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
 
 @contextmanager
 def _intact(path: Path) -> Iterator[None]:
-    """Raise errors of h5py as a CorpusError."""
+    """Turn errors of h5py into a CorpusError."""
     try:
         yield
     except CorpusError:
@@ -129,7 +129,7 @@ FORMAT = Format(
 
 
 class _Pieces(NamedTuple):
-    """A matrix whose documents are read some at a time."""
+    """A matrix that is read some documents at a time."""
 
     shape: tuple[int, int]  # documents and words
     cuts: Iterator[tuple[int, int]]  # the first and last document of each piece
@@ -153,7 +153,7 @@ class _Contents:
         return table
 
     def pieces(self, layer: str | None, *, transpose: bool) -> _Pieces | None:
-        """Return the matrix in pieces; None if the numbers of a document are not side by side."""
+        """Return the matrix in pieces; None if documents are not contiguous."""
         member, name = self._matrix(layer)
         if isinstance(member, self._h5py.Dataset):
             return None if transpose else self._rows(member, name)
@@ -195,7 +195,7 @@ class _Contents:
             return rows
 
         def cuts() -> Iterator[tuple[int, int]]:
-            first, wide = 0, starts.astype(np.int64)  # a sum may be too large for its own type
+            first, wide = 0, starts.astype(np.int64)  # a sum may overflow the dtype of `starts`
             while first < documents:
                 fits = int(np.searchsorted(wide, wide[first] + _ENTRIES, side="right")) - 1
                 last = min(max(fits, first + 1), documents)
@@ -243,7 +243,7 @@ class _Contents:
         return self._strings(index, what)
 
     def wanted(self, axis: str, names: Sequence[str]) -> list[str]:
-        """Return names of columns of `obs` or `var`, all of which it must have."""
+        """Return names of columns of `obs` or `var`, checking that all exist."""
         return columns.wanted(list(self._item(self._file, axis)), names, self._path, None)
 
     def column(self, axis: str, name: str) -> Sequence[Any]:
@@ -262,7 +262,7 @@ class _Contents:
         return self._values(member, what)
 
     def _nullable(self, member: Any) -> bool:
-        """Tell whether values lie beside a mask of those that are missing, as pandas has them."""
+        """Return whether this has values and a mask of missing ones, as nullable pandas arrays."""
         encoding = str(member.attrs.get("encoding-type"))
         return isinstance(member, self._h5py.Group) and encoding.startswith("nullable-")
 
@@ -282,7 +282,7 @@ class _Contents:
         self._check_strings(index, what)
         self._take(index)
         labels: list[str] = []
-        # A few at a time: any number of entries may share one long string of the file.
+        # A few at a time: many entries may share one long string in the file.
         for first in range(0, len(index), _STRINGS):
             part = [entry.decode("utf-8") for entry in index[first : first + _STRINGS]]
             self._remaining -= sum(map(len, part))
@@ -319,7 +319,7 @@ class _Contents:
         self._take(array)
 
     def _take(self, array: Any) -> None:
-        """Count the bytes of an array, before it is read."""
+        """Deduct the bytes of an array from the limit, before it is read."""
         if array.is_virtual or array.external:
             raise self._error("an array lies in another file", _REMEDY)
         self._remaining -= array.size * array.dtype.itemsize
@@ -327,7 +327,7 @@ class _Contents:
             raise self._error("unpacks to far more than its size", "is it from a safe place?")
 
     def _item(self, group: Any, name: str) -> Any:
-        """Return a member of a group, in this file."""
+        """Return a member of a group that is stored in this file."""
         if not isinstance(group, self._h5py.Group) or name not in group:
             raise self._error(f"there is no {printable(name)}", _REMEDY)
         if not isinstance(group.get(name, getlink=True), self._h5py.HardLink):

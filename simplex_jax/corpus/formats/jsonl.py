@@ -1,4 +1,4 @@
-"""JSON lines, `.jsonl`: an object a line, with fields for the document's name and its text."""
+"""JSON lines, `.jsonl`: one object a line, with fields for a document's name and text."""
 
 import json
 import re
@@ -17,17 +17,17 @@ _ONE_A_LINE = "write one object a line, as `jq -c '.[]'` does of an array"
 
 
 def recognises(source: Source) -> bool:
-    """Recognise JSON by its name, or by an object or an array of objects at its start."""
+    """Recognise JSON by the name, or by an object or array of objects at the start."""
     named = source.named(".jsonl", ".ndjson", ".json")
     return named or (not source.folder and _START.match(source.head) is not None)
 
 
 def read(path: Path, reading: Reading) -> Corpus:
-    """Read objects that all have the text in one field, and the name, if any, in another.
+    """Read objects with the text in one field and the name, if any, in another.
 
-    The fields are those of the first object, chosen by `columns.resolved`. A text is a string, or
-    null for an empty document; a name is a string or a number. Without a field of names, documents
-    are numbered from 1. Blank lines are skipped.
+    The fields are chosen from the first object by `columns.resolved`. A text is a string, or null
+    for an empty document; a name is a string or a number. Without a field of names, documents are
+    numbered from 1. Blank lines are skipped.
     """
     return corpus_of_texts(texts(path, reading), path, reading)
 
@@ -40,23 +40,23 @@ def resolve(path: Path, reading: Reading) -> Reading:
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
-    """Read fields of the objects, which are named as `read` names them.
+    """Read fields of the objects; documents are named as by `read`.
 
-    A field may be missing or null; what is not a string, a number or a boolean is refused.
+    A field may be missing or null. Other values must be strings, numbers or booleans.
     """
     names, values = [], dict[str, list[Any]]((name, []) for name in wanted)
-    seen, name = dict[str, None](), None
+    fields, name = dict[str, None](), None
     for number, (line, entry) in enumerate(_objects(path, reading.encoding), start=1):
         if number == 1:
             name = columns.id_column(list(entry), reading.id_column, path, line)
         names.append(str(number) if name is None else _name(entry, name, path, line))
-        seen |= dict.fromkeys(entry)
+        fields |= dict.fromkeys(entry)
         for field, collected in values.items():
             value = entry.get(field)
             if not isinstance(value, str | int | float | None):
                 raise _wrong(path, line, field, value, "give a string or a number")
             collected.append(_whole(value) if isinstance(value, str) else value)
-    columns.wanted(list(seen), wanted, path, None)
+    columns.wanted(list(fields), wanted, path, None)
     return Metadata(tuple(names), dict(values))
 
 
@@ -109,7 +109,7 @@ def _name(entry: dict[str, Any], name: str, path: Path, line: int) -> str:
 
 
 def _whole(text: str) -> str:
-    r"""Return a text without half characters, such as the escape \ud800: no file can hold them."""
+    r"""Return a text with lone surrogates such as \ud800 escaped: UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""The lda-c format: a document a line, `M id:count id:count ...`, M pairs with ids from 0."""
+"""The lda-c format: one document a line, `M id:count id:count ...`, M pairs with ids from 0."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _DIGITS = b"0123456789"
 
 
 class _Documents(NamedTuple):
-    """Some documents, one after the other."""
+    """Consecutive documents."""
 
     sizes: np.ndarray  # number of pairs of each, int64 [n]
     ids: np.ndarray  # words of all pairs, from 0, int64
@@ -33,23 +33,23 @@ class _Documents(NamedTuple):
 def recognises(source: Source) -> bool:
     """Recognise lines that start with the number of their pairs of whole numbers.
 
-    A first line that is longer than the head starts with more than there are in it.
+    If the first line is longer than the head, the head has no more pairs than this number.
     """
     *whole, last = source.head.split(b"\n")
     if not whole:
         start = _LINE.match(last)
         return start is not None and int(start[1]) >= start[2].count(b":") > 0
     lines = [_LINE.fullmatch(line) for line in whole if line.strip()]
-    some = any(line[2] for line in lines if line)
-    return some and all(line and int(line[1]) == line[2].count(b":") for line in lines)
+    nonempty = any(line[2] for line in lines if line)
+    return nonempty and all(line and int(line[1]) == line[2].count(b":") for line in lines)
 
 
 def read(path: Path, reading: Reading) -> Corpus:
-    """Read documents, named by the numbers of their lines unless names are given.
+    """Read documents, by default named by their line numbers.
 
-    `0` is an empty document; repeated pairs are summed. The vocabulary is the one given, or the
-    first of `vocab.NAME.txt`, `NAME.vocab` and `vocab.txt` next to `path` (each also packed);
-    without one the words are `w0, w1, ...` up to the largest in the file.
+    `0` is an empty document; repeated ids are summed. The default vocabulary is the first of
+    `vocab.NAME.txt`, `NAME.vocab` and `vocab.txt` next to `path` (each also packed); without one,
+    the words are `w0, w1, ...` up to the largest id in the file.
     """
     words = _vocabulary(path, reading)
     parts = list(_documents(path, MAX_WORDS if words is None else len(words)))
@@ -63,7 +63,7 @@ def read(path: Path, reading: Reading) -> Corpus:
 
 @contextmanager
 def blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
-    """Read a few documents at a time; there must be a vocabulary."""
+    """Read a few documents at a time; a vocabulary is required."""
     words = _vocabulary(path, reading)
     if words is None:
         raise error_at(path, "no vocabulary next to it", "give a vocabulary file to store it")
@@ -87,7 +87,7 @@ def _table(documents: _Documents, columns: int) -> sp.csr_array:
 
 
 def _documents(path: Path, words: int) -> Iterator[_Documents]:
-    """Yield documents, some thousands at a time; a blank line is allowed at the end only."""
+    """Yield documents, some thousands at a time; blank lines are allowed only at the end."""
     blank = 0
     with files.reading(path) as (stream, _):
         for line, chunk in files.line_blocks(stream, path, 1, files.MAX_DOCUMENT):
@@ -107,12 +107,12 @@ def _blank(path: Path, line: int) -> Exception:
 
 
 def _quickly(chunk: bytes, words: int) -> _Documents | None:
-    """Return documents of lines that are all well formed and in range; None if one may not be."""
+    """Return the documents if all lines are well formed and in range; None if one may not be."""
     chunk = chunk.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
     lines = [line.partition(b" ") for line in chunk.split(b"\n")[:-1]]
     sizes = np.array([pairs.count(b":") for _, _, pairs in lines], np.int64)
     body = b"".join(b" " + pairs for _, _, pairs in lines if pairs)
-    # Without digits, well-formed pairs all look the same.
+    # Without digits, all well-formed pairs look the same.
     if body.translate(None, _DIGITS) != b" :" * int(sizes.sum()):
         return None
     if any(head != b"%d" % size for (head, _, _), size in zip(lines, sizes, strict=True)):

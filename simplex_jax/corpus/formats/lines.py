@@ -10,20 +10,20 @@ from simplex_jax.corpus.reading import Reading, corpus_of_texts
 
 
 def recognises(source: Source) -> bool:
-    """Recognise any file: whether it is text shows when it is read."""
+    """Recognise any file; reading shows whether it is text."""
     return not source.folder
 
 
 def read(path: Path, reading: Reading) -> Corpus:
-    """Read one document a line, named by the number of the line.
+    """Read one document a line, named by its line number.
 
-    A blank line is an empty document, so that document i is always line i.
+    A blank line is an empty document, so document i is always line i.
     """
     return corpus_of_texts(texts(path, reading), path, reading)
 
 
 def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
-    """Yield numbers and texts of the lines."""
+    """Yield the numbers and texts of lines."""
     for number, line in text_lines(path, reading.encoding):
         yield str(number), line
 

@@ -1,4 +1,4 @@
-"""Matrices of counts in files: their words and names, their orientation and their parts."""
+"""Matrices of counts in files: words and names, orientation and assembly."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +21,9 @@ def corpus_of(
     *,
     first: int = 0,
 ) -> Corpus:
-    """Make a corpus of the matrix in a file, with the words and names that the options give.
+    """Make a corpus from the matrix in a file, with the words and names that the options give.
 
-    Its own labels of columns and rows, if it has them, are `words` and `names`; documents without
+    `words` and `names` are the file's own labels of columns and rows, if any. Documents without
     names are numbered from `first`.
     """
     if reading.transpose:
@@ -53,10 +53,10 @@ def check_length(
     expected: int,
     other: int | None = None,
 ) -> None:
-    """Raise a CorpusError unless a list of `what`, words or names, has one for each unit.
+    """Raise a CorpusError unless there is one label (`what`: words or names) for each unit.
 
-    There are `expected` units, and there would be `other` if the matrix were transposed, which the
-    message then says.
+    There are `expected` units. If there are `other` labels, the number of units of the transposed
+    matrix, the message suggests to transpose.
     """
     if labels is None or len(labels) == expected:
         return
@@ -77,7 +77,7 @@ def assembled(
     path: Path,
     remedy: str,
 ) -> sp.sparray:
-    """Return a sparse array from its parts in a file, or raise a CorpusError.
+    """Return a sparse array from its parts, or raise a CorpusError.
 
     The layout is `csr`, `csc` or `coo`; the parts are the values, then indices and pointers, or
     rows and columns.

@@ -1,7 +1,7 @@
-"""Matrix Market exchange format, `.mtx`, in coordinates, by `scipy.io.mmread`.
+"""Matrix Market exchange format, `.mtx`, in coordinates, read by `scipy.io.mmread`.
 
 SciPy reads `1.5` in an integer file as 1, and ignores characters after a number and a fourth
-field. So the grammar of the entries is checked before they are read.
+field. So the grammar of the entries is checked first.
 """
 
 import io
@@ -41,9 +41,9 @@ def recognises(source: Source) -> bool:
 def read(path: Path, reading: Reading) -> Corpus:
     """Read a matrix [D, V], or [V, D] with `reading.transpose`.
 
-    Integer, real (the values must be whole) and pattern (all counts are 1) matrices without
-    symmetry. Entries may come in any order, those stored twice are summed. The words are `w0, w1,
-    ...` unless a vocabulary is given, the documents `1, 2, ...` unless names are.
+    The matrix is integer, real (with whole values) or pattern (all counts are 1), without symmetry.
+    Entries may be in any order; duplicates are summed. By default the words are `w0, w1, ...` and
+    the documents `1, 2, ...`.
     """
     field = _checked_header(path)
     _check_entries(path, field)
@@ -56,7 +56,7 @@ FORMAT = Format("mtx", "counts", "Matrix Market", recognises, read, options=("na
 
 
 def _checked_header(path: Path) -> str:
-    """Return the type of the values of a matrix that can be counts, and fits into its file."""
+    """Return the type of the values, after checking that the matrix can be counts in this file."""
     with files.reading(path) as (stream, limit):
         rows, columns, entries, layout, field, symmetry = _by_scipy(
             scipy.io.mminfo, stream, path, _BEGIN
@@ -100,7 +100,7 @@ def _check_entries(path: Path, field: str) -> None:
 
 
 def _by_scipy(function: Callable, stream: io.BufferedReader, path: Path, remedy: str) -> Any:
-    """Call a function of SciPy, whose messages begin with the number of the line."""
+    """Call a function of SciPy; its error messages begin with the number of the line."""
     try:
         return function(stream)
     except CorpusError:

@@ -1,4 +1,4 @@
-"""Arrays saved by `scipy.sparse.save_npz`; nothing in the file is ever unpickled."""
+"""Arrays saved by `scipy.sparse.save_npz`; nothing is ever unpickled."""
 
 import math
 import os
@@ -25,15 +25,14 @@ _NEEDED = {
 
 
 def recognises(source: Source) -> bool:
-    """Recognise a zip archive, as every npz is, or the name of one."""
+    """Recognise a zip archive, as every npz is, or a name that ends in `.npz`."""
     return source.named(".npz") or source.head.startswith(ZIP)
 
 
 def read(path: Path, reading: Reading) -> Corpus:
     """Read a sparse array [D, V], or [V, D] with `reading.transpose`, in csr, csc or coo format.
 
-    The words are `w0, w1, ...` unless a vocabulary is given, the documents `0, 1, ...` unless names
-    are.
+    By default the words are `w0, w1, ...` and the documents `0, 1, ...`.
     """
     return corpus_of(sparse_array(path), path, reading)
 
@@ -44,7 +43,7 @@ FORMAT = Format(
 
 
 def sparse_array(path: Path) -> sp.sparray:
-    """Read the sparse array in a file of `scipy.sparse.save_npz`, in csr, csc or coo format."""
+    """Read a sparse array saved by `scipy.sparse.save_npz`, in csr, csc or coo format."""
     arrays = _arrays(path)
     members = ", ".join(printable(name) for name in arrays) or "nothing"
     if not {"format", "shape", "data"} <= arrays.keys():
@@ -74,12 +73,12 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         except CorpusError:
             raise
         except Exception as error:
-            # Of NumPy and zipfile, whose errors about damaged files are of many kinds.
+            # NumPy and zipfile raise many kinds of errors for damaged files.
             raise error_at(path, f"not an intact npz file ({printable(error)})", _REMEDY) from None
 
 
 def array_of(content: IO[bytes], size: int, name: str) -> np.ndarray:
-    """Read the array in an npy file of `size` bytes; ValueErrors call it `name`."""
+    """Read the array in an npy file of `size` bytes; `name` is for error messages."""
     version = np.lib.format.read_magic(content)
     readers = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
     if version[0] not in readers:

@@ -1,4 +1,4 @@
-"""The registry of input formats: a line each, in the order in which they are tried."""
+"""The registry of input formats, in the order in which they are tried."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -42,28 +42,28 @@ _ALL = (
 )
 
 _COMMON = ("format", "vocabulary", "text", "encoding")
-"""Options of reading that all formats take, and none lists; `_OF_TEXTS` says more of `text`."""
+"""Options of reading that all formats share and none lists; `_OF_TEXTS` restricts `text`."""
 
 _OF_TEXTS = tuple(field.name for field in fields(TextOptions))
-"""Options of the words of texts, which formats of counts lack."""
+"""Options of words in texts, which formats of counts do not support."""
 
 FORMATS = {entry.name: entry for entry in _ALL}
 """All formats by name."""
 
 
 def formats_of(*kinds: Kind) -> list[Format]:
-    """Return formats whose contents are of some kinds, those of the first kind first."""
+    """Return the formats of some kinds, those of the first kind first."""
     return [entry for kind in kinds for entry in _ALL if entry.kind == kind]
 
 
 def recognised(source: Source, *kinds: Kind) -> Format:
-    """Return the format of a file: the first of some kinds that recognises it, or else the last."""
+    """Return the first format of these kinds that recognises a file, or else the last one."""
     candidates = formats_of(*kinds)
     return next((entry for entry in candidates if entry.recognises(source)), candidates[-1])
 
 
 def having(option: str) -> str:
-    """Return the names of the formats that have an option, for its help."""
+    """Return the names of the formats that support an option, for its help text."""
     texts = option in _OF_TEXTS
     return ", ".join(
         entry.name for entry in _ALL if option in entry.options or (texts and entry.texts)
@@ -71,12 +71,12 @@ def having(option: str) -> str:
 
 
 def described(*kinds: Kind) -> str:
-    """Return descriptions and names of the formats of some kinds, for helps and docs."""
+    """Return descriptions and names of the formats of some kinds, for help texts and docs."""
     return "; ".join(f"{entry.description} (`{entry.name}`)" for entry in formats_of(*kinds))
 
 
 def named(name: str, kind: Kind) -> Format:
-    """Return the format of a name and a kind, or raise a ValueError."""
+    """Return the format with this name and kind, or raise a ValueError."""
     names = [entry.name for entry in formats_of(kind)]
     if name not in names:
         raise ValueError(f"format={name!r}: give one of {', '.join(names)}")
@@ -84,28 +84,28 @@ def named(name: str, kind: Kind) -> Format:
 
 
 def selected(path: Path, reading: Reading, kind: Kind) -> Format:
-    """Return the format of a file, by name or recognised.
+    """Return the format of a file, named or recognised.
 
-    An option that the format does not support is a ValueError.
+    Raises a ValueError for an option that the format does not support.
     """
-    ascii_compatible(reading.encoding)  # raises for an unknown one, before any file is read
+    ascii_compatible(reading.encoding)  # raises if it is unknown, before any file is read
     entry = (
         recognised(source_of(path), kind) if reading.format is None else named(reading.format, kind)
     )
-    given = {
+    unsupported = {
         field.name: value
         for field in fields(Reading)
         if field.name not in (*_COMMON, *entry.options) and (value := getattr(reading, field.name))
     }
     if entry.texts is None:
         default = TextOptions()
-        given |= {
+        unsupported |= {
             option: value
             for option in _OF_TEXTS
             if (value := getattr(reading.text, option)) != getattr(default, option)
         }
-    if given:
-        option, value = next(iter(given.items()))
+    if unsupported:
+        option, value = next(iter(unsupported.items()))
         raise ValueError(
             f"{option}={printable(value)}: not supported by format {entry.name}; "
             f"supported by {having(option)}"

@@ -1,4 +1,4 @@
-"""A corpus that `corpus.convert` or `simplex-jax lda store` has stored."""
+"""A corpus stored by `corpus.convert` or `simplex-jax lda store`."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from simplex_jax.corpus.store.stored import MANIFEST
 
 
 def recognises(source: Source) -> bool:
-    """Recognise a folder with `corpus.json` and an array, so that one may be missing."""
+    """Recognise a folder with `corpus.json` and any array; `read` reports a missing one."""
     arrays = ("indptr.npy", "indices.npy", "data.npy")
     return os.path.isfile(source.path / MANIFEST) and any(
         os.path.isfile(source.path / name) for name in arrays
@@ -19,7 +19,7 @@ def recognises(source: Source) -> bool:
 
 
 def read(path: Path, reading: Reading) -> Corpus:
-    """Open a stored corpus as a `Corpus` whose counts are mapped into memory."""
+    """Open a stored corpus as a `Corpus` with memory-mapped counts."""
     if reading.vocabulary is not None:
         raise error_at(path, "a stored corpus has its own vocabulary", "give no other")
     stored = store.open(path)

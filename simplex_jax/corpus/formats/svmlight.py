@@ -1,4 +1,4 @@
-"""The SVMlight (libsvm) format: a document a line, `label index:count ... # comment`."""
+"""The SVMlight (libsvm) format: one document a line, `label index:count ... # comment`."""
 
 import io
 import re
@@ -29,13 +29,12 @@ def recognises(source: Source) -> bool:
 
 
 def read(path: Path, reading: Reading) -> Corpus:
-    """Read documents, numbered from 1 unless names are given; labels and `qid` are left out.
+    """Read documents, by default numbered from 1; labels and `qid` are ignored.
 
-    Indices count from 1, as SVMlight defines it, and an index 0 is an error; with
-    `reading.zero_based` they count from 0, as scikit-learn writes them by default. Nothing is
-    guessed from the smallest index of a file, so that two files of one corpus never differ. Indices
-    may come in any order, repeated ones are summed. Without a vocabulary the words are `w0, w1,
-    ...` up to the largest in the file.
+    Indices start at 1, as SVMlight defines them, and 0 is an error; with `reading.zero_based` they
+    start at 0, as scikit-learn writes them by default. This is never guessed from the smallest
+    index, which could differ between two files of one corpus. Indices may be in any order; repeated
+    ones are summed. Without a vocabulary the words are `w0, w1, ...` up to the largest index.
     """
     words = None if reading.vocabulary is None else read_vocabulary(reading.vocabulary)
     with files.reading(path) as (stream, _):
@@ -60,7 +59,7 @@ FORMAT = Format("svmlight", "counts", "SVMlight", recognises, read, options=("na
 
 
 def _parts(block: tuple[int, bytes], path: Path, reading: Reading) -> Iterator[sp.csr_array]:
-    """Yield documents of some lines; if scikit-learn refuses them, the error names the line."""
+    """Yield the documents of some lines; if scikit-learn rejects one, the error names the line."""
     line, content = block
     for load in (_load, _load_unsorted):
         try:
@@ -80,7 +79,7 @@ def _parts(block: tuple[int, bytes], path: Path, reading: Reading) -> Iterator[s
 
 
 def _load(content: bytes, reading: Reading) -> sp.csr_array:
-    from sklearn.datasets import load_svmlight_file  # slow to import, and other formats do without
+    from sklearn.datasets import load_svmlight_file  # slow to import; other formats do not need it
 
     table, _ = load_svmlight_file(
         io.BytesIO(content), dtype=np.float64, zero_based=reading.zero_based, multilabel=True
@@ -89,9 +88,9 @@ def _load(content: bytes, reading: Reading) -> sp.csr_array:
 
 
 def _load_unsorted(content: bytes, reading: Reading) -> sp.csr_array:
-    """Return documents whose indices may be unsorted or repeated, which scikit-learn refuses.
+    """Return documents with unsorted or repeated indices, which scikit-learn rejects.
 
-    It is given the labels, and then a line for each pair.
+    It is given the labels alone, and then each pair on a line of its own.
     """
     lines = [text.partition(b"#")[0].split() for text in content.split(b"\n")]
     documents = [

@@ -1,4 +1,4 @@
-"""Tables of text, `.csv` and `.tsv`: a document a record, with columns for its name and text."""
+"""Tables of text, `.csv` and `.tsv`: one document per record, with columns for name and text."""
 
 import csv
 import re
@@ -17,7 +17,7 @@ from simplex_jax.corpus.reading import Metadata, Reading, corpus_of_texts
 from simplex_jax.corpus.vocabulary import numbered
 
 COMMAS, TABS = (".csv",), (".tsv", ".tab")
-"""Endings of the names of tables."""
+"""File name endings of tables."""
 
 _SEPARATOR = re.compile(r"sep=([,;|\t])\s*", re.IGNORECASE)
 
@@ -30,24 +30,24 @@ class Record(NamedTuple):
 
 
 def recognises(source: Source, *endings: str) -> bool:
-    """Recognise a table by the ending of its name."""
+    """Recognise a table by the ending of its file name."""
     return source.named(*(endings or (*COMMAS, *TABS)))
 
 
 def read(path: Path, reading: Reading, *, tabs: bool) -> Corpus:
-    """Read records separated by tabs, without quotes, or by commas.
+    """Read records with fields separated by tabs, without quotes, or by commas.
 
-    Fields between commas may be quoted, and then hold line ends; semicolons separate if the first
-    line has more of them, or what a line such as Excel's `sep=;` before it says. The first line
-    has the names of the columns, chosen by `columns.resolved`; a number, from 1, means a column of
-    a file without a line of names. Without a column of names, documents are numbered from 1. Blank
+    Fields between commas may be quoted, and then contain line ends. The separator is a semicolon if
+    the first line has more of these, or as a preceding line such as Excel's `sep=;` says. The first
+    line has the column names, from which `columns.resolved` chooses; a column number, from 1, means
+    that there is no such line. Without a column of names, documents are numbered from 1. Blank
     lines are skipped; a blank text is an empty document.
     """
     return corpus_of_texts(texts(path, reading, tabs=tabs), path, reading)
 
 
 def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of the records."""
+    """Yield the names and texts of records."""
     with long_fields():
         table = records(path, reading.encoding, tabs=tabs)
         first = first_record(table, path)
@@ -70,7 +70,7 @@ def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:
-    """Read columns of the records, which are named as `read` names them."""
+    """Read columns of the records; documents are named as by `read`."""
     with long_fields():
         table = records(path, reading.encoding, tabs=tabs)
         first = first_record(table, path)
@@ -90,7 +90,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool)
 def _titles(
     first: Record, reading: Reading, path: Path, wanted: Sequence[str] = (), *, tabs: bool
 ) -> list[str]:
-    """Return the names of the columns: numbers if the column of the text is named by a number."""
+    """Return the column names: numbers if the text column is given by its number."""
     titles = first.fields
     if (reading.text_column or "").isdecimal():
         return [str(number) for number in range(1, len(titles) + 1)]
@@ -104,14 +104,14 @@ def _titles(
 
 
 def refuse_tab(first: Record, path: Path, remedy: str) -> None:
-    """Raise a CorpusError if the first record between commas looks like several between tabs."""
+    """Raise a CorpusError if the first record looks tab-separated instead of comma-separated."""
     if len(first.fields) == 1 and "\t" in first.fields[0].strip():
         problem = f"the only column is called '{printable(first.fields[0])}'"
         raise error_at(path, problem, f"if tabs separate columns, {remedy}", line=first.line)
 
 
 def first_record(table: Iterator[Record], path: Path) -> Record:
-    """Return the first record, or raise a CorpusError where there is none."""
+    """Return the first record, or raise a CorpusError if there is none."""
     first = next(table, None)
     if first is None:
         raise error_at(path, "no record in the file", "give a line with column names")
@@ -119,7 +119,7 @@ def first_record(table: Iterator[Record], path: Path) -> Record:
 
 
 def check_length(fields: list[str], columns: int, path: Path, line: int, *, tabs: bool) -> None:
-    """Raise a CorpusError unless a record has as many fields as there are columns."""
+    """Raise a CorpusError unless a record has one field per column."""
     if len(fields) != columns:
         remedy = "quote fields that hold a separator or a line end"
         if tabs:
@@ -128,7 +128,7 @@ def check_length(fields: list[str], columns: int, path: Path, line: int, *, tabs
 
 
 def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
-    """Yield all records but blank ones, with their first lines."""
+    """Yield all records that are not blank, with their first line numbers."""
     lines: Iterator[str] = (line + "\n" for _, line in text_lines(path, encoding))
     if tabs:
         reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -155,19 +155,19 @@ def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
 
 
 def _separated(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
-    """Return the separator, and as many lines, without the one that tells it to Excel."""
+    """Return the separator and the lines, with Excel's `sep=` line, if any, blanked."""
     for blank, line in enumerate(lines):
         if line.strip():
-            given = _SEPARATOR.fullmatch(line)
+            hint = _SEPARATOR.fullmatch(line)
             separator = ";" if line.count(";") > line.count(",") else ","
-            start = chain(repeat("\n", blank), ["\n" if given else line])
-            return given[1] if given else separator, chain(start, lines)
+            start = chain(repeat("\n", blank), ["\n" if hint else line])
+            return hint[1] if hint else separator, chain(start, lines)
     return ",", iter(())
 
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Allow fields of 64 MiB in `csv`, whose limit is that of the whole process."""
+    """Allow fields of 64 MiB in `csv`, whose limit applies to the whole process."""
     before = csv.field_size_limit(MAX_DOCUMENT)
     try:
         yield

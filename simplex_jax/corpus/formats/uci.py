@@ -42,10 +42,9 @@ def recognises(source: Source) -> bool:
 def read(path: Path, reading: Reading) -> Corpus:
     """Read a docword file and its vocabulary; documents are named by their ids.
 
-    Entries may come in any order, those stored twice are summed, counts of 0 are dropped, and ids
-    without entries are empty documents. Without `reading.vocabulary`, the file is looked for next
-    to `path`: for `docword.a.b.txt.gz` it is the first there of `vocab.a.b.txt`, `vocab.a.txt` and
-    `vocab.txt`, each also packed.
+    Entries may be in any order. Duplicates are summed, counts of 0 are dropped, and ids without
+    entries are empty documents. The default vocabulary for `docword.a.b.txt.gz` is the first of
+    `vocab.a.b.txt`, `vocab.a.txt` and `vocab.txt` next to it, each also packed.
     """
     with _opened(path, reading) as (header, words, parts):
         document, word, count = np.concatenate(list(parts)).T
@@ -57,7 +56,7 @@ def read(path: Path, reading: Reading) -> Corpus:
 
 @contextmanager
 def blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
-    """Read a docword file a few documents at a time; their entries must be in order."""
+    """Read a docword file a few documents at a time; entries must be sorted by document."""
     with _opened(path, reading) as (header, words, parts):
         yield Blocks(words, _grouped(parts, header, path))
 
@@ -67,7 +66,7 @@ FORMAT = Format("uci", "counts", _NOUN, recognises, read, options=("names",), bl
 
 
 def _grouped(parts: Iterable[np.ndarray], header: _Header, path: Path) -> Iterator[sp.csr_array]:
-    """Yield counts of successive documents, none of them cut in two."""
+    """Yield counts of successive documents, none of them split between blocks."""
 
     def table(entries: np.ndarray, first: int, end: int) -> sp.csr_array:
         document, word, count = entries.T
@@ -93,7 +92,7 @@ def _grouped(parts: Iterable[np.ndarray], header: _Header, path: Path) -> Iterat
 def _opened(
     path: Path, reading: Reading
 ) -> Iterator[tuple[_Header, tuple[str, ...], Iterator[np.ndarray]]]:
-    """Yield header, words and the entries to come; the file is open within the block."""
+    """Yield the header, the words and an iterator of entries; the file is open in the block."""
     with files.reading(path) as (stream, limit):
         header = _header(stream, path, limit)
         words = read_vocabulary(reading.vocabulary or _vocabulary_beside(path))
@@ -105,10 +104,10 @@ def _opened(
 
 def _header(stream: io.BufferedReader, path: Path, limit: int) -> _Header:
     sizes = []
-    for line, what in enumerate(("documents", "words", "entries"), start=1):
+    for line, unit in enumerate(("documents", "words", "entries"), start=1):
         text = stream.readline(80).strip()
         if not re.fullmatch(rb"\d{1,18}", text) or int(text) == 0:
-            problem = f"the number of {what} is {files.shown(text)}"
+            problem = f"the number of {unit} is {files.shown(text)}"
             remedy = "start the file with three lines: documents, words, entries"
             raise error_at(path, problem, remedy, line=line)
         sizes.append(int(text))
@@ -120,9 +119,9 @@ def _header(stream: io.BufferedReader, path: Path, limit: int) -> _Header:
     if header.documents > header.entries + files.MAX_UNUSED:
         problem = f"{header.documents} documents with only {header.entries} entries"
         raise error_at(path, problem, "is the first line right?", line=1)
-    for line, size, what in ((1, header.documents, "documents"), (2, header.words, "words")):
+    for line, size, unit in ((1, header.documents, "documents"), (2, header.words, "words")):
         if size > MAX_WORDS:
-            raise error_at(path, f"{size} {what}", f"keep at most {MAX_WORDS}", line=line)
+            raise error_at(path, f"{size} {unit}", f"keep at most {MAX_WORDS}", line=line)
     return header
 
 
@@ -137,7 +136,7 @@ def _vocabulary_beside(path: Path) -> Path:
 
 
 def _entries(stream: io.BufferedReader, path: Path, header: _Header) -> Iterator[np.ndarray]:
-    """Yield documents and words from 1, and counts 0..2**24, int32 [n, 3], in order of the file."""
+    """Yield document and word ids from 1 and counts 0..2**24, int32 [n, 3], in file order."""
     count = 0
     for number, chunk in files.line_blocks(stream, path, _ENTRIES_LINE + 1, files.BLOCK):
         table = _quickly(chunk, header)
@@ -151,10 +150,10 @@ def _entries(stream: io.BufferedReader, path: Path, header: _Header) -> Iterator
 
 
 def _quickly(chunk: bytes, header: _Header) -> np.ndarray | None:
-    """Return entries of lines that are all well formed and in range; None if one may not be."""
+    """Return the entries if all lines are well formed and in range; None if one may not be."""
     lines = chunk.count(b"\n")
-    # With the digits taken out, well-formed lines all look the same. What looks different, has an
-    # empty field, or a number out of range is read again slowly, to allow more blanks or to say
+    # Without digits, all well-formed lines look the same. Lines that look different, have an empty
+    # field or a number out of range are read again by `_slowly`, which allows more blanks and says
     # which line is wrong.
     if chunk.translate(None, b"0123456789") != b"  \n" * lines:
         return None

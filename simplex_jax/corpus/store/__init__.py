@@ -1,8 +1,8 @@
-"""A corpus on disk, as arrays mapped into memory: one that need not fit into it.
+"""A corpus on disk, as memory-mapped arrays that need not fit into memory.
 
 A stored corpus is a folder: `indptr.npy`, `indices.npy` and `data.npy` hold the counts in
-compressed rows, `vocabulary.json` and `names.json` the words and the document names, `corpus.json`
-the sizes and digests of them all. It is written beside its final name and renamed when whole.
+compressed rows, `vocabulary.json` and `names.json` the words and document names, and `corpus.json`
+all sizes and digests. It is written beside its final path and renamed when complete.
 """
 
 from simplex_jax.corpus.store.batching import batches

@@ -1,7 +1,7 @@
-"""The files of a stored corpus: arrays that grow while they are written, and their full check.
+"""The files of a stored corpus: arrays written in pieces, and their full check.
 
-An array is a plain `.npy` file of one dimension with a header of fixed length, so that the header
-can be written last, and compared byte by byte instead of being parsed when the file comes back.
+An array is a one-dimensional `.npy` file with a header of fixed length. So the header can be
+written last, and is compared byte by byte instead of parsed when the file is opened.
 """
 
 import json
@@ -22,7 +22,7 @@ REMEDY = "copy the stored corpus again, or write it again"
 
 
 class ArrayFile:
-    """A new array on disk, written piece after piece; a context manager."""
+    """A new array on disk, written in pieces; a context manager."""
 
     def __init__(self, path: Path, dtype: str):
         self._dtype, self._length = dtype, 0
@@ -53,7 +53,7 @@ def _header(dtype: str, length: int) -> bytes:
 
 
 def _map_array(path: Path, dtype: str, length: int) -> np.ndarray:
-    """Map an array [length] of a file into memory, read-only, if it is exactly such an array."""
+    """Memory-map an array [length] read-only, or raise a CorpusError if the file is not one."""
     with open_regular(path) as file:
         expected = _HEADER + length * np.dtype(dtype).itemsize
         size = os.fstat(file.fileno()).st_size
@@ -67,7 +67,7 @@ def _map_array(path: Path, dtype: str, length: int) -> np.ndarray:
 def map_arrays(
     directory: Path, documents: int, entries: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Map `indptr` [D + 1], `indices` and `data` [entries] of a stored corpus into memory."""
+    """Memory-map `indptr` [D + 1], `indices` and `data` [entries] of a stored corpus."""
     return (
         _map_array(directory / "indptr.npy", "<i8", documents + 1),
         _map_array(directory / "indices.npy", "<i4", entries),
@@ -97,10 +97,10 @@ def checked(
     indices: np.ndarray,
     data: np.ndarray,
 ) -> tuple[str, np.ndarray]:
-    """Check the counts [D, V], read once; messages name the directory.
+    """Check the counts [D, V] in one pass; messages name the directory.
 
-    Returns the digest of the corpus, and the tokens before every document and at the end, int64
-    [D + 1]. The entries of a document must be in order, and all numbers in their ranges.
+    Returns the digest of the corpus and the number of tokens before every document and at the end,
+    int64 [D + 1]. The entries of a document must be sorted, and all numbers in range.
     """
     starts = np.zeros(len(indptr), np.int64)
 
@@ -128,7 +128,7 @@ def _words(
         block = indices[first : first + _BLOCK]
         if block.min() < 0 or block.max() >= words:
             raise error_at(directory / "indices.npy", f"a word is not below {words}", REMEDY)
-        # Words increase, except from the last of a document to the first of the next one.
+        # Words increase, except from the last one of a document to the first of the next.
         after = indices[first : first + len(block) + 1]
         inside = np.ones(len(after), bool)
         low, high = np.searchsorted(indptr, (first, first + len(after)))

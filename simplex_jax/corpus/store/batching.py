@@ -1,4 +1,4 @@
-"""Batches of a stored corpus, made on the host while the device works on the ones before."""
+"""Batches of a stored corpus, prepared on the host while the device works on earlier ones."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -23,23 +23,23 @@ def batches(
     *,
     among: np.ndarray | None = None,
 ) -> Iterator[Documents]:
-    """Yield uniform subsets of distinct documents for ever, the next ones made in a thread.
+    """Yield uniform subsets of distinct documents forever; a thread prepares the next ones.
 
-    The batch of a step depends on `key` and the step alone, so that a run that is resumed at a step
-    has the batches that it would have had. Documents of a batch are in the order of the store. The
-    thread ends when the iterator is closed or forgotten.
+    The batch of a step depends only on `key` and the step, so a resumed run has the same batches as
+    an uninterrupted one. Documents of a batch are in the order of the store. The thread ends when
+    the iterator is closed or garbage-collected.
 
     Args:
         stored: D documents.
         batch_size: Documents in a batch, 1..D.
         key: A typed PRNG key.
         first_step: The step of the first batch.
-        among: Numbers of the documents to draw from, distinct; all when left out.
+        among: Distinct numbers of the documents to draw from; by default all.
 
     Returns:
         An iterator of compact documents with NumPy leaves. `tokens` is int32 [room] in all of them,
-        where room is the number of tokens of the `batch_size` longest documents: the least that
-        never drops a token. Places beyond the tokens of a batch are 0 and belong to no document.
+        where room is the number of tokens in the `batch_size` longest documents, the smallest that
+        never drops a token. Entries beyond the tokens of a batch are 0 and belong to no document.
 
     Raises:
         ValueError: `batch_size` is not in 1..D, `first_step` is negative, or the longest documents
@@ -84,8 +84,8 @@ def batches(
                 waiting.append(pool.submit(batch, step))
                 yield ready
         finally:
-            # Reached when the generator is closed or lost too. No waiting for the thread: a lost
-            # generator may be collected in the thread itself.
+            # Also reached when the generator is closed or lost. Do not wait for the thread: a lost
+            # generator may be collected in that very thread.
             pool.shutdown(wait=False, cancel_futures=True)
 
     return prepared()

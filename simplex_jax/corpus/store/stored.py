@@ -1,4 +1,4 @@
-"""A stored corpus: opening it with every check, and taking documents out of it."""
+"""A stored corpus: opening it with every check, and reading documents from it."""
 
 import hashlib
 import re
@@ -20,15 +20,15 @@ KIND = "simplex_jax corpus 1"
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """A corpus on disk whose arrays are mapped into memory, read-only."""
+    """A corpus on disk with memory-mapped, read-only arrays."""
 
     path: Path  # its folder
-    indptr: np.ndarray  # first entry of every document, and their end, int64 [D + 1]
-    indices: np.ndarray  # words of the entries, int32 [entries], in order inside a document
+    indptr: np.ndarray  # first entry of every document, and the end, int64 [D + 1]
+    indices: np.ndarray  # words of the entries, int32 [entries], sorted within a document
     data: np.ndarray  # their counts, int32 [entries]
-    starts: np.ndarray  # tokens before every document, and all of them, int64 [D + 1]
+    starts: np.ndarray  # tokens before every document, and in all, int64 [D + 1]
     vocabulary: tuple[str, ...]  # V distinct words
-    digest: str  # as `corpus.digest` of the same corpus in memory
+    digest: str  # the same as `corpus.digest` of the corpus in memory
 
     @property
     def documents(self) -> int:
@@ -42,35 +42,35 @@ class Stored:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The D document names, read when first used."""
+        """The D document names, read on first use."""
         return _strings(self.path / "names.json", self.documents)
 
     def rows(self, first: int = 0, last: int | None = None) -> sp.csr_array:
-        """Return counts of documents `first` to `last` - 1 (to the end when None), int32 [n, V].
+        """Return counts of documents `first` to `last` - 1 (None: to the end), int32 [n, V].
 
         The entries stay on disk until they are used.
         """
         ends = self.indptr[first : self.documents + 1 if last is None else last + 1]
-        inside = slice(ends[0], ends[-1])
-        narrow = np.int32 if ends[-1] - ends[0] < 2**31 else np.int64
+        span = slice(ends[0], ends[-1])
+        dtype = np.int32 if ends[-1] - ends[0] < 2**31 else np.int64
         counts = sp.csr_array((len(ends) - 1, len(self.vocabulary)), dtype=np.int32)
-        # The constructor would copy all words into the type of wider ends.
-        counts.indptr = (ends - ends[0]).astype(narrow)
-        counts.indices, counts.data = self.indices[inside], self.data[inside]
+        # The constructor would copy all indices to the dtype of a wider indptr.
+        counts.indptr = (ends - ends[0]).astype(dtype)
+        counts.indices, counts.data = self.indices[span], self.data[span]
         return counts
 
     def select(self, ids: np.ndarray) -> sp.csr_array:
         """Return counts of some documents by their numbers, int32 [n, V], in memory."""
-        place, sizes = self._entries(ids)
+        places, sizes = self._entries(ids)
         return sp.csr_array(
-            (self.data[place], self.indices[place], np.concatenate([[0], np.cumsum(sizes)])),
+            (self.data[places], self.indices[places], np.concatenate([[0], np.cumsum(sizes)])),
             shape=(len(ids), len(self.vocabulary)),
         )
 
     def tokens_of(self, ids: np.ndarray) -> np.ndarray:
-        """Return the tokens of some documents, one after the other, int32, in memory."""
-        place, _ = self._entries(ids)
-        return np.repeat(self.indices[place], self.data[place])
+        """Return the tokens of some documents, concatenated, int32, in memory."""
+        places, _ = self._entries(ids)
+        return np.repeat(self.indices[places], self.data[places])
 
     def batch(self, ids: np.ndarray, room: int) -> Documents:
         """Return the tokens of some documents side by side in an array [room], in memory."""
@@ -83,26 +83,26 @@ class Stored:
         return Documents(tokens, *numbers)  # type: ignore[arg-type]
 
     def _entries(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places of all entries of some documents, in order, and their numbers."""
+        """Return the positions of all entries of some documents, in order, and their numbers."""
         first = self.indptr[ids]
         sizes = self.indptr[ids + 1] - first
         return runs(first, sizes), sizes
 
 
 def is_stored(path: str | Path) -> bool:
-    """Return whether a path is that of a stored corpus, by its names only."""
+    """Return whether a path is that of a stored corpus, judged by file names only."""
     return (Path(path) / MANIFEST).is_file()
 
 
 def open(path: str | Path) -> Stored:
-    """Open a stored corpus; its arrays are read through once, to check them.
+    """Open a stored corpus; its arrays are read once, to check them.
 
     Args:
-        path: The folder that `write` or `convert` made. Its files must not change while it is used.
+        path: The folder that `write` or `convert` made. Its files must not change while in use.
 
     Raises:
-        CorpusError: A file is missing, has another size or other contents than were written, or
-            holds numbers that cannot be the counts of a corpus.
+        CorpusError: A file is missing, differs in size or content from what was written, or has
+            numbers that cannot be counts of a corpus.
     """
     path = Path(path)
     if path.exists() and not is_stored(path):

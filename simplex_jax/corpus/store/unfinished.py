@@ -1,4 +1,4 @@
-"""The hidden folder in which a corpus is written, and those that killed processes left behind."""
+"""The hidden folder in which a corpus is written, and removal of those that are left over."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # on Windows, where nothing is locked, and what was left behind stays
+except ImportError:  # on Windows, where nothing is locked and leftovers stay
     fcntl = None  # type: ignore[assignment]
 
 _FILES = {"indptr.npy", "indices.npy", "data.npy", "vocabulary.json", "names.json", "corpus.json"}
@@ -18,13 +18,13 @@ _FILES = {"indptr.npy", "indices.npy", "data.npy", "vocabulary.json", "names.jso
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Make a hidden folder beside `path`, to be renamed in the block; on an error it is removed.
+    """Make a hidden folder beside `path`, to be renamed in the block; remove it on an error.
 
-    It is locked by the kernel (`flock`), which frees it when the process ends, however it ends. So
-    the folders of processes that were killed are known; they are removed first.
+    The kernel locks it (`flock`) and frees it when the process ends, however it ends. So folders of
+    killed processes can be recognised; they are removed first.
     """
-    _remove_left(path)
-    with _made(path) as folder:
+    _remove_leftovers(path)
+    with _new_folder(path) as folder:
         try:
             yield folder
         except BaseException:
@@ -33,13 +33,13 @@ def unfinished(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _made(path: Path) -> Iterator[Path]:
-    """Make a folder and lock it for the time of a block."""
+def _new_folder(path: Path) -> Iterator[Path]:
+    """Make a folder and hold a lock on it for the duration of a block."""
     while True:
         folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         folder.mkdir()
         with _locked(folder) as locked:
-            # Another process may have taken it for one that was left, before it was locked.
+            # Another process may have removed it as a leftover before it was locked.
             if locked is not False and folder.exists():
                 yield folder
                 return
@@ -47,7 +47,7 @@ def _made(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool | None]:
-    """Lock a folder for the time of a block, and tell whether it is; None where that is unknown."""
+    """Lock a folder for a block, and yield whether that worked; None if unknown."""
     if fcntl is None:
         yield None
         return
@@ -67,13 +67,13 @@ def _lock(descriptor: int) -> bool | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks, as some of networks are
+    except OSError:  # a file system without locks, as some network file systems are
         return None
     return True
 
 
-def _remove_left(path: Path) -> None:
-    """Remove folders that no process holds, if they have no other files than those of a corpus."""
+def _remove_leftovers(path: Path) -> None:
+    """Remove folders that no process has locked, if they contain only files of a corpus."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
     for folder in path.parent.glob(".*.tmp"):
         if name.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():

@@ -1,4 +1,4 @@
-"""Writing a stored corpus, beside its final name and in the memory of a few documents."""
+"""Writing a stored corpus beside its final path, a few documents in memory at a time."""
 
 import hashlib
 import json
@@ -21,11 +21,11 @@ def write(path: str | Path, corpus: Corpus) -> Stored:
     """Store a corpus.
 
     Args:
-        path: The folder to make; nothing, or an empty folder, may be there.
+        path: The folder to make; it must not exist, or be empty.
         corpus: Any corpus.
 
     Raises:
-        FileExistsError: Something is there already.
+        FileExistsError: The path exists and is not an empty folder.
 
     Example:
         >>> import pathlib, tempfile
@@ -42,7 +42,7 @@ def write(path: str | Path, corpus: Corpus) -> Stored:
 
 
 def check_new(path: str | Path) -> None:
-    """Raise an OSError where no corpus can be stored: for a check before the work begins."""
+    """Raise an OSError if no corpus can be stored here: a check before long work begins."""
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path}: already there; choose another place, or remove it")
@@ -57,15 +57,15 @@ def write_blocks(
     vocabulary: Sequence[str],
     names: Iterable[str] | None = None,
 ) -> Stored:
-    """Store a corpus that comes in blocks of documents, in the memory of one block.
+    """Store a corpus given in blocks of documents, with one block in memory at a time.
 
-    The blocks are counts [n, V] of some documents each, with every check of `from_counts`; names
-    are `1, 2, ...` when left out. Counts that cannot be those of a corpus, or another number of
-    names, are a CorpusError, and something at the path already is a FileExistsError.
+    Blocks are counts [n, V] of some documents each, checked as by `from_counts`; names are by
+    default `1, 2, ...`. Invalid counts or a wrong number of names are a CorpusError; an existing
+    path, unless it is an empty folder, is a FileExistsError.
     """
     words = distinct_words(vocabulary, "vocabulary")
     check_new(path)
-    path = Path(path).resolve()  # where a link leads; and `.` has no name
+    path = Path(path).resolve()  # follows links, and `.` has no name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with unfinished(path) as temporary:
@@ -93,7 +93,7 @@ def write_blocks(
             temporary.rename(path)
     except OSError as error:
         if error.errno is not None and error.filename is None:
-            error.filename = str(path)  # of a full disk the system does not say which
+            error.filename = str(path)  # the system does not name it when a disk is full
         raise
     return Stored(
         path, *map_arrays(path, documents, entries), starts=starts, vocabulary=words, digest=digest
@@ -101,7 +101,7 @@ def write_blocks(
 
 
 def _write_counts(temporary: Path, blocks: Iterable[sp.csr_array], words: int) -> tuple[int, int]:
-    """Write the three arrays, and count documents and entries."""
+    """Write the three arrays; return the numbers of documents and entries."""
     documents = entries = 0
     with (
         ArrayFile(temporary / "indptr.npy", "<i8") as indptr,
@@ -122,7 +122,7 @@ def _write_counts(temporary: Path, blocks: Iterable[sp.csr_array], words: int) -
 
 
 def _write_strings(path: Path, strings: Iterable[str]) -> int:
-    """Write a JSON list, a string a line, and count the strings."""
+    """Write a JSON list, one string a line; return the number of strings."""
     written = 0
 
     def pieces() -> Iterator[str]:
