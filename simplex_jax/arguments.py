@@ -1,4 +1,4 @@
-"""Checks of arguments: a ValueError for concrete values, a mask under jit."""
+"""Checks of arguments: a ValueError if the values are known, a mask under jit."""
 
 import functools
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 MOST_SEED = 2**32 - 1
-"""Largest seed: JAX reduces seeds modulo 2^32, so larger ones would repeat results."""
+"""Largest seed: JAX takes seeds modulo 2^32, so larger ones would repeat results."""
 
 _LANES = 32
 _LONG = 256
@@ -22,7 +22,7 @@ def as_float(name: str, value: ArrayLike) -> jax.Array:
     """Return ``value`` as a floating point array, or raise a ValueError that names it."""
     try:
         if isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)  # may exceed int32
+            value = float(value)  # which may exceed int32
         elif isinstance(value, np.ndarray | np.integer) or is_numbers(value):
             host = np.asarray(value)
             value = host.astype(float) if host.dtype.kind in "iu" else host  # likewise
@@ -37,9 +37,9 @@ def as_float(name: str, value: ArrayLike) -> jax.Array:
 
 
 def as_number(cell: Any) -> float:
-    """Return a cell of a table as a number, or raise a ValueError or TypeError.
+    """Return a table cell as a number, or raise a ValueError or TypeError if it is not one.
 
-    Python reads 1_0 as 10; in a table it is a name.
+    Python reads 1_0 as 10; in a table that is a name.
     """
     if (isinstance(cell, str) and "_" in cell) or (isinstance(cell, bytes) and b"_" in cell):
         raise ValueError(f"{cell!r} is not a number")

@@ -1,9 +1,9 @@
-"""The protocol of the library, a pair of pure functions, and two ways to combine kernels.
+"""The kernel protocol, a pair of pure functions, and two ways to combine kernels.
 
-A kernel works inside any JAX program: both functions are pure and can be traced, vmapped and
+A kernel can be used inside any JAX program: both functions are pure and can be traced, vmapped and
 scanned. The kernels built here are also pytrees (their functions are `jax.tree_util.Partial`), so a
-kernel passes its arrays to a jitted function as arguments: data are never compiled into a program,
-and another step size or another corpus of the same shape does not recompile.
+kernel passed to a jitted function brings its arrays as arguments: data is never compiled into a
+program, and a new step size or corpus of the same shape does not recompile.
 """
 
 import functools
@@ -24,7 +24,7 @@ Position: TypeAlias = PyTree
 """The quantity that is sampled. For simplex kernels: log-probabilities, leaves [..., K]."""
 
 Batch: TypeAlias = PyTree
-"""Data for one update; the estimator defines their meaning."""
+"""Data for one update; their meaning is up to the estimator."""
 
 State: TypeAlias = Any
 """A NamedTuple with at least `position` and `step`, the number of updates done (int32)."""
@@ -53,13 +53,13 @@ class Kernel(NamedTuple):
 def static(function: Callable, **options: Any) -> Callable:
     """Fix hashable options of a function; equal options give the same object.
 
-    JAX compares functions by identity, so kernels with equal options share compiled code.
+    JAX compares functions by identity, so kernels built alike share compiled code.
     """
     return functools.partial(function, **options)
 
 
 def as_pytree(tree: PyTree) -> PyTree:
-    """Wrap the plain functions among the leaves, so that the tree can be passed to jitted code."""
+    """Wrap plain functions among the leaves, so that the tree can be passed to jitted code."""
     return jax.tree.map(lambda leaf: Partial(leaf) if callable(leaf) else leaf, tree)
 
 
@@ -78,9 +78,8 @@ def freeze(
 ) -> Kernel:
     """Return the kernel of two functions with shared and separate hyperparameters.
 
-    `of_init` is a mapping of those that only `init` has, or None. Native code, if available, splits
-    the keys given to `update`, which halves the compile time. Pass `draws.keys.by_jax` of such a
-    key to functions of the user.
+    `of_init` maps those of `init` alone, or is None. Native code, if available, splits the keys of
+    `update`, which halves compile time: pass `draws.keys.by_jax` of such a key to user functions.
     """
     start = bind(init, **shared, **(of_init or {}))
     return Kernel(bind(_start, start), bind(move, bind(update, **shared, **of_update)))
@@ -89,8 +88,8 @@ def freeze(
 def _start(init: Init, key: jax.Array, position: Position) -> State:
     """Start a chain whose state owns its arrays.
 
-    An update with a donated state deletes the arrays of the old state. These must not be the
-    caller's position or arrays of the kernel, such as the first memory of an estimator, and none
+    An update whose state is donated deletes the arrays of the old state. They must not be the
+    caller's position or arrays of the kernel, such as an estimator's initial memory, and none
     may occur twice.
     """
     state = init(key, position)
@@ -106,7 +105,7 @@ def _start(init: Init, key: jax.Array, position: Position) -> State:
 
 
 def move(update: Update, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
-    """Do an update with a key that is split by native code, as kernels of `freeze` do."""
+    """Update with a key that native code splits, as in kernels made by `freeze`."""
     return update(by_native_code(key), state, batch)
 
 
@@ -114,10 +113,10 @@ def current_step(state: State) -> jax.Array:
     """Return the number of updates done, an int32 scalar.
 
     Chains move together: if `state.step` has leading axes, all its entries are equal and the first
-    is returned.
+    is used.
 
     Raises:
-        ValueError: The state has no step, for example because it is a position.
+        ValueError: The state has no `step`, for example because it is a position.
     """
     try:
         step = state.step
@@ -135,14 +134,13 @@ def chains(
     Args:
         kernel: The kernel of one chain.
         n: Number of chains.
-        position_axis: Axis of the leaves of the initial position that runs over the chains; None
-            starts all chains at one position.
-        batch_axis: Axis of the leaves of a batch that runs over the chains; None gives all chains
-            the same batch.
+        position_axis: Chain axis of the leaves of the initial position; None starts all chains at
+            one position.
+        batch_axis: Chain axis of the leaves of a batch; None gives all chains the same batch.
 
     Returns:
-        A kernel whose state and info have a leading axis `n`, including `step` (see
-        `current_step`). Chain i uses the i-th key of `jax.random.split(key, n)`.
+        A kernel whose state and info have a leading axis `n`, `step` included (see
+        `current_step`). Chain i uses the i-th of `jax.random.split(key, n)`.
 
     Raises:
         ValueError: `n` is not a positive integer.
@@ -213,13 +211,12 @@ Conditional: TypeAlias = Callable[[jax.Array, dict[str, Position], Batch], Batch
 def product(
     kernels: Mapping[str, Kernel], conditionals: Mapping[str, Conditional] | None = None
 ) -> Kernel:
-    """Gibbs sampling over named sites: each moves in turn, in the given order, given the others.
+    """Gibbs over named sites: in the given order, each is updated given all others.
 
     Args:
         kernels: The kernel of each site, by name.
-        conditionals: For a site, the function that computes its kernel's batch from the raw batch
-            and the latest positions of all sites; it may be random. A site without one gets the
-            raw batch.
+        conditionals: For a site, the function that makes its kernel's batch from the raw batch and
+            the latest positions of all sites; it may be random. Other sites get the raw batch.
 
     Returns:
         A kernel whose position, and info, are dicts by site. Its `init` takes such a dict.
@@ -248,7 +245,7 @@ def product(
         raise ValueError("kernels must have at least one site")
     if unknown := sorted(set(conditionals) - set(kernels)):
         raise ValueError(f"conditionals names sites without a kernel: {', '.join(unknown)}")
-    # Jitted code sorts the keys of dicts, so the scan order is stored separately.
+    # A dict passed to jitted code comes back with sorted keys: the scan order is stored separately.
     order = tuple(kernels)
     return Kernel(
         init=bind(static(_init_product, order=order), dict(kernels)),

@@ -1,8 +1,8 @@
-"""Mini-batch streams: pure functions `(key, step) -> batch`, traced inside the sampling loop.
+"""Minibatch streams: pure functions `(key, step) -> batch`, traced inside the sampling loop.
 
-A batch depends only on the key and the step, so there is no iterator to save: a run resumed at a
-step gets the same batches. Streams cost O(batch size) per step, whatever the size of the data, and
-are pytrees: jitted code receives the data as arguments.
+A batch depends only on the key and the step, so there is no iterator to save: a resumed run sees
+the same batches. Streams cost O(batch size) a step, whatever the size of the data, and are pytrees:
+data are passed to jitted code as arguments.
 """
 
 import math
@@ -27,7 +27,7 @@ _ROUNDS = 16
 
 
 class Indexed(NamedTuple):
-    """Data together with their numbers, for estimators that store something for each datum.
+    """Data with their indices, for estimators with a memory of each datum.
 
     Attributes:
         ids: Indices of the data, int32 [n].
@@ -53,12 +53,12 @@ def indexed(data: PyTree) -> Indexed:
 
 
 class Visit(NamedTuple):
-    """A batch with a flag for occasional work.
+    """A batch with a flag for something done at intervals.
 
     Attributes:
         batch: The batch.
-        now: Whether to do the work before this update, bool. It is part of the batch rather than
-            the state, so that parallel chains decide once.
+        now: Whether to do it before this update, bool. It is in the batch, not the state, so that
+            parallel chains decide once.
     """
 
     batch: Batch
@@ -70,8 +70,8 @@ def visits(stream: Stream, every: int, first: int = 0) -> Stream:
 
     Args:
         stream: A stream of batches.
-        every: Interval in updates, positive.
-        first: Earliest update that may be due.
+        every: Number of updates between two visits, positive.
+        first: Earliest update for a visit.
 
     Raises:
         ValueError: A number is out of range.
@@ -145,8 +145,8 @@ def shuffled(data: PyTree, batch_size: int) -> Stream:
 
     An epoch has ceil(N / batch_size) batches. If the batch size does not divide N, the last batch
     is filled with the first data of the same epoch: every datum occurs at least once in an epoch,
-    no batch holds a datum twice, and each batch on its own is a uniform subset. Batches of one
-    epoch are negatively dependent, which theory for independent batches does not cover.
+    no batch holds a datum twice, and each batch by itself is a uniform subset. Batches of one epoch
+    are negatively dependent, which theory for independent batches does not cover.
 
     Args:
         data: Leaves [N, ...].
@@ -185,11 +185,11 @@ def _shuffled(
 def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
     """Map indices by a keyed pseudo-random permutation of 0..size-1, at O(1) per index.
 
-    This is a Feistel network on pairs (a, b) with ranges of about sqrt(size) each (Black and
-    Rogaway 2002); the few values beyond the range follow their cycle. Each index is mapped
-    uniformly, and so are pairs of indices and the orders of up to six, as far as tests can tell.
-    But 16 words of key cannot reach all `size!` orders of many, and it is not cryptographic.
-    `jax.random.permutation` sorts all `size` values instead.
+    A Feistel network on pairs (a, b), each with a range of about sqrt(size); the few values beyond
+    `size` follow their cycle back into range (Black and Rogaway 2002). As far as tests can tell,
+    single indices, pairs and orders of up to six are uniform; but 16 words of key cannot reach all
+    `size!` permutations of large sets, and this is not cryptography. `jax.random.permutation` sorts
+    all `size` values instead.
 
     Args:
         key: A PRNG key.
@@ -206,7 +206,7 @@ def permutation(key: jax.Array, index: jax.Array, size: int) -> jax.Array:
         >>> sorted(image.tolist()) == list(range(1000))
         True
     """
-    if size == 1:  # for example if a batch has all data
+    if size == 1:  # as where a batch has all data
         use_up(key)
         return jnp.zeros_like(index, jnp.int32)
     left = math.isqrt(size - 1) + 1
@@ -240,9 +240,9 @@ def _take(data: PyTree, index: jax.Array) -> Batch:
 
 
 def on_device(data: PyTree) -> PyTree:
-    """Return data with JAX arrays as leaves, or raise a ValueError if one cannot be converted.
+    """Return data with JAX arrays as leaves, or raise a ValueError if a leaf cannot be converted.
 
-    Without `jax_enable_x64` JAX silently reduces integers modulo 2^32.
+    Without `jax_enable_x64` JAX silently takes integers modulo 2^32.
     """
     return jax.tree.map(_array, data)
 
@@ -268,7 +268,7 @@ def _array(leaf: ArrayLike) -> jax.Array:
 
 
 def length(data: PyTree, name: str = "data") -> int:
-    """Return the number of data, or raise a ValueError if the leaves do not agree."""
+    """Return the number of data, or raise a ValueError if the leaves disagree."""
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(data)]
     lengths = {shape[0] if shape else None for shape in shapes}
     if len(lengths) != 1 or None in lengths or 0 in lengths:

@@ -1,8 +1,8 @@
-"""Estimators: counts for a simplex kernel, estimated from a batch.
+"""Estimators: the counts for a simplex kernel, estimated from a batch.
 
-The counts are those of the full data, one leaf [..., K] for each leaf of the position: the expected
-number of times that each category of each simplex was drawn. Categorical data are counted directly;
-latent assignments are drawn, or their expectation is used, given the position.
+The counts are those of the full data, one leaf [..., K] for each leaf of the position: how often
+each category of each simplex was drawn, in expectation. Categorical data are counted directly;
+latent assignments are drawn, or averaged over, given the position.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class Estimator(NamedTuple):
     Attributes:
         init: `(key) -> memory`.
         estimate: `(key, memory, position, batch) -> (counts, memory)`; the position holds
-            log-probabilities. Counts should be nonnegative; SCIR treats negative ones as 0.
+            log-probabilities. Counts should be nonnegative; SCIR sets negative ones to 0.
     """
 
     init: Callable[[jax.Array], PyTree]

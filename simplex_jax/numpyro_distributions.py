@@ -21,14 +21,14 @@ from simplex_jax.geometry import gamma_scores, von_mises_fisher
 
 
 class VonMisesFisher(dist.Distribution):
-    """The von Mises-Fisher distribution, with density proportional to exp(k mean_direction.x).
+    """The von Mises-Fisher distribution on unit vectors, density prop. to exp(k mean_direction.x).
 
     Accurate in float32 for p from 2 to 1e5 and k from 0 (uniform) to 1e8. The density is with
-    respect to area on the unit sphere of R^p. numpyro's ``kl_divergence`` supports it.
+    respect to area on the sphere in R^p. numpyro's ``kl_divergence`` supports it.
 
     numpyro has no map from R^n onto a sphere. For a latent site under HMC, NUTS or an autoguide,
-    use ``reparam(config={"name of the site": VonMisesFisherReparam()})``. Observed sites need no
-    reparametrisation.
+    use ``reparam(config={"name of the site": VonMisesFisherReparam()})``. Observed sites need
+    nothing.
 
     Args:
         mean_direction: Unit vectors, shape [..., p] with p at least 2.
@@ -127,9 +127,9 @@ def _kl_von_mises_fisher(p: VonMisesFisher, q: VonMisesFisher) -> jax.Array:
 class VonMisesFisherReparam(Reparam):
     """Write a latent ``VonMisesFisher`` site as y / |y|, with y standard normal in R^p.
 
-    y / |y| is then uniform on the sphere, and a factor adds the density relative to that. The
-    sampled site is ``<site>_normal``, and the site becomes deterministic. It is exact for every
-    concentration, and most efficient for concentrations up to a few thousand.
+    y / |y| is then uniform on the sphere, and a factor adds the density relative to that.
+    ``<site>_normal`` is sampled; the site becomes deterministic. Exact for every concentration, but
+    samplers work best up to a few thousand.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro

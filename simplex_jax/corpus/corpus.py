@@ -1,4 +1,4 @@
-"""The corpus type, its digest, and checked counts from arrays."""
+"""The corpus type, its digest, and validated counts from arrays."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ MAX_COUNT = 2**24
 MAX_WORDS = 2**31 - 1
 """Largest vocabulary: word ids are int32."""
 
-_ROWS, _ENTRIES = 2**12, 2**22  # maximum of a block
+_ROWS, _ENTRIES = 2**12, 2**22  # limits of a block
 
 
 class CorpusError(ValueError):
@@ -53,16 +53,16 @@ def error_at(place: object, problem: str, remedy: str, *, line: int | None = Non
 
 
 def row_blocks(counts: sp.csr_array) -> Iterator[sp.csr_array]:
-    """Yield the rows of a table [D, V] in order, a block at a time.
+    """Yield the rows of a table [D, V] in order, block by block.
 
-    A memory-mapped table need not fit into memory: a block has at most 4,096 rows and, if it has
-    more than one, some 4 million entries.
+    A memory-mapped table need not fit into memory: a block has at most 4,096 rows and, unless it
+    is a single row, about 4 million entries.
     """
     first = 0
     while first < counts.shape[0]:
-        # In the dtype of the ends, which the sum may exceed; the ends must not be copied.
-        most = min(int(counts.indptr[first]) + _ENTRIES, int(counts.indptr[-1]))
-        end = np.searchsorted(counts.indptr, counts.indptr.dtype.type(most), "right") - 1
+        # Capped: the sum may overflow the dtype of `indptr`, and another would copy `indptr`.
+        limit = min(int(counts.indptr[first]) + _ENTRIES, int(counts.indptr[-1]))
+        end = np.searchsorted(counts.indptr, counts.indptr.dtype.type(limit), "right") - 1
         last = min(max(first + 1, int(end)), first + _ROWS)
         ends = counts.indptr[first : last + 1]
         span = slice(ends[0], ends[-1])
@@ -116,10 +116,10 @@ def from_counts(
     Args:
         counts: [D, V], documents in rows: anything `numpy.asarray` accepts, or any SciPy sparse
             matrix or array. Whole numbers in 0..2**24, at least one of them positive.
-        vocabulary: V distinct non-empty words, or a dict of them to columns 0..V-1; `w0, w1, ...`
-            when left out.
-        names: D document names; `0, 1, ...` when left out.
-        source: Name of the counts in messages, such as a file name.
+        vocabulary: V distinct non-empty words, or a dict that maps them to columns 0..V-1; by
+            default `w0, w1, ...`.
+        names: D document names; by default `0, 1, ...`.
+        source: Name of the counts in error messages, such as a file name.
 
     Returns:
         The corpus.
@@ -148,7 +148,7 @@ def labels_of(
     names: Sequence[str] | None,
     source: str,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return checked or default words for the columns and names for the rows of an array."""
+    """Return the words and names of an array's columns and rows, checked, or defaults."""
     if min(shape) < 1:
         raise error_at(source, f"the shape is {shape}", "give at least one document and one word")
     if shape[1] > MAX_WORDS:
@@ -181,7 +181,7 @@ def checked_counts(counts: Any, source: str) -> sp.csr_array:
 
 
 def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.coo_array:
-    """Return the coordinates and unchecked values of a two-dimensional numeric array."""
+    """Return a two-dimensional, numeric array in coordinates; values are not checked."""
     remedy = f"give {numbers}, one document a row and one word a column"
     try:
         if isinstance(values, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
@@ -225,7 +225,7 @@ def _check_values(entries: sp.coo_array, source: str) -> None:
 def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
     """Return words as a tuple; a CorpusError says which is empty or repeated.
 
-    A mapping of words to columns 0..V-1, such as `CountVectorizer().vocabulary_`, is sorted by
+    A mapping from words to columns 0..V-1, such as `CountVectorizer().vocabulary_`, is sorted by
     column.
     """
     if isinstance(vocabulary, str):

@@ -13,14 +13,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simplex_jax import batches
 
-# Tokens processed at once in passes over all tokens of some documents: few enough for the cache of
-# a core, many on an accelerator, where each operation has an overhead.
+# Tokens processed at once in a pass over all tokens of some documents: few enough for the cache of
+# a CPU core, and many on an accelerator, where each operation has launch overhead.
 CHUNK, _CHUNK_ELSEWHERE = 16_384, 2**20
 
-# Counts of a document are float32, which is exact up to this number.
+# Counts of a document are float32, exact up to here.
 _LONGEST = 2**24
 
-# Tokens read at once from a corpus on the host; this uses some 50 bytes per token.
+# Tokens read at once from a corpus on the host, at about 50 bytes of memory each.
 _READ = 2**21
 
 # Positions up to a chunk beyond the last token must fit into int32 too.
@@ -30,8 +30,8 @@ MOST_TOKENS = 2**31 - 1 - _CHUNK_ELSEWHERE
 class DeviceCorpus(NamedTuple):
     """All tokens of a corpus, document after document, shortest document first.
 
-    Nothing is padded or dropped. Neighbouring documents are about equally long, so that documents
-    side by side in a batch end at about the same position.
+    Nothing is padded or dropped. Neighbouring documents have similar lengths, so those of a batch
+    end at about the same position.
     """
 
     # Word of every token, int32 [T]. An empty corpus has one token, which belongs to no document.
@@ -51,7 +51,7 @@ class Documents(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """The places of documents in device order, for batches that are transferred in turn."""
+    """The layout of documents in device order, whose batches are copied to the device in turn."""
 
     order: np.ndarray  # row of every document, int64 [D]
     starts: np.ndarray  # first token of every document, and the end, int64 [D + 1]
@@ -62,7 +62,7 @@ class Pages(NamedTuple):
         return slice(*(int(self.starts[min(i, len(self.order))]) for i in (ids[0], ids[-1] + 1)))
 
     def documents(self, ids: np.ndarray, tokens: jax.Array) -> Documents:
-        """Return the documents of a block, with tokens at the beginning of an array [room]."""
+        """Return the documents of a block, whose tokens are at the start of an array [room]."""
         ends = np.minimum(ids[:, None] + [0, 1], len(self.order))
         first, last = (self.starts[ends] - self.place(ids).start).T.astype(np.int32)
         starts, lengths, numbers = map(jnp.asarray, (first, last - first, ids.astype(np.int32)))
@@ -70,7 +70,7 @@ class Pages(NamedTuple):
 
 
 class HostCorpus(NamedTuple):
-    """Documents in host memory or on disk, to put on devices."""
+    """Documents in host memory or on disk, to be copied to devices."""
 
     lengths: np.ndarray  # tokens of every document, int64 [D]
     # `numbers of documents [n] -> their tokens`, int32, document after document
@@ -89,10 +89,10 @@ def on_host(counts: sp.csr_array) -> HostCorpus:
 
 
 def to_device(corpus: sp.csr_array | HostCorpus) -> DeviceCorpus:
-    """Expand documents, or a table of counts [D, V], into tokens on the device.
+    """Copy the tokens of documents, or of a table of counts [D, V], to the device.
 
-    Raises a ValueError without documents, with one of more than 2^24 tokens, or with more tokens
-    than int32 can number.
+    Raises a ValueError if there is no document, if one has more than 2^24 tokens, or if there are
+    more tokens than int32 can index.
     """
     host = corpus if isinstance(corpus, HostCorpus) else on_host(corpus)
     order = in_order(host.lengths)
@@ -105,11 +105,11 @@ def to_device(corpus: sp.csr_array | HostCorpus) -> DeviceCorpus:
 
 
 def deal(corpus: HostCorpus, mesh: Mesh) -> DeviceCorpus:
-    """Deal documents to the devices of a mesh in turn, so that all have about equally many tokens.
+    """Deal documents out to the devices of a mesh in turn, about the same number of tokens to each.
 
-    The arrays have a leading axis of shards, each on its device; a process reads only the documents
-    of its own devices. Shorter shards are padded with empty documents. Errors are those of
-    `to_device`, with the limit of int32 applied to each device.
+    The arrays have a leading axis of shards, one per device; a process reads only the documents of
+    its own devices. Shorter shards end in empty documents. Errors are those of `to_device`; the
+    limit of int32 applies to each device.
     """
     shards, sharding = mesh.size, NamedSharding(mesh, PartitionSpec(mesh.axis_names))
     order = in_order(corpus.lengths)
@@ -131,9 +131,9 @@ def deal(corpus: HostCorpus, mesh: Mesh) -> DeviceCorpus:
 
 
 def pages(lengths: np.ndarray, batch_size: int) -> Pages:
-    """Return the pages of documents with these lengths, for blocks of `batch_size`.
+    """Return the pages of documents of these lengths, for blocks of `batch_size`.
 
-    Errors are those of `to_device`, with the limit of int32 applied to a batch.
+    Errors are those of `to_device`; the limit of int32 applies to each batch.
     """
     order = in_order(lengths)
     starts = np.concatenate([[0], np.cumsum(lengths[order])])
@@ -147,7 +147,7 @@ def pages(lengths: np.ndarray, batch_size: int) -> Pages:
 
 
 def in_order(lengths: np.ndarray) -> np.ndarray:
-    """Return the numbers of documents sorted by length, int64 [D]; raise an error for none."""
+    """Return the numbers of documents, shortest first, int64 [D]; no document is an error."""
     if lengths.size == 0:
         raise ValueError("counts must have at least one document")
     if lengths.max() > _LONGEST:
@@ -159,7 +159,7 @@ def in_order(lengths: np.ndarray) -> np.ndarray:
 
 
 def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
-    """Return the starts of documents in shards, int32 [shards, n + 1], and the largest shard."""
+    """Return document starts by shard, int32 [shards, n + 1], and the tokens of the largest."""
     per_shard = -(-lengths.size // shards)
     dealt = np.zeros(per_shard * shards, np.int64)
     dealt[: lengths.size] = lengths
@@ -177,7 +177,7 @@ def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:
 def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
     """Return the tokens of documents side by side in an array of length `room`, int32."""
     tokens = zeros((room,), np.dtype(np.int32))
-    # Read in corpus order, so that a corpus on disk is read sequentially.
+    # In the order of the corpus, so that a corpus on disk is read once.
     stored = np.argsort(numbers)
     lengths = corpus.lengths[numbers]
     starts = np.cumsum(lengths) - lengths
@@ -188,20 +188,20 @@ def _tokens(corpus: HostCorpus, numbers: np.ndarray, room: int) -> np.ndarray:
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an aligned array of zeros to fill, which JAX can use on a CPU without copying."""
+    """Return an array of zeros to fill, aligned so that JAX uses it on a CPU without a copy."""
     size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + 64, np.uint8)  # room to align it to 64 bytes
+    memory = np.zeros(size + 64, np.uint8)  # room to start at a multiple of 64 bytes
     return memory[-memory.ctypes.data % 64 :][:size].view(dtype).reshape(shape)
 
 
 def in_pieces(corpus: HostCorpus, numbers: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield some documents at a time, as a slice of `numbers`, and their tokens, int32."""
+    """Yield a slice of `numbers` at a time, and the tokens of its documents, int32."""
     for part in parts(corpus.lengths[numbers]):
         yield part, corpus.read(numbers[part])
 
 
 def parts(lengths: np.ndarray) -> Iterator[slice]:
-    """Yield slices of documents with these lengths, each of bounded size but not empty."""
+    """Yield slices of documents of these lengths, at most `_READ` tokens or one document each."""
     ends = np.cumsum(lengths)
     first = place = 0
     while first < lengths.size:
@@ -248,7 +248,7 @@ def blocks(documents: int, batch_size: int) -> jax.Array:
 def block_stream(documents: int, batch_size: int) -> batches.Stream:
     """Yield blocks of documents of about equal length, each once per epoch, in random order.
 
-    This is for estimators that store the whole corpus, so that batches need not be representative.
+    For estimators that remember the whole corpus, which need no representative batches.
     """
     stream = batches.shuffled(blocks(documents, batch_size), 1)
     return batches.bind(_single_block, stream)
@@ -259,20 +259,20 @@ def _single_block(stream: batches.Stream, key: jax.Array, step: jax.Array) -> ja
 
 
 def uniform_stream(corpus: DeviceCorpus, batch_size: int) -> batches.Stream:
-    """Yield uniform subsets of distinct documents, for estimators that scale up a batch."""
+    """Yield uniform subsets of distinct documents, for estimators that scale a batch up."""
     return batches.uniform(jnp.arange(size(corpus), dtype=jnp.int32), batch_size, replace=False)
 
 
 def chunk(tokens: int) -> int:
-    """Return the number of tokens to process at once."""
+    """Return how many of `tokens` are processed at once."""
     return min(tokens, CHUNK if jax.default_backend() == "cpu" else _CHUNK_ELSEWHERE)
 
 
 def token_slots(documents: Documents, first: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """Return the positions and documents of tokens `first` to `first + count` - 1 of a batch.
 
-    The places are indices into `documents.tokens`, int32 [count], T beyond the last token. Also
-    returns the document of each token, 0..B-1, int32 [count].
+    Positions index `documents.tokens`, int32 [count], and are T beyond the last token. Documents
+    are 0..B-1, int32 [count].
     """
     ends = jnp.cumsum(documents.lengths)
     offset = jnp.maximum(ends - first, 0)

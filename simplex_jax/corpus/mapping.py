@@ -1,4 +1,4 @@
-"""Documents mapped to the vocabulary of a model, and the number of unknown tokens."""
+"""Mapping documents to the vocabulary of a model."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,16 +14,16 @@ from simplex_jax.corpus.vocabulary import columns_of
 class Mapped(NamedTuple):
     """Documents over another vocabulary."""
 
-    corpus: Corpus  # all documents; those without a word of the vocabulary are empty
-    unknown: int  # tokens left out because their words are not in the vocabulary
+    corpus: Corpus  # all documents, empty without a word of the vocabulary
+    unknown: int  # tokens left out because their word is not in the vocabulary
 
 
 def to_vocabulary(
     corpus: Corpus, vocabulary: Sequence[str], *, source: str = "documents"
 ) -> Mapped:
-    """Map documents to a vocabulary, word by word, leaving out other words.
+    """Map documents to a vocabulary, word by word, and leave out other words.
 
-    Accented letters match whether they are one character or several.
+    Accented letters may be one character or several.
 
     Args:
         corpus: D documents.
@@ -73,7 +73,7 @@ def same_words(
 ) -> UnitVectors:
     """Check that unit vectors have a given vocabulary; they cannot be mapped word by word.
 
-    Default words `w0, w1, ...`, of vectors without names, stand for those of the vocabulary.
+    The default words `w0, w1, ...` match any vocabulary of their length.
 
     Args:
         vectors: D documents.
@@ -84,7 +84,7 @@ def same_words(
         The same vectors with this vocabulary.
 
     Raises:
-        CorpusError: The words differ, or are in another order.
+        CorpusError: The words differ, or their order does.
 
     Example:
         >>> from simplex_jax.corpus.vectors import from_array

@@ -1,4 +1,4 @@
-"""Reading files in detected or given formats: counts, unit vectors and tables."""
+"""Reading files in a recognised or named format: counts, unit vectors and tables."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,8 +17,8 @@ from simplex_jax.corpus.text import TextOptions
 from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.corpus.vocabulary import read_names
 
-_FEWEST_WORDED = 0.1
-"""Smallest share of lines with a word for a file to be treated as text."""
+_MIN_NONEMPTY = 0.1
+"""Smallest share of lines with a word at which a file counts as text."""
 
 
 def read(
@@ -41,8 +41,8 @@ def read(
 
     Args:
         path: The file or folder.
-        format: One of the formats of `formats.described("counts")`; detected when left out. A file
-            of no other format is then read as `lines`, a tenth of which must have a word.
+        format: One of the formats of `formats.described("counts")`, by default recognised. A file
+            that no other format recognises is read as `lines`; a tenth of these must have a word.
         vocabulary: File with one word a line; see `Reading`.
         text: Tokens and vocabulary limits, for formats of texts only; by default `TextOptions()`.
         encoding: Encoding of text; vocabularies are UTF-8.
@@ -51,7 +51,7 @@ def read(
         layer: Layer with the counts (`h5ad`); None for `X`.
         zero_based: True if indices count from 0 (`svmlight`).
         text_column: Column or field of the text; see `Reading`.
-        id_column: Column or field of the names; None to detect it, if there is one.
+        id_column: Column or field of the document names; None to recognise it, if there is one.
 
     Returns:
         The corpus, including empty documents.
@@ -97,7 +97,7 @@ def read_texts(
 
     Args:
         path: The file or folder.
-        format: As for `read`, like the following arguments.
+        format: Format of the file. This and the arguments that follow are as for `read`.
         encoding: Encoding of the texts.
         text_column: Column or field of the text.
         id_column: Column or field of the document names.
@@ -145,13 +145,13 @@ def convert(
     text_column: str | None = None,
     id_column: str | None = None,
 ) -> store.Stored:
-    r"""Store a corpus as memory-mapped arrays, for one that does not fit into memory.
+    r"""Store a corpus as memory-mapped arrays, for a corpus that does not fit into memory.
 
-    `uci` (with lines sorted by document), `ldac` (with a vocabulary) and `h5ad` (dense, or `csr` of
-    cells by features) are read a few documents at a time; other formats are first read whole.
+    `uci` (lines sorted by document), `ldac` (with a vocabulary) and `h5ad` (dense, or `csr` of
+    cells by features) are read a few documents at a time. Other formats are first read whole.
 
     Args:
-        path: The file or folder, as for `read`, like all arguments after `directory`.
+        path: The file or folder. This and the arguments after `directory` are as for `read`.
         directory: The folder to create.
 
     Returns:
@@ -204,9 +204,9 @@ def read_vectors(
 
     Args:
         path: The file.
-        vocabulary: File with one word a line; the words are `w0, w1, ...` when left out.
-        names: File with one document name a line; numbers from 1 when left out.
-        normalise: Normalise vectors of any length but 0.
+        vocabulary: File with one word a line; by default the words are `w0, w1, ...`.
+        names: File with one document name a line; by default numbers from 1.
+        normalise: Accept vectors of any length but 0.
 
     Returns:
         The unit vectors.
@@ -241,20 +241,20 @@ def read_table(
 ) -> Categories:
     r"""Read a table of categorical columns whose first line names them.
 
-    A `.tsv` or `.tab` file is separated by tabs, without quotes; other files by commas, or by
-    semicolons if the first line has more of them. Spaces around a field are ignored, and a field in
-    `categories.MISSING` is missing; rows without any value are kept. Values are texts: 1 and 1.0
-    differ.
+    Tabs separate the fields of `.tsv` and `.tab` files, without quotes. Commas separate those of
+    other files, or semicolons if the first line has more of them. Blanks around fields are ignored.
+    Fields in `categories.MISSING` are missing; rows without any value are kept. Values are text: 1
+    and 1.0 differ.
 
     Args:
         path: The file.
         id_column: The column of row names, which is not a variable. By default a column called `id`
-            (see `columns.IDENTITY`) is used if its fields are distinct; otherwise rows are numbered
-            from 1.
+            or the like (see `columns.IDENTITY`), if its fields are distinct; otherwise rows are
+            numbered from 1.
         drop: Columns to leave out.
         encoding: Encoding of the text.
-        variables: Names of columns and their values in a model. Columns may be in any order. Other
-            columns are ignored, and other values are treated as missing and counted.
+        variables: Names of a model's columns and the values of each. The columns may be in any
+            order. Other columns are ignored; other values are treated as missing, and counted.
 
     Returns:
         The table.
@@ -283,7 +283,7 @@ def kind_of(path: str | Path, *kinds: Kind) -> Kind:
 
 
 def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Reading:
-    r"""Return the reading options with the detected format and columns of the file.
+    r"""Fill in the options of reading that the file determines: its format and columns.
 
     Args:
         path: The file or folder.
@@ -316,7 +316,7 @@ def _optional_path(path: str | Path | None) -> Path | None:
 
 
 def _whole(path: Path, selected: Format, reading: Reading) -> Corpus:
-    """Read a whole corpus, refusing a file that was detected as text but has few words."""
+    """Read a whole corpus; refuse a file of no known format if few of its lines have a word."""
     corpus = selected.read(path, reading)
     lines, nonempty = len(corpus.names), np.count_nonzero(np.diff(corpus.counts.indptr))
     fallback = reading.format is None and selected.name == "lines"

@@ -1,4 +1,4 @@
-"""Options for reading a file, and a corpus in parts."""
+"""Options for reading files, and the parts of a corpus."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from simplex_jax.corpus.vocabulary import read_vocabulary
 
 @dataclass(frozen=True)
 class Reading:
-    """Options for reading files of all formats; `formats.FORMATS` lists those of each format.
+    """Options for reading files of any format; `formats.FORMATS` lists those of each.
 
     Attributes:
-        format: Name of the format; None to detect it.
+        format: Name of the format; None to recognise it.
         vocabulary: File with one word a line. For text, only these words are counted; for `uci`
             and `ldac` it replaces the vocabulary next to the file; for other counts and for unit
             vectors it names the columns. A `store` has its own.
@@ -27,11 +27,11 @@ class Reading:
         transpose: True if words are in rows and documents in columns.
         layer: Layer of an `h5ad` file with the counts; None for `X`.
         zero_based: True if indices count from 0 (`svmlight`).
-        text_column: Column or field of the text, or its number from 1 in a table without column
-            names; None to detect it by common names.
-        id_column: Column or field of the names; None to detect it, if there is one.
+        text_column: Column or field of the text, or its number from 1 in a table without a
+            header; None to recognise it by common names.
+        id_column: Column or field of the document names; None to recognise it, if there is one.
         drop: Columns to leave out of a table of categories.
-        normalise: True to normalise vectors of any length but 0.
+        normalise: True to accept vectors of any length but 0.
     """
 
     format: str | None = None
@@ -52,16 +52,16 @@ class Blocks(NamedTuple):
     """A corpus read a few documents at a time."""
 
     vocabulary: Sequence[str]  # V words
-    # Counts of successive documents, [n, V] each; to be read while the file is open
+    # Counts of successive documents, [n, V] each; valid while the file is open
     counts: Iterator[sp.csr_array]
-    names: Sequence[str] | None = None  # D names, if there are any
+    names: Sequence[str] | None = None  # D names, if any
 
 
 class Metadata(NamedTuple):
     """Document metadata: names and columns."""
 
     names: tuple[str, ...]  # D names
-    # D values by column name: texts, numbers, or None if missing
+    # By name, D values each: strings, numbers, or None if missing
     columns: dict[str, Sequence[Any]]
 
 

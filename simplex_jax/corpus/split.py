@@ -8,7 +8,7 @@ from simplex_jax.corpus.corpus import Corpus
 
 
 def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
-    """Hold out random documents of a corpus.
+    """Hold out documents of a corpus at random.
 
     Args:
         corpus: D documents.
@@ -16,8 +16,8 @@ def holdout(corpus: Corpus, count: int, seed: int) -> tuple[Corpus, Corpus]:
         seed: The same seed gives the same documents.
 
     Returns:
-        `(train, heldout)`, both with the vocabulary of `corpus` and its order of documents; empty
-        documents are treated like all others.
+        `(train, heldout)`, both with the vocabulary and the document order of `corpus`. Empty
+        documents may be held out too.
 
     Raises:
         ValueError: `count` is not in 0..D-1, or `seed` not in 0..2^32 - 1.
@@ -50,9 +50,9 @@ def split_tokens(
 ) -> tuple[sp.csr_array, sp.csr_array]:
     """Split every document at random into an observed and a target part, by default halves.
 
-    The tokens of a document are shuffled, and every 1/share-th is a target, starting at a random
-    place: a token is a target with probability `share`, and a document of n tokens has `share * n`
-    targets, rounded up or down. A document with one token has an empty side.
+    The tokens of a document are put in random order and, from a random position on, every
+    1/share-th is a target. So a token is a target with probability `share`, and a document of n
+    tokens has `share * n` targets, rounded up or down. A one-token document has an empty part.
 
     Args:
         counts: [D, V] counts, as in `Corpus.counts`.

@@ -33,12 +33,12 @@ class TextOptions:
     """Tokens of text and limits of the vocabulary.
 
     Attributes:
-        lowercase: Convert everything to lower case first.
+        lowercase: Convert text to lower case first.
         token_pattern: Regular expression of a word, with at most one group; by default three or
             more letters of any script, with their marks. Texts are composed (NFC) first.
-        ngrams: Shortest and longest n-grams to count, from 1: (1, 2) for words and pairs of
-            successive words, joined by a space. Stop words are removed first.
-        stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one per line.
+        ngrams: Shortest and longest runs of successive words to count: (1, 2) for words and pairs,
+            joined by a blank. Stop words are left out first.
+        stop_words: `english` (scikit-learn's list), `none`, or a UTF-8 file with one word a line.
         min_df: Leave out words in fewer documents: a number, or a fraction of the documents.
         max_df: Leave out words in more documents: a number, or a fraction of the documents.
         max_vocabulary: Number of most frequent words to keep; None for all.
@@ -93,13 +93,13 @@ def from_texts(
     """Count the words of texts.
 
     Args:
-        texts: One string per document, read once; a document without words is kept as empty.
-        names: Names of the documents; `0, 1, ...` when left out. They are read after the last text,
-            so the sequence may be filled while texts are read.
-        options: Tokens and vocabulary limits; `TextOptions()` when left out.
+        texts: One string per document, read once; documents without words are kept, empty.
+        names: Names of the documents; by default `0, 1, ...`. Read after the last text, so it may
+            be filled in the meantime.
+        options: Tokens and vocabulary limits; by default `TextOptions()`.
         vocabulary: The words to count, in this order, regardless of limits and stop words; they are
-            composed (NFC) for matching.
-        source: Name of the texts in messages, such as a file name.
+            compared in composed form (NFC).
+        source: Name of the texts in error messages, such as a file name.
 
     Returns:
         The corpus, with words in alphabetical order (or the order of `vocabulary`).
@@ -123,8 +123,8 @@ def from_texts(
     words_nfc = None
     if vocabulary is not None:
         vocabulary = distinct_words(vocabulary, source)
-        sought = distinct_words([composed(word) for word in vocabulary], source)
-    # Slow to import, and corpora of counts do not need it.
+        words_nfc = distinct_words([composed(word) for word in vocabulary], source)
+    # Slow to import, and not needed for corpora of counts.
     from sklearn.feature_extraction.text import CountVectorizer
 
     terms = _analyzer(options, keep_stop_words=vocabulary is not None)
@@ -173,16 +173,16 @@ def from_texts(
 
 
 def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
-    """Count the words of texts, and return other data unchanged.
+    """Count the words of texts; return anything else unchanged.
 
-    This lets functions of a corpus accept a list of strings.
+    This lets functions that take a corpus also take a list of strings.
 
     Args:
-        data: Texts, one string per document, in a list, a tuple, an array or a column of a data
-            frame; or other data, which are not inspected.
-        vocabulary: V words to count, however rare; by default the words of the texts, within the
-            limits of `TextOptions()`. Words that its rules cannot produce, such as n-grams, are not
-            counted, with a warning.
+        data: Texts, one string per document, in a list, tuple, array or data frame column; or other
+            data, which are not inspected.
+        vocabulary: The only V words to count, however rare; by default those of the texts, within
+            the limits of `TextOptions()`. Words that its rules cannot produce, such as runs of
+            words, are not counted, with a warning.
 
     Returns:
         A `Corpus` of texts, split into words by `TextOptions()`; otherwise `data`.
@@ -213,9 +213,9 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
     return data
 
 
-@functools.lru_cache(maxsize=4)  # for a program that takes a text at a time
-def _unmade(vocabulary: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that `TextOptions()` cannot produce."""
+@functools.lru_cache(maxsize=4)  # for programs that pass one text at a time
+def _unmatched(vocabulary: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words that `TextOptions()` produces from no text."""
     terms = _analyzer(TextOptions(), keep_stop_words=True)
     return tuple(word for word in vocabulary if terms(word) != [composed(word)])
 
@@ -259,11 +259,11 @@ def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[st
 
 
 def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str], list[str]]:
-    """Return a function that extracts the terms of a text: words or n-grams."""
+    """Return the function from a text to its terms: words, or runs of words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
-    def prepared(text: str) -> str:
-        # Lower case may split a letter: that of İ is an i and a dot.
+    def preprocessor(text: str) -> str:
+        # Lower case may decompose a letter: that of İ is an i and a dot.
         return composed(text.lower() if options.lowercase else text)
 
     words = CountVectorizer(
@@ -276,7 +276,7 @@ def _analyzer(options: TextOptions, *, keep_stop_words: bool) -> Callable[[str],
         stop_list = ENGLISH_STOP_WORDS
     elif not keep_stop_words and options.stop_words != "none":
         stop_list = [line for _, line in text_lines(Path(options.stop_words))]
-    # Stop words are tokenised like the text, so that the tokens of "don't" are removed too.
+    # Stop words are split like the text, so that "don't" stops the words it becomes.
     stop = {word for entry in stop_list for word in words(entry)}
     shortest, longest = options.ngrams
 

@@ -14,21 +14,21 @@ IDF = ("log", "smooth")
 class Weighted(NamedTuple):
     """Documents as tf-idf vectors."""
 
-    vectors: UnitVectors  # vectors of the documents that have a nonzero one
+    vectors: UnitVectors  # documents that have a direction
     rows: np.ndarray  # their numbers in the corpus, int64 [D']
-    aside: np.ndarray  # numbers of the others, with no words or only words of weight 0
+    aside: np.ndarray  # numbers of the others, without words or with zero weights only
 
 
 def cut(
     corpus: Corpus, *, min_df: int = 1, max_df: float = 1.0, max_vocabulary: int | None = None
 ) -> Corpus:
-    """Keep the most frequent words among those whose document frequency is in a range.
+    """Keep the most frequent of the words whose document frequency is in a range.
 
     Args:
-        corpus: D documents, all of which are kept.
-        min_df: Smallest number of documents with a word.
-        max_df: Largest share of documents with a word, 0..1.
-        max_vocabulary: Number of words to keep, those in most documents; None for all.
+        corpus: D documents, all of which stay.
+        min_df: Smallest number of documents with the word.
+        max_df: Largest share of documents with the word, 0..1.
+        max_vocabulary: Number of words to keep, those in the most documents; None for all.
 
     Raises:
         CorpusError: No word is left.
@@ -59,11 +59,10 @@ def weights(corpus: Corpus, idf: str = "log") -> np.ndarray:
 
     Args:
         corpus: D documents.
-        idf: "log" for log(D / (1 + df)), as in Liu, Zhu and Song (2016), supplement; a word in all
-            documents, whose weight would be negative, gets 0. "smooth" for scikit-learn's
-            log((1 + D) / (1 + df)) + 1. The default is "log": the 1 added by "smooth" gives
-            ubiquitous words a large part of each vector, and a model of directions spends its
-            topics on them.
+        idf: "log" for log(D / (1 + df)), from the supplement of Liu, Zhu and Song (2016); a word in
+            all documents gets 0 instead of a negative weight. "smooth" for scikit-learn's
+            log((1 + D) / (1 + df)) + 1. The default is "log": the 1 in "smooth" gives ubiquitous
+            words a large part of every vector, and a model of directions wastes topics on them.
 
     Returns:
         float64 [V], none negative.
@@ -91,13 +90,13 @@ def vectors(corpus: Corpus, idf: np.ndarray) -> Weighted:
 
     Args:
         corpus: D documents over V words.
-        idf: Weights of the words, float [V], none negative, such as those of `weights`.
+        idf: Weights of the words, float [V], none negative, such as from `weights`.
 
     Returns:
-        The vectors, and the documents without one.
+        The vectors, and the documents without one, which are set aside.
 
     Raises:
-        CorpusError: No document has a nonzero vector.
+        CorpusError: No document has a direction.
 
     Example:
         >>> from simplex_jax.corpus import from_counts

@@ -1,4 +1,4 @@
-"""Key splitting with native code.
+"""Keys that native code splits.
 
 An update has many splits, and XLA is slow to compile them (see docs/design.md). A call to native
 code needs no compilation, and returns the same words.

@@ -1,4 +1,4 @@
-"""Uniform, exponential and normal variates, each from one random word.
+"""Uniform, exponential and normal variates, each made from one random word.
 
 JAX's own uniforms keep 23 bits and its normals stop at 5.4 standard deviations. Here one word of
 32 bits (64 in double precision) is a sign or side bit and a magnitude v in (0, 1/2] that is exact

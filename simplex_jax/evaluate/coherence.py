@@ -103,7 +103,7 @@ def _strongest(loadings: np.ndarray, top: int) -> np.ndarray:
 
 
 def words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
-    """Return the word ids to evaluate, [K, n], from topics [K, V] or as given."""
+    """Return the ids of the words to use, [K, n], from topics [K, V] or from ids."""
     array = np.asarray(topics)
     if array.dtype.kind not in "iu":
         top = arguments.at_least("top", top, 2)

@@ -1,4 +1,4 @@
-"""Regression of uncertain quantities, by the method of composition."""
+"""Regression of uncertain quantities by the method of composition."""
 
 from typing import NamedTuple
 
@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-_NUMBERS = 2**22  # numbers regressed at once
-_ALONE = 1e-9  # below which no other document says what the variance of a document is
-_LEAST = 3  # degrees of freedom, so that every law has a variance
-_NEGLIGIBLE = 1e-12  # of the largest weight, one that changes no degrees of freedom
+_NUMBERS = 2**22  # regressed at once
+_ALONE = 1e-9  # 1 - leverage below which no other document determines a document's variance
+_LEAST = 3  # degrees of freedom, so that every distribution has a variance
+_NEGLIGIBLE = 1e-12  # of the largest weight; smaller ones do not change degrees of freedom
 
 
 class Estimate(NamedTuple):
@@ -60,7 +60,7 @@ class Regression:
         room = 1 - (self._basis**2).sum(axis=1)
         self._alone = room < _ALONE
         self._room = np.where(self._alone, 1, room)
-        # For each term, the squared weights with which it sums the quantities.
+        # Squared weights of the quantities in each term.
         self._squares = (self._basis @ self._asked.T) ** 2
         self._freedom = np.array([self._freedom_of(squares) for squares in self._squares.T])
 

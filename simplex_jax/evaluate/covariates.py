@@ -23,8 +23,8 @@ _DATE = re.compile(
     r"|(?P<time>\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)"
     r"(Z|[+-]\d{2}(:?\d{2}(:?\d{2})?)?)?"  # the offset of a clock from UTC
 )
-_ROUNDING = 4  # units in the last place by which a number may miss the edge of a group
-_COLLINEAR = 1e-7  # smallest residual of a unit column given the columns before it
+_ROUNDING = 4  # units in the last place within which a number is at the edge of a group
+_COLLINEAR = 1e-7  # residual norm of a unit column, given the previous ones
 
 
 class Column(NamedTuple):
@@ -36,18 +36,18 @@ class Column(NamedTuple):
     groups: tuple[str, ...]  # names of the groups, in order; empty for numbers
 
     def taken(self, rows: np.ndarray) -> "Column":
-        """Return the covariate for some of the documents."""
+        """Return the covariate restricted to some documents."""
         return self._replace(values=self.values[rows])
 
 
 class Term(NamedTuple):
-    """A result for a covariate: a linear function of the coefficients."""
+    """A quantity of interest: a linear function of the coefficients."""
 
     column: str
     label: str
-    kind: str  # "mean", in a group or at a number; "difference" of two of them; "slope"
-    place: float  # the number, or the position of the group; NaN for differences and slopes
-    row: np.ndarray  # multiplier of the coefficients, float64 [P]
+    kind: str  # "mean" in a group or at a number, "difference" of two of them, or "slope"
+    place: float  # the number, or the index of the group; NaN for differences and slopes
+    row: np.ndarray  # coefficients of the linear function, float64 [P]
     size: int = 0  # documents in the group; 0 for other terms
     grouped: bool = False  # whether the column has groups
 
@@ -57,7 +57,7 @@ class Design(NamedTuple):
 
     rows: np.ndarray  # documents that have all covariates, int64 [n]
     matrix: np.ndarray  # orthonormal columns, float64 [n, P]
-    terms: tuple[Term, ...]  # the requested terms
+    terms: tuple[Term, ...]  # quantities of interest
 
 
 def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
@@ -218,12 +218,12 @@ def design(
     smooth: int = 1,
     available: Sequence[str] | None = None,
 ) -> Design:
-    """Return the regression on some columns, with its terms.
+    """Return the regression on some columns, and its terms.
 
-    For a column of groups the terms are the mean in each group and its difference from the first.
-    For numbers they are the means at `POINTS` places from the smallest to the largest, and the
-    slope of a straight line, per unit or year, or the difference between the ends of a curve. With
-    several columns, means and differences hold the other columns fixed at their means.
+    For a column of groups the terms are the mean of each and its difference from the first. For
+    numbers they are the means at `POINTS` values from the smallest to the largest, and the slope
+    of a line, per unit or year, or the difference between the ends of a curve. With several
+    columns, means and differences adjust for the others, which are set to their means.
 
     Args:
         columns: Values of D documents by name: a mapping or a data frame.

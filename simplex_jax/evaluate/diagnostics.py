@@ -1,4 +1,4 @@
-"""R-hat and effective sample size of traced quantities, and warnings based on them."""
+"""R-hat and effective sample size of quantities traced over chains, and warnings from them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ FEW_DRAWS = 10
 """Effective samples below which intervals are rough: 10 independent ones cover 91% of 95%."""
 
 LARGE_RHAT = 1.1
-"""R-hat above which chains count as disagreeing; it is noisy for a few tens of samples."""
+"""R-hat above which chains disagree; it is noisy with a few tens of samples."""
 
 
 _SHARE = "prevalence "  # followed by the number of a topic
@@ -20,18 +20,18 @@ _SHARE = "prevalence "  # followed by the number of a topic
 def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
     """Compute R-hat and the effective sample size of each traced quantity.
 
-    Both are the rank-normalised versions of Vehtari et al. (2021), as in ArviZ: R-hat is the larger
-    of the bulk and folded (tail) R-hat of split chains, and the effective sample size is that of
-    the bulk, over all chains. Above 1.01 chains disagree; aim for an effective size of 100 per
-    chain. Trace quantities with the same meaning in every chain, or match the topics first.
+    Both are rank-normalised (Vehtari et al. 2021), as computed by ArviZ. R-hat is the larger of the
+    bulk and the folded (tail) split R-hat; the effective sample size is the bulk one, over all
+    chains. Aim for an R-hat below 1.01 and an effective size of 100 a chain. Trace quantities with
+    the same meaning in every chain, or match the topics first.
 
     Args:
         traces: Samples of a scalar by name, [chains, samples].
 
     Returns:
-        For each name `{"rhat": ..., "ess": ...}`. Both are NaN with fewer than four samples per
-        chain, a sample that is not finite, or samples that are all equal; R-hat also with a single
-        chain. R-hat is infinite if chains are constant at different values.
+        For each name `{"rhat": ..., "ess": ...}`. Both are NaN if a chain has fewer than four
+        samples, a sample is not finite or all samples are equal. R-hat is also NaN for a single
+        chain, and infinite if chains are constant at different values.
 
     Raises:
         ValueError: An array does not have two axes.

@@ -26,14 +26,14 @@ MARGIN = 0.1
 _APART = 1e-3  # tolerance for rounding in the sum of probabilities
 
 WORDS_AT_ONCE = 65_536
-"""Words whose square roots are computed at once, to bound memory."""
+"""Words whose square roots are computed at once, to limit memory."""
 
 
 class Match(NamedTuple):
     """Topics of one run matched with those of another."""
 
-    # For each reference topic the number of its partner, int64 [K]; -1 if the other run has fewer
-    # topics and none is left. `topics[order]` are in the order of the reference.
+    # Index of each reference topic's partner, int64 [K]; -1 if the other run has fewer topics and
+    # none is left. `topics[order]` are in the reference's order.
     order: np.ndarray
     # Affinity of the pair in [0, 1], float64 [K]; 0 without a partner
     similarity: np.ndarray
@@ -154,8 +154,8 @@ class Alignment(NamedTuple):
 
     # Indices of each run's topics in the order of the first run, int64 [R, K]
     order: np.ndarray
-    # Mean affinity over all pairs of runs, float64 [K], NaN for a single run. Near 1, all runs have
-    # the same topic; unrelated topics still have the affinity of common words and smoothing.
+    # Mean affinity over all pairs of runs, float64 [K], NaN for a single run. Near 1 all found the
+    # same topic; topics that share only common words and smoothing have the affinity of those.
     stability: np.ndarray
     # Whether a run has the topic of the first, bool [R, K]: each is the other's nearest by at least
     # `MARGIN`, with an affinity of at least `SAME`.
@@ -165,15 +165,17 @@ class Alignment(NamedTuple):
 def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
     """Match the topics of several chains or runs to those of the first.
 
-    The runs are topics [K, V], preferably posterior means, the first in the desired order:
+    Runs are topics [K, V], ideally posterior means, the first in the desired order:
     `runs[r][order[r]]` are in the order of the first. Topics that are not `shared` were matched
-    only because no other was left, or match another topic as well.
+    only because nothing else was left, or match another topic about as well.
 
     Example:
         >>> first = [[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]
-        >>> result = align([first, [[0.2, 0.8, 0.0], [0.0, 0.1, 0.9]]])
-        >>> result.order.tolist(), result.stability.round(2).tolist(), result.shared.tolist()
-        ([[0, 1], [1, 0]], [0.1, 1.0], [[True, True], [False, True]])
+        >>> alignment = align([first, [[0.2, 0.8, 0.0], [0.0, 0.1, 0.9]]])
+        >>> alignment.order.tolist(), alignment.stability.round(2).tolist()
+        ([[0, 1], [1, 0]], [0.1, 1.0])
+        >>> alignment.shared.tolist()
+        [[True, True], [False, True]]
     """
     check = as_topics if measure is affinity else _directions
     arrays = [check(f"runs[{i}]", run) for i, run in enumerate(runs)]

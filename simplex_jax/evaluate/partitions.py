@@ -1,6 +1,6 @@
 """Posterior of a partition: co-clustering, number of clusters, and a point estimate.
 
-A draw of a mixture labels its rows. The labels are arbitrary, so the partition is summarised.
+A draw of a mixture labels its rows, but the labels are arbitrary: only the partition has meaning.
 Partitions are integer labels [n], draws of them [S, n].
 """
 
@@ -22,7 +22,7 @@ class PointPartition(NamedTuple):
     labels: np.ndarray  # cluster of every row, int64 [n]: 0 for the largest
     loss: float  # its expected loss over the draws, on the rows compared
     rows_used: int  # number of rows on which partitions were compared; n unless thinned
-    draws_used: int  # number of candidate draws, besides cuts of the tree
+    draws_used: int  # number of draws among the candidates, besides cuts of the tree
     source: str  # "draw" or "tree"
 
 

@@ -1,4 +1,4 @@
-"""Logarithms of modified Bessel functions I_nu of real order, their ratio, and log differences.
+"""Modified Bessel functions I_nu of real order in logs, their ratio, and differences of the logs.
 
 All are exact to rounding for orders from 0 to 1e5 and arguments from 0 to 1e8, in float32 and
 float64, and differentiable in the argument. The derivative in the order is not implemented: asking
@@ -19,7 +19,7 @@ from simplex_jax import arguments
 from simplex_jax.geometry import debye
 
 _Function = Callable[[jax.Array, jax.Array], jax.Array]
-# Gauss-Legendre nodes and weights on (0, 1).
+# Nodes and weights of Gauss and Legendre on (0, 1).
 _NODES, _WEIGHTS = (
     x / 2 + offset for x, offset in zip(np.polynomial.legendre.leggauss(4), (0.5, 0.0), strict=True)
 )

@@ -1,11 +1,10 @@
-"""The von Mises-Fisher distribution on unit vectors of R^p: c_p(k) exp(k mean.x), moments and fits.
+"""The von Mises-Fisher law on unit vectors of R^p, density c_p(k) exp(k mean.x): moments, fits.
 
 With nu = p/2 - 1, log c_p(k) = log c_p(0) - h(k), where c_p(0) is one over the area of the sphere
-and h = ``bessel.log_series(nu, k)``. Float32 precision is kept for three quantities that a
-difference of two large logarithms would lose: changes of the normaliser
-(``log_normaliser_difference``), k - h, and 1 - A(k), which rounds to 0 in the usual form from k =
-1e7 p on. Dimensions are 2 to 1e5 and concentrations 0 to 1e8, in float32 or float64. Draws are in
-``draws.von_mises_fisher``.
+and h = ``bessel.log_series(nu, k)``. In float32, three quantities keep digits that a difference of
+two large logarithms would lose: changes of the normaliser (``log_normaliser_difference``), k - h,
+and 1 - A(k), which in the usual form rounds to 0 from k = 1e7 p on. Dimensions are 2 to 1e5 and
+concentrations 0 to 1e8, float32 or float64. Draws are in ``draws.von_mises_fisher``.
 """
 
 import math
@@ -20,13 +19,13 @@ from jax.typing import ArrayLike
 from simplex_jax import arguments
 from simplex_jax.geometry import bessel
 
-# Newton's method in log concentration from Banerjee's start, whose relative error is below 0.07;
-# each step squares the error, and one more step carries the derivative.
+# Newton's method in log concentration, from Banerjee's estimate, whose relative error is below
+# 0.07. Each step squares the error; one more step carries the derivative.
 _NEWTON_STEPS = 4
 
 
 class Resultant(NamedTuple):
-    """The mean of unit vectors x: its direction, its length R, and 1 - R, more precisely."""
+    """The mean of unit vectors x: its direction, its length R, and 1 - R to more digits."""
 
     mean: jax.Array
     length: jax.Array
@@ -46,8 +45,8 @@ def log_uniform(dimension: SupportsIndex) -> float:
 def log_normaliser(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
     """Return log c_p(k); the density with respect to area is c_p(k) exp(k mean.x).
 
-    Its magnitude is about k: at 1e5 its float32 error is 1e-2. Use ``log_normaliser_difference``
-    for differences, as in ratios of densities.
+    Its magnitude is about k: at 1e5, float32 resolves it only to 1e-2. For the difference of two,
+    as in ratios of densities, use ``log_normaliser_difference``.
 
     Args:
         dimension: p, the length of the vectors, an integer of at least 2.
@@ -90,8 +89,8 @@ def log_density(points: ArrayLike, mean: ArrayLike, concentration: ArrayLike) ->
     """Return the log density with respect to area on the sphere.
 
     Computed as log c_p(0) + (k - h(k)) - k |x - mean|^2 / 2: the usual form k mean.x would have k
-    times the rounding error of the inner product. The same expression applies off the sphere, and
-    so to Euclidean gradients; the tangential part of the gradient is the usual one.
+    times the rounding error of the inner product. Off the sphere, and so for gradients in the
+    surrounding space, it is the same expression; the tangent part of the gradient is the usual one.
 
     Args:
         points: Unit vectors x, shape [..., p].
@@ -307,8 +306,8 @@ def _fit(dimension: int, length: jax.Array, spread: jax.Array) -> jax.Array:
     outside = jnp.where(valid, jnp.where(spread == 0, jnp.inf, 0), jnp.nan)
     length, spread = jnp.where(inside, length, 0.5), jnp.where(inside, spread, 0.5)
 
-    def missing(k: jax.Array) -> jax.Array:
-        """Return R - A(k) from the more accurate side."""
+    def residual(k: jax.Array) -> jax.Array:
+        """Return R - A(k), by lengths or by spreads, whichever keeps more digits."""
         by_spread = bessel.ratio_complement(order, k) - spread
         return jnp.where(length < 0.5, length - bessel.ratio(order, k), by_spread)
 

@@ -1,4 +1,4 @@
-"""Estimators of gradients and counts from log densities, by automatic differentiation.
+"""Estimators made from log densities by automatic differentiation: gradients, and counts from them.
 
 Euclidean kernels (`samplers.sgld` and its relatives) take the gradient of the log posterior with
 respect to their position, a tree of real arrays. Simplex kernels take counts, which can also be

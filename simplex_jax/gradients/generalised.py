@@ -17,7 +17,7 @@ from simplex_jax.gradients.densities import LogLikelihood, gradient_of
 def counts(log_likelihood: LogLikelihood, size: float, total: PyTree = None) -> Estimator:
     r"""Generalised counts of a log likelihood on the simplex, for the simplex kernels.
 
-    A log likelihood L of log-probabilities has the same effect on a kernel as the counts
+    A log likelihood L of log-probabilities acts on a kernel like the counts
 
     .. math::
         c_j = \omega_j \frac{\partial L}{\partial \omega_j}

@@ -48,7 +48,7 @@ def fisher(
             `manifolds.sphere().project`, or None. On a manifold, kernels use only the tangent part;
             the rest, which may be far larger, must not count as noise.
         matrix: Return a covariance matrix [d, d] for each leaf, which must be a vector [d]. It has
-            at most rank n - 1.
+            rank n - 1 at most.
 
     Raises:
         ValueError: `size` is not positive; when used, the batch has a single datum, the function

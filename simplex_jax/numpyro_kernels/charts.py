@@ -1,4 +1,4 @@
-"""Coordinates of the sites of a model for samplers, and gradients or counts in them."""
+"""Coordinates in which samplers move the sites of a model, and their gradients or counts."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -120,9 +120,9 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     option, value, reason = _UNFIT_OPTIONS.get(getattr(build, "func", build), ("", "", ""))
     if option and parameters[option].default == value:
         raise ValueError(f"kernel {_name(build)} cannot be used here {reason}")
-    source = "log_density" if chart == DENSITY else "estimator"
-    if source not in parameters:
-        raise ValueError(f"kernel {_name(build)} does not take {_NAMED[source]}")
+    target = "log_density" if chart == DENSITY else "estimator"
+    if target not in parameters:
+        raise ValueError(f"kernel {_name(build)} does not take {_NAMED[target]}")
     required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
     argument, replacement = _FROZEN.get(chart, ("", chart))
     if argument and argument not in required:
@@ -165,7 +165,7 @@ def _fits(group: Group, kind: str) -> bool:
 
 
 def check_support(group: Group, target: Target, values: Values) -> None:
-    """Raise a ValueError if the support of a site depends on sites that other kernels move.
+    """Raise a ValueError if the support of a site depends on sites that others move.
 
     While those move, the coordinate of the site stays fixed, but not its value.
     """
@@ -181,7 +181,7 @@ def check_support(group: Group, target: Target, values: Values) -> None:
 
 
 def check_noise(group: Group, *, noisy: bool) -> None:
-    """Raise a ValueError for an exact kernel with minibatches or another random log density."""
+    """Raise a ValueError if an exact kernel gets minibatches or other noise."""
     if noisy and group.chart == DENSITY:
         raise ValueError(
             f"kernel {_name(group.build)} needs the exact log density, and that of this model "
@@ -193,11 +193,11 @@ def check_noise(group: Group, *, noisy: bool) -> None:
 def totals(
     group: Group, target: Target, position: Values, fixed: Values
 ) -> dict[str, tuning.Total]:
-    """Return the totals to give to the counts of simplex sites, by site; empty for other kernels.
+    """Return the totals for the counts of simplex sites, by site; none for other groups.
 
-    A likelihood that is normalised in a site has counts of sum 0, and so negative ones, which some
-    kernels do not support; see `simplex_jax.gradients.with_total`. The position has the coordinates
-    of the group's sites, `fixed` the constrained values of all others.
+    A likelihood that is normalised in a site has counts that sum to 0, so some are negative, which
+    some kernels cannot handle; see `simplex_jax.gradients.with_total`. The position has the
+    coordinates of the group's sites, `fixed` the constrained values of all others.
     """
 
     def evaluate(position: Values) -> density.Density:
@@ -218,7 +218,7 @@ def kernel(
 ) -> Kernel:
     """Build the kernel of a group, given the constrained values of all other sites.
 
-    With memory, its estimator remembers the result of the last minibatch.
+    If `remembers`, the memory of its estimator is the estimate from the last minibatch.
     """
 
     def log_density(position: Values) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Choice of a kernel for a model, from short pilot runs of the candidates."""
+"""Choice of a kernel for a model, by short pilot runs of those that can sample it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,11 +26,9 @@ class Candidate(NamedTuple):
     """A kernel and the result of its pilot.
 
     Attributes:
-        name: Its name.
-        kernel: The kernel, for ``numpyro.infer.MCMC``.
-        slowest: Effective samples per second of the slowest coordinate; NaN without a pilot.
-        median: Effective samples per second of the median coordinate.
-        note: Why there are no rates, or why they are in doubt.
+        name: Its name. kernel: The kernel, for ``numpyro.infer.MCMC``. slowest: Effective samples
+        per second of the slowest number; NaN without a pilot. median: The same for the median
+        number. note: Why there are no rates, or why they are doubtful.
     """
 
     name: str
@@ -46,8 +44,7 @@ class Recommendation(NamedTuple):
     Attributes:
         kernel: The kernel to use.
         choice: The name of its candidate.
-        reason: The reason, in a few sentences.
-        candidates: All candidates.
+        reason: Why, in one or more sentences. candidates: All candidates that were tried.
     """
 
     kernel: MCMCKernel
@@ -74,28 +71,28 @@ def recommend(
     seconds: float = 5.0,
     patience: float = 60.0,
 ) -> Recommendation:
-    """Recommend a kernel for a model with all its data, from short pilot runs of the candidates.
+    """Recommend a kernel for a model with all its data, from a short pilot run of each candidate.
 
     The candidates are `SCIR` (in ``Gibbs`` with NUTS if it does not move all sites), NUTS, and NUTS
-    in the normal scores from `learn_reference`, if there are any. It chooses the one with the most
-    effective samples per second of the slowest coordinate, which limits a chain. It compares up to
-    200 coordinates of each latent site, in constrained values.
+    in the normal scores that `learn_reference` learns, if there are any. The candidate whose
+    slowest number has the most effective samples per second is chosen: a chain is only as good as
+    that. Up to 200 numbers of each latent site are measured, as the model sees them.
 
-    Pilots cannot reveal a mode that no candidate has visited. The reason says if a pilot was short,
-    if rates are too close to call, and if candidates have different means, so that at least one of
-    them is wrong. Times are for this machine, without compilation and warm-up.
+    A pilot knows only where it has been: it cannot miss a mode that no candidate has visited. The
+    reason says if a pilot was short, if rates are too close to call, and if candidates have
+    different means, so that at least one of them is wrong. Seconds are for this machine, without
+    compilation and warm-up.
 
     Args:
         rng_key: A PRNG key.
         model: A numpyro model without minibatches and without discrete sites that are sampled.
         model_args: Arguments of the model.
         model_kwargs: Keyword arguments of the model.
-        num_warmup: Warm-up steps of each pilot.
-        seconds: Sampling time of each candidate after the warm-up.
-        patience: A candidate still in its warm-up after this many seconds is abandoned.
+        num_warmup: Number of warm-up steps of each pilot. seconds: Seconds for which each candidate
+        samples after warm-up. patience: Seconds after which a candidate that is still warming up is
+        abandoned.
 
-    Returns:
-        The choice with its kernel and reason, and the results of all candidates.
+    Returns: The choice with its kernel and reason, and the results of all candidates.
 
     Raises:
         ValueError: The model has minibatches, which only SCIR and SGMCMC support, or sites that no
@@ -136,7 +133,7 @@ def recommend(
     chains = {
         name: pilots.sample(
             kernel,
-            partial(_coordinates, layout.kinds),
+            partial(_watched, layout.kinds),
             args=model_args,
             kwargs=kwargs,
             key=key_pilot,
@@ -150,7 +147,7 @@ def recommend(
     return _judged(kernels, chains)
 
 
-def _coordinates(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
+def _watched(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
     """Return up to 200 numbers of each site, [n, d]."""
     columns = []
     for name, kind in kinds.items():
@@ -163,10 +160,10 @@ def _coordinates(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> 
 def _judged(
     kernels: Mapping[str, MCMCKernel], chains: Mapping[str, Chain | None]
 ) -> Recommendation:
-    """Return the recommendation for pilots; abandoned ones are None."""
+    """Return the recommendation from pilots; abandoned ones are None."""
     done = {name: chain for name, chain in chains.items() if chain is not None}
     if not done:
-        raise RuntimeError("no candidate finished its warm-up: give more patience")
+        raise RuntimeError("no candidate finished its warm-up: increase patience")
     moves = np.any([chain.moving for chain in done.values()], axis=0)
     candidates = []
     for name, kernel in kernels.items():
@@ -190,20 +187,20 @@ def _judged(
 
 
 def _reason(best: Candidate, others: Sequence[Candidate], chains: Mapping[str, Chain]) -> str:
-    parts = ["the only candidate that has sampled"]
+    reasons = ["the only candidate that has sampled"]
     if others:
         second = others[0]
         ratio = best.slowest / second.slowest if second.slowest > 0 else np.inf
-        parts = [f"{ratio:.2g} times the effective samples a second of {second.name}"]
+        reasons = [f"{ratio:.2g} times the effective samples a second of {second.name}"]
         if ratio < _CLEAR:
-            parts.append("a pilot of this length cannot tell them apart")
+            reasons.append("a pilot of this length cannot tell them apart")
     if best.note:
-        parts.append(f"but {best.note}")
+        reasons.append(f"but {best.note}")
     for other in others:
         distance = pilots.apart(chains[best.name], chains[other.name])
         if distance > _APART:
-            parts.append(
+            reasons.append(
                 f"means differ by up to {distance:.0f} standard errors from those of {other.name}: "
                 "one of them has not arrived or does not mix, so compare several chains of both"
             )
-    return "; ".join(parts)
+    return "; ".join(reasons)

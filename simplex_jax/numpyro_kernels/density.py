@@ -1,4 +1,4 @@
-"""The log density of a model and its derivatives in the native values of some of its sites."""
+"""The log density of a model, and its derivatives in the native values of some sites."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ class Density(NamedTuple):
     """The log joint density at a point.
 
     The counts are derivatives in the native values y, without the site's own prior: for
-    log-probabilities the generalised counts, see `simplex_jax.gradients.counts`.
+    log-probabilities, the generalised counts of `simplex_jax.gradients.counts`.
     """
 
     others: jax.Array  # the part without the priors of the moved sites
@@ -84,7 +84,7 @@ class _Detach(Messenger):
 
 
 def masked(law: dist.Distribution) -> bool:
-    """Return whether a distribution is masked, or wraps a masked one."""
+    """Return whether a law is masked, or wraps one that is."""
     while isinstance(law, dist.ExpandedDistribution | dist.Independent):
         law = law.base_dist
     return isinstance(law, dist.MaskedDistribution)
@@ -93,9 +93,9 @@ def masked(law: dist.Distribution) -> bool:
 def log_joint(
     target: Target, values: Values, detached: frozenset[str]
 ) -> tuple[dict[str, jax.Array], dict[str, dist.Distribution]]:
-    """Return the log density at constrained values, and the distributions of the omitted sites.
+    """Return the log density at constrained values, and the laws of the sites left out of it.
 
-    The density has one entry per site, or a single one if sites are summed out.
+    The density is given as terms by site, or as a single one if sites are summed out.
     """
     detach = _Detach(prepared(target), detached)
     inputs = detach, target.args, dict(target.kwargs), values
@@ -110,8 +110,8 @@ def log_joint(
 def prepared(target: Target, *, enumerated: bool = True) -> Model:
     """Return the model with its key and a minibatch, its discrete sites enumerated or drawn.
 
-    numpyro draws a minibatch in a loop that copies the indices of all rows; here the cost of a draw
-    does not depend on the number of rows.
+    numpyro draws a minibatch in a loop that copies all row numbers; here the cost of a draw does
+    not depend on the number of rows.
     """
     model = target.model
     if enumerated and target.layout.enumerate_from is not None:
@@ -147,8 +147,8 @@ def traced(target: Target, values: Values) -> dict[str, Any]:
 def changing(target: Target, values: Values) -> list[str]:
     """Return the names of the deterministic sites that the latent sites alone do not determine.
 
-    They are inside a plate with minibatches, or depend on one, or on numbers that a replay of the
-    model would draw: sites that are summed out or hidden, and keys from `numpyro.prng_key`.
+    They are inside a plate with minibatches, or depend on a minibatch or on numbers that a replay
+    of the model would draw: sites that are summed out or hidden, and `numpyro.prng_key`.
     """
     layout = target.layout
     names = layout.deterministic
@@ -169,9 +169,9 @@ def changing(target: Target, values: Values) -> list[str]:
 
 
 def is_random(target: Target, values: Values) -> bool:
-    """Return whether the log density is random for fixed values of the sites.
+    """Return whether the log density changes between steps while the sites do not.
 
-    It is with minibatches, and in models that draw numbers of their own (``numpyro.prng_key``).
+    It does with minibatches, and in models that draw their own numbers (``numpyro.prng_key``).
     """
 
     def joint(key: jax.Array) -> list[jax.Array]:
@@ -187,12 +187,12 @@ def summed(tree: PyTree) -> jax.Array:
 
 
 def depending(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[bool]:
-    """Tell which results of a function depend on its arguments, according to its jaxpr."""
-    return [any(used) for used in _dependencies(function, *inputs)]
+    """Return which results of a function depend on its arguments, according to its program."""
+    return [any(used) for used in _used(function, *inputs)]
 
 
-def _dependencies(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[list[bool]]:
-    """Tell on which leaves of its arguments each result of a function depends."""
+def _used(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[list[bool]]:
+    """Return on which leaves of its arguments each result of a function depends."""
     program = jax.make_jaxpr(function)(*inputs).jaxpr
     count = len(program.outvars)
     return [dce_jaxpr(program, [i == j for j in range(count)])[1] for i in range(count)]
@@ -201,8 +201,8 @@ def _dependencies(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> 
 def recursive(target: Target, values: Values) -> frozenset[str]:
     """Return the sites whose prior has parameters that depend on the site itself.
 
-    The steps of a site in numpyro's `scan` are one site, whose distribution at a step may depend on
-    its previous value. `values` are constrained values of all latent sites.
+    The steps of numpyro's `scan` form one site, and its law at a step may depend on its value at
+    the previous one. `values` are constrained values of all latent sites.
     """
     names = sorted(values)  # the order of the leaves of a dictionary
 
@@ -210,7 +210,7 @@ def recursive(target: Target, values: Values) -> frozenset[str]:
         trace = traced(target, values)
         return [summed(_parameters(trace[name]["fn"], values[name])) for name in names]
 
-    used = _dependencies(numbers, {name: values[name] for name in names})
+    used = _used(numbers, {name: values[name] for name in names})
     return frozenset(name for i, name in enumerate(names) if used[i][i])
 
 
@@ -220,16 +220,16 @@ def dependent(
     names: Sequence[str],
     part: Callable[[dist.Distribution], PyTree],
 ) -> list[str]:
-    """Return the sites with a part of their distribution that depends on other kernels' sites.
+    """Return which of some sites have a law with a part that depends on other kernels' sites.
 
     `values` are constrained values of all sites that this kernel sees.
     """
     others = {name: value for name, value in values.items() if name not in names}
-    # numpyro's Gibbs kernel passes the sites of other blocks as this argument.
+    # numpyro's Gibbs kernel passes the other blocks' sites in this argument.
     siblings = target.kwargs.get("_gibbs_sites", {})
 
     def numbers(others: Values, siblings: Values) -> list[jax.Array]:
-        """Return a number for each site, whose jaxpr shows the dependencies of the part."""
+        """Return a number for each site, whose program shows on what the part depends."""
         kwargs = {**target.kwargs, "_gibbs_sites": siblings} if siblings else target.kwargs
         trace = traced(target._replace(kwargs=kwargs), {**values, **others})
         return [summed(part(trace[name]["fn"])) for name in names]

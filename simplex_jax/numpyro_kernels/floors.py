@@ -1,10 +1,10 @@
-"""Underflow of probabilities from which another kernel learns a concentration.
+"""Probabilities that underflow while another kernel learns a concentration from them.
 
-A model sees the probabilities of a ``dist.Dirichlet`` site as numbers; those below the smallest
+A model sees the probabilities of a ``dist.Dirichlet`` site as numbers, and those below the smallest
 normal number are raised to it (`sites.constrain`). This does not affect a likelihood, but it
-affects the density of the site as a function of its concentration, which uses the logarithms. Sites
-of one kernel use the exact logarithms. If another kernel moves the concentration, the share of
-raised numbers is monitored, as a mean over the steps.
+affects the site's density as a function of its concentration, which contains the logarithms. Sites
+moved by one kernel see each other's exact logarithms. If another kernel moves the concentration,
+the share of raised numbers is counted, as a mean over the steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _MOST = 1e-3
 
 
 def first(target: Target, values: Values, names: Sequence[str]) -> Values:
-    """Return a share of 0 for each monitored site, among those that a kernel moves as logarithms.
+    """Return a share of 0 for each counted site, of those that a kernel moves as logarithms.
 
     `values` are constrained values of all sites that this kernel sees.
     """
@@ -40,7 +40,7 @@ def _concentration(law: dist.Distribution) -> PyTree:
 
 
 def counted(raised: Values, z: Values, i: jax.Array) -> Values:
-    """Update the mean shares of i steps by a step that led to log-probabilities z."""
+    """Return the mean shares after a step to log-probabilities z, with i steps before it."""
 
     def mean(name: str, old: jax.Array) -> jax.Array:
         share = sites.underflows(z[name]).mean(dtype=old.dtype)
@@ -61,6 +61,6 @@ def doubts(raised: Mapping[str, jax.Array]) -> list[str]:
 
 
 def shown(raised: Mapping[str, jax.Array], name: str) -> str:
-    """Return the diagnostics of a site, "" if no number was raised."""
+    """Return the diagnostics of a site, empty if no number was raised."""
     share = float(raised.get(name, 0))
     return f", raised {share:.1%}" if share > 0 else ""

@@ -1,14 +1,14 @@
 r"""Moves of a site with a gamma prior, in any model, by CIR transitions.
 
 The site is x, with a Gamma(a0, b0) prior and a likelihood L whose derivative is split into a count
-and an exposure, :math:`x\, dL/dx = n - e\, x`. This is exact for rates of Poisson and exponential
-data, precisions of normal data, and factors of Poisson means. The posterior of x is then Gamma(a0 +
-n, b0 + e), and the CIR process with this stationary distribution moves it: N ~ Poisson(lambda b x),
-x' ~ Gamma(a + N) / (b (1 + lambda)), lambda = 1 / (e^h - 1). If n and e depend on x, the move is a
-Metropolis proposal given N; the derivation in `simplex_moves` holds here as well. It uses an
-exposure that does not depend on x, for which n compensates: with the exposure of each end of a
-move, the distributions of N would differ equally for short and long steps, and no move would be
-accepted.
+and an exposure, :math:`x\, dL/dx = n - e\, x`. The split is exact for rates of Poisson and
+exponential data, precisions of normal data, and factors of Poisson means. The law of x is then
+Gamma(a0 + n, b0 + e), and its CIR process moves x: N ~ Poisson(lambda b x), x' ~ Gamma(a + N) / (b
+(1 + lambda)), lambda = 1 / (e^h - 1). If n and e depend on x, the move is a Metropolis proposal
+given N; the derivation in `simplex_moves` also holds here. The proposal uses an exposure that does
+not depend on x, and n makes up the difference. With a different exposure at each end of a move, the
+laws of N at the two ends would differ as much for short steps as for long ones, and no move would
+be accepted.
 """
 
 from typing import NamedTuple
@@ -25,11 +25,11 @@ SCALING = 2.0
 
 
 class Law(NamedTuple):
-    """The gamma distribution of a site if count and exposure did not depend on it."""
+    """The gamma law of a site if count and exposure did not depend on it."""
 
     shape: jax.Array  # a, positive
     rate: jax.Array  # b, positive
-    raw: jax.Array  # a from the formula, possibly negative
+    raw: jax.Array  # a from the formula, which may be negative
 
 
 class Move(NamedTuple):
@@ -46,7 +46,7 @@ def exposure(y: jax.Array, slope: jax.Array, scaled_slope: jax.Array) -> jax.Arr
 
 
 def law(prior: tuple[jax.Array, ...], y: jax.Array, slope: jax.Array, exposure: jax.Array) -> Law:
-    """Return the distribution for dL / dlog x at x and an exposure."""
+    """Return the law, given dL / dlog x at x and an exposure."""
     shape, rate = prior
     raw = shape + slope + exposure * jnp.exp(y)
     return Law(jnp.maximum(raw, shape / 2), rate + exposure, raw)
@@ -70,9 +70,9 @@ def log_ratio(
     there: Law,
     step: jax.Array,
 ) -> jax.Array:
-    """Return the elementwise log acceptance ratio without the change of the log likelihood.
+    """Return the log acceptance ratio minus the change of the log likelihood, by number.
 
-    Both distributions must have the same rate.
+    Both laws have the same rate.
     """
     shape, rate = prior
     pull = (shape - here.shape) * (move.y - y)
@@ -85,7 +85,7 @@ def log_ratio(
 def transition(
     key: jax.Array, y: jax.Array, prior: tuple[jax.Array, ...], law: Law, step: jax.Array
 ) -> jax.Array:
-    """Do an uncorrected step, a reflected Euler step where the shape is not positive."""
+    """Move by an uncorrected step, or by a reflected Euler step if the shape is not positive."""
     key_cir, key_noise = jax.random.split(key)
     log_rate = jnp.log(law.rate)
     unit = y + log_rate

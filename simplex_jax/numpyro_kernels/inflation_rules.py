@@ -1,10 +1,10 @@
-r"""Effect of minibatch noise on the kernels of `SGMCMC`: a rule for each.
+r"""Rules for how minibatch noise affects the kernels of `SGMCMC`.
 
-A kernel injects noise of a known size, and the noise of the minibatches adds to it. Near the
-posterior, where the drift is linear, a sampler with T times the correct noise has T times the
-variance: standard deviations are :math:`\sqrt T` times too large, the *inflation*. With the
-variance V of a coordinate of the estimated gradient, step size h, preconditioner M, mass m,
-friction c and noise estimate W (0 if there is none),
+A kernel injects noise of a known size, and minibatch noise adds to it. Near the posterior, where
+the drift is linear, a sampler with T times the intended noise has T times the variance: standard
+deviations are too large by the *inflation*, :math:`\sqrt T`. With the variance V of a coordinate of
+the estimated gradient, step size h, preconditioner M, mass m, friction c and noise estimate W (0 if
+there is none),
 
 .. math::
     T - 1 = \tfrac12 h M V \text{ (sgld, plmc, myula, mld)}, \qquad
@@ -17,24 +17,24 @@ Kernels on counts move weights theta, whose noise is proportional to theta. With
     \rho \tanh(h / 2) \text{ (scir)}, \qquad \tfrac12 \rho h \text{ (reflected_cir)}, \qquad
     \frac{\rho h}{2 c} \text{ (sgrhmc)}, \qquad \tfrac12 \rho h b / S \text{ (sgrld)},
 
-because the weights of `sgrld` sum to S, about the sum of the prior's concentrations, and not to b.
-S moves slowly, and 1 / S has a large mean if that sum is small: a run that has not visited small S
-underestimates T. For `smld`, whose noise is that of log omega, it is
-:math:`\tfrac12 h V` times :math:`\mathrm{tr} J^2 / (\mathrm{tr} J)^2`, J = diag(omega) - omega
-omega', and V summed over coordinates.
+since the weights of `sgrld` sum not to b but to some S, about the sum of the prior's
+concentrations. S moves slowly, and 1 / S has a large mean if that sum is small: a run that has not
+visited small S underestimates T. For `smld`, whose noise is that of log omega, it is
+:math:`\tfrac12 h V` times :math:`\mathrm{tr} J^2 / (\mathrm{tr} J)^2`, with J = diag(omega) - omega
+omega' and V summed over coordinates.
 
 - A **thermostat** (sgnht, gsgnht) raises its friction from c until the mean temperature of its
-  coordinates is 1. It absorbs noise that is equal in all of them: no inflation. Otherwise
-  :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and the reported inflation is that of a
-  variance error of the root mean square of T_j - 1. On a manifold a site has one V, and differences
-  within it are not detected.
-- **sgbd** decides signs: noise makes them more random, and weakens the drift by the mean of
-  :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that of z^2, z ~ N(0, 2 h
-  M). An accurate noise estimate corrects this as long as the first term is positive.
+  coordinates is 1. It absorbs noise that is equal in all coordinates: no inflation. Otherwise
+  :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and the inflation shown is for a variance that
+  is off by the root mean square of T_j - 1. On a manifold, a site has a single V, and differences
+  within it are not seen. - **sgbd** chooses signs: noise makes them more random, and weakens the
+  drift by the mean of :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that
+  of z^2, z ~ N(0, 2 h M). A correct noise estimate compensates for that while the first term is
+  positive.
 
-T is a mean over the coordinates of a site. If they are correlated, standard deviations along the
-directions that the posterior determines best are inflated most, and those of single coordinates
-less than the mean.
+T is a mean over the coordinates of a site. If they are correlated, deviations along the directions
+that the posterior determines best are inflated most, and those of single coordinates less than the
+mean.
 """
 
 import functools
@@ -67,7 +67,7 @@ from simplex_jax.samplers import (
     smld,
 )
 
-# Maximum of T - 1.
+# The largest acceptable T - 1.
 _EXCESS = minibatches.MOST**2 - 1
 # The longest step considered for `scir`, which then forgets everything.
 _LONGEST = 10.0
@@ -78,7 +78,7 @@ _SCALES = 2.0 ** (-np.arange(160) / 8)
 
 
 class Step(NamedTuple):
-    """A step of a kernel, for an estimate of its noise."""
+    """A step of a kernel, from which its noise is measured."""
 
     change: Values  # of the gradients, or counts, of the last two minibatches
     counts: Values  # of the last one
@@ -87,7 +87,7 @@ class Step(NamedTuple):
     h: jax.Array
 
     def tree(self, name: str) -> Values:
-        """Return an option, an array or a tree, by site; 0 if it is not set."""
+        """Return an option, one array or a tree, by site; 0 if it is not set."""
         option, position = self.options.get(name), self.state.position
         if callable(option):
             option = option(position, None)
@@ -96,7 +96,7 @@ class Step(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """The effect of noise on a kernel."""
+    """How noise affects a kernel."""
 
     look: Callable[[Step], Values]  # numbers by site, to be averaged over the steps
     # Inflation and longest step by site, from those means.
@@ -104,22 +104,22 @@ class Rule(NamedTuple):
 
 
 def known(kernel: Kernel, state: Any) -> Rule | None:
-    """Return the rule of a kernel, or None if there is none."""
+    """Return the rule of a kernel, or None if it has none."""
     update, options = unwrapped(kernel.update)
     if update is sgrld.update and state.log_total is None:
         return None
     if update is smld.update and options.get("reference") is not None:
         return None  # its noise is that of the other coordinates
     if update in (sggmc.update, gsgnht.update):
-        # There is no rule for matrices and functions of the position.
-        arrays = jax.tree.leaves((options["friction"], options["noise_estimate"]))
-        if any(callable(x) or jnp.ndim(x) for x in arrays):
+        # No rule for matrices or functions of the position.
+        settings = jax.tree.leaves((options["friction"], options["noise_estimate"]))
+        if any(callable(x) or jnp.ndim(x) for x in settings):
             return None
     return RULES.get(update)
 
 
 def unwrapped(function: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a function without the options that `partial` and `base.freeze` froze, and these."""
+    """Return a function without the options frozen by `partial` and `base.freeze`, and those."""
     options: dict[str, Any] = {}
     while True:
         if isinstance(function, functools.partial):
@@ -237,8 +237,8 @@ def _tanh(means: Values, step: Step) -> Judged:
     }
 
 
-def _thermostat(means: Values, step: Step) -> Judged:
-    """Return the rule of a thermostat, of the friction c."""
+def _held(means: Values, step: Step) -> Judged:
+    """Return the inflations of a thermostat with friction c."""
     frictions, estimate = step.tree("friction"), step.tree("noise_estimate")
     h = step.h
     # A mean over a site is a single number that represents this many coordinates.
@@ -269,7 +269,7 @@ def _signs(means: Values, step: Step) -> Judged:
 
 
 def _weaker(u: jax.Array, w: jax.Array) -> jax.Array:
-    """Return how many times the drift is weaker for z^2 V and z^2 W of u and w times chi-square."""
+    """Return the factor by which drift is weaker if z^2 V, z^2 W are u, w times a chi-square."""
     square = _NODES**2
     denominator = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
     return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(denominator, 1e-6))).sum(axis=-1) / _SUM)
@@ -302,9 +302,9 @@ RULES: dict[Callable, Rule] = {
     mld.update: Rule(_dual_variance, _linear(_half)),
     sgbd.update: Rule(_variance, _signs),
     sghmc.update: Rule(_variance, _linear(_momentum, less="noise_estimate")),
-    sgnht.update: Rule(_variance, _thermostat),
+    sgnht.update: Rule(_variance, _held),
     sggmc.update: Rule(_tangent_variance, _linear(_per_friction, less="noise_estimate")),
-    gsgnht.update: Rule(_tangent_variance, _thermostat),
+    gsgnht.update: Rule(_tangent_variance, _held),
     scir.update: Rule(ratio, _tanh),
     reflected_cir.update: Rule(ratio, _linear(_half)),
     sgrhmc.update: Rule(ratio, _linear(_per_friction)),

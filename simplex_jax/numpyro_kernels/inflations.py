@@ -1,14 +1,14 @@
 """Inflation of the standard deviations of `SGMCMC` samples by minibatch noise.
 
-A kernel injects noise of a known size, and the noise of the minibatches adds to it. Standard
-deviations are too large by a factor, the *inflation*, which the rule of the kernel computes from
-the variance V of the estimated gradient, or counts (`inflation_rules`).
+A kernel injects noise of a known size, and minibatch noise adds to it. Standard deviations are too
+large by a factor, the *inflation*, which the rule of the kernel derives from the variance V of the
+estimated gradient or counts (`inflation_rules`).
 
-V is estimated from the differences of the gradients, or counts, of successive minibatches. These
-include the movement of the chain in between, a share of the order of h times the curvature (unless
+V comes from differences between the gradients or counts of successive minibatches. They include the
+movement of the chain in between, a relative excess of the order of h times the curvature (before
 the step is too long for any gradient), and the movement of other sites. So the inflation is an
-upper estimate. It is a mean over the steps of the warm-up, with more weight on later ones, and
-restarts when sampling begins.
+upper estimate. It is a mean over the warm-up steps, with more weight on later ones, and starts
+again when sampling begins.
 """
 
 from collections.abc import Mapping
@@ -21,20 +21,20 @@ from simplex_jax.base import Kernel
 from simplex_jax.numpyro_kernels import inflation_rules, minibatches
 
 MOST = minibatches.MOST
-# The steps of the warm-up count for at most this many sampling steps.
+# The warm-up counts for at most this many of the steps that follow.
 _KEPT = 30
 
 
 class Noise(NamedTuple):
     """The minibatch noise of a site."""
 
-    mean: jax.Array  # the quantity that the kernel's rule averages, such as V, [...] or a scalar
+    mean: jax.Array  # mean of the rule's numbers, such as V, [...] or a scalar
     inflation: jax.Array  # factor of standard deviations, a scalar
     longest: jax.Array  # step at which it would be `MOST`, a scalar
 
 
 def first(kernel: Kernel, state: Any) -> dict[str, Noise | None]:
-    """Return the noise before the first step; None for sites whose kernel has no rule."""
+    """Return the noise before the first step; None by site if the kernel has no rule."""
     rule = inflation_rules.known(kernel, state)
     if rule is None:
         return dict.fromkeys(state.position)
@@ -50,7 +50,7 @@ def first(kernel: Kernel, state: Any) -> dict[str, Noise | None]:
 
 
 def expected(kernel: Kernel, state: Any, ratio: float, i: int) -> dict[str, Noise]:
-    """Return the noise of similar rows after i steps, for kernels on counts."""
+    """Return the expected noise of similar rows after i steps, for kernels on counts."""
     rule = inflation_rules.known(kernel, state)
     if rule is None or rule.look is not inflation_rules.ratio:
         return {}
@@ -68,7 +68,7 @@ def looked_at(
     i: jax.Array,
     num_warmup: jax.Array,
 ) -> dict[str, Noise | None]:
-    """Update the noise of the sites of a kernel after a step, with i steps before it.
+    """Return the noise of the sites of a kernel after a step, with i steps done before it.
 
     The memories of the two states hold the gradients or counts of the last two minibatches.
     """
@@ -92,7 +92,7 @@ def looked_at(
 
 
 def of_chains(noise: Mapping[str, Noise | None]) -> dict[str, Noise | None]:
-    """Return the noise of all samples from that of chains [n]: variances are averaged."""
+    """Return the noise of all samples from that of chains [n], by averaging variances."""
 
     def one(seen: Noise) -> Noise:
         inflation = jnp.sqrt((seen.inflation**2).mean())
@@ -111,7 +111,7 @@ def message(name: str, noise: Noise) -> str:
 
 
 def shown(noise: Mapping[str, Noise | None], name: str) -> str:
-    """Return the diagnostics of a site, "" without minibatches."""
+    """Return the diagnostics of a site, empty if every step uses all the data."""
     if name not in noise:
         return ""
     seen = noise[name]

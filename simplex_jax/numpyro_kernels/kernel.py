@@ -1,4 +1,4 @@
-"""The common base of the kernels in numpyro's protocol, which uses inheritance."""
+"""The common base class of the kernels: numpyro's protocol is by inheritance."""
 
 import copy
 import warnings
@@ -24,10 +24,10 @@ Self = TypeVar("Self", bound="ModelKernel")
 class ModelKernel(MCMCKernel):
     """A kernel of a numpyro model, for one chain or for a batch of them.
 
-    It stores names and flags of the model, so that the kernel can be pickled and traced. A subclass
-    has five methods: `_first` starts a chain, `_is_valid` checks initial values, `_moved` does a
-    step, `_constrained` returns the values that the model sees, and `_shown` returns diagnostics.
-    Its states have `z`, `raised` (see `floors`), `i` and `rng_key`.
+    It stores only names and flags of the model, so the kernel can be pickled and traced. A subclass
+    has five methods: `_first` starts a chain, `_is_valid` checks values to start from, `_moved`
+    makes a step, `_constrained` returns the values that the model sees, and `_shown` describes a
+    run. Its states have `z`, `raised` (see `floors`), `i` and `rng_key`.
     """
 
     sample_field = "z"
@@ -58,13 +58,13 @@ class ModelKernel(MCMCKernel):
     ) -> Any:
         """Inspect the model, and start from `init_params` or scattered values.
 
-        If the log density or its gradient is not finite there, it tries other values for the sites
-        not in `init_params`, like numpyro's own kernels. There is one key, or [chains] keys;
-        `init_params` are constrained values by site, or None.
+        If the log density or its gradient is not finite there, other values are tried for the sites
+        missing from `init_params`, as in numpyro's own kernels. The key is a single key or [chains]
+        keys; `init_params` are constrained values by site, or None.
 
-        A model that this kernel cannot sample, or a start whose shape differs from its site, raises
-        a ValueError. If there is no start with a finite log density and gradient, it raises a
-        RuntimeError, unless `init` itself is traced, as with ``chain_method="parallel"``.
+        It raises a ValueError if this kernel cannot sample the model or a start has the wrong
+        shape, and a RuntimeError if no start has a finite log density and gradient, unless `init`
+        itself is traced, as for ``chain_method="parallel"``.
         """
         kwargs = dict(model_kwargs or {})
 
@@ -109,7 +109,7 @@ class ModelKernel(MCMCKernel):
             self._layout = layout
             return sites.start(self._init_strategy, drawn, params, layout, key_start)
 
-        # As one program, which omits prior draws of which only the shape is needed.
+        # One program, which skips prior draws of which only the shape is needed.
         values = jax.jit(begun)(key_trace, key_start, init_params)
         layout = self._inspected
         recursive = density.recursive(self._target(model_args, kwargs, key_batch), values)
@@ -142,7 +142,7 @@ class ModelKernel(MCMCKernel):
         return state._replace(rng_key=like(rng_key, key_next)), valid
 
     def sample(self, state: Any, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Any:
-        """Do a step, with a fresh minibatch if the model has minibatches."""
+        """Make a step, with a fresh minibatch if the model has them."""
         if not is_prng_key(state.rng_key):
             return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
         key = by_native_code(sites.typed(state.rng_key))
@@ -162,27 +162,27 @@ class ModelKernel(MCMCKernel):
     def get_constrain_fn(
         self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values], Values]:
-        """Return the map from coordinates to the values that the model sees."""
+        """Return the map from the kernel's values to those that the model sees."""
         return partial(self._constrained, self._target(model_args, model_kwargs, jax.random.key(0)))
 
     def postprocess_fn(
         self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values], Values]:
-        """Return the map from coordinates to samples, including deterministic sites."""
+        """Return the map from the kernel's values to samples, with deterministic sites."""
         target = self._target(model_args, model_kwargs, jax.random.key(0))
         return lambda z: density.replay(target, self._constrained(target, z))
 
     def get_diagnostics_str(self, state: Any) -> str:
-        """Return the text of the progress bar for a state; for several chains, with means.
+        """Return the progress bar's text for a state, with means over several chains.
 
-        Each reason to doubt the samples raises a ``UserWarning``.
+        Each reason to doubt the samples is a ``UserWarning``.
         """
         for doubt in self._doubts(state):
             warnings.warn(doubt, stacklevel=2)
         return self._shown(state)
 
     def _doubts(self, state: Any) -> list[str]:
-        """Return reasons to doubt the samples, with remedies."""
+        """Return reasons to doubt the samples, and what to do."""
         return floors.doubts(over_chains(state, state.raised))
 
     def _target(self, args: tuple, kwargs: Mapping[str, Any] | None, key: jax.Array) -> Target:
@@ -196,7 +196,7 @@ class ModelKernel(MCMCKernel):
     def _first(
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[Any, jax.Array]:
-        """Return the initial state of a chain for these values, and whether it is valid.
+        """Return the state of a chain that starts from these values, and whether it can move.
 
         The caller replaces the key of the state.
         """
@@ -207,7 +207,7 @@ class ModelKernel(MCMCKernel):
 
     @abstractmethod
     def _moved(self, key: jax.Array, state: Any, target: Target) -> Any:
-        """Return the state after a step, without updated counters and key."""
+        """Return the state after a step, without updating its counters and key."""
 
     @abstractmethod
     def _shown(self, state: Any) -> str:
@@ -219,7 +219,7 @@ class ModelKernel(MCMCKernel):
 
 
 def over_chains(state: Any, numbers: PyTree) -> PyTree:
-    """Return numbers of a state, averaged if it has several chains."""
+    """Return numbers of a state, or their means if it is a state of several chains."""
     if not jnp.ndim(state.i):
         return numbers
     return jax.tree.map(lambda x: x.mean(axis=0), numbers)

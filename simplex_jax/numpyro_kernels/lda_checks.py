@@ -1,4 +1,4 @@
-"""The sites of a numpyro model for `LDAGibbs`, and their checks."""
+"""The sites of a numpyro model whose labels `LDAGibbs` draws, and checks of the model."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -11,7 +11,7 @@ from simplex_jax.numpyro_kernels import density, sites
 from simplex_jax.numpyro_kernels.lda_counts import TopicCounts, WordCounts
 from simplex_jax.numpyro_kernels.sites import Values
 
-# Tolerance of the sum of a topic's probabilities, above rounding.
+# Tolerance for the sum of a topic's probabilities, larger than rounding errors.
 _SLACK = 1e-3
 
 Trace: TypeAlias = Mapping[str, Any]
@@ -26,14 +26,14 @@ class Names(NamedTuple):
 
 
 class Given(NamedTuple):
-    """The quantities that labels are conditioned on."""
+    """The parameters given which labels are drawn."""
 
     alpha: jax.Array  # concentrations of the shares, [1, K], or [D, K] if documents differ
     log_topics: jax.Array  # [K, V], normalised
 
 
 def given(trace: Trace, own: Names) -> Given:
-    """Return the parameters of the distributions of the two sites."""
+    """Return the parameters of the laws of the two sites."""
     of_documents, of_words = (sites.base(trace[name]["fn"]) for name in own)
     alpha = jnp.asarray(of_documents.concentration)
     log_topics = jnp.broadcast_to(of_words.logs(), jnp.shape(trace[own.words]["value"]))
@@ -41,7 +41,7 @@ def given(trace: Trace, own: Names) -> Given:
 
 
 def check_sites(trace: Trace, own: Names) -> None:
-    """Raise a ValueError unless exactly the two sites are latent, with the right distributions."""
+    """Raise a ValueError unless exactly the two sites are latent, with the right laws."""
     latent = [
         name for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]
     ]
@@ -76,7 +76,7 @@ def check_sites(trace: Trace, own: Names) -> None:
 
 
 def check_shapes(trace: Trace, own: Names, lengths: np.ndarray, num_words: int) -> None:
-    """Raise a ValueError unless counts have the shapes and the lengths, [D], of the corpus."""
+    """Raise a ValueError unless counts match the shapes of a corpus and its lengths, [D]."""
     shapes = [jnp.shape(trace[name]["value"]) for name in own]
     num_topics = shapes[0][-1]
     needed = ((lengths.size, num_topics), (num_topics, num_words))
@@ -98,7 +98,7 @@ def check_shapes(trace: Trace, own: Names, lengths: np.ndarray, num_words: int) 
 
 
 def check_topics(log_topics: jax.Array, own: Names) -> None:
-    """Raise a ValueError unless the probabilities of each topic sum to 1."""
+    """Raise a ValueError unless the probabilities of each topic add up to 1."""
     sums = jnp.exp(log_topics).sum(axis=1)
     right = jnp.abs(sums - 1) < _SLACK
     if isinstance(right, jax.core.Tracer) or right.all():
@@ -114,8 +114,8 @@ def check_others(traced: Callable[[Values, jax.Array], Trace], own: Names, z: Va
     """Raise a ValueError if labels depend on more than alpha and the topics.
 
     `traced` traces the model at values of the counts and with a key; z are values of the counts.
-    The jaxpr of the model shows whether anything else depends on the counts, and whether alpha and
-    the topics depend on a number that the model draws, such as a site that is summed out.
+    The program of the model shows that nothing else depends on the counts, and that alpha and the
+    topics depend on no number that the model draws, as for a site that is summed out.
     """
     parts: list[str] = []
 

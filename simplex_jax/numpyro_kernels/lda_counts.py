@@ -1,9 +1,9 @@
-"""Distributions of topic counts in documents and word counts in topics, for numpyro models of LDA.
+"""Laws of the counts of topics in documents, and of words in topics, for numpyro models of LDA.
 
-They are numpyro's ``DirichletMultinomial`` and ``Multinomial``, except for their draws. numpyro
-draws token by token, [rows, largest total, categories] numbers at once, and needs totals when a
-program is traced; here the cost of a draw does not depend on the totals, which the model may
-compute. ``Gibbs`` draws every site of a model once when it starts.
+They are numpyro's ``DirichletMultinomial`` and ``Multinomial`` with other draws. numpyro draws
+token by token, [rows, largest total, categories] numbers at once, and needs the totals at trace
+time. Here the cost of a draw does not depend on the totals, and the model may compute them.
+``Gibbs`` draws every site of a model once when it starts.
 """
 
 import jax
@@ -18,17 +18,17 @@ from simplex_jax import draws
 
 
 class TopicCounts(dist.DirichletMultinomial):
-    """The distribution of topic counts in documents, with shares integrated out.
+    """The law of the numbers of tokens of each topic in documents, with the shares integrated out.
 
-    Document d has shares theta_d ~ Dirichlet(alpha_d), from which each of its tokens draws a topic
-    (Blei, Ng and Jordan 2003), so the counts are Dirichlet-multinomial. For use as a latent site,
-    see `LDAGibbs`.
+    Document d has shares theta_d ~ Dirichlet(alpha_d), and each of its tokens has a topic drawn
+    from them (Blei, Ng and Jordan 2003), so the counts are Dirichlet-multinomial. For use as a
+    latent site, see `LDAGibbs`.
 
     Args:
         lengths: Numbers of tokens of the documents, at most 2^24, shape [D].
-        alpha: Concentrations of the shares, per topic (not the sum), positive, shape [K]; or
-            [D, K] if documents differ.
-        validate_args: Whether to check values, as everywhere in numpyro.
+        alpha: Concentrations of the shares, per topic (not the sum), positive, shape [K]; or [D,
+            K], one row per document. validate_args: Whether to check values, as everywhere in
+            numpyro.
 
     Raises:
         ValueError: `alpha` has no axis of topics, or the shapes do not broadcast.
@@ -59,10 +59,10 @@ class TopicCounts(dist.DirichletMultinomial):
 
 
 class WordCounts(dist.Distribution):
-    """The distribution of word counts in topics, given their totals.
+    """The law of the numbers of tokens of each word in topics, given their totals.
 
     A token of topic k is word w with probability phi_kw, so the counts of a topic are multinomial.
-    For use as a latent site, see `LDAGibbs`. Give the topics, or their logarithms, which do not
+    For use as a latent site, see `LDAGibbs`. Pass topics, or their logarithms, which do not
     underflow: values of a `LogDirichlet` site, or of ``jax.nn.log_softmax``.
 
     Args:
@@ -97,17 +97,17 @@ class WordCounts(dist.Distribution):
         log_topics: ArrayLike | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        values = log_topics if topics is None else topics
-        if values is None or (topics is not None and log_topics is not None):
+        given = log_topics if topics is None else topics
+        if given is None or (topics is not None and log_topics is not None):
             raise ValueError("give either topics or log_topics")
         name = "topics" if log_topics is None else "log_topics"
-        if not jnp.ndim(values):
+        if not jnp.ndim(given):
             raise ValueError(f"{name} must have a last axis, of the V words; it is a scalar")
-        shape, event_shape = jnp.shape(values)[:-1], jnp.shape(values)[-1:]
+        shape, event_shape = jnp.shape(given)[:-1], jnp.shape(given)[-1:]
         batch_shape = _check_shapes("totals", jnp.shape(totals), name, (*shape, *event_shape))
         self.totals = jnp.asarray(totals)
-        # Store them as given: an underflow has to stay 0, and a logarithm finite.
-        self.topics, self.logarithms = jnp.asarray(values), topics is None
+        # Stored as given, with their form: an underflow must stay 0, and a logarithm finite.
+        self.topics, self.logarithms = jnp.asarray(given), topics is None
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
 
     @property
@@ -116,11 +116,11 @@ class WordCounts(dist.Distribution):
         return constraints.multinomial(self.totals)
 
     def logs(self) -> jax.Array:
-        """Return the logarithms of the topics, [K, V]; minus infinity where they underflow.
+        """Return the logarithms of the topics, [K, V], minus infinity for underflowing ones.
 
-        `SCIR` raises probabilities that underflow to the smallest normal number. With mass 0 no
-        label is drawn there, not even by the rounding of sums, which would bias the density by the
-        raise.
+        `SCIR` shows probabilities that underflow as the smallest normal number. At such a
+        probability no label is ever drawn; with a mass of 0, rounded sums cannot draw one either,
+        after which the density would be off by as much as the probability was raised.
         """
         if self.logarithms:
             return self.topics
@@ -146,7 +146,7 @@ class WordCounts(dist.Distribution):
 def _check_shapes(
     name: str, totals: tuple[int, ...], other: str, shape: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the batch shape of counts, or raise a ValueError if the shapes do not broadcast."""
+    """Return the batch shape of counts, or raise a ValueError if there is none."""
     try:
         return jnp.broadcast_shapes(totals, shape[:-1])
     except ValueError:
@@ -160,8 +160,8 @@ def _check_shapes(
 def _multinomial(key: jax.Array, totals: ArrayLike, probabilities: jax.Array) -> jax.Array:
     """Return multinomial counts, int32 [..., n], of totals [...] and probabilities [..., n].
 
-    Binomial variates split totals between two halves of the categories, then each between two
-    quarters, and so on, in log2(n) levels.
+    Binomial variates split the totals between two halves of the categories, each half between two
+    quarters, and so on, in as many levels as the number of categories has binary digits.
     """
     size, dtype = probabilities.shape[-1], probabilities.dtype
     depth = (size - 1).bit_length()
@@ -170,12 +170,13 @@ def _multinomial(key: jax.Array, totals: ArrayLike, probabilities: jax.Array) ->
     for _ in range(depth):
         left, right = jnp.moveaxis(_pairs(level), -1, 0)
         level = left + right
-        # A half without mass gets exactly 0.
+        # A half with no mass gets exactly 0.
         share = jnp.where(left > 0, left / jnp.where(left > 0, level, 1), 0)
         shares.append(_padded(share, 2**depth // 2))
 
     def halve(counts: jax.Array, of_level: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        # Level l uses the first 2^l counts; all are computed, so that there is one program.
+        # Level l uses the first 2^l counts; the array has all of them, so that one program
+        # suffices.
         key, share = of_level
         whole = counts[..., : share.shape[-1]]
         first = jax.random.binomial(key, whole, share, dtype=dtype)

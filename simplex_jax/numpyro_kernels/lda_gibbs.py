@@ -1,4 +1,4 @@
-"""Labels of documents as a block of a numpyro model, drawn by the engine of `lda`."""
+"""The labels of documents as a block of a numpyro model, drawn by the engine of `lda`."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -31,14 +31,14 @@ class LDAGibbsState(NamedTuple):
     # Topic of every token, [T]; documents are sorted by length, shortest first, and the words of
     # each by number
     labels: jax.Array
-    moved: jax.Array  # share of the tokens whose topic changed in the last step, a scalar
+    moved: jax.Array  # share of tokens whose topic changed in the last step, a scalar
     rng_key: jax.Array  # key of the next step
 
 
 class LDAGibbs(MCMCKernel):
     r"""Collapsed Gibbs sweeps over the labels of a corpus, as a block of ``numpyro.infer.Gibbs``.
 
-    For models that include latent Dirichlet allocation. The model has a site for the counts of
+    For models that contain latent Dirichlet allocation. The model has a site for the counts of
     topics in documents, and one for the counts of words in topics,
 
     .. code-block:: python
@@ -48,35 +48,34 @@ class LDAGibbs(MCMCKernel):
 
     where alpha ([K], or [D, K] with a row for each document) and the topics phi ([K, V], or their
     logarithms, see `WordCounts`) are sites with any prior, or computed from such sites and
-    covariates. Other blocks move these; both counts are sufficient statistics of the documents.
-    This block has the topic of every token in its state. A step draws each in turn given all others
-    of its document,
+    covariates. Other blocks move these; given both counts, they need nothing else from the
+    documents. The state of this block has the topic of every token. A step draws each topic in
+    turn, given all others in its document,
 
     .. math::
         P(z = k) \propto (n_{dk} + \alpha_{dk}) \phi_{kw},
 
     without the token's own label in the counts (Griffiths and Steyvers 2004, with the topics
-    given), and then counts the labels: an exact Gibbs step. On CPUs it uses the native code of
-    `lda`, if that was built. Nothing is inferred from the model: the corpus, and the names of both
-    sites, are arguments. Only deterministic sites may depend on the counts as well.
+    given), and counts the labels: an exact Gibbs step. On CPUs it uses the native code of `lda`, if
+    built. Nothing is detected: the corpus and the names of both sites are arguments. Only
+    deterministic sites of the model may depend on the counts.
 
-    Initial labels are drawn by one sweep given the starts of the other sites; ``init_params`` of
-    the counts are ignored, because they do not determine labels. Every sample stores all counts of
-    both sites: ``MCMC(..., thinning=n)`` keeps fewer samples. ``Gibbs`` needs numpyro 0.22; without
-    it the block works if topics and alpha are known.
+    It starts from labels drawn in one sweep, given the starts of the other sites; ``init_params``
+    of the counts are ignored, since they do not determine labels. Every sample stores both sites in
+    full: use ``MCMC(..., thinning=n)`` to store fewer. ``Gibbs`` needs numpyro 0.22; without it the
+    block works if topics and alpha are known.
 
     Args:
         model: A numpyro model, the same as that of the other blocks.
         corpus: A `Corpus`, or a table of counts [D, V], dense or sparse, documents in rows.
-        documents: Name of the `TopicCounts` site.
-        words: Name of the `WordCounts` site.
-        sweeps: Sweeps over all tokens per step, at least 1.
-        engine: "native" or "xla"; by default "native" if available.
+        documents: Name of the site with the law `TopicCounts`.
+        words: Name of the site with the law `WordCounts`.
+        sweeps: Sweeps over all tokens per step, at least 1. engine: "native" or "xla"; by default
+        whichever works here.
 
-    Raises:
-        ValueError: An argument is out of range. When it runs: the model lacks a site, its
-            distribution is wrong or does not fit the corpus, the block is given other sites, or a
-            site depends on the counts; the message names a remedy.
+    Raises: ValueError: An argument is out of range. When it runs: the model lacks a site, its law
+        is wrong or does not fit the corpus, the block gets other sites, or a site depends on the
+        counts; the message says what to do instead.
 
     Example: shares of two known topics; for unknown topics see `docs/numpyro.md`.
 
@@ -147,7 +146,7 @@ class LDAGibbs(MCMCKernel):
     ) -> LDAGibbsState:
         """Inspect the model, and draw labels by a sweep.
 
-        A model whose labels this block cannot draw raises a ValueError; see the class.
+        Raises a ValueError if this block cannot draw the labels of the model; see the class.
         """
         del num_warmup, init_params
         if not is_prng_key(rng_key):
@@ -174,8 +173,8 @@ class LDAGibbs(MCMCKernel):
     ) -> LDAGibbsState:
         """Sweep over all tokens, given the other sites."""
         key_next, key_sweeps = jax.random.split(sites.typed(state.rng_key))
-        # Its draws are unused: the counts have values, and alpha and the topics depend on no other
-        # draw.
+        # No draw from this key is used: the counts have values, and alpha and the topics depend on
+        # no other draw.
         trace = self._traced(model_args, model_kwargs)(state.z, jax.random.key(0))
         before = Labelled(state.labels, *(state.z[name] for name in self._own))
         given = lda_checks.given(trace, self._own)
@@ -196,7 +195,7 @@ class LDAGibbs(MCMCKernel):
         return lambda z: z
 
     def get_diagnostics_str(self, state: LDAGibbsState) -> str:
-        """Return the text of the progress bar: the share of the labels that changed."""
+        """Return the progress bar's text: the share of labels that changed."""
         return f"labels moved {float(jnp.mean(state.moved)):.1%}"
 
     def _state(self, after: Labelled, moved: jax.Array, key: jax.Array) -> LDAGibbsState:

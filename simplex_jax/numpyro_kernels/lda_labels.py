@@ -1,8 +1,8 @@
-"""Sweeps over the labels of a corpus, with common or document-specific concentrations.
+"""Sweeps over the labels of a corpus whose documents share concentrations or have their own.
 
-The engine of `lda` takes one vector of concentrations for all documents of a call. If documents
-have their own, it is called once per document. The random number of a token is the same either way:
-it depends on the document and the position in it.
+The engine of `lda` takes one vector of concentrations for all documents of a call. If each document
+has its own, there is one call for each. Either way a token is drawn with the same random number,
+determined by its document and its position there.
 """
 
 import functools
@@ -28,7 +28,7 @@ class Labelled(NamedTuple):
 
 
 def unlabelled(corpus: DeviceCorpus, shape: tuple[int, int]) -> Labelled:
-    """Return the state of a corpus without labels; the shape is (K, V)."""
+    """Return the labels of a corpus whose tokens have no topic yet; the shape is (K, V)."""
     labels = local.no_labels(corpus.tokens.shape[0], shape[0])
     documents = jnp.zeros((device.size(corpus), shape[0]), jnp.int32)
     return Labelled(labels, documents, jnp.zeros(shape, jnp.int32))
@@ -81,7 +81,7 @@ def _native(
     documents: Documents,
     labels: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Sweep over the documents in turn, each with its row of alpha, [D, K].
+    """Sweep over documents one by one, each with its own row of alpha, [D, K].
 
     Return the labels and the counts, int32 [D, K], in the order of the documents.
     """
@@ -92,7 +92,7 @@ def _native(
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
         *place, alpha = row
         document = Documents(tokens, *(x[None] for x in place))
-        # The variant that builds no tables of all topics for each document.
+        # The kind that does not build tables of all topics for each document.
         labels, _, counts = calls.sweep(
             keys,
             weights,
@@ -120,22 +120,26 @@ def _xla(
 ) -> tuple[jax.Array, jax.Array]:
     """Do what `_native` does; the longest document has `room` tokens.
 
-    Each document is sliced out, because XLA's loops would visit tokens of others as well. A slice
-    is in range, because the documents are in order of length.
+    Each document is sliced out, because loops in place would also visit many tokens of others. A
+    slice always fits, because documents are sorted by length.
     """
     tokens, *places = documents
     likelihood = local.likelihood_of(log_topics)
 
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
         start, length, number, alpha = row
-        words, topics = (lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels))
-        document = Documents(words, jnp.zeros(1, jnp.int32), length[None], number[None])
+        own_tokens, own_labels = (
+            lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels)
+        )
+        document = Documents(own_tokens, jnp.zeros(1, jnp.int32), length[None], number[None])
 
-        def sweep(i: jax.Array, topics: jax.Array) -> jax.Array:
-            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, topics)
+        def sweep(i: jax.Array, own_labels: jax.Array) -> jax.Array:
+            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, own_labels)
 
-        topics = lax.fori_loop(0, len(keys), sweep, topics)
-        counts = local.count_labels(topics, document, alpha.shape[0])[:, 0]
-        return lax.dynamic_update_slice_in_dim(labels, topics, start, 0), counts.astype(jnp.int32)
+        own_labels = lax.fori_loop(0, len(keys), sweep, own_labels)
+        counts = local.count_labels(own_labels, document, alpha.shape[0])[:, 0]
+        return lax.dynamic_update_slice_in_dim(labels, own_labels, start, 0), counts.astype(
+            jnp.int32
+        )
 
     return lax.scan(visit, labels, (*places, alpha))

@@ -1,20 +1,21 @@
-r"""Moves of a site with minibatch gradients, and the effect of their noise on the samples.
+r"""Moves of a site by the gradient of a minibatch, and the effect of its noise on the samples.
 
-A site x is Gamma(a, b), or on the simplex with b the sum of its shapes a. A CIR transition over the
-time h draws it towards a / b with a variance of :math:`(1 - e^{-2h})\, v / b`,
+A site x has the law Gamma(a, b), or is on the simplex, where b is the sum of its shapes a. A CIR
+transition over time h draws it towards a / b with variance :math:`(1 - e^{-2h})\, v / b`, where
 v = x, or x (1 - x) on the simplex. Minibatches estimate a and b, and their noise adds :math:`(1 -
 e^{-h})^2\, \mathrm{Var}[\hat a - \hat b x] / b^2`: :math:`\rho \tanh(h / 2)` times as much, with
 
 .. math:: \rho = \mathrm{Var}[\hat a - \hat b x] \,/\, (b\, v).
 
-Both decay at the same rate, so that standard deviations are too large by the factor
-:math:`\sqrt{1 + \rho \tanh(h / 2)}`, the inflation (Baker et al. 2018, Corollary 3.2, for estimates
-of any kind). Similar rows, n of N without replacement, have :math:`\rho = (N / n) (N - n) / (N -
-1)`; other rows have more, and counts that a prior outweighs have less. It is measured from
-successive minibatches at the same x, as a mean over the coordinates of the site, weighted by b v.
+Later steps reduce both in the same proportion, so standard deviations are :math:`\sqrt{1 + \rho
+\tanh(h / 2)}` times too large: the inflation (Baker et al. 2018, Corollary 3.2, for estimates of
+any kind). For similar rows, n of N without replacement, :math:`\rho = (N / n) (N - n) / (N - 1)`;
+for other rows it is larger, and for counts outweighed by a prior smaller. It is measured by
+comparing successive minibatches at the same x, as a mean over the numbers of the site, weighted by
+b v.
 
-If other sites move between two minibatches, a and b change with them, which counts as noise: the
-measured inflation is then an upper estimate, and a learned step shorter than necessary.
+If other sites move between two minibatches, a and b change with them, which counts as noise. The
+measured inflation is then an upper estimate, and a learned step is shorter than necessary.
 """
 
 from collections.abc import Mapping
@@ -30,10 +31,10 @@ from simplex_jax.numpyro_kernels.moves import Site, State
 from simplex_jax.numpyro_kernels.sites import Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Noise, Total
 
-# The inflation of warnings, and the target of learned steps: the ratio has an error of a few
-# percent.
+# The inflation above which to warn, and the lower target of learned steps: the ratio is known only
+# to a few percent.
 MOST, _AIM = 1.1, 1.08
-# The longest learned step, even with hardly any noise: shapes that depend on the site cause a bias
+# The longest learned step, even with hardly any noise: shapes that depend on the site have a bias
 # of the order of the step.
 _LONGEST = 0.3
 # The weight of the expected ratio, in minibatches.
@@ -43,7 +44,7 @@ _EXPECTED = 30
 def ratio_of_rows(plates: Mapping[str, tuple[int, int]]) -> float:
     """Return the ratio for similar rows, from the sizes of plates and of their minibatches.
 
-    With several plates it is the largest.
+    If a model has several plates, return the largest.
     """
     return max(
         (size / shown * (size - shown) / max(size - 1, 1) for size, shown in plates.values()),
@@ -65,7 +66,7 @@ def longest(ratio: jax.Array, most: float = _AIM, largest: float = _LONGEST) -> 
 
 def first(name: str, kind: str, y: Values, total: Total, evaluate: Evaluate, ratio: float) -> Noise:
     """Return the noise before the first step, for the expected ratio."""
-    law = _law(name, kind, y, total, evaluate)[0]
+    law = _seen(name, kind, y, total, evaluate)[0]
     one = jnp.ones((), law.raw.dtype)
     return Noise(law.raw, law.rate, ratio * one, one)
 
@@ -74,7 +75,7 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
     """Move a site with the gradient of a minibatch."""
     name = site.name
     y, old = state.z[name], state.tuning[name]
-    law, parameters, total = _law(name, site.kind, state.z, old.total, evaluate)
+    law, parameters, total = _seen(name, site.kind, state.z, old.total, evaluate)
     step = _step(site, state).astype(y.dtype)
     if site.kind == sites.GAMMA:
         moved = gamma_moves.transition(keys[0], y, parameters, law, step)
@@ -91,7 +92,7 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
         0.0,
         moved,
     )
-    noise = _new_noise(site, state, law, step)
+    noise = _looked_at(site, state, law, step)
     if site.step_size is None:
         next_step = jnp.where(state.i < state.num_warmup, longest(noise.ratio), step)
     else:
@@ -101,10 +102,9 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
 
 
 def _step(site: Site, state: State) -> jax.Array:
-    """Return the given step size, or the learned one, which is approached from above.
+    """Return the given step, or else the learned one, approached from longer steps.
 
-    With a step size of c / t the influence of the start decays as t^-c, and the noise is that of an
-    average over t minibatches.
+    A step of c / t forgets the start as t^-c, and averages the noise of t minibatches.
     """
     if site.step_size is not None:
         return site.step_size
@@ -113,21 +113,21 @@ def _step(site: Site, state: State) -> jax.Array:
     return jnp.where(state.i < state.num_warmup, approaching, learned)
 
 
-def _law(
+def _seen(
     name: str, kind: str, y: Values, total: Total, evaluate: Evaluate
 ) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
-    """Return the minibatch estimate of a site's distribution, its prior, and its total count.
+    """Return the law of a site as estimated from a minibatch, its prior, and its counts' total.
 
-    For a simplex site it is the distribution of its weights, and the rate is the sum of shapes.
+    For a simplex site it is the law of its weights, with the sum of their shapes as rate.
     """
     if kind == sites.GAMMA:
         law, here = tuning.gamma_law(name, y, evaluate)
         return law, here.parameters[name], jnp.zeros(())
-    return _law_on_simplex(name, y[name], total, evaluate(y))
+    return _seen_on_simplex(name, y[name], total, evaluate(y))
 
 
 @partial(jax.jit, static_argnames="name")
-def _law_on_simplex(
+def _seen_on_simplex(
     name: str, y: jax.Array, total: Total, here: Density
 ) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
     sums = total.of(here.counts[name])
@@ -136,20 +136,20 @@ def _law_on_simplex(
     return law, here.parameters[name], sums
 
 
-def _new_noise(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
-    """Update the noise with this minibatch at the site's present value.
+def _looked_at(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
+    """Return the noise, updated with this minibatch at the current value of the site.
 
-    The previous minibatch was evaluated at other values of the other sites, so this overestimates
-    rather than underestimates the noise.
+    The previous minibatch was seen at other values of the other sites, so noise is overestimated
+    rather than underestimated.
     """
     old = state.tuning[site.name].noise
     assert old is not None
     x = jnp.exp(state.z[site.name])
-    # Half a squared difference of independent minibatches is an unbiased estimate of the variance.
+    # For independent minibatches, half a squared difference has the variance as its mean.
     change = (law.raw - old.shape) - x * (law.rate - old.rate)
     spread = law.rate * (x if site.kind == sites.GAMMA else x * (1 - x))
-    seen = (change**2).sum() / (2 * spread.sum())
-    # A mean of the expected noise and of all minibatches, with more weight on later ones.
+    estimate = (change**2).sum() / (2 * spread.sum())
+    # A mean of the expected ratio and all minibatches, with more weight on later ones.
     gain = 2 / (state.i + _EXPECTED)
     ratio = old.ratio + jnp.where(jnp.isfinite(estimate), gain * (estimate - old.ratio), 0)
     ratio = ratio.astype(old.ratio.dtype)

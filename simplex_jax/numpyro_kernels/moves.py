@@ -1,8 +1,8 @@
-"""One move of one site: proposal, evaluation, Metropolis test and adaptation.
+"""One move of one site: proposal, evaluation, acceptance and adaptation.
 
-A site whose rows are independent given all other sites (`rows`) moves row by row: the proposal of a
-row, and its part of the log ratio, depend on that row alone. Each row has its own step size and its
-own Metropolis test. The density is then evaluated again, at the accepted rows.
+A site whose rows are independent given all other sites (`rows`) moves row by row. The proposal of a
+row depends only on that row, and so does its part of the log ratio, so each row is accepted or
+rejected separately and has its own step. The density is then evaluated again at the accepted rows.
 """
 
 from functools import partial
@@ -18,8 +18,8 @@ from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.sites import Rows, Values
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Tuning
 
-# Exposures are not computed at values smaller than this, or this share of the prior mean, where
-# counts differ only by rounding.
+# Exposures are not computed at values below this, or below this share of the prior mean: counts
+# there differ only by rounding.
 _LEAST = 1e-6
 
 
@@ -48,23 +48,23 @@ class Site(NamedTuple):
     metropolis: bool  # whether moves are corrected
     target_accept: float
     curved: bool  # whether corrected moves of a simplex site have rates
-    rows: Rows  # rows with separate Metropolis tests
+    rows: Rows  # rows accepted or rejected separately
 
 
 class _Proposal(NamedTuple):
-    """A proposed value, its density, and the quantities for its acceptance."""
+    """A proposed value, the density there, and the numbers that decide on it."""
 
     y: jax.Array  # native value
     there: Density
     log_ratio: jax.Array  # log acceptance ratio, of each row
     same: jax.Array  # whether shapes are the same at both ends
-    bound: jax.Array  # bound on the rounding error of the log ratio of an exact move
+    bound: jax.Array  # possible rounding error of the log ratio, if the move is exact
     clamped: jax.Array  # fraction of shapes that are not positive
     total: jax.Array  # the total that fits both ends
 
 
 def jump(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
-    """Move a site with the gradient of all the data, by an exact draw if possible."""
+    """Move a site with the full-data gradient; draw it from its law if the move is exact."""
     old, here = state.tuning[site.name], state.density
     assert here is not None
     step = jnp.where(old.exact, jnp.inf, jnp.exp(old.log_step))
@@ -74,17 +74,17 @@ def jump(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State
     probability = jnp.exp(jnp.minimum(proposal.log_ratio, 0))
     probability = jnp.where(jnp.isnan(probability), 0, probability)
     if not site.metropolis:
-        # Uncorrected, but never to density 0, from which no gradient leads back.
+        # Uncorrected, but never to a point of density 0, from which no gradient leads back.
         possible = jnp.isfinite(proposal.there.without(site.name)).astype(probability.dtype)
         probability = jnp.where(old.exact, probability, possible)
     # The log ratio of an exact move is 0 up to rounding. Equal shapes are not enough: gradients do
-    # not detect jumps of a likelihood. The proposal of a move that turns out not to be exact used
-    # the total, or the exposure, of its start; later ones do not.
+    # not see jumps of a likelihood. If a move turns out not to be exact, its proposal used the
+    # total, or the exposure, of its start; no later one does.
     log_ratio = proposal.log_ratio.sum()
     exact = old.exact & proposal.same & rounding.confirms(log_ratio, proposal.bound)
     probability = jnp.where(exact, 1, probability)
-    # A chain with a distant start first moves uncorrected to where the likelihood is high: there a
-    # correction would learn steps that are far too short.
+    # A chain that starts far away first moves uncorrected to where the likelihood is high:
+    # corrected moves there would learn steps that are far too short.
     arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
     acceptance = jnp.where(arriving, 1, probability)
     word, _ = random_words(keys[0], acceptance.size, acceptance.dtype)
@@ -155,7 +155,7 @@ def _propose_gamma(
     name = site.name
     y, old = state.z[name], state.tuning[name]
     prior = here.parameters[name]
-    # If nothing depends on the site, the exposure is most accurate at its present value.
+    # If nothing depends on the site, the exposure is most accurate at its current value.
     place = jnp.where(old.exact, y, jnp.log(old.centre))
     place = jnp.maximum(place, jnp.log(_LEAST * prior[0] / prior[1]))
     exposure = tuning.exposure(name, state.z, place, evaluate)

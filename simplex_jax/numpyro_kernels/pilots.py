@@ -24,12 +24,12 @@ class Chain(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """The effective sample size of each entry that changed."""
+        """The effective sample size of each number that changed."""
         moving = self.watched[:, self.moving]
         return np.asarray(effective_sample_size(moving[None].astype(np.float64)))
 
     def rates(self) -> tuple[float, float]:
-        """The smallest and the median effective samples per second; 0 if nothing moved."""
+        """The smallest and the median effective sample size per second; 0 if nothing moved."""
         if not self.moving.any():
             return 0.0, 0.0
         sizes = self.sizes
@@ -49,10 +49,10 @@ def sample(
     patience: float = math.inf,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Chain | None:
-    """Warm up, and then sample at least two chunks of steps until the time is over.
+    """Warm up, and then sample chunks of steps until the time is up, at least two.
 
-    `watch` maps samples of all sites, [chunk, ...], to numbers, [chunk, d]. Compile time does not
-    count. Returns None if the warm-up took longer than `patience` seconds.
+    `watch` maps samples of all sites, [chunk, ...], to numbers, [chunk, d]. Compilation does not
+    count. Return None if the warm-up took longer than `patience` seconds.
     """
     state = kernel.init(key, num_warmup, None, args, kwargs)
     postprocess = kernel.postprocess_fn(args, kwargs)
@@ -80,7 +80,7 @@ def sample(
 
 
 def apart(one: Chain, other: Chain) -> float:
-    """Return the largest difference between the means of two chains in standard errors."""
+    """Return the largest difference between the means of two chains, in standard errors."""
     moving = one.moving & other.moving
     chains = [Chain(chain.watched[:, moving], chain.seconds) for chain in (one, other)]
     errors = [chain.watched.var(axis=0) / chain.sizes for chain in chains]

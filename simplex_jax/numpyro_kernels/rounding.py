@@ -2,23 +2,23 @@
 
 If a likelihood is conjugate in a site, its log is a sum of n_j y_j - e_j exp(y_j) and terms without
 the site, where y is the native value and n the counts, which the shapes a exceed. With u = eps / 2,
-half a unit in the last place, the rounding errors are:
+half a unit in the last place, the roundings and their sizes are:
 
 - exp(y), by u relatively: n_j u in a log likelihood of n_j counts, and e_j exp(y_j) u;
-- the logarithm that a model takes of it, and its product with n_j: n_j |y_j| u each;
-- other parts of the terms, mainly log factorials: n_j log(1 + n_j / R) u for n_j counts in R terms,
-  the size of the log factorial of a term of n_j / R;
+- its logarithm in a model, and the product of that with n_j: n_j |y_j| u each;
+- what a row adds before the sum, mainly log factorials: for n_j counts in R terms, n_j log(1 + n_j
+  / R) u, since the log factorial of a term of n_j / R has that size;
 - the sum of the terms, in a tree as in XLA: the sum T of their absolute values times u for the last
-  level; lower levels contribute less, because their errors have independent signs;
-- the shapes of both ends, `simplex_moves.rounding`, times the change of y_j that they multiply;
+  level; lower levels matter less, because their errors have independent signs;
+- the shapes at both ends, `simplex_moves.rounding`, times the change of y_j that they multiply;
 - in the rest of the ratio, log theta_j of up to |y_j| + log(a_j), as sum and factor of a_j.
 
 Each of the sizes M = T + sum_j [a_j (1 + |y_j| + log(1 + a_j / R)) + e_j exp(y_j)] thus has about 4
-roundings, 4 u = 2 eps, at either end. In float32 the bound is 0.15 nats for 100,000 rows of
-categories, where a run has errors of some 0.03, and 1e-5 nats for ten. A chain with all moves
-within the bound B has the density of the model up to factors from exp(-B) to exp(B): it detects
-larger jumps of the log density, and a smaller one changes no probability by more than tanh(B / 4),
-because a factor of exp(B) between two sets changes their shares by no more.
+roundings, 4 u = 2 eps, at either end. In float32 that is 0.15 nats for 100,000 rows of categories,
+of which a run shows about 0.03, and 1e-5 nats for ten. If all moves of a chain are within the bound
+B, the density of its law is that of the model up to factors between exp(-B) and exp(B). A larger
+jump of the log density is seen. A smaller one changes no probability by more than tanh(B / 4),
+because a factor of exp(B) between two sets moves the share p of one by no more.
 """
 
 from collections.abc import Sequence
@@ -47,5 +47,5 @@ def allowed(sizes: Sequence[jax.Array], rise: jax.Array, shape_error: jax.Array)
 
 
 def confirms(log_ratio: jax.Array, bound: jax.Array) -> jax.Array:
-    """Return whether the log density confirms that a move is exact; False for infinities."""
+    """Return whether the log density confirms that a move is exact; an infinite one never does."""
     return jnp.isfinite(log_ratio) & (jnp.abs(log_ratio) <= bound)

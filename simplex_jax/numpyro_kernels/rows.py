@@ -2,9 +2,9 @@
 
 The plates of a site say which of its axes have rows. The program (jaxpr) of the terms of the log
 density proves that they are independent: each term either does not depend on the site, or has the
-axis of the plate, and each entry depends only on the same row of the site. The proof follows the
-axis through the program, operation by operation. Unknown operations, including loops, prove
-nothing: the site then moves as a whole.
+axis of the plate, and each of its numbers there depends only on the same row of the site. The proof
+follows the axis through the program, one operation after another. Unknown operations, including
+loops, prove nothing: the site then moves as a whole.
 
 For example, let a site a [rows, 3] be in a plate of dimension -1, and `log(a).sum(axis=-1)` a term.
 The proof follows the axis of the rows through its program:
@@ -32,7 +32,7 @@ class _Mixed(Exception):
 
 
 def independent(target: Target, native: Values, name: str) -> Rows:
-    """Return the rows of a site that are independent, by plates.
+    """Return the rows of a site, with only the plates whose rows are independent.
 
     `native` are the native values of all moved sites.
     """
@@ -49,9 +49,9 @@ def independent(target: Target, native: Values, name: str) -> Rows:
 
 
 def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
-    """Return whether a program of terms of a site keeps the rows of a plate independent."""
+    """Return whether a program of terms of a site keeps the rows of a plate apart."""
     try:
-        axes = _row_axes(program.jaxpr, [rows.axis(dim)])
+        axes = _followed(program.jaxpr, [rows.axis(dim)])
     except _Mixed:
         return False
     outputs = [variable.aval.shape for variable in program.jaxpr.outvars]
@@ -61,11 +61,11 @@ def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
     )
 
 
-# The axis of the rows in an array, or None if it does not depend on the site.
+# The axis of the rows in an array, or None if the array does not depend on the site.
 _Axis = int | None
 
 
-def _row_axes(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
+def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
     """Return the axes of the rows in the results of a program, given those in its arguments."""
     axis_by_variable = dict(zip(program.invars, axes, strict=True))
 
@@ -79,7 +79,7 @@ def _row_axes(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
         name = equation.primitive.name
         if name in _CALLS:
             inner = next(equation.params[key] for key in _PROGRAMS if key in equation.params)
-            outputs = _row_axes(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, inputs)
+            outputs = _followed(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, inputs)
         else:
             rule = _elementwise if name in _ELEMENTWISE else _RULES.get(name)
             if rule is None:
@@ -110,14 +110,14 @@ def _row_axis(axes: Sequence[_Axis]) -> int:
 
 
 def _axis_after_removal(axis: int, removed: Sequence[int]) -> int:
-    """Return the index of an axis after the removal of others."""
+    """Return the position of an axis after others are removed."""
     if axis in removed:
         raise _Mixed
     return axis - sum(other < axis for other in removed)
 
 
 def _elementwise(equation: Any, inputs: Sequence[_Axis]) -> int:
-    # Axes of size 1 may be broadcast; those of rows are longer.
+    # Only axes of size 1 may be stretched, and those of rows are longer.
     axis, ndim = _row_axis(inputs), equation.outvars[0].aval.ndim
     for variable, row_axis in zip(equation.invars, inputs, strict=True):
         if row_axis is not None and variable.aval.ndim != ndim:
@@ -130,7 +130,7 @@ def _reduced(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 
 def _apart_from(key: str) -> Callable[[Any, Sequence[_Axis]], int]:
-    """Return the rule of operations along certain axes, which must not be the axis of the rows."""
+    """Return the rule for operations along one or more axes, which must not include the rows."""
 
     def rule(equation: Any, inputs: Sequence[_Axis]) -> int:
         axes = equation.params[key]
@@ -173,7 +173,7 @@ def _sliced(equation: Any, inputs: Sequence[_Axis]) -> int:
 
 def _multiplied(equation: Any, inputs: Sequence[_Axis]) -> int:
     contracted, batch = equation.params["dimension_numbers"]
-    # Axes of a result: the batch axes, then the remaining axes of either factor.
+    # Axes of a result: those of the batch, then the remaining ones of either factor.
     first = len(batch[0])
     outputs: list[_Axis] = []
     for i, axis in enumerate(inputs):
@@ -193,7 +193,7 @@ def _gathered(equation: Any, inputs: Sequence[_Axis]) -> int:
         raise _Mixed
     offsets = set(numbers.offset_dims)
     if axis in numbers.operand_batching_dims:
-        # As many indices as rows, each for its own row.
+        # One index per row, for that row.
         place = numbers.operand_batching_dims.index(axis)
         batch = [i for i in range(equation.outvars[0].aval.ndim) if i not in offsets]
         return batch[numbers.start_indices_batching_dims[place]]

@@ -1,4 +1,4 @@
-"""A search for valid initial values of a chain, like that of numpyro's own kernels."""
+"""A search for values from which a chain can start, as in numpyro's own kernels."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -19,10 +19,10 @@ def search(
     redraw: Callable[[jax.Array, jax.Array], Values],
     is_valid: Callable[[Values], jax.Array],
 ) -> Values:
-    """Return the first valid values, or the last ones tried.
+    """Return the first valid values, or the last that were tried.
 
-    `redraw` takes a key and whether to draw from the prior. A flat distribution may be far from
-    where the density is positive, and so may the prior, so they alternate.
+    `redraw` takes a key and whether to draw from the prior. A flat law may be far from where the
+    density is positive, and so may the prior, so they alternate.
     """
 
     def is_searching(carry: tuple[jax.Array, Values]) -> jax.Array:
@@ -37,18 +37,18 @@ def search(
 
 
 def message(names: Iterable[str], init_params: Mapping[str, Any] | None) -> str:
-    """Return the error message if no values are valid."""
+    """Return the error message for when no values are valid."""
     init_params = init_params or {}
     if all(name in init_params for name in names):
         return (
             "the log density or its gradient is not finite at init_params: give values at which "
             "the priors and all data have a positive density"
         )
-    context = "to start from"
+    where = "to start from"
     if init_params:
-        context = f"beside the values of {sites.listed(init_params)} in init_params"
+        where = f"beside the values of {sites.listed(init_params)} in init_params"
     return (
-        f"{TRIES} draws of the latent sites found none {context} at which the log density and its "
+        f"{TRIES} draws of the latent sites found none {where} at which the log density and its "
         "gradient are finite: check the model, or give init_params where the priors and all data "
         "have a positive density"
     )

@@ -11,23 +11,23 @@ from simplex_jax.base import PyTree
 class Manifold(NamedTuple):
     """A manifold in R^n with known geodesics, as functions of points x and velocities v.
 
-    Points and velocities are arrays of the embedding space, or trees of them for a product. Leading
-    axes of an array are a product of copies of the manifold. To add a manifold, define these seven
-    functions.
+    Points and velocities are arrays in the embedding space, or trees of them for a product. Leading
+    axes of an array index copies of the manifold. To add a manifold, define these seven functions.
 
     Attributes:
-        project: `(x, v) -> v'`, the orthogonal projection of v on the tangent space at x.
-        flow: `(x, v, t) -> (x', v')`, the point and the velocity of the geodesic after the time t,
-            both projected on the manifold against rounding, and reflected at its boundary. The
-            speed is constant, and the flow from (x', -v') leads back to (x, -v).
-        point: `(key, like) -> x`, points from the uniform distribution on the manifold (for a space
-            without one, see there), of the shape and the dtype of `like`.
+        project: `(x, v) -> v'`, the orthogonal projection of v onto the tangent space at x.
+        flow: `(x, v, t) -> (x', v')`, the point and the velocity of the geodesic after time t,
+            reflected at the manifold's boundary. Both are put back on the manifold, which removes
+            rounding errors. The speed is constant, and the flow from (x', -v') leads back to (x,
+            -v).
+        point: `(key, like) -> x`, points with the shape and dtype of `like`, drawn from the uniform
+            distribution on the manifold (a space without one documents its own).
         distance: `(x, y) -> d`, the geodesic distance of each copy; for a product the scalar whose
             square is the sum of all squares.
-        retract: `(x) -> x'`, the nearest point of the manifold (on the simplex, the point with the
-            same proportions, without entries of 0).
+        retract: `(x) -> x'`, the nearest point of the manifold (on the simplex, the point of the
+            same proportions, with no entry at 0).
         error: `(x) -> scalar`, the largest violation of the constraints of the manifold by x.
-        dimension: `(x) -> int`, the dimension of the manifold of an array like x, with its copies.
+        dimension: `(x) -> int`, the dimension of the manifold for an array like x, with all copies.
 
     Example: angles, a flat torus.
 

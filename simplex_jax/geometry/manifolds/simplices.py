@@ -15,17 +15,18 @@ from simplex_jax.geometry.manifolds.manifold import Manifold
 def simplex_flat(max_reflections: int | None = None) -> Manifold:
     r"""Return the simplex of probability vectors [..., K], K > 1, with the metric of R^K.
 
-    Densities are with respect to the volume of the simplex, like the usual Dirichlet density.
-    Geodesics are straight lines in the plane of sum 1, reflected at the faces: where :math:`x_j`
-    reaches 0,
+    Densities are with respect to the volume of the simplex, as for a Dirichlet distribution.
+    Geodesics are straight lines in the plane of sum 1, reflected at the faces like a billiard ball:
+    when :math:`x_j` reaches 0,
 
     .. math::
         v_j' = -v_j, \qquad v_i' = v_i + \frac{2 v_j}{K - 1} \quad (i \ne j) .
 
-    A flow follows up to `max_reflections` reflections exactly. A trajectory with more returns to
-    its start, with the velocity reversed: the reverse trajectory has as many reflections, so that
-    the flow still preserves volume, is reversible, and leaves a sampler's target invariant. Entries
-    are at least 4e-29 in float32, so that the gradient of a Dirichlet density does not overflow.
+    All reflections within one flow are followed exactly, up to `max_reflections`. A trajectory with
+    more ends where it began, with its velocity reversed. The reverse trajectory has as many
+    reflections, so volume and reversibility are preserved, and with them a sampler's target.
+    Entries are kept at 4e-29 or more in float32, to leave room for the gradient of a Dirichlet
+    density.
 
     Args:
         max_reflections: Bound on the reflections of any copy in one flow; None for 20 + 10 K. A
@@ -67,7 +68,7 @@ def _flow(
     k = x.shape[-1]
     most = 20 + 10 * k if max_reflections is None else max_reflections
     time = jnp.broadcast_to(jnp.asarray(t, x.dtype), (*x.shape[:-1], 1))
-    # A negative time reverses the velocity.
+    # A negative time is a positive one with reversed velocity.
     heading = jnp.where(time < 0, -v, v)
     categories = jnp.arange(k)
 
@@ -136,8 +137,8 @@ def simplex_sphere() -> Manifold:
     .. math::
         \pi(y^2) \prod_j y_j
 
-    (Byrne and Girolami 2013, section 5.2), see `square_root`. The uniform distribution of y, from
-    which `point` draws, is that of x ~ Dirichlet(1/2, ..., 1/2).
+    (Byrne and Girolami 2013, section 5.2), which `square_root` computes. `point` draws y uniformly,
+    so that x ~ Dirichlet(1/2, ..., 1/2).
 
     Example:
         >>> import jax.numpy as jnp
@@ -159,7 +160,7 @@ def simplex_sphere() -> Manifold:
 def square_root(log_density: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     r"""Return the log density of y = sqrt(x) on `simplex_sphere`, given a log density of x.
 
-    It is :math:`\log \pi(y^2) + \sum_j \log |y_j|`; the last term is the Jacobian between the
+    It is :math:`\log \pi(y^2) + \sum_j \log |y_j|`. The last term is the Jacobian between the
     volume of the simplex and the area of the sphere.
 
     Args:

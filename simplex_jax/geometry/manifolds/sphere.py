@@ -16,8 +16,8 @@ def sphere() -> Manifold:
         v(t) = v \cos(a t) - a\, x \sin(a t)
 
     (Liu, Zhu and Song 2016, equation 7), and :math:`x(t) = x + v t` where a is 0. The flow then
-    divides x by its norm, projects v, and restores its speed a, so that rounding errors do not
-    accumulate over flows. In float32 they are about 1e-7 per radian of the angle a t.
+    divides x by its norm, projects v and restores the speed a, so rounding errors do not build up.
+    In float32 they amount to about 1e-7 per radian of the angle a t.
 
     Raises:
         ValueError: When used: an array has no last axis of at least 2 coordinates.
@@ -43,7 +43,7 @@ def sphere() -> Manifold:
 
 
 def project(x: jax.Array, v: jax.Array) -> jax.Array:
-    """Return v without its component along the unit vectors x."""
+    """Return v minus its component along the unit vectors x."""
     return v - x * jnp.sum(x * v, axis=-1, keepdims=True)
 
 

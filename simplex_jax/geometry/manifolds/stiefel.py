@@ -13,8 +13,8 @@ _MOST_SHOTS = 100
 def stiefel() -> Manifold:
     r"""Return the matrices X [..., n, p] with X^T X = I, n >= p, with the metric of R^{n x p}.
 
-    With :math:`A = X^\top V` and :math:`S = V^\top V`, which are constant along a geodesic up to
-    the last factor,
+    With :math:`A = X^\top V` and :math:`S = V^\top V`, constant along a geodesic up to the last
+    factor,
 
     .. math::
         \big( X(t)\; V(t) \big) = \big( X\; V \big)
@@ -22,11 +22,12 @@ def stiefel() -> Manifold:
             \begin{pmatrix} e^{-t A} & 0 \\ 0 & e^{-t A} \end{pmatrix}
 
     (Edelman, Arias and Smith 1998, equation 2.14; Byrne and Girolami 2013, section 5.4). The flow
-    costs exponentials of a 2p x 2p and a p x p matrix. With p = 1 it is the sphere, with p = n the
-    orthogonal group, where a chain stays in the component (determinant 1 or -1) of its start.
+    costs exponentials of a 2p x 2p and a p x p matrix. With p = 1 it is the sphere. With p = n it
+    is the orthogonal group, and a chain stays in the component (of determinant 1 or -1) in which it
+    starts.
 
-    If no formula is known, `distance` computes the geodesic by shooting. It is NaN if it finds none
-    shorter than pi; such a geodesic is shortest (Zimmermann and Stoye 2025).
+    `distance` finds the geodesic by shooting. One shorter than pi is the shortest (Zimmermann and
+    Stoye 2025); if none is found, the distance is NaN.
 
     Raises: ValueError: When used: an array does not contain matrices with n >= p.
 
@@ -63,7 +64,7 @@ def _flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Arra
     p = x.shape[-1]
     speed = _norm(v)
     unit = v / jnp.where(speed == 0, 1, speed)
-    # At unit speed all blocks of the exponent have similar size.
+    # At unit speed all blocks of the exponent have similar norms.
     length = speed * jnp.asarray(t, x.dtype)
     a = x.mT @ unit
     a = (a - a.mT) / 2
@@ -81,7 +82,7 @@ def _flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Arra
 def _exponential(matrix: jax.Array) -> jax.Array:
     """Return the exponential of matrices, by a Taylor series at scale 2^-s and s squarings.
 
-    Unlike `jax.scipy.linalg.expm` it solves no linear system, and compiles fast.
+    Unlike `jax.scipy.linalg.expm`, it solves no linear system and compiles quickly.
     """
     terms = 9 if matrix.dtype == jnp.float32 else 15
     norm = jnp.max(jnp.sum(jnp.abs(matrix), axis=-1))
@@ -130,7 +131,7 @@ def _error(x: jax.Array) -> jax.Array:
 
 
 def _distance(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Find the velocity that leads from x to y in unit time, by adding the error at the end."""
+    """Find the velocity from x to y in unit time, by adding the miss of each shot to it."""
     near = 8 * x.shape[-2] * float(jnp.finfo(x.dtype).eps)
 
     def missing(v: jax.Array) -> jax.Array:

@@ -1,9 +1,9 @@
-r"""Mirror maps: convex functions h whose gradient maps a convex set onto R^d.
+r"""Mirror maps: convex functions h whose gradient maps a convex set onto all of R^d.
 
 In the dual variable y = grad h(x) there is no constraint. A density :math:`\pi(x)` becomes
 :math:`\pi(x(y)) / \det \nabla^2 h(x(y))` (Hsieh et al. 2018, equation 2.2). The functions here take
-both points x and y of a pair, because it depends on the formula which of the two is more accurate
-near the boundary.
+both x and y of a pair, because it depends on the formula which of the two is accurate near the
+boundary.
 """
 
 from simplex_jax.geometry.mirror.cube import hypercube

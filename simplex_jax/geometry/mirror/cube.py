@@ -15,19 +15,19 @@ from simplex_jax.geometry.mirror.maps import MirrorMap, of_methods
 def hypercube(lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> MirrorMap:
     r"""Return the mirror map of the box of coordinates between `lower` and `upper` [..., d].
 
-    With the middle m and half the width w, :math:`x_j = m + w \tanh(y_j / w)`, of
-    :math:`h(x) = w^2 \sum_j h_1((x_j - m) / w)`, where h_1 is the map of (-1, 1) in Hsieh et al.
-    (2018, appendix B.1; 1-strongly convex for every width):
+    With the middle m and half-width w, :math:`x_j = m + w \tanh(y_j / w)`, from :math:`h(x) = w^2
+    \sum_j h_1((x_j - m) / w)`, with h_1 for (-1, 1) as in Hsieh et al. (2018, appendix B.1;
+    1-strongly convex at any width):
 
     .. math::
         \nabla^2 h^{-1} = \mathrm{diag}\; \mathrm{sech}^2(y_j / w), \qquad
         \log \det \nabla^2 h = -\sum_j \log \mathrm{sech}^2(y_j / w), \qquad
         -\nabla^2 h^{-1} \nabla \log \det \nabla^2 h = -\tfrac2w \tanh(y_j / w) .
 
-    (The sign inside the logarithm of their middle line for W is wrong; the last line is correct.)
-    In float32, x is limited by rounding near a bound other than 0, for |y| above 9 w: write a
-    density with a pole at such a bound as one of y. Near a bound of 0, x is accurate down to 4e-29
-    in float32.
+    (The sign inside the logarithm of their middle line for W is wrong; the last line is right.)
+    Next to a bound other than 0, x is rounded to the nearest number inside, in float32 for |y|
+    above 9 w: write a density with a pole at such a bound in terms of y. Next to a bound of 0, x is
+    accurate down to 4e-29 in float32.
 
     Args:
         lower: Lower bounds, finite.
@@ -59,7 +59,7 @@ class _Box:
     def primal(self, y: jax.Array, near: jax.Array) -> jax.Array:
         del near
         _, width = self._shape(y)
-        # From the nearer bound, because numbers near a bound of 0 can be small.
+        # Measured from the nearer bound: numbers near a bound of 0 are small.
         from_low = self.low.astype(y.dtype) + 2 * width * jax.nn.sigmoid(2 * y / width)
         from_high = self.high.astype(y.dtype) - 2 * width * jax.nn.sigmoid(-2 * y / width)
         return jnp.clip(jnp.where(y < 0, from_low, from_high), *self._ends(y))
@@ -100,7 +100,7 @@ class _Box:
     def _ends(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the first and the last number inside."""
         low, high = self.low.astype(x.dtype), self.high.astype(x.dtype)
-        # XLA treats subnormals as 0; as in `entropic`, a gradient of 1 / x must not overflow.
+        # XLA treats subnormal numbers as 0. As in `entropic`, the floor leaves room for 1 / x.
         floor = float(jnp.finfo(x.dtype).tiny) ** 0.75
         first = jnp.where(low == 0, floor, jnp.nextafter(low, high))
         return first, jnp.where(high == 0, -floor, jnp.nextafter(high, low))

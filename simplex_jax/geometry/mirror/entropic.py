@@ -22,11 +22,11 @@ def simplex(reference: int = -1) -> MirrorMap:
         \log \det \nabla^2 h = -\sum_k \log x_k, \qquad
         -\nabla^2 h^{-1} \nabla \log \det \nabla^2 h = 1 - K x_j .
 
-    Probabilities are at least 4e-29 in float32; y, and the drift of a Dirichlet, are still accurate
-    for smaller ones. For log-probabilities use `samplers.smld`.
+    In float32, probabilities are at least 4e-29; y and the drift of a Dirichlet stay accurate where
+    they would be smaller. For log-probabilities, use `samplers.smld`.
 
     Args:
-        reference: The category that is omitted from y, preferably one of large probability.
+        reference: The category left out of y, preferably one of large probability.
 
     Raises:
         ValueError: When used: the reference is not a category.
@@ -57,7 +57,7 @@ class _Entropic:
 
     def primal(self, y: jax.Array, near: jax.Array) -> jax.Array:
         del near
-        # The floor keeps the gradient of a Dirichlet density, a count over x, finite.
+        # The floor leaves room for the gradient of a Dirichlet density, a count over x.
         floor = float(jnp.finfo(y.dtype).tiny) ** 0.75
         return jnp.maximum(jax.nn.softmax(self._logits(y), axis=-1), floor)
 

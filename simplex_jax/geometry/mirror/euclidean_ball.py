@@ -90,5 +90,5 @@ def _norm(y: jax.Array) -> jax.Array:
 
 
 def _inner(x: jax.Array) -> float:
-    """Return the largest share of the radius that is inside despite rounding."""
+    """Return the largest fraction of the radius that is inside despite rounding."""
     return 1 - 4 * float(jnp.finfo(x.dtype).eps)

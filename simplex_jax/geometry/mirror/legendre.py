@@ -19,12 +19,12 @@ _MOST_EVALUATIONS = 100
 
 
 def from_convex(h: Potential) -> MirrorMap:
-    """Return the mirror map of your own convex function, by automatic differentiation.
+    """Return the mirror map of a convex function of your own, by automatic differentiation.
 
-    The gradient of h must map the interior of the set onto R^d, like that of a barrier, and outside
-    of it h must be infinite, NaN or not convex. The inverse of the gradient is computed by Newton's
-    method with backtracking by halves; it is NaN if 100 evaluations of h are not enough. An
-    evaluation costs a Hessian and O(d^3).
+    The gradient of h must map the interior of the set onto all of R^d, as for a barrier, and
+    outside it h must be infinite, NaN or not convex. The inverse of the gradient is found by
+    Newton's method, with steps halved until h decreases enough; it is NaN if 100 evaluations of h
+    do not find it. An evaluation costs a Hessian and O(d^3).
 
     Args:
         h: `(x [d]) -> scalar`, convex and three times differentiable; mapped over leading axes.
