@@ -21,14 +21,14 @@ from simplex_jax.geometry import gamma_scores, von_mises_fisher
 
 
 class VonMisesFisher(dist.Distribution):
-    """The von Mises-Fisher distribution on unit vectors, density prop. to exp(k mean_direction.x).
+    """The von Mises-Fisher law on unit vectors of R^p, density prop. to exp(k mean_direction.x).
 
-    Accurate in float32 for p from 2 to 1e5 and k from 0 (uniform) to 1e8. The density is with
-    respect to area on the sphere in R^p. numpyro's ``kl_divergence`` supports it.
+    It is accurate in float32 for p from 2 to 1e5 and k from 0 (the uniform law) to 1e8. The density
+    is with respect to area on the sphere. numpyro's ``kl_divergence`` supports it.
 
     numpyro has no map from R^n onto a sphere. For a latent site under HMC, NUTS or an autoguide,
-    use ``reparam(config={"name of the site": VonMisesFisherReparam()})``. Observed sites need
-    nothing.
+    use ``reparam(config={"name of the site": VonMisesFisherReparam()})``. Observed sites need no
+    change.
 
     Args:
         mean_direction: Unit vectors, shape [..., p] with p at least 2.
@@ -127,9 +127,9 @@ def _kl_von_mises_fisher(p: VonMisesFisher, q: VonMisesFisher) -> jax.Array:
 class VonMisesFisherReparam(Reparam):
     """Write a latent ``VonMisesFisher`` site as y / |y|, with y standard normal in R^p.
 
-    y / |y| is then uniform on the sphere, and a factor adds the density relative to that.
-    ``<site>_normal`` is sampled; the site becomes deterministic. Exact for every concentration, but
-    samplers work best up to a few thousand.
+    y / |y| is then uniform on the sphere, and a factor adds the density relative to that. The
+    sampled site is ``<site>_normal``; the site becomes deterministic. This is exact for every
+    concentration; samplers work best at concentrations up to a few thousand.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro
@@ -163,16 +163,16 @@ class VonMisesFisherReparam(Reparam):
 
 
 class LogSimplex(constraints.ParameterFreeConstraint):
-    """Log-probabilities: arrays [..., K] whose exponentials sum to one, to within 1e-4."""
+    """Log-probabilities: arrays [..., K] whose exponentials sum to one, up to 1e-4 for float32."""
 
     event_dim = 1
 
     def __call__(self, x: ArrayLike) -> jax.Array:
-        """Return which rows are log-probabilities."""
+        """Return where rows are log-probabilities."""
         return jnp.abs(logsumexp(x, axis=-1)) < 1e-4
 
     def feasible_like(self, prototype: jax.Array) -> jax.Array:
-        """Return equal probabilities of that shape."""
+        """Return equal log-probabilities in that shape."""
         return jnp.full_like(prototype, -math.log(prototype.shape[-1]))
 
 
@@ -180,10 +180,10 @@ log_simplex = LogSimplex()
 
 
 class LogRatioTransform(ParameterFreeTransform):
-    """The inverse of the isometric log-ratio transform: from R^(K-1) to K log-probabilities.
+    """The map from R^(K-1) to K log-probabilities whose log ratios are isometric to it.
 
-    It is the log-softmax of a point of the zero-sum hyperplane, given in orthonormal coordinates
-    (Egozcue et al. 2003).
+    It is the log-softmax of a point of the zero-sum plane, in orthonormal coordinates of that plane
+    (Egozcue et al. 2003, the inverse of the isometric log-ratio transform).
     """
 
     domain = constraints.real_vector
@@ -197,7 +197,7 @@ class LogRatioTransform(ParameterFreeTransform):
         return ZeroSumTransform(1).inv(y - y.mean(axis=-1, keepdims=True))
 
     def log_abs_det_jacobian(self, x: jax.Array, y: jax.Array, intermediates: Any = None) -> Any:
-        """Return log sqrt(K), as volumes on the codomain are those of log(p_j / p_K), j < K."""
+        """Return log sqrt(K): volumes on the codomain are those of log(p_j / p_K), j < K."""
         return jnp.full(jnp.shape(y)[:-1], 0.5 * math.log(jnp.shape(y)[-1]), y.dtype)
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -216,20 +216,21 @@ def _to_log_simplex(constraint: LogSimplex) -> LogRatioTransform:
 
 
 class LogDirichlet(dist.Distribution):
-    r"""The log of a Dirichlet variate, for concentrations where probabilities underflow.
+    r"""The law of the logarithm of a Dirichlet variate, for concentrations where that underflows.
 
     A draw from Dirichlet(0.01) has entries below the smallest float32. ``dist.Dirichlet`` raises
-    them to it, so that densities, and concentrations learned from them, are those of another point.
-    Here values are log-probabilities y, finite for every concentration from 1e-6, and
+    them to it, so a density evaluated there, or a concentration learned from it, belongs to another
+    point. Here values are log-probabilities y, finite for every concentration from 1e-6, and
 
     .. math::
         \log p(y) = \sum_j \alpha_j y_j - \log B(\alpha)
 
     is the density with respect to the log ratios :math:`y_j - y_K`, j < K, symmetric in all
-    categories. It is of order K, while that of the probabilities has terms of the size of the
-    :math:`y_j`. Use it as ``dist.Categorical(logits=y)``, or ``jnp.exp(y)`` for probabilities; the
-    model is the same as with ``dist.Dirichlet``. HMC, NUTS and autoguides work (``biject_to`` gives
-    the isometric log-ratio transform), as do the kernels of `simplex_jax.numpyro_kernels`.
+    categories. It is of the order of K, while the density of the probabilities has terms as large
+    as the :math:`y_j`. Use y as ``dist.Categorical(logits=y)``, or ``jnp.exp(y)`` for
+    probabilities; the model is the same as with ``dist.Dirichlet``. HMC, NUTS and autoguides work
+    (``biject_to`` uses the isometric log-ratio transform), and so do the kernels of
+    `simplex_jax.numpyro_kernels`.
 
     Args:
         concentration: Concentrations, shape [..., K], positive.
@@ -271,10 +272,10 @@ class LogDirichlet(dist.Distribution):
         """Return the log density with respect to the log ratios."""
         alpha = self.concentration
         total = alpha.sum(axis=-1, keepdims=True)
-        # Values relative to the mean, and gamma functions without their leading terms, which in
+        # Values minus those at the mean, and gamma functions minus their leading terms, which in
         # float32 would leave an error of 1 at concentrations of 1e4.
         share = alpha / total
-        share = jnp.maximum(share, jnp.finfo(share.dtype).tiny)  # smaller ones have no weight
+        share = jnp.maximum(share, jnp.finfo(share.dtype).tiny)  # smaller ones have weight 0
         fit = (alpha * (value - jnp.log(share))).sum(axis=-1)
         constant = gamma_scores.constant
         return fit + constant(total[..., 0]) - constant(alpha).sum(axis=-1)
