@@ -189,8 +189,8 @@ def log_iv(order: ArrayLike, x: ArrayLike) -> jax.Array:
     small. Otherwise it uses recurrences from an order where that holds.
 
     Args:
-        order: nu, finite and at least 0, any shape; accurate up to 1e5. x: Finite and at least 0;
-        accurate up to 1e8. The shapes broadcast.
+        order: nu, finite and at least 0, any shape; accurate up to 1e5.
+        x: Finite and at least 0; accurate up to 1e8. The shapes broadcast.
 
     Returns:
         log I_nu(x), -inf for I_nu(0) with nu > 0. The error is below 1e-12 or a few units in the

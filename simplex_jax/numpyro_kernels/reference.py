@@ -69,12 +69,13 @@ class GammaReference(Reparam):
     of the true value.
 
     Args:
-        shape: Shapes s, from 1e-6 to 1e6, that broadcast to the site. rate: Positive rates t of a
-        positive site, that broadcast likewise. Not for simplex sites.
+        shape: Shapes s, from 1e-6 to 1e6, that broadcast to the site.
+        rate: Positive rates t of a positive site, that broadcast likewise. Not for simplex sites.
 
-    Raises: ValueError: Shapes or rates are out of range. When the model runs: the site is observed,
-        within numpyro's ``scan`` or ``cond``, of another kind or shape, or its prior is scaled or
-        masked.
+    Raises:
+        ValueError: Shapes or rates are out of range. When the model runs: the site is observed,
+            within numpyro's ``scan`` or ``cond``, of another kind or shape, or its prior is scaled
+            or masked.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -257,14 +258,16 @@ def learn_reference(
         model: A numpyro model without minibatches.
         model_args: Arguments of the model.
         model_kwargs: Keyword arguments of the model.
-        num_warmup: Number of warm-up steps of the pilot, which are discarded. num_samples: Number
-        of samples of the pilot, at least 100.
+        num_warmup: Number of warm-up steps of the pilot, which are discarded.
+        num_samples: Number of samples of the pilot, at least 100.
 
-    Returns: A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``. Sites
-        within numpyro's ``scan`` and ``cond`` cannot be reparametrised and have none.
+    Returns:
+        A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``. Sites within
+        numpyro's ``scan`` and ``cond`` cannot be reparametrised and have none.
 
-    Raises: ValueError: The model has minibatches, no positive or simplex site outside ``scan`` and
-        ``cond``, or sites that the pilot cannot move.
+    Raises:
+        ValueError: The model has minibatches, no positive or simplex site outside ``scan`` and
+            ``cond``, or sites that the pilot cannot move.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist

@@ -57,10 +57,11 @@ class SCIR(ModelKernel):
         model: A numpyro model.
         step_size: Step size h of inexact moves, or a schedule of it. For corrected moves,
             adaptation starts there. By default 0.3, or with minibatches the longest, up to 0.3, at
-            which their noise has little effect. metropolis: Whether moves are corrected, if the
-            model has no minibatches. target_accept: Target acceptance rate of the step size
-            adaptation. init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start
-            from flat laws. If the density is 0 there, other starts are tried; see `init`.
+            which their noise has little effect.
+        metropolis: Whether moves are corrected, if the model has no minibatches.
+        target_accept: Target acceptance rate of the step size adaptation.
+        init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat laws.
+            If the density is 0 there, other starts are tried; see `init`.
 
     Raises:
         ValueError: An argument is out of range. When it runs: the model has latent sites of other

@@ -29,7 +29,8 @@ def stiefel() -> Manifold:
     `distance` finds the geodesic by shooting. One shorter than pi is the shortest (Zimmermann and
     Stoye 2025); if none is found, the distance is NaN.
 
-    Raises: ValueError: When used: an array does not contain matrices with n >= p.
+    Raises:
+        ValueError: When used: an array does not contain matrices with n >= p.
 
     Example:
         >>> import jax, jax.numpy as jnp
