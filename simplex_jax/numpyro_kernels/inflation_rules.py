@@ -27,10 +27,10 @@ omega' and V summed over coordinates.
   coordinates is 1. It absorbs noise that is equal in all coordinates: no inflation. Otherwise
   :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and the inflation shown is for a variance that
   is off by the root mean square of T_j - 1. On a manifold, a site has a single V, and differences
-  within it are not seen. - **sgbd** chooses signs: noise makes them more random, and weakens the
-  drift by the mean of :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that
-  of z^2, z ~ N(0, 2 h M). A correct noise estimate compensates for that while the first term is
-  positive.
+  within it are not seen.
+- **sgbd** chooses signs: noise makes them more random, and weakens the drift by the mean of
+  :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that of z^2, z ~ N(0, 2 h
+  M). A correct noise estimate compensates for that while the first term is positive.
 
 T is a mean over the coordinates of a site. If they are correlated, deviations along the directions
 that the posterior determines best are inflated most, and those of single coordinates less than the

@@ -32,18 +32,19 @@ class SCIR(ModelKernel):
 
     - If the likelihood is **conjugate** in the site, the shapes do not depend on the site, and the
       log density changes as they predict, up to rounding. Every step checks both, and the site is
-      then drawn from its law given all other sites. - Otherwise a step is a CIR transition with
-      shapes from the gradient, as in Baker et al. 2018, with a Metropolis correction, so the chain
-      is exact. The step size is learned during warm-up. Its first quarter accepts every finite
-      move, because a start may be far away. With ``metropolis=False`` there is no correction, and
-      the bias is of the order of ``step_size``. - In a model with ``plate(..., subsample_size=n)``,
-      every step uses a fresh minibatch without correction, and jumps of a likelihood are not seen.
-      Minibatch noise multiplies the standard deviations of the samples by about sqrt(1 + (N / n)
-      tanh(h / 2)). This *inflation* is measured and shown, with a warning above 1.1; by default the
-      step is learned during warm-up so that it stays below. Moves of other sites count as noise,
-      which makes it an upper estimate. - Uncorrected rows with a nonpositive shape, which a steep
-      likelihood or a noisy minibatch can cause, take a reflected Euler step of SGRLD instead. The
-      progress bar and `get_diagnostics_str` show how many ("clamped").
+      then drawn from its law given all other sites.
+    - Otherwise a step is a CIR transition with shapes from the gradient, as in Baker et al. 2018,
+      with a Metropolis correction, so the chain is exact. The step size is learned during warm-up.
+      Its first quarter accepts every finite move, because a start may be far away. With
+      ``metropolis=False`` there is no correction, and the bias is of the order of ``step_size``.
+    - In a model with ``plate(..., subsample_size=n)``, every step uses a fresh minibatch without
+      correction, and jumps of a likelihood are not seen. Minibatch noise multiplies the standard
+      deviations of the samples by about sqrt(1 + (N / n) tanh(h / 2)). This *inflation* is measured
+      and shown, with a warning above 1.1; by default the step is learned during warm-up so that it
+      stays below. Moves of other sites count as noise, which makes it an upper estimate.
+    - Uncorrected rows with a nonpositive shape, which a steep likelihood or a noisy minibatch can
+      cause, take a reflected Euler step of SGRLD instead. The progress bar and
+      `get_diagnostics_str` show how many ("clamped").
 
     It works alone if these are all the latent sites, and otherwise as a block of the ``Gibbs``
     kernel of numpyro 0.22: ``Gibbs([(SCIR(model), ["weights"]), (NUTS(model), None)])``. All chain
