@@ -66,7 +66,7 @@ HELD_OUT = 0.1
 EVERY = 50  # updates between two scores
 
 UNLINKED, LINKED, HIDDEN = 0, 1, 2
-"""Status of a pair; a held-out one is unknown, and a node with itself is no pair."""
+"""Status of a pair; held-out pairs, and a node with itself, are hidden."""
 
 
 class Network(NamedTuple):

@@ -1,9 +1,9 @@
-"""SGGMC on what its paper names as applications: a truncated law, Stiefel, mixtures of vMF laws.
+"""SGGMC on applications its paper names: truncated distributions, Stiefel, vMF mixtures.
 
     python benchmarks/papers/sggmc_applications.py [--quick] [--out FOLDER] [--seed N]
 
-Liu, Zhu and Song (2016), sections 1 and 3.1. Each is run with batches and with all data (GMC,
-which is exact), next to what else there is:
+Liu, Zhu and Song (2016), sections 1 and 3.1. Each runs with batches and with all data (GMC,
+which is exact), against the alternatives:
 
 - the mean of Gaussian data in the plane, known to be in the unit disc. The disc is half a sphere:
   x = (y_1, y_2) of a unit vector y of R^3, with the density times |y_3| (Lan, Zhou and Shahbaba
