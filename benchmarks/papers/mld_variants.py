@@ -195,7 +195,7 @@ def _law(name: str, target: str, law: Posterior, seed: int, quick: bool) -> dict
     kernel = approximate(name, estimators.multinomial(1), jnp.asarray(alpha, jnp.float32), STEP)
     state = kernel.init(key_init, jnp.asarray(start, jnp.float32))
     stream = batches.full(jnp.broadcast_to(counts, (1, chains, len(shapes))))
-    # The final distribution, over all chains and ten times a unit of time apart.
+    # The final distribution, of all chains at ten times, one time unit apart.
     _, omega = driver.run(
         key_run, kernel, state, stream, steps, thin=max(1, steps // 30), collect=_probabilities
     )

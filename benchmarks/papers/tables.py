@@ -181,7 +181,7 @@ def lda_variates(result: dict[str, Any]) -> Rows:
 
 
 def mld_theorem4(result: dict[str, Any]) -> Rows:
-    """Entropies beside the bound."""
+    """Entropies against the bound."""
     return result["rows"]
 
 
