@@ -1,4 +1,4 @@
-"""Speed and error of log I_nu(x) and its ratio beside TensorFlow Probability and SciPy, in one run.
+"""Speed and error of log I_nu(x) and its ratio against TensorFlow Probability and SciPy.
 
     python benchmarks/bessel.py [--size N] [--repeats N] [--json FILE]
 

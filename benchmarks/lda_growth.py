@@ -1,7 +1,7 @@
 """How the time of a pass of LDA grows with tokens, topics and words; and large runs as a whole.
 
     python benchmarks/lda_growth.py                      # growth, each in its own process
-    python benchmarks/lda_growth.py --store 300000000    # the command over so many tokens on disk
+    python benchmarks/lda_growth.py --store 300000000    # the command, on this many tokens
 
 Documents are synthetic: lengths log-normal around 100, words by Zipf's law within three of 200
 themes each, so that there are topics to find. Growth is that of memoised SCIR with updates of all

@@ -121,7 +121,7 @@ def beginnings(topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array) -> d
         return sums / (np.sum(alpha) + np.maximum(np.asarray(documents.lengths), 1))
 
     def run(key: jax.Array, labels: Any, before: int) -> np.ndarray:
-        """Return the counts after so many sweeps, less those `before`, [times, K, D]."""
+        """Return the counts after these sweeps, less those `before`, [times, K, D]."""
         counts = []
         for i in range(before, max(AFTER)):
             labels, tally = sweep(jax.random.fold_in(key, i), labels)

@@ -55,7 +55,7 @@ def main() -> None:
 
 
 class Done(NamedTuple):
-    """How an experiment ended, how long it took, and what it said."""
+    """How an experiment ended, how long it took, and its output."""
 
     status: int
     wall: float

@@ -41,7 +41,7 @@ COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f"),
     *("#882255", "#44aa99", "#999933", "#332288", "#ddcc77", "#aa4499"),
 )
-"""As many as an experiment has methods; the first are told apart by colour-blind readers (Okabe and
+"""As many as an experiment has methods; the first are safe for colour-blind readers (Okabe and
 Ito)."""
 
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}

@@ -4,16 +4,16 @@
 
 Hsieh, Kavis, Rolland and Cevher (2018), Section 5.1 and Appendix H.1: 11 categories with counts
 10000, 10, 10 and eight zeros, alpha = 0.1, exact gradients. Chains start at the uniform vector, and
-the law of a component over many chains is compared with its true one over bins of equal
-probability. Panels are of components 1 (Figure 1a), 2 and 8 (Figure 1c).
+the distribution of a component over many chains is compared with the truth over bins of equal
+probability. Panels show components 1 (Figure 1a), 2 and 8 (Figure 1c).
 
-The paper does not say which category is MLD's reference, so there are three kinds: the dense one,
-a sparse one (the last), and none, the symmetric form. Of each method the best three steps of a
-grid are shown: least total variation, averaged over the three components and over iterations at
-even distances in log time, of other and fewer chains. `exact CIR` is SCIR with all data; `SGRLD,
-given total` starts at a theta of total N and not at one drawn from its stationary law.
+The paper does not say which category is MLD's reference, so there are three variants: the dense
+one, a sparse one (the last), and none, the symmetric form. Each method is shown at the best three
+step sizes of a grid: lowest total variation, averaged over the three components and over iterations
+equally spaced in log time, on other and fewer chains. `exact CIR` is SCIR with all data; `SGRLD,
+given total` starts at a theta of total N, not at a draw from its stationary distribution.
 
-`floor` is the total variation that as many exact draws would have.
+`floor` is the total variation of as many exact draws.
 """
 
 import functools
@@ -136,7 +136,7 @@ def bin_edges() -> np.ndarray:
     edges = []
     for j in COMPONENTS:
         x = stats.beta.ppf(level, a[j], a.sum() - a[j])
-        # Near 1 the logarithm is that of the complement, which keeps its digits.
+        # Near 1, take the logarithm of the complement, which keeps its digits.
         rest = special.betaincinv(a.sum() - a[j], a[j], 1 - level)
         edges.append(np.where(x < 0.5, np.log(x), np.log1p(-np.where(x < 0.5, 0, rest))))
     return np.array(edges)

@@ -1,18 +1,18 @@
-"""MLD, Theorem 4: distance over iterations by the step of the theorem, beside its bound.
+"""MLD, Theorem 4: distance over iterations at the theorem's step size, against its bound.
 
     python benchmarks/papers/mld_theorem4.py [--quick] [--out FOLDER] [--seed N]
 
 Hsieh, Kavis, Rolland and Cevher (2018): a Dirichlet posterior of counts 20, 6 and 4 and alpha 0.5,
 by SMLD with the first category as the reference, from the uniform point, with all data and with
-batches of 10. For each number of iterations T the step is that of Theorem 4, corrected
-(`step_sizes.for_mirror_langevin`), and chains are looked at after a random number of iterations
-from 1 to T, of which the theorem speaks, and after T. The relative entropy is that of a histogram
-of Rosenblatt's numbers, uniform for the posterior, over 8 by 8 bins, less what as many exact draws
-would have on average; total variation is of the same histogram. "Fixed" is one step for all T, the
-theorem's of the largest.
+batches of 10. For each number of iterations T the step size is that of Theorem 4, corrected
+(`step_sizes.for_mirror_langevin`); chains are examined after T iterations, and after a random
+number from 1 to T, as in the theorem. The relative entropy is that of a histogram of Rosenblatt's
+numbers, uniform under the posterior, over 8 by 8 bins, less the average for as many exact draws;
+total variation uses the same histogram. "Fixed" is one step size for all T, the theorem's for the
+largest.
 
-Lemma 2.4, that a gradient has less noise in the dual, is measured at draws from the posterior: the
-noise of a batch's gradient there, summed over coordinates, as a share of the primal one's.
+Lemma 2.4, that a gradient has less noise in the dual, is measured at posterior draws: the noise of
+a batch's dual gradient, summed over coordinates, as a share of the primal one's.
 """
 
 import functools
@@ -39,7 +39,7 @@ BINS = 8
 
 
 def distance() -> float:
-    """Return W_2 from the point y = 0 to the law of y_j = log(x_j / x_1)."""
+    """Return W_2 from the point y = 0 to the distribution of y_j = log(x_j / x_1)."""
     others = POSTERIOR[1:]
     mean = special.digamma(others) - special.digamma(POSTERIOR[0])
     variance = special.polygamma(1, others) + special.polygamma(1, POSTERIOR[0])
@@ -143,7 +143,7 @@ def lemma(seed: int) -> float:
     """Return the mean over the posterior of the noise of a dual gradient over a primal one's."""
     x = np.random.default_rng(seed).dirichlet(POSTERIOR, 10_000)
     p = COUNTS / SIZE
-    # Of counts of one datum: Var[m_j / x_j - m_1 / x_1] of x, and Var[m_j] of y.
+    # For counts of one datum: Var[m_j / x_j - m_1 / x_1] in x, and Var[m_j] in y.
     primal = (
         p[1:] / x[:, 1:] ** 2 + p[:1] / x[:, :1] ** 2 - (p[1:] / x[:, 1:] - p[0] / x[:, :1]) ** 2
     )
@@ -151,7 +151,7 @@ def lemma(seed: int) -> float:
 
 
 def slopes(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return by case the slope of log entropy at random on log iterations, of the last four."""
+    """Return by case the slope of log entropy at random on log iterations, for the last four."""
     found = {}
     for data, kind in dict.fromkeys((row["data"], row["step"]) for row in rows):
         own = [row for row in rows if (row["data"], row["step"]) == (data, kind)][-4:]
@@ -167,7 +167,7 @@ def _drawn(rows: list[dict[str, Any]]) -> Any:
     for ax, case in zip(axes, cases, strict=True):
         own = [row for row in rows if (row["data"], row["step"]) == case]
         for colour, column in zip(common.COLOURS, columns, strict=False):
-            seen = [row for row in own if row[column] > 0]  # nothing is left of it otherwise
+            seen = [row for row in own if row[column] > 0]  # otherwise nothing is left of it
             x, y = ([row[name] for row in seen] for name in ("iterations", column))
             ax.plot(x, y, ".-", color=colour, label=column, lw=1.2)
         ax.set_xscale("log", base=2)

@@ -2,24 +2,24 @@
 
     python benchmarks/papers/mld_variants.py [--quick] [--out FOLDER] [--seed N]
 
-Hsieh, Kavis, Rolland and Cevher (2018), footnote 4: SMLD-approximate has max(0, 1 + y) for exp(y);
-a Taylor series of higher order, or a threshold of epsilon in place of 0, "do not make a huge impact
-on the performance". Appendix B.2 gives a mirror map of the ball, and no experiment.
+Hsieh, Kavis, Rolland and Cevher (2018), footnote 4: SMLD-approximate replaces exp(y) by max(0, 1 +
+y); a Taylor series of higher order, or a threshold of epsilon in place of 0, "do not make a huge
+impact on the performance". Appendix B.2 gives a mirror map of the ball, and no experiment.
 
-"variants": of each approximation, the law of the samples on two posteriors that are known, by
-2,000 chains at a step of 0.005 for 30 units of time from exact draws: Dirichlet(2.5, 4, 6.5) and
-Dirichlet(8.1, 2.1, 0.1), the densest category being the reference, all counts exact. And LDA on the
-Associated Press articles: K = 20, alpha = 0.1, beta = 0.05, batches of 100, 12 passes of 10 sweeps,
-the reference being the most frequent word. Steps are chosen by half a run on documents, and with a
-seed, that are not reported. A second-order series does not go below 1/2, and its y begins where it
-has the weights that are given, or nearest to them. (SMLD itself is the exponential.)
+"variants": the distribution of each approximation's samples on two known posteriors, by 2,000
+chains at a step size of 0.005 for 30 units of time from exact draws: Dirichlet(2.5, 4, 6.5) and
+Dirichlet(8.1, 2.1, 0.1), with the densest category as the reference and exact counts. And LDA on
+the Associated Press articles: K = 20, alpha = 0.1, beta = 0.05, batches of 100, 12 passes of 10
+sweeps, with the most frequent word as the reference. Step sizes are chosen by half a run on
+unreported documents with an unreported seed. A second-order series does not go below 1/2; its y
+starts where it gives the initial weights, or nearest to them. (SMLD itself is the exponential.)
 
 "ball": biases as in `bias.py`, on the unit ball in 2 and in 10 dimensions, of MLD with the paper's
-map, its Metropolis-adjusted form, PLMC and MYULA (smoothing = step): a normal law of standard
-deviation 1/2 about a point 1.2 away from the centre, cut off at the sphere, and one like a
-Dirichlet, (1 - |x|^2) exp(2 x_1), whose gradient is infinite on the sphere, where only MLD works.
-Moments are by quadrature over x_1 and the distance from its axis. Statistics are x_1, |x|^2 and
-their squares.
+map, its Metropolis-adjusted form, PLMC and MYULA (smoothing = step). The targets are a normal
+distribution of standard deviation 1/2 about a point 1.2 from the centre, truncated at the sphere,
+and one like a Dirichlet, (1 - |x|^2) exp(2 x_1), whose gradient is infinite on the sphere, where
+only MLD works. Moments are by quadrature over x_1 and the distance from its axis. Statistics are
+x_1, |x|^2 and their squares.
 """
 
 import functools
@@ -59,7 +59,7 @@ STEP, UNITS, CHAINS = 0.005, 30, 2_000
 
 
 class Approximation(NamedTuple):
-    """What stands for exp(y), and its inverse, where the weights are positive."""
+    """An approximation of exp(y), and its inverse where the weights are positive."""
 
     of: Callable[[jax.Array], jax.Array]
     inverse: Callable[[jax.Array], jax.Array]
@@ -92,7 +92,7 @@ APPROXIMATIONS = {
 
 
 class State(NamedTuple):
-    """State of SMLD with an approximation, its last category being the reference."""
+    """State of SMLD with an approximation; the last category is the reference."""
 
     position: jax.Array  # log-probabilities, [..., K]
     step: jax.Array  # number of updates done, int32
@@ -135,7 +135,7 @@ def _update(
 
 
 def approximate(name: str, estimator: Estimator, alpha: Any, step_size: StepSize) -> Kernel:
-    """Return SMLD whose last category is the reference, with an approximation of exp(y)."""
+    """Return SMLD with an approximation of exp(y); the last category is the reference."""
     approximation = APPROXIMATIONS[name]
     return freeze(
         static(_init, approximation=approximation),
@@ -185,7 +185,7 @@ def main(quick: bool, out: Path, seed: int, data: Path, seeds: int) -> None:
 
 
 def _law(name: str, target: str, law: Posterior, seed: int, quick: bool) -> dict[str, float]:
-    """Return the errors of the law of a posterior whose densest category comes last."""
+    """Return the errors on a posterior whose densest category comes last."""
     order = np.argsort(law.shapes[0])
     shapes, alpha = law.shapes[0][order], law.alpha[order]
     counts = jnp.asarray(shapes - alpha, jnp.float32)
@@ -195,7 +195,7 @@ def _law(name: str, target: str, law: Posterior, seed: int, quick: bool) -> dict
     kernel = approximate(name, estimators.multinomial(1), jnp.asarray(alpha, jnp.float32), STEP)
     state = kernel.init(key_init, jnp.asarray(start, jnp.float32))
     stream = batches.full(jnp.broadcast_to(counts, (1, chains, len(shapes))))
-    # The law at the end, of all chains and of ten times a unit of time apart.
+    # The final distribution, of all chains at ten times, one time unit apart.
     _, omega = driver.run(
         key_run, kernel, state, stream, steps, thin=max(1, steps // 30), collect=_probabilities
     )
@@ -278,7 +278,7 @@ LAWS = {"normal": _log_normal, "like a Dirichlet": _log_like_dirichlet}
 
 
 class Quadrature(NamedTuple):
-    """Points of the ball up to turns about the first axis, and their masses under a law."""
+    """Points of the ball up to rotation about the first axis, and their probabilities."""
 
     height: np.ndarray  # x_1
     ring: np.ndarray  # distance from the axis

@@ -2,16 +2,16 @@
 
     python benchmarks/papers/sam_20news.py [--seconds 300] [--methods M ...] [--settings S ...]
 
-Liu, Zhu and Song (2016), section 5.3; the data are theirs, K = 20, batches of 50. Every method runs
-once with the settings of the released code (steps, frictions, lengths, a thermostat of inertia 1, V
-= 0, and chains of the proportions that begin at least squares with fixed steps; but it pools up to
-8,000 samples over hours, and its thermostat counts K V dimensions of the K (V - 1) there are) and
-once with those of the library, which keep the kinetic energy of the topics at equilibrium;
-variational inference is `models.sam.variational`, with the concentration xi of its topics fixed as
-published, and learned. Held-out log-perplexities are estimated by importance sampling and, as in
-the paper, from 200 draws of the prior; the columns are means over the second half of the
-evaluations, and of the last 10 samples together. Every method is kept in `runs/` of the folder as
-it ends, and the table and the figure are of all that are there.
+Liu, Zhu and Song (2016), section 5.3; their data, K = 20, batches of 50. Every method runs once
+with the settings of the released code (steps, frictions, lengths, thermostat inertia 1, V = 0, and
+least-squares starts of the proportions with fixed steps; but the code pools up to 8,000 samples
+over hours, and its thermostat counts K V dimensions instead of the actual K (V - 1)) and once with
+those of the library, which keep the kinetic energy of the topics at equilibrium. Variational
+inference is `models.sam.variational`, with the concentration xi of its topics fixed as published,
+and learned. Held-out log-perplexities are estimated by importance sampling and, as in the paper,
+from 200 prior draws; the columns are means over the second half of the evaluations, and the last 10
+samples pooled. Every method is kept in `runs/` of the folder as it ends; the table and the figure
+show all that are there.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the experiments on SAM share: the methods, their scores against time, table and figure."""
+"""Shared by the SAM experiments: the methods, their scores against time, table and figure."""
 
 import json
 import math
@@ -24,7 +24,7 @@ from simplex_jax.runtime.hooks import Event, Hook
 
 EVALUATIONS = 24
 POOLED = 10
-"""How many samples of the topics are put together for the pooled scores, whatever the method."""
+"""Number of samples of the topics in pooled scores, for any method."""
 SETTINGS = ("published", "equilibrium")
 
 
@@ -49,14 +49,14 @@ class Published(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Documents to learn from and held-out ones, and the model.
+    """Training and held-out documents, and the model.
 
     Attributes:
-        train: Documents to learn from.
+        train: Training documents.
         test: Held-out documents.
         shape: (K, V).
         hyper: Hyperparameters.
-        batch_size: Documents a batch.
+        batch_size: Documents per batch.
         published: Settings of the released code.
     """
 
@@ -140,7 +140,7 @@ def _variational(full: bool, learn: bool) -> Build:
         decay = problem.published.decay
         options: dict[str, Any] = {"learn_concentration": learn}
         if full:
-            # Weights go on from where they were: short updates lose nothing and are seen earlier.
+            # Weights continue from their last values: short updates lose nothing and score earlier.
             options |= {"local_iterations": 5, "topic_iterations": 5}
         else:
             step = schedules.polynomial_decay(5**-decay, tau=5, kappa=decay)
@@ -163,7 +163,7 @@ METHODS: dict[str, Build] = {
     "StoVI, xi learned": _variational(full=False, learn=True),
 }
 POINTS = tuple(name for name in METHODS if "VI" in name)
-"""They have one setting, and are shown with both."""
+"""These have one setting, and are shown with both."""
 
 
 class _Scores(Hook):
@@ -171,7 +171,7 @@ class _Scores(Hook):
 
     def __init__(self, problem: Problem, key: jax.Array, seconds: float) -> None:
         self._problem, self._key, self._seconds = problem, key, seconds
-        # Early times are close together: most happens there.
+        # Early times are closer together, since most happens there.
         self._due = list(seconds * (np.arange(1, EVALUATIONS + 1) / EVALUATIONS) ** 1.5)
         self.records: list[dict[str, float]] = []
         self.log_p: dict[str, list[np.ndarray]] = {"importance": [], "prior": []}
@@ -186,7 +186,7 @@ class _Scores(Hook):
         told = problem.hyper.alpha, problem.hyper.kappa1
         key = jax.random.fold_in(self._key, event.step)
         by_importance = density.importance(key, topics, problem.test, *told)
-        # The same draws of the prior at all times.
+        # The same prior draws at all times.
         by_prior = density.prior_draws(self._key, topics, problem.test, *told)
         self.log_p["importance"].append(by_importance.log_p)
         self.log_p["prior"].append(by_prior.log_p)
@@ -202,7 +202,7 @@ class _Scores(Hook):
         return not self._due
 
     def pooled(self, name: str) -> float:
-        """Return the log-perplexity of the last `POOLED` samples of the topics together."""
+        """Return the log-perplexity of the last `POOLED` samples of the topics, pooled."""
         return density.log_perplexity(density.pool(self.log_p[name][-POOLED:]))
 
 
@@ -211,7 +211,7 @@ def scored(
 ) -> dict[str, Any]:
     """Run a method for some seconds of updates; return its row and records.
 
-    The seconds that a variational start takes, compilation and all, are counted by themselves.
+    The seconds of a variational start, with compilation, are counted separately.
     """
     kernel, stream = METHODS[name](problem, setting)
     key_start, key_init, key_run, key_scores = jax.random.split(jax.random.key(seed), 4)
@@ -310,7 +310,7 @@ def experiment(
     out: Path,
     about: dict[str, Any],
 ) -> None:
-    """Run the methods, each into a file of its own; the table and the figure are of all there."""
+    """Run the methods, each into its own file; the table and the figure show all files."""
     started = time.perf_counter()
     (out / "runs").mkdir(parents=True, exist_ok=True)
     for setting in settings:
@@ -357,7 +357,7 @@ def _write(out: Path, about: dict[str, Any], started: float) -> None:
 
 
 def synthetic(seed: int) -> Problem:
-    """Return a problem of seconds, drawn from the model."""
+    """Return a problem that runs in seconds, drawn from the model."""
     generator = np.random.default_rng(seed)
     topics, words, documents = 4, 60, 240
     beta = np.abs(generator.normal(size=(topics, words))) * (

@@ -1,8 +1,8 @@
 """Unit vectors in the format of SAM's authors, which is like SVMlight.
 
-It is text: a line `V D`; of each document a line `n label id:value id:value ...` with n
-pairs, ids from 0; and a last line with the number of labels, which may be missing. It is that of
-the data sets of Liu, Zhu and Song (2016), "Stochastic Gradient Geodesic MCMC Methods".
+It is text: a line `V D`; for each document a line `n label id:value id:value ...` with n pairs, ids
+from 0; and a last line with the number of labels, which may be missing. The data sets of Liu, Zhu
+and Song (2016), "Stochastic Gradient Geodesic MCMC Methods", have this format.
 """
 
 import re
@@ -30,14 +30,14 @@ class _Size(NamedTuple):
 
 
 def read(path: Path, *, normalise: bool = False) -> UnitVectors:
-    """Read unit vectors of documents, packed or not, with the vocabulary beside them.
+    """Read unit vectors of documents, compressed or not, with the vocabulary beside them.
 
-    That of `a.b.data` is `a.b.voc` or `a.voc`; without one the words are `w0, w1, ...`. Documents
-    have numbers from 1 for names.
+    The vocabulary of `a.b.data` is `a.b.voc` or `a.voc`; without one the words are `w0, w1, ...`.
+    Documents are named by numbers from 1.
 
     Args:
         path: The file.
-        normalise: Take vectors of any length but 0.
+        normalise: Accept vectors of any length but 0.
 
     Raises:
         CorpusError: Something is wrong with the data, such as a vector that is zero, not finite or
@@ -127,7 +127,7 @@ def _trailer(
 def _document(
     line: bytes, number: int, words: int, path: Path
 ) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """Label, ids and values of a line."""
+    """Return the label, ids and values of a line."""
 
     def refused(problem: str, remedy: str = "correct the line") -> Exception:
         return error_at(path, problem, remedy, line=number)

@@ -2,11 +2,11 @@
 
     python benchmarks/papers/sam_wikipedia.py [--seconds 300] [--methods M ...] [--settings S ...]
 
-Liu, Zhu and Song (2016), section 5.3, with K = 50 and batches of 100, on another slice of Wikipedia
-than theirs: of the words in at most 5.99% of the documents the 3,000 that are in most, as theirs,
-and tf-idf vectors of length 1. Held-out documents are weighed by the training frequencies (theirs
-by their own). Otherwise as `sam_20news`; methods that see all documents in an update may do few of
-them in the time given.
+Liu, Zhu and Song (2016), section 5.3, with K = 50 and batches of 100, on another slice of
+Wikipedia: of the words in at most 5.99% of the documents the 3,000 with the highest document
+frequency, as theirs, and tf-idf vectors of length 1. Held-out documents are weighted by the
+training frequencies (theirs by their own). Otherwise as in `sam_20news`; methods that use all
+documents in an update may make few updates in the given time.
 """
 
 from pathlib import Path
@@ -58,7 +58,7 @@ def main(
 
 
 def _wikipedia(data: Path) -> tuple[Problem, float]:
-    """Return the problem, and the least share of the documents that a word kept is in."""
+    """Return the problem, and the lowest document frequency of a kept word, as a share."""
     train, test = (
         corpus.read(
             data / f"docword.wikipedia.{part}.txt.gz", vocabulary=data / "vocab.wikipedia.txt"

@@ -4,9 +4,9 @@
 
 Baker, Fearnhead, Fox and Nemeth (2018), Sections 1.3 and 2.2; see `scir_methods` for the posterior.
 Every method runs 1000 updates, then 1000 that are kept, with batches of 10. The figure shows one
-chain of each; the quantiles of the table are those of the chain of the figure and, to show how
-they vary, the smallest and largest median of 5 chains. Step sizes are those of the least
-Kolmogorov-Smirnov distance over 5 other seeds.
+chain of each method; the table has that chain's quantiles and, to show how they vary, the smallest
+and largest median of 5 chains. Step sizes minimise the Kolmogorov-Smirnov distance over 5 other
+seeds.
 """
 
 import time

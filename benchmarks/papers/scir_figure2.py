@@ -1,11 +1,11 @@
-"""SCIR, Figure 2: distance to a sparse and to a dense Dirichlet posterior over batch sizes.
+"""SCIR, Figure 2: distance to a sparse and a dense Dirichlet posterior over batch sizes.
 
     python benchmarks/papers/scir_figure2.py [--quick] [--out FOLDER] [--seed N]
 
 Baker, Fearnhead, Fox and Nemeth (2018), Section 2.2; see `scir_methods` for the posteriors. Every
-method runs 1000 updates, then 1000 that are kept. Its step size at a batch size is the one of the
-least mean Kolmogorov-Smirnov distance over some seeds; the distance shown is that of as many other
-seeds. The exact sampler draws 1000 independent points.
+method runs 1000 updates, then 1000 that are kept. Its step size at a batch size minimises the mean
+Kolmogorov-Smirnov distance over some seeds; the distance shown is that of as many other seeds. The
+exact sampler draws 1000 independent points.
 """
 
 import time
@@ -35,7 +35,7 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
 
     rows, curves = [], {}
     for case in cases:
-        # One call does both sets of seeds; the choice of the step looks at the tuning seeds alone.
+        # One call runs both sets of seeds; only the tuning seeds choose the step size.
         data = scir_methods.data(case, [*tuning_seeds, *seeds])
         for name in names:
             method = METHODS[name]

@@ -3,9 +3,9 @@
     python benchmarks/papers/scir_hmm.py [--quick] [--out FOLDER] [--seed N]
 
 Baker, Fearnhead, Fox and Nemeth (2018, section 1) name the hidden Markov model, "with
-simplex-constrained transition distributions", and show no experiment. Symbols x_t are the 27 of
-letters and blanks, of the State of the Union addresses, which come with the package. Of K = 6
-states
+simplex-constrained transition distributions", and show no experiment. The symbols x_t are 27,
+letters and the blank, from the State of the Union addresses, which come with the package. With K =
+6 states
 
     A_k ~ Dirichlet(0.1, ..., 0.1), [K]         transitions from state k
     B_k ~ Dirichlet(0.1, ..., 0.1), [27]        symbols of state k
@@ -13,19 +13,19 @@ states
 
 The counts of A and B are the expected transitions, sum_t P(z_t-1 = j, z_t = k | x), and the
 expected symbols, sum_t P(z_t = k | x) 1(x_t = v), by forward and backward messages. A batch has n
-subsequences, drawn with replacement from those of 50 symbols into which the text divides. Messages
-run over a subsequence and a buffer on either side of it (Ma, Foti and Fox 2017; that paper was not
-at hand), and the counts of the subsequence alone are taken, scaled by the number of subsequences
-over n. With buffers as long as the text they are unbiased.
+subsequences, drawn with replacement from the text's subsequences of 50 symbols. Messages run over a
+subsequence and a buffer on either side (Ma, Foti and Fox 2017; that paper was not at hand), and
+only the subsequence's counts are used, scaled by the number of subsequences over n. With buffers as
+long as the text they are unbiased.
 
 The reference is forward filtering, backward sampling of the whole text, with exact Dirichlet draws,
-from several chains. All chains, of all methods, start at the last draw of a burn-in by Gibbs
-sampling: a hidden Markov model has many modes, and what is measured is how well the law around one
-of them is drawn. Samplers run 2000 updates and then 2000 that are kept, with expected labels and a
-carried total. Their distance is the mean Kolmogorov-Smirnov distance of log A_jk and of log B_kv,
-over all entries, to the draws of Gibbs sampling; the step is the one of the least mean of both over
-other seeds. Two halves of the chains of Gibbs sampling have the distance "Gibbs". The predictive
-density is that of the symbols that follow the text, averaged over draws.
+from several chains. All chains of all methods start at the last draw of a Gibbs burn-in: a hidden
+Markov model has many modes, and the experiment measures how well samplers draw around one of them.
+Samplers run 2000 updates and then 2000 that are kept, with expected labels and a carried total.
+Their distance is the mean Kolmogorov-Smirnov distance of log A_jk and of log B_kv, over all
+entries, to the Gibbs draws; the step size minimises the mean of both over other seeds. "Gibbs" is
+the distance between two halves of the Gibbs chains. The predictive density is that of the symbols
+that follow the text, averaged over draws.
 """
 
 import functools
@@ -68,7 +68,7 @@ class Method(NamedTuple):
     steps: Sequence[float]
 
 
-# Rows have some thousand counts: steps of SGRLD, whose total is about 1, and of SMLD are as small.
+# Rows have some thousand counts, so SGRLD, with a total of about 1, and SMLD need small steps.
 METHODS = {
     "SCIR": Method(scir.build, (1.0, 0.3, 0.1, 0.03, 0.01)),
     "reflected Euler": Method(reflected_cir.build, (1.0, 0.3, 0.1, 0.03, 0.01)),
@@ -78,7 +78,7 @@ METHODS = {
 
 
 def text(length: int) -> np.ndarray:
-    """Return the first symbols of the addresses: 0 for all that is no letter, once in a row."""
+    """Return the first symbols of the addresses; any run of non-letters is one 0."""
     order = " " + string.ascii_lowercase
     packed = resources.files("simplex_jax.corpus").joinpath("data", "state_of_the_union.tsv.xz")
     lines = lzma.decompress(packed.read_bytes()).decode("utf-8").splitlines()
@@ -88,10 +88,10 @@ def text(length: int) -> np.ndarray:
 
 
 def windows(symbols: np.ndarray, window: int, buffer: int) -> np.ndarray:
-    """Return the subsequences into which a text divides, with buffers, [number, symbols].
+    """Return the subsequences of a text, with buffers, [number, symbols].
 
-    There is one symbol more before a buffer than after, as the first symbol of a subsequence comes
-    with the transition to it.
+    There is one symbol more before a buffer than after it, because the first symbol of a
+    subsequence comes with its transition.
 
     Raises:
         ValueError: The text does not divide.
@@ -105,13 +105,13 @@ def windows(symbols: np.ndarray, window: int, buffer: int) -> np.ndarray:
 
 
 def likelihoods(symbol_logs: jax.Array, symbols: jax.Array) -> jax.Array:
-    """Return the probability of each symbol in each state, [T, K]; 1 where there is none."""
+    """Return the probability of each symbol in each state, [T, K]; 1 without a symbol."""
     found = jnp.exp(symbol_logs).T[jnp.maximum(symbols, 0)]
     return jnp.where((symbols == NONE)[:, None], 1.0, found)
 
 
 def steps_of(symbols: jax.Array) -> jax.Array:
-    """Return whether each symbol follows another, [T]: the first of a text does not."""
+    """Return whether each symbol follows another, [T]; a text's first does not."""
     there = symbols != NONE
     return there & jnp.concatenate([jnp.zeros(1, bool), there[:-1]])
 
@@ -138,7 +138,7 @@ def expected_counts(position: Position, symbols: jax.Array, buffer: int) -> Posi
     likelihood, follows = likelihoods(position["symbols"], symbols), steps_of(symbols)
 
     def backward(message: jax.Array, inputs: tuple) -> tuple[jax.Array, tuple]:
-        """From what is known of z_t by the symbols after it, to that of z_t-1."""
+        """Step the backward message from z_t to z_t-1."""
         law, before, likely, follows_here = inputs
         state = law * message
         ahead = likely * message
@@ -232,7 +232,7 @@ def sampled(
         return common.trace(key_run, kernel, state, batches.uniform(cut, number), **lengths)
 
     over_seeds = jax.vmap(chain, in_axes=(0, None))
-    # One step at a time: all at once would hold as many chains in memory.
+    # One step size at a time, to hold fewer chains in memory.
     return jax.lax.map(lambda step_size: over_seeds(keys, step_size), steps)
 
 
@@ -359,7 +359,7 @@ def _keys(seed: int, number: int) -> jax.Array:
 
 
 def _judged(found: Position, truth: Mapping[str, np.ndarray]) -> list[list[dict[str, float]]]:
-    """Return distances, of every step and seed."""
+    """Return the distances for every step size and seed."""
     whole = {name: np.asarray(leaf) for name, leaf in found.items()}
     steps, seeds = whole["symbols"].shape[:2]
     return [
@@ -369,7 +369,7 @@ def _judged(found: Position, truth: Mapping[str, np.ndarray]) -> list[list[dict[
 
 
 def _thinned(found: Mapping[str, Any], number: int = 50) -> Position:
-    """Return some draws, evenly from all."""
+    """Return some draws, evenly spaced."""
     return {
         name: jnp.asarray(leaf)[np.linspace(0, len(leaf) - 1, min(number, len(leaf))).astype(int)]
         for name, leaf in found.items()

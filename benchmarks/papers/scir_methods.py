@@ -2,9 +2,9 @@
 
 N = 1000 data in 10 categories, alpha = 0.1. Sparse: counts 800, 100, 100 and seven zeros, started
 at the counts of 1000 uniform labels. Dense: the labels are uniform, and chains start at the
-posterior mean. All chains start at theta = counts + alpha, so SGRLD, whose total is about 1 in its
-stationary law, starts at a total of about 1000; "SGRLD, own total" starts at one drawn from that
-law. Batches are drawn with replacement.
+posterior mean. All chains start at theta = counts + alpha, so SGRLD starts at a total of about
+1000, although its stationary total is about 1; "SGRLD, own total" starts at a draw of the
+stationary one. Batches are drawn with replacement.
 """
 
 import functools
@@ -25,12 +25,12 @@ SPARSE_COUNTS = (800, 100, 100, 0, 0, 0, 0, 0, 0, 0)
 
 
 class Method(NamedTuple):
-    """A sampler: how to build it, the grid of its step size, and the total it starts from.
+    """A sampler: how to build it, its grid of step sizes, and its initial total.
 
     Attributes:
         build: `(estimator, alpha, step_size) -> Kernel`.
-        step_sizes: Those tried.
-        given_total: Whether it starts from the theta of the experiment, or from a total of its own.
+        step_sizes: The grid.
+        given_total: Whether it starts from the experiment's theta, or from a total of its own.
     """
 
     build: Callable[..., Kernel]
@@ -54,7 +54,7 @@ METHODS = {
 
 
 class Data(NamedTuple):
-    """Data sets, one a seed.
+    """Data sets, one per seed.
 
     Attributes:
         labels: The data, [seeds, N].
@@ -92,7 +92,7 @@ def sample(
     burn_in: int,
     kept: int,
 ) -> np.ndarray:
-    """Return log-probabilities [step sizes, seeds, kept, K] of chains side by side."""
+    """Return log-probabilities [step sizes, seeds, kept, K] of parallel chains."""
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
     kept_positions = _sample(
         keys,
@@ -148,6 +148,6 @@ def exact(seeds: Sequence[int], posterior: np.ndarray, n: int) -> np.ndarray:
 
 
 def tuned(log_omega: np.ndarray, posterior: np.ndarray) -> int:
-    """Return the step size, of [step sizes, seeds, kept, K], with the least mean KS distance."""
+    """Return the step size, of [step sizes, seeds, kept, K], with the lowest mean KS distance."""
     distances = common.ks_distance(log_omega, posterior).mean(axis=-1)
     return int(np.nanargmin(distances))

@@ -1,11 +1,11 @@
-"""Mixed memberships of a network by minibatches of nodes: SCIR and others on the political blogs.
+"""Mixed memberships of a network by minibatches of nodes: SCIR and others on political blogs.
 
     python benchmarks/papers/scir_networks.py [--quick] [--out FOLDER] [--seed N] [--data FOLDER]
 
 Baker, Fearnhead, Fox and Nemeth (2018, section 1) name networks as sparse simplex models in which
-SCIR should do better than SGRLD; they show none. This is the assortative mixed-membership
+SCIR should do better than SGRLD, without an experiment. This is the assortative mixed-membership
 stochastic blockmodel, in the form of Gopalan and Blei (2013) and of Li, Ahn and Welling (2016), who
-sample it by SGRLD (neither paper was at hand: what follows is written from the model). Of N nodes
+sample it by SGRLD (neither paper was at hand: what follows is derived from the model). With N nodes
 and K communities,
 
     pi_i ~ Dirichlet(alpha, ..., alpha),           memberships of node i
@@ -20,21 +20,20 @@ the Bernoulli probabilities of y_ij. The expected labels given pi and beta are
     P(z_ij = z_ji = k | y_ij) prop. to pi_ik pi_jk f_k
 
 The rows pi_i have the first as counts, summed over j, and the pairs (beta_k, 1 - beta_k) the
-second, summed over linked and over other pairs. An update takes n nodes, all their links and m
-nodes drawn uniformly for each, of which those that are not linked to it stand, scaled by N / m, for
-all that are not. It moves the memberships of the n nodes, and then the strengths, whose counts are
-scaled by N / (2 n): both counts are unbiased. Steps fall as h (1 + t / 100)^-0.33.
+second, summed over linked and unlinked pairs. An update uses n nodes, all their links and m nodes
+drawn uniformly for each. Those not linked to the node represent, scaled by N / m, all that are not.
+The update moves the memberships of the n nodes, and then the strengths, whose counts are scaled by
+N / (2 n): both counts are unbiased. Steps decay as h (1 + t / 100)^-0.33.
 
 The reference is Gibbs sampling of all pairs: labels are drawn, and then memberships and strengths
-are exact. It has as many sweeps as a node has visits in a run of the samplers.
+exactly. It makes as many sweeps as a node has visits in a run of the samplers.
 
-Links are undirected, of the largest component of the blogs. Of the links a tenth is held out, with
-as many pairs that are not linked; a second such set, with another seed and runs of half the length,
-is for the choice of steps. Neither is learned from. All methods start at the same memberships, of
-clusters of the leading eigenvectors: from memberships without any structure runs end in modes of
-one or two communities.
-The score is the perplexity of Li et al., exp of minus the mean over held-out pairs of the log of
-the probability of y_ij, averaged over the samples of the second half of a run.
+Links are undirected, from the largest component of the blogs. A tenth of the links is held out,
+with as many unlinked pairs; a second such set, with another seed and runs of half the length,
+chooses step sizes. Neither is trained on. All methods start at the same memberships, from clusters
+of the leading eigenvectors: from memberships without structure, runs end in modes of one or two
+communities. The score is the perplexity of Li et al., exp of minus the mean over held-out pairs of
+the log of the probability of y_ij, averaged over the samples of the second half of a run.
 """
 
 import functools
@@ -67,14 +66,14 @@ HELD_OUT = 0.1
 EVERY = 50  # updates between two scores
 
 UNLINKED, LINKED, HIDDEN = 0, 1, 2
-"""What is known of a pair; nothing of a held-out one, and a node and itself are none."""
+"""Status of a pair; held-out pairs, and a node with itself, are hidden."""
 
 
 class Network(NamedTuple):
-    """A network to learn from, and pairs to score.
+    """A training network, and pairs to score.
 
     Attributes:
-        status: Of every pair, uint8 [N, N].
+        status: Status of every pair, uint8 [N, N].
         neighbours: Links of every node that are not held out, [N, D], N where there are fewer.
         pairs: Held-out pairs, [P, 2].
         linked: Whether they are linked, [P].
@@ -94,13 +93,13 @@ class Params(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Pairs of nodes, and what weight they have.
+    """Pairs of nodes, and their weights.
 
     Attributes:
         first: Rows of the first nodes, [n].
         second: Numbers of the second nodes, [n, M].
         linked: Whether they are linked, [n, M].
-        weight: Of each pair, [n, M].
+        weight: Weight of each pair, [n, M].
     """
 
     first: jax.Array
@@ -135,7 +134,7 @@ def drawn_network(seed: int, size: int) -> np.ndarray:
 
 
 def split(links: np.ndarray, seed: int) -> tuple[Network, Network]:
-    """Hold out pairs twice; return the network without both, to score and to choose steps by."""
+    """Hold out pairs twice; return the network without both sets, for scores and for tuning."""
     generator = np.random.default_rng(seed)
     size = len(links)
     i, j = np.triu_indices(size, 1)
@@ -167,11 +166,11 @@ def split(links: np.ndarray, seed: int) -> tuple[Network, Network]:
 def labels(
     pi_i: jax.Array, pi_j: jax.Array, beta: jax.Array, linked: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the weights that make up the probability of pairs, and it.
+    """Return the probability of pairs and the weights that sum to it.
 
     Args:
         pi_i: Memberships of first nodes, [..., K].
-        pi_j: Of the second ones, likewise.
+        pi_j: Likewise, of the second ones.
         beta: Strengths [K].
         linked: Whether they are linked, [...].
 
@@ -186,7 +185,7 @@ def labels(
 
 
 def pairs_of(key: jax.Array, nodes: jax.Array, network: Network, others: int | None) -> Pairs:
-    """Return all links of nodes, and pairs that stand for the rest; with None all pairs."""
+    """Return all links of nodes, and pairs representing the rest; with None all pairs."""
     size = len(network.status)
     if others is None:
         second = jnp.broadcast_to(jnp.arange(size), (len(nodes), size))
@@ -211,7 +210,7 @@ def membership_counts(pi: jax.Array, params: Params, pairs: Pairs) -> jax.Array:
 
 
 def strength_counts(params: Params, pairs: Pairs) -> jax.Array:
-    """Return how many pairs are expected in each community, linked and not, [K, 2]."""
+    """Return the expected number of pairs in each community, linked and not, [K, 2]."""
     pi, beta = jnp.exp(params.pi), jnp.exp(params.beta[:, 0])
     same, _, total = labels(pi[pairs.first][:, None], pi[pairs.second], beta, pairs.linked)
     share = same * (pairs.weight / total)[..., None]
@@ -238,14 +237,14 @@ def _strengths(
 
 
 class Method(NamedTuple):
-    """A sampler, with its steps of memberships, and those of strengths in units of them."""
+    """A sampler, with its step sizes of memberships, and of strengths in units of them."""
 
     build: Callable[..., Kernel]
     steps: Sequence[float]
     ratios: Sequence[float]
 
 
-# At its largest step SCIR draws anew, given the counts: larger ones are no different. Reflected
+# At its largest step size SCIR draws afresh, given the counts: larger ones are alike. Reflected
 # Euler steps diverge from 2 on. SGRLD and SMLD need steps of the order of the inverse counts of a
 # row, a thousand for memberships and up to a hundred thousand for strengths.
 METHODS = {
@@ -257,23 +256,23 @@ METHODS = {
 
 
 class Chain(NamedTuple):
-    """What a run carries: states of the two kernels, and held-out probabilities."""
+    """Carry of a run: states of the two kernels, and held-out probabilities."""
 
     nodes: Any
     strengths: Any
-    total: jax.Array  # sum of the probabilities of held-out pairs, over the samples that count
+    total: jax.Array  # sum of the held-out pairs' probabilities over the counted samples
     samples: jax.Array
 
 
 def probability(params: Params, network: Network) -> jax.Array:
-    """Return that of whether held-out pairs are linked, [P]."""
+    """Return the probability of the held-out pairs' status, [P]."""
     pi = jnp.exp(params.pi)
     i, j = network.pairs.T
     return labels(pi[i], pi[j], jnp.exp(params.beta[:, 0]), network.linked)[2]
 
 
 def start(network: Network, seed: int) -> Params:
-    """Return memberships of nine tenths in a cluster of each node, and the strengths of these.
+    """Return memberships of nine tenths in each node's cluster, and the cluster strengths.
 
     The clusters are k-means of the leading eigenvectors of the known links, by their eigenvalues.
     """
@@ -306,7 +305,7 @@ def sampled(
     others: int = OTHERS,
     every: int = EVERY,
 ) -> tuple[jax.Array, jax.Array, Params]:
-    """Run a sampler; return perplexities over time, of one sample and averaged, and its end."""
+    """Run a sampler; return perplexities over time, single and averaged, and its last state."""
     key_init, key_run = jax.random.split(key)
     size = len(network.status)
     kernels = [
@@ -322,7 +321,7 @@ def sampled(
         keys = jax.random.split(jax.random.fold_in(key_run, t), 4)
         ids = permutation(keys[0], jnp.arange(nodes), size)
         pairs = pairs_of(keys[1], ids, network, others)
-        # The kernel moves the rows of the batch alone.
+        # The kernel moves only the rows of the batch.
         own = jax.tree.map(lambda leaf: leaf[ids], (whole.position, _more(whole)))
         state = _with(whole._replace(position=own[0]), own[1])
         params = Params(whole.position, strengths.position)
@@ -356,7 +355,7 @@ def sampled(
 
 
 def _more(state: Any) -> Any:
-    """Return what a state has of each row beside the position: a total, or nothing."""
+    """Return the rows of a state apart from the position: a total, or nothing."""
     return getattr(state, "log_total", None)
 
 
@@ -480,7 +479,7 @@ def main(quick: bool, out: Path, seed: int, data: Path, number: int, updates: in
 
 
 class Run(NamedTuple):
-    """Perplexities over a run, of one sample and averaged, its seconds, and how it ended."""
+    """Perplexities over a run, single and averaged, its seconds, and its last state."""
 
     one: np.ndarray
     averaged: np.ndarray
@@ -499,7 +498,7 @@ def _run(
     first = start(network, seed)
     begun = time.perf_counter()
     one, averaged, end = run(common.key_of(seed, name), network, first, *steps, **lengths)
-    # The scores are there when the run is done.
+    # The scores are ready when the run is done.
     return Run(np.asarray(one), np.asarray(averaged), time.perf_counter() - begun, end)
 
 

@@ -3,33 +3,33 @@
     python benchmarks/papers/scir_rates.py [--quick] [--out FOLDER] [--seed N]
 
 Baker, Fearnhead, Fox and Nemeth (2018, section 2.3, and their poster, section 5) claim that SCIR
-samples gamma posteriors on (0, inf) as well, which are "common for inference of variances", where
-SGLD is biased at the boundary; they show no experiment. Here every target is ten independent
+also samples gamma posteriors on (0, inf), which are "common for inference of variances", where SGLD
+is biased at the boundary; they show no experiment. Here every target is ten independent
 
     theta_j | data ~ Gamma(a_j, b_j),   a_j = shape + counts_j,   b_j = rate + exposure_j
 
-with the prior Gamma(0.1, 1), and either counts or exposure are estimated from a batch of n of
-N = 1000 data, drawn with replacement:
+with the prior Gamma(0.1, 1), and either counts or exposure are estimated from a batch of n of N =
+1000 data, drawn with replacement:
 
     rates       y_ij ~ Poisson(theta_j):    counts = (N / n) sum of y_ij,   exposure = N
     precisions  x_ij ~ N(0, 1 / theta_j):   counts = N / 2,   exposure = (N / n) sum of x_ij^2 / 2
 
 "rates" are between 0.5 and 5; "few events" are rates with 1 to 3 events in all data; "no events"
-have none, and hence the shape 0.1, and no noise. The steps of the four methods are
+have none, and hence the shape 0.1 and no noise. The steps of the four methods are
 
     CIR              the exact transition of d theta = (a - b theta) dt + sqrt(2 theta) dW
     reflected Euler  theta' = |theta + h (a - b theta) + sqrt(2 h theta) xi|
     SGLD of logs     x' = x + h (a - b exp(x)) + sqrt(2 h) xi,   x = log theta
     reflected SGLD   theta' = |theta + h ((a - 1) / theta - b) + sqrt(2 h) xi|
 
-with estimates in place of a and b. Chains start at the mean of the posterior, run 1000 updates and
-then 1000 that are kept; the step is the one of the least Kolmogorov-Smirnov distance over seeds,
-and data, that are not reported.
+with estimates in place of a and b. Chains start at the posterior mean, run 1000 updates and then
+1000 that are kept; the step size minimises the Kolmogorov-Smirnov distance over unreported seeds
+and data.
 
-CIR's law is known: given estimates it is the same transition, so that the moments of the stationary
-chain over independent batches solve two linear equations (`predicted`). Where only the shape is
-estimated, that is Corollary 3.2 of the paper: the mean is right, and the variance larger by
-Var[a_hat] tanh(s / 2) / b^2, `laws.stationary_inflation`. Where the rate is estimated the mean is
+CIR's distribution is known: given estimates it is the same transition, so the moments of the
+stationary chain over independent batches solve two linear equations (`predicted`). If only the
+shape is estimated, that is Corollary 3.2 of the paper: the mean is right, and the variance larger
+by Var[a_hat] tanh(s / 2) / b^2, `laws.stationary_inflation`. If the rate is estimated, the mean is
 off as well.
 """
 
@@ -57,18 +57,18 @@ SHAPE, RATE = 0.1, 1.0
 CASES = ("rates", "few events", "no events", "precisions")
 BATCH_SIZES = (1, 10, 100, 1000)
 SIGMA = (2 / SIZE) ** 0.5
-"""With it a step of CIR counts relaxation times, up to the ratio of b and N."""
+"""With it CIR's step size counts relaxation times, up to the ratio of b and N."""
 SMALLEST = 1e-30  # of theta, where (a - 1) / theta is still a float32
 
 
 def evidence_of_counts(key: jax.Array, log_theta: jax.Array, counts: jax.Array) -> Evidence:
-    """Return the evidence of a batch of counts [n, J] on their rates."""
+    """Return the evidence of a batch of counts [n, J] about their rates."""
     del key
     return Evidence(counts.sum(axis=0), jnp.full_like(log_theta, len(counts)))
 
 
 def evidence_of_normals(key: jax.Array, log_theta: jax.Array, x: jax.Array) -> Evidence:
-    """Return the evidence of a batch of centred normals [n, J] on their precisions."""
+    """Return the evidence of a batch of centred normals [n, J] about their precisions."""
     del key
     return Evidence(jnp.full_like(log_theta, len(x) / 2), (x**2).sum(axis=0) / 2)
 
@@ -119,11 +119,11 @@ def _constant(z: tuple[jax.Array, ...], v: tuple[jax.Array, ...]) -> tuple[jax.A
 
 
 class Method(NamedTuple):
-    """A sampler, and the grid of its step size.
+    """A sampler, and its grid of step sizes.
 
     Attributes:
         build: `(case, step size) -> Kernel`.
-        step_sizes: Those tried, from the largest on.
+        step_sizes: The grid, in decreasing order.
         logs: Whether its position is log theta.
     """
 
@@ -175,7 +175,7 @@ METHODS = {
 
 
 class Data(NamedTuple):
-    """Data sets, one a seed.
+    """Data sets, one per seed.
 
     Attributes:
         values: Counts or normal numbers, [seeds, N, J].
@@ -220,7 +220,7 @@ def sample(
     burn_in: int,
     kept: int,
 ) -> np.ndarray:
-    """Return theta [step sizes, seeds, kept, J] of chains side by side; N is all data in order."""
+    """Return theta [step sizes, seeds, kept, J] of parallel chains; N is all data in order."""
     found = _sample(
         jnp.stack([jax.random.key(seed) for seed in seeds]),
         jnp.asarray(method.step_sizes, jnp.float32),
@@ -253,7 +253,7 @@ def _sample(
     ) -> jax.Array:
         key_init, key_run = jax.random.split(key)
         kernel = method.build(case, step_size)
-        # The `init` of CIR takes theta and keeps its logarithm; that of SGLD has no such notion.
+        # CIR's `init` accepts theta and stores its logarithm; SGLD's does not.
         start = jnp.log(start) if method.build is _sgld_of_logs else start
         state = kernel.init(key_init, start)
         whole = batch_size == SIZE
@@ -283,7 +283,7 @@ def predicted(
     are linear in those before it.
     """
     e = np.exp(-(sigma**2) * rates * step_size / 2)
-    settled = shapes * (1 - e) / rates  # the part of the mean that does not depend on theta
+    settled = shapes * (1 - e) / rates  # the part of the mean independent of theta
     mean = settled.mean(axis=0) / (1 - e.mean(axis=0))
     slope = 2 * e * settled + 2 * e * (1 - e) / rates
     constant = settled**2 + settled * (1 - e) / rates
@@ -294,7 +294,7 @@ def predicted(
 def predicted_moments(
     case: str, data: Data, batch_size: int, step_size: float, seed: int
 ) -> dict[str, float]:
-    """Return what `predicted` says of CIR, like `moments`, with 20,000 batches a data set."""
+    """Return `predicted` for CIR, like `moments`, with 20,000 batches per data set."""
     if batch_size == SIZE:
         return {"predicted bias": 0.0, "predicted sd": 1.0}
     generator = np.random.default_rng([seed, batch_size])
@@ -306,7 +306,7 @@ def predicted_moments(
             shapes, rates = np.broadcast_to(shape, totals.shape), RATE + totals
             mean, found = predicted(shapes, rates, step_size)
         else:
-            noise = totals.var(axis=0)  # the formula of the paper, by the library
+            noise = totals.var(axis=0)  # the paper's formula, by the library
             added = laws.stationary_inflation(noise, step_size, rate=rate, sigma=SIGMA)
             mean, found = exact, variance + np.asarray(added, np.float64)
         bias.append((mean - exact) / np.sqrt(variance))
@@ -350,7 +350,7 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
     for case in cases:
         every = data(case, [*tuning_seeds, *seeds])
         judged = Data(*(part[number:] for part in every))
-        # With no events all batches are alike, and so one size is enough.
+        # With no events all batches are alike, so one size is enough.
         sizes = (10,) if case == "no events" else batch_sizes
         for batch_size in sizes:
             for name, method in METHODS.items():

@@ -1,23 +1,23 @@
-"""SCIR with control variates: what they do to the variance of counts, and to the law that is drawn.
+"""SCIR with control variates: their effect on the variance of counts, and on the samples.
 
     python benchmarks/papers/scir_variates.py [--quick] [--out FOLDER] [--seed N]
 
 Baker, Fearnhead, Fox and Nemeth (2018, sections 3 and 5) leave control variates to others; Barile
-and Nemeth (2024) add them. Of the latter only the abstract was to be had, so what is measured is
+and Nemeth (2024) add them. Only the abstract of the latter was available, so the experiment uses
 
     a_hat = alpha + n(reference) + (N / n) sum over the batch of (z_i(omega) - z_i(reference))
 
 with expected labels z_i and the reference where the drift is 0, which is the mode in the
-coordinates log omega. SCIR takes a negative estimate of a count as 0. A control variate of the
-derivatives by omega (`estimators.control_variate` has both) is one of counts / omega: as free of
-bias, and its noise goes to 0 with omega.
+coordinates log omega. SCIR replaces a negative estimate of a count by 0. A control variate of the
+derivatives by omega (`estimators.control_variate` has both) estimates counts / omega: it is
+unbiased too, and its noise goes to 0 with omega.
 
-Where labels are seen, as in Figure 2 of Baker et al., z_i does not depend on omega, and a control
-variate gives the exact counts: the labels of those posteriors (see `scir_methods`) are therefore
-blurred here. A datum is one of ten symbols, that of its category with probability 0.64. Chains run
-1000 updates, then 1000 that are kept. Their distance is the mean over categories of the
-Kolmogorov-Smirnov distance of log omega_j to that of draws by Gibbs sampling of all data; the step
-size is the one of the least distance over other seeds.
+If labels are observed, as in Figure 2 of Baker et al., z_i does not depend on omega, and a control
+variate gives the exact counts; so the labels of those posteriors (see `scir_methods`) are blurred
+here. A datum is one of ten symbols, that of its category with probability 0.64. Chains run 1000
+updates, then 1000 that are kept. Their distance is the mean over categories of the
+Kolmogorov-Smirnov distance of log omega_j to Gibbs draws of all data; the step size minimises it
+over other seeds.
 """
 
 import functools
@@ -45,11 +45,11 @@ CASES = ("sparse", "dense")
 BATCH_SIZES = (10, 100)
 STEPS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02)
 LIKELIHOOD = np.full((CATEGORIES, CATEGORIES), 0.04) + 0.6 * np.eye(CATEGORIES)
-"""Of a symbol, given the category: [symbols, categories]."""
+"""Probability of a symbol given the category, [symbols, categories]."""
 
 
 class Problem(NamedTuple):
-    """What an estimator of counts is made of."""
+    """Inputs of an estimator of counts."""
 
     symbols: jax.Array  # the data, [N]
     reference: jax.Array  # log omega where the drift of all data is 0, [K]
@@ -57,16 +57,16 @@ class Problem(NamedTuple):
 
 
 class Method(NamedTuple):
-    """Counts, with the steps to choose from; a total that is refreshed is for drawn labels."""
+    """Counts and their grid of step sizes; drawn labels need a refreshed total."""
 
     estimator: Callable[[Problem], Estimator]
     steps: Sequence[float] = STEPS
     total: str = "carried"
-    replace: bool = True  # memoised labels want the data of a batch distinct
+    replace: bool = True  # memoised labels need distinct data in a batch
 
 
 def likelihood(symbols: jax.Array) -> jax.Array:
-    """Return that of every category, [n, K]."""
+    """Return the probability of every category, [n, K]."""
     return jnp.asarray(LIKELIHOOD, jnp.float32)[symbols]
 
 
@@ -210,7 +210,7 @@ def sample(
     steps: Sequence[float],
     **lengths: int,
 ) -> np.ndarray:
-    """Return log omega [steps, seeds, kept, K] of chains side by side."""
+    """Return log omega [steps, seeds, kept, K] of parallel chains."""
     keys = jnp.stack([jax.random.key(s) for s in seeds])
     grid = jnp.asarray(steps, jnp.float32)
     kept = _sample(keys, grid, problems, name=name, batch_size=batch_size, **lengths)
@@ -248,8 +248,8 @@ def variance(
 ) -> dict[str, float]:
     """Return the noise of an estimate at posterior draws of the first problem.
 
-    The root of its variance summed over categories, and the counts that SCIR adds by taking
-    negative ones as 0. Neither means anything of memoised labels, which are not an estimate.
+    The root of its variance summed over categories, and the counts that SCIR adds by replacing
+    negative ones by 0. Neither applies to memoised labels, which are not an estimate.
     """
     if name == "drawn labels, memoised":
         return {"noise of the counts": float("nan"), "added": float("nan")}

@@ -2,21 +2,21 @@
 
     python benchmarks/papers/scir_vocabulary.py [--quick] [--out FOLDER] [--seed N]
 
-They say that their improvement over SGRLD on Wikipedia, whose vocabulary has about 8,000 words,
+They say that their improvement over SGRLD on Wikipedia, with a vocabulary of about 8,000 words,
 would be larger with a larger vocabulary, and do not try it. Here documents are drawn from the
 model: K = 20, 2,000 documents of 100 tokens, alpha = 0.1 and beta = 100 / V, which all methods
-know, with vocabularies of V = 2,000 to 100,000 words. The sum of beta over the words is the same,
-so that topics are about as hard to learn and documents to predict at every V, and the number of
-tokens is too: a larger vocabulary has more words of no document, and smaller concentrations.
+know, with vocabularies of V = 2,000 to 100,000 words. The sum of beta over the words is constant,
+so topics are about as hard to learn and documents to predict at every V. The number of tokens is
+constant too: a larger vocabulary has more words in no document, and smaller concentrations.
 
-SCIR and SGRLD take batches of 50 documents with 20 collapsed sweeps, of which the last ten count.
-Totals are carried, from independent Gamma(1, 1) weights on, as the papers do, or refreshed.
-Memoised SCIR is exact, and shows what the posterior itself scores; it takes one sweep of batches of
-500, in as many updates. The step of each is chosen for
-each vocabulary, on documents and with a seed that are not reported, by a run of half the length.
-Perplexities are those of the second halves of 200 documents: p averaged over the second half of
-the evaluations, one for every five updates. The mass of unseen words is what topics give, on
-average over the same samples, to words that no training document has.
+SCIR and SGRLD use batches of 50 documents with 20 collapsed sweeps, of which the last ten count.
+Totals are carried, from independent Gamma(1, 1) weights on, as in the papers, or refreshed.
+Memoised SCIR is exact, and shows the score of the posterior itself; it makes one sweep of batches
+of 500, in as many updates. Step sizes are chosen for each vocabulary by a run of half the length on
+unreported documents with an unreported seed. Perplexities are those of the second halves of 200
+documents: p averaged over the second half of the evaluations, one for every five updates. The mass
+of unseen words is what topics give, on average over the same samples, to words in no training
+document.
 """
 
 import math
@@ -60,11 +60,11 @@ METHODS = {
 
 
 class Corpus(NamedTuple):
-    """Documents that are drawn from the model.
+    """Documents drawn from the model.
 
     Attributes:
         counts: All documents, [D, V].
-        log_topics: The topics that they are drawn from, [K, V].
+        log_topics: Their true topics, [K, V].
     """
 
     counts: sp.csr_array
@@ -97,7 +97,7 @@ class Masses:
         self._done, self._sum = 0, 0.0
 
     def __call__(self, event: Event) -> None:
-        """Add the mass at hand."""
+        """Add the current mass."""
         if self._done >= self._first:
             self._sum += float(_mass(event.state.position, self._unseen))
         self._done += 1
@@ -115,10 +115,10 @@ def _mass(log_topics: jax.Array, unseen: jax.Array) -> jax.Array:
 def scored(
     problem: Problem, method: Method, step: Step, updates: int, seed: int, unseen: np.ndarray, **how
 ) -> dict[str, float]:
-    """Run a method, and return what it ends with; a run that diverges has a perplexity of inf."""
+    """Run a method and return its final results; a run that diverges has perplexity inf."""
     keys = jax.random.split(jax.random.key(seed), 4)
     batch_size, local_step = how["batch_size"], how["local_step"]
-    if not method.sweeps:  # as many labels are drawn with one sweep of ten times the documents
+    if not method.sweeps:  # one sweep of ten times the documents draws as many labels
         batch_size = min(10 * batch_size, device.size(problem.corpus))
     kernel, stream = method.build(problem, local_step, batch_size, step.schedule())
     start = jax.random.exponential(keys[0], problem.shape) + jnp.finfo(jnp.float32).tiny
@@ -233,7 +233,7 @@ def main(quick: bool, out: Path, seed: int, updates: int, seeds: int) -> None:
 def _truth(
     log_topics: np.ndarray, heldout: perplexity.Completion, unseen: np.ndarray
 ) -> dict[str, float]:
-    """Return the scores of the topics that the documents come from."""
+    """Return the scores of the true topics."""
     log_topics = jnp.asarray(log_topics, jnp.float32)
     alpha = jnp.full(len(log_topics), ALPHA)
     log_p = perplexity.log_predictive(jax.random.key(0), log_topics, alpha, heldout)

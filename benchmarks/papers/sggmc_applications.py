@@ -1,20 +1,20 @@
-"""SGGMC on what its paper names as applications: a truncated law, Stiefel, mixtures of vMF laws.
+"""SGGMC on applications its paper names: truncated distributions, Stiefel, vMF mixtures.
 
     python benchmarks/papers/sggmc_applications.py [--quick] [--out FOLDER] [--seed N]
 
-Liu, Zhu and Song (2016), sections 1 and 3.1. Each is run with batches and with all data (GMC,
-which is exact), next to what else there is:
+Liu, Zhu and Song (2016), sections 1 and 3.1. Each runs with batches and with all data (GMC,
+which is exact), against the alternatives:
 
 - the mean of Gaussian data in the plane, known to be in the unit disc. The disc is half a sphere:
   x = (y_1, y_2) of a unit vector y of R^3, with the density times |y_3| (Lan, Zhou and Shahbaba
   2014, cited there). Truth by quadrature; total variations over cells of 0.05 x 0.05.
 - Bayesian matrix completion (Song and Zhu 2016, cited there): a matrix U diag(s) V' of rank 3 with
-  noise, U and V on Stiefel manifolds of rank 5, a third of the entries seen. Root mean squared
-  errors of the unseen entries without their noise, next to those of the best point estimate found
-  (singular values shrunk by the amount that is best for the unseen entries themselves).
-- a mixture of three von Mises-Fisher laws on the sphere in R^5, with means, concentrations and
-  weights on the product of spheres, the line and the simplex. Errors of the posterior means, next
-  to those of the EM algorithm.
+  noise, U and V on Stiefel manifolds of rank 5, a third of the entries observed. Root mean squared
+  errors of the unseen entries without their noise, against the best point estimate found (singular
+  values shrunk by the amount that is best for the unseen entries themselves).
+- a mixture of three von Mises-Fisher distributions on the sphere in R^5, with means, concentrations
+  and weights on the product of spheres, the line and the simplex. Errors of the posterior means,
+  against those of EM.
 """
 
 import time

@@ -3,11 +3,11 @@
     python benchmarks/papers/sggmc_circle.py [--quick] [--out FOLDER] [--seed N]
 
 Liu, Zhu and Song (2016). The potential is -log(exp(5 mu_1.x) + 2 exp(5 mu_2.x)) with mu_1 at the
-angle pi/3 and mu_2 = -mu_1; gradients have noise N(0, 1000 I), and V = 1000 is what SGGMC is told.
-GMC and SGGMC take 30 steps of 0.01 between samples, with the friction 0.1 / 0.01 = 10, as in their
+angle pi/3 and mu_2 = -mu_1; gradients have noise N(0, 1000 I), and SGGMC is given V = 1000. GMC and
+SGGMC make 30 steps of 0.01 between samples, with the friction 0.1 / 0.01 = 10, as in their
 supplement. The paper draws 10,000 samples once; here 16 chains do so, to show how much of the
-distance is chance, next to exact draws, to SGGMC that is not told of the noise, and to the
-thermostat, which finds it by itself. Distances are total variations over bins of 0.1, as drawn.
+distance is chance, against exact draws, SGGMC without knowledge of the noise, and the thermostat,
+which finds it by itself. Distances are total variations over bins of 0.1, as drawn.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What the experiments on SGGMC share: chains side by side, and what they are measured against."""
+"""Shared by the SGGMC experiments: parallel chains, and their references."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ def chains(
     thin: int = 1,
     collect: Callable[[State, Info], PyTree],
 ) -> PyTree:
-    """Run a chain from each start; leaves [chains, kept, ...] of what is collected."""
+    """Run a chain from each start; return collected leaves [chains, kept, ...]."""
     count = jax.tree.leaves(starts)[0].shape[0]
     keys = jax.random.split(key, (2, count))
     states = jax.vmap(kernel.init)(keys[0], starts)
@@ -49,7 +49,7 @@ def total_variation(found: np.ndarray, truth: np.ndarray) -> float:
 
 
 def masses(log_density: np.ndarray) -> np.ndarray:
-    """Return the masses of the cells of an even grid, from log densities at their centres."""
+    """Return the cell masses of an even grid, from log densities at the centres."""
     return special.softmax(log_density)
 
 

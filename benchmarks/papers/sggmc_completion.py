@@ -26,7 +26,7 @@ SPACE = manifolds.product(
 
 
 def run(axis: Any, quick: bool, seed: int) -> tuple[list[dict], dict]:
-    """Draw the result, and return its rows and settings."""
+    """Plot the result, and return its rows and settings."""
     kept, burn_in, thin = (100, 100, 20) if quick else (1_000, 300, 100)
     generator = np.random.default_rng(seed)
     truth = generator.normal(size=(SHAPE[0], TRUE_RANK)) @ generator.normal(

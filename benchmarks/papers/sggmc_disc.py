@@ -1,4 +1,4 @@
-"""The mean of Gaussian data that is known to be in the unit disc; see `sggmc_applications`."""
+"""The mean of Gaussian data, known to be in the unit disc; see `sggmc_applications`."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ from simplex_jax.samplers import gmc, sggmc
 NAME = "truncated Gaussian"
 SIZE, BATCH = 200, 20
 SPREAD = np.array([[4.0, 2.4], [2.4, 9.0]])
-CENTRE = np.array([0.9, 0.6])  # outside of the disc
+CENTRE = np.array([0.9, 0.6])  # outside the disc
 CELLS, FINE = 40, 10
 STEP, FRICTION = 5e-3, 40.0
 
 
 def run(axis: Any, quick: bool, seed: int) -> tuple[list[dict], dict]:
-    """Draw the result, and return its rows and settings."""
+    """Plot the result, and return its rows and settings."""
     chains, kept, burn_in, thin = (2, 1_500, 200, 20) if quick else (8, 20_000, 1_000, 40)
     generator = np.random.default_rng(seed)
     data = jnp.asarray(generator.multivariate_normal(CENTRE, SPREAD, SIZE), jnp.float32)

@@ -30,7 +30,7 @@ SPACE = manifolds.product(
 
 
 def run(axis: Any, quick: bool, seed: int) -> tuple[list[dict], dict]:
-    """Draw the result, and return its rows and settings."""
+    """Plot the result, and return its rows and settings."""
     kept, burn_in, thin = (150, 50, 20) if quick else (4_000, 200, 50)
     means, data = _data(seed)
     estimator = gradients.posterior(_log_prior, _log_likelihood, SIZE)
@@ -93,7 +93,7 @@ def _data(seed: int) -> tuple[np.ndarray, jax.Array]:
 
 
 def _spread_out(data: jax.Array) -> jax.Array:
-    """Return three data, each as far from those before as there are."""
+    """Return three data, each as far as possible from those before."""
     chosen = [data[0]]
     while len(chosen) < 3:
         nearest = jnp.max(data @ jnp.stack(chosen).T, axis=1)
@@ -118,7 +118,7 @@ def _target(x: dict[str, jax.Array], data: jax.Array) -> jax.Array:
 
 
 def _order(found: np.ndarray, means: np.ndarray) -> list[int]:
-    """Return which component found is which."""
+    """Return the matching of found to true components."""
     orders = itertools.permutations(range(3))
     return list(max(orders, key=lambda o: float(np.sum(found[list(o)] * means))))
 
@@ -147,7 +147,7 @@ def _rows(name: str, found: dict, truth: dict, kinetic: float = np.nan) -> list[
 
 
 def _em(data: np.ndarray, means: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what the EM algorithm ends at."""
+    """Return the EM estimate."""
     weights, concentrations = np.full(3, 1 / 3), np.full(3, 5.0)
     normaliser = jax.jit(lambda k: vmf.log_normaliser(DIMENSION, k))
     fit = jax.jit(lambda length: vmf.fit(DIMENSION, length))

@@ -1,18 +1,18 @@
-"""Bias against step size of SGGMC and gSGNHT: the symmetric splitting is of second order.
+"""Bias against step size of SGGMC and gSGNHT: the symmetric splitting is second order.
 
     python benchmarks/papers/sggmc_order.py [--quick] [--out FOLDER] [--seed N]
 
-The target is a Fisher-Bingham law on the sphere in R^3, without symmetries, whose moments are known
-by quadrature; the gradient is exact. As in `bias.py`, of which the measure of bias and its slope
-are, chains start at exact draws, run for 6 relaxation times and average the point and its square
-over 14 more, at step sizes that fall by the root of 2. Beside the kernels of the library (the
-splitting A, B, O, B, A of Liu, Zhu and Song 2016) run two others made of the same dynamics:
+The target is a Fisher-Bingham distribution on the sphere in R^3, without symmetries, whose moments
+are known by quadrature; the gradient is exact. As in `bias.py`, which defines the bias and its
+slope, chains start at exact draws, run for 6 relaxation times and average the point and its square
+over 14 more, at step sizes that fall by the root of 2. Besides the library's kernels (the splitting
+A, B, O, B, A of Liu, Zhu and Song 2016) there are two others with the same dynamics:
 
-- A, B, O once each, over the whole step: the same parts without the symmetry, of first order.
-- the step of SGHMC and SGNHT: all of the velocity by Euler's rule, the thermostat by it, and then
-  the geodesic. Its velocities are of first order. Its positions are of second order in SGGMC, being
-  those of a symmetric splitting seen half a step later; but a thermostat that looks at velocities
-  which are too hot takes the error over to the positions.
+- A, B, O once each, over the whole step: the same parts without the symmetry, first order.
+- the step of SGHMC and SGNHT: Euler's rule for all of the velocity and for the thermostat, and then
+  the geodesic. Its velocities are first order. Its positions are second order in SGGMC, because
+  they are those of a symmetric splitting seen half a step later; but a thermostat that sees
+  velocities which are too hot passes the error on to the positions.
 """
 
 import functools
@@ -104,7 +104,7 @@ def unsymmetric(key: jax.Array, state: Any, batch: Batch, *, step_size: float) -
 
 
 def euler(key: jax.Array, state: Any, batch: Batch, *, step_size: float) -> tuple[Any, dict]:
-    """Take the step of SGHMC or SGNHT, with a geodesic for the straight line."""
+    """Take the step of SGHMC or SGNHT, with a geodesic in place of the straight line."""
     key_estimate, key_noise = jax.random.split(key)
     h = schedules.at(step_size, state.step)
     x = state.position
@@ -124,7 +124,7 @@ def heat(state: Any) -> jax.Array:
 
 
 def other(module: Any, step: Callable, h: float) -> Kernel:
-    """Return the kernel of a step that starts like that of the library."""
+    """Return the kernel of a step that starts like the library's."""
     start = module.build(ESTIMATOR, SPHERE, h, friction=FRICTION).init
     return Kernel(init=start, update=base.bind(step, step_size=h))
 

@@ -1,4 +1,4 @@
-"""SGGMC, section 5.2: the posterior of a mixture of two von Mises-Fisher laws on the circle.
+"""SGGMC, section 5.2: the posterior of a mixture of two von Mises-Fisher distributions.
 
     python benchmarks/papers/sggmc_posterior.py [--quick] [--out FOLDER] [--seed N]
 
@@ -9,15 +9,15 @@ the symmetry of its two modes need these.) The modes lie near (-pi/24, pi/8) and
 and are of equal weight for data symmetric about e_1; the data drawn decide how close they come.
 
 SGGMC has batches of 10, 10 steps of sqrt(5e-4 / 100), the friction 0.1 / step, and the empirical
-Fisher information for V; GMC takes 20 steps of 1e-3. Of each chain 25,000 samples are kept after
-15,000, as in their supplement. GMC with steps of 0.02 is there to show what it can do. The Fisher
-information is that of all data, along the circle. As the 10 steps share a batch, their noise adds
-up and the chain is too warm, V or not: "a batch a step" takes ten updates of one step each between
-samples instead. "Full-matrix V of the batch" is the covariance matrix of the gradients of each
-batch, as in the paper, for either point along its circle; "in the plane" has the whole gradient,
-most of whose noise points outwards. Where h V exceeds 2 C a chain becomes NaN, and its row says
-after how many samples. The truth is a quadrature over both angles.
-Distances are total variations over cells of 0.05 x 0.05.
+Fisher information for V; GMC makes 20 steps of 1e-3. Each chain keeps 25,000 samples after 15,000,
+as in their supplement. GMC with steps of 0.02 shows what it can do. The Fisher information is that
+of all data, along the circle. As the 10 steps share a batch, their noise adds up and the chain is
+too warm, with or without V: "a batch a step" makes ten updates of one step each between samples
+instead. "Full-matrix V of the batch" is the covariance matrix of each batch's gradients, as in the
+paper, for either point along its circle; "in the plane" has the whole gradient, most of whose noise
+points outwards. If h V exceeds 2 C a chain becomes NaN, and its row gives the number of samples
+before that. The truth is a quadrature over both angles. Distances are total variations over cells
+of 0.05 x 0.05.
 """
 
 import time
@@ -168,7 +168,7 @@ def _variance(data: jax.Array, v: jax.Array, batch: jax.Array) -> jax.Array:
 
 
 def _apart(v: jax.Array) -> dict[str, jax.Array]:
-    """Return the two points [..., 2, 2] as vectors, which may have matrices for V."""
+    """Return the two points [..., 2, 2] as vectors, which allow matrices for V."""
     return {"v_1": v[..., 0, :], "v_2": v[..., 1, :]}
 
 
@@ -177,7 +177,7 @@ def _together(v: dict[str, jax.Array]) -> jax.Array:
 
 
 def _by_matrix(*, project: bool = True, **options: Any) -> Kernel:
-    """Return SGGMC of two vectors whose V is the matrix of each batch, along the circles or not."""
+    """Return SGGMC of two vectors with each batch's matrix as V, along the circles or not."""
     circles = manifolds.product({"v_1": manifolds.sphere(), "v_2": manifolds.sphere()})
     estimator = gradients.posterior(lambda v: _log_prior(_together(v)), _log_likelihood_apart, SIZE)
     along = circles.project if project else None
@@ -194,7 +194,7 @@ def _target(v: jax.Array, data: jax.Array) -> jax.Array:
 
 
 def _truth(data: jax.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return angles, and the masses of a fine grid of the two."""
+    """Return angles, and their masses on a fine grid."""
     x = np.asarray(data, np.float64)
     fine = (np.arange(CELLS * FINE) + 0.5) / (CELLS * FINE) * 2 * HALF - HALF
     around = np.stack([np.cos(fine), np.sin(fine)], axis=1)

@@ -4,17 +4,18 @@
 
 Patterson and Teh (2013), Section 3: 10 categories with counts 90, 5, 5 and seven zeros, alpha =
 0.1, Metropolis-corrected Langevin dynamics with exact counts. Chains run 10,000 updates, then
-100,000 of which every 100th is kept. The paper shows three of the eight combinations of coordinates
-and metric, and says that the others do not work. All eight are run here, the paper's favourite also
-without the Metropolis correction, as in SGRLD, and exact CIR (SCIR with all data). Steps are our h;
-the paper's epsilon is 2 h (for Riemannian dynamics in reduced coordinates 2 n h).
+100,000, of which every 100th is kept. The paper shows three of the eight combinations of
+coordinates and metric, and says that the others do not work. All eight run here, the paper's
+favourite also without the Metropolis correction, as in SGRLD, and exact CIR (SCIR with all data).
+Step sizes are our h; the paper's epsilon is 2 h (for Riemannian dynamics in reduced coordinates 2 n
+h).
 
-The effective size is that of the 1000 kept values, as in the paper of the probabilities themselves,
-and of their ranks as well ("bulk", Vehtari et al. 2021), which sees the sparse components better;
-its mean and median over the components, averaged over chains. It says nothing of chains that stand
-still most of the time, nor of a bias. `KS` does: the Kolmogorov-Smirnov distance of the kept values
-of a chain to the posterior, see `common.ks_distance`; that of 1000 independent draws is about 0.03.
-The table is printed for the step of the least distance of each sampler; `table.csv` has all.
+The effective sample size is that of the 1000 kept values: of the probabilities themselves, as in
+the paper, and of their ranks ("bulk", Vehtari et al. 2021), which reflects the sparse components
+better; its mean and median over components, averaged over chains. It does not detect bias, nor
+chains that stand still most of the time. `KS` does: the Kolmogorov-Smirnov distance of a chain's
+kept values to the posterior, see `common.ks_distance`; that of 1000 independent draws is about
+0.03. The table has each sampler's step size with the smallest distance; `table.csv` has all.
 """
 
 import functools
@@ -186,7 +187,7 @@ def effective_sizes(log_omega: np.ndarray, method: str) -> np.ndarray:
             for chain in omega
         ]
     )
-    # A component that never moved has no effective size of its own.
+    # A component that never moved has no effective sample size.
     still = (omega == omega[:, :1]).all(axis=1)
     return np.where(still, 1.0, sizes).mean(axis=0)
 

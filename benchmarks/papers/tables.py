@@ -1,12 +1,12 @@
-"""The tables of `docs/experiments.md` and `docs/which_sampler.md`, made from results that are kept.
+"""Make the tables of `docs/experiments.md` and `docs/which_sampler.md` from kept results.
 
     python benchmarks/papers/tables.py [--check]
 
-A table stands there between `<!-- table NAME -->` and `<!-- end -->`, and is made by the function
-NAME of this file from `benchmarks/results/papers/NAME.json`, which the experiment has written
-(`--keep`); of a NAME with a point the part before it is the result's. Below it stands the command,
-with when and where it ran. With `--check` nothing is written, and the exit status is 1 if a page is
-not what would be.
+A page has a table between `<!-- table NAME -->` and `<!-- end -->`. The function NAME of this file
+makes it from `benchmarks/results/papers/NAME.json`, which the experiment has written (`--keep`); if
+NAME has a point, the part before it names the result. Below the table stand the command and when
+and where it ran. With `--check` nothing is written, and the exit status is 1 if a page is out of
+date.
 """
 
 import argparse
@@ -26,8 +26,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = (DOCS / "experiments.md", DOCS / "which_sampler.md")
 RESULTS = kept.RESULTS / "papers"
 
-BIAS_ALLOWED = 0.05  # in standard deviations, of what is compared by its cost
-NEAR = 1.5  # times the least cost; timings on a busy machine tell no less apart
+BIAS_ALLOWED = 0.05  # in standard deviations, for comparisons of cost
+NEAR = 1.5  # times the lowest cost; timings on a busy machine resolve no less
 
 Rows = list[dict[str, Any]]
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def filled(page: str) -> str:
-    """Return a page with its tables made anew."""
+    """Return a page with its tables made again."""
     marked = re.compile(r"(<!-- table ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
     return marked.sub(lambda found: f"{found[1]}{made(found[2])}{found[3]}", page)
 
@@ -66,7 +66,7 @@ def made(name: str) -> str:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows as a Markdown table; three digits of a number, or all before the point."""
+    """Return the rows as a Markdown table, with three digits, or all before the point."""
     columns = list(rows[0])
     lines = [columns, ["---"] * len(columns)]
     lines += [[shown(row.get(column, "")) for column in columns] for row in rows]
@@ -74,7 +74,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a cell has it; nothing for NaN."""
+    """Return a value as a cell; empty for NaN."""
     if value is None or value != value:
         return ""
     if isinstance(value, str | int):
@@ -83,12 +83,12 @@ def shown(value: Any) -> str:
 
 
 def chosen(rows: Rows, **columns: str) -> Rows:
-    """Return some columns, by their new names; underscores of which are blanks."""
+    """Return some columns under new names, with blanks for underscores."""
     return [{new.replace("_", " "): row[old] for new, old in columns.items()} for row in rows]
 
 
 def least(rows: Rows, by: str, key: Callable[[dict[str, Any]], float]) -> Rows:
-    """Return the row of each value of a column in which something is least, in order."""
+    """Return the row that minimises `key` for each value of the column `by`, in order."""
     names = list(dict.fromkeys(row[by] for row in rows))
     return [min((row for row in rows if row[by] == name), key=key) for name in names]
 
@@ -110,7 +110,7 @@ def _between(low: float | None, high: float | None) -> str:
 
 
 def scir_figure2(result: dict[str, Any]) -> Rows:
-    """Distances by batch size; the least of each case is bold."""
+    """Distances by batch size; the lowest of each case is bold."""
     rows = result["rows"]
     sizes = [row["batch size"] for row in rows if row["batch size"] != ""]
     table: Rows = []
@@ -128,7 +128,7 @@ def scir_figure2(result: dict[str, Any]) -> Rows:
 
 
 def scir_variates(result: dict[str, Any]) -> Rows:
-    """Distances and noise by counts, the sizes of batches in columns."""
+    """Distances and noise by counts, with batch sizes in columns."""
     table: dict[tuple[str, str], dict[str, Any]] = {}
     for row in result["rows"]:
         line = table.setdefault(
@@ -143,7 +143,7 @@ def scir_variates(result: dict[str, Any]) -> Rows:
 
 
 def scir_vocabulary(result: dict[str, Any]) -> Rows:
-    """Perplexities over that of the truth, and masses of unseen words, by vocabulary."""
+    """Perplexities relative to the truth, and masses of unseen words, by vocabulary."""
     rows = result["rows"]
     sizes = list(dict.fromkeys(row["words"] for row in rows))
     names = list(dict.fromkeys(row["method"] for row in rows))
@@ -181,12 +181,12 @@ def lda_variates(result: dict[str, Any]) -> Rows:
 
 
 def mld_theorem4(result: dict[str, Any]) -> Rows:
-    """Entropies beside the bound."""
+    """Entropies against the bound."""
     return result["rows"]
 
 
 def sgrld_figure1(result: dict[str, Any]) -> Rows:
-    """Of each sampler the steps of the least distance and of the most effective samples."""
+    """For each sampler the step sizes of the lowest distance and the most effective samples."""
     rows = result["rows"]
     by_distance = least(rows, "sampler", lambda row: row["KS"])
     by_size = least(rows, "sampler", lambda row: -row["ESS mean"])
@@ -207,7 +207,7 @@ def sgrld_figure1(result: dict[str, Any]) -> Rows:
 
 
 def mld_figure1(result: dict[str, Any]) -> Rows:
-    """Of each method the best step after 1,000 iterations; of exact CIR also after 10."""
+    """For each method the best step size after 1,000 iterations; for exact CIR also after 10."""
     components = [name for name in result["rows"][0] if name.startswith("TV")]
 
     def mean(row: dict[str, Any]) -> float:
@@ -227,7 +227,7 @@ def mld_figure1(result: dict[str, Any]) -> Rows:
 
 
 def mld_variants(result: dict[str, Any]) -> Rows:
-    """Of each approximation the errors of two laws, and perplexities."""
+    """For each approximation the errors on two posteriors, and perplexities."""
     return [
         {
             "in place of exp(y)": row["name"],
@@ -254,7 +254,7 @@ def mld_variants(result: dict[str, Any]) -> Rows:
 
 
 def mld_variants_ball(result: dict[str, Any]) -> Rows:
-    """Of each target and kernel the slope, and the bias at the ends of the grid."""
+    """For each target and kernel the slope, and the bias at the ends of the grid."""
     rows = [row for row in result["rows"] if row["part"] == "ball"]
     curves: dict[tuple[str, str], Rows] = {}
     for row in rows:
@@ -318,7 +318,7 @@ def sggmc_posterior(result: dict[str, Any]) -> Rows:
 
 
 def sggmc_applications(result: dict[str, Any]) -> Rows:
-    """What is measured of each application."""
+    """The measures of each application."""
     return chosen(
         result["rows"],
         application="application",
@@ -339,7 +339,7 @@ def bias(result: dict[str, Any]) -> Rows:
 
 
 def bias_costs(result: dict[str, Any]) -> Rows:
-    """Microseconds for an effective sample; those near the least of a target are bold."""
+    """Microseconds per effective sample; those near a target's lowest are bold."""
 
     def told(curves: Curves) -> dict[str, str]:
         costs = {name: cheapest(points, BIAS_ALLOWED) for name, points in curves.items()}
@@ -358,7 +358,7 @@ Curves = dict[str, list[Point]]
 
 
 def _by_target(result: dict[str, Any], told: Callable[[Curves], dict[str, str]]) -> Rows:
-    """Return what is told of the kernels on each target, in columns, and which are exact there."""
+    """Return a figure of the kernels on each target, in columns, and which are exact there."""
     found: dict[str, Curves] = {}
     exact = set()
     for row in result["rows"]:
@@ -376,7 +376,7 @@ def _by_target(result: dict[str, Any], told: Callable[[Curves], dict[str, str]])
 
 
 def lda_wikipedia(result: dict[str, Any]) -> Rows:
-    """Perplexities: one sample, the running average of the papers, and of the second half."""
+    """Perplexities: one sample, the papers' running average, and that of the second half."""
     return [
         {
             "settings": _settings(row),
@@ -419,14 +419,14 @@ def lda_nips(result: dict[str, Any]) -> Rows:
 
 
 def mld_figure1d(result: dict[str, Any]) -> Rows:
-    """Likewise, beside what is printed in appendix H.2 of Hsieh et al. (2018)."""
+    """Likewise, against the values printed in appendix H.2 of Hsieh et al. (2018)."""
     printed = {"SMLD-approximate": "1323", "SGRHMC, Ma et al.": "about 1400"}
     rows = lda_wikipedia(result)
     return [row | {"printed": printed.get(row["method"], "")} for row in rows]
 
 
 def _range(low: float | None, high: float | None) -> str:
-    """Return a range; of a row whose seeds diverged, or were not kept, what there is."""
+    """Return a range, or what there is of it if seeds diverged or were not kept."""
     if low is None:
         return ""
     if high is None:
@@ -452,7 +452,7 @@ def dpm(result: dict[str, Any]) -> Rows:
 
 
 def dpm_directions(result: dict[str, Any]) -> Rows:
-    """Densities, and what clusters say of groups."""
+    """Densities, and the agreement of clusters and groups."""
     return [
         {
             "": row["method"],
@@ -485,7 +485,7 @@ def sam(result: dict[str, Any]) -> Rows:
 
 
 def scir_rates(result: dict[str, Any]) -> Rows:
-    """Distances by batch size; those within two standard errors of the least are bold."""
+    """Distances by batch size; those within two standard errors of the lowest are bold."""
     rows, seeds = result["rows"], len(result["settings"]["seeds"])
     sizes = result["settings"]["batch_sizes"]
     table: dict[tuple[str, str], dict[str, Any]] = {}
@@ -503,7 +503,7 @@ def scir_rates(result: dict[str, Any]) -> Rows:
 
 
 def scir_rates_moments(result: dict[str, Any]) -> Rows:
-    """Means and standard deviations of CIR beside those that are predicted."""
+    """Means and standard deviations of CIR against the predictions."""
     return [
         {
             "CIR": row["case"],
@@ -541,7 +541,7 @@ def scir_networks(result: dict[str, Any]) -> Rows:
 
 
 def scir_hmm(result: dict[str, Any]) -> Rows:
-    """Distances to Gibbs sampling, and how much is near 0."""
+    """Distances to Gibbs sampling, and the share near 0."""
     return [
         {
             "": row["method"],

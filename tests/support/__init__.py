@@ -1,1 +1,1 @@
-"""Helpers that tests share: statistical checks, reference laws, tiny models, damaged files."""
+"""Shared test helpers: statistical checks, reference distributions, tiny models, damaged files."""

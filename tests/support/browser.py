@@ -1,7 +1,7 @@
-"""A page in Chromium, as Qt has it: `python browser.py PAGE WIDTH < STEPS`, a JSON list.
+"""A page in Qt's Chromium: `python browser.py PAGE WIDTH < STEPS`, a JSON list.
 
-A step is JavaScript, whose value is told, `{"keys": "..."}` typed on the keyboard, or `{"picture":
-PATH}`. The program prints the values, and all that came to the console, as JSON.
+A step is JavaScript, whose value is reported, `{"keys": "..."}` typed on the keyboard, or
+`{"picture": PATH}`. The program prints the values, and all console messages, as JSON.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""A kernel and what it needs to run, for the tests of what every kernel promises."""
+"""A kernel and its inputs, for the tests of the contract of every kernel."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,9 +11,9 @@ class Case(NamedTuple):
 
     Attributes:
         kernel: The kernel, at a step size that is stable for thousands of updates.
-        position: What its `init` takes.
+        position: The argument of its `init`.
         stream: A stream of batches.
-        rebuild: `(step_size) -> kernel`, the kernel once more, of a step size or a schedule of it.
+        rebuild: `(step_size) -> kernel`, the same kernel with a step size or schedule.
     """
 
     kernel: base.Kernel

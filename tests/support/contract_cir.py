@@ -1,4 +1,4 @@
-"""Small problems for SGRLD and the kernels of Cox-Ingersoll-Ross and lognormal processes."""
+"""Small problems for SGRLD and the Cox-Ingersoll-Ross and lognormal kernels."""
 
 import functools
 
@@ -20,7 +20,7 @@ def simplex(build, step_size, **options):
 
 
 def events_and_time(key, log_theta, batch):
-    # The second coordinate, of a tiny shape, sees time pass without an event.
+    # The second coordinate, of tiny shape, has exposure without events.
     counts = {"a": jnp.stack([batch.sum(), 0.0]), "b": batch.sum()}
     return Evidence(counts, jnp.asarray(1.0 * len(batch)))
 

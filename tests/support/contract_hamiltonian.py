@@ -1,4 +1,4 @@
-"""Small problems for the samplers with momenta, and for the recipe they come from."""
+"""Small problems for the samplers with momenta, and for the recipe behind them."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Small problems for the kernels of constrained spaces."""
+"""Small problems for the kernels on constrained spaces."""
 
 from collections.abc import Callable
 

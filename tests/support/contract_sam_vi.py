@@ -24,5 +24,5 @@ def small():
     return Case(kernel, start, stream, lambda step_size: built(step_size)[0])
 
 
-# A variant, as its climbs end within 1e-3 of a maximum, wherever rounding has them end.
+# A variant, because its ascent ends within 1e-3 of a maximum, depending on rounding.
 CASES = {"sam_vi batches": small}

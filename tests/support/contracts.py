@@ -11,6 +11,6 @@ CASES = {
     for module in MODULES
     for name, build in importlib.import_module(f"support.{module}").CASES.items()
 }
-# A name of several words is a variant of a kernel, which differs in few lines.
+# A name of several words is a variant of a kernel that differs in few lines.
 VARIANTS = sorted(case for case in CASES if " " in case[1])
 KERNELS = [case for case in CASES if case not in VARIANTS]

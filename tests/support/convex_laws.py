@@ -1,4 +1,4 @@
-"""Laws on convex sets with exact draws and checks of them, and a kernel moved from such draws."""
+"""Distributions on convex sets, their exact draws and checks, and a kernel run from such draws."""
 
 import functools
 
@@ -16,7 +16,7 @@ SHAPES = np.array([2.0, 3.5, 1.5])
 
 
 def tilted(x):
-    """Of exponential laws cut off at 1, on the unit square; -inf outside."""
+    """Log density of exponentials truncated at 1, on the unit square; -inf outside."""
     inside = ((x > 0) & (x < 1)).all()
     return jnp.where(inside, -(x * RATES.astype(np.float32)).sum(), -jnp.inf)
 
@@ -49,12 +49,12 @@ def dirichlet_checks(x):
 
 
 def dirichlet_of_two(x):
-    """The same of the first two coordinates."""
+    """The same as a function of the first two coordinates."""
     return dirichlet(jnp.append(x, 1 - x.sum()))
 
 
 def barrier(x):
-    """Of the triangle x_1 > 0, x_2 > 0, x_1 + x_2 < 1."""
+    """Log barrier of the triangle x_1 > 0, x_2 > 0, x_1 + x_2 < 1."""
     return -jnp.log(x).sum() - jnp.log(1 - x.sum())
 
 
@@ -67,7 +67,7 @@ def two_checks(x):
 
 
 def uniform(x):
-    """Of the unit ball of R^3, where it is 0."""
+    """Log density of the unit ball of R^3: 0 inside."""
     return jnp.where((x**2).sum() < 1, 0 * x.sum(), -jnp.inf)
 
 
@@ -100,7 +100,7 @@ def _push(kernel, key, points, *, rows):
 
 
 def sampler(kernel, draws, check, seed, accepted):
-    """`(number of samples) -> p-values`: exact draws in float32, moved by some updates."""
+    """`(number of samples) -> p-values`: exact draws in float32 after some updates."""
     rng = np.random.default_rng(seed)
 
     def sample(n):

@@ -1,14 +1,14 @@
-"""Processes that save checkpoints until they are killed; a program of its own, run by the tests.
+"""Processes that save checkpoints until they are killed; a program run by the tests.
 
-`python -m tests.crash_runs KIND DIRECTORY...` starts one child after the other, each by a fork
+`python -m tests.support.crash_runs KIND DIRECTORY...` starts one child after another, by a fork
 before JAX has any threads (so that imports are paid once), and prints a line of JSON for each.
 KIND is
 
-- `saves:SEED`: the child saves one tree after the other, and is killed at a random time;
+- `saves:SEED`: the child saves one tree after another, and is killed at a random time;
 - `inside:FIRST:STRIDE`: it kills itself in the second save, at the n-th call that makes, renames,
   flushes or removes a file;
 - `run:SEED`: it samples, saving at every chunk, and is killed at a random time;
-- `term:SEED`: the same with SIGTERM, and the child ends by itself.
+- `term:SEED`: the same with SIGTERM, and the child exits by itself.
 """
 
 import json
@@ -40,7 +40,7 @@ def tree(step):
 
 
 class Mean:
-    """A hook that accumulates: the sum of the positions and what it saw."""
+    """A hook that accumulates the sum of the positions and a record of each event."""
 
     def __init__(self):
         self.sum, self.seen = np.zeros(6, np.float32), []
@@ -57,7 +57,7 @@ class Mean:
 
 
 def sample(directory, every=0.0, hooks=()):
-    """Sample, from the newest checkpoint on; return the last state and what the hook has."""
+    """Sample from the newest checkpoint on; return the last state and the hook's results."""
     data = np.random.default_rng(0).integers(0, 6, 500)
     kernel = smld.build(estimators.categorical(size=500), 0.5, 0.02)
     fresh = kernel.init(jax.random.key(0), jnp.full(6, 1 / 6))
@@ -80,7 +80,7 @@ def sample(directory, every=0.0, hooks=()):
 
 
 def count_calls(fatal=None):
-    """Count what changes files; die at one of these calls."""
+    """Count the calls that change files; die at one of them."""
     made = []
 
     def counted(call):
@@ -116,7 +116,7 @@ def child(kind, number, directory, report):
 
 
 def watch(kind, number, directory):
-    """Start a child, kill it, and say what it had reported."""
+    """Start a child, kill it, and return what it had reported."""
     reader, writer = os.pipe()
     process = os.fork()
     if not process:

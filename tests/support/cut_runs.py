@@ -1,4 +1,4 @@
-"""One way to cut a run at a known step: as a hook asks for it, or by a signal."""
+"""Cut a run at a known step, by a hook or by a signal."""
 
 import os
 from collections.abc import Callable
@@ -14,9 +14,9 @@ class Cut(Hook):
     """A hook that ends a run.
 
     Args:
-        step: The first step after which it does, between evaluations too if the driver looks
+        step: The first step after which it does, between evaluations too if the driver checks
             there; None for the first evaluation.
-        number: The signal that this process is sent then; None to end as a hook asks.
+        number: The signal to send to this process then; None to end by the hook's return.
 
     Attributes:
         steps: The evaluations so far.
@@ -42,7 +42,7 @@ class Cut(Hook):
         return self._number is None
 
     def log(self, path: Path) -> MetricsLog:
-        """Return a log of metrics, for `fit.MetricsLog`, that is followed by the cut."""
+        """Return a log of metrics, for `fit.MetricsLog`, followed by the cut."""
         cut = self
 
         class Log(MetricsLog):
@@ -57,7 +57,7 @@ class Cut(Hook):
 
 
 def cut(number: int, step: int) -> Callable[[Path], MetricsLog]:
-    """Return what takes the place of `MetricsLog` in a command that is to be cut."""
+    """Return a replacement of `MetricsLog` that cuts a command."""
     return Cut(step, number).log
 
 

@@ -17,7 +17,7 @@ N = 7
 
 
 def make(name, **changed):
-    """A small family of that name, all of whose hyperparameters matter."""
+    """A small family of that name in which all hyperparameters matter."""
     if name == "diagonal_gaussian":
         return families.diagonal_gaussian(
             **{k: jnp.array(v) for k, v in (NORMAL | changed).items()}
@@ -34,9 +34,9 @@ def make(name, **changed):
 
 
 def data(name, rng, n=N):
-    """Rows with missing cells, of which the last but one has no observations."""
+    """Rows with missing cells; the last but one has no observations."""
     missing = rng.random((n, 2)) < 0.3
-    missing[[0, 1, 2, 3], [0, 0, 1, 1]] = False  # these rows have some
+    missing[[0, 1, 2, 3], [0, 0, 1, 1]] = False  # these rows have observations
     missing[0, 1] = missing[2, 0] = missing[-2] = True
     if name == "diagonal_gaussian":
         values = np.where(missing, np.nan, rng.normal([0.8, -0.3], [2.0, 0.5], (n, 2)))
@@ -63,8 +63,8 @@ def some_atoms(name, rng):
 def nodes_of(name):
     """(family, atoms, log of prior density times quadrature weight, rows) that integrate over G0.
 
-    Of one column; the product's other columns have atoms of their own, and the same weights would
-    not do: it is compared with the sum of its groups.
+    For one column. The product's other columns have atoms of their own, for which the same weights
+    would not do: it is compared with the sum of its groups.
     """
     x, w = special.roots_legendre(120)
     if name == "poisson":
@@ -85,7 +85,7 @@ def nodes_of(name):
 
 
 def normal_posterior(cells, mean, scale, strength, freedom):
-    """Prior of a column given cells, in double precision, and the log evidence of these."""
+    """Prior of a column given cells, in double precision, and their log evidence."""
     x = np.asarray(cells, np.float64)
     x = x[~np.isnan(x)]
     n = len(x)
@@ -99,7 +99,7 @@ def normal_posterior(cells, mean, scale, strength, freedom):
 
 
 def count_posterior(cells, shape, rate):
-    """Likewise of counts; the evidence is relative to the Poisson law of the prior mean."""
+    """Likewise for counts; the evidence is relative to a Poisson at the prior mean."""
     x = np.asarray(cells, np.float64)
     x = x[x >= 0]
     n, s, m = len(x), x.sum(), shape / rate
@@ -109,7 +109,7 @@ def count_posterior(cells, shape, rate):
 
 
 def category_posterior(cells, categories, concentration):
-    """Likewise of one categorical variable."""
+    """Likewise for one categorical variable."""
     x = np.asarray(cells)
     a = concentration + np.bincount(x[x >= 0], minlength=categories)
     before = np.full(categories, concentration)

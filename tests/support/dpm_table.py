@@ -9,7 +9,7 @@ GROUPS = np.repeat([0, 1], [32, 20])
 
 
 def table():
-    """Two groups of rows, and a last row without a cell; income has mean 1e4 and deviation 2."""
+    """Two groups of rows, and an empty last row; income has mean 1e4 and deviation 2."""
     rng = np.random.default_rng(0)
     age = rng.normal(np.array([30, 65])[GROUPS], 4)
     income = 1e4 + rng.normal(np.array([2, -2])[GROUPS], 0.5)

@@ -1,4 +1,4 @@
-"""All draws with valid arguments that reach every branch, and the values they must refuse."""
+"""All draws, with valid arguments that reach every branch and values they must refuse."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Case(NamedTuple):
 
     draw: Callable[..., jax.Array]
     arguments: dict[str, np.ndarray]
-    bad: dict[str, tuple[float, ...]]  # values that are not allowed, by argument
+    bad: dict[str, tuple[float, ...]]  # invalid values, by argument
 
     @property
     def event(self) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
-"""Exact stationary laws of Euler steps on the line, by quadrature: biased kernels have exact laws.
+"""Exact stationary distributions of Euler steps on the line, by quadrature, for biased kernels.
 
-A step moves x to N(mean(x), 2 h), perhaps clipped to an interval. On Gauss-Legendre nodes in
-panels of the width of the noise the transition is a matrix that is right to about 1e-12, and its
-stationary vector gives every moment and the distribution function of the biased law.
+A step moves x to N(mean(x), 2 h), perhaps clipped to an interval. On Gauss-Legendre nodes in panels
+as wide as the noise, the transition is a matrix accurate to about 1e-12, and its stationary vector
+gives every moment and the distribution function of the biased distribution.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from support import statistics_checks as checks
 
 
 class Law(NamedTuple):
-    """The stationary law: probabilities of nodes, and where the step from each is centred."""
+    """The stationary distribution: probabilities of nodes, and the mean of the step from each."""
 
     nodes: np.ndarray
     probabilities: np.ndarray
@@ -28,7 +28,7 @@ class Law(NamedTuple):
         return float(function(self.nodes) @ self.probabilities)
 
     def cdf(self, x: np.ndarray) -> np.ndarray:
-        """P(X <= x), interpolated from a table of one more step of the law."""
+        """P(X <= x), interpolated from a table of one more step."""
         table = np.linspace(self.nodes.min(), self.nodes.max(), 4001)
         below = stats.norm.cdf(table[:, None], self.means, self.sd) @ self.probabilities
         return np.where(x >= self.clip[1], 1.0, np.interp(x, table, below))
@@ -56,10 +56,10 @@ def law(
     edges: Sequence[float],
     clip: tuple[float, float] = (-np.inf, np.inf),
 ) -> Law:
-    """The stationary law of x' ~ N(mean(x), 2 h), clipped.
+    """The stationary distribution of x' ~ N(mean(x), 2 h), clipped.
 
-    `edges` span all that matters, with a break wherever the mean has a kink; without a clip the
-    probability of leaving them in a step from anywhere that matters must be negligible.
+    `edges` span the relevant range, with a break wherever the mean has a kink; without a clip the
+    probability of leaving it in a step from anywhere relevant must be negligible.
     """
     sd = float(np.sqrt(2 * h))
     points, weights = np.polynomial.legendre.leggauss(12)
@@ -90,7 +90,7 @@ def law(
 def clipped_normal(
     mean: np.ndarray, sd: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """First and second moment of clip(N(mean, sd^2), low, high)."""
+    """First and second moments of clip(N(mean, sd^2), low, high)."""
     a, b = (low - mean) / sd, (high - mean) / sd
     below, above = special.ndtr(a), special.ndtr(-b)
     inside = special.ndtr(b) - special.ndtr(a)

@@ -1,4 +1,4 @@
-"""Documents of few topics (alpha below 1), and what many draws of the prior say of them."""
+"""Documents of few topics (alpha below 1), and their estimates from many prior draws."""
 
 import numpy as np
 from scipy.special import logsumexp

@@ -1,4 +1,4 @@
-"""Fits made by hand, and fits compared."""
+"""Fits made by hand, and comparison of fits."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ _CLOCK = ("seconds", "tokens_per_second", "documents_per_second", "rows_per_seco
 
 
 def numbers(fitted: Any, *without: str) -> dict[str, Any]:
-    """Return all that a fit holds but for the clock, the settings and the attributes named."""
+    """Return all that a fit holds except the clock, the settings and the named attributes."""
     metrics = [{k: v for k, v in record.items() if k not in _CLOCK} for record in fitted.metrics]
     held = {**vars(fitted), "metrics": metrics}
     return {name: value for name, value in held.items() if name not in ("settings", *without)}
 
 
 def assert_same(first: Any, second: Any, *without: str) -> None:
-    """Fail unless two fits hold the same, to the bit; attributes named are passed over."""
+    """Fail unless two fits are bit-identical, apart from the named attributes."""
     a, b = (numbers(fitted, *without) for fitted in (first, second))
     assert jax.tree.structure(a) == jax.tree.structure(b)
     for (path, x), y in zip(jax.tree.leaves_with_path(a), jax.tree.leaves(b), strict=True):
@@ -26,7 +26,7 @@ def assert_same(first: Any, second: Any, *without: str) -> None:
 
 
 def topic_fit(mean: np.ndarray, vocabulary: Any, **changes: Any) -> lda.Fit:
-    """Return a fit of LDA with these topics [K, V]; what is not given is unremarkable."""
+    """Return a fit of LDA with these topics [K, V]; the rest has plain defaults."""
     num_topics, words = mean.shape
     values: dict[str, Any] = {
         **{"mean": mean, "sd": 0.1 * mean, "vocabulary": vocabulary, "samples": 25},

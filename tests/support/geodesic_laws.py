@@ -1,4 +1,4 @@
-"""Laws on manifolds with exact draws, and checks of samples against them."""
+"""Distributions on manifolds, their exact draws, and checks of samples against them."""
 
 import numpy as np
 from scipy import special, stats
@@ -15,13 +15,13 @@ def direction(n):
 
 
 def fisher_draws(rng, rows, n=3):
-    """Of the von Mises-Fisher law on the sphere in R^n."""
+    """Von Mises-Fisher draws on the sphere in R^n."""
     law = stats.vonmises_fisher(direction(n), KAPPA, seed=rng)
     return np.asarray(law.rvs(rows)).reshape(rows, n)
 
 
 def cosine_law(n, kappa=KAPPA):
-    """The law of the cosine between a von Mises-Fisher vector of R^n and its mean direction."""
+    """Distribution of the cosine between a von Mises-Fisher vector and its mean direction."""
     nodes = np.linspace(-1, 1, 4001)
     middle = (nodes[1:] + nodes[:-1]) / 2
     weights = np.exp(kappa * middle) * (1 - middle**2) ** ((n - 3) / 2)
@@ -31,7 +31,7 @@ def cosine_law(n, kappa=KAPPA):
 
 
 def fisher_checks(x, kappa=KAPPA):
-    """The cosine, and around the mean direction a sine and a cosine of mean 0."""
+    """Check the cosine, and around the mean direction a sine and a cosine of mean 0."""
     x = np.asarray(x, float)
     n = x.shape[1]
     along = x @ direction(n)
@@ -65,7 +65,7 @@ def dirichlet_checks(x):
 
 
 def frame_draws(rng, rows):
-    """Frames [4, 2]: the first column of a von Mises-Fisher law, the second free."""
+    """Frames [4, 2]: the first column von Mises-Fisher, the second free."""
     first = fisher_draws(rng, rows, 4)
     second = rng.standard_normal((rows, 4))
     second -= first * (first * second).sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Native code of GPUs in tests: on a GPU, and without one by the threads of a CPU, see `cuda/`."""
+"""GPU native code in tests: on a GPU, or emulated by CPU threads, see `cuda/`."""
 
 import dataclasses
 import functools
@@ -17,9 +17,9 @@ PLACES = ("gpu", "emulated")
 
 
 def results(library, place, function, *arguments):
-    """Return the results of a function on the CPU, and with the native code of GPUs.
+    """Return the results of a function on the CPU and with GPU native code.
 
-    The function has an argument `prefix`. Skips where there is no GPU, or no compiler.
+    The function has an argument `prefix`. Skips without a GPU or a compiler.
     """
     native_code.needs(library)
     on_cpu = _on("cpu", function, *arguments)
@@ -31,13 +31,13 @@ def results(library, place, function, *arguments):
 
 
 def needs_gpu(library):
-    """Skip a test where there is no GPU with native code."""
+    """Skip a test without a GPU with native code."""
     if jax.default_backend() != "gpu" or not library.prefix("cuda"):
         pytest.skip("no GPU, or no native code for it")
 
 
 def on(place):
-    """Have the work done on the GPU, or on the CPU that emulates one."""
+    """Run the work on the GPU, or on the CPU that emulates one."""
     return jax.default_device(jax.devices("gpu" if place == "gpu" else "cpu")[0])
 
 
@@ -49,7 +49,7 @@ def _on(platform, function, *arguments):
 
 @functools.cache
 def emulation(library, old="", new=""):
-    """Return the prefix of calls of a GPU's native code on the CPU, with one piece replaced."""
+    """Return the prefix of calls of GPU native code on the CPU, with one piece replaced."""
     folder = native_code.copied(Path(tempfile.mkdtemp()))
     room = folder / library.folder.relative_to(native_code.PACKAGE.parent)
     source = (room / "cuda.cu").read_text()

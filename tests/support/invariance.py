@@ -1,9 +1,9 @@
 """Is a kernel exactly invariant? The sequential test of Gandy and Scott (2021, arXiv:2001.06465).
 
-Exact draws of the target are pushed through the kernel; for an exact kernel they stay exact draws.
-A test of the distribution is repeated with more samples while its smallest p-value is neither small
-nor large, so that the chance of a false alarm is bounded (1e-5) for seeds left free, and a slightly
-wrong kernel is found all the same.
+Exact draws of the target are passed through the kernel; if it is exact they stay exact draws. A
+test of the distribution is repeated with more samples while its smallest p-value is neither small
+nor large. This bounds the chance of a false alarm (1e-5) for free seeds, and still finds a slightly
+wrong kernel.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,18 +15,18 @@ Checks = Callable[[int], Mapping[object, float]]
 def rejects(
     checks: Checks, *, samples: int = 1000, growth: int = 4, rounds: int = 7, level: float = 1e-5
 ) -> dict[object, float]:
-    """Return the checks at fault, empty for a kernel that passes.
+    """Return the failed checks, empty for a kernel that passes.
 
     The chance that a correct kernel is rejected is at most `level`: every round has the same share
-    of it, and as going on from a round has probability at most gamma, a later round may reject at
+    of it, and since a round continues with probability at most gamma, a later round may reject at
     beta / gamma (Gandy and Scott 2021, algorithm 1).
 
     Args:
-        checks: Draws that many samples and tests them.
+        checks: Draws a number of samples and tests them.
         samples: Samples of the first round. A wrong kernel whose p-values are not small there
             passes at once, so start with enough for the smallest mutant.
-        growth: Factor by which they grow from the first round to the second, and stay.
-        rounds: Most rounds.
+        growth: Factor from the first round to the second; later rounds keep that size.
+        rounds: Largest number of rounds.
         level: Bound on the chance of a false rejection.
     """
     beta = level / rounds

@@ -1,8 +1,8 @@
 """Malformed files that a reader must refuse.
 
-A case is a function that writes its files into a folder and returns the path to read, the place
-that the message must start with (a file name, with `:LINE` where there is a line), what it must
-say, and the arguments of `read`.
+A case is a function that writes its files into a folder and returns the path to read, the start of
+the message (a file name, with `:LINE` if there is a line), what the message must say, and the
+arguments of `read`.
 """
 
 import gzip
@@ -47,7 +47,7 @@ def uci(name, line, says, docword, vocab=VOCAB, place="docword.bad.txt", **argum
 
 
 def npz(name, says, vocabulary=None, change=None, **arrays):
-    """A sparse array with some of its parts replaced (None: left out), and then its bytes."""
+    """A sparse array with some parts replaced (None: omitted), and then its bytes."""
 
     def write(folder):
         path = folder / "bad.npz"
@@ -74,7 +74,7 @@ def npz(name, says, vocabulary=None, change=None, **arrays):
 
 
 def npy_types(archive, dtype):
-    """The same archive with the types in its headers replaced, and checksums that fit."""
+    """The same archive with types in its headers replaced, and matching checksums."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
         for name in old.namelist():

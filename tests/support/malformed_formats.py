@@ -1,4 +1,4 @@
-"""Malformed files of the further formats; see `malformed_files`."""
+"""Malformed files of the other formats; see `malformed_files`."""
 
 import gzip
 import json
@@ -301,7 +301,7 @@ def h5ad(name, says, change=None, damage=None, **arguments):
 
 
 def instead(name, value=None, **options):
-    """A change that puts another array in the place of one, or nothing."""
+    """A change that replaces an array by another or by nothing."""
 
     def change(file, _):
         del file[name]

@@ -1,10 +1,10 @@
-"""Parameters of tests of which some are slow."""
+"""Parameters of tests, some of them slow."""
 
 import pytest
 
 
 def slow_but(values, *quick):
-    """The values as parameters, all slow but some; a tuple is that of several parameters."""
+    """The values as parameters, all slow except some; a tuple holds several parameters."""
     return [
         pytest.param(
             *(value if isinstance(value, tuple) else [value]),

@@ -1,6 +1,6 @@
-"""A posterior on three categories that is no Dirichlet: weights of a mixture of known components.
+"""A non-Dirichlet posterior on three categories: weights of a mixture of known components.
 
-Its law is tabulated on a fine grid of log ratios, and exact draws come from there.
+It is tabulated on a fine grid of log ratios, from which exact draws come.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ ALPHA = np.array([1.5, 2.0, 1.2])
 
 
 def log_likelihood(log_omega, batch):
-    """Of log-probabilities [..., 3] and outcomes [n], summed over both."""
+    """Log density of log-probabilities [..., 3] and outcomes [n], summed over both."""
     log_rows = jnp.log(jnp.asarray(COMPONENTS, log_omega.dtype))
     seen = jnp.zeros(3, log_omega.dtype).at[batch].add(1)
     return (seen * jax.nn.logsumexp(log_omega[..., None, :] + log_rows, axis=-1)).sum()

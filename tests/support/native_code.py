@@ -1,4 +1,4 @@
-"""Native libraries of the rooms, and mutants of them that are compiled on the spot."""
+"""The packages' native libraries, and mutants of them compiled on the spot."""
 
 import functools
 import itertools
@@ -19,22 +19,22 @@ NUMBERS = itertools.count()
 
 
 def needs(library):
-    """Skip a test where a native library is not there."""
+    """Skip a test if a native library is missing."""
     if library.prefix() is None:
         pytest.skip(library.why_not())
 
 
 def on_cpu(library):
-    """Return the mark of tests of the native code of CPUs."""
+    """Return the mark of tests of CPU native code."""
     if jax.default_backend() != "cpu":
         return pytest.mark.skip(reason="JAX does not run on the CPU")
     return pytest.mark.skipif(library.prefix() is None, reason="no native library")
 
 
 def mutated(library, folder, file, old, new):
-    """A prefix of calls like those of the library, but with one piece of its source replaced.
+    """A prefix of calls like the library's, but with one piece of its source replaced.
 
-    The folder is for the copy; all that the copy has of instruction sets is the plain one.
+    The folder is for the copy, which has only the plain instruction set.
     """
     copied(folder)
     room = folder / library.folder.relative_to(PACKAGE.parent)
@@ -47,13 +47,13 @@ def mutated(library, folder, file, old, new):
 
 
 def file_with(library, piece):
-    """Return the name of the file of a library's kernels that has a piece of source."""
+    """Return the name of a library's kernel file that contains a piece of source."""
     files = library.folder.glob("*.inl")
     return next(file.name for file in files if piece in file.read_text())
 
 
 def copied(folder):
-    """Copy the sources of all libraries; return the folder that they are copied to."""
+    """Copy the sources of all libraries; return the new folder."""
     for path in PACKAGE.rglob("*"):
         if path.suffix in (".cc", ".h", ".inl", ".cu", ".cuh"):
             place = folder / path.relative_to(PACKAGE.parent)
@@ -63,7 +63,7 @@ def copied(folder):
 
 
 def compiled(folder, room, *flags):
-    """Compile what is not yet compiled of a room in a folder of sources, and link it."""
+    """Compile what is missing of `room` in a folder of sources, and link it."""
     _compile(folder, room, *(flags or ["-O1"]))
     name = room / "_library.so"
     objects = [str(room / "handlers.o"), str(room / "kernels.o")]
@@ -88,7 +88,7 @@ def compiler():
 
 @functools.cache
 def _handlers(library):
-    """The calls for XLA without the kernels, which take longest to compile."""
+    """The calls for XLA without the kernels, which are slowest to compile."""
     folder = copied(Path(tempfile.mkdtemp()))
     room = folder / library.folder.relative_to(PACKAGE.parent)
     (room / "kernels.cc").unlink()

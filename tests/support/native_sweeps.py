@@ -10,13 +10,13 @@ from support import native_code
 
 
 def needs(lowering):
-    """Skip a test of the native lowering where there is no library."""
+    """Skip a test of the native lowering if there is no library."""
     if lowering == "native":
         native_code.needs(LIBRARY)
 
 
 def sweep(key, likelihood, alpha, documents, labels, *, kind=None, prefix=None, width=16):
-    """A sweep as `local.Sweep` is."""
+    """A sweep like `local.Sweep`."""
     needs("native")
     if kind in ("sparse", "integer") and jax.default_backend() != "cpu":
         pytest.skip("GPUs have no such sweeps")
@@ -35,5 +35,5 @@ def sweep(key, likelihood, alpha, documents, labels, *, kind=None, prefix=None, 
 
 
 def mutated(folder, file, old, new):
-    """A prefix of calls like those of the library, but with one piece of its source replaced."""
+    """A prefix of calls like the library's, but with one piece of its source replaced."""
     return native_code.mutated(LIBRARY, folder, file, old, new)

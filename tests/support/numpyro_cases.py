@@ -1,4 +1,4 @@
-"""Small numpyro models with known posteriors, and chains of them that end independently."""
+"""Small numpyro models with known posteriors, and independent chains of them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def categorical(x, subsample_size=None):
 
 
 def mixture(x, subsample_size=None):
-    """A sparse mixture: nothing was drawn from its third part."""
+    """A sparse mixture with nothing drawn from its third part."""
     w = numpyro.sample("w", dist.Dirichlet(jnp.full(3, ALPHA)))
     numpyro.deterministic("largest", w.max())
     with numpyro.plate("rows", len(x), subsample_size=subsample_size) as rows:
@@ -36,7 +36,7 @@ def mixture(x, subsample_size=None):
 
 
 def empties(x):
-    """A mixture of which six parts are too far away for any data."""
+    """A mixture with six parts too far away for any data."""
     w = numpyro.sample("w", dist.Dirichlet(jnp.full(8, 0.1)))
     centres = jnp.concatenate([CENTRES[:2], jnp.linspace(50.0, 60.0, 6)])
     with numpyro.plate("rows", len(x)):
@@ -45,20 +45,20 @@ def empties(x):
 
 
 def sums(y):
-    """Two rates whose sums are counted: a factorisation with known factors."""
+    """Counts of sums of two rates: a factorisation with known factors."""
     r = numpyro.sample("r", dist.Gamma(jnp.array([0.5, 2.0]), 1.0).to_event(1))
     with numpyro.plate("rows", len(y)):
         numpyro.sample("y", dist.Poisson(jnp.array([[1.0, 2.0], [1.0, 0.2]]) @ r), obs=y)
 
 
 def tilted(counts, exposure):
-    """Counts, and probabilities that cost what each of them is exposed to."""
+    """Counts, and probabilities penalised by their exposures."""
     p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, ALPHA)))
     numpyro.factor("x", counts @ jnp.log(p) - exposure @ p)
 
 
 def rates(x):
-    """A rate that wanders, of counts."""
+    """Counts whose rate follows a gamma Markov chain."""
 
     def step(last, x):
         r = numpyro.sample("r", dist.Gamma(2.0, 2.0 / last))
@@ -69,7 +69,7 @@ def rates(x):
 
 
 def learned(x):
-    """A concentration that is learned from a sparse vector."""
+    """A concentration learned from a sparse vector."""
     a = numpyro.sample("a", dist.Gamma(2.0, 4.0))
     p = numpyro.sample("p", LogDirichlet(jnp.full(6, 1.0) * a))
     with numpyro.plate("rows", len(x)):
@@ -104,7 +104,7 @@ def posterior(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """The distribution function of u_1 given the data, for a prior that is uniform in u.
 
-    By the midpoint rule in the quantiles of the prior, in which the likelihood is bounded.
+    By the midpoint rule in the prior's quantiles, in which the likelihood is bounded.
     """
     u = (np.arange(nodes) + 0.5) / nodes
     grid = np.meshgrid(*[u] * len(quantiles), indexing="ij")
@@ -116,7 +116,7 @@ def posterior(
 
 
 def mixture_uniform(w: np.ndarray, part: int = 0) -> np.ndarray:
-    """What has a uniform law if the weight of a part has its posterior law in `mixture`."""
+    """Values that are uniform if a part's weight has its posterior in `mixture`."""
     order = [part, *(j for j in range(3) if j != part)]
     densities = stats.norm.pdf(POINTS[:, None] - np.asarray(CENTRES)[order])
 
@@ -131,7 +131,7 @@ def mixture_uniform(w: np.ndarray, part: int = 0) -> np.ndarray:
 
 
 def sums_uniform(r: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """What has a uniform law if r_1 has its posterior law in `sums`."""
+    """Values that are uniform if r_1 has its posterior in `sums`."""
 
     def log_likelihood(one, two):
         rates = np.stack([one + 2 * two, one + 0.2 * two], axis=-1)
@@ -142,7 +142,7 @@ def sums_uniform(r: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def tilted_uniform(p: np.ndarray, part: int, counts: np.ndarray, exposure: np.ndarray):
-    """What has a uniform law if a probability has its posterior law in `tilted`."""
+    """Values that are uniform if a probability has its posterior in `tilted`."""
     order = [part, *(j for j in range(3) if j != part)]
 
     def log_likelihood(first, share):
@@ -157,9 +157,9 @@ def tilted_uniform(p: np.ndarray, part: int, counts: np.ndarray, exposure: np.nd
 
 
 def learned_uniform(a: np.ndarray, counts: np.ndarray, law: Any = None) -> np.ndarray:
-    """What has a uniform law if the concentration has its posterior law in `learned`.
+    """Values that are uniform if the concentration has its posterior in `learned`.
 
-    With another prior law of it, one of SciPy's, if that is given.
+    With another prior, one of SciPy's, if given.
     """
     law = law or stats.gamma(2.0, scale=1 / 4.0)
 

@@ -23,7 +23,7 @@ def block(model, counts, **options):
 
 
 def needs_gibbs():
-    """numpyro's module of its Gibbs kernel; the test is skipped where there is none."""
+    """numpyro's module of its Gibbs kernel; skips the test if there is none."""
     return pytest.importorskip(
         "numpyro.infer.gibbs", reason="the composable Gibbs kernel came with numpyro 0.22"
     )
@@ -39,6 +39,6 @@ def swept_with(old, new):
 
 
 def kept_in(monkeypatch):
-    """The label of a token itself is left in the counts that it is drawn given (engine "xla")."""
+    """A token's own label stays in the counts it is drawn from (engine "xla")."""
     mutant = tiny_lda.mutated(collapsed, ".add(-labelled)", ".add(0 * labelled)")
     monkeypatch.setitem(engine.METHODS, "collapsed", mutant.collapsed)

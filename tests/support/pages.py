@@ -1,4 +1,4 @@
-"""Pages of docs/: their Python by the title of its section, to be run, and their commands."""
+"""Pages of docs/: their Python blocks by section title, to be run, and their commands."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,12 @@ DOCS = ROOT / "docs"
 
 
 def text(page: str) -> str:
-    """What a page says."""
+    """The text of a page."""
     return (DOCS / page).read_text("utf-8")
 
 
 def blocks(page: str) -> dict[str, str]:
-    """The block of Python of each section that has one; no section has two."""
+    """The Python block of each section that has one; no section has two."""
     found = {}
     for title, section in re.findall(
         r"^## (.*?)\n(.*?)(?=^## |\Z)", text(page), re.DOTALL | re.MULTILINE
@@ -37,7 +37,7 @@ def executed(page: str, title: str) -> dict[str, Any]:
 
 
 def all_run(page: str, test: str) -> bool:
-    """Whether the file of a test runs every block of a page, by `executed("<title>")`."""
+    """Whether a test file runs every block of a page, by `executed("<title>")`."""
     source = Path(test).read_text("utf-8")
     return all(f'executed("{title}")' in source for title in blocks(page))
 

@@ -1,4 +1,4 @@
-"""Places in the checkout that tests go to."""
+"""Paths in the checkout that tests use."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""Exact reference laws of the draws in float64: distribution functions and moments in log space.
+"""Exact references for the draws in float64: distribution functions and moments in log space.
 
 With s = 1 - exp(-h), the CIR transition is theta' = s y, y ~ Gamma(a + N), N ~ Poisson(r),
 r = theta exp(-h) / s; equivalently 2 y is noncentral chi-square with 2a degrees of freedom and
-noncentrality 2r. All functions here speak of `log y`, a `shape` a and a `rate` r; r = 0 is the
+noncentrality 2r. All functions here use `log y`, a `shape` a and a `rate` r; r = 0 is the
 gamma law. `tests/tables/cir.csv` holds 40-digit values that `test_reference_laws.py` compares with.
 """
 
@@ -39,7 +39,7 @@ def cir_log_cdf(log_y: np.ndarray, shape: float, rate: float) -> np.ndarray:
     """log P(log Y <= log_y), for log_y down to -1e6 and below where P is far below 1e-308.
 
     Below y (1 + r) = 1e-13 the leading term exp(-r) y^a / Gamma(a + 1) has relative error 1e-13 and
-    is taken in logs. It is -inf where the probability underflows float64 above that point.
+    is computed in logs. Above that point the result is -inf if the probability underflows float64.
     """
     log_y = np.asarray(log_y, np.float64)
     leading = shape * log_y - special.gammaln(shape + 1) - rate
@@ -80,9 +80,9 @@ def _cdf_and_sf(y: np.ndarray, shape: float, rate: float) -> tuple[np.ndarray, n
 def _gamma_cdf_and_sf(y: np.ndarray, shape: float) -> tuple[np.ndarray, np.ndarray]:
     """The regularised incomplete gamma functions P(shape, y) and Q(shape, y).
 
-    SciPy sums a series that it cuts off too early at large shapes and 4.5 or more standard
-    deviations out; there Temme's uniform expansion (DLMF 8.12) is taken, whose first omitted term
-    is below 1e-3 / shape^1.5.
+    SciPy truncates a series too early at large shapes and 4.5 or more standard deviations out;
+    there we use Temme's uniform expansion (DLMF 8.12), whose first omitted term is below 1e-3 /
+    shape^1.5.
     """
     if shape < 1e6:
         return special.gammainc(shape, y), special.gammaincc(shape, y)
@@ -98,11 +98,11 @@ def _gamma_cdf_and_sf(y: np.ndarray, shape: float) -> tuple[np.ndarray, np.ndarr
 
 
 def _poisson_weights(rate: float) -> tuple[np.ndarray, np.ndarray]:
-    """Counts and weights that stand for Poisson(rate) in sums of smooth functions of the count.
+    """Counts and weights that represent Poisson(rate) in sums of smooth functions of the count.
 
-    Up to a rate of 1,000 every count in the window; above, every k-th, k at most an eighth of the
-    standard deviation: the trapezoidal rule for a near-Gaussian summand has an error of about
-    exp(-2 pi^2 64), so only the rounding of the weights is left (checked against the table).
+    Up to a rate of 1,000, every count in the window; above, every k-th, with k at most an eighth of
+    the standard deviation. The trapezoidal rule for a near-Gaussian summand has an error of about
+    exp(-2 pi^2 64), so only the rounding of the weights remains (checked against the table).
     """
     sd = np.sqrt(rate)
     low = max(0.0, np.floor(rate - SUM_WINDOW * sd - 5))
@@ -160,7 +160,7 @@ def cir_moments(shape: float, rate: float) -> Moments:
 
 
 def cir_law(shape: float, rate: float) -> Law:
-    """The law of log y, tabulated."""
+    """The distribution of log y, tabulated."""
     # The component N = 0 reaches down to log y ~ -1 / a; the others live around log(a + r).
     deep = (np.log(np.geomspace(1e-12, 1 - 1e-9, 200)) + special.gammaln(shape + 1)) / shape
     centre = np.log(shape + rate + 1)
@@ -171,7 +171,7 @@ def cir_law(shape: float, rate: float) -> Law:
 
 
 def log_beta_law(a: float, b: float) -> Law:
-    """The law of the logarithm of a Beta(a, b) variate, tabulated."""
+    """The distribution of the logarithm of a Beta(a, b) variate, tabulated."""
 
     def cdf_and_sf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = np.minimum(x, -1e-300)

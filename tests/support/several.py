@@ -1,4 +1,4 @@
-"""Runs of several processes on this machine, as their users start them."""
+"""Runs of several processes on this machine, started as users would."""
 
 import os
 import random
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def start(count, *arguments, devices=1):
-    """Start `simplex-jax` in so many processes that know of each other."""
+    """Start `simplex-jax` in several processes that know each other."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         coordinator = f"localhost:{free.getsockname()[1]}"
@@ -44,7 +44,7 @@ def start_by_open_mpi(count, *arguments):
 
 
 def _start_detected(count, arguments, job, ranks):
-    """Start processes that JAX is to detect by variables of the job, and by their own numbers."""
+    """Start processes that JAX must detect from the job's variables and their own ranks."""
     command = [sys.executable, "-m", "simplex_jax", *map(str, arguments), "--distributed"]
     return [
         subprocess.Popen(
@@ -62,7 +62,7 @@ def _start_detected(count, arguments, job, ranks):
 
 
 def run_by_mpirun(count, *arguments):
-    """Run the same by the mpirun that is installed, and return its status and standard error."""
+    """Run the same with the installed mpirun, and return its status and standard error."""
     root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
     program = [sys.executable, "-m", "simplex_jax", *map(str, arguments), "--distributed"]
     done = subprocess.run(
@@ -86,5 +86,5 @@ def finish(processes, timeout=300):
 
 
 def shares(directory: Path):
-    """Return the files of the shares of documents, one a process."""
+    """Return the files of document shares, one per process."""
     return sorted((directory / "doc_topics").iterdir())

@@ -1,14 +1,14 @@
 """Statistical checks for samplers, with stated false-alarm rates.
 
 Every check maps samples to a p-value which, for a correct sampler, is below `t` with probability at
-most `t` (exactly, or up to the error that its docstring names). Nothing is decided here one check
-at a time: collect the p-values of all settings in a dictionary and hand it to `family`, which
-bounds the chance that a correct sampler fails *anywhere* by `level` (1e-3 unless told otherwise).
+most `t` (exactly, or up to the error in its docstring). No check decides by itself: collect the
+p-values of all settings in a dictionary and pass it to `family`, which bounds the chance that a
+correct sampler fails *anywhere* by `level` (1e-3 by default).
 
-`resolution` is the honest allowance for floating point: how far a value may lie from the exact
-variate it stands for (for a correctly rounded one, half a unit in the last place). A check with a
-resolution asks whether *some* displacement of at most that size explains the samples, so a nonzero
-resolution only lowers the false-alarm rate.
+`resolution` is the allowance for floating point: how far a value may lie from the exact variate it
+represents (for a correctly rounded one, half a unit in the last place). A check with a resolution
+asks whether *some* displacement of at most that size explains the samples, so a nonzero resolution
+only lowers the false-alarm rate.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,8 +34,8 @@ def dkwm(
     """Dvoretzky-Kiefer-Wolfowitz-Massart test of the distribution function.
 
     The p-value is `min(1, 2 exp(-2 n D^2))`, Massart's bound with the exact constant, which holds
-    at every n: the false-alarm rate at threshold t is at most t. `left_cdf` is P(X < x), for laws
-    with atoms.
+    at every n: the false-alarm rate at threshold t is at most t. `left_cdf` is P(X < x), for
+    distributions with atoms.
     """
     samples = np.asarray(samples, np.float64).ravel()
     order = np.argsort(samples)
@@ -72,10 +72,10 @@ def variance_z(
 ) -> float:
     """Two-sided normal test of the mean square deviation from the exact `mean`.
 
-    Its standard error is `sqrt((fourth - variance^2) / n)`, `fourth` being the exact fourth central
-    moment. Without it the fourth moment of the sample is used, which is right for light tails only:
-    keep that for laws whose kurtosis is known to be below about 10. Nominal up to the Edgeworth
-    term (see `mean_z`, with the skewness of the square: 2.8 for a normal law).
+    Its standard error is `sqrt((fourth - variance^2) / n)`, where `fourth` is the exact fourth
+    central moment. By default it is the sample's, which is right for light tails only: use that for
+    a kurtosis known to be below about 10. Nominal up to the Edgeworth term (see `mean_z`, with the
+    skewness of the square: 2.8 for a normal).
     """
     deviation = np.asarray(samples, np.float64) - mean
     squares = deviation**2
@@ -133,12 +133,12 @@ def family(p_values: Mapping[object, float], level: float = 1e-3) -> dict[object
 
 
 def prefixed(name: object, p_values: Mapping[str, float]) -> dict[object, float]:
-    """Put the name of a setting in front of the names of its checks."""
+    """Prefix the names of checks with the name of their setting."""
     return {(name, check): p for check, p in p_values.items()}
 
 
 class Law(NamedTuple):
-    """A continuous law tabulated as normal scores, `ndtri(F(x))`, on increasing nodes.
+    """A continuous distribution tabulated as normal scores, `ndtri(F(x))`, on increasing nodes.
 
     Scores keep both tails and make linear interpolation accurate: `tabulate` halves an interval
     until it spans at most `SCORE_STEP` and its middle was within `SCORE_ERROR` of the chord, which
@@ -155,7 +155,7 @@ class Law(NamedTuple):
         return special.ndtr(self.score(x))
 
     def shifted(self, by: float) -> "Law":
-        """The law of the variate plus a constant."""
+        """The distribution of the variate plus a constant."""
         return self._replace(nodes=self.nodes + by)
 
 
@@ -167,7 +167,7 @@ SCORE_LIMIT = 6.5  # beyond it lies 1e-10: out of reach of every sample size use
 def tabulate(
     cdf_and_sf: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], start: np.ndarray
 ) -> Law:
-    """Tabulate a law by bisection, from a few `start` nodes that span its support.
+    """Tabulate a distribution by bisection, from a few `start` nodes that span its support.
 
     `cdf_and_sf(x)` returns P(X <= x) and P(X > x), each accurate where it is the smaller one.
     """
@@ -201,14 +201,14 @@ def tabulate(
 def check_law(
     samples: np.ndarray, law: Law, bins: int = 200, dtype: type = np.float32, ulps: float = 1.0
 ) -> dict[str, float]:
-    """DKWM, z of the mean, z of the variance and chi-square, against a tabulated continuous law.
+    """DKWM, z of mean and variance, and chi-square, against a tabulated continuous distribution.
 
-    Mean and variance are those of the normal scores of the samples: exactly standard normal for a
-    correct sampler however skewed the law is, so `sqrt(n) mean` is standard normal and
-    `sum of squares` is chi-square with n degrees of freedom, and both rates are exact. The bins of
-    the chi-square are equiprobable, with edges moved to midpoints between neighbouring floats of
-    `dtype`; it is left out where the central bins would be narrower than 16 resolutions, as there
-    it would see the rounding and not the law.
+    Mean and variance are those of the samples' normal scores: exactly standard normal for a correct
+    sampler, however skewed the distribution, so `sqrt(n) mean` is standard normal and `sum of
+    squares` is chi-square with n degrees of freedom, and both rates are exact. The bins of the
+    chi-square are equiprobable, with edges moved to midpoints between neighbouring floats of
+    `dtype`; it is omitted if the central bins would be narrower than 16 resolutions, since it would
+    then test the rounding.
     """
     samples = np.sort(np.asarray(samples, np.float64).ravel())  # sorted, interpolation is fast
     if np.isnan(samples).any():

@@ -1,4 +1,4 @@
-"""The reference laws against 40-digit values, against SciPy, and against each other."""
+"""The references against 40-digit values, against SciPy, and against each other."""
 
 import mpmath
 import numpy as np

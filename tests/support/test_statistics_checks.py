@@ -30,7 +30,7 @@ def test_p_values_are_not_too_small_for_a_correct_sampler(seed: int) -> None:
     assert set(counts) >= {"dkwm", "mean", "variance", "chi_square"}
     limit = 0.05 + 6 * np.sqrt(0.05 * 0.95 / REPEATS)
     assert {name: n for name, n in counts.items() if n / REPEATS > limit} == {}
-    # All but the bound of DKWM are exact or nearly so, hence not much too rare either.
+    # All but DKWM's bound are exact or nearly so, so their rates are not much too low either.
     exact = {name: n for name, n in counts.items() if name != "dkwm"}
     assert min(exact.values()) > 3
 
@@ -67,7 +67,7 @@ def test_wrong_samplers_are_rejected(wrong, seen_by: str, seed: int) -> None:
 
 
 def test_resolution_forgives_rounding_and_nothing_more(seed: int) -> None:
-    """A law whose sd is 4 units in the last place: rounded draws pass, shifted ones do not."""
+    """A distribution with an sd of 4 units in the last place: rounded draws pass, shifted fail."""
     rng = np.random.default_rng(seed)
     sd = 4 * 2.0**-20  # float32 has spacing 2^-20 between 8 and 16
     exact = 10 + sd * rng.standard_normal(100_000)

@@ -1,4 +1,4 @@
-"""A Dirichlet-process mixture of a few rows, whose posterior can be enumerated and drawn from."""
+"""A Dirichlet-process mixture of a few rows, with an enumerable posterior and exact draws."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ from scipy import special
 
 from support import tiny_lda
 
-STICKS = 64  # of exact draws; what lies beyond has a weight of about exp(-64 / alpha)
-GRID = np.linspace(0.002, 10, 5000)  # of alpha, whose prior has no mass to speak of beyond
+STICKS = 64  # of exact draws; the rest has a weight of about exp(-64 / alpha)
+GRID = np.linspace(0.002, 10, 5000)  # of alpha, whose prior has negligible mass beyond
 
 
 def partitions(n):
-    """All partitions of n things as growth strings: clusters are numbered as they come."""
+    """All partitions of n things as growth strings: clusters numbered in order of appearance."""
     rows = [(0,)]
     for _ in range(n - 1):
         rows = [(*row, k) for row in rows for k in range(max(row) + 2)]
@@ -20,7 +20,7 @@ def partitions(n):
 
 
 class Posterior(NamedTuple):
-    """The law of (partition, alpha) given rows of counts, with atoms ~ Dirichlet(base)."""
+    """Posterior of (partition, alpha) given rows of counts, with atoms ~ Dirichlet(base)."""
 
     counts: np.ndarray
     base: np.ndarray
@@ -33,7 +33,7 @@ class Posterior(NamedTuple):
 
 
 def log_evidence(counts, base):
-    """Of counts [..., V] of words in their order, with the atom integrated out."""
+    """Log evidence of counts [..., V] of ordered words, with the atom integrated out."""
     a = counts + base
     return (
         special.gammaln(a).sum(axis=-1)
@@ -53,7 +53,7 @@ def posterior(counts, base, shape, rate):
     for j in range(n):
         members = found == j
         log_p += special.gammaln(np.maximum(members.sum(axis=1), 1))
-        log_p += log_evidence(members @ counts, base)  # nothing has evidence 1
+        log_p += log_evidence(members @ counts, base)  # no rows have evidence 1
     log_alpha = (shape - 1) * np.log(GRID) - rate * GRID
     log_alpha = log_alpha + special.gammaln(GRID) - special.gammaln(GRID + n)
     joint = log_p[:, None] + k[:, None] * np.log(GRID) + log_alpha
@@ -113,7 +113,7 @@ def atoms(law, labels, rng):
 
 
 def features(law, draws):
-    """What is compared, by name, [draws] each."""
+    """The compared statistics, by name, [draws] each."""
     alpha, labels, sticks, log_atoms = (np.asarray(leaf, np.float64) for leaf in draws)
     labels = labels.astype(int)
     n = labels.shape[1]

@@ -1,4 +1,4 @@
-"""A hierarchical Dirichlet process of a few tokens, whose posterior can be enumerated, and drawn.
+"""A hierarchical Dirichlet process of a few tokens: enumerable posterior and exact draws.
 
 It is the Chinese restaurant franchise of Teh et al. (2006): given a partition of the tokens into
 topics, the tokens of a topic in a document make tables of a CRP, and the tables of a topic are a
@@ -31,10 +31,10 @@ class Prior(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """The law of partition and tables given words, with alpha and gamma on their grids."""
+    """Posterior of partition and tables given words, with alpha and gamma on their grids."""
 
     documents: np.ndarray  # the document of each token, [N]
-    partitions: np.ndarray  # the topic of each token, numbered as they come, [P, N]
+    partitions: np.ndarray  # the topic of each token, in order of appearance, [P, N]
     partition: np.ndarray  # the partition of each seating, [S]
     tables: np.ndarray  # tables of each topic in all documents, [S, N]
     seatings: np.ndarray  # probability of each seating, [S]
@@ -45,7 +45,7 @@ class Posterior(NamedTuple):
 
     @property
     def probabilities(self):
-        """Of the partitions, [P]."""
+        """Probabilities of the partitions, [P]."""
         return np.bincount(self.partition, self.seatings, len(self.partitions))
 
 
@@ -88,7 +88,7 @@ def posterior(words, documents, num_words, beta, alpha, gamma):
 
 
 class Draws(NamedTuple):
-    """Exact draws, with topics numbered as they come in the partition."""
+    """Exact draws, with topics numbered as in the partition."""
 
     partition: np.ndarray  # number of the partition, [n]
     labels: np.ndarray  # [n, N]
@@ -122,7 +122,7 @@ def _places(rng, probabilities, rows):
 
 
 def numbers_of(law, labels):
-    """The numbers of the partitions that labels [n, N] make."""
+    """The indices of the partitions of labels [n, N]."""
     rows = {tuple(row): number for number, row in enumerate(law.partitions.tolist())}
     found = []
     for row in labels.tolist():

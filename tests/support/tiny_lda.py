@@ -1,4 +1,4 @@
-"""LDA so small that its laws can be enumerated, and mutants of the library's code."""
+"""LDA small enough to enumerate, and mutants of the library's code."""
 
 import inspect
 import itertools
@@ -11,7 +11,7 @@ from scipy import special
 
 
 def table(documents, num_words):
-    """The table of counts [D, V] of documents given as lists of words."""
+    """The count table [D, V] of documents given as lists of words."""
     counts = [np.bincount(np.asarray(d, int), minlength=num_words) for d in documents]
     return sp.csr_array(np.array(counts, np.int32))
 
@@ -23,7 +23,7 @@ def assignments(num_tokens, num_topics):
 
 
 def number(labels, num_topics):
-    """The rows of `assignments` that are the rows of labels; K^N where one is no topic."""
+    """The rows of `assignments` equal to the rows of labels; K^N if a label is no topic."""
     labels = np.asarray(labels, np.int64)
     row = np.ravel_multi_index(
         np.minimum(labels, num_topics - 1).T, (num_topics,) * labels.shape[1]
@@ -32,7 +32,7 @@ def number(labels, num_topics):
 
 
 def _log_polya(counts, concentration):
-    """Log of the Dirichlet-multinomial weight of counts [..., K], one order of the draws."""
+    """Log Dirichlet-multinomial weight of counts [..., K], for one order of the draws."""
     a = counts + concentration
     return special.gammaln(a).sum(axis=-1) - special.gammaln(a.sum(axis=-1))
 
@@ -74,7 +74,7 @@ def posterior(corpus, alpha, beta):
 
 
 def log_dirichlet(rng, a):
-    """Logs of Dirichlet draws, which do not underflow: Gamma(a) = Gamma(a + 1) U^(1 / a)."""
+    """Logs of Dirichlet draws, without underflow: Gamma(a) = Gamma(a + 1) U^(1 / a)."""
     log_gamma = np.log(rng.gamma(a + 1)) - rng.exponential(size=np.shape(a)) / a
     return special.log_softmax(log_gamma, axis=-1)
 
@@ -141,7 +141,7 @@ def observed(law, z, log_phi, beta):
 
 
 def mutated(module, old, new):
-    """The module with one piece of its source replaced; its classes stay those of the module."""
+    """The module with one piece of its source replaced; classes stay the module's."""
     source = inspect.getsource(module)
     assert source.count(old) == 1, f"{module.__name__} has no single {old!r} to mutate"
     mutant = types.ModuleType("mutant")

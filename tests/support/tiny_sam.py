@@ -38,14 +38,14 @@ def hyper(**changed: float) -> Hyperparameters:
 
 
 def log_normaliser(kappa: float, dimension: int = V) -> float:
-    """log c_p(kappa) of the von Mises-Fisher law."""
+    """log c_p(kappa) of the von Mises-Fisher distribution."""
     nu = dimension / 2 - 1
     log_bessel = np.log(special.ive(nu, kappa)) + kappa
     return nu * np.log(kappa) - (dimension / 2) * np.log(2 * np.pi) - log_bessel
 
 
 def nodes(count: int = 20) -> tuple[np.ndarray, np.ndarray]:
-    """First proportions and their weights: quadrature of a Beta(alpha, alpha) law."""
+    """First proportions and their weights: quadrature of Beta(alpha, alpha)."""
     x, w = special.roots_jacobi(count, ALPHA - 1, ALPHA - 1)
     return (1 + x) / 2, w / w.sum()
 
@@ -67,7 +67,7 @@ def log_likelihood(topics: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def statistics(topics: np.ndarray) -> dict[str, np.ndarray]:
-    """Numbers that do not change when topics are swapped, of topics [n, 2, V]."""
+    """Statistics of topics [n, 2, V] that are invariant to swapping topics."""
     first, second = topics[:, 0], topics[:, 1]
     loglik = log_likelihood(topics, vectors())
     found = {
@@ -82,7 +82,7 @@ def statistics(topics: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def posterior(seed: int, draws: int = 100_000) -> dict[str, tuple[float, float]]:
-    """Means of the statistics and their standard errors, by weighing draws of the prior."""
+    """Means of the statistics and their standard errors, by weighting prior draws."""
     rng = np.random.default_rng(seed)
     mu = stats.vonmises_fisher(MEAN, KAPPA0).rvs(draws, random_state=rng)
     offsets = stats.vonmises_fisher(np.eye(V)[0], SIGMA).rvs(2 * draws, random_state=rng)
@@ -91,7 +91,7 @@ def posterior(seed: int, draws: int = 100_000) -> dict[str, tuple[float, float]]
         [log_likelihood(part, vectors()).sum(-1) for part in np.array_split(topics, 10)]
     )
     w = special.softmax(log_w)
-    # Statistics of a sample in proportion to the weights would add noise; weigh them instead.
+    # Resampling by the weights would add noise; weight the statistics instead.
     parts = [statistics(part) for part in np.array_split(topics, 10)]
     means = {}
     for name in parts[0]:
