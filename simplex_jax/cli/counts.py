@@ -31,9 +31,9 @@ from simplex_jax.report.display import counted
 def _option(
     flag: str, help: str, name: str | None = None, **attributes: Any
 ) -> tuple[str, Callable]:
-    """Return the parameter name of an option, by default that of its flag, and its decorator.
+    """Return the parameter name of an option, by default from its flag, and its decorator.
 
-    In its help `{formats}` stands for the formats that have it.
+    In the help text, `{formats}` stands for the formats that support it.
     """
     name = name or flag.split("/")[0].removeprefix("--").replace("-", "_")
     help = help.replace("{formats}", registry.having(name))
@@ -47,8 +47,8 @@ FILE_OPTIONS = dict(
             f"{registry.described('counts')}.  [default: recognised]",
             type=click.Choice([entry.name for entry in registry.formats_of("counts")]),
         ),
-        _option("--vocab", "File with one word per line.", "vocabulary", type=PATH),
-        _option("--names", "File with one document name per line ({formats}).", type=PATH),
+        _option("--vocab", "File with one word a line.", "vocabulary", type=PATH),
+        _option("--names", "File with one document name a line ({formats}).", type=PATH),
         _option(
             "--transpose", "Words are in rows and documents in columns ({formats}).", is_flag=True
         ),
@@ -70,7 +70,7 @@ FILE_OPTIONS = dict(
         _option("--encoding", "Encoding of texts.", default=Reading.encoding),
     ]
 )
-"""Options of the format of a file, by parameter name."""
+"""Options of file formats, by parameter name."""
 
 TOKEN_OPTIONS = dict(
     [
@@ -88,7 +88,7 @@ TOKEN_OPTIONS = dict(
         ),
         _option(
             "--ngrams",
-            "Count n-grams of MIN to MAX successive words (texts).",
+            "Count runs of MIN to MAX successive words (texts).",
             default=TextOptions.ngrams,
             show_default="1 1, single words",
             nargs=2,
@@ -102,18 +102,18 @@ TOKEN_OPTIONS = dict(
         ),
     ]
 )
-"""Options of the words of a text, by parameter name, also for other documents."""
+"""Options of words in texts, by parameter name; they apply to other documents too."""
 
 _LIMITS = [
     _option(
         "--min-df",
-        "Minimum number of documents with a word (texts).",
+        "Keep words in at least this many documents (texts).",
         default=TextOptions.min_df,
         type=click.IntRange(1),
     ),
     _option(
         "--max-df",
-        "Maximum share of documents with a word (texts).",
+        "Keep words in at most this share of documents (texts).",
         default=TextOptions.max_df,
         type=click.FloatRange(0, 1, min_open=True),
     ),
@@ -123,12 +123,12 @@ _LIMITS = [
         default=TextOptions.max_vocabulary,
         type=click.IntRange(1),
     ),
-    _option("--drop-words", "File of words to leave out of any corpus, one per line.", type=PATH),
+    _option("--drop-words", "File of words to leave out, one a line (any corpus).", type=PATH),
 ]
 VOCABULARY_OPTIONS = TOKEN_OPTIONS | dict(_LIMITS)
 """Options of the vocabulary, by parameter name."""
 READING = FILE_OPTIONS | VOCABULARY_OPTIONS
-"""All options for reading an input, by parameter name."""
+"""All reading options, by parameter name."""
 
 
 def read(path: Path, reading: dict[str, Any]) -> Corpus:
@@ -138,7 +138,7 @@ def read(path: Path, reading: dict[str, Any]) -> Corpus:
 
 
 def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
-    """Read a corpus as `read` does, keeping all words, however rare."""
+    """Read a corpus as `read` does, but keep all words, however rare."""
     limits: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
     other = {name: value for name, value in reading.items() if name not in limits}
     return read(path, other | limits if _has_texts(path, reading) else other)
@@ -146,8 +146,8 @@ def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
 
 def _has_texts(path: Path, reading: dict[str, Any]) -> bool:
     """Return whether the format of a file has texts rather than counts."""
-    asked = Reading(format=reading["format"], encoding=reading["encoding"])
-    return registry.selected(as_path(path), asked, "counts").texts is not None
+    options = Reading(format=reading["format"], encoding=reading["encoding"])
+    return registry.selected(as_path(path), options, "counts").texts is not None
 
 
 def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
@@ -163,17 +163,17 @@ def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
 
 
 def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") -> dict[str, Any]:
-    """Return the reading options with the detected format and columns of the input."""
+    """Fill in the format and columns that the input determines."""
     if input is None:
         return reading
     names = ("format", "text_column", "id_column")
     options = Reading(encoding=reading["encoding"], **{name: reading[name] for name in names})
-    decided = corpora.resolve(input, options, kind)
-    return reading | {name: getattr(decided, name) for name in names}
+    result = corpora.resolve(input, options, kind)
+    return reading | {name: getattr(result, name) for name in names}
 
 
 def read_columns(path: Path, columns: Sequence[str], reading: dict[str, Any]) -> Metadata:
-    """Read columns of the file of a corpus, with the same options; see `corpus.read_columns`."""
+    """Read columns of a corpus file with the same options; see `corpus.read_columns`."""
     names = ("format", "encoding", "names", "transpose", "text_column", "id_column")
     return corpora.read_columns(path, columns, **{name: reading[name] for name in names})
 
@@ -204,7 +204,7 @@ def read_as(
 ) -> Mapped:
     """Read documents with `FILE_OPTIONS`, and map them to a model's vocabulary.
 
-    All words count, however rare. Texts are tokenised like the corpus of the model, which was read
+    All words are kept, however rare, and texts are split as in the model's corpus, which was read
     with `model_reading`.
     """
     tokens = _token_options(model_reading) if _has_texts(path, reading) else {}
@@ -217,7 +217,7 @@ def _token_options(reading: dict[str, Any]) -> dict[str, Any]:
 
 
 def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) -> list[list[str]]:
-    """Read the words of texts in order, tokenised like a model's corpus, including stop words."""
+    """Read the words of texts in order, split as in the model's corpus, with stop words."""
     tokens = _token_options(model_reading)
     if tuple(tokens.get("ngrams", (1, 1))) != (1, 1):
         raise ValueError("--windows supports single words only, and the model has --ngrams")
@@ -227,7 +227,7 @@ def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) ->
 
 
 def described(mapped: Mapped) -> str:
-    """Return a sentence on the share of tokens that are in the model's vocabulary."""
+    """Return a sentence on how much of the documents the model's vocabulary covers."""
     counts = mapped.corpus.counts
     tokens = int(counts.sum())
     empty = int((np.diff(counts.indptr) == 0).sum())
@@ -235,5 +235,5 @@ def described(mapped: Mapped) -> str:
     return (
         f"{counted(counts.shape[0], 'document')}, {counted(total, 'token')}: {mapped.unknown:,} "
         f"({100 * mapped.unknown / total:.1f}%) of words unknown to the model are left out"
-        + (f"; documents without any other: {empty:,}" if empty else "")
+        + (f"; documents without known words: {empty:,}" if empty else "")
     )

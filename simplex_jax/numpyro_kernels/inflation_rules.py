@@ -217,12 +217,12 @@ def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
 
     def judge(means: Values, step: Step) -> Judged:
         estimate = step.tree(less) if less else dict.fromkeys(means, jnp.zeros(()))
-        judged = {}
+        results = {}
         for name, mean in means.items():
             excess = step.h * (factor(step, name) * (mean - estimate[name])).mean()
             longest = jnp.where(excess > 0, step.h * _EXCESS / excess, jnp.inf)
-            judged[name] = jnp.sqrt(jnp.maximum(1 + excess, 0)), longest
-        return judged
+            results[name] = jnp.sqrt(jnp.maximum(1 + excess, 0)), longest
+        return results
 
     return judge
 
@@ -237,7 +237,7 @@ def _tanh(means: Values, step: Step) -> Judged:
     }
 
 
-def _held(means: Values, step: Step) -> Judged:
+def _thermostat(means: Values, step: Step) -> Judged:
     """Return the inflations of a thermostat with friction c."""
     frictions, estimate = step.tree("friction"), step.tree("noise_estimate")
     h = step.h
@@ -245,34 +245,36 @@ def _held(means: Values, step: Step) -> Judged:
     sizes = {name: x.size for name, x in step.state.position.items()}
     variances = {name: v - estimate[name] for name, v in means.items()}
     overall = sum(v.mean() * sizes[name] for name, v in variances.items()) / sum(sizes.values())
-    judged = {}
+    results = {}
     for name, v in variances.items():
         spread = jnp.sqrt(((v - overall) ** 2).mean()) / 2
         excess, c = spread - _EXCESS * overall / 2, frictions[name].mean()
         longest = jnp.where(excess > 0, _EXCESS * c / excess, jnp.inf)
-        judged[name] = jnp.sqrt(1 + h * spread / (c + h * overall / 2)), longest
-    return judged
+        results[name] = jnp.sqrt(1 + h * spread / (c + h * overall / 2)), longest
+    return results
 
 
 def _signs(means: Values, step: Step) -> Judged:
     scales, estimate = step.tree("preconditioner"), step.tree("noise_estimate")
     unit = 2 * step.h / _PROBIT**2
-    judged = {}
+    results = {}
     for name, mean in means.items():
         u, w = (unit * (scales[name] * v).mean() for v in (mean, estimate[name]))
         longest = (
             step.h
-            * jnp.where(_weaker(u * _SCALES, w * _SCALES) <= minibatches.MOST**2, _SCALES, 0).max()
+            * jnp.where(
+                _drift_loss(u * _SCALES, w * _SCALES) <= minibatches.MOST**2, _SCALES, 0
+            ).max()
         )
-        judged[name] = jnp.sqrt(_weaker(u, w)), longest
-    return judged
+        results[name] = jnp.sqrt(_drift_loss(u, w)), longest
+    return results
 
 
-def _weaker(u: jax.Array, w: jax.Array) -> jax.Array:
+def _drift_loss(u: jax.Array, w: jax.Array) -> jax.Array:
     """Return the factor by which drift is weaker if z^2 V, z^2 W are u, w times a chi-square."""
     square = _NODES**2
-    denominator = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
-    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(denominator, 1e-6))).sum(axis=-1) / _SUM)
+    total = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
+    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(total, 1e-6))).sum(axis=-1) / _SUM)
 
 
 _SUM = (_WEIGHTS * _NODES**2).sum()
@@ -302,9 +304,9 @@ RULES: dict[Callable, Rule] = {
     mld.update: Rule(_dual_variance, _linear(_half)),
     sgbd.update: Rule(_variance, _signs),
     sghmc.update: Rule(_variance, _linear(_momentum, less="noise_estimate")),
-    sgnht.update: Rule(_variance, _held),
+    sgnht.update: Rule(_variance, _thermostat),
     sggmc.update: Rule(_tangent_variance, _linear(_per_friction, less="noise_estimate")),
-    gsgnht.update: Rule(_tangent_variance, _held),
+    gsgnht.update: Rule(_tangent_variance, _thermostat),
     scir.update: Rule(ratio, _tanh),
     reflected_cir.update: Rule(ratio, _linear(_half)),
     sgrhmc.update: Rule(ratio, _linear(_per_friction)),

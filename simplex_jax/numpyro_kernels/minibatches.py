@@ -9,8 +9,8 @@ e^{-h})^2\, \mathrm{Var}[\hat a - \hat b x] / b^2`: :math:`\rho \tanh(h / 2)` ti
 
 Later steps reduce both in the same proportion, so standard deviations are :math:`\sqrt{1 + \rho
 \tanh(h / 2)}` times too large: the inflation (Baker et al. 2018, Corollary 3.2, for estimates of
-any kind). For similar rows, n of N without replacement, :math:`\rho = (N / n) (N - n) / (N - 1)`;
-for other rows it is larger, and for counts outweighed by a prior smaller. It is measured by
+any kind). For similar rows, n of N without replacement, :math:`\rho = (N / n) (N - n) / (N - 1)`.
+It is larger for other rows, and smaller for counts that a prior outweighs. It is measured by
 comparing successive minibatches at the same x, as a mean over the numbers of the site, weighted by
 b v.
 
@@ -66,7 +66,7 @@ def longest(ratio: jax.Array, most: float = _AIM, largest: float = _LONGEST) -> 
 
 def first(name: str, kind: str, y: Values, total: Total, evaluate: Evaluate, ratio: float) -> Noise:
     """Return the noise before the first step, for the expected ratio."""
-    law = _seen(name, kind, y, total, evaluate)[0]
+    law = _minibatch_law(name, kind, y, total, evaluate)[0]
     one = jnp.ones((), law.raw.dtype)
     return Noise(law.raw, law.rate, ratio * one, one)
 
@@ -75,12 +75,12 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
     """Move a site with the gradient of a minibatch."""
     name = site.name
     y, old = state.z[name], state.tuning[name]
-    law, parameters, total = _seen(name, site.kind, state.z, old.total, evaluate)
+    law, parameters, total = _minibatch_law(name, site.kind, state.z, old.total, evaluate)
     step = _step(site, state).astype(y.dtype)
     if site.kind == sites.GAMMA:
-        moved = gamma_moves.transition(keys[0], y, parameters, law, step)
+        new = gamma_moves.transition(keys[0], y, parameters, law, step)
     else:
-        moved = simplex_moves.transition(keys[0], y, parameters[0], law.raw, total, step)
+        new = simplex_moves.transition(keys[0], y, parameters[0], law.raw, total, step)
     clamped = (law.raw <= 0).mean(dtype=y.dtype)
     learned = tuning.adapted(
         old,
@@ -90,15 +90,15 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
         clamped,
         old.total.value,
         0.0,
-        moved,
+        new,
     )
-    noise = _looked_at(site, state, law, step)
+    noise = _updated_noise(site, state, law, step)
     if site.step_size is None:
         next_step = jnp.where(state.i < state.num_warmup, longest(noise.ratio), step)
     else:
         next_step = step
     learned = learned._replace(noise=noise, log_step=jnp.log(next_step).astype(y.dtype))
-    return state._replace(z={**state.z, name: moved}, tuning={**state.tuning, name: learned})
+    return state._replace(z={**state.z, name: new}, tuning={**state.tuning, name: learned})
 
 
 def _step(site: Site, state: State) -> jax.Array:
@@ -113,7 +113,7 @@ def _step(site: Site, state: State) -> jax.Array:
     return jnp.where(state.i < state.num_warmup, approaching, learned)
 
 
-def _seen(
+def _minibatch_law(
     name: str, kind: str, y: Values, total: Total, evaluate: Evaluate
 ) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
     """Return the law of a site as estimated from a minibatch, its prior, and its counts' total.
@@ -123,11 +123,11 @@ def _seen(
     if kind == sites.GAMMA:
         law, here = tuning.gamma_law(name, y, evaluate)
         return law, here.parameters[name], jnp.zeros(())
-    return _seen_on_simplex(name, y[name], total, evaluate(y))
+    return _minibatch_law_on_simplex(name, y[name], total, evaluate(y))
 
 
 @partial(jax.jit, static_argnames="name")
-def _seen_on_simplex(
+def _minibatch_law_on_simplex(
     name: str, y: jax.Array, total: Total, here: Density
 ) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
     sums = total.of(here.counts[name])
@@ -136,7 +136,7 @@ def _seen_on_simplex(
     return law, here.parameters[name], sums
 
 
-def _looked_at(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
+def _updated_noise(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
     """Return the noise, updated with this minibatch at the current value of the site.
 
     The previous minibatch was seen at other values of the other sites, so noise is overestimated

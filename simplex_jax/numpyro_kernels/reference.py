@@ -104,13 +104,13 @@ class GammaReference(Reparam):
         kind = _kind(fn)
         if obs is not None or kind not in _KINDS:
             # From outside, numpyro shows sites within scan with their values.
-            known = "observed, or within scan or cond: there, call handlers.reparam in their body"
+            reason = "observed, or within scan or cond: there, call handlers.reparam in their body"
             raise ValueError(
                 "GammaReference is for latent sites of positive numbers or on the simplex; "
-                f"{name!r} is " + (known if obs is not None else type(sites.base(fn)).__name__)
+                f"{name!r} is " + (reason if obs is not None else type(sites.base(fn)).__name__)
             )
         if self.rate is not None and kind in _SIMPLEX:
-            raise ValueError(f"a reference on the simplex has no rate, and that of {name!r} does")
+            raise ValueError(f"a reference on the simplex has no rate, but that of {name!r} does")
         z = _scores(name, fn)
         shape = self._full("shape", self.shape, name, z)
         r, log_slope = self._moved(z, shape)
@@ -149,13 +149,13 @@ class GammaReference(Reparam):
 
         return jax.lax.cond((jnp.abs(z) <= gamma_scores.TABLE_REACH).all(), by_table, exact, z)
 
-    def _full(self, what: str, given: np.ndarray, name: str, z: jax.Array) -> jax.Array:
+    def _full(self, what: str, parameter: np.ndarray, name: str, z: jax.Array) -> jax.Array:
         try:
-            return jnp.asarray(np.broadcast_to(given, z.shape), z.dtype)
+            return jnp.asarray(np.broadcast_to(parameter, z.shape), z.dtype)
         except ValueError:
             raise ValueError(
-                f"the {what} of the reference has shape {given.shape}, which does not broadcast to "
-                f"that of the site {name!r}, {z.shape}"
+                f"the {what} of the reference has shape {parameter.shape}, which does not "
+                f"broadcast to that of the site {name!r}, {z.shape}"
             ) from None
 
 
@@ -178,7 +178,7 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
     masked = density.masked(fn) or (density.masked(site["fn"]) and not off)
     if site["scale"] is not None or masked:
         raise ValueError(
-            f"the prior of site {name!r} is scaled or masked, and its normal scores would be "
+            f"the prior of site {name!r} is scaled or masked, so its normal scores would be "
             "another model; move handlers.scale and handlers.mask to the observed sites"
         )
     return z
@@ -330,14 +330,14 @@ def moved_by_scir(kinds: Mapping[str, str]) -> list[str]:
 
 def pilot(model: Model, kinds: Mapping[str, str]) -> MCMCKernel:
     """Return `SCIR` for the sites that it moves, and NUTS for all others."""
-    own = moved_by_scir(kinds)
-    if not own:
+    names = moved_by_scir(kinds)
+    if not names:
         return NUTS(model)
-    if len(own) == len(kinds):
+    if len(names) == len(kinds):
         return SCIR(model)
     from numpyro.infer import Gibbs  # new in numpyro 0.22
 
-    return Gibbs([(SCIR(model), own), (NUTS(model), None)])
+    return Gibbs([(SCIR(model), names), (NUTS(model), None)])
 
 
 def _fitted(kind: str, samples: jax.Array) -> GammaReference:

@@ -178,9 +178,9 @@ class SCIR(ModelKernel):
         """Return the rows of sites that move row by row; conjugate sites need not."""
         rows_by_name = {name: rows.independent(target, z, name) for name in z}
         return {
-            name: apart
-            for name, apart in rows_by_name.items()
-            if apart.plates
+            name: site_rows
+            for name, site_rows in rows_by_name.items()
+            if site_rows.plates
             if not tuning.is_conjugate(name, target.layout.kinds, z, evaluate)
         }
 

@@ -20,8 +20,8 @@ def representative(
 
     The contents are the beginning of the text, if there are excerpts, and the most typical words.
 
-    The table [D, V] has counts or weights, the proportions are [D, K] (with any other number of
-    rows there is no example), and the topics are probabilities or loadings [K, V].
+    `table` [D, V] has counts or weights, `topics` [K, V] are probabilities or loadings, and
+    `proportions` are [D, K]; with any other number of rows there are no examples.
     """
     if len(proportions) != len(names):
         return []
@@ -35,16 +35,16 @@ def representative(
             words = row.indices[np.argsort(-weight, kind="stable")[:_WORDS]]
             entries.append(
                 {
-                    "name": _sound(names[document]),
+                    "name": _replace_surrogates(names[document]),
                     "share": float(shares[document]),
                     "words": [vocabulary[word] for word in words],
-                    "text": _sound(excerpts[document]) if excerpts else "",
+                    "text": _replace_surrogates(excerpts[document]) if excerpts else "",
                 }
             )
         examples.append(entries)
     return examples
 
 
-def _sound(text: str) -> str:
-    """Return a text without halves of characters, which no file could hold."""
+def _replace_surrogates(text: str) -> str:
+    """Return a text with lone surrogates replaced: UTF-8 cannot encode them."""
     return text.encode("utf-8", "replace").decode()
