@@ -126,7 +126,7 @@ def common_shape(shape: Sequence[int] | None, /, **arguments: jax.Array) -> tupl
     except ValueError:
         fits = False
     if not fits:
-        raise ValueError(f"shape {shape} does not hold the broadcast of {described}")
+        raise ValueError(f"shape {shape} does not fit the broadcast of {described}")
     return shape
 
 

@@ -279,6 +279,6 @@ def _update_product(
         site_batch = batch
         if name in conditionals:
             site_batch = conditionals[name](key_batch, state.position, batch)
-        moved, infos[name] = kernels[name].update(key_update, state.sites[name], site_batch)
-        state = ProductState({**state.sites, name: moved})
+        site_state, infos[name] = kernels[name].update(key_update, state.sites[name], site_batch)
+        state = ProductState({**state.sites, name: site_state})
     return state, infos

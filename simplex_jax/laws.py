@@ -101,11 +101,11 @@ def scir(
         rate: Rate, positive.
         sigma: Volatility, positive.
     """
-    theta, shapes, rate, time, left, weights = _unit(theta, shapes, step_sizes, rate, sigma)
-    remains = theta * jnp.exp(-time)
-    mean = remains + (weights * shapes).sum(axis=0)
-    spread = weights * (weights - 2 * jnp.expm1(-left)) * shapes
-    variance = -2 * remains * jnp.expm1(-time) + spread.sum(axis=0)
+    theta, shapes, rate, time, remaining, weights = _unit(theta, shapes, step_sizes, rate, sigma)
+    decayed = theta * jnp.exp(-time)
+    mean = decayed + (weights * shapes).sum(axis=0)
+    spread = weights * (weights - 2 * jnp.expm1(-remaining)) * shapes
+    variance = -2 * decayed * jnp.expm1(-time) + spread.sum(axis=0)
     return Moments(mean / rate, variance / rate**2)
 
 
@@ -148,12 +148,12 @@ def scir_log_mgf(
         >>> print(mean.round(4), laws.scir(2.0, shapes, 0.5).mean.round(4))
         3.7287 3.7287
     """
-    theta, shapes, rate, time, left, weights = _unit(theta, shapes, step_sizes, rate, sigma)
+    theta, shapes, rate, time, remaining, weights = _unit(theta, shapes, step_sizes, rate, sigma)
     s = arguments.as_float("s", s) / rate
     room = 1 + s * jnp.expm1(-time)
     finite = room > 0
     # Elsewhere take logarithms of 1, as a NaN would spoil other gradients.
-    later = jnp.where(finite, 1 + s * jnp.expm1(-left), 1)
+    later = jnp.where(finite, 1 + s * jnp.expm1(-remaining), 1)
     factors = jnp.log1p(-jnp.where(finite, s * weights / later, 0))
     start = theta * s * jnp.exp(-time) / jnp.where(finite, room, 1)
     value = start - (shapes * factors).sum(axis=0)
@@ -206,9 +206,9 @@ def scir_over_batches(
     """
     h, m = arguments.all_masked((), step_size=step_size, num_steps=num_steps)
     exact = cir(theta, shape, m * h, rate=rate, sigma=sigma)
-    added = stationary_inflation(variance, h, rate=rate, sigma=sigma)
-    spent = jnp.square(sigma) * jnp.asarray(rate) * m * h
-    return exact._replace(variance=exact.variance - jnp.expm1(-spent) * added)
+    inflation = stationary_inflation(variance, h, rate=rate, sigma=sigma)
+    elapsed = jnp.square(sigma) * jnp.asarray(rate) * m * h
+    return exact._replace(variance=exact.variance - jnp.expm1(-elapsed) * inflation)
 
 
 def ornstein_uhlenbeck(
@@ -323,6 +323,6 @@ def _unit(
         x.reshape(x.shape[0], *[1] * (len(rest) + 1 - x.ndim), *x.shape[1:]) for x in (shapes, h)
     )
     steps = jnp.broadcast_to(sigma**2 * rate * h / 2, (shapes.shape[0], *rest))
-    left = jnp.cumsum(steps[::-1], axis=0)[::-1] - steps
-    weights = -jnp.exp(-left) * jnp.expm1(-steps)
-    return theta * rate, shapes, rate, left[0] + steps[0], left, weights
+    remaining = jnp.cumsum(steps[::-1], axis=0)[::-1] - steps
+    weights = -jnp.exp(-remaining) * jnp.expm1(-steps)
+    return theta * rate, shapes, rate, remaining[0] + steps[0], remaining, weights

@@ -49,16 +49,16 @@ def for_inflation(
         >>> print(step_sizes.for_inflation(800.1, 1000**2 * 0.8 * 0.2 / 10).round(4))
         0.01
     """
-    allowed, most = arguments.all_masked(inflation=inflation, largest=largest)
+    fraction, limit = arguments.all_masked(inflation=inflation, largest=largest)
     bounds = []
     for a, v in zip(_leaves("shape", shape), _like("variance", variance, shape), strict=True):
         arguments.common_shape(None, shape=a, variance=v)
         ratio = (
-            allowed * arguments.masked("shape", a) / arguments.masked("variance", v, or_zero=True)
+            fraction * arguments.masked("shape", a) / arguments.masked("variance", v, or_zero=True)
         )
         bound = 2 * jnp.arctanh(jnp.where(ratio < 1, ratio, 0))
         bounds.append(jnp.where(ratio >= 1, jnp.inf, jnp.where(ratio < 1, bound, jnp.nan)))
-    return jnp.minimum(_smallest(bounds), most)
+    return jnp.minimum(_smallest(bounds), limit)
 
 
 def for_gradient_noise(
@@ -97,7 +97,7 @@ def for_gradient_noise(
         >>> print(step_sizes.for_gradient_noise(jnp.array([4.0, 200.0])))
         0.001
     """
-    (most,) = arguments.all_masked(fraction=fraction)
+    (limit,) = arguments.all_masked(fraction=fraction)
     ratios = []
     scales = _like("preconditioner", preconditioner, variance)
     for v, m in zip(_leaves("variance", variance), scales, strict=True):
@@ -107,7 +107,7 @@ def for_gradient_noise(
     noise = -_smallest([-ratio for ratio in ratios])
     needs = "above 0 somewhere: an exact gradient does not limit the step"
     arguments.require("variance", noise, noise > 0, needs)
-    return jnp.where(noise > 0, 2 * most / noise, jnp.nan)
+    return jnp.where(noise > 0, 2 * limit / noise, jnp.nan)
 
 
 def for_mirror_langevin(

@@ -130,7 +130,7 @@ def pool(means: ArrayLike, errors: ArrayLike, freedom: ArrayLike, *, level: floa
         ([1.0], [1.41], [3.65])
     """
     if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, both excluded; it is {level}")
+        raise ValueError(f"level must be between 0 and 1, exclusive; it is {level}")
     degrees = np.asarray(freedom, np.float64)
     if not (degrees >= _LEAST).all():
         raise ValueError(f"freedom must be at least {_LEAST}; it is {degrees.min():g}")

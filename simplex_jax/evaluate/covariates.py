@@ -293,8 +293,8 @@ def _orthonormal(matrix: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, 
     if len(matrix) < matrix.shape[1] + 3:
         raise ValueError(
             f"{len(matrix)} documents are too few for {matrix.shape[1]} coefficients of "
-            f"{', '.join(names)}: join groups, or cut numbers and dates, as in 2020-03-01, by a "
-            "larger every"
+            f"{', '.join(names)}: join groups, or cut numbers and dates, as in 2020-03-01, with "
+            "a larger every"
         )
     basis, triangle = np.linalg.qr(matrix)
     residual = np.abs(np.diag(triangle)) / np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)

@@ -39,7 +39,7 @@ def rosenblatt(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
     logs, a = np.asarray(log_p, np.float64), np.asarray(concentration, np.float64)
     if logs.ndim < 2 or a.ndim == 0 or a.shape[-1] != logs.shape[-1] or a.shape[-1] < 2:
         raise ValueError(
-            f"log_p must be [..., n, K] and concentration [..., K] with K from 2 on; "
+            f"log_p must be [..., n, K] and concentration [..., K] with K at least 2; "
             f"they are {logs.shape} and {a.shape}"
         )
     if not ((a > 0) & (a < np.inf)).all():

@@ -75,7 +75,7 @@ def _moments(mean: ArrayLike, sd: ArrayLike, level: float) -> tuple[np.ndarray, 
     if means.shape != deviations.shape:
         raise ValueError(f"mean {means.shape} and sd {deviations.shape} must have the same shape")
     if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, both excluded; it is {level}")
+        raise ValueError(f"level must be between 0 and 1, exclusive; it is {level}")
     if (deviations < 0).any() or np.isinf(deviations).any():
-        raise ValueError("sd must be finite and not negative; NaN where it is not known")
+        raise ValueError("sd must be finite and not negative; NaN if unknown")
     return means, deviations

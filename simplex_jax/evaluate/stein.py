@@ -86,7 +86,9 @@ def simplex(
     """
     logs = np.asarray(log_p, np.float64)
     if logs.ndim != 2 or len(logs) < 4 or logs.shape[1] < 2:
-        raise ValueError(f"log_p must be [n, K] with n from 4 and K from 2 on; not {logs.shape}")
+        raise ValueError(
+            f"log_p must be [n, K] with n at least 4 and K at least 2; not {logs.shape}"
+        )
     if not np.isfinite(logs).all() or np.abs(special.logsumexp(logs, axis=1)).max() > 1e-3:
         raise ValueError(
             "log_p must be finite log-probabilities: take them from the kernel, not logs of "
@@ -210,7 +212,7 @@ def sphere(x: ArrayLike, score: ArrayLike, *, reference: ArrayLike | None = None
     """
     points = np.asarray(x, np.float64)
     if points.ndim != 2 or len(points) < 4 or points.shape[1] < 2:
-        raise ValueError(f"x must be [n, p] with n from 4 and p from 2 on; not {points.shape}")
+        raise ValueError(f"x must be [n, p] with n at least 4 and p at least 2; not {points.shape}")
     lengths = np.linalg.norm(points, axis=1)
     if not (np.abs(lengths - 1) < 1e-3).all():
         raise ValueError("x must be unit vectors: divide them by their lengths")

@@ -52,8 +52,8 @@ def update(
         # phi = b theta is the unit process d phi = (a - phi) ds + sqrt(2 phi) dW at this time s.
         time = volatility**2 * b_hat * h.astype(log_theta.dtype) / 2
         log_b = jnp.log(b_hat)
-        moved = draws.cir(key, log_theta + log_b, a_hat, time) - log_b
-        return moved, a_hat, b_hat, time
+        end = draws.cir(key, log_theta + log_b, a_hat, time) - log_b
+        return end, a_hat, b_hat, time
 
     parameters = {"shape": shape, "rate": rate, "sigma": sigma}
     state, (a_hat, b_hat, time), (counts, exposures) = positive.move(

@@ -208,14 +208,20 @@ def _defects(
         return skew, symmetric, smallest, jnp.zeros(()), jnp.zeros(())
     diagonal = d(jnp.ones_like(flat))
     smallest = _relative(diagonal.min(), jnp.abs(diagonal).max())
-    off = _relative(jnp.linalg.norm(dv - diagonal * v), jnp.linalg.norm(dv))
-    each = [
+    off_diagonal = _relative(jnp.linalg.norm(dv - diagonal * v), jnp.linalg.norm(dv))
+    derivatives = [
         ravel_pytree(_derivative(dynamics, z, direction))[0]
         for direction in _by_leaf(jax.tree.map(jnp.ones_like, z))
     ]
     signs = ravel_pytree(_correction_along(dynamics, z, unravel(jnp.sign(v))))[0]
-    size = sum(map(jnp.linalg.norm, each), jnp.linalg.norm(signs))
-    return skew, symmetric, smallest, off, _relative(jnp.linalg.norm(sum(each) - signs), size)
+    size = sum(map(jnp.linalg.norm, derivatives), jnp.linalg.norm(signs))
+    return (
+        skew,
+        symmetric,
+        smallest,
+        off_diagonal,
+        _relative(jnp.linalg.norm(sum(derivatives) - signs), size),
+    )
 
 
 def _relative(value: jax.Array, size: jax.Array | float) -> jax.Array:

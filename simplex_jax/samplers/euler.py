@@ -50,7 +50,7 @@ def step(
         jax.tree.structure(x), simplex.like("preconditioner", preconditioner, x)
     )
     times = jax.tree.map(lambda leaf, m: h.astype(leaf.dtype) * m, x, scales)
-    moved = jax.tree.map(
+    end = jax.tree.map(
         lambda leaf, t, g, xi: leaf + t * g + jnp.sqrt(2 * t) * xi,
         x,
         times,
@@ -58,7 +58,7 @@ def step(
         normal_like(key, x),
     )
     squares = jax.tree.map(lambda t, g: jnp.ravel(t / 2 * g**2), times, drift)
-    return moved, jnp.sqrt(jnp.concatenate(jax.tree.leaves(squares)).mean())
+    return end, jnp.sqrt(jnp.concatenate(jax.tree.leaves(squares)).mean())
 
 
 def normal_like(key: jax.Array, tree: PyTree) -> PyTree:

@@ -51,8 +51,8 @@ def update(
         time = volatility**2 * p_hat * h.astype(log_theta.dtype) / 2
         noise = jax.random.normal(key, log_theta.shape, log_theta.dtype)
         spread = jnp.sqrt(-jnp.expm1(-2 * time) / p_hat)
-        moved = log_theta - jnp.expm1(-time) * (m_hat - log_theta) + spread * noise
-        return moved, m_hat, p_hat, time
+        end = log_theta - jnp.expm1(-time) * (m_hat - log_theta) + spread * noise
+        return end, m_hat, p_hat, time
 
     parameters = {"mean": mean, "precision": precision, "sigma": sigma}
     state, (centre, sharpness, time), (_, precisions) = positive.move(

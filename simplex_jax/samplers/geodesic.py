@@ -36,7 +36,7 @@ def start(manifold: Manifold, position: Position) -> Position:
     if not isinstance(error, jax.core.Tracer) and not float(error) <= _START_ERROR:
         raise ValueError(
             f"position must be on the manifold; it violates a constraint by {float(error):.3g}: "
-            "put it there with the manifold's retract, or start from a random point of it"
+            "apply the manifold's retract, or start from a random point of it"
         )
     return manifold.retract(position)
 
@@ -140,8 +140,8 @@ def damp(manifold: Manifold, x: Position, v: Position, friction: PyTree, t: jax.
 
     def add(k: jax.Array, series: tuple[Position, Position]) -> tuple[Position, Position]:
         total, term = series
-        moved = manifold.project(x, apply(operator, term))
-        term = jax.tree.map(lambda leaf: -(t / parts / k).astype(leaf.dtype) * leaf, moved)
+        product = manifold.project(x, apply(operator, term))
+        term = jax.tree.map(lambda leaf: -(t / parts / k).astype(leaf.dtype) * leaf, product)
         return jax.tree.map(jnp.add, total, term), term
 
     def part(i: jax.Array, vector: Position) -> Position:

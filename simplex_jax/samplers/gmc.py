@@ -72,8 +72,8 @@ def update(
     value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
 
     def kick(x: Position, v: Position, slope: Position) -> Position:
-        moved = jax.tree.map(lambda a, g: a + (h / 2).astype(a.dtype) * g, v, slope)
-        return manifold.project(x, moved)
+        velocity = jax.tree.map(lambda a, g: a + (h / 2).astype(a.dtype) * g, v, slope)
+        return manifold.project(x, velocity)
 
     def leap(loop: tuple, _: None) -> tuple[tuple, None]:
         x, v, _, slope = loop

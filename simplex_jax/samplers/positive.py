@@ -104,6 +104,6 @@ def move(
     leaves, structure = jax.tree.flatten(state.position)
     keys = jax.random.split(key_move, len(leaves))
     moves = [transition(*inputs) for inputs in zip(keys, leaves, *fitted, *evidence, strict=True)]
-    moved, *numbers = zip(*moves, strict=True)
-    state = State(jax.tree.unflatten(structure, moved), state.step + 1, memory)
+    log_thetas, *numbers = zip(*moves, strict=True)
+    state = State(jax.tree.unflatten(structure, log_thetas), state.step + 1, memory)
     return state, [expanded.mean(number) for number in numbers], evidence

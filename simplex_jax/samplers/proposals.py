@@ -53,21 +53,21 @@ def propose(
     step = h * proposer.drift(log_w, alpha, counts) + jnp.sqrt(2 * h) * noise
     outside = jnp.zeros(log_w.shape[:-1], bool)
     if not proposer.space.mean:
-        moved = log_w + step
+        end = log_w + step
         if not proposer.space.expanded:
             # a tangent vector is defined up to a constant there, and the metric is that of log
             # omega.
-            moved = simplex.normalise(moved)
-        return Proposal(log_w, moved, step, step, noise, jnp.ones_like(step), outside)
+            end = simplex.normalise(end)
+        return Proposal(log_w, end, step, step, noise, jnp.ones_like(step), outside)
     w = jnp.exp(log_w)
     value = w + step
     tiny = jnp.finfo(w.dtype).tiny
     # A sum that cancels to 0 means a value below its rounding error, as in SGRLD.
-    moved = jnp.log(jnp.maximum(jnp.abs(value), tiny))
-    change = jnp.where(jnp.abs(step) < w / 2, jnp.log1p(step / jnp.maximum(w, tiny)), moved - log_w)
+    end = jnp.log(jnp.maximum(jnp.abs(value), tiny))
+    change = jnp.where(jnp.abs(step) < w / 2, jnp.log1p(step / jnp.maximum(w, tiny)), end - log_w)
     if not proposer.space.expanded:
         outside = (value <= 0).any(axis=-1) & ~jnp.isnan(value).any(axis=-1)
-    return Proposal(log_w, moved, change, step, noise, jnp.where(value < 0, -1, 1), outside)
+    return Proposal(log_w, end, change, step, noise, jnp.where(value < 0, -1, 1), outside)
 
 
 def log_ratio(
@@ -106,6 +106,6 @@ def log_ratio(
 
     forward = (metric.log_det(start) - metric.square(start, proposal.noise)) / 2
     drift = proposal.sign * proposer.drift(end, alpha, counts_there)
-    back = metric.square(end, proposal.step + h * drift) / (2 * h)
-    ratio = density.sum(axis=-1) + (metric.log_det(end) - back) / 2 - forward
+    reverse = metric.square(end, proposal.step + h * drift) / (2 * h)
+    ratio = density.sum(axis=-1) + (metric.log_det(end) - reverse) / 2 - forward
     return jnp.where(proposal.outside, -jnp.inf, ratio)

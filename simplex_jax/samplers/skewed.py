@@ -37,8 +37,8 @@ def step(
         z = jnp.sqrt(2 * h.astype(leaf.dtype) * m) * xi
         pull = z * g
         if variance is not None:
-            left = 1 - z**2 * variance / _PROBIT**2
-            pull /= jnp.sqrt(jnp.maximum(left, jnp.finfo(leaf.dtype).eps))
+            remainder = 1 - z**2 * variance / _PROBIT**2
+            pull /= jnp.sqrt(jnp.maximum(remainder, jnp.finfo(leaf.dtype).eps))
         flip = jax.random.logistic(k, leaf.shape, leaf.dtype) > pull
         end = leaf + jnp.where(flip, -z, z)
         moved.append(jnp.where(jnp.isnan(pull), jnp.nan, end))

@@ -90,7 +90,7 @@ def update(
     counts = simplex.counts_like(estimate, state.position)
     priors = simplex.like("alpha", alpha, state.position)
     duals = leaves if state.dual is None else jax.tree.leaves(state.dual)
-    moved, totals = [], []
+    new_duals, totals = [], []
     for leaf, y, n_hat, prior, key_leaf in zip(
         leaves, duals, counts, priors, jax.random.split(key_noise, len(leaves)), strict=True
     ):
@@ -101,15 +101,15 @@ def update(
         change = step * (a_hat - total * jnp.exp(leaf)) + jnp.sqrt(2 * step) * noise
         if reference is not None:
             change = change.at[..., reference].set(0)
-        moved.append(y + change)
+        new_duals.append(y + change)
         totals.append(total.ravel())
 
     dual = None
     if state.dual is not None:
-        dual = jax.tree.unflatten(structure, moved)
+        dual = jax.tree.unflatten(structure, new_duals)
         # log max(0, 1 + y), with the smallest normal number instead of 0 to keep it finite
-        moved = [jnp.log(jnp.maximum(1 + y, jnp.finfo(y.dtype).tiny)) for y in moved]
-    position = jax.tree.unflatten(structure, [simplex.normalise(y) for y in moved])
+        new_duals = [jnp.log(jnp.maximum(1 + y, jnp.finfo(y.dtype).tiny)) for y in new_duals]
+    position = jax.tree.unflatten(structure, [simplex.normalise(y) for y in new_duals])
     stiffness = h * jnp.concatenate(totals).max() / 2
     info = Info(h, stiffness, expanded.smallest(position))
     return State(position, state.step + 1, memory, dual), info
