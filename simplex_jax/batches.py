@@ -261,8 +261,8 @@ def _array(leaf: ArrayLike) -> jax.Array:
         if np.min(leaf) < bounds.min or np.max(leaf) > bounds.max:
             raise ValueError(
                 f"data must be whole numbers from {bounds.min} to {bounds.max}, the range of "
-                f"{array.dtype}; they are from {np.min(leaf)} to {np.max(leaf)}: give floats, or set "
-                "jax_enable_x64"
+                f"{array.dtype}; they are from {np.min(leaf)} to {np.max(leaf)}: give floats, or "
+                "set jax_enable_x64"
             )
     return array
 
