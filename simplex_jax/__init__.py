@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_VERBS = {
+_EXPORTS = {
     "Kernel": "simplex_jax.base",
     "chains": "simplex_jax.base",
     "product": "simplex_jax.base",
     "run": "simplex_jax.runtime.driver",
     "to_blackjax": "simplex_jax.runtime.to_blackjax",
 }
-_ROOMS = (
+_SUBMODULES = (
     "base",
     "batches",
     "corpus",
@@ -48,14 +48,14 @@ __all__ = ["Kernel", "chains", "dpm", "hdp", "lda", "product", "run", "sam", "to
 
 
 def __getattr__(name: str) -> Any:
-    if name in _VERBS:
-        return getattr(importlib.import_module(_VERBS[name]), name)
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
     if name in _MODELS:
         return importlib.import_module(f"simplex_jax.models.{name}")
-    if name in _ROOMS:
+    if name in _SUBMODULES:
         return importlib.import_module(f"simplex_jax.{name}")
     raise AttributeError(f"module 'simplex_jax' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_VERBS, *_MODELS, *_ROOMS})
+    return sorted({*globals(), *_EXPORTS, *_MODELS, *_SUBMODULES})
