@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.paths import ROOT
 
-from simplex_jax import _VERBS as VERBS
+from simplex_jax import _EXPORTS as EXPORTS
 from simplex_jax.models import NAMES
 
 MODELS = tuple(f"models.{name}" for name in NAMES)
@@ -62,7 +62,7 @@ def module_of(module: str, name: str, trees: dict[str, ast.Module]) -> str:
     if f"{module}.{name}" in trees:
         return f"{module}.{name}"
     if module == "simplex_jax":  # which imports its verbs and models when they are first used
-        return f"simplex_jax.models.{name}" if name in NAMES else VERBS.get(name, module)
+        return f"simplex_jax.models.{name}" if name in NAMES else EXPORTS.get(name, module)
     return module
 
 

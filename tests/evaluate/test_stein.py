@@ -369,7 +369,7 @@ def test_bad_input_of_the_simplex(arguments, message):
         (np.ones((9, 3)), np.ones(3), "unit"),
         (np.eye(3)[[0, 1, 2, 0]], np.ones(2), "score"),
         (np.eye(3)[[0, 1, 2, 0]], np.full(3, np.nan), "score"),
-        (np.eye(3)[:2], np.ones(3), "n from 4"),
+        (np.eye(3)[:2], np.ones(3), "n at least 4"),
         (np.eye(3)[[0] * 5], np.ones(3), "all the same"),
     ],
 )

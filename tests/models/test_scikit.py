@@ -224,7 +224,7 @@ def test_streaming_goes_on_from_a_fit(counts, fitted):
     for name in ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_", "warnings_"):
         assert hasattr(fitted, name)
         assert not hasattr(model, name)
-    with pytest.raises(ValueError, match="has streamed, has none"):
+    with pytest.raises(ValueError, match="streamed or loaded from a file has none"):
         to_arviz.from_fit(model)
 
 

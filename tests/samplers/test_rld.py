@@ -278,7 +278,7 @@ def test_what_metropolis_cannot_correct_is_refused(getkey):
     # Where a likelihood jumps its derivatives, here 0, are the same on either side.
     for likelihood in (mixture.log_likelihood, lambda y, batch: jnp.where(y[0] < y[1], 0.0, -9.0)):
         for estimator in (gradients.counts(likelihood, 4), gradients.counts(likelihood, 4, 2.0)):
-            with pytest.raises(ValueError, match="derivatives of a log likelihood needs it"):
+            with pytest.raises(ValueError, match="derivatives of a log likelihood need it"):
                 corrected(estimator)
     kernel = corrected(estimators.categorical(4))
     state = kernel.init(getkey(), np.ones(3))
