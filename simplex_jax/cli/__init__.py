@@ -1,8 +1,8 @@
 """The command line, `simplex-jax`.
 
-The modules of a model, and JAX with them, are imported when one of its commands is used:
-`--version`, `--help` and shell completion of the names of models and of their commands do without.
-Completion of options imports them, which takes a few seconds.
+A model's modules, and JAX with them, are imported when one of its commands is used. `--version`,
+`--help` and shell completion of model and command names do not import them; completion of options
+does, which takes a few seconds.
 """
 
 import functools
@@ -21,11 +21,11 @@ from simplex_jax.native import VARIABLE
 _VERBS = ("fit", "transform", "report", "evaluate")
 """The commands of all models."""
 _MORE = {"lda": ("effects", "store")}
-"""Those that a model has besides, as `Commands.more` declares them."""
+"""Further commands of each model, as `Commands.more` declares them."""
 
 
 def _local_step() -> str:
-    """Return how LDA's local step is lowered, judged by the files alone."""
+    """Return how LDA's local step is lowered, judged by the installed files."""
     folder = Path(simplex_jax.__file__).parent / "models" / "topics" / "native"
     on = os.environ.get(VARIABLE) != "0"
     lowerings = [
@@ -36,7 +36,7 @@ def _local_step() -> str:
 
 
 def _members(model: str) -> dict[str, click.Command]:
-    """Return the commands of a model by name; imports it."""
+    """Import a model and return its commands by name."""
     from simplex_jax.cli import model_group
 
     return model_group.members(
@@ -60,7 +60,7 @@ class _Models(click.Group):
         return DefaultGroup(name, default="fit", commands=members, short_help=NAMES[name])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete names of models and options; unlike `click.Group`, import no model."""
+        """Complete names of models and options without importing models, as `click.Group` would."""
         models = [
             CompletionItem(name, help=summary)
             for name, summary in NAMES.items()

@@ -1,4 +1,4 @@
-"""Lines that the commands print on the terminal."""
+"""Terminal output of the commands."""
 
 import functools
 import math
@@ -17,12 +17,12 @@ _INTERVAL = 5.0  # seconds between lines
 
 
 def speaker(quiet: bool) -> Callable[[str], None]:
-    """Return a function that prints lines to standard error, or nothing if it is to be quiet."""
+    """Return a function that prints lines to standard error, or does nothing if `quiet`."""
     return (lambda line: None) if quiet else functools.partial(click.echo, err=True)
 
 
 class Stages:
-    """Progress of tasks: a bar on a terminal, else a line every few seconds.
+    """Progress of tasks: a bar on a terminal, otherwise a line every few seconds.
 
     Args:
         quiet: Show nothing.
@@ -56,9 +56,9 @@ def machine(count: int = 1) -> str:
 
 
 def memory(needed: Mapping[str, int], remedy: str) -> str:
-    """Return a line for each part of the device's memory that a run needs, and for all of it.
+    """Return lines on the device memory that each part of a run needs, and the total.
 
-    The remedy is shown where it needs more than the device has.
+    The remedy is added if this is more than the device has.
     """
     total, available = needed["total"], devices.memory()
     parts = [(name, size) for name, size in needed.items() if name != "total"]

@@ -1,4 +1,4 @@
-"""Reading counts of words on the command line, for models of counts."""
+"""Reading word counts on the command line, for models of counts."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -31,9 +31,9 @@ from simplex_jax.report.display import counted
 def _option(
     flag: str, help: str, name: str | None = None, **attributes: Any
 ) -> tuple[str, Callable]:
-    """Return the parameter name of an option, by default that of its flag, and its decorator.
+    """Return the parameter name of an option, by default from its flag, and its decorator.
 
-    In its help `{formats}` stands for the formats that have it.
+    In the help text, `{formats}` stands for the formats that support it.
     """
     name = name or flag.split("/")[0].removeprefix("--").replace("-", "_")
     help = help.replace("{formats}", registry.having(name))
@@ -70,7 +70,7 @@ FILE_OPTIONS = dict(
         _option("--encoding", "Encoding of texts.", default=Reading.encoding),
     ]
 )
-"""Options of the format of a file, by parameter name."""
+"""Options of file formats, by parameter name."""
 
 TOKEN_OPTIONS = dict(
     [
@@ -83,7 +83,7 @@ TOKEN_OPTIONS = dict(
         ),
         _option(
             "--lowercase/--keep-case",
-            "Turn texts into lower case first, or not.",
+            "Convert texts to lower case first, or not.",
             default=TextOptions.lowercase,
         ),
         _option(
@@ -102,33 +102,33 @@ TOKEN_OPTIONS = dict(
         ),
     ]
 )
-"""Options of the words of a text, by parameter name, also for other documents."""
+"""Options of words in texts, by parameter name; they apply to other documents too."""
 
 _LIMITS = [
     _option(
         "--min-df",
-        "Documents a word must be in (texts).",
+        "Keep words in at least this many documents (texts).",
         default=TextOptions.min_df,
         type=click.IntRange(1),
     ),
     _option(
         "--max-df",
-        "Largest share of documents a word may be in (texts).",
+        "Keep words in at most this share of documents (texts).",
         default=TextOptions.max_df,
         type=click.FloatRange(0, 1, min_open=True),
     ),
     _option(
         "--max-vocabulary",
-        "Words to keep (texts).",
+        "Number of most frequent words to keep (texts).",
         default=TextOptions.max_vocabulary,
         type=click.IntRange(1),
     ),
-    _option("--drop-words", "File of words to leave out, one a line, of any corpus.", type=PATH),
+    _option("--drop-words", "File of words to leave out, one a line (any corpus).", type=PATH),
 ]
 VOCABULARY_OPTIONS = TOKEN_OPTIONS | dict(_LIMITS)
 """Options of the vocabulary, by parameter name."""
 READING = FILE_OPTIONS | VOCABULARY_OPTIONS
-"""All options of reading an input, by parameter name."""
+"""All reading options, by parameter name."""
 
 
 def read(path: Path, reading: dict[str, Any]) -> Corpus:
@@ -138,20 +138,20 @@ def read(path: Path, reading: dict[str, Any]) -> Corpus:
 
 
 def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
-    """Read a corpus as `read` does, with all its words, however rare."""
+    """Read a corpus as `read` does, but keep all words, however rare."""
     limits: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
     other = {name: value for name, value in reading.items() if name not in limits}
     return read(path, other | limits if _has_texts(path, reading) else other)
 
 
 def _has_texts(path: Path, reading: dict[str, Any]) -> bool:
-    """Tell whether a file has texts rather than counts, by its format."""
-    asked = Reading(format=reading["format"], encoding=reading["encoding"])
-    return registry.selected(as_path(path), asked, "counts").texts is not None
+    """Return whether the format of a file has texts rather than counts."""
+    options = Reading(format=reading["format"], encoding=reading["encoding"])
+    return registry.selected(as_path(path), options, "counts").texts is not None
 
 
 def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
-    """Leave the words of a file out of a corpus, with a warning if it has none of them."""
+    """Drop the words in a file from a corpus, with a warning if it has none of them."""
     if file is None:
         return data
     words = corpora.read_vocabulary(file)
@@ -163,17 +163,17 @@ def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
 
 
 def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") -> dict[str, Any]:
-    """Return options of reading with the format and the columns that the input decides."""
+    """Fill in the format and columns that the input determines."""
     if input is None:
         return reading
     names = ("format", "text_column", "id_column")
     options = Reading(encoding=reading["encoding"], **{name: reading[name] for name in names})
-    decided = corpora.resolve(input, options, kind)
-    return reading | {name: getattr(decided, name) for name in names}
+    result = corpora.resolve(input, options, kind)
+    return reading | {name: getattr(result, name) for name in names}
 
 
 def read_columns(path: Path, columns: Sequence[str], reading: dict[str, Any]) -> Metadata:
-    """Read columns of the file of a corpus, with the same options; see `corpus.read_columns`."""
+    """Read columns of a corpus file with the same options; see `corpus.read_columns`."""
     names = ("format", "encoding", "names", "transpose", "text_column", "id_column")
     return corpora.read_columns(path, columns, **{name: reading[name] for name in names})
 
@@ -204,8 +204,8 @@ def read_as(
 ) -> Mapped:
     """Read documents with `FILE_OPTIONS`, and map them to a model's vocabulary.
 
-    All their words count, however rare, split as in the corpus of the model, which was read with
-    `model_reading`.
+    All words are kept, however rare, and texts are split as in the model's corpus, which was read
+    with `model_reading`.
     """
     tokens = _token_options(model_reading) if _has_texts(path, reading) else {}
     corpus = read_every_word(path, reading | tokens)
@@ -217,7 +217,7 @@ def _token_options(reading: dict[str, Any]) -> dict[str, Any]:
 
 
 def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) -> list[list[str]]:
-    """Read the words of texts in order, as the corpus of a model was read, stop words too."""
+    """Read the words of texts in order, split as in the model's corpus, with stop words."""
     tokens = _token_options(model_reading)
     if tuple(tokens.get("ngrams", (1, 1))) != (1, 1):
         raise ValueError("--windows supports single words only, and the model has --ngrams")
@@ -227,7 +227,7 @@ def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) ->
 
 
 def described(mapped: Mapped) -> str:
-    """Return a sentence on the share of the documents that is in the model's vocabulary."""
+    """Return a sentence on how much of the documents the model's vocabulary covers."""
     counts = mapped.corpus.counts
     tokens = int(counts.sum())
     empty = int((np.diff(counts.indptr) == 0).sum())
@@ -235,5 +235,5 @@ def described(mapped: Mapped) -> str:
     return (
         f"{counted(counts.shape[0], 'document')}, {counted(total, 'token')}: {mapped.unknown:,} "
         f"({100 * mapped.unknown / total:.1f}%) of words unknown to the model are left out"
-        + (f"; documents without any other: {empty:,}" if empty else "")
+        + (f"; documents without known words: {empty:,}" if empty else "")
     )

@@ -1,4 +1,4 @@
-"""Options of a command from the declarations of a model."""
+"""Command-line options from the declarations of a model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from simplex_jax.models.options import Option, declarations, flag_of, plain_type
 
 
 def declared_options(of: type) -> list[Callable]:
-    """Return a decorator for each option of a dataclass that the command has."""
+    """Return a decorator for each option of a dataclass that is on the command line."""
     defaults = of()
     return [
         declared_option(of, name, getattr(defaults, name))
@@ -19,7 +19,7 @@ def declared_options(of: type) -> list[Callable]:
 
 
 def declared_option(of: type, name: str, default: Any) -> Callable:
-    """Return a decorator for an option of a dataclass, with a default of the command."""
+    """Return a decorator for an option of a dataclass, with the command's default."""
     declared, kind = {name: (declared, kind) for name, declared, kind in declarations(of)}[name]
     kind = plain_type(kind)
     help, attributes = declared.help, dict[str, Any](default=default)
@@ -35,8 +35,8 @@ def declared_option(of: type, name: str, default: Any) -> Callable:
     elif declared.several:
         attributes["type"] = _Several(int(declared.least or 0), declared.hint)
         help = (
-            f"{help} Several, as 10,20,50, are fitted one by one and compared; after an "
-            "interruption the same command goes on."
+            f"{help} Several, such as 10,20,50, are fitted one by one and compared; after an "
+            "interruption, repeat the command to continue."
         )
     elif kind is int:
         largest = None if declared.most is None else int(declared.most)
@@ -55,7 +55,7 @@ def declared_option(of: type, name: str, default: Any) -> Callable:
 
 
 class _Several(click.ParamType):
-    """A number, or several of them separated by commas, as a tuple."""
+    """A number, or a tuple of several separated by commas."""
 
     name = "NUMBER[,...]"
 
@@ -90,7 +90,7 @@ class _Number(click.FloatRange):
 
 
 class _Parsed(click.ParamType):
-    """A value that its declaration reads."""
+    """A value that its declaration parses."""
 
     def __init__(self, declared: Option) -> None:
         self.name = declared.metavar or "value"

@@ -17,11 +17,10 @@ from simplex_jax.runtime.saved import RunError
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn errors and warnings into one line each, and errors into exit status 1.
+    """Print errors and warnings in one line each; after an error, exit with status 1.
 
-    Those of `usage` stay, which click shows, with exit status 2.
-
-    --debug shows the traceback of an error, and the place of a warning.
+    click shows errors of `usage`, with exit status 2. --debug shows the traceback of an error and
+    the location of a warning.
     """
 
     @functools.wraps(command)
@@ -50,11 +49,11 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             if not processes.joined():
                 click.echo(f"simplex-jax: error: {message}", err=True)
                 sys.exit(1)
-            # Gloo's errors come as JAX's own from a computation, as a ValueError from a transfer.
+            # Gloo's errors are a JaxRuntimeError in a computation and a ValueError in a transfer.
             lost = isinstance(error, JaxRuntimeError) or "Gloo" in message
             if lost and not message.startswith("out of memory"):
                 message = (
-                    "another process of the run has ended: see its messages, and go on with "
+                    "another process of the run has ended: see its messages, and continue with "
                     f"--resume ({message[:200]})"
                 )
             click.echo(f"simplex-jax: process {processes.number()}: error: {message}", err=True)
@@ -68,9 +67,9 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextlib.contextmanager
 def usage() -> Iterator[None]:
-    """Turn a ValueError of the block into a UsageError: there options are checked by themselves.
+    """Turn a ValueError in the block, which checks options, into a UsageError.
 
-    What is wrong with a file that an option names is bad data.
+    Errors in files that options name are bad data, not bad usage.
     """
     try:
         yield
@@ -81,17 +80,17 @@ def usage() -> Iterator[None]:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an error; the system's own say which file it is about."""
+    """Return the message of an error; those of the system name the file."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     if not isinstance(error.filename, str):
         return error.strerror
     path = Path(error.filename)
-    if name := output.final_name(path):  # It has that name only when it is whole.
+    if name := output.final_name(path):  # It gets that name only when complete.
         return f"{path.with_name(name)} cannot be written ({error.strerror})"
     return f"{path}: {error.strerror}"
 
 
 def _show_warning(message: Warning | str, *place: Any, **source: Any) -> None:
-    """Replace `warnings.showwarning`, which adds a line of source."""
+    """Replace `warnings.showwarning`, which adds a source line."""
     click.echo(f"simplex-jax: warning: {' '.join(str(message).split())}", err=True)

@@ -1,4 +1,4 @@
-"""The command `fit`: a new run, or a run that is resumed."""
+"""The command `fit`: a new or resumed run."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ from simplex_jax.runtime.saved import RunError
 
 _LENGTHS = ("passes", "steps", "seconds")
 _PROCESSES = ("distributed", "coordinator", "processes", "process")
-# Options that --resume allows, besides the goal of a model; config.json has all others.
+# Options that --resume allows, besides those of a goal; config.json has all others.
 _WITH_RESUME = (
     *("resume", "input", "checkpoint_every", "quiet", "debug", "devices"),
     *(*_LENGTHS, *_PROCESSES),
@@ -31,11 +31,11 @@ _WITH_RESUME = (
 
 
 class _Request(NamedTuple):
-    """A run as the command line asks for it."""
+    """A run as requested on the command line."""
 
-    settings: Any  # options of the model, before they are settled
-    source: dict[str, Any]  # its input and how that is read, as in `config.json`
-    digest: str | None = None  # digest of the data that a resumed run began with
+    settings: Any  # options of the model, before they are resolved
+    source: dict[str, Any]  # its input and reading options, as in `config.json`
+    digest: str | None = None  # digest of the data with which a resumed run began
 
 
 def fit_command(commands: Commands) -> click.Command:
@@ -71,49 +71,49 @@ def fit_command(commands: Commands) -> click.Command:
         coordinator: str | None = None,
         processes: int | None = None,
         process: int | None = None,
-        one_of_several: bool = False,  # which goes on with the run in `out`; no option
+        one_of_several: bool = False,  # continue the run in `out`; not on the command line
         **parameters: Any,
     ) -> None:
         if distributed or any(value is not None for value in (coordinator, processes, process)):
             if model.alone is not None:
                 raise click.UsageError(pipeline.refusal(model))
-            # Before anything starts JAX.
+            # Before JAX starts.
             with usage():
                 join(coordinator, processes, process)
         quiet = quiet or not is_first()
         say = console.speaker(quiet)
         settings = {name: parameters[name] for name in names}
         _check_lengths(settings)
-        begun = None  # an earlier run of these settings, perhaps at its end
+        earlier = None  # an earlier run with these settings, possibly finished
         if one_of_several and out is not None and not overwrite and (out / files.CONFIG).exists():
-            begun = out
+            earlier = out
         if resume is not None:
             resumed = _resumed_run(commands, resume, input, settings)
             if resumed is None:
-                say(f"the run in {resume} has come to its end: give it, say, more --passes")
+                say(f"the run in {resume} is finished: give it more --passes, for example")
                 return
             request = resumed
         else:
             reading = {name: parameters[name] for name in commands.reading}
             source = _source(commands, input, reading, holdout, holdout_seed)
-            if out is not None and not dry_run and begun is None and is_first():
+            if out is not None and not dry_run and earlier is None and is_first():
                 directories.check(out, model.name, files.names_of(model), overwrite=overwrite)
-            with usage():  # Each is in range, but they may contradict each other.
-                chosen = model.options(**settings)
-            request = _Request(chosen, source)
-        planned = _planned(commands, request, say)
-        config = _config(commands, request, planned)
+            with usage():  # Each option is in range, but they may contradict each other.
+                model_settings = model.options(**settings)
+            request = _Request(model_settings, source)
+        plan = _plan(commands, request, say)
+        config = _config(commands, request, plan)
         if resume is not None:
             _check_digest(request.digest, config, resume)
-        elif begun is not None:
-            _check_same(commands, config, begun)
-            if files.finished(model, begun):
-                say(f"the run in {begun} has come to its end")
+        elif earlier is not None:
+            _check_same(commands, config, earlier)
+            if files.finished(model, earlier):
+                say(f"the run in {earlier} is finished")
                 return
-            resume = begun
-        say(commands.announce(planned))
+            resume = earlier
+        say(commands.announce(plan))
         if dry_run and commands.memory is not None:
-            needed = console.memory(commands.memory(planned), commands.remedy)
+            needed = console.memory(commands.memory(plan), commands.remedy)
             if is_first():
                 click.echo(needed)
             return
@@ -129,15 +129,15 @@ def fit_command(commands: Commands) -> click.Command:
         with directory as path:
             shared = Path(agreed_text(str(path.absolute())))
             interrupted = _train(
-                commands, planned, shared, checkpoint_every, resume is not None, quiet
+                commands, plan, shared, checkpoint_every, resume is not None, quiet
             )
         if interrupted is not None:
-            onward = f"simplex-jax {model.name} --resume {shared}"
+            remedy = f"simplex-jax {model.name} --resume {shared}"
             if one_of_several:
-                onward = "the same command, which keeps the fits that have come to their end"
+                remedy = "the same command, which keeps finished fits"
             if is_first():
                 click.echo(
-                    f"{interrupted.name} has ended the run early; go on with: {onward}", err=True
+                    f"{interrupted.name} has ended the run early; continue with: {remedy}", err=True
                 )
             raise SystemExit(128 + interrupted)
 
@@ -145,7 +145,7 @@ def fit_command(commands: Commands) -> click.Command:
 
 
 def _check_lengths(settings: Mapping[str, Any]) -> None:
-    """Raise a UsageError where a run is given several lengths."""
+    """Raise a UsageError if a run is given several lengths."""
     lengths = [name for name in _LENGTHS if settings[name] is not None]
     if len(lengths) > 1:
         raise click.UsageError(f"give one of --{' and --'.join(lengths)}")
@@ -158,11 +158,11 @@ def _source(
     holdout: int | None,
     holdout_seed: int | None,
 ) -> dict[str, Any]:
-    """Return the source of a new run for `config.json`, its options of reading checked."""
+    """Check the reading options of a new run, and return its source for `config.json`."""
     typed = options.typed(commands.reading)
-    idle = [flag for name, flag in typed.items() if name not in commands.of_embedded]
-    if input is None and idle:
-        raise click.UsageError(f"{idle[0]} requires INPUT")
+    extra = [flag for name, flag in typed.items() if name not in commands.of_embedded]
+    if input is None and extra:
+        raise click.UsageError(f"{extra[0]} requires INPUT")
     commands.check_reading(input, reading, typed)
     return {
         "input": None if input is None else options.input_path(input),
@@ -175,40 +175,40 @@ def _source(
 def _resumed_run(
     commands: Commands, directory: Path, input: Path | None, settings: Mapping[str, Any]
 ) -> _Request | None:
-    """Return a run that is resumed; None where it is finished and given no other length."""
+    """Return a resumed run; None if it is finished and has no new length."""
     config = _resumed_config(commands, directory, settings)
     if config is None:
         return None
     source = dict(config["source"])
     if input is not None:
         source["input"] = options.input_path(input)
-    chosen = files.settings_of(commands.model, config["settings"], directory)
-    return _Request(chosen, source, config["corpus"].get("digest"))
+    model_settings = files.settings_of(commands.model, config["settings"], directory)
+    return _Request(model_settings, source, config["corpus"].get("digest"))
 
 
 def _resumed_config(
     commands: Commands, directory: Path, settings: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the configuration of a run that is resumed, with its new length and devices, if any.
+    """Return the configuration of a resumed run, with its new length and devices, if any.
 
-    None where the run is finished and no length is given.
+    None if the run is finished and no length is given.
     """
     allowed = {*_WITH_RESUME, *commands.goal}
     if refused := [flag for name, flag in options.typed().items() if name not in allowed]:
         raise click.UsageError(
-            f"{refused[0]} cannot change a run that is resumed: --resume takes all settings but "
-            f"its length and devices from {directory / files.CONFIG}"
+            f"{refused[0]} cannot change a resumed run: all settings but its length and devices "
+            f"come from {directory / files.CONFIG}"
         )
     config = saved.load_config(directory, commands.model.name)
     _check_source(config.get("source"), commands.reading, directory / files.CONFIG)
-    if is_first():  # It may have locked the directory before the other processes look.
+    if is_first():  # Other processes may already see its lock.
         lock.check(directory)
-    if settings.get("devices") is not None:  # This machine may have fewer than the last one.
+    if settings.get("devices") is not None:  # This machine may have fewer than the previous one.
         config["settings"] |= {"devices": settings["devices"]}
     changed = (*_LENGTHS, *commands.goal)
     overrides = {name: settings[name] for name in changed if settings[name] is not None}
     if overrides:
-        # A length takes the place of a goal, and the other way round.
+        # A length replaces a goal, and vice versa.
         replaced = _LENGTHS if overrides.keys() <= set(commands.goal) else changed
         recorded = config["settings"]
         unset = {name: None for name in replaced if name in recorded}
@@ -219,7 +219,7 @@ def _resumed_config(
 
 
 def _check_source(source: Any, reading: Mapping[str, Any], config: Path) -> None:
-    """Raise a RunError unless the source of a run is as `fit` writes it."""
+    """Raise a RunError unless the source of a run has the form that `fit` writes."""
     if not isinstance(source, dict):
         raise RunError(f"{config}: cannot resume: its source is missing")
     entries = {"input", "reading", "holdout", "holdout_seed"}
@@ -233,31 +233,31 @@ def _check_source(source: Any, reading: Mapping[str, Any], config: Path) -> None
         raise RunError(f"{config}: cannot resume: its source has missing, unknown or wrong entries")
 
 
-def _planned(commands: Commands, request: _Request, say: Callable[[str], None]) -> Plan:
-    """Read the data of a run and settle its options."""
-    # Before anything starts JAX, which takes the cores of a CPU for one device.
+def _plan(commands: Commands, request: _Request, say: Callable[[str], None]) -> Plan:
+    """Read the data of a run and resolve its options."""
+    # Before JAX starts, which would treat all CPU cores as one device.
     devices.use(commands.devices(request.settings))
     source = request.source
     say(f"reading {source['input'] or 'the embedded corpus'} ...")
     input = None if source["input"] is None else Path(source["input"])
     data = commands.read(input, source["reading"])
     session = pipeline.Session(holdout=source["holdout"], holdout_seed=source["holdout_seed"])
-    planned = pipeline.plan_of(commands.model, data, request.settings, session)
-    if session.holdout is None and not planned.held and len(planned.train.names) > 9:
+    plan = pipeline.plan_of(commands.model, data, request.settings, session)
+    if session.holdout is None and not plan.held and len(plan.train.names) > 9:
         say("the documents are too short to hold some out: nothing will be predicted")
-    return planned
+    return plan
 
 
-def _config(commands: Commands, request: _Request, planned: Plan) -> dict[str, Any]:
-    """Return the contents of `config.json`, with the options of reading that the input decides."""
+def _config(commands: Commands, request: _Request, plan: Plan) -> dict[str, Any]:
+    """Return the contents of `config.json`, with the reading options that the input determines."""
     source = request.source
     reading = commands.resolve_reading(source["input"], source["reading"])
-    facts = pipeline.corpus_of(commands.model, planned)
-    return files.config_of(commands.model, planned.settings, facts, source | {"reading": reading})
+    facts = pipeline.corpus_of(commands.model, plan)
+    return files.config_of(commands.model, plan.settings, facts, source | {"reading": reading})
 
 
 def _check_digest(digest: str | None, config: Mapping[str, Any], directory: Path) -> None:
-    """Raise a ValueError if a run would be resumed with other data than it began with."""
+    """Raise a ValueError if a run would be resumed with data other than its own."""
     if digest != config["corpus"]["digest"]:
         raise ValueError(
             f"{config['source']['input']}: these are not the data of the run in {directory} "
@@ -266,7 +266,7 @@ def _check_digest(digest: str | None, config: Mapping[str, Any], directory: Path
 
 
 def _check_same(commands: Commands, config: Mapping[str, Any], directory: Path) -> None:
-    """Raise a ValueError unless the run in a directory is the one that is asked for."""
+    """Raise a ValueError unless the run in a directory is the requested one."""
     earlier, now = saved.load_config(directory, commands.model.name), output.plain(config)
     assert isinstance(now, dict)
     names = [
@@ -286,10 +286,10 @@ def _check_same(commands: Commands, config: Mapping[str, Any], directory: Path) 
 
 @contextmanager
 def _reopened(commands: Commands, path: Path, config: Mapping[str, Any]) -> Iterator[Path]:
-    """Lock the directory of a run that is resumed, and write its new length to `config.json`."""
+    """Lock the directory of a resumed run, and write its new length to `config.json`."""
     with directories.reopen(path, files.names_of(commands.model)) as directory:
         changed = {files.CONFIG: dict(config)}
-        if saved.finished(directory):  # A longer run is unfinished until it has the new length.
+        if saved.finished(directory):  # A longer run is unfinished until it reaches the new length.
             summary = saved.load_json(directory / files.SUMMARY)
             changed[files.SUMMARY] = summary | {"interrupted": True}
         before = {name: (directory / name).read_text("utf-8") for name in changed}
@@ -305,18 +305,18 @@ def _reopened(commands: Commands, path: Path, config: Mapping[str, Any]) -> Iter
 
 def _train(
     commands: Commands,
-    planned: Plan,
+    plan: Plan,
     directory: Path,
     checkpoint_every: float,
     resume: bool,
     quiet: bool,
 ) -> signal.Signals | None:
-    """Train a run in its directory and write its results; return the signal that has ended it."""
+    """Train a run in its directory and write its results; return the signal that ended it."""
     model, say = commands.model, console.speaker(quiet)
     hooks: list[Hook] = [MetricsLog(directory / files.METRICS)] if is_first() else []
     if not quiet:
         say("compiling ...")
-        settings = planned.settings
+        settings = plan.settings
         target = commands.target(settings)
         hooks.append(Progress(commands.shown, max_seconds=settings.seconds, target=target))
     session = pipeline.Session(
@@ -327,12 +327,12 @@ def _train(
         samples_dir=directory / directories.SAMPLES,
         progress=console.Stages(quiet),
     )
-    fitted = pipeline.train(model, planned, session)
+    fitted = pipeline.train(model, plan, session)
     if commands.share is not None:
-        with in_step(OSError):  # before any process writes its own
+        with in_step(OSError):  # before any process writes its share
             if is_first():
                 directories.remove_shares(directory, files.names_of(model))
-        commands.share(fitted, planned, directory, console.Stages(quiet))
+        commands.share(fitted, plan, directory, console.Stages(quiet))
     if is_first():
         files.write(model, fitted, directory)
     say(commands.outcome(fitted))

@@ -1,4 +1,4 @@
-"""A group of commands with a default, which are made when one of them is used."""
+"""A group of commands with a default command, made on first use."""
 
 import difflib
 import functools
@@ -11,11 +11,11 @@ from click.shell_completion import CompletionItem
 
 
 class Members(Mapping[str, click.Command]):
-    """Commands by name, of which the names are known before the commands are made.
+    """Commands by name, made on first use; only their names are known before.
 
     Args:
-        names: Their names.
-        make: Returns the commands by name; called once, when one of them is used.
+        names: Names of the commands.
+        make: Returns the commands by name; called once, when one is used.
     """
 
     def __init__(self, names: Sequence[str], make: Callable[[], Mapping[str, click.Command]]):
@@ -44,19 +44,19 @@ class DefaultGroup(click.Group):
     """A group that runs its command `default` unless the first argument names another one.
 
     So `lda texts/ --topics 50` is `lda fit texts/ --topics 50`, and `lda report run/` is unchanged.
-    The help of the group is that of the default command and the list of the others.
+    The help of the group is that of the default command and a list of all commands.
     """
 
     def __init__(
         self, name: str, *, default: str, commands: Mapping[str, click.Command], **attributes: Any
     ) -> None:
-        # click changes them only where a command is added.
+        # click changes them only when a command is added.
         super().__init__(name, cast(MutableMapping, commands), **attributes)
         self._default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Name the default command where none is named; a misspelt name is not an input."""
-        if ctx.resilient_parsing and not args:  # A shell completes the first word.
+        """Insert the default command if none is named; a misspelt name is not an input."""
+        if ctx.resilient_parsing and not args:  # Shell completion of the first word.
             return super().parse_args(ctx, args)
         bare = bool(args) and Path(args[0]).name == args[0] and not Path(args[0]).exists()
         name = args[0] if bare else ""
@@ -68,13 +68,13 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete names of commands, without making them, and what the default command takes."""
+        """Complete command names, without making commands, and options of the default command."""
         if incomplete.startswith("-"):
             default = self.commands[self._default]
             with default.make_context(self._default, [], ctx, resilient_parsing=True) as inner:
                 return default.shell_complete(inner, incomplete)
         names = [name for name in self.commands if name.startswith(incomplete)]
-        # Files first, as bash forgets what comes before them.
+        # Files first: bash forgets items that come before them.
         return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -82,7 +82,7 @@ class DefaultGroup(click.Group):
         return self.commands[self._default].collect_usage_pieces(ctx)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the text of the default command."""
+        """Write the help text of the default command."""
         self.commands[self._default].format_help_text(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -74,7 +74,7 @@ def _report_command(commands: Commands) -> click.Command:
         "top",
         default=page.most,
         type=click.IntRange(1),
-        help=f"How many {page.items} describe each.",
+        help=f"Number of {page.items} to describe each.",
     )
     @click.option(
         "--out", type=options.PATH, help="File to write.  [default: DIRECTORY/report.html]"
@@ -85,11 +85,11 @@ def _report_command(commands: Commands) -> click.Command:
     def report(directory: Path, top: int, out: Path | None, overwrite: bool, quiet: bool) -> None:
         """Write the report of the run in DIRECTORY again.
 
-        It is one HTML file that needs neither network nor scripts.
+        It is a single HTML file that needs neither network nor scripts.
         """
         own = directory / files.REPORT
         target = own if out is None else out / files.REPORT if out.is_dir() else out
-        if target.absolute() != own.absolute():  # A run's own report is made to be written again.
+        if target.absolute() != own.absolute():  # A run's own report may always be replaced.
             options.target(target, directory, "", overwrite)
         fitted = files.load(commands.model, directory)
         path = files.report(commands.model, fitted, target, top)

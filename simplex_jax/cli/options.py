@@ -1,4 +1,4 @@
-"""Options that the commands of all models share, and their values."""
+"""Options shared by the commands of all models, and their values."""
 
 import functools
 import tempfile
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Path(click.Path):
-    """A path, which is not empty: that would mean the current folder."""
+    """A non-empty path: an empty one would mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path."""
@@ -29,14 +29,14 @@ class _Path(click.Path):
 
 
 PATH = _Path(path_type=Path)
-_WRITTEN = ("out", "plot", "report")  # options of files to write
+_OUTPUTS = ("out", "plot", "report")  # options of files to write
 
 
 def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
-    """Return the file that a command writes about INPUT, which must not exist already.
+    """Return the output file of a command for INPUT, checked before the long work begins.
 
-    Nor may it be a file that the command reads, which --overwrite does not mean. An OSError says
-    so, or that it cannot be written: before the long work begins.
+    Raises an OSError if it exists, unless `overwrite`; if the command reads it, even with
+    `overwrite`; or if it cannot be written.
     """
     name = "documents" if input == STANDARD_INPUT else input.absolute().name.split(".")[0]
     out = out or Path(f"{name}.{ending}")
@@ -46,7 +46,7 @@ def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
     if flag := _reader(out):
         raise FileExistsError(f"{out} is read as {flag}: choose another name to write to")
     try:
-        with tempfile.TemporaryFile(dir=place.parent):  # Nothing else shows it for certain.
+        with tempfile.TemporaryFile(dir=place.parent):  # The only reliable test.
             pass
     except OSError as error:
         raise type(error)(
@@ -56,11 +56,11 @@ def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
 
 
 def _reader(out: Path) -> str:
-    """Return the option or argument of the command whose file is this one; else nothing."""
+    """Return the option or argument that names this file as one to read, or an empty string."""
     context = click.get_current_context()
     for option in context.command.params:
         path = context.params.get(option.name or "")
-        if option.name in _WRITTEN or not isinstance(path, Path) or not path.exists():
+        if option.name in _OUTPUTS or not isinstance(path, Path) or not path.exists():
             continue
         if out.exists() and out.samefile(path):
             return (
@@ -70,7 +70,7 @@ def _reader(out: Path) -> str:
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return one decorator for several, in the order of the help."""
+    """Combine decorators into one, in the order of the help."""
 
     def decorate(command: F) -> F:
         for option in reversed(options):
@@ -93,9 +93,9 @@ seed_option = click.option(
 
 
 def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
-    """Return the options of hold-out and of the directory of a run, by default a new `name`."""
+    """Return the options for held-out documents and the run directory, by default a new `name`."""
     memory = click.option(
-        "--dry-run", is_flag=True, help="Read INPUT, print the device memory needed, stop."
+        "--dry-run", is_flag=True, help="Read INPUT, print the device memory needed, and stop."
     )
     return together(
         declared_option(Session, "holdout", None),
@@ -106,9 +106,9 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
             "--resume",
             type=PATH,
             metavar="DIR",
-            help="Go on with the run in DIR, to the samples that it would have had without the "
-            "interruption, or beyond, with another length, or on other devices. Its config.json "
-            "has all other settings; give INPUT only if the data have moved.",
+            help="Continue the run in DIR, with the samples that it would have had without the "
+            "interruption; another length or other devices may be given. All other settings are in "
+            "its config.json; give INPUT only if the data have moved.",
         ),
         declared_option(Session, "checkpoint_every", Session.checkpoint_every),
         *([memory] if dry_run else []),
@@ -116,14 +116,14 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
 
 
 def process_options(*, hidden: bool) -> Callable[[F], F]:
-    """Return the options of several processes, hidden for models that refuse them."""
+    """Return the options for several processes, hidden for models that do not support them."""
     option = functools.partial(click.option, hidden=hidden)
     return together(
         option(
             "--distributed",
             is_flag=True,
-            help="Be one of several processes that share the documents, and start together under "
-            "SLURM, Open MPI 4 or Kubernetes, or anywhere with the three options that follow.",
+            help="Be one of several processes that share the documents. Start them together under "
+            "SLURM, Open MPI 4 or Kubernetes, or anywhere with the next three options.",
         ),
         option("--coordinator", metavar="HOST:PORT", help="Where process 0 listens for others."),
         option("--processes", type=click.IntRange(1), metavar="N", help="Number of processes."),
@@ -134,7 +134,7 @@ def process_options(*, hidden: bool) -> Callable[[F], F]:
 
 
 def typed(names: Collection[str] | None = None) -> dict[str, str]:
-    """Return the flags, by name, of options on the command line: of all, or of some names."""
+    """Return the flags, by name, of the options given on the command line, among `names` if any."""
     context = click.get_current_context()
     flags = {option.name or "": option.opts[0] for option in context.command.params}
     return {
@@ -146,7 +146,7 @@ def typed(names: Collection[str] | None = None) -> dict[str, str]:
 
 
 def absolute(reading: dict[str, Any]) -> dict[str, Any]:
-    """Return options of reading for `config.json`, with absolute paths."""
+    """Return reading options for `config.json`, with absolute paths."""
     recorded = {
         name: str(value.absolute()) if isinstance(value, Path) else value
         for name, value in reading.items()

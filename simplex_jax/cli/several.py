@@ -1,4 +1,4 @@
-"""Fits of several numbers of topics, and the table and the figure that compare them."""
+"""Fits with several numbers of topics, and the table and figure that compare them."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ REPEATS = click.option(
     default=2,
     type=click.IntRange(1),
     show_default=True,
-    help="Fits for each of several values of --topics, with seeds from --seed on.",
+    help="Fits for each of several values of --topics, with successive seeds from --seed.",
 )
 HEADER = (
     *("topics", "heldout", "heldout_error", "coherence", "coherence_error"),
@@ -30,18 +30,18 @@ TABLE, PICTURE = "comparison.csv", "comparison.svg"
 
 
 class Compared(NamedTuple):
-    """Fits of one number of topics."""
+    """Fits with one number of topics."""
 
-    entry: Any  # a `compare.Entry`: held-out measure and coherence of each
-    stability: float  # similarity of the topics of different fits; NaN for a single fit
-    intervals: float  # share of topics with ten effective samples or more
+    entry: Any  # a `compare.Entry`: held-out measure and coherence of each fit
+    stability: float  # similarity of topics between fits; NaN for a single fit
+    intervals: float  # share of topics with an effective sample size of at least ten
 
 
 def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[Callable], Callable]:
-    """Return a decorator of `fit` that repeats it for each of several numbers of topics.
+    """Return a decorator that repeats `fit` for each of several numbers of topics.
 
-    The metric that compares them is `measure`; `similarity` is that of `matching.align`. A command
-    that is repeated goes on where it was interrupted.
+    `measure` is the metric to compare; `similarity` is as for `matching.align`. A repeated command
+    continues where it was interrupted.
     """
 
     def decorate(fit: Callable) -> Callable:
@@ -56,8 +56,8 @@ def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[C
                     raise click.UsageError("--repeats requires several values of --topics")
                 fit(out=out, **common)
                 return
-            single = ("resume", "dry_run", "distributed", "coordinator", "processes", "process")
-            if typed := options.typed(single):
+            names = ("resume", "dry_run", "distributed", "coordinator", "processes", "process")
+            if typed := options.typed(names):
                 flag = next(iter(typed.values()))
                 raise click.UsageError(f"{flag} does not support several values of --topics")
 
@@ -67,7 +67,7 @@ def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[C
                 raise click.UsageError(f"--seed must be at most {MOST_SEED - repeats + 1}")
             runs = [_name(size, seed) for size in sizes for seed in seeds]
             directory = _directory(out, model.name, runs, overwrite)
-            if parameters["holdout_seed"] is None:  # All predict the same documents.
+            if parameters["holdout_seed"] is None:  # All fits predict the same documents.
                 common["holdout_seed"] = first_seed
 
             def fit_size(size: int, seed: int, directory: Path) -> None:
@@ -87,7 +87,7 @@ def _name(size: int, seed: int) -> str:
 
 
 def _directory(out: Path | None, command: str, runs: Sequence[str], overwrite: bool) -> Path:
-    """Return the directory of the runs, which has nothing but these or may be overwritten."""
+    """Return the directory of the runs; it must hold nothing else, unless `overwrite`."""
     directory = out or Path(f"simplex-jax-{command}-topics")
     if directory.exists() and not directory.is_dir():
         raise NotADirectoryError(f"output {str(directory)!r} is a file: give a directory")
@@ -113,7 +113,7 @@ def _fit_each(
     say: Callable[[str], None],
 ) -> None:
     """Call `fit(size, seed, directory)` for each size and seed, and compare the fits."""
-    from simplex_jax.evaluate import plots  # slow to import, and most commands do without
+    from simplex_jax.evaluate import plots  # slow to import, and most commands do not need it
 
     compared = []
     for size in sizes:
@@ -134,7 +134,7 @@ def _fit_each(
 
 
 def _compared(size: int, fits: Sequence[Any], measure: str, similarity: Callable) -> Compared:
-    """Return the comparison of the fits of one number of topics."""
+    """Compare the fits with one number of topics."""
     from simplex_jax.evaluate import compare, diagnostics, matching
 
     heldout = [fitted.metrics[-1].get(f"{measure}_average", np.nan) for fitted in fits]

@@ -1,4 +1,4 @@
-"""Parts of commands that models of the topics of tokens share."""
+"""Parts of commands shared by models that assign topics to tokens."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +16,14 @@ from simplex_jax.report.display import counted
 from simplex_jax.runtime import directory
 
 INPUT = """INPUT is text or counts in one of the formats listed at --format, packed (.gz, .xz, .bz2,
-.zip) or not; - is standard input. Without it, topics of the embedded corpus are found. An INPUT
-that is named like one of the commands below is given as ./NAME.
+.zip) or not; - is standard input. The default is the embedded corpus. Write ./NAME for an INPUT
+that has the name of a command below.
 
-Ctrl-C or a termination signal ends a run early: what it has found is written, and --resume goes on.
+Ctrl-C or a termination signal ends a run early: results so far are written; --resume continues.
 """
 
 
-# Topics that a command lists; more would push what matters off the screen.
+# Topics that a command lists; more would push important lines off the screen.
 _MOST_SHOWN = 100
 
 
@@ -37,7 +37,7 @@ def described(plan: Plan) -> str:
 
 
 def listed(prevalence: np.ndarray, described: list[str]) -> list[str]:
-    """Return a line for each topic, the most prevalent first, and one that counts those omitted."""
+    """Return one line per topic, most prevalent first, and a line that counts omitted ones."""
     order = np.argsort(-prevalence, kind="stable")
     shown = order[:_MOST_SHOWN]
     lines = [f"{topic:4d} {100 * prevalence[topic]:5.1f}%  {described[topic]}" for topic in shown]
@@ -75,12 +75,12 @@ def transform(model: str) -> Transform:
     return Transform(
         help=f"""Write the topic shares of the documents of INPUT, given the topics of a run.
 
-        INPUT is in any format that `simplex-jax {model}` reads. Its words are mapped to those of
-        the model; tokens of other words are left out. The file has the arrays `proportions` [D, K],
-        `documents` (their names) and `error` (Monte-Carlo error of the most uncertain share of
-        each, 0.02 or less but for documents that mix slowly), as the doc_topics.npz of a run. The
-        shares of a document depend on its words and the seed alone. With --out NAME.csv it is a
-        table of these, a document a line. Memory is bounded by the corpus itself.
+        INPUT is in any format that `simplex-jax {model}` reads. Words are matched to those of
+        the model; tokens of other words are left out. Like the doc_topics.npz of a run, the file
+        has the arrays `proportions` [D, K], `documents` (their names) and `error` (Monte-Carlo
+        error of each document's most uncertain share, 0.02 or less unless it mixes slowly). The
+        shares of a document depend only on its words and the seed. With --out NAME.csv it is a
+        table with one document a line. Memory use is bounded by the size of the corpus.
         """,
         ending="doc_topics.npz",
         write=write_shares,
