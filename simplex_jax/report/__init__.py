@@ -1,1 +1,1 @@
-"""The page that a run writes: charts, tables of numbers, and the templates that models share."""
+"""The report page of a run: charts, formatting of numbers, and templates that models share."""

@@ -1,4 +1,4 @@
-"""Charts of the report as SVG elements, coloured by the style sheet of the page around them."""
+"""Charts of the report as SVG elements, coloured by the style sheet of the page."""
 
 import io
 import math
@@ -10,7 +10,7 @@ import numpy as np
 
 from simplex_jax.evaluate.diagnostics import finite
 
-# Matplotlib wants colours in numbers; the page knows them by name, for light and for dark.
+# Matplotlib needs numeric colours; the page has named ones, for light and dark mode.
 _COLOURS = {
     "var(--soft)": "#010203",
     "var(--line)": "#010204",
@@ -19,7 +19,7 @@ _COLOURS = {
 }
 _STYLES = (("var(--faint)", 1.4), ("var(--accent)", 2.2), ("var(--soft)", 1.0))
 SAMPLES = (("", "one sample"), ("_average", "average of samples"))
-"""Curves of a measure: endings of the names in the metrics, and their legends."""
+"""Curves of a measure: suffixes of the names in the metrics, and legends."""
 
 
 def curves(
@@ -33,13 +33,12 @@ def curves(
 ) -> str:
     """Draw a measure of one sample and of the average against a column of the metrics.
 
-    These are the evaluations in order, each with `key` and, where measured, the measure with the
-    endings. The axes are labelled by `label` and `name`; a dashed line marks an ideal level.
+    `metrics` are the evaluations in order, each with `key` and, if measured, the measure with each
+    ending. The axis labels are `label` and `name`; a dashed line marks an ideal level.
 
-    Returns an `<svg>` element; ids in it begin with measure and key, so that a page can have
-    several.
+    Returns an `<svg>` element; its ids begin with measure and key, so a page can have several.
     """
-    import matplotlib  # here, since commands that draw nothing should not wait for it
+    import matplotlib  # imported here, so that commands that draw nothing do not wait for it
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
@@ -92,7 +91,7 @@ def curves(
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{measure}-{key}-", svg)
 
 
-_MOST_LABELS = 200  # topics among whose circles room for words is looked for
+_MOST_LABELS = 200  # maps of more topics have no labels
 
 
 class Label(NamedTuple):
@@ -105,8 +104,8 @@ class Label(NamedTuple):
 class Circle(NamedTuple):
     """A topic on the map, in the units of the drawing.
 
-    The square of the radius is in proportion to the prevalence; `numbered` tells whether the number
-    of the topic fits into the circle. A label is there if it has room below or above the circle.
+    The squared radius is proportional to the prevalence. `numbered` is true if the number of the
+    topic fits into the circle. There is a label if one fits below or above the circle.
     """
 
     topic: int
@@ -118,7 +117,7 @@ class Circle(NamedTuple):
 
 
 class Map(NamedTuple):
-    """A map of topics: its size, and the circles in the order in which to draw them."""
+    """A map of topics: its size, and the circles in drawing order."""
 
     width: int
     height: int
@@ -133,10 +132,10 @@ def topic_map(
     width: int = 640,
     height: int = 460,
 ) -> Map:
-    """Place topics as circles whose area is their prevalence, [K], the largest drawn first.
+    """Place topics as circles with areas proportional to prevalence, [K], the largest drawn first.
 
-    The positions, [K, 2], may have any unit; both axes have the same scale. A label is shown where
-    no other circle or label is in the way.
+    The positions, [K, 2], may have any unit; both axes have the same scale. A label is shown if it
+    overlaps no other circle or label.
     """
     places = np.asarray(positions, np.float64)
     shares = np.asarray(prevalence, np.float64)
@@ -152,7 +151,7 @@ def topic_map(
     circles = []
     for rank, k in enumerate(order):
         x, y = centres[k]
-        half = 3.3 * len(labels[k])  # of the width of a label in 11 px type
+        half = 3.3 * len(labels[k])  # half the width of a label in 11 px type
         below, above = y + radii[k] + 11, y - radii[k] - 4
         label = None
         for baseline in (below, above) if len(shares) <= _MOST_LABELS else ():

@@ -1,15 +1,15 @@
-"""Numbers as the report shows them; a dash for those that are unknown."""
+"""Formatting of numbers in the report; unknown ones are dashes."""
 
 from simplex_jax.evaluate.diagnostics import finite
 
 
 def count(number: float | None) -> str:
-    """Whole, with commas."""
+    """Format as a whole number, with commas."""
     return f"{number:,.0f}" if finite(number) else "–"
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things, the noun in its singular or plural.
+    """Format a number of things, with the noun in the singular or plural.
 
     Example:
         >>> counted(1, "document"), counted(2_000, "document")
@@ -19,18 +19,18 @@ def counted(number: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent, with a decimal or two significant digits."""
+    """Format a share in per cent, with one decimal or two significant digits."""
     percent = 100 * share
     return f"{percent:.1f}" if percent >= 1 else f"{percent:.2g}"
 
 
 def number(value: float | None) -> str:
-    """With two significant digits."""
+    """Format with two significant digits."""
     return f"{value:.2g}" if finite(value) else "–"
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds, minutes or hours, whichever suits."""
+    """Format as seconds, minutes or hours."""
     if seconds is None:
         return "–"
     if seconds < 60:
@@ -41,7 +41,7 @@ def duration(seconds: float | None) -> str:
 
 
 def value(entry: object) -> str:
-    """Any setting, in short."""
+    """Format any setting, briefly."""
     if isinstance(entry, bool) or entry is None:
         return {True: "yes", False: "no", None: "–"}[entry]
     if isinstance(entry, list | tuple):
@@ -52,4 +52,4 @@ def value(entry: object) -> str:
 
 
 FILTERS = {f.__name__: f for f in (count, percent, number, duration, value)}
-"""The functions by name, for templates."""
+"""Template filters by name."""

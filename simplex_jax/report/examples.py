@@ -1,4 +1,4 @@
-"""Documents that are typical of topics."""
+"""Representative documents of topics."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ def representative(
     topics: np.ndarray,
     excerpts: Sequence[str] = (),
 ) -> list[list[dict[str, object]]]:
-    """Return the documents with the largest share of each topic, and what is in them.
+    """Return the documents with the largest share of each topic, and their contents.
 
-    That is how their text begins, where there are excerpts, and their most typical words.
+    The contents are the beginning of the text, if there are excerpts, and the most typical words.
 
-    The table [D, V] has counts or weights, the proportions are [D, K] (with any other number of
-    rows there is no example), and the topics are probabilities or loadings [K, V].
+    `table` [D, V] has counts or weights, `topics` [K, V] are probabilities or loadings, and
+    `proportions` are [D, K]; with any other number of rows there are no examples.
     """
     if len(proportions) != len(names):
         return []
@@ -46,5 +46,5 @@ def representative(
 
 
 def _sound(text: str) -> str:
-    """Return a text without halves of characters, which no file could hold."""
+    """Return a text with lone surrogates replaced: UTF-8 cannot encode them."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""The page that all models share: a base template, bars with intervals, tables of mixing."""
+"""The page that all models share: base template, bars with intervals, and mixing table."""
 
 import base64
 import functools
@@ -19,27 +19,26 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 MOST_DIAGNOSTICS = 12
 AXES = (("passes", "passes over the corpus"), ("seconds", "seconds of training"))
-"""Columns of the metrics that curves are drawn against, and their names."""
+"""Columns of the metrics for the x-axes of curves, and their names."""
 
 
 class Script(NamedTuple):
-    """The script of a page, which works without it, and its data."""
+    """The optional script of a page, and its data."""
 
     code: Markup  # the code
-    digest: str  # its SHA-256 in base64, by which the content policy of the page allows it
-    data: Markup  # JSON in which nothing can end the element around it
+    digest: str  # its SHA-256 in base64, for the content security policy of the page
+    data: Markup  # JSON that cannot close the enclosing element
 
 
 class Report(NamedTuple):
     """The page of a model."""
 
     template: Path  # its template, which extends `base.html`
-    # `(fit, most) -> variables of the template`, with "title", "lead" (a sentence), "sections" (id
-    # and name of each) and "tiles" (label and text of each) and, where it has one,
-    # "script" (a `Script`).
+    # `(fit, most) -> variables of the template`: "title", "lead" (a sentence), "sections" (id and
+    # name of each), "tiles" (label and text of each) and optionally "script" (a `Script`).
     context: Callable[[Any, int], dict[str, Any]]
-    items: str  # noun for the descriptors of a topic or cluster, in the plural: "words" or "values"
-    most: int  # their number by default
+    items: str  # plural noun for descriptors of a topic or cluster: "words" or "values"
+    most: int  # their default number
 
 
 def render(
@@ -47,7 +46,7 @@ def render(
 ) -> str:
     """Return the page of a fit: one HTML file that needs no network.
 
-    The settings without a value are left out; `most` words, or values, describe each topic.
+    Settings without a value are left out; `most` words or values describe each topic.
     """
     most = report.most if most is None else most
     if most < 1:
@@ -66,7 +65,7 @@ def render(
 
 @functools.cache
 def _environment(folder: Path) -> jinja2.Environment:
-    """Return templates in which every value is escaped: words and file names may hold markup."""
+    """Return templates that escape every value: words and file names may contain markup."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([folder, _TEMPLATES]),
         autoescape=True,
@@ -79,10 +78,10 @@ def _environment(folder: Path) -> jinja2.Environment:
 
 
 def script(name: str, data: Any) -> Script:
-    """Return a script of the templates with its data, which may be any texts."""
+    """Return a script of the templates with its data, which may contain any text."""
     code = (_TEMPLATES / name).read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII, also U+2028
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII, even U+2028
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Script(Markup(code), digest, Markup(text))
@@ -91,7 +90,7 @@ def script(name: str, data: Any) -> Script:
 def curves(
     metrics: Sequence[Mapping[str, Any]], measure: str, name: str, level: float | None = None
 ) -> list[dict[str, Any]]:
-    """Return the curves, see `charts.curves`, of a measure, if any, against passes and seconds."""
+    """Return curves (see `charts.curves`) of a measure, if any, against passes and seconds."""
     if not any(finite(record.get(measure)) for record in metrics):
         return []
     return [
@@ -107,7 +106,7 @@ def curves(
 def latest(
     metrics: Sequence[Mapping[str, Any]], measure: str
 ) -> tuple[Mapping[str, Any], float | None]:
-    """Return the last record, and its measure: that of the average, where it has one."""
+    """Return the last record and its measure, that of the average if available."""
     last = metrics[-1] if metrics else {}
     average = last.get(f"{measure}_average")
     return last, last.get(measure) if average is None else average
@@ -116,7 +115,7 @@ def latest(
 def bars(
     mean: np.ndarray, lower: np.ndarray, upper: np.ndarray, sd: np.ndarray, scale: float
 ) -> list[dict[str, Any]]:
-    """Return bars with intervals, in per cent of the scale; none where the sd is NaN."""
+    """Return bars with intervals, in per cent of the scale; no interval if the sd is NaN."""
     return [
         {
             "mean": float(m),
@@ -132,7 +131,7 @@ def bars(
 def mixing(
     diagnostics: Mapping[str, Mapping[str, float | None]] | None,
 ) -> dict[str, Any]:
-    """Return the variables of the template `mixing.html`: the quantities that have mixed least."""
+    """Return the variables of the template `mixing.html`: the quantities that mix worst."""
     rows = [
         (name, measured(entry.get("rhat")), measured(entry.get("ess")))
         for name, entry in (diagnostics or {}).items()
@@ -152,5 +151,5 @@ def chains(shared: np.ndarray) -> str | None:
 
 
 def measured(value: float | None) -> float | None:
-    """Return a measurement, or None where it is missing or not finite."""
+    """Return a measurement, or None if it is missing or not finite."""
     return value if finite(value) else None

@@ -1,7 +1,7 @@
 "use strict";
-// The explorer of topics. The data are those of `models/lda/explorer.py`: probabilities are logarithms in
-// units of 1 / data.unit, other shares are per mille, and words, topics and documents go by their number.
-// Everything that is shown goes through textContent, never through markup.
+// The topic explorer. `models/lda/explorer.py` writes the data: probabilities are logarithms in units of
+// 1 / data.unit, other shares are per mille, and words, topics and documents are numbers.
+// Everything is shown through textContent, never as markup.
 (() => {
   const data = JSON.parse(document.getElementById("explorer-data").textContent);
   const part = (name) => document.getElementById(`explore-${name}`);
@@ -10,17 +10,17 @@
   let current = data.order[0];
 
   function element(tag, content, name) {
-    const made = document.createElement(tag);
-    made.append(...[content].flat());
-    if (name) made.className = name;
-    return made;
+    const node = document.createElement(tag);
+    node.append(...[content].flat());
+    if (name) node.className = name;
+    return node;
   }
 
   function button(text, action) {
-    const made = element("button", text, "link");
-    made.type = "button";
-    made.addEventListener("click", action);
-    return made;
+    const node = element("button", text, "link");
+    node.type = "button";
+    node.addEventListener("click", action);
+    return node;
   }
 
   const toTopic = (k) => button(label(k), () => choose(k, true));
@@ -38,15 +38,15 @@
   }
 
   function track(mean, interval, scale) {
-    const bar = element("i", []), made = element("span", bar, "track");
+    const bar = element("i", []), node = element("span", bar, "track");
     bar.style.width = percent(mean / scale);
     if (interval) {
       const line = element("b", []);
       line.style.left = percent(interval[0] / scale);
       line.style.width = percent((interval[1] - interval[0]) / scale);
-      made.append(line);
+      node.append(line);
     }
-    return made;
+    return node;
   }
 
   function showWords() {
@@ -103,14 +103,14 @@
     choose(order[(order.indexOf(current) + by + order.length) % order.length]);
   };
 
-  // The topics of a word, by the share of its tokens that are theirs.
+  // The topics of a word, by the share of its tokens that belong to each.
   function topicsOf(word) {
-    const found = [];
+    const topics = [];
     data.topics.forEach((topic, k) => {
       const i = topic.words.indexOf(word);
-      if (i >= 0) found.push([k, Math.min(1, topic.share * exp(topic.p[i] - data.overall[word]))]);
+      if (i >= 0) topics.push([k, Math.min(1, topic.share * exp(topic.p[i] - data.overall[word]))]);
     });
-    return found.sort((a, b) => b[1] - a[1]).slice(0, 5);
+    return topics.sort((a, b) => b[1] - a[1]).slice(0, 5);
   }
 
   function matches(names, query, most) {
@@ -126,13 +126,13 @@
     const query = part("search").value.trim().toLowerCase();
     const line = (kind, name, mixture) => element("li", [`${kind} `, element("bdi", name), ": ",
       ...mixture.flatMap(([k, share]) => [toTopic(k), ` ${percent(share)}  `])]);
-    const found = !query ? [] : [
+    const rows = !query ? [] : [
       ...matches(data.words, query, 8).map((i) => line("word", data.words[i], topicsOf(i))),
       ...matches(data.documents, query, 8).map((i) =>
         line("document", data.documents[i], data.mixtures[i].map(([k, share]) => [k, share / 1000]))),
     ];
-    const none = query && !found.length ? [element("li", "Nothing of that name among what the page holds.", "none")] : [];
-    part("found").replaceChildren(...found, ...none);
+    const none = query && !rows.length ? [element("li", "No match on this page.", "none")] : [];
+    part("found").replaceChildren(...rows, ...none);
   }
 
   function key(event) {
@@ -150,18 +150,18 @@
   }
 
   function follow() {
-    const found = /^#(?:explore|topic)-(\d+)$/.exec(location.hash);
-    if (found && found[1] in data.topics) {
-      current = Number(found[1]);
+    const match = /^#(?:explore|topic)-(\d+)$/.exec(location.hash);
+    if (match && match[1] in data.topics) {
+      current = Number(match[1]);
       showTopic();
     }
   }
 
   function begin() {
     const count = (number) => number.toLocaleString("en");
-    part("shown").textContent = `The page holds ${count(data.words.length)} of ${count(data.all.words)} words, those that `
-      + `lead a topic at a stop of the slider, and ${count(data.documents.length)} of ${count(data.all.documents)} documents`
-      + `${data.documents.length && data.documents.length < data.all.documents ? ", those that are most about a topic" : ""}. `
+    part("shown").textContent = `The page has ${count(data.words.length)} of ${count(data.all.words)} words, those that `
+      + `lead a topic at some position of the slider, and ${count(data.documents.length)} of ${count(data.all.documents)} documents`
+      + `${data.documents.length && data.documents.length < data.all.documents ? ", those most about a topic" : ""}. `
       + "Keys: n and p for the next and the previous topic, / to search.";
     part("topic").append(...data.order.map((k) => {
       const option = element("option", `${label(k)} (${percent(data.topics[k].share)})`);
