@@ -121,7 +121,7 @@ def fit_command(commands: Commands) -> click.Command:
         if not is_first():
             directory = nullcontext(Path())
         elif resume is not None:
-            directory = _reopened(commands, resume, config)
+            directory = _reopen(commands, resume, config)
         else:
             directory = directories.claim(
                 out, config, files.names_of(model), overwrite=overwrite, say=say
@@ -285,7 +285,7 @@ def _check_same(commands: Commands, config: Mapping[str, Any], directory: Path) 
 
 
 @contextmanager
-def _reopened(commands: Commands, path: Path, config: Mapping[str, Any]) -> Iterator[Path]:
+def _reopen(commands: Commands, path: Path, config: Mapping[str, Any]) -> Iterator[Path]:
     """Lock the directory of a resumed run, and write its new length to `config.json`."""
     with directories.reopen(path, files.names_of(commands.model)) as directory:
         changed = {files.CONFIG: dict(config)}

@@ -22,13 +22,13 @@ class Members(Mapping[str, click.Command]):
         self._names, self._make = names, make
 
     @functools.cached_property
-    def _made(self) -> Mapping[str, click.Command]:
+    def _commands(self) -> Mapping[str, click.Command]:
         return self._make()
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._names:
             raise KeyError(name)
-        return self._made[name]
+        return self._commands[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._names

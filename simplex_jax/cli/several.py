@@ -122,7 +122,7 @@ def _fit_each(
             say(f"== {counted(size, 'topic')}, seed {seed}")
             fit(size, seed, run)
         fits = [files.load(model, run) for run in runs]
-        compared.append(_compared(size, fits, measure, similarity))
+        compared.append(_comparison(size, fits, measure, similarity))
     rows = ((row.entry.num_topics, *(f"{x:.6g}" for x in _numbers(row))) for row in compared)
     output.write_csv(directory / TABLE, HEADER, rows)
     axes = plots.comparison([row.entry for row in compared], heldout=measure.replace("_", " "))
@@ -133,7 +133,7 @@ def _fit_each(
     say(f"written to {directory / TABLE} and {directory / PICTURE}")
 
 
-def _compared(size: int, fits: Sequence[Any], measure: str, similarity: Callable) -> Compared:
+def _comparison(size: int, fits: Sequence[Any], measure: str, similarity: Callable) -> Compared:
     """Compare the fits with one number of topics."""
     from simplex_jax.evaluate import compare, diagnostics, matching
 

@@ -73,10 +73,10 @@ def read_columns(
             f"give a file that has (--metadata), in one of {', '.join(able)}",
         )
     metadata = selected.columns(path, reading, columns)
-    return metadata if documents is None else _in_order(metadata, documents, path)
+    return metadata if documents is None else _reorder(metadata, documents, path)
 
 
-def _in_order(metadata: Metadata, documents: Sequence[str], path: Path) -> Metadata:
+def _reorder(metadata: Metadata, documents: Sequence[str], path: Path) -> Metadata:
     """Return the metadata in the order of the given documents."""
     rows = {name: row for row, name in enumerate(metadata.names)}
     if len(rows) < len(metadata.names):

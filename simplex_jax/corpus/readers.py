@@ -82,7 +82,7 @@ def read(
         id_column=id_column,
     )
     path = as_path(path)
-    return _whole(path, registry.selected(path, reading, "counts"), reading)
+    return _read_whole(path, registry.selected(path, reading, "counts"), reading)
 
 
 def read_texts(
@@ -187,7 +187,7 @@ def convert(
     store.check_new(directory)
     selected = registry.selected(path, reading, "counts")
     if selected.blocks is None:
-        return store.write(directory, _whole(path, selected, reading))
+        return store.write(directory, _read_whole(path, selected, reading))
     with selected.blocks(path, reading) as blocks:
         labels = read_names(reading.names) if reading.names else blocks.names
         return store.write_blocks(directory, blocks.counts, blocks.vocabulary, labels)
@@ -315,7 +315,7 @@ def _optional_path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _whole(path: Path, selected: Format, reading: Reading) -> Corpus:
+def _read_whole(path: Path, selected: Format, reading: Reading) -> Corpus:
     """Read a whole corpus; refuse a file of no known format if few of its lines have a word."""
     corpus = selected.read(path, reading)
     lines, nonempty = len(corpus.names), np.count_nonzero(np.diff(corpus.counts.indptr))

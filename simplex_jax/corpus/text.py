@@ -158,7 +158,7 @@ def from_texts(
     except CorpusError:
         raise
     except ValueError:
-        raise error_at(source, *_nothing_left(options, len(excerpts), tokens)) from None
+        raise error_at(source, *_no_word_error(options, len(excerpts), tokens)) from None
     if counts.nnz == 0 and vocabulary is not None and tokens:
         raise error_at(
             source,
@@ -166,7 +166,7 @@ def from_texts(
             "check that the vocabulary belongs to these texts, and its upper and lower case",
         )
     if counts.nnz == 0:
-        raise error_at(source, *_nothing_left(options, len(excerpts), tokens))
+        raise error_at(source, *_no_word_error(options, len(excerpts), tokens))
     words = vectorizer.get_feature_names_out() if vocabulary is None else vocabulary
     corpus = from_counts(counts, words, names, source=source)
     return corpus._replace(excerpts=tuple(excerpts))
@@ -242,7 +242,7 @@ def tokens(texts: Iterable[str], options: TextOptions | None = None) -> Iterator
     return map(_analyzer(options, keep_stop_words=True), texts)
 
 
-def _nothing_left(options: TextOptions, documents: int, tokens: int) -> tuple[str, str]:
+def _no_word_error(options: TextOptions, documents: int, tokens: int) -> tuple[str, str]:
     if documents == 0:
         return "no document", "give at least one"
     if tokens == 0:

@@ -35,16 +35,16 @@ def representative(
             words = row.indices[np.argsort(-weight, kind="stable")[:_WORDS]]
             entries.append(
                 {
-                    "name": _sound(names[document]),
+                    "name": _replace_surrogates(names[document]),
                     "share": float(shares[document]),
                     "words": [vocabulary[word] for word in words],
-                    "text": _sound(excerpts[document]) if excerpts else "",
+                    "text": _replace_surrogates(excerpts[document]) if excerpts else "",
                 }
             )
         examples.append(entries)
     return examples
 
 
-def _sound(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Return a text with lone surrogates replaced: UTF-8 cannot encode them."""
     return text.encode("utf-8", "replace").decode()

@@ -26,7 +26,7 @@ def resolved(columns: Sequence[str], reading: Reading, path: Path, line: int) ->
     if text is None:
         raise error_at(
             path,
-            f"no column of text among {_listed(columns)}",
+            f"no column of text among {_column_list(columns)}",
             "give --text-column (text_column); of a table without a line of names, by its number",
             line=line,
         )
@@ -45,7 +45,7 @@ def wanted(columns: Sequence[str], names: Sequence[str], path: Path, line: int |
     columns_of_names = []
     for name in names:
         if name not in columns:
-            problem = f"no column {printable(name)!r} among {_listed(columns)}"
+            problem = f"no column {printable(name)!r} among {_column_list(columns)}"
             raise error_at(path, problem, "give one of these", line=line)
         columns_of_names.append(_column(columns, name, (), "by", path, line or 0) or name)
     return columns_of_names
@@ -69,7 +69,7 @@ def _column(
     if name not in titles:
         raise error_at(
             path,
-            f"no column {printable(name)!r} among {_listed(columns)}",
+            f"no column {printable(name)!r} among {_column_list(columns)}",
             f"give another --{option.replace('_', '-')} ({option})",
             line=line,
         )
@@ -79,6 +79,6 @@ def _column(
     return columns[titles.index(name)]
 
 
-def _listed(columns: Sequence[str]) -> str:
+def _column_list(columns: Sequence[str]) -> str:
     shown = ", ".join(printable(column) for column in columns[:12])
     return printable(shown + (", ..." if len(columns) > 12 else "")) or "none"

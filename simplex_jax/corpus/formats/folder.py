@@ -29,7 +29,7 @@ def read(path: Path, reading: Reading) -> Corpus:
 
 def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
     """Yield the paths and texts of files."""
-    documents = _below if os.path.isdir(path) else _unpacked
+    documents = _folder_texts if os.path.isdir(path) else _archive_texts
     return documents(path, reading.encoding)
 
 
@@ -38,7 +38,7 @@ FORMAT = Format(
 )
 
 
-def _below(root: Path, encoding: str) -> Iterator[tuple[str, str]]:
+def _folder_texts(root: Path, encoding: str) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of files in a folder."""
 
     def stop(error: OSError) -> None:
@@ -67,7 +67,7 @@ def _is_empty(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_size == 0
 
 
-def _unpacked(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
+def _archive_texts(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of files in a zip archive, within the limit for packed files."""
     members = members_of(path)
     if members is None:

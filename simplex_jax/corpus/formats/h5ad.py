@@ -40,7 +40,7 @@ def read(path: Path, reading: Reading) -> Corpus:
     Names come from `obs` and words from `var`; with `reading.transpose` it is the reverse. Needs
     h5py: `pip install 'simplex_jax[h5ad]'`.
     """
-    with _intact(path), _opened(path) as contents:
+    with _corpus_errors(path), _open(path) as contents:
         table = contents.matrix(reading.layer)
         words, names = contents.labels("var"), contents.labels("obs")
     return corpus_of(table, path, reading, words, names)
@@ -52,14 +52,14 @@ def blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
 
     With `reading.transpose`, a `csc` array. Any other array is read whole.
     """
-    with _opened(path) as contents:
-        with _intact(path):
+    with _open(path) as contents:
+        with _corpus_errors(path):
             pieces = contents.pieces(reading.layer, transpose=reading.transpose)
         if pieces is None:
             corpus = read(path, reading)
             yield Blocks(corpus.vocabulary, iter([corpus.counts]), corpus.names)
             return
-        with _intact(path):
+        with _corpus_errors(path):
             axes = ("obs", "var") if reading.transpose else ("var", "obs")
             words, names = map(contents.labels, axes)
         if reading.vocabulary is not None:
@@ -70,7 +70,7 @@ def blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
 
 def _counts(path: Path, pieces: "_Pieces") -> Iterator[sp.csr_array]:
     for first, last in pieces.cuts:
-        with _intact(path):
+        with _corpus_errors(path):
             block = pieces.read(first, last)
         yield block
 
@@ -78,7 +78,7 @@ def _counts(path: Path, pieces: "_Pieces") -> Iterator[sp.csr_array]:
 def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     """Read columns of `obs`, or of `var` with `reading.transpose`."""
     axis = "var" if reading.transpose else "obs"
-    with _intact(path), _opened(path) as contents:
+    with _corpus_errors(path), _open(path) as contents:
         names = contents.labels(axis)
         values = {name: contents.column(axis, name) for name in contents.wanted(axis, wanted)}
     if reading.names is not None:
@@ -87,7 +87,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
 
 
 @contextmanager
-def _intact(path: Path) -> Iterator[None]:
+def _corpus_errors(path: Path) -> Iterator[None]:
     """Turn errors of h5py into a CorpusError."""
     try:
         yield
@@ -99,7 +99,7 @@ def _intact(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator["_Contents"]:
+def _open(path: Path) -> Iterator["_Contents"]:
     try:
         import h5py
     except ImportError:
@@ -110,7 +110,7 @@ def _opened(path: Path) -> Iterator["_Contents"]:
         if opened.read(len(_SIGNATURE)) != _SIGNATURE:
             remedy = "give a file that anndata wrote, unpacked, or name its --format (format)"
             raise error_at(path, "not an HDF5 file", remedy)
-    with _intact(path):
+    with _corpus_errors(path):
         file = h5py.File(location(path), "r", locking=False)
     with file:
         yield _Contents(file, path, limit, h5py)

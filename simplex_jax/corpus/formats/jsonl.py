@@ -54,8 +54,8 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
         for field, collected in values.items():
             value = entry.get(field)
             if not isinstance(value, str | int | float | None):
-                raise _wrong(path, line, field, value, "give a string or a number")
-            collected.append(_whole(value) if isinstance(value, str) else value)
+                raise _field_error(path, line, field, value, "give a string or a number")
+            collected.append(_escape_surrogates(value) if isinstance(value, str) else value)
     columns.wanted(list(fields), wanted, path, None)
     return Metadata(tuple(names), dict(values))
 
@@ -69,7 +69,7 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
             text, name = chosen.text_column or "", chosen.id_column
         value = _field(entry, text, path, line)
         if value is not None and not isinstance(value, str):
-            raise _wrong(path, line, text, value, "give a string")
+            raise _field_error(path, line, text, value, "give a string")
         yield str(number) if name is None else _name(entry, name, path, line), value or ""
 
 
@@ -104,15 +104,15 @@ def _field(entry: dict[str, Any], name: str, path: Path, line: int) -> Any:
 def _name(entry: dict[str, Any], name: str, path: Path, line: int) -> str:
     value = _field(entry, name, path, line)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise _wrong(path, line, name, value, "give a string or a number")
-    return _whole(str(value))
+        raise _field_error(path, line, name, value, "give a string or a number")
+    return _escape_surrogates(str(value))
 
 
-def _whole(text: str) -> str:
+def _escape_surrogates(text: str) -> str:
     r"""Return a text with lone surrogates such as \ud800 escaped: UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _wrong(path: Path, line: int, name: str, value: Any, remedy: str) -> Exception:
+def _field_error(path: Path, line: int, name: str, value: Any, remedy: str) -> Exception:
     problem = f"field {printable(name)!r} is {printable(json.dumps(value))}"
     return error_at(path, problem[:200], remedy, line=line)

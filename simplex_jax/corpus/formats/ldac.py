@@ -93,20 +93,20 @@ def _documents(path: Path, words: int) -> Iterator[_Documents]:
         for line, chunk in files.line_blocks(stream, path, 1, files.MAX_DOCUMENT):
             content = chunk.rstrip()
             if content and blank:
-                raise _blank(path, blank)
+                raise _blank_line(path, blank)
             end = content.count(b"\n") + bool(content)
             if chunk.count(b"\n") > end:
                 blank = blank or line + end
             if content:
-                part = _quickly(content + b"\n", words)
-                yield _slowly(content, path, words, line) if part is None else part
+                part = _parse_block(content + b"\n", words)
+                yield _parse_lines(content, path, words, line) if part is None else part
 
 
-def _blank(path: Path, line: int) -> Exception:
+def _blank_line(path: Path, line: int) -> Exception:
     return error_at(path, "the line is blank", "write 0 for an empty document", line=line)
 
 
-def _quickly(chunk: bytes, words: int) -> _Documents | None:
+def _parse_block(chunk: bytes, words: int) -> _Documents | None:
     """Return the documents if all lines are well formed and in range; None if one may not be."""
     chunk = chunk.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
     lines = [line.partition(b" ") for line in chunk.split(b"\n")[:-1]]
@@ -126,12 +126,12 @@ def _quickly(chunk: bytes, words: int) -> _Documents | None:
     return _Documents(sizes, ids, counts)
 
 
-def _slowly(chunk: bytes, path: Path, words: int, line: int) -> _Documents:
+def _parse_lines(chunk: bytes, path: Path, words: int, line: int) -> _Documents:
     sizes, pairs = [], []
     for number, text in enumerate(chunk.split(b"\n"), start=line):
         head, *fields = text.split() or [b""]
         if not head:
-            raise _blank(path, number)
+            raise _blank_line(path, number)
         if not re.fullmatch(rb"\d{1,18}", head) or int(head) != len(fields):
             problem = f"{len(fields)} pairs after the number {files.shown(head)}"
             remedy = "start the line with the number of its pairs `id:count`"

@@ -45,20 +45,20 @@ def read(path: Path, reading: Reading) -> Corpus:
     Entries may be in any order; duplicates are summed. By default the words are `w0, w1, ...` and
     the documents `1, 2, ...`.
     """
-    field = _checked_header(path)
+    field = _check_header(path)
     _check_entries(path, field)
     with files.reading(path) as (stream, _):
-        table = _by_scipy(partial(scipy.io.mmread, spmatrix=False), stream, path, _CORRECT)
+        table = _call_scipy(partial(scipy.io.mmread, spmatrix=False), stream, path, _CORRECT)
     return corpus_of(sp.coo_array(table), path, reading, first=1)
 
 
 FORMAT = Format("mtx", "counts", "Matrix Market", recognises, read, options=("names", "transpose"))
 
 
-def _checked_header(path: Path) -> str:
+def _check_header(path: Path) -> str:
     """Return the type of the values, after checking that the matrix can be counts in this file."""
     with files.reading(path) as (stream, limit):
-        rows, columns, entries, layout, field, symmetry = _by_scipy(
+        rows, columns, entries, layout, field, symmetry = _call_scipy(
             scipy.io.mminfo, stream, path, _BEGIN
         )
     if layout != "coordinate":
@@ -99,7 +99,7 @@ def _check_entries(path: Path, field: str) -> None:
                 )
 
 
-def _by_scipy(function: Callable, stream: io.BufferedReader, path: Path, remedy: str) -> Any:
+def _call_scipy(function: Callable, stream: io.BufferedReader, path: Path, remedy: str) -> Any:
     """Call a function of SciPy; its error messages begin with the number of the line."""
     try:
         return function(stream)

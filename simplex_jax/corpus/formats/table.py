@@ -133,7 +133,7 @@ def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
     if tabs:
         reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
-        separator, lines = _separated(lines)
+        separator, lines = _separator_of(lines)
         reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         line = reader.line_num + 1
@@ -154,7 +154,7 @@ def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
             yield Record(line, fields)
 
 
-def _separated(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
+def _separator_of(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
     """Return the separator and the lines, with Excel's `sep=` line, if any, blanked."""
     for blank, line in enumerate(lines):
         if line.strip():

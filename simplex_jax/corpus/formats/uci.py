@@ -46,7 +46,7 @@ def read(path: Path, reading: Reading) -> Corpus:
     entries are empty documents. The default vocabulary for `docword.a.b.txt.gz` is the first of
     `vocab.a.b.txt`, `vocab.a.txt` and `vocab.txt` next to it, each also packed.
     """
-    with _opened(path, reading) as (header, words, parts):
+    with _open(path, reading) as (header, words, parts):
         document, word, count = np.concatenate(list(parts)).T
     table = sp.coo_array((count, (document - 1, word - 1)), shape=header[:2])
     names = read_names(reading.names) if reading.names else numbered(header.documents)
@@ -57,15 +57,15 @@ def read(path: Path, reading: Reading) -> Corpus:
 @contextmanager
 def blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
     """Read a docword file a few documents at a time; entries must be sorted by document."""
-    with _opened(path, reading) as (header, words, parts):
-        yield Blocks(words, _grouped(parts, header, path))
+    with _open(path, reading) as (header, words, parts):
+        yield Blocks(words, _blocks_of(parts, header, path))
 
 
 _NOUN = "UCI bag of words, `docword` beside `vocab`"
 FORMAT = Format("uci", "counts", _NOUN, recognises, read, options=("names",), blocks=blocks)
 
 
-def _grouped(parts: Iterable[np.ndarray], header: _Header, path: Path) -> Iterator[sp.csr_array]:
+def _blocks_of(parts: Iterable[np.ndarray], header: _Header, path: Path) -> Iterator[sp.csr_array]:
     """Yield counts of successive documents, none of them split between blocks."""
 
     def table(entries: np.ndarray, first: int, end: int) -> sp.csr_array:
@@ -89,7 +89,7 @@ def _grouped(parts: Iterable[np.ndarray], header: _Header, path: Path) -> Iterat
 
 
 @contextmanager
-def _opened(
+def _open(
     path: Path, reading: Reading
 ) -> Iterator[tuple[_Header, tuple[str, ...], Iterator[np.ndarray]]]:
     """Yield the header, the words and an iterator of entries; the file is open in the block."""
@@ -139,9 +139,9 @@ def _entries(stream: io.BufferedReader, path: Path, header: _Header) -> Iterator
     """Yield document and word ids from 1 and counts 0..2**24, int32 [n, 3], in file order."""
     count = 0
     for number, chunk in files.line_blocks(stream, path, _ENTRIES_LINE + 1, files.BLOCK):
-        table = _quickly(chunk, header)
+        table = _parse_block(chunk, header)
         if table is None or count + len(table) > header.entries:
-            table = _slowly(chunk, path, header, number, count)
+            table = _parse_lines(chunk, path, header, number, count)
         count += len(table)
         yield table
     if count < header.entries:
@@ -149,12 +149,12 @@ def _entries(stream: io.BufferedReader, path: Path, header: _Header) -> Iterator
         raise error_at(path, problem, "is the file complete?", line=_ENTRIES_LINE)
 
 
-def _quickly(chunk: bytes, header: _Header) -> np.ndarray | None:
+def _parse_block(chunk: bytes, header: _Header) -> np.ndarray | None:
     """Return the entries if all lines are well formed and in range; None if one may not be."""
     lines = chunk.count(b"\n")
     # Without digits, all well-formed lines look the same. Lines that look different, have an empty
-    # field or a number out of range are read again by `_slowly`, which allows more blanks and says
-    # which line is wrong.
+    # field or a number out of range are read again by `_parse_lines`, which allows more blanks and
+    # says which line is wrong.
     if chunk.translate(None, b"0123456789") != b"  \n" * lines:
         return None
     numbers = np.fromstring(chunk, np.int64, sep=" ")
@@ -166,7 +166,7 @@ def _quickly(chunk: bytes, header: _Header) -> np.ndarray | None:
     return table.astype(np.int32)
 
 
-def _slowly(chunk: bytes, path: Path, header: _Header, line: int, count: int) -> np.ndarray:
+def _parse_lines(chunk: bytes, path: Path, header: _Header, line: int, count: int) -> np.ndarray:
     table: list[list[int]] = []
     for number, text in enumerate(chunk.split(b"\n"), start=line):
         if not text.strip():

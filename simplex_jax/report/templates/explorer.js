@@ -69,7 +69,7 @@
   function showTopic() {
     const topic = data.topics[current];
     part("topic").value = current;
-    const all = element("a", "all about it");
+    const all = element("a", "details");
     all.href = `#topic-${current}`;
     const title = [`Topic ${current}${topic.name ? `, ${topic.name}` : ""}: ${percent(topic.share)} of the tokens. `, all];
     part("title").replaceChildren(...title);
