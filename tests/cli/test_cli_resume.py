@@ -141,7 +141,7 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
     """And is that run from then on: cut on its way, it goes on to the new end."""
     out, whole = tmp_path / "run", tmp_path / "whole"
     assert invoke("lda", texts, *OPTIONS, "--out", out).exit_code == 0
-    assert "come to its end" in invoke("lda", "--resume", out).stderr
+    assert "is finished" in invoke("lda", "--resume", out).stderr
     with monkeypatch.context() as patch:
         patch.setattr(fit, "MetricsLog", Cut(120, signal.SIGINT).log)
         assert invoke("lda", "--resume", out, "--steps", 150, "--quiet").exit_code == 130
@@ -153,7 +153,7 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
     assert invoke("lda", "--resume", out, "--quiet").exit_code == 0
     assert not part.exists()
     assert steps_of(out) == list(range(10, 151, 10))
-    assert "come to its end" in invoke("lda", "--resume", out).stderr
+    assert "is finished" in invoke("lda", "--resume", out).stderr
 
     (out / "topics.npz").unlink()
     with pytest.raises(saved.RunError, match="continue it with simplex-jax lda --resume"):
@@ -221,7 +221,7 @@ def test_a_run_without_a_length_is_made_longer(texts, tmp_path):
     out, given = tmp_path / "run", [*OPTIONS[:8], "--target-ess", 40, "--quiet"]
     assert invoke("lda", texts, *given, "--out", out).exit_code == 0
     steps = steps_of(out)[-1]
-    assert "come to its end" in invoke("lda", "--resume", out).stderr
+    assert "is finished" in invoke("lda", "--resume", out).stderr
     assert invoke("lda", "--resume", out, "--time-limit", 60, "--quiet").exit_code == 0
     settings = lda.load(out).settings
     assert (settings.target_ess, settings.time_limit, settings.steps) == (40, 60, None)

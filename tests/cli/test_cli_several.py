@@ -62,7 +62,7 @@ def test_numbers_of_topics_are_compared(command, texts, tmp_path):
     kept = (out / "topics-2-seed-5" / "topics.csv").stat().st_mtime_ns
     again = invoke(name, texts, *CUT, *options, *length)
     assert again.exit_code == 0, again.stderr
-    assert again.stderr.count("has come to its end") == 4
+    assert again.stderr.count("is finished") == 4
     assert (out / "topics-2-seed-5" / "topics.csv").stat().st_mtime_ns == kept
     (out / "notes.txt").write_text("mine")
     again = invoke(name, texts, *CUT, *options, *length)
@@ -83,7 +83,7 @@ def test_the_same_command_goes_on_after_an_interruption(texts, tmp_path, monkeyp
         patched.setattr(fit, "MetricsLog", lambda path: next(logs)(path))
         result = invoke("lda", *given, "--out", out, "--checkpoint-every", 0)
     assert result.exit_code == 130
-    assert "go on with: the same command, which keeps the fits" in result.stderr
+    assert "continue with: the same command, which keeps finished fits" in result.stderr
     assert not (out / "comparison.csv").exists()
 
     for other in (["--alpha", 0.3], ["--steps", 50], ["--holdout", 9]):
@@ -94,7 +94,7 @@ def test_the_same_command_goes_on_after_an_interruption(texts, tmp_path, monkeyp
 
     result = invoke("lda", *given, "--out", out)
     assert result.exit_code == 0, result.stderr
-    assert f"the run in {out / 'topics-2-seed-0'} has come to its end" in result.stderr
+    assert f"the run in {out / 'topics-2-seed-0'} is finished" in result.stderr
     table = (out / "comparison.csv").read_text()
     assert table == (whole / "comparison.csv").read_text()
     ended, straight = (lda.load(place / "topics-3-seed-0") for place in (out, whole))

@@ -67,7 +67,7 @@ def test_transform(run, tmp_path):
     result = invoke("lda", "transform", "--model", run, documents, "--out", out)
     assert result.exit_code == 0, result.stderr
     assert "4 documents, 8 tokens: 2 (25.0%) of words unknown" in result.stderr
-    assert "documents without any other: 2" in result.stderr
+    assert "documents without known words: 2" in result.stderr
     with np.load(out, allow_pickle=False) as arrays:
         shares, names, errors = (arrays[name] for name in ("proportions", "documents", "error"))
     assert errors.shape == (4,)
@@ -253,7 +253,7 @@ def test_verbs_want_a_run(tmp_path, texts):
 def test_a_finished_run_has_nothing_to_resume(run):
     result = invoke("lda", "--resume", run)
     assert result.exit_code == 0
-    assert "has come to its end" in result.stderr
+    assert "is finished" in result.stderr
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ def test_nothing_is_written_over(run, visits):
     assert again.exit_code == 1
     assert "--overwrite" in again.stderr
     result = invoke("--resume", run)
-    assert "has come to its end" in result.stderr
+    assert "is finished" in result.stderr
 
 
 @pytest.mark.slow

@@ -234,7 +234,7 @@ def test_the_command(fitted, tmp_path):
     result = invoke("evaluate", "--model", out, bad)
     assert result.exit_code == 1
     assert "bad.csv: column 'visits', row 0: -3 cannot be used" in result.stderr
-    assert "has come to its end" in invoke("--resume", out).stderr
+    assert "is finished" in invoke("--resume", out).stderr
 
 
 @pytest.mark.parametrize(

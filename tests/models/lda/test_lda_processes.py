@@ -177,7 +177,7 @@ def test_a_signal_to_one_process_ends_all_in_good_order(number, stored, tmp_path
     begun = several.start(2, "lda", stored, "--out", out, *options, "--eval-every", 16)
     ends = killed(begun, out, number, 1)
     assert [status for status, _ in ends] == [128 + number] * 2
-    assert "go on with: simplex-jax lda --resume" in ends[0][1]
+    assert "continue with: simplex-jax lda --resume" in ends[0][1]
     assert lda.load(out).mean.shape == (5, 60)
 
 

@@ -184,7 +184,7 @@ def test_diagnostics(tmp_path):
     html = write(tmp_path / "report.html", diagnostics=found)
     assert '<tr><th>stuck</th><td class="bad">3</td><td class="bad">1.70</td></tr>' in html
     assert "<tr><th>unknown</th><td>–</td><td>–</td></tr>" in html
-    assert "and 10 that have mixed better" in html
+    assert "and 10 that mix better" in html
     assert "Not measured." in write(tmp_path / "report.html")
 
 
