@@ -1,25 +1,25 @@
 r"""Coordinates for NUTS and HMC in which a gamma or Dirichlet law is standard normal.
 
-Each number of a site has a normal score z. For a positive site :math:`x = F^{-1}(\Phi(z))`, F
-being the distribution function of the reference law Gamma(s, t); for a simplex site :math:`x = g /
-\sum_j g_j` of gamma variates :math:`g_k = F_k^{-1}(\Phi(z_k))` with the shapes s_k, whose total is
+Each number of a site has a normal score z. For a positive site, :math:`x = F^{-1}(\Phi(z))` with
+the distribution function F of the reference law Gamma(s, t). For a simplex site, :math:`x = g /
+\sum_j g_j` with gamma variates :math:`g_k = F_k^{-1}(\Phi(z_k))` of shapes s_k, whose total is
 independent of x. So if the site has the law Dirichlet(s), all z are independent and standard
-normal, however small the shapes are: no corner of the simplex is far away, and no number
-underflows. Any other law p of the site has in z the density
+normal, even for tiny shapes: no corner of the simplex is far away, and nothing underflows. For any
+other law p of the site, z has the density
 
 .. math:: \prod_k \phi(z_k) \; \frac{p(x)}{q(x)}
 
-with q the reference law: both the log-Jacobian, :math:`\log \phi(z) - \log f(x)`, and the law of
-the total are in it. It is exact for every reference; one that is near the posterior makes it nearly
-normal, which is what NUTS moves best in.
+with the reference law q. This includes the log-Jacobian, :math:`\log \phi(z) - \log f(x)`, and the
+law of the total. It is exact for every reference. A reference near the posterior makes the density
+nearly normal, which suits NUTS best.
 
-In logs, with :math:`x = m e^r`, m the mean under the reference, and the E and kappa of
-`geometry.gamma_scores`, a gamma law of shape s has the log density -s E(r) - kappa(s) of log x. For
-a simplex site the variables are the log ratios, and the logarithm of the total, which has the law
-Gamma(S) whatever the prior, S being the sum of the s_k: :math:`\rho_k = r_k - \ell`, :math:`\ell =
-\log \sum_j (s_j / S) e^{r_j}`, a change of variables of determinant 1. Up to 2,000 shapes r comes
-from a table, a spline of the normal scores; its own derivative is the Jacobian, so that the model
-is the same to rounding. Scores beyond 13 are worked out.
+In logs, with :math:`x = m e^r`, the mean m under the reference, and E and kappa from
+`geometry.gamma_scores`, log x has the log density -s E(r) - kappa(s) for a gamma law of shape s.
+For a simplex site the variables are the log ratios and the log total. For any prior, the total has
+the law Gamma(S), with the sum S of the s_k: :math:`\rho_k = r_k - \ell`, :math:`\ell = \log \sum_j
+(s_j / S) e^{r_j}`, a change of variables of determinant 1. Up to 2,000 shapes r comes from a table,
+a spline of the normal scores; its own derivative is the Jacobian, so that the model is the same to
+rounding. Scores beyond 13 are worked out.
 """
 
 import math
@@ -48,34 +48,33 @@ from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 _POSITIVE = (constraints.positive, constraints.softplus_positive)
 _SIMPLEX = (sites.SIMPLEX, sites.LOG_SIMPLEX)
 _KINDS = (sites.GAMMA, *_SIMPLEX)
-# A table of the normal scores of more shapes would be larger than 5 MB.
+# A table of normal scores for more shapes would exceed 5 MB.
 _MOST_CELLS = 2000
-# Shapes of fitted references; the normal scores are right in float32 between these.
+# Range of shapes of fitted references, in which normal scores are accurate in float32.
 _LEAST, _MOST = 1e-6, 1e6
 
 
 class GammaReference(Reparam):
     """Write a latent positive or simplex site in normal scores of a gamma or Dirichlet law.
 
-    What is sampled is ``<site>_normal``, standard normal where the site has the law
-    Gamma(shape, rate), or Dirichlet(shape); the site becomes deterministic, and ``<site>_factor``
-    brings in the density of its prior relative to that law. The model is the same for every shape
-    and rate. They decide how well HMC and NUTS move: best where the reference is near the
-    posterior, which `learn_reference` sees to.
+    The sampled site is ``<site>_normal``, standard normal if the site has the law Gamma(shape,
+    rate) or Dirichlet(shape). The site becomes deterministic, and ``<site>_factor`` adds the
+    density of its prior relative to that law. The model is the same for every shape and rate, but
+    HMC and NUTS move best if the reference is near the posterior; `learn_reference` finds such a
+    reference.
 
-    Sites may be ``Dirichlet``, `LogDirichlet` or of any other law on the simplex, and ``Gamma``,
-    ``Exponential`` or of any other law of positive numbers, in plates or not. Where a site
-    underflows its value is raised to the smallest normal number, and its density is that of the
-    true value for the laws named.
+    Sites may be ``Dirichlet``, `LogDirichlet` or any other law on the simplex, and ``Gamma``,
+    ``Exponential`` or any other law of positive numbers, in plates or not. If a site underflows,
+    its value is raised to the smallest normal number; for the named laws, the density is still that
+    of the true value.
 
     Args:
-        shape: Shapes s, from 1e-6 to 1e6, that broadcast against the site.
-        rate: Rates t of a positive site, positive, that broadcast likewise. Not for simplex sites.
+        shape: Shapes s, from 1e-6 to 1e6, that broadcast to the site. rate: Positive rates t of a
+        positive site, that broadcast likewise. Not for simplex sites.
 
-    Raises:
-        ValueError: Shapes or rates are out of range. When the model runs: the site is observed,
-            within numpyro's ``scan`` or ``cond``, of another kind or of another shape, or its prior
-            is scaled or masked.
+    Raises: ValueError: Shapes or rates are out of range. When the model runs: the site is observed,
+        within numpyro's ``scan`` or ``cond``, of another kind or shape, or its prior is scaled or
+        masked.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -100,10 +99,10 @@ class GammaReference(Reparam):
         self._cells = gamma_scores.table(self.shape.ravel()) if small else None
 
     def __call__(self, name: str, fn: dist.Distribution, obs: Any) -> tuple[None, jax.Array]:
-        """Return the value of the site in terms of normal scores."""
+        """Return the value of the site as a function of its normal scores."""
         kind = _kind(fn)
         if obs is not None or kind not in _KINDS:
-            # numpyro shows sites within scan from outside with the values that they have got.
+            # From outside, numpyro shows sites within scan with their values.
             known = "observed, or within scan or cond: there, call handlers.reparam in their body"
             raise ValueError(
                 "GammaReference is for latent sites of positive numbers or on the simplex; "
@@ -114,7 +113,7 @@ class GammaReference(Reparam):
         z = _scores(name, fn)
         shape = self._full("shape", self.shape, name, z)
         r, log_slope = self._moved(z, shape)
-        # Next to the density of the scores, that of log x: dz / dr is on their side.
+        # Relative to the density of the scores, that of log x; dz / dr belongs to the scores.
         log_weight = log_slope + (z * z + math.log(2 * math.pi)) / 2
         if kind in _SIMPLEX:
             total = shape.sum(axis=-1, keepdims=True)
@@ -132,7 +131,7 @@ class GammaReference(Reparam):
         return None, sites.constrain(kind, centre + r)
 
     def _moved(self, z: jax.Array, shape: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the r of scores and its log derivative, by a table where all z are in it."""
+        """Return r of scores and its log derivative, from a table if it covers all z."""
 
         def exact(z: jax.Array) -> tuple[jax.Array, jax.Array]:
             r = gamma_scores.log_ratio(z, shape)
@@ -160,7 +159,7 @@ class GammaReference(Reparam):
 
 
 def _kind(fn: dist.Distribution) -> str:
-    """Return the kind of a site as `sites.kind`, positive ones of all laws being gamma sites."""
+    """Return the kind of a site, as in `sites.kind`, but gamma for any positive law."""
     kind = sites.kind({"fn": fn})
     support = sites.support_of(fn)
     return sites.GAMMA if any(support is positive for positive in _POSITIVE) else kind
@@ -172,8 +171,8 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
     with handlers.trace() as trace:
         z = numpyro.sample(f"{name}_normal", normal)
     site = trace[f"{name}_normal"]
-    # A power of the prior is not the same power of its normal scores' law: that has the Jacobian.
-    # Outside the reparametrised model a mask may turn all densities off, as `Predictive` does.
+    # A power of the prior is not a power of the normal scores' law, because of the Jacobian.
+    # Outside the reparametrised model a mask may turn all densities off, as in `Predictive`.
     off = getattr(site["fn"], "_mask", None) is False
     masked = density.masked(fn) or (density.masked(site["fn"]) and not off)
     if site["scale"] is not None or masked:
@@ -185,13 +184,13 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
 
 
 def _log_dirichlet(rho: jax.Array, shape: jax.Array) -> jax.Array:
-    """Return the log density of a Dirichlet law by log ratios, of the logarithms of x / E x."""
+    """Return the log density of a Dirichlet law in log ratios, at the logarithms of x / E x."""
     terms = shape * rho - gamma_scores.constant(shape)
     return terms.sum(axis=-1) + gamma_scores.constant(shape.sum(axis=-1))
 
 
 def _log_mean(r: jax.Array, share: jax.Array, log_share: jax.Array) -> jax.Array:
-    """Return log of the mean of exp(r), [..., 1], to rounding of itself where that is small."""
+    """Return log of the mean of exp(r), [..., 1], to relative rounding error where it is small."""
     close = (jnp.abs(r) < 0.5).all(axis=-1, keepdims=True)
     near, far = jnp.where(close, r, 0), jnp.where(close, 0, r)
     mean = (share * jnp.expm1(near)).sum(axis=-1, keepdims=True)
@@ -203,7 +202,7 @@ def _log_mean(r: jax.Array, share: jax.Array, log_share: jax.Array) -> jax.Array
 def _log_prior_on_simplex(
     fn: dist.Distribution, kind: str, rho: jax.Array, centre: jax.Array
 ) -> jax.Array:
-    """Return the log prior density of log-probabilities centre + rho, by their log ratios."""
+    """Return the log prior density of log-probabilities centre + rho, in log ratios."""
     law = sites.base(fn)
     if isinstance(law, dist.Dirichlet | LogDirichlet):
         alpha = jnp.broadcast_to(law.concentration, rho.shape)
@@ -221,14 +220,14 @@ def _log_prior_of_positive(
     if isinstance(law, dist.Gamma | dist.Exponential):
         a = jnp.asarray(law.concentration if isinstance(law, dist.Gamma) else 1, r.dtype)
         about_mean = r + (centre - jnp.log(a / law.rate))
-        each = -a * gamma_scores.excess(about_mean) - gamma_scores.constant(a)
-        return sum_rightmost(each, fn.event_dim)
+        log_density = -a * gamma_scores.excess(about_mean) - gamma_scores.constant(a)
+        return sum_rightmost(log_density, fn.event_dim)
     y = centre + r
     return _log_prob(fn, sites.constrain(kind, y)) + sum_rightmost(y, fn.event_dim)
 
 
 def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
-    """Return the log density of a site by what its law is made of, whose values are not checked."""
+    """Return the log density of a site from its base law, without validation of values."""
     law = sites.base(fn)
     log_prob = law.expand(value.shape[: value.ndim - law.event_dim]).log_prob(value)
     return sum_rightmost(log_prob, fn.event_dim - law.event_dim)
@@ -245,30 +244,27 @@ def learn_reference(
 ) -> dict[str, GammaReference]:
     r"""Learn reference laws for the positive and simplex sites of a model from a short pilot run.
 
-    The pilot is by `SCIR`, next to NUTS for sites that it does not move (numpyro 0.22), or by NUTS
-    alone where it moves none. The references are the gamma and Dirichlet laws with the means m of
-    the pilot's samples and their covariances with their logarithms, which are as good as the
-    likelihood equations and need no iteration: 1 / t = Cov(x, log x) (Ye and Chen 2017,
-    *Closed-form estimators for the gamma distribution derived from likelihood equations*), and in
-    the same way :math:`S = (K - 1) / \sum_k \mathrm{Cov}(x_k, \log x_k)`. A pilot that was too
-    short makes a reference that is less near the posterior, and NUTS slower; its samples are right
-    all the same.
+    The pilot uses `SCIR`, with NUTS for sites that it does not move (numpyro 0.22), or NUTS alone
+    if it moves none. The references are the gamma and Dirichlet laws that match the means m of the
+    pilot's samples and the covariances with their logarithms. These are as good as the likelihood
+    equations and need no iteration: 1 / t = Cov(x, log x) (Ye and Chen 2017, *Closed-form
+    estimators for the gamma distribution derived from likelihood equations*), and in the same way
+    :math:`S = (K - 1) / \sum_k \mathrm{Cov}(x_k, \log x_k)`. A pilot that is too short gives a
+    reference farther from the posterior and a slower NUTS, but its samples are still correct.
 
     Args:
         rng_key: A PRNG key.
         model: A numpyro model without minibatches.
         model_args: Arguments of the model.
         model_kwargs: Keyword arguments of the model.
-        num_warmup: Number of steps of the pilot that are thrown away.
-        num_samples: Number of steps of the pilot that count, at least 100.
+        num_warmup: Number of warm-up steps of the pilot, which are discarded. num_samples: Number
+        of samples of the pilot, at least 100.
 
-    Returns:
-        A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``. Sites within
-        numpyro's ``scan`` and ``cond`` cannot be reparametrised, and have none.
+    Returns: A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``. Sites
+        within numpyro's ``scan`` and ``cond`` cannot be reparametrised and have none.
 
-    Raises:
-        ValueError: The model has minibatches, no positive or simplex site outside of ``scan`` and
-            ``cond``, or sites that the pilot cannot move.
+    Raises: ValueError: The model has minibatches, no positive or simplex site outside ``scan`` and
+        ``cond``, or sites that the pilot cannot move.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -314,12 +310,12 @@ def learn_reference(
 def scored(
     model: Model, key: jax.Array, args: tuple, kwargs: Values, layout: Layout
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the kinds of the sites that have normal scores; and sites that scan or cond hides."""
+    """Return the kinds of the sites with normal scores, and the sites within scan or cond."""
     drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
     trace = handlers.trace(drawn).get_trace(*args, **kwargs)
     kinds = {name: _kind(trace[name]["fn"]) for name in layout.kinds}
     kinds = {name: kind for name, kind in kinds.items() if kind in _KINDS}
-    # numpyro's own mark of sites that have run before handlers outside see them.
+    # numpyro's own mark for sites that ran before outer handlers see them.
     within = [name for name in kinds if trace[name].get("_control_flow_done")]
     return {name: kind for name, kind in kinds.items() if name not in within}, within
 
@@ -342,14 +338,14 @@ def pilot(model: Model, kinds: Mapping[str, str]) -> MCMCKernel:
 
 
 def _fitted(kind: str, samples: jax.Array) -> GammaReference:
-    """Return the reference of samples of a site, [n, ...]."""
+    """Return the reference fitted to samples of a site, [n, ...]."""
     x = np.asarray(samples, np.float64)
     least = np.finfo(np.float32).tiny
     logs = x if kind == sites.LOG_SIMPLEX else np.log(np.maximum(x, least))
     x = np.exp(x) if kind == sites.LOG_SIMPLEX else x
     mean = x.mean(axis=0)
     spread = ((x - mean) * (logs - logs.mean(axis=0))).mean(axis=0)
-    # A pilot that stood still has no spread, and no law is that narrow.
+    # The samples of a stuck pilot have no spread, and no law is that narrow.
     if kind in _SIMPLEX:
         spread = spread.sum(axis=-1, keepdims=True)
         total = (mean.shape[-1] - 1) / np.maximum(spread, 1 / _MOST)

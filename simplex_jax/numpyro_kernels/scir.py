@@ -17,58 +17,55 @@ from simplex_jax.numpyro_kernels.moves import State
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Rows, Values
 from simplex_jax.schedules import StepSize
 
-# Of uncorrected moves with all the data, and where the adaptation of corrected ones starts.
+# Step of uncorrected moves with all the data, and start of the adaptation of corrected ones.
 _STEP_SIZE = 0.3
 
 
 class SCIR(ModelKernel):
     r"""Stochastic Cox-Ingersoll-Ross moves of the simplex and gamma sites of a numpyro model.
 
-    It moves ``Dirichlet`` sites, and all others whose support is the simplex, `LogDirichlet`, and
-    ``Gamma`` and ``Exponential`` sites, one after another. One gradient of the model tells what is
-    needed of the likelihood, whatever it is: generalised counts c = dL / d log omega, from which
-    the shapes of the gamma laws behind the site follow (see `simplex_moves`). No bijection, no
-    mass matrix: a category of probability e^-1000 is as easy as any other.
+    It moves ``Dirichlet`` sites, all others whose support is the simplex, `LogDirichlet`, and
+    ``Gamma`` and ``Exponential`` sites, one after another. For any likelihood, one gradient of the
+    model is enough: it gives generalised counts c = dL / d log omega, which determine the shapes of
+    the gamma laws behind the site (see `simplex_moves`). There is no bijection and no mass matrix:
+    a category of probability e^-1000 is as easy as any other.
 
-    - Where the likelihood is **conjugate** in the site, the shapes do not depend on it, and the log
-      density changes as they say, within what rounding may do. Both are looked at in every step.
-      The site is then drawn from its law given all other sites.
-    - Elsewhere a step is a CIR transition with shapes from the gradient, as in Baker et al. 2018,
-      accepted or not by a Metropolis rule, so that the chain is exact. Its step size is learned in
-      the warm-up, in whose first quarter every finite move is taken: a start may be far away.
-      With ``metropolis=False`` it is not corrected: its bias is of the order of ``step_size``.
-    - In a model with ``plate(..., subsample_size=n)`` every step sees a fresh minibatch, and
-      nothing is corrected; where a likelihood jumps is not seen. The noise of the minibatches adds
-      to the deviations of the samples, in proportion to the step: they are multiplied by some
-      sqrt(1 + (N / n) tanh(h / 2)). That *inflation* is measured and shown, and warned about above
-      1.1; by default the step is learned in the warm-up so that it is below. Moves of other sites
-      count as noise: it is an upper estimate where there are some.
-    - Uncorrected rows with a shape that is not positive, which happens where a likelihood is
-      steep or a minibatch noisy, take a reflected Euler step of SGRLD instead. The progress bar
-      and `get_diagnostics_str` show how many ("clamped").
+    - If the likelihood is **conjugate** in the site, the shapes do not depend on the site, and the
+      log density changes as they predict, up to rounding. Every step checks both, and the site is
+      then drawn from its law given all other sites. - Otherwise a step is a CIR transition with
+      shapes from the gradient, as in Baker et al. 2018, with a Metropolis correction, so the chain
+      is exact. The step size is learned during warm-up. Its first quarter accepts every finite
+      move, because a start may be far away. With ``metropolis=False`` there is no correction, and
+      the bias is of the order of ``step_size``. - In a model with ``plate(..., subsample_size=n)``,
+      every step uses a fresh minibatch without correction, and jumps of a likelihood are not seen.
+      Minibatch noise multiplies the standard deviations of the samples by about sqrt(1 + (N / n)
+      tanh(h / 2)). This *inflation* is measured and shown, with a warning above 1.1; by default the
+      step is learned during warm-up so that it stays below. Moves of other sites count as noise,
+      which makes it an upper estimate. - Uncorrected rows with a nonpositive shape, which a steep
+      likelihood or a noisy minibatch can cause, take a reflected Euler step of SGRLD instead. The
+      progress bar and `get_diagnostics_str` show how many ("clamped").
 
-    It works alone where these are all the latent sites, and as a block of the ``Gibbs`` kernel of
-    numpyro 0.22 elsewhere: ``Gibbs([(SCIR(model), ["weights"]), (NUTS(model), None)])``. All
-    methods of drawing chains work ("vectorized" alone only, as ``Gibbs`` refuses it). Samples are
-    ordinary probabilities, raised to the smallest normal number where they underflow; for a
-    concentration that another kernel learns from a sparse site use `LogDirichlet`, which has no
-    such floor. `get_diagnostics_str` shows how many were raised there ("raised"), and warns.
-    ``init_params`` are constrained values.
+    It works alone if these are all the latent sites, and otherwise as a block of the ``Gibbs``
+    kernel of numpyro 0.22: ``Gibbs([(SCIR(model), ["weights"]), (NUTS(model), None)])``. All chain
+    methods work ("vectorized" only alone, as ``Gibbs`` refuses it). Samples are ordinary
+    probabilities, raised to the smallest normal number if they underflow. If another kernel learns
+    a concentration from a sparse site, use `LogDirichlet`, which has no such floor:
+    `get_diagnostics_str` shows how many were raised there ("raised"), and warns. ``init_params``
+    are constrained values.
 
     Args:
         model: A numpyro model.
-        step_size: The h of steps that are not exact, or a schedule of the number of steps. Where
-            steps are corrected it is where the adaptation starts from. By default 0.3, and with
-            minibatches the longest, up to 0.3, at which their noise does little.
-        metropolis: Whether moves are corrected, if the model has no minibatches.
-        target_accept: The acceptance probability that the step size is adapted to.
-        init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat laws.
-            Others are tried where the density there is 0; see `init`.
+        step_size: Step size h of inexact moves, or a schedule of it. For corrected moves,
+            adaptation starts there. By default 0.3, or with minibatches the longest, up to 0.3, at
+            which their noise has little effect. metropolis: Whether moves are corrected, if the
+            model has no minibatches. target_accept: Target acceptance rate of the step size
+            adaptation. init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start
+            from flat laws. If the density is 0 there, other starts are tried; see `init`.
 
     Raises:
         ValueError: An argument is out of range. When it runs: the model has latent sites of other
             kinds, local to a minibatch, or discrete; the message says what to do instead.
-        RuntimeError: When it runs: no start was found where the log density is finite.
+        RuntimeError: When it runs: no start with a finite log density was found.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -107,9 +104,9 @@ class SCIR(ModelKernel):
         self._rows: dict[str, Rows] = {}
 
     def _check(self, layout: Layout) -> None:
-        can = {sites.SIMPLEX, sites.LOG_SIMPLEX, sites.GAMMA}
-        movable = [name for name, kind in layout.kinds.items() if kind in can]
-        rest = [name for name, kind in layout.kinds.items() if kind not in can]
+        supported = {sites.SIMPLEX, sites.LOG_SIMPLEX, sites.GAMMA}
+        movable = [name for name, kind in layout.kinds.items() if kind in supported]
+        rest = [name for name, kind in layout.kinds.items() if kind not in supported]
         if not layout.kinds:
             raise ValueError("the model has no latent site to sample")
         others, own = sites.listed(rest), sites.listed(movable)
@@ -136,14 +133,14 @@ class SCIR(ModelKernel):
         kinds = target.layout.kinds
         if not target.layout.subsampled and densities.is_random(target, values):
             raise ValueError(
-                "the log density of the model is random itself, by numpyro.prng_key() for one, and "
-                "SCIR takes it for exact; use SGMCMC(model, {...})"
+                "the log density of the model is random itself, for example by numpyro.prng_key(), "
+                "and SCIR needs an exact one; use SGMCMC(model, {...})"
             )
         z = jax.jit(partial(_native, target.layout))(values)
         evaluate = jax.jit(partial(densities.evaluate, target))
         step = self._step(target.layout, jnp.zeros((), jnp.int32))
         ratio = minibatches.ratio_of_rows(target.layout.subsampled)
-        # Other arguments may show minibatches where those of an earlier start did not.
+        # The arguments may have minibatches now, unlike those of an earlier start.
         self._curved, self._rows = frozenset(), {}
         if step is None:
             step = minibatches.longest(jnp.asarray(ratio))
@@ -176,11 +173,11 @@ class SCIR(ModelKernel):
         return state, density.is_finite()
 
     def _rows_apart(self, target: Target, z: Values, evaluate: tuning.Evaluate) -> dict[str, Rows]:
-        """Return the rows of sites that move row by row, which conjugate ones need not do."""
-        found = {name: rows.independent(target, z, name) for name in z}
+        """Return the rows of sites that move row by row; conjugate sites need not."""
+        rows_by_name = {name: rows.independent(target, z, name) for name in z}
         return {
             name: apart
-            for name, apart in found.items()
+            for name, apart in rows_by_name.items()
             if apart.plates
             if not tuning.is_conjugate(name, target.layout.kinds, z, evaluate)
         }
@@ -194,7 +191,7 @@ class SCIR(ModelKernel):
         kinds = target.layout.kinds
         move = minibatches.drift if target.layout.subsampled else moves.jump
         evaluate = partial(densities.evaluate, target, rows=self._rows)
-        # All keys at once: each call is a loop of its own, which takes a while to compile.
+        # All keys at once: each call is a separate loop, slow to compile.
         keys = jax.random.split(key, (len(kinds), moves.KEYS))
         for (name, kind), keys_site in zip(kinds.items(), keys, strict=True):
             site = moves.Site(
@@ -210,13 +207,13 @@ class SCIR(ModelKernel):
         return state
 
     def _step(self, layout: Layout, i: jax.Array) -> jax.Array | None:
-        """Return the step of uncorrected moves; None where minibatches decide."""
+        """Return the step of uncorrected moves; None if minibatches decide."""
         if self._step_size is None:
             return None if layout.subsampled else jnp.asarray(_STEP_SIZE)
         return jnp.asarray(schedules.at(self._step_size, i))
 
     def _check_step(self, layout: Layout, ratio: float, num_warmup: int) -> None:
-        """Warn of a given step that is too long for minibatches of rows that are alike."""
+        """Warn if a given step is too long for minibatches of similar rows."""
         if self._step_size is None:
             return
         with jax.ensure_compile_time_eval():
@@ -236,7 +233,7 @@ class SCIR(ModelKernel):
     def refresh(
         self, state: State, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> State:
-        """Look at the density again, after a sibling in a ``Gibbs`` kernel moved."""
+        """Evaluate the density again after another block of a ``Gibbs`` kernel moved."""
         if state.density is None:
             return state
         target = self._target(model_args, model_kwargs, jax.random.key(0))
@@ -278,7 +275,7 @@ class SCIR(ModelKernel):
                     f"{name} minibatch, {about}, h={step:.2g}, inflation {inflation:.2f}, {clamped}"
                 )
             elif site.exact == 1:
-                # A bound that no run could tell from 0 is not worth a word.
+                # Omit a bound that no run could distinguish from 0.
                 bound = float(site.bound)
                 within = f" within {bound:.2g} nats" if bound > 0.01 else ""
                 parts.append(f"{name} exact{within}")
@@ -292,7 +289,7 @@ class SCIR(ModelKernel):
 
 
 def _steps(log_step: jax.Array) -> str:
-    """Return what diagnostics say of the steps of corrected moves."""
+    """Return the diagnostics of the steps of corrected moves."""
     shortest, longest = float(jnp.exp(log_step.min())), float(jnp.exp(log_step.max()))
     if not log_step.ndim:
         return f"h={shortest:.2g}"

@@ -1,4 +1,4 @@
-"""Any gradient kernel of the library as a kernel of numpyro."""
+"""Any gradient kernel of the library as a numpyro kernel."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,14 +21,13 @@ from simplex_jax.numpyro_kernels.tuning import Total
 class SGMCMCState(NamedTuple):
     """State of `SGMCMC`."""
 
-    z: Values  # coordinates of all sites, by name, as their kernel has them
+    z: Values  # coordinates of all sites, by name, as used by their kernel
     kernels: tuple[PyTree, ...]  # the state of each kernel
     info: tuple[PyTree, ...]  # diagnostics of each kernel in the last step
-    # Sums that the counts of simplex sites are given, by name; see `charts.totals`
+    # Totals for the counts of simplex sites, by name; see `charts.totals`
     totals: dict[str, Total]
-    raised: Values  # mean share of numbers that underflow, of sites where that matters; `floors`
-    # What minibatches add to the deviations of a site, by name, None where it is not known; empty
-    # where all the data are shown.
+    raised: Values  # mean share of numbers that underflow, for sites where it matters; `floors`
+    # Minibatch noise of each site, by name, None if unknown; empty if every step uses all the data.
     noise: dict[str, Noise | None]
     i: jax.Array  # number of steps done
     num_warmup: jax.Array  # number of steps of the warm-up
@@ -38,33 +37,32 @@ class SGMCMCState(NamedTuple):
 class SGMCMC(ModelKernel):
     """Stochastic gradient MCMC on a numpyro model, with any gradient kernel of the library.
 
-    Every step sees a fresh minibatch of each ``plate(..., subsample_size=n)``, whose log density
+    Every step uses a fresh minibatch of each ``plate(..., subsample_size=n)``, whose log density
     numpyro scales to all the rows, and the kernel moves the sites by its gradient. There is no
-    Metropolis step: the bias is of the order of the step size, and it is yours to choose. Jumps of
-    the log density (constraints, thresholds, changepoints) have no gradient and are not seen. Only
-    `barker` is exact, and takes all the data.
+    Metropolis step: the bias is of the order of the step size, which you choose. Jumps of the log
+    density (constraints, thresholds, changepoints) have no gradient and are not seen. Only `barker`
+    is exact, and it needs all the data.
 
-    The noise of the minibatches adds to the deviations of the samples, more with longer steps. By
-    which factor is shown as the *inflation* of each site, and warned about above 1.1, with the
-    step size that would bring it down (see `inflation_rules`, where each kernel has its rule; "not
-    known" for `rld`, `recipe`, `sgrld` with refreshed totals, and kernels of your own). Models
-    whose log density is random itself, by ``numpyro.prng_key()``, are looked at in the same way.
+    Minibatch noise increases the standard deviations of the samples, more with longer steps. The
+    factor is shown as the *inflation* of each site. Above 1.1, a warning names the step size that
+    would reduce it (see `inflation_rules` for the rule of each kernel; "not known" for `rld`,
+    `recipe`, `sgrld` with refreshed totals, and your own kernels). Models whose log density is
+    random itself, by ``numpyro.prng_key()``, are treated in the same way.
 
     Each sampler has its coordinates:
 
     - `sgrld`, `smld`, `scir`, `sgrhmc`, `reflected_cir`, `rld`: simplex sites, as
       log-probabilities, with generalised counts for the gradient and the concentrations of the
-      prior for alpha. `scir`,
-      `sgrhmc` and `reflected_cir` take negative counts as 0, a bias that `get_diagnostics_str`
-      shows as "clamped"; the kernel `SCIR` has none there;
+      prior for alpha. `scir`, `sgrhmc` and `reflected_cir` set negative counts to 0, a bias that
+      `get_diagnostics_str` shows as "clamped"; the kernel `SCIR` does not have it;
     - `sggmc`, `gsgnht`: unit vectors, as points of the sphere, unless they are given a manifold;
-    - `mld`, `plmc`, `myula`: constrained values as they are;
+    - `mld`, `plmc`, `myula`: the constrained values;
     - `sgld`, `sghmc`, `sgnht`, `sgbd`, `recipe`, `barker`: any continuous site, through numpyro's
-      bijection from the real numbers. So is a ``build`` of your own, unless a `Sampler` declares
-      its coordinates.
+      bijection from the real numbers. This also holds for your own ``build``, unless a `Sampler`
+      declares its coordinates.
 
-    Several kernels take turns within a step, all with the same minibatch. Works as a block of
-    ``Gibbs`` too, for models without minibatches. ``init_params`` are constrained values.
+    Several kernels take turns within a step, all with the same minibatch. For models without
+    minibatches it also works as a block of ``Gibbs``. ``init_params`` are constrained values.
 
     Args:
         model: A numpyro model.
@@ -75,10 +73,10 @@ class SGMCMC(ModelKernel):
             start from flat laws, and others from the prior.
 
     Raises:
-        ValueError: A kernel lacks an option, or needs what no model gives. When it runs: a kernel
-            cannot move its sites, a site is local to a minibatch or discrete, or its support
-            depends on the sites of another kernel; the message says what to do instead.
-        RuntimeError: When it runs: no start was found where log density and gradient are finite.
+        ValueError: A kernel lacks an option, or needs an argument that no model supplies. When it
+            runs: a kernel cannot move its sites, a site is local to a minibatch or discrete, or its
+            support depends on the sites of another kernel; the message says what to do instead.
+            RuntimeError: When it runs: no start with a finite log density and gradient was found.
 
     Example: the mean of a thousand numbers, ten at a time.
 
@@ -126,7 +124,7 @@ class SGMCMC(ModelKernel):
             fixed = {name: value for name, value in values.items() if name not in group.names}
             position = charts.coordinates(group, target, values)
             totals.update(charts.totals(group, target, position, fixed))
-            # Concentrations of the prior may depend on other sites, not on the site itself.
+            # Prior concentrations may depend on other sites, but not on the site itself.
             kernel = charts.kernel(group, target, position, fixed, totals, remembers=noisy)
             # Simplex kernels start from probabilities and hold their logarithms.
             logs = group.chart == charts.COUNTS
@@ -162,7 +160,7 @@ class SGMCMC(ModelKernel):
         return jnp.stack(valid).all()
 
     def _groups(self, layout: Layout) -> list[Group]:
-        """Return the sites of each kernel, kernels without a site left out."""
+        """Return the sites of each kernel, without kernels that have none."""
         names = tuple(layout.kinds)
         unknown = [name for name in self._samplers if name is not None and name not in names]
         if unknown:
@@ -184,7 +182,7 @@ class SGMCMC(ModelKernel):
         return groups
 
     def _moved(self, key: jax.Array, state: SGMCMCState, target: Target) -> SGMCMCState:
-        """Let every kernel move once."""
+        """Move every kernel once."""
         groups = self._groups(target.layout)
         values = self._constrained(target, state.z)
         kernels, z, info, noise = [], dict(state.z), [], dict(state.noise)
@@ -211,7 +209,7 @@ class SGMCMC(ModelKernel):
     def refresh(
         self, state: SGMCMCState, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> SGMCMCState:
-        """Return the state, which keeps nothing of the density."""
+        """Return the state, which does not store the density."""
         return state
 
     def _doubts(self, state: SGMCMCState) -> list[str]:
@@ -244,7 +242,7 @@ class SGMCMC(ModelKernel):
 
 
 def _check_step(kernel: Kernel, state: PyTree, layout: Layout, num_warmup: int) -> None:
-    """Warn of a step of counts that is too long for minibatches of rows that are alike."""
+    """Warn if a step of a kernel on counts is too long for minibatches of similar rows."""
     ratio = minibatches.ratio_of_rows(layout.subsampled)
     if not ratio:
         return
