@@ -23,12 +23,12 @@ from simplex_jax.geometry import gamma_scores, von_mises_fisher
 class VonMisesFisher(dist.Distribution):
     """The von Mises-Fisher law on unit vectors of R^p, density prop. to exp(k mean_direction.x).
 
-    Right in float32 for p from 2 to 1e5 and k from 0 (the uniform law) to 1e8. Its density is with
-    respect to area on the sphere. ``kl_divergence`` of numpyro knows it.
+    It is accurate in float32 for p from 2 to 1e5 and k from 0 (the uniform law) to 1e8. The density
+    is with respect to area on the sphere. numpyro's ``kl_divergence`` supports it.
 
     numpyro has no map from R^n onto a sphere. For a latent site under HMC, NUTS or an autoguide,
-    say ``reparam(config={"name of the site": VonMisesFisherReparam()})``. Observed sites need
-    nothing.
+    use ``reparam(config={"name of the site": VonMisesFisherReparam()})``. Observed sites need no
+    change.
 
     Args:
         mean_direction: Unit vectors, shape [..., p] with p at least 2.
@@ -127,9 +127,9 @@ def _kl_von_mises_fisher(p: VonMisesFisher, q: VonMisesFisher) -> jax.Array:
 class VonMisesFisherReparam(Reparam):
     """Write a latent ``VonMisesFisher`` site as y / |y|, with y standard normal in R^p.
 
-    y / |y| is then uniform on the sphere, and a factor brings in the density relative to that.
-    What is sampled is ``<site>_normal``; the site becomes deterministic. Exact for every
-    concentration; the steps of a sampler suit concentrations up to some thousand best.
+    y / |y| is then uniform on the sphere, and a factor adds the density relative to that. The
+    sampled site is ``<site>_normal``; the site becomes deterministic. This is exact for every
+    concentration; samplers work best at concentrations up to a few thousand.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro
@@ -143,7 +143,7 @@ class VonMisesFisherReparam(Reparam):
     """
 
     def __call__(self, name: str, fn: dist.Distribution, obs: Any) -> tuple[None, jax.Array]:
-        """Return the value of the site in terms of a normal one.
+        """Return the value of the site as a function of a normal one.
 
         Raises:
             ValueError: The site is observed or has another distribution.
@@ -163,7 +163,7 @@ class VonMisesFisherReparam(Reparam):
 
 
 class LogSimplex(constraints.ParameterFreeConstraint):
-    """Log-probabilities: arrays [..., K] whose exponentials sum to one, to 1e-4 of float32."""
+    """Log-probabilities: arrays [..., K] whose exponentials sum to one, up to 1e-4 for float32."""
 
     event_dim = 1
 
@@ -172,7 +172,7 @@ class LogSimplex(constraints.ParameterFreeConstraint):
         return jnp.abs(logsumexp(x, axis=-1)) < 1e-4
 
     def feasible_like(self, prototype: jax.Array) -> jax.Array:
-        """Return equal probabilities of that shape."""
+        """Return equal log-probabilities in that shape."""
         return jnp.full_like(prototype, -math.log(prototype.shape[-1]))
 
 
@@ -182,8 +182,8 @@ log_simplex = LogSimplex()
 class LogRatioTransform(ParameterFreeTransform):
     """The map from R^(K-1) to K log-probabilities whose log ratios are isometric to it.
 
-    It is the log-softmax of a point of the plane of zero sum, in orthonormal coordinates of that
-    plane (Egozcue et al. 2003, the inverse of the isometric log-ratio transform).
+    It is the log-softmax of a point of the zero-sum plane, in orthonormal coordinates of that plane
+    (Egozcue et al. 2003, the inverse of the isometric log-ratio transform).
     """
 
     domain = constraints.real_vector
@@ -197,7 +197,7 @@ class LogRatioTransform(ParameterFreeTransform):
         return ZeroSumTransform(1).inv(y - y.mean(axis=-1, keepdims=True))
 
     def log_abs_det_jacobian(self, x: jax.Array, y: jax.Array, intermediates: Any = None) -> Any:
-        """Return log sqrt(K), as volumes on the codomain are those of log(p_j / p_K), j < K."""
+        """Return log sqrt(K): volumes on the codomain are those of log(p_j / p_K), j < K."""
         return jnp.full(jnp.shape(y)[:-1], 0.5 * math.log(jnp.shape(y)[-1]), y.dtype)
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -218,19 +218,19 @@ def _to_log_simplex(constraint: LogSimplex) -> LogRatioTransform:
 class LogDirichlet(dist.Distribution):
     r"""The law of the logarithm of a Dirichlet variate, for concentrations where that underflows.
 
-    A draw of Dirichlet(0.01) has entries below the smallest float32. ``dist.Dirichlet`` raises
-    them to it, and a density evaluated there, or a concentration learned from it, is that of
-    another point. Here values are log-probabilities y, finite for every concentration from 1e-6,
-    and
+    A draw from Dirichlet(0.01) has entries below the smallest float32. ``dist.Dirichlet`` raises
+    them to it, so a density evaluated there, or a concentration learned from it, belongs to another
+    point. Here values are log-probabilities y, finite for every concentration from 1e-6, and
 
     .. math::
         \log p(y) = \sum_j \alpha_j y_j - \log B(\alpha)
 
     is the density with respect to the log ratios :math:`y_j - y_K`, j < K, symmetric in all
-    categories: of the order of K, where that of the probabilities has terms of the size of the
-    :math:`y_j`. Use it as ``dist.Categorical(logits=y)``, or ``jnp.exp(y)`` for probabilities; it
-    is the same model as with ``dist.Dirichlet``. HMC, NUTS and autoguides work (``biject_to`` knows
-    the isometric log-ratio transform), and the kernels of `simplex_jax.numpyro_kernels` too.
+    categories. It is of the order of K, while the density of the probabilities has terms as large
+    as the :math:`y_j`. Use y as ``dist.Categorical(logits=y)``, or ``jnp.exp(y)`` for
+    probabilities; the model is the same as with ``dist.Dirichlet``. HMC, NUTS and autoguides work
+    (``biject_to`` uses the isometric log-ratio transform), and so do the kernels of
+    `simplex_jax.numpyro_kernels`.
 
     Args:
         concentration: Concentrations, shape [..., K], positive.
@@ -272,10 +272,10 @@ class LogDirichlet(dist.Distribution):
         """Return the log density with respect to the log ratios."""
         alpha = self.concentration
         total = alpha.sum(axis=-1, keepdims=True)
-        # Values less those at the mean, and gamma functions less their leading terms: in float32
-        # these would leave an error of 1 at concentrations of 1e4.
+        # Values minus those at the mean, and gamma functions minus their leading terms, which in
+        # float32 would leave an error of 1 at concentrations of 1e4.
         share = alpha / total
-        share = jnp.maximum(share, jnp.finfo(share.dtype).tiny)  # where it is less it weighs 0
+        share = jnp.maximum(share, jnp.finfo(share.dtype).tiny)  # smaller ones have weight 0
         fit = (alpha * (value - jnp.log(share))).sum(axis=-1)
         constant = gamma_scores.constant
         return fit + constant(total[..., 0]) - constant(alpha).sum(axis=-1)

@@ -17,9 +17,9 @@ In logs, with :math:`x = m e^r`, the mean m under the reference, and E and kappa
 `geometry.gamma_scores`, log x has the log density -s E(r) - kappa(s) for a gamma law of shape s.
 For a simplex site the variables are the log ratios and the log total. For any prior, the total has
 the law Gamma(S), with the sum S of the s_k: :math:`\rho_k = r_k - \ell`, :math:`\ell = \log \sum_j
-(s_j / S) e^{r_j}`, a change of variables of determinant 1. Up to 2,000 shapes r comes from a table,
-a spline of the normal scores; its own derivative is the Jacobian, so that the model is the same to
-rounding. Scores beyond 13 are worked out.
+(s_j / S) e^{r_j}`, a change of variables of determinant 1. For up to 2,000 shapes, r comes from a
+table, a spline of the normal scores; the spline's own derivative is the Jacobian, so the model is
+the same to rounding. Scores beyond 13 are computed exactly.
 """
 
 import math

@@ -1,34 +1,34 @@
 r"""Moves of a simplex site of any model by CIR transitions.
 
-The site is omega, with a Dirichlet(alpha) prior and a likelihood L, of generalised counts
-:math:`c_j = \partial L / \partial \log \omega_j`. Beside it stands a total S of law Gamma(alpha. +
-s), redrawn for every move, so that theta = omega S has the density
+The site is omega, with a Dirichlet(alpha) prior and a likelihood L with generalised counts
+:math:`c_j = \partial L / \partial \log \omega_j`. A total S of law Gamma(alpha. + s) is redrawn for
+every move, so theta = omega S has the density
 
 .. math::
     \pi(\theta) \propto \prod_j \theta_j^{\alpha_j - 1} e^{-\theta_j}\, e^{L(\omega)}\, S^s, \qquad
     \frac{\partial \log \pi}{\partial \log \theta_j} = a_j - 1 - \theta_j, \qquad
     a_j = \alpha_j + c_j - \omega_j c_\cdot + s\, \omega_j
 
-for every constant s, which was chosen for speed alone. SCIR moves theta by the exact transition of
-the CIR process whose stationary law is Gamma(a): exact where the likelihood is conjugate and s the
-number of its counts, so that a does not depend on omega.
+for every constant s, so s can be chosen for speed alone. SCIR moves theta by the exact transition
+of the CIR process with stationary law Gamma(a). This is exact if the likelihood is conjugate and s
+is the number of its counts, because then a does not depend on omega.
 
-Elsewhere a move is corrected. The transition is the draw of N ~ Poisson(lambda theta), lambda = 1 /
-(e^h - 1), followed by theta' ~ Gamma(a + N) / (1 + lambda). Given N, which is drawn afresh, it is a
-Metropolis proposal, and its acceptance probability has no Bessel function:
+Otherwise a move is corrected. The transition draws N ~ Poisson(lambda theta), lambda = 1 / (e^h -
+1), and then theta' ~ Gamma(a + N) / (1 + lambda). Given N, which is drawn afresh, it is a
+Metropolis proposal whose acceptance probability has no Bessel function:
 
 .. math::
     \log r = L(\omega') - L(\omega) + s \log \frac{S'}{S} + \sum_j \Big[ (\alpha_j - a_j) \log
     \theta_j' - (\alpha_j - a_j') \log \theta_j + \log \frac{\Gamma(a_j + N_j)}{\Gamma(a_j' + N_j)}
     + (a_j' - a_j) \log (1 + \lambda) \Big]
 
-with a' the shapes at omega'. A sparse coordinate has a = a' = alpha and costs nothing.
+with the shapes a' at omega'. A sparse coordinate has a = a' = alpha and costs nothing.
 
-Where the counts fall with a probability, each at a rate of its own, :math:`c_j = n_j - e_j
-\omega_j`, as those of a Dirichlet concentration do, coordinates have scales of their own. In a site
-of one row theta_j then moves by the process of law Gamma(a_j) / b_j with a constant
-:math:`b_j = 1 + e_j / E S` and :math:`(b_j - 1) \theta_j` more in a_j, which adds
-:math:`\sum_j (b_j - 1) (\theta_j' - \theta_j) + (a_j' - a_j) \log b_j` to log r.
+If each count falls with its probability at its own rate, :math:`c_j = n_j - e_j \omega_j`, as for a
+Dirichlet concentration, coordinates have different scales. In a site of one row, theta_j then moves
+by the process of law Gamma(a_j) / b_j with a constant :math:`b_j = 1 + e_j / E S` and :math:`(b_j -
+1) \theta_j` added to a_j, which adds :math:`\sum_j (b_j - 1) (\theta_j' - \theta_j) + (a_j' - a_j)
+\log b_j` to log r.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ from simplex_jax.samplers import expanded
 class Shapes(NamedTuple):
     """Shapes of the gamma laws of a site, [..., K].
 
-    Those used are positive; raw ones, as the formula says, may be negative where a likelihood is
-    steep or a minibatch noisy.
+    Used ones are positive; raw ones, from the formula, may be negative if a likelihood is steep or
+    a minibatch noisy.
     """
 
     used: jax.Array
@@ -72,26 +72,26 @@ def shapes(
 ) -> Shapes:
     """Return the shapes a at log-probabilities y, with the totals s, [..., 1].
 
-    `more` is (b - 1) theta, where rates b are not 1.
+    `more` is (b - 1) theta, for rates b other than 1.
     """
     raw = alpha + with_total(counts, y, total) + more
     return Shapes(jnp.maximum(raw, alpha / 2), raw)
 
 
 def with_scale(key: jax.Array, y: jax.Array, alpha: jax.Array, total: jax.Array) -> jax.Array:
-    """Return log theta, for a total S that is drawn."""
+    """Return log theta, with a total S that is drawn."""
     return y + draws.loggamma(key, alpha.sum(axis=-1, keepdims=True) + total)
 
 
 def with_total(counts: jax.Array, y: jax.Array, total: jax.Array) -> jax.Array:
-    """Return counts that pull alike on the simplex, and have the sums s, [..., 1]."""
+    """Return counts with the same pull on the simplex and with sums s, [..., 1]."""
     return counts + jnp.exp(y) * (total - counts.sum(axis=-1, keepdims=True))
 
 
 def propose(
     keys: jax.Array, before: jax.Array, a: jax.Array, rate: jax.Array, step: jax.Array
 ) -> Move:
-    """Move log theta by a CIR transition over the time `step`, or infinity, with two keys."""
+    """Move log theta by a CIR transition over time `step`, which may be infinite, with two keys."""
     key_count, key_gamma = keys
     growth = 1 / jnp.expm1(step)
     counts = draws.poisson(key_count, growth * rate * jnp.exp(before))
@@ -107,15 +107,15 @@ def log_ratio(
     a_there: jax.Array,
     step: jax.Array,
 ) -> jax.Array:
-    """Return the log acceptance ratio less the change of the log likelihood, of each row, [..., 1].
+    """Return the log acceptance ratio minus the change of the log likelihood, by row, [..., 1].
 
-    Its terms are of the size of the counts, and of many more Poisson numbers where steps are short:
-    those that nearly cancel are taken together.
+    Its terms are as large as the counts, or as the much larger Poisson numbers of short steps:
+    terms that nearly cancel are combined.
     """
     rise = move.after - move.before
     sums = _change_of_total(move)
     pull = (alpha - a) * (rise - sums)
-    # Zero but for rates, and shapes that were raised: otherwise the shapes sum to the rest.
+    # Zero except for rates and raised shapes: otherwise the shapes sum to the rest.
     stretch = ((alpha - a).sum(axis=-1, keepdims=True) + total) * sums
     weight = (move.rate - 1) * gain(move.before, move.after)
     growth = jnp.log1p(1 / jnp.expm1(step)) + jnp.log(move.rate)
@@ -124,7 +124,7 @@ def log_ratio(
 
 
 def _change_of_total(move: Move) -> jax.Array:
-    """Return log S'/S, to rounding of itself where that is small."""
+    """Return log S'/S, to relative rounding error where it is small."""
     far = expanded.log_sum(move.after) - expanded.log_sum(move.before)
     share = simplex.normalise(move.before)
     close = gain(share, share + (move.after - move.before)).sum(axis=-1, keepdims=True)
@@ -133,7 +133,7 @@ def _change_of_total(move: Move) -> jax.Array:
 
 
 def gain(before: jax.Array, after: jax.Array) -> jax.Array:
-    """Return exp(after) - exp(before), to rounding of itself where they are close."""
+    """Return exp(after) - exp(before), to relative rounding error where they are close."""
     rise = after - before
     close = jnp.exp(before) * jnp.expm1(jnp.minimum(rise, 1))
     return jnp.where(rise < 1, close, jnp.exp(after) - jnp.exp(before))
@@ -145,8 +145,8 @@ def change_of_shapes(
     """Return (a' - a) log_scale + log Gamma(a + N) - log Gamma(a' + N), which nearly cancel."""
     change = a_there - a
     low, high = jnp.minimum(a, a_there) + counts, jnp.maximum(a, a_there) + counts
-    left = change - jnp.sign(change) * rising.excess(low, jnp.abs(change))
-    return change * (log_scale - jnp.log(high)) + left
+    remainder = change - jnp.sign(change) * rising.excess(low, jnp.abs(change))
+    return change * (log_scale - jnp.log(high)) + remainder
 
 
 def transition(
@@ -157,10 +157,10 @@ def transition(
     total: jax.Array,
     step: jax.Array,
 ) -> jax.Array:
-    r"""Move by an uncorrected step; rows with a shape that is not positive by a reflected one.
+    r"""Move by an uncorrected step, or in rows with a nonpositive shape by a reflected one.
 
-    That one is the Euler step :math:`|\theta + h (a - \theta) + \sqrt{2 h \theta} \xi|` of SGRLD,
-    which needs no positive a.
+    The latter is the Euler step :math:`|\theta + h (a - \theta) + \sqrt{2 h \theta} \xi|` of SGRLD,
+    which does not need positive a.
     """
     key_total, key_cir, key_noise = jax.random.split(key, 3)
     log_theta = with_scale(key_total, y, alpha, total)
@@ -177,38 +177,38 @@ def slope(
 ) -> tuple[jax.Array, jax.Array]:
     """Return minus the slope of the tangent counts c - omega c. against omega, between two points.
 
-    It is in the metric 1 / omega, as numerator and denominator, [..., 1]. Where the likelihood is
-    conjugate it is the number of its counts, and the total s that makes both shapes equal. What
-    rates make up for is left out, exposure * omega.
+    It is in the metric 1 / omega, as numerator and denominator, [..., 1]. If the likelihood is
+    conjugate, it is the number of its counts, and the total s that makes both shapes equal. The
+    part that rates account for, exposure * omega, is left out.
     """
     omega = [jnp.exp(value) for value in y]
     pull = [
         c + exposure * w - w * c.sum(axis=-1, keepdims=True)
         for c, w in zip(counts, omega, strict=True)
     ]
-    apart = omega[1] - omega[0]
-    # A step that leaves a coordinate where it was, at 0, says nothing of it.
-    weight = apart / jnp.maximum(omega[0] + omega[1], jnp.finfo(apart.dtype).tiny)
+    change = omega[1] - omega[0]
+    # A step that leaves a coordinate at 0 carries no information on it.
+    weight = change / jnp.maximum(omega[0] + omega[1], jnp.finfo(change.dtype).tiny)
     numerator = -((pull[1] - pull[0]) * weight).sum(axis=-1, keepdims=True)
-    return numerator, (apart * weight).sum(axis=-1, keepdims=True)
+    return numerator, (change * weight).sum(axis=-1, keepdims=True)
 
 
 def needed_total(y: jax.Array, counts: jax.Array, exposure: jax.Array | float = 0.0) -> jax.Array:
     """Return the smallest total, [..., 1], with which no count would be negative at y."""
-    # As `sites.constrain` has it: counts are those of a probability that did not underflow.
+    # As in `sites.constrain`: counts are for a probability that did not underflow.
     y = jnp.maximum(y, jnp.log(jnp.finfo(y.dtype).tiny))
     needed = counts.sum(axis=-1, keepdims=True) - counts * jnp.exp(-y) - exposure
     return jnp.max(needed, axis=-1, keepdims=True)
 
 
 def same(one: jax.Array, other: jax.Array, size: jax.Array) -> jax.Array:
-    """Return whether shapes are equal but for rounding and what no sample could tell.
+    """Return whether shapes are equal up to rounding and undetectable differences.
 
-    That alone does not make a move exact: shapes come of the gradient, which does not see the
-    jumps of a likelihood. `rounding.allowed` bounds what the log density may say against it.
+    This alone does not make a move exact: shapes come from the gradient, which does not see the
+    jumps of a likelihood. `rounding.allowed` bounds the log density's deviation.
 
-    A difference of a thousandth of the standard deviation of the gamma law is ignored, and one of
-    rounding: of the shape, and of the numbers of the given size that it is a difference of.
+    A difference of a thousandth of the standard deviation of the gamma law is ignored. So is
+    rounding, of the shape and of the numbers of the given size whose difference it is.
     """
     allowed = 1e-3 * jnp.sqrt(one) + rounding(one, size)
     return (jnp.abs(one - other) <= allowed).all()

@@ -1,7 +1,7 @@
 """The latent sites of a numpyro model: their kinds, starts and native values.
 
-Kernels move a site's *native* value, where nothing underflows: log-probabilities on the simplex,
-and the logarithm of a gamma variate.
+Kernels move a site's *native* value, which cannot underflow: log-probabilities on the simplex, and
+the logarithm of a gamma variate.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,33 +23,33 @@ SIMPLEX, LOG_SIMPLEX, GAMMA, SPHERE, OTHER = "simplex", "log simplex", "gamma", 
 
 
 class Rows(NamedTuple):
-    """The rows of a site in plates; without plates the site is one, and numbers of it scalars."""
+    """The rows of a site in plates; without plates it is a single row, with scalar numbers."""
 
     plates: tuple[tuple[int, int], ...] = ()  # dimensions, from the right of a batch, and sizes
     ndim: int = 0  # of the site
     event_dim: int = 0  # number of axes of one of its values, on the right
 
     def axis(self, dim: int) -> int:
-        """Return the axis of the site that is a dimension of its batch."""
+        """Return the axis of the site for a batch dimension."""
         return self.ndim - self.event_dim + dim
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of an array with a number for each row, which broadcasts against the site."""
+        """The shape of an array with one number per row, which broadcasts against the site."""
         if not self.plates:
             return ()
         sizes = {self.axis(dim): size for dim, size in self.plates}
         return tuple(sizes.get(axis, 1) for axis in range(self.ndim))
 
     def sums(self, numbers: jax.Array) -> jax.Array:
-        """Return the sum of each row of numbers of the site, whose last axis may be summed."""
+        """Return the sum over each row of numbers of the site, whose last axis may be summed."""
         if not self.plates:
             return numbers.sum()
         axes = tuple(axis for axis, size in enumerate(self.shape) if size == 1)
         return numbers.sum(axis=axes, keepdims=True)
 
     def sums_of_term(self, term: jax.Array) -> jax.Array:
-        """Return the sum of each row of a term of the log density; 0 where it has no such rows."""
+        """Return the sum over each row of a term of the log density; 0 if it has no such rows."""
         if any(term.ndim < -dim or term.shape[dim] != size for dim, size in self.plates):
             return jnp.zeros(self.shape, term.dtype)
         dims = {dim for dim, _ in self.plates}
@@ -60,17 +60,17 @@ class Rows(NamedTuple):
 class Layout(NamedTuple):
     """The sites and plates of a model before it runs: names and flags, no arrays."""
 
-    kinds: dict[str, str]  # of latent sites that are not enumerated, by name, in trace order
-    enumerate_from: int | None  # dimension from which on discrete sites are enumerated
+    kinds: dict[str, str]  # of latent sites, except enumerated ones, by name, in trace order
+    enumerate_from: int | None  # first dimension for enumerated discrete sites
     subsampled: dict[str, tuple[int, int]]  # plates with minibatches: all rows, and those shown
-    deterministic: tuple[str, ...]  # sites that samples bring along
+    deterministic: tuple[str, ...]  # sites included in samples
     plates: dict[str, Rows]  # rows of the latent sites
-    # sites whose prior has parameters that are made of the site itself, see `density.recursive`
+    # sites whose prior has parameters that depend on the site itself, see `density.recursive`
     recursive: frozenset[str] = frozenset()
 
 
 def typed(key: jax.Array) -> jax.Array:
-    """Return a typed key for a typed or a raw one."""
+    """Return a typed key, given a typed or raw one."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return key
     return jax.random.wrap_key_data(key)
@@ -81,13 +81,13 @@ def inspect(
 ) -> tuple[Layout, Values]:
     """Trace a model once, and return its layout and values of its latent sites.
 
-    The values are those of an `init_to_...` function of numpyro, or drawn from the prior. A latent
-    site that is local to a minibatch, or discrete and not enumerated, is a ValueError.
+    The values come from an `init_to_...` function of numpyro, or from the prior. A latent site that
+    is local to a minibatch, or discrete and not enumerated, raises a ValueError.
     """
     initial = strategy or init_to_sample
 
     def value_of(site: dict[str, Any]) -> jax.Array | None:
-        # These strategies go through real numbers, from which no map leads to the sphere.
+        # These strategies use unconstrained values, which have no map to the sphere.
         latent = site["type"] == "sample" and not site["is_observed"]
         return None if latent and kind(site) == SPHERE else initial(site)
 
@@ -137,7 +137,7 @@ def inspect(
 
 
 def check_all_rows(layout: Layout) -> None:
-    """Raise a ValueError where plates show minibatches."""
+    """Raise a ValueError if plates show minibatches."""
     if layout.subsampled:
         raise ValueError(
             f"the plates {listed(layout.subsampled)} show minibatches, which NUTS cannot sample; "
@@ -165,8 +165,8 @@ def kind(site: Mapping[str, Any]) -> str:
 
 
 def support_of(law: dist.Distribution) -> constraints.Constraint:
-    """Return the support of a law, or of its rows where it is one of several."""
-    # Plates and `to_event` wrap laws, and `ImproperUniform` its constraint, even where it is one.
+    """Return the support of a law, or of its rows if it is a law of several."""
+    # Plates and `to_event` wrap laws; `ImproperUniform` wraps its constraint, even a single one.
     support = base(law).support
     while isinstance(support, constraints.independent):
         support = support.base_constraint
@@ -174,7 +174,7 @@ def support_of(law: dist.Distribution) -> constraints.Constraint:
 
 
 def base(law: dist.Distribution) -> dist.Distribution:
-    """Return the distribution within those that only expand, reshape or mask it."""
+    """Return the distribution inside wrappers that only expand, reshape or mask it."""
     while isinstance(law, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
         law = law.base_dist
     return law
@@ -191,10 +191,10 @@ def native(kind: str, value: jax.Array) -> jax.Array:
 
 
 def constrain(kind: str, y: jax.Array) -> jax.Array:
-    """Return the value that the model sees; one below the smallest normal number is that number.
+    """Return the value that the model sees, raised to at least the smallest normal number.
 
-    Its derivative by the native value is the value itself, where it was raised as well. An observed
-    count therefore counts fully however small the probability is.
+    Its derivative in the native value is the value itself, even if it was raised. An observed count
+    thus has its full effect at any probability.
     """
     if kind == LOG_SIMPLEX:
         return y
@@ -203,12 +203,12 @@ def constrain(kind: str, y: jax.Array) -> jax.Array:
 
 
 def underflows(y: jax.Array) -> jax.Array:
-    """Return where `constrain` raises the value of a native one."""
+    """Return where `constrain` raises the value."""
     return y < jnp.log(_tiny(y))
 
 
 def _tiny(value: jax.Array) -> float:
-    # A little more than the smallest normal number, so that log and exp may round.
+    # Slightly above the smallest normal number, to leave room for rounding by log and exp.
     return 1.001 * float(jnp.finfo(value.dtype).tiny)
 
 
@@ -219,11 +219,11 @@ def start(
     layout: Layout,
     key: jax.Array,
 ) -> Values:
-    """Return constrained values to start from: those given, else by the strategy, else scattered.
+    """Return constrained values to start from: given ones, else by the strategy, else scattered.
 
     Without a strategy, probabilities and gamma variates start from a uniform Dirichlet and a unit
-    exponential, and sites of other kinds from the draw: a draw of a sparse prior has one category,
-    and others are hard to reach from there.
+    exponential, other kinds from the draw: a draw from a sparse prior has a single category, from
+    which others are hard to reach.
     """
     given = dict(given or {})
     if unknown := sorted(given.keys() - drawn.keys()):
@@ -283,5 +283,5 @@ def _discrete(name: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as a Python list in code."""
+    """Return names as a Python list literal."""
     return "[" + ", ".join(repr(name) for name in names) + "]"

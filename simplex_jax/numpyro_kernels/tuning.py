@@ -1,4 +1,4 @@
-"""Adaptation of SCIR to each site: whether its likelihood is conjugate, totals, step sizes."""
+"""Adaptation of SCIR to each site: conjugacy of its likelihood, totals, step sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,16 +16,16 @@ from simplex_jax.numpyro_kernels.sites import Rows, Values
 
 
 class Total(NamedTuple):
-    """The sum that the counts of the rows of a site are given, s of `simplex_moves`.
+    """The total for the counts of each row of a site, s of `simplex_moves`.
 
-    Any s that does not change with the site is right, and a bad one slow. Corrected moves have
-    `value`, constant after the warm-up; `of` serves exact ones, where a sum that did change would
-    change the shapes, and so be seen, and uncorrected ones.
+    Any s that does not change with the site is correct, but a bad one is slow. Corrected moves use
+    `value`, constant after warm-up. Uncorrected moves use `of`, and so do exact ones, where a sum
+    that changed would change the shapes and be noticed.
     """
 
     value: jax.Array  # s, [..., 1]; 0 for a gamma site
-    # Whether the counts of a row have a positive sum that does not depend on the site, which then
-    # is s, [..., 1]; true for a gamma site.
+    # Whether the counts of a row have a positive sum that does not depend on the site, which is
+    # then s, [..., 1]; true for a gamma site.
     counted: jax.Array
 
     def of(self, counts: jax.Array) -> jax.Array:
@@ -36,23 +36,23 @@ class Total(NamedTuple):
 class Noise(NamedTuple):
     """The noise of minibatches; see `minibatches`."""
 
-    shape: jax.Array  # a as the last minibatch showed it, of the shape of the site
+    shape: jax.Array  # a from the last minibatch, in the shape of the site
     rate: jax.Array  # b likewise; [..., 1] on the simplex
     ratio: jax.Array  # rho, a scalar
     inflation: jax.Array  # factor of standard deviations at the step of the last move, a scalar
 
 
 class Tuning(NamedTuple):
-    """The state of the adaptation to a site. Scalars, unless stated; of each row where it says."""
+    """The state of the adaptation to a site: scalars, or one number per row where stated."""
 
-    exact: jax.Array  # whether neither shapes nor log density have said that they depend on it
-    bound: jax.Array  # nats by which the log density may be off by rounding, at the last move
+    exact: jax.Array  # whether shapes and log density have shown no dependence on it
+    bound: jax.Array  # possible rounding error of the log density at the last move, in nats
     log_step: jax.Array  # of each row; of corrected moves, and of those by minibatches
     accepted: jax.Array  # of each row; mean acceptance probability in this phase
     clamped: jax.Array  # mean fraction of shapes that were not positive in this phase
     total: Total  # the sums of its counts
     centre: jax.Array  # mean value of the site in the warm-up, of its shape
-    noise: Noise | None = None  # None where all the data are shown
+    noise: Noise | None = None  # None if every step uses all the data
 
 
 Evaluate = Callable[[Values], Density]
@@ -61,12 +61,12 @@ Evaluate = Callable[[Values], Density]
 def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) -> Tuning:
     """Probe the likelihood at two values of a site, given native values of all sites.
 
-    What is not the model is one program: a start is far from any loop, and would else compile each
-    operation by itself, in more time than the model takes.
+    Everything outside the model is one program: a start is not inside a loop, so each operation
+    would otherwise be compiled separately, which takes longer than the model.
     """
     value = y[name]
     if kind == sites.GAMMA:
-        # The numbers change by factors of their own: by one for all, a product of sites would pass.
+        # Each number changes by a different factor: with one factor, a product of sites would pass.
         places = [value, value + _normals(0, value)]
         laws = [gamma_law(name, {**y, name: place}, evaluate) for place in places]
         return _first_gamma(name, places, laws, step)
@@ -75,7 +75,7 @@ def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) 
 
 
 def _normals(seed: int, like: jax.Array) -> np.ndarray:
-    """Return normal variates, always the same ones, without a program to compile."""
+    """Return normal variates, always the same ones, without compilation."""
     return np.random.default_rng(seed).standard_normal(like.shape).astype(like.dtype)
 
 
@@ -127,7 +127,7 @@ def _agrees(
     shapes: Sequence[jax.Array],
     falls: jax.Array | float = 0.0,
 ) -> jax.Array:
-    """Return whether the log density changes between two values as the shapes and rates say."""
+    """Return whether the log density changes between two values as shapes and rates predict."""
     rise = y[1] - y[0]
     prior = densities[0].parameters[name][0]
     change = densities[1].without(name) - densities[0].without(name)
@@ -141,7 +141,7 @@ def _agrees(
 
 
 def safe_total(name: str, y: Values, evaluate: Evaluate) -> Total:
-    """Return sums with which no count is negative, near the corners of the simplex either."""
+    """Return totals with which no count is negative, even near the corners of the simplex."""
     probed = [_probed(name, y, evaluate, scale) for scale in (1.0, 4.0)]
     places, densities = ([*one, *other] for one, other in zip(*probed, strict=True))
     return _total(places, _counts(name, densities))
@@ -151,7 +151,7 @@ def _total(places: Sequence[jax.Array], counts: Sequence[jax.Array]) -> Total:
     sums = [c.sum(axis=-1, keepdims=True) for c in counts]
     sizes = jnp.abs(counts[0]).sum(axis=-1, keepdims=True)
     counted = (jnp.abs(sums[1] - sums[0]) <= 1e-4 * sizes) & (sums[0] > 1e-3 * sizes)
-    # A row of which this minibatch says nothing is taken to be like those of which it does.
+    # A row without data in this minibatch is assumed to be like the rows with data.
     silent = sizes == 0
     counted = jnp.where(silent, (counted | silent).all(), counted)
     return Total(jnp.where(counted, sums[0], fitted_total(places, counts)), counted)
@@ -166,9 +166,9 @@ def by_row(tuning: Tuning, rows: Rows) -> Tuning:
 
 
 def is_conjugate(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
-    """Tell whether a site is conjugate at certain values of all sites; see `is_curved`.
+    """Return whether a site is conjugate at fixed values of all sites; see `is_curved`.
 
-    Where it is not known the answer is no.
+    If this is unknown, the answer is no.
     """
     gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
     tuning = first(name, kinds[name], _probe(y, gammas), jnp.ones(()), evaluate)
@@ -176,7 +176,7 @@ def is_conjugate(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evalu
 
 
 def _known(flag: jax.Array, *, otherwise: bool) -> bool:
-    """Return a flag, or what is to be believed of one that is traced."""
+    """Return a flag, or `otherwise` if it is traced."""
     try:
         return bool(flag)
     except jax.errors.TracerBoolConversionError:
@@ -184,12 +184,12 @@ def _known(flag: jax.Array, *, otherwise: bool) -> bool:
 
 
 def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
-    """Tell whether counts of a simplex site of one row fall with its probabilities.
+    """Return whether counts of a simplex site of one row fall with its probabilities.
 
-    Those of many rows fall with other rows as well, which all are scaled to see it: the rates would
-    be too large, and moves shorter for nothing. Looked at where all sites have certain values, so
-    that it is known of chains under `vmap`. Where it is not, as under `jit`, the answer is yes,
-    which costs time only.
+    With many rows, counts also fall with other rows, all of which the test scales: rates would be
+    too large, and moves shorter for nothing. All sites are at fixed values, so the answer is known
+    for chains under `vmap`. If it is unknown, as under `jit`, the answer is yes, which only costs
+    time.
     """
     if kinds[name] == sites.GAMMA or y[name].size > y[name].shape[-1]:
         return False
@@ -200,7 +200,7 @@ def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate
 
 
 def _probe(y: Values, gammas: tuple[str, ...]) -> Values:
-    """Return native values of all sites, always the same ones."""
+    """Return fixed native values of all sites."""
     probe = {name: _normals(1, x) for name, x in y.items()}
     return {
         name: jnp.asarray(x if name in gammas else log_softmax(x, axis=-1))
@@ -216,7 +216,7 @@ def _falls(counts: jax.Array, scaled: jax.Array) -> jax.Array:
 def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
     """Fit the totals of a conjugate site again, after the other sites moved.
 
-    Only of rows whose counts do not sum to them: a likelihood that is normalised in the site.
+    This is only for rows whose counts do not sum to them: a likelihood normalised in the site.
     """
     if kind == sites.GAMMA:
         return tuning
@@ -245,9 +245,9 @@ def _gamma_law(name: str, y: jax.Array, here: Density, scaled: Density) -> gamma
 
 
 def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.Array:
-    """Return what the counts of a site fall by with its value, at native values of it."""
+    """Return the rate at which a site's counts fall with its value, at native values."""
     places = jnp.stack([place, _scaled_up(place)])
-    # A loop: a second evaluation would take as long to compile as the first.
+    # A loop: a second evaluation would compile as long as the first.
     slopes = jax.lax.map(lambda at: _anywhere({**y, name: at}, evaluate).counts[name], places)
     return gamma_moves.exposure(place, *slopes)
 
@@ -259,7 +259,8 @@ def _scaled(name: str, y: Values, evaluate: Evaluate) -> Density:
 def _anywhere(y: Values, evaluate: Evaluate) -> Density:
     """Return the density at values that may be off the simplex.
 
-    numpyro's laws refuse them as parameters where they see numbers, as under `jax.disable_jit`.
+    numpyro's laws reject them as parameters if they see concrete numbers, as under
+    `jax.disable_jit`.
     """
     with numpyro.validation_enabled(False):
         return evaluate(y)
@@ -270,8 +271,8 @@ def _scaled_up(y: jax.Array) -> jax.Array:
 
 
 def same_law(one: gamma_moves.Law, other: gamma_moves.Law) -> jax.Array:
-    """Return whether two gamma laws are equal but for rounding; see `simplex_moves.same`."""
-    # The rate scales the variate by what a thousandth of its standard deviation would be.
+    """Return whether two gamma laws are equal up to rounding; see `simplex_moves.same`."""
+    # A rate may scale the variate by a thousandth of its standard deviation.
     shape = jnp.maximum(one.shape, 1)
     ratio = jnp.abs(jnp.log(other.rate) - jnp.log(one.rate))
     allowed = 1e-3 / jnp.sqrt(shape) + 50 * jnp.finfo(shape.dtype).eps
@@ -288,10 +289,10 @@ def adapted(
     target: float,
     y: jax.Array,
 ) -> Tuning:
-    """Return the tuning after a move; step size, total and centre change in the warm-up only.
+    """Return the tuning after a move; step size, total and centre change only during warm-up.
 
-    `step` counts the moves done before; `total` is fitted to the two ends of the move; `target` is
-    the acceptance probability aimed at, and y the native value of the site after the move.
+    `step` counts the moves before this one; `total` is fitted to the two ends of the move; `target`
+    is the target acceptance rate, and y the native value of the site after the move.
     """
     dtype = tuning.log_step.dtype
     gain = jnp.where(
@@ -315,7 +316,7 @@ def adapted(
 def fitted_total(
     y: Sequence[jax.Array], counts: Sequence[jax.Array], exposure: jax.Array | float = 0.0
 ) -> jax.Array:
-    """Return the total that makes the shapes at two points most equal, and no count negative."""
+    """Return the total that makes the shapes at two points most similar, with no count negative."""
     numerator, denominator = simplex_moves.slope(y, counts, exposure)
     fitted = numerator / jnp.where(denominator > 0, denominator, 1)
     for place, c in zip(y, counts, strict=True):
@@ -326,7 +327,7 @@ def fitted_total(
 def _probed(
     name: str, y: Values, evaluate: Evaluate, scale: float = 1.0
 ) -> tuple[list[jax.Array], list[Density]]:
-    """Return two points of the simplex, always the same ones, and the density there."""
+    """Return two fixed points of the simplex, and the density there."""
     places = _places(y[name], scale)
     return places, [evaluate({**y, name: place}) for place in places]
 
@@ -336,6 +337,6 @@ def _places(y: jax.Array, scale: float) -> list[jax.Array]:
 
 
 def _counts(name: str, densities: Sequence[Density]) -> list[jax.Array]:
-    """Return the counts of a site, 0 where they are not finite, as they may be at density 0."""
+    """Return the counts of a site, or 0 where they are not finite, as can happen at density 0."""
     counts = [density.counts[name] for density in densities]
     return [jnp.where(jnp.isfinite(c), c, 0) for c in counts]
