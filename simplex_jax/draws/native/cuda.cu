@@ -1,5 +1,5 @@
-// Gamma and Poisson variates and the transition of the Cox-Ingersoll-Ross process on GPUs of NVIDIA: a
-// thread draws a variate. Those of CPUs, bit for bit, see formulas.inl.
+// Gamma and Poisson variates and the transition of the Cox-Ingersoll-Ross process on NVIDIA GPUs,
+// one thread per variate. They equal those of CPUs bit for bit, see formulas.inl.
 
 #include <algorithm>
 #include <string>
@@ -29,8 +29,8 @@ struct Parameter {
   }
 };
 
-// Rows of variates: [rows, size], each with the two words of its key and the number of variates before
-// it in the array that it is a part of.
+// Rows of variates: [rows, size], each with the two words of its key and the number of variates
+// before it in the whole array.
 struct Draws {
   const uint32_t* keys;
   const uint32_t* offsets;
@@ -39,7 +39,7 @@ struct Draws {
   float* values;
 };
 
-// A variate of a shape of at least 1/2, by proposals with the words of these rows.
+// A variate of a shape of at least 1/2, from proposals with the words of this column.
 __device__ float gamma_of(const uint32_t* key, uint32_t column, float shape) {
   for (int round = 0; round < kRounds; ++round) {
     const float value = propose_gamma(key, 2 * (round + 1), column, shape);
@@ -48,7 +48,7 @@ __device__ float gamma_of(const uint32_t* key, uint32_t column, float shape) {
   return nanf("");
 }
 
-// The log of a variate of small shape, and whether it is taken; else `ratio` is that of a fresh
+// The log of a variate of small shape, and whether it is accepted; if not, `ratio` is for a fresh
 // exponential.
 __device__ bool small_of(const uint32_t* key, uint32_t column, float shape, float& ratio,
                          uint32_t second, float& value) {

@@ -1,17 +1,17 @@
-// How variates are proposed, and when proposals are accepted: for CPUs, by vectors, and for GPUs, by
-// threads of one number each. As in `simplex_jax.draws.gamma`, `.poisson` and `.cir`, whose comments say
-// why: the same words of randomness in the same formulas.
+// Proposals of variates and their acceptance, for vectors on CPUs and for threads of one number on
+// GPUs. They use the same random words and formulas as `simplex_jax.draws.gamma`, `.poisson` and
+// `.cir`, whose comments explain them.
 
 constexpr int kRounds = 66;
-constexpr float kRounding = 1e-5f;  // what bounds that are asked first leave to rounding
-constexpr float kMostSmall = 0.25f;  // as gamma.py
+constexpr float kRounding = 1e-5f;  // allowance for rounding in bounds that are tried first
+constexpr float kMostSmall = 0.25f;  // as in gamma.py
 constexpr float kInverseE = 0.36787944117144233f;
 constexpr float kLeast = std::numeric_limits<float>::min();
 constexpr float kMost = std::numeric_limits<float>::max();
 
 ALWAYS_INLINE Mask positive(Vector x) { return (x >= kLeast) & (x <= kMost); }
 
-// Two words for each of some variates of a row.
+// Two words for each variate, of some columns of a row.
 ALWAYS_INLINE void words(const uint32_t* key, uint32_t row, Words columns, Words& one, Words& two) {
   one = Words{} + 2 * row;
   two = columns;
@@ -48,9 +48,9 @@ ALWAYS_INLINE Vector propose_gamma(const uint32_t* key, uint32_t row, Words colu
 // The same proposal where simple bounds show that it is accepted, or -1 where they do not. R(y) =
 // log1p(y) - y + y^2/2 - y^3/3 is the integral of -t^3 / (1 + t) from 0 to y: at least -y^4/4 for y
 // above 0, and -y^4/4 / (1 + y) below; and exp(x) >= 1 + x. No draw depends on which of the two is
-// asked first: for |y| < 1/4 kRounding is a hundred times what the acceptance above is rounded by,
-// and beyond R(y) is |y|^5/20 and more above these bounds, some 500 times the rounding of its
-// logarithm.
+// tried first. For |y| < 1/4, kRounding is a hundred times the rounding error of the acceptance
+// above; beyond, R(y) is above these bounds by at least |y|^5/20, some 500 times the rounding error
+// of its logarithm.
 ALWAYS_INLINE Vector surely_gamma(const uint32_t* key, uint32_t row, Words columns, Vector shape) {
   Words one, two;
   words(key, row, columns, one, two);
@@ -62,8 +62,8 @@ ALWAYS_INLINE Vector surely_gamma(const uint32_t* key, uint32_t row, Words colum
   return taken ? d * (sum * sum * sum) : constant(-1);
 }
 
-// Ahrens and Dieter's proposal of the log of a variate of small shape, at a ratio of an exponential
-// and the shape, and whether it is accepted.
+// Ahrens and Dieter's proposal for the log of a variate of small shape, given the ratio of an
+// exponential and the shape, and whether it is accepted.
 ALWAYS_INLINE Vector propose_small(Vector shape, Vector ratio, Words two, Mask& taken) {
   const Vector y = kInverseE - ratio;
   const Mask below = y <= 0.0f;
@@ -76,8 +76,8 @@ ALWAYS_INLINE Vector propose_small(Vector shape, Vector ratio, Words two, Mask& 
 
 // Where simple bounds show that this proposal is accepted. For y <= 0 the sum, the first terms of a
 // series of positive numbers, is at most exp(-y) = 1 / x, and exp(-x) is at least 1 - x. For y > 0,
-// where the sum is below 1, they show nothing. Again no draw depends on it: all this is rounded by less
-// than a tenth of kRounding.
+// where the sum is below 1, they show nothing. Again no draw depends on this: all rounding errors
+// here are below a tenth of kRounding.
 ALWAYS_INLINE Mask surely_small(Vector y, Words two) {
   const Vector sum = 1.0f - y * (1.0f - y * (0.5f - y / 6.0f));
   return (1.0f - kRounding - uniform(two)) * sum > 1.0f;
@@ -85,12 +85,12 @@ ALWAYS_INLINE Mask surely_small(Vector y, Words two) {
 
 // The rate of a transition's Poisson variate.
 ALWAYS_INLINE Vector rate_of(Vector log_theta, Vector growth, Vector decay) {
-  constexpr float kMostRate = 7.9e28f;  // whose square root has room
+  constexpr float kMostRate = 7.9e28f;  // its root cannot overflow
   return smaller(exponential_of(log_theta - decay) / growth, kMostRate);
 }
 
-// The log of what a transition leads to, from a gamma variate of this shape; `first` is the exponential
-// of the first word, and the second word is that of the normal.
+// The log of the new value of a transition, from a gamma variate of this shape; `first` is the
+// exponential of the first word, and the second word is for the normal.
 ALWAYS_INLINE Vector transition(Vector shape, Vector gamma, Vector rate, Vector first, Vector ratio,
                                 Vector factor, Vector log_theta, Vector step, Words second) {
   constexpr float kLargeRate = 64.0f;
@@ -171,14 +171,14 @@ ALWAYS_INLINE Vector propose_count(const uint32_t* key, uint32_t row, Words colu
   return surely | (~never & below) ? k : constant(-1);
 }
 
-// 1 - exp(-x) for x >= 0, to rounding of itself (Kahan).
+// 1 - exp(-x) for x >= 0, to relative rounding error (Kahan).
 ALWAYS_INLINE Vector complement(Vector x) {
   const Vector u = exponential_of(-x);
   const Vector rest = (1.0f - u) * x / -logarithm(u);
   return u == 1.0f ? x : rest;
 }
 
-// Counts at rates up to 10: how many of the tail probabilities exceed a uniform.
+// Counts for rates up to 10: the number of tail probabilities above a uniform.
 ALWAYS_INLINE Vector by_inversion(Words bits, Vector rate) {
   const Vector v = (float_of(bits) + 0.5f) * 0x1p-32f;
   Vector mass = exponential_of(-rate), tail = complement(rate), count = constant(0);

@@ -1,4 +1,4 @@
-// XLA's calls of the draws.
+// The draws as XLA calls.
 
 #include <string>
 
@@ -38,7 +38,7 @@ void normalise(const Weights&);
 
 namespace {
 
-// How much longer a variate takes than the numbers that `kWork` counts.
+// Cost of a variate, relative to the numbers that `kWork` counts.
 constexpr int64_t kCost = 8;
 
 template <typename Task>

@@ -8,7 +8,7 @@ struct Lanes {
   uint32_t places[kBlock + WIDTH];
   int64_t number = 0;
 
-  // Adds those that are chosen from a vector of places.
+  // Adds the chosen ones of a vector of places.
   ALWAYS_INLINE void add(Mask chosen, Words from) {
 #if WIDTH == 16 && defined(SIMPLEX_X86)
     const __mmask16 mask = _mm512_movepi32_mask(reinterpret_cast<__m512i>(chosen));
@@ -23,8 +23,8 @@ struct Lanes {
 #endif
   }
 
-  // Drops what the last vector of the block has in excess, and makes the rest of the last vector of
-  // places lanes as well.
+  // Drops excess lanes of the block's last vector, and fills up the last vector of places with
+  // valid lanes.
   inline void end(int64_t count) {
     while (number > 0 && places[number - 1] >= count) --number;
     std::fill(places + number, places + number + WIDTH, number > 0 ? places[number - 1] : 0u);
@@ -49,9 +49,9 @@ ALWAYS_INLINE Words load(const uint32_t* from) {
 
 ALWAYS_INLINE void store(uint32_t* to, Words x) { std::memcpy(to, &x, sizeof(Words)); }
 
-// Variates by rejection for some columns, with parameters [kBlock]: what
-// `propose(row, columns, parameters)` returns where that is not negative. `surely` is asked first:
-// `again` is 1 where it is all of `propose`, and 0 where it only spares most of them.
+// Variates by rejection for some columns, with parameters [kBlock]: the first nonnegative result of
+// `propose(row, columns, parameters)`. `surely` is tried first: `again` is 1 if it is the same as
+// `propose`, and 0 if it only saves most calls.
 template <typename Surely, typename Propose>
 inline void accepted(int64_t count, const uint32_t* columns, const float* parameters, float* values,
                      Surely surely, int again, Propose propose) {
@@ -88,9 +88,9 @@ inline void accepted(int64_t count, const uint32_t* columns, const float* parame
   }
 }
 
-// A block of log gamma variates. Those of small shape that bounds accept are drawn in place, by
-// `take`. The few others that are proposed so, and all that need Marsaglia and Tsang's proposal, are
-// packed together, so that a lane costs what its own draw costs.
+// A block of log gamma variates. `take` draws those of small shape that bounds accept, in place.
+// The few others of small shape, and all that need Marsaglia and Tsang's proposal, are packed, so
+// that each lane costs only its own draw.
 struct GammaBlock {
   const uint32_t* key;
   uint32_t start;  // its first column
@@ -98,14 +98,14 @@ struct GammaBlock {
   alignas(64) float values[kBlock];
   alignas(64) float ratios[kBlock];      // of exponentials and shapes
   alignas(64) uint32_t seconds[kBlock];  // word two of row 0
-  Lanes doubtful;                        // of small shape, and not surely accepted
+  Lanes doubtful;                        // of small shape, not surely accepted
   Lanes left;                            // for Marsaglia and Tsang
   bool whole;                            // whether these are all lanes, in order
 
   GammaBlock(const uint32_t* key, uint32_t start, int64_t count)
       : key(key), start(start), count(count) {}
 
-  // Takes a vector of lanes, some of them drawn as of small shape.
+  // Takes a vector of lanes, some of small shape.
   ALWAYS_INLINE void take(int64_t i, Mask small, Vector ratio, Words two) {
     const Words here = lanes() + static_cast<uint32_t>(i);
     const Vector y = kInverseE - ratio;
@@ -116,7 +116,7 @@ struct GammaBlock {
     left.add(~small, here);
   }
 
-  // Asks the doubtful lanes. What is rejected is left, to be drawn afresh: with ratios of
+  // Tests the doubtful lanes. Rejected ones are left to be drawn afresh, with ratios from
   // exponentials of a row of words that nothing else uses.
   inline void ask(const float* shapes) {
     alignas(64) float room[2][kBlock];
@@ -147,14 +147,14 @@ struct GammaBlock {
     left.end(count);
   }
 
-  // The numbers [kBlock] of what is left.
+  // The numbers [kBlock] of the lanes that are left.
   template <typename Number>
   inline const Number* packed(const Number* from, Number* room) const {
     return whole ? from : left.packed(from, room);
   }
 
-  // Draws gamma variates for what is left from shapes [kBlock] of at least 1/2, and calls
-  // `finish(i, shapes, variates)`, which returns values, for vectors of them.
+  // Draws gamma variates for the lanes that are left, with shapes [kBlock] of at least 1/2, and
+  // calls `finish(i, shapes, variates)`, which returns values, on vectors of them.
   template <typename Finish>
   inline void draw_left(const float* shapes, Finish finish) {
     alignas(64) uint32_t columns[kBlock];
@@ -211,7 +211,7 @@ inline void for_blocks(const Rows& rows, Block block) {
 }
 
 void hash(const Hashes& task) {
-  // All rows as one: many are as short as a key, and a vector is then of several rows.
+  // All rows as one: many are as short as a key, so a vector spans several rows.
   const Hashes flat{task.keys, task.firsts, 1, task.rows * task.size, task.pairs, task.taken};
   for_blocks(flat, [&](int64_t, int64_t first, int64_t count) {
     int64_t row = first / task.size, column = first % task.size;
@@ -255,7 +255,7 @@ void choose(const Choices& task) {
     for (int64_t j = 0; j < count; ++j) threshold[j] = uniforms[j] * total[j];
     std::fill(total, total + count, 0.0f);
     std::fill(chosen, chosen + count, 0);
-    // What has passed the last category would be rounding.
+    // Only rounding could pass the last category.
     for (int64_t k = 0; k < task.categories - 1; ++k) {
       const float* of_category = weights + k * task.size;
       for (int64_t j = 0; j < count; ++j) {
@@ -326,11 +326,11 @@ void cir(const Cir& task) {
       store(shape + i, (given ? x : constant(1)) + (empty ? constant(1.0f) : constant(0.5f)));
       const Vector ratio = given ? over / x : constant(std::nanf(""));
       block.take(i, given & empty & (x <= kMostSmall), ratio, two);
-      // GCC would make two loops of this one and compute the words in each, if it knew of i.
+      // If it knew i, GCC would split this loop in two and compute the words in each.
       asm volatile("" : "+r"(i));
     }
     block.ask(a);
-    // Not so below: the log of a gamma of large shape and that of the scale may cancel.
+    // Not below: the log of a gamma of large shape and the log of the scale may cancel.
     for (int64_t i = 0; i < count; i += WIDTH) {
       store(block.values + i, load(block.values + i) + load(log_scale + i));
     }

@@ -1,6 +1,6 @@
-// Log probabilities of log weights. Those of a row do not depend on the others, nor on the width.
+// Log probabilities of log weights. A row does not depend on the others, nor on the width.
 
-// The 16 numbers of a row from `j` on, filled up with minus infinity.
+// The 16 numbers of a row from `j` on, padded with minus infinity.
 ALWAYS_INLINE const float* sixteen(const float* row, int64_t j, int64_t size, float* room) {
   if (j + 16 <= size) return row + j;
   std::fill(room, room + 16, -std::numeric_limits<float>::infinity());

@@ -1,4 +1,4 @@
-// What the draws need, shared by the kernels for each set of instructions.
+// Tasks of the draws, shared by the kernels for all instruction sets.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace simplex {
 
-constexpr int64_t kBlock = 256;  // variates that are drawn together
+constexpr int64_t kBlock = 256;  // variates drawn together
 
 // A parameter of a row of variates: [rows, period], repeated along the row.
 struct Parameter {
@@ -15,7 +15,7 @@ struct Parameter {
 };
 
 // Rows of variates: [rows, size], each with the two words of its key and the number of variates
-// before it in the array that it is a part of.
+// before it in the whole array.
 struct Draws {
   const uint32_t* keys;
   const uint32_t* offsets;
@@ -50,8 +50,8 @@ struct Cir {
   Draws draws;
   Parameter log_theta;
   Parameter shape;
-  // The step h, 1 - exp(-h) and its log, and with exp(-h) / (1 - exp(-h)) = exp(-decay) / growth the
-  // rest.
+  // The step h, 1 - exp(-h) and its log; for the rest, exp(-h) / (1 - exp(-h)) = exp(-decay) /
+  // growth.
   Parameter step, scale, log_scale, growth, decay;
 };
 
