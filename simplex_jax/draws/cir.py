@@ -99,9 +99,9 @@ def cir_by_xla(
     # scale * rate = theta e^-h, so for a large rate log theta' = log theta - h + log1p(small). The
     # rounding error of the difference is added back: it would be a visible bias.
     drifted = log_theta - h
-    back = drifted - log_theta
-    lost = (log_theta - (drifted - back)) - (h + back)
-    relative = drifted + (jnp.log1p((noise + (g - first)) / rate) + lost)
+    change = drifted - log_theta
+    rounding = (log_theta - (drifted - change)) - (h + change)
+    relative = drifted + (jnp.log1p((noise + (g - first)) / rate) + rounding)
 
     large = (rate > _LARGE_RATE) & (rate > shape_parameter)
     value = jnp.where(large & ~empty, relative, direct)

@@ -90,14 +90,14 @@ def sample(
         drawn = propose(key, 4, index, parameters)
         # Otherwise the loops that search for rejected entries would recompute it for each.
         drawn = lax.optimization_barrier(jnp.where(index < size, drawn, 0))
-        again = _positions(drawn < 0, few)
+        rejected = _positions(drawn < 0, few)
         last = last_rounds(
             6,
-            index.at[again].get(mode="clip"),
-            parameters.at[again].get(mode="clip"),
-            jnp.where(again < many, -1, 0).astype(drawn.dtype),
+            index.at[rejected].get(mode="clip"),
+            parameters.at[rejected].get(mode="clip"),
+            jnp.where(rejected < many, -1, 0).astype(drawn.dtype),
         )
-        drawn = drawn.at[again].set(last, mode="drop")
+        drawn = drawn.at[rejected].set(last, mode="drop")
         return value.at[index].set(drawn, mode="drop")
 
     columns = lax.iota(jnp.int32, size)

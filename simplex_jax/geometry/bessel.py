@@ -92,8 +92,8 @@ def _series_parts(order: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]
     by_stirling = -debye.series(1 / jnp.where(by_gamma, stirling, e.base), jnp.ones_like(order))
     rest = e.series + jnp.where(by_gamma, exact, by_stirling) + e.growth
     # x - d, where x may be much larger than N: r + x > N, so nothing cancels.
-    gained = e.base * (d + x) / (e.radius + x)
-    return gained + logs - rest, d - logs + rest
+    difference = e.base * (d + x) / (e.radius + x)
+    return difference + logs - rest, d - logs + rest
 
 
 def _difference(order: jax.Array, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -189,8 +189,8 @@ def log_iv(order: ArrayLike, x: ArrayLike) -> jax.Array:
     small. Otherwise it uses recurrences from an order where that holds.
 
     Args:
-        order: nu, finite and at least 0, any shape; accurate up to 1e5. x: Finite and at least 0;
-        accurate up to 1e8. The shapes broadcast.
+        order: nu, finite and at least 0, any shape; accurate up to 1e5.
+        x: Finite and at least 0; accurate up to 1e8. The shapes broadcast.
 
     Returns:
         log I_nu(x), -inf for I_nu(0) with nu > 0. The error is below 1e-12 or a few units in the

@@ -165,8 +165,8 @@ def kl(
     Args:
         mean: Unit vectors, shape [..., p].
         concentration: Finite and at least 0, shape [...].
-        other_mean: Same as `mean`; all batch shapes broadcast. other_concentration: Same as
-        `concentration`.
+        other_mean: Same as `mean`; all batch shapes broadcast.
+        other_concentration: Same as `concentration`.
 
     Example:
         >>> import jax.numpy as jnp

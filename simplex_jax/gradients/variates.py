@@ -146,8 +146,9 @@ def running(
         reference: The first reference, with the structure and shapes of the position.
         block_size: Number of data that the pass processes at once.
 
-    Raises: ValueError: `data`, `reference` or `block_size` is invalid; when used, the batch is not
-        a `Visit` or the reference does not match the position.
+    Raises:
+        ValueError: `data`, `reference` or `block_size` is invalid; when used, the batch is not a
+            `Visit` or the reference does not match the position.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -270,14 +270,14 @@ def is_finite(group: Group, target: Target, position: Values, fixed: Values) -> 
 
 def coordinates(group: Group, target: Target, values: Values) -> Values:
     """Return the coordinates that the kernel moves, for constrained values of all sites."""
-    moved = {name: values[name] for name in group.names}
+    group_values = {name: values[name] for name in group.names}
     if group.chart == COUNTS:
         kinds = target.layout.kinds
-        return {name: sites.native(kinds[name], value) for name, value in moved.items()}
+        return {name: sites.native(kinds[name], value) for name, value in group_values.items()}
     if group.chart in (POINTS, SPHERES):
-        return moved
+        return group_values
     trace = density.traced(target, values)
-    return {name: biject_to(trace[name]["fn"].support).inv(x) for name, x in moved.items()}
+    return {name: biject_to(trace[name]["fn"].support).inv(x) for name, x in group_values.items()}
 
 
 def constrained(groups: Sequence[Group], target: Target, position: Values, fixed: Values) -> Values:

@@ -26,9 +26,11 @@ class Candidate(NamedTuple):
     """A kernel and the result of its pilot.
 
     Attributes:
-        name: Its name. kernel: The kernel, for ``numpyro.infer.MCMC``. slowest: Effective samples
-        per second of the slowest number; NaN without a pilot. median: The same for the median
-        number. note: Why there are no rates, or why they are doubtful.
+        name: Its name.
+        kernel: The kernel, for ``numpyro.infer.MCMC``.
+        slowest: Effective samples per second of the slowest number; NaN without a pilot.
+        median: The same for the median number.
+        note: Why there are no rates, or why they are doubtful.
     """
 
     name: str
@@ -44,7 +46,8 @@ class Recommendation(NamedTuple):
     Attributes:
         kernel: The kernel to use.
         choice: The name of its candidate.
-        reason: Why, in one or more sentences. candidates: All candidates that were tried.
+        reason: Why, in one or more sentences.
+        candidates: All candidates that were tried.
     """
 
     kernel: MCMCKernel
@@ -88,15 +91,17 @@ def recommend(
         model: A numpyro model without minibatches and without discrete sites that are sampled.
         model_args: Arguments of the model.
         model_kwargs: Keyword arguments of the model.
-        num_warmup: Number of warm-up steps of each pilot. seconds: Seconds for which each candidate
-        samples after warm-up. patience: Seconds after which a candidate that is still warming up is
-        abandoned.
+        num_warmup: Number of warm-up steps of each pilot.
+        seconds: Seconds for which each candidate samples after warm-up.
+        patience: Seconds after which a candidate that is still warming up is abandoned.
 
-    Returns: The choice with its kernel and reason, and the results of all candidates.
+    Returns:
+        The choice with its kernel and reason, and the results of all candidates.
 
     Raises:
         ValueError: The model has minibatches, which only SCIR and SGMCMC support, or sites that no
-            candidate can sample. RuntimeError: No candidate finished its warm-up.
+            candidate can sample.
+        RuntimeError: No candidate finished its warm-up.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist

@@ -165,7 +165,11 @@ def changing(target: Target, values: Values) -> list[str]:
         return [summed(trace[name]["value"]) for name in names]
 
     depends = depending(numbers, target.key)
-    return [name for name, does in zip(names, depends, strict=True) if does or name in inside]
+    return [
+        name
+        for name, is_dependent in zip(names, depends, strict=True)
+        if is_dependent or name in inside
+    ]
 
 
 def is_random(target: Target, values: Values) -> bool:
@@ -235,7 +239,7 @@ def dependent(
         return [summed(part(trace[name]["fn"])) for name in names]
 
     depends = depending(numbers, others, siblings)
-    return [name for name, does in zip(names, depends, strict=True) if does]
+    return [name for name, is_dependent in zip(names, depends, strict=True) if is_dependent]
 
 
 class _Terms(NamedTuple):
@@ -299,16 +303,16 @@ def evaluate(
         others = summed(terms.others)
         priors = {name: prior.sum() for name, prior in terms.priors.items()}
         by_row = {
-            name: sum(of.sums_of_term(term) for term in terms.without(name))
-            for name, of in (rows or {}).items()
+            name: sum(site_rows.sums_of_term(term) for term in terms.without(name))
+            for name, site_rows in (rows or {}).items()
         }
         sizes = [jnp.abs(term).sum() for term in [*terms.others.values(), *priors.values()]]
         number = jnp.asarray(sum(jnp.size(x) for x in terms.others.values()), jnp.float32)
-        about = terms.parameters, sum(sizes), jnp.maximum(number, 1)
-        return others + sum(priors.values()), (others, priors, by_row, about)
+        extras = terms.parameters, sum(sizes), jnp.maximum(number, 1)
+        return others + sum(priors.values()), (others, priors, by_row, extras)
 
-    counts, (others, priors, by_row, about) = jax.grad(total, has_aux=True)(native)
-    return Density(others, priors, by_row, counts, *about)
+    counts, (others, priors, by_row, extras) = jax.grad(total, has_aux=True)(native)
+    return Density(others, priors, by_row, counts, *extras)
 
 
 def _reference(kind: str, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]:

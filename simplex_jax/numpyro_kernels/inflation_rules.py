@@ -27,10 +27,10 @@ omega' and V summed over coordinates.
   coordinates is 1. It absorbs noise that is equal in all coordinates: no inflation. Otherwise
   :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and the inflation shown is for a variance that
   is off by the root mean square of T_j - 1. On a manifold, a site has a single V, and differences
-  within it are not seen. - **sgbd** chooses signs: noise makes them more random, and weakens the
-  drift by the mean of :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that
-  of z^2, z ~ N(0, 2 h M). A correct noise estimate compensates for that while the first term is
-  positive.
+  within it are not seen.
+- **sgbd** chooses signs: noise makes them more random, and weakens the drift by the mean of
+  :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that of z^2, z ~ N(0, 2 h
+  M). A correct noise estimate compensates for that while the first term is positive.
 
 T is a mean over the coordinates of a site. If they are correlated, deviations along the directions
 that the posterior determines best are inflated most, and those of single coordinates less than the
@@ -217,12 +217,12 @@ def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
 
     def judge(means: Values, step: Step) -> Judged:
         estimate = step.tree(less) if less else dict.fromkeys(means, jnp.zeros(()))
-        judged = {}
+        results = {}
         for name, mean in means.items():
             excess = step.h * (factor(step, name) * (mean - estimate[name])).mean()
             longest = jnp.where(excess > 0, step.h * _EXCESS / excess, jnp.inf)
-            judged[name] = jnp.sqrt(jnp.maximum(1 + excess, 0)), longest
-        return judged
+            results[name] = jnp.sqrt(jnp.maximum(1 + excess, 0)), longest
+        return results
 
     return judge
 
@@ -245,27 +245,27 @@ def _held(means: Values, step: Step) -> Judged:
     sizes = {name: x.size for name, x in step.state.position.items()}
     variances = {name: v - estimate[name] for name, v in means.items()}
     overall = sum(v.mean() * sizes[name] for name, v in variances.items()) / sum(sizes.values())
-    judged = {}
+    results = {}
     for name, v in variances.items():
         spread = jnp.sqrt(((v - overall) ** 2).mean()) / 2
         excess, c = spread - _EXCESS * overall / 2, frictions[name].mean()
         longest = jnp.where(excess > 0, _EXCESS * c / excess, jnp.inf)
-        judged[name] = jnp.sqrt(1 + h * spread / (c + h * overall / 2)), longest
-    return judged
+        results[name] = jnp.sqrt(1 + h * spread / (c + h * overall / 2)), longest
+    return results
 
 
 def _signs(means: Values, step: Step) -> Judged:
     scales, estimate = step.tree("preconditioner"), step.tree("noise_estimate")
     unit = 2 * step.h / _PROBIT**2
-    judged = {}
+    results = {}
     for name, mean in means.items():
         u, w = (unit * (scales[name] * v).mean() for v in (mean, estimate[name]))
         longest = (
             step.h
             * jnp.where(_weaker(u * _SCALES, w * _SCALES) <= minibatches.MOST**2, _SCALES, 0).max()
         )
-        judged[name] = jnp.sqrt(_weaker(u, w)), longest
-    return judged
+        results[name] = jnp.sqrt(_weaker(u, w)), longest
+    return results
 
 
 def _weaker(u: jax.Array, w: jax.Array) -> jax.Array:

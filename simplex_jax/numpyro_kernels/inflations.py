@@ -56,8 +56,8 @@ def expected(kernel: Kernel, state: Any, ratio: float, i: int) -> dict[str, Nois
         return {}
     zeros = jax.tree.map(jnp.zeros_like, state.position)
     means = {name: jnp.asarray(ratio, x.dtype) for name, x in state.position.items()}
-    judged = rule.judge(means, inflation_rules.step(kernel, state, zeros, zeros, i))
-    return {name: Noise(means[name], *judged[name]) for name in means}
+    results = rule.judge(means, inflation_rules.step(kernel, state, zeros, zeros, i))
+    return {name: Noise(means[name], *results[name]) for name in means}
 
 
 def looked_at(
@@ -80,25 +80,27 @@ def looked_at(
     )
     done = jnp.where(i < num_warmup, i, i - num_warmup + jnp.minimum(num_warmup, _KEPT))
     means = {}
-    for name, seen in rule.look(step).items():
+    for name, estimate in rule.look(step).items():
         mean = noise[name].mean  # type: ignore[union-attr]
         # Before the first step there is no gradient.
-        gain = jnp.where((i > 0) & jnp.isfinite(seen), 2 / (done + 1).astype(mean.dtype), 0)
-        means[name] = mean + gain * (jnp.where(gain > 0, seen, mean) - mean)
+        gain = jnp.where((i > 0) & jnp.isfinite(estimate), 2 / (done + 1).astype(mean.dtype), 0)
+        means[name] = mean + gain * (jnp.where(gain > 0, estimate, mean) - mean)
     return {
-        name: Noise(means[name], *(x.astype(new.position[name].dtype) for x in judged))
-        for name, judged in rule.judge(means, step).items()
+        name: Noise(means[name], *(x.astype(new.position[name].dtype) for x in results))
+        for name, results in rule.judge(means, step).items()
     }
 
 
 def of_chains(noise: Mapping[str, Noise | None]) -> dict[str, Noise | None]:
     """Return the noise of all samples from that of chains [n], by averaging variances."""
 
-    def one(seen: Noise) -> Noise:
-        inflation = jnp.sqrt((seen.inflation**2).mean())
-        return Noise(seen.mean.mean(axis=0), inflation, 1 / (1 / seen.longest).mean())
+    def one(site_noise: Noise) -> Noise:
+        inflation = jnp.sqrt((site_noise.inflation**2).mean())
+        return Noise(site_noise.mean.mean(axis=0), inflation, 1 / (1 / site_noise.longest).mean())
 
-    return {name: None if seen is None else one(seen) for name, seen in noise.items()}
+    return {
+        name: None if site_noise is None else one(site_noise) for name, site_noise in noise.items()
+    }
 
 
 def message(name: str, noise: Noise) -> str:
@@ -114,5 +116,9 @@ def shown(noise: Mapping[str, Noise | None], name: str) -> str:
     """Return the diagnostics of a site, empty if every step uses all the data."""
     if name not in noise:
         return ""
-    seen = noise[name]
-    return " inflation not known" if seen is None else f" inflation {float(seen.inflation):.2f}"
+    site_noise = noise[name]
+    return (
+        " inflation not known"
+        if site_noise is None
+        else f" inflation {float(site_noise.inflation):.2f}"
+    )

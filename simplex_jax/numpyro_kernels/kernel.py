@@ -101,7 +101,7 @@ class ModelKernel(MCMCKernel):
             sites.typed(rng_key), 5
         )
 
-        def begun(key_trace: jax.Array, key_start: jax.Array, params: Any) -> Values:
+        def inspect_and_start(key_trace: jax.Array, key_start: jax.Array, params: Any) -> Values:
             layout, drawn = sites.inspect(
                 self._model, key_trace, model_args, kwargs, self._init_strategy
             )
@@ -110,7 +110,7 @@ class ModelKernel(MCMCKernel):
             return sites.start(self._init_strategy, drawn, params, layout, key_start)
 
         # One program, which skips prior draws of which only the shape is needed.
-        values = jax.jit(begun)(key_trace, key_start, init_params)
+        values = jax.jit(inspect_and_start)(key_trace, key_start, init_params)
         layout = self._inspected
         recursive = density.recursive(self._target(model_args, kwargs, key_batch), values)
         self._layout = layout = layout._replace(recursive=recursive)
@@ -147,11 +147,11 @@ class ModelKernel(MCMCKernel):
             return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
         key = by_native_code(sites.typed(state.rng_key))
         key_next, key_batch, key_moves = jax.random.split(key, 3)
-        moved = self._moved(
+        new = self._moved(
             key_moves, state, self._target(model_args, model_kwargs, by_jax(key_batch))
         )
-        raised = floors.counted(state.raised, moved.z, state.i)
-        return moved._replace(raised=raised, i=state.i + 1, rng_key=like(state.rng_key, key_next))
+        raised = floors.counted(state.raised, new.z, state.i)
+        return new._replace(raised=raised, i=state.i + 1, rng_key=like(state.rng_key, key_next))
 
     def wrap_model(self: Self, wrapper: Callable[[Model], Model]) -> Self:
         """Return a copy with another model."""

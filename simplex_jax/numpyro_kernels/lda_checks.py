@@ -53,9 +53,9 @@ def check_sites(trace: Trace, own: Names) -> None:
                 f"LDAGibbs(...), {sites.listed(own)}), ...])"
             )
         site = trace[name]
-        if not isinstance(found := sites.base(site["fn"]), law):
+        if not isinstance(actual := sites.base(site["fn"]), law):
             raise ValueError(
-                f"site {name!r} must have the law {law.__name__}; it has {type(found).__name__}"
+                f"site {name!r} must have the law {law.__name__}; it has {type(actual).__name__}"
             )
         if site["scale"] is not None or density.masked(site["fn"]):
             raise ValueError(

@@ -27,8 +27,8 @@ class TopicCounts(dist.DirichletMultinomial):
     Args:
         lengths: Numbers of tokens of the documents, at most 2^24, shape [D].
         alpha: Concentrations of the shares, per topic (not the sum), positive, shape [K]; or [D,
-            K], one row per document. validate_args: Whether to check values, as everywhere in
-            numpyro.
+            K], one row per document.
+        validate_args: Whether to check values, as everywhere in numpyro.
 
     Raises:
         ValueError: `alpha` has no axis of topics, or the shapes do not broadcast.

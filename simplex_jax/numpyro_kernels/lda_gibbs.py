@@ -73,9 +73,10 @@ class LDAGibbs(MCMCKernel):
         sweeps: Sweeps over all tokens per step, at least 1. engine: "native" or "xla"; by default
         whichever works here.
 
-    Raises: ValueError: An argument is out of range. When it runs: the model lacks a site, its law
-        is wrong or does not fit the corpus, the block gets other sites, or a site depends on the
-        counts; the message says what to do instead.
+    Raises:
+        ValueError: An argument is out of range. When it runs: the model lacks a site, its law is
+            wrong or does not fit the corpus, the block gets other sites, or a site depends on the
+            counts; the message says what to do instead.
 
     Example: shares of two known topics; for unknown topics see `docs/numpyro.md`.
 

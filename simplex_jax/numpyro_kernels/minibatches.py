@@ -78,9 +78,9 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
     law, parameters, total = _seen(name, site.kind, state.z, old.total, evaluate)
     step = _step(site, state).astype(y.dtype)
     if site.kind == sites.GAMMA:
-        moved = gamma_moves.transition(keys[0], y, parameters, law, step)
+        new = gamma_moves.transition(keys[0], y, parameters, law, step)
     else:
-        moved = simplex_moves.transition(keys[0], y, parameters[0], law.raw, total, step)
+        new = simplex_moves.transition(keys[0], y, parameters[0], law.raw, total, step)
     clamped = (law.raw <= 0).mean(dtype=y.dtype)
     learned = tuning.adapted(
         old,
@@ -90,7 +90,7 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
         clamped,
         old.total.value,
         0.0,
-        moved,
+        new,
     )
     noise = _looked_at(site, state, law, step)
     if site.step_size is None:
@@ -98,7 +98,7 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
     else:
         next_step = step
     learned = learned._replace(noise=noise, log_step=jnp.log(next_step).astype(y.dtype))
-    return state._replace(z={**state.z, name: moved}, tuning={**state.tuning, name: learned})
+    return state._replace(z={**state.z, name: new}, tuning={**state.tuning, name: learned})
 
 
 def _step(site: Site, state: State) -> jax.Array:

@@ -126,8 +126,8 @@ def _propose_simplex(
     if not site.metropolis:
         assert site.step_size is not None
         h = site.step_size.astype(y.dtype)
-        moved = simplex_moves.transition(keys[1], y, alpha, a.raw, total, h)
-        move = move._replace(y=jnp.where(old.exact, move.y, moved))
+        uncorrected = simplex_moves.transition(keys[1], y, alpha, a.raw, total, h)
+        move = move._replace(y=jnp.where(old.exact, move.y, uncorrected))
     there = evaluate({**state.z, name: move.y})
     more = excess * jnp.exp(move.after)
     a_there = simplex_moves.shapes(alpha, there.counts[name], move.y, total, more)
@@ -164,8 +164,8 @@ def _propose_gamma(
     if not site.metropolis:
         assert site.step_size is not None
         h = site.step_size.astype(y.dtype)
-        moved = gamma_moves.transition(keys[1], y, prior, law, h)
-        move = move._replace(y=jnp.where(old.exact, move.y, moved))
+        uncorrected = gamma_moves.transition(keys[1], y, prior, law, h)
+        move = move._replace(y=jnp.where(old.exact, move.y, uncorrected))
     there = evaluate({**state.z, name: move.y})
     law_there = gamma_moves.law(prior, move.y, there.counts[name], exposure)
     ratio = gamma_moves.log_ratio(move, prior, y, law, law_there, step)

@@ -69,12 +69,13 @@ class GammaReference(Reparam):
     of the true value.
 
     Args:
-        shape: Shapes s, from 1e-6 to 1e6, that broadcast to the site. rate: Positive rates t of a
-        positive site, that broadcast likewise. Not for simplex sites.
+        shape: Shapes s, from 1e-6 to 1e6, that broadcast to the site.
+        rate: Positive rates t of a positive site, that broadcast likewise. Not for simplex sites.
 
-    Raises: ValueError: Shapes or rates are out of range. When the model runs: the site is observed,
-        within numpyro's ``scan`` or ``cond``, of another kind or shape, or its prior is scaled or
-        masked.
+    Raises:
+        ValueError: Shapes or rates are out of range. When the model runs: the site is observed,
+            within numpyro's ``scan`` or ``cond``, of another kind or shape, or its prior is scaled
+            or masked.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -103,10 +104,10 @@ class GammaReference(Reparam):
         kind = _kind(fn)
         if obs is not None or kind not in _KINDS:
             # From outside, numpyro shows sites within scan with their values.
-            known = "observed, or within scan or cond: there, call handlers.reparam in their body"
+            reason = "observed, or within scan or cond: there, call handlers.reparam in their body"
             raise ValueError(
                 "GammaReference is for latent sites of positive numbers or on the simplex; "
-                f"{name!r} is " + (known if obs is not None else type(sites.base(fn)).__name__)
+                f"{name!r} is " + (reason if obs is not None else type(sites.base(fn)).__name__)
             )
         if self.rate is not None and kind in _SIMPLEX:
             raise ValueError(f"a reference on the simplex has no rate, and that of {name!r} does")
@@ -148,13 +149,13 @@ class GammaReference(Reparam):
 
         return jax.lax.cond((jnp.abs(z) <= gamma_scores.TABLE_REACH).all(), by_table, exact, z)
 
-    def _full(self, what: str, given: np.ndarray, name: str, z: jax.Array) -> jax.Array:
+    def _full(self, what: str, parameter: np.ndarray, name: str, z: jax.Array) -> jax.Array:
         try:
-            return jnp.asarray(np.broadcast_to(given, z.shape), z.dtype)
+            return jnp.asarray(np.broadcast_to(parameter, z.shape), z.dtype)
         except ValueError:
             raise ValueError(
-                f"the {what} of the reference has shape {given.shape}, which does not broadcast to "
-                f"that of the site {name!r}, {z.shape}"
+                f"the {what} of the reference has shape {parameter.shape}, which does not "
+                f"broadcast to that of the site {name!r}, {z.shape}"
             ) from None
 
 
@@ -257,14 +258,16 @@ def learn_reference(
         model: A numpyro model without minibatches.
         model_args: Arguments of the model.
         model_kwargs: Keyword arguments of the model.
-        num_warmup: Number of warm-up steps of the pilot, which are discarded. num_samples: Number
-        of samples of the pilot, at least 100.
+        num_warmup: Number of warm-up steps of the pilot, which are discarded.
+        num_samples: Number of samples of the pilot, at least 100.
 
-    Returns: A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``. Sites
-        within numpyro's ``scan`` and ``cond`` cannot be reparametrised and have none.
+    Returns:
+        A reference for each site, for ``numpyro.handlers.reparam(model, config=...)``. Sites within
+        numpyro's ``scan`` and ``cond`` cannot be reparametrised and have none.
 
-    Raises: ValueError: The model has minibatches, no positive or simplex site outside ``scan`` and
-        ``cond``, or sites that the pilot cannot move.
+    Raises:
+        ValueError: The model has minibatches, no positive or simplex site outside ``scan`` and
+            ``cond``, or sites that the pilot cannot move.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -327,14 +330,14 @@ def moved_by_scir(kinds: Mapping[str, str]) -> list[str]:
 
 def pilot(model: Model, kinds: Mapping[str, str]) -> MCMCKernel:
     """Return `SCIR` for the sites that it moves, and NUTS for all others."""
-    own = moved_by_scir(kinds)
-    if not own:
+    names = moved_by_scir(kinds)
+    if not names:
         return NUTS(model)
-    if len(own) == len(kinds):
+    if len(names) == len(kinds):
         return SCIR(model)
     from numpyro.infer import Gibbs  # new in numpyro 0.22
 
-    return Gibbs([(SCIR(model), own), (NUTS(model), None)])
+    return Gibbs([(SCIR(model), names), (NUTS(model), None)])
 
 
 def _fitted(kind: str, samples: jax.Array) -> GammaReference:

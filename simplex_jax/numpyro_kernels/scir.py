@@ -32,18 +32,19 @@ class SCIR(ModelKernel):
 
     - If the likelihood is **conjugate** in the site, the shapes do not depend on the site, and the
       log density changes as they predict, up to rounding. Every step checks both, and the site is
-      then drawn from its law given all other sites. - Otherwise a step is a CIR transition with
-      shapes from the gradient, as in Baker et al. 2018, with a Metropolis correction, so the chain
-      is exact. The step size is learned during warm-up. Its first quarter accepts every finite
-      move, because a start may be far away. With ``metropolis=False`` there is no correction, and
-      the bias is of the order of ``step_size``. - In a model with ``plate(..., subsample_size=n)``,
-      every step uses a fresh minibatch without correction, and jumps of a likelihood are not seen.
-      Minibatch noise multiplies the standard deviations of the samples by about sqrt(1 + (N / n)
-      tanh(h / 2)). This *inflation* is measured and shown, with a warning above 1.1; by default the
-      step is learned during warm-up so that it stays below. Moves of other sites count as noise,
-      which makes it an upper estimate. - Uncorrected rows with a nonpositive shape, which a steep
-      likelihood or a noisy minibatch can cause, take a reflected Euler step of SGRLD instead. The
-      progress bar and `get_diagnostics_str` show how many ("clamped").
+      then drawn from its law given all other sites.
+    - Otherwise a step is a CIR transition with shapes from the gradient, as in Baker et al. 2018,
+      with a Metropolis correction, so the chain is exact. The step size is learned during warm-up.
+      Its first quarter accepts every finite move, because a start may be far away. With
+      ``metropolis=False`` there is no correction, and the bias is of the order of ``step_size``.
+    - In a model with ``plate(..., subsample_size=n)``, every step uses a fresh minibatch without
+      correction, and jumps of a likelihood are not seen. Minibatch noise multiplies the standard
+      deviations of the samples by about sqrt(1 + (N / n) tanh(h / 2)). This *inflation* is measured
+      and shown, with a warning above 1.1; by default the step is learned during warm-up so that it
+      stays below. Moves of other sites count as noise, which makes it an upper estimate.
+    - Uncorrected rows with a nonpositive shape, which a steep likelihood or a noisy minibatch can
+      cause, take a reflected Euler step of SGRLD instead. The progress bar and
+      `get_diagnostics_str` show how many ("clamped").
 
     It works alone if these are all the latent sites, and otherwise as a block of the ``Gibbs``
     kernel of numpyro 0.22: ``Gibbs([(SCIR(model), ["weights"]), (NUTS(model), None)])``. All chain
@@ -57,10 +58,11 @@ class SCIR(ModelKernel):
         model: A numpyro model.
         step_size: Step size h of inexact moves, or a schedule of it. For corrected moves,
             adaptation starts there. By default 0.3, or with minibatches the longest, up to 0.3, at
-            which their noise has little effect. metropolis: Whether moves are corrected, if the
-            model has no minibatches. target_accept: Target acceptance rate of the step size
-            adaptation. init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start
-            from flat laws. If the density is 0 there, other starts are tried; see `init`.
+            which their noise has little effect.
+        metropolis: Whether moves are corrected, if the model has no minibatches.
+        target_accept: Target acceptance rate of the step size adaptation.
+        init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat laws.
+            If the density is 0 there, other starts are tried; see `init`.
 
     Raises:
         ValueError: An argument is out of range. When it runs: the model has latent sites of other
@@ -176,9 +178,9 @@ class SCIR(ModelKernel):
         """Return the rows of sites that move row by row; conjugate sites need not."""
         rows_by_name = {name: rows.independent(target, z, name) for name in z}
         return {
-            name: apart
-            for name, apart in rows_by_name.items()
-            if apart.plates
+            name: site_rows
+            for name, site_rows in rows_by_name.items()
+            if site_rows.plates
             if not tuning.is_conjugate(name, target.layout.kinds, z, evaluate)
         }
 

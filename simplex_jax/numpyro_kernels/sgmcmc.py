@@ -218,9 +218,9 @@ class SGMCMC(ModelKernel):
             return doubts
         noise = inflations.of_chains(state.noise) if jnp.ndim(state.i) else state.noise
         return doubts + [
-            inflations.message(name, seen)
-            for name, seen in noise.items()
-            if seen is not None and seen.inflation > inflations.MOST
+            inflations.message(name, site_noise)
+            for name, site_noise in noise.items()
+            if site_noise is not None and site_noise.inflation > inflations.MOST
         ]
 
     def _shown(self, state: SGMCMCState) -> str:

@@ -60,8 +60,8 @@ def _project(manifolds: PyTree, x: PyTree, v: PyTree) -> PyTree:
 
 def _flow(manifolds: PyTree, x: PyTree, v: PyTree, t: jax.Array) -> tuple[PyTree, PyTree]:
     structure, parts = _parts(manifolds, x, v)
-    moved = [part.flow(*pair, t) for part, *pair in parts]
-    points, velocities = zip(*moved, strict=True)
+    results = [part.flow(*pair, t) for part, *pair in parts]
+    points, velocities = zip(*results, strict=True)
     return jax.tree.unflatten(structure, points), jax.tree.unflatten(structure, velocities)
 
 

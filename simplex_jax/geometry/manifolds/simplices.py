@@ -85,17 +85,17 @@ def _flow(
         point = jnp.maximum(point + jnp.where(hits, first, remaining) * velocity, 0)
         is_face = hits & (categories == face)
         normal = jnp.sum(jnp.where(is_face, velocity, 0), axis=-1, keepdims=True)
-        turned = jnp.where(is_face, -velocity, velocity + 2 * normal / (k - 1))
+        reflected = jnp.where(is_face, -velocity, velocity + 2 * normal / (k - 1))
         remaining = jnp.where(hits, remaining - first, 0)
-        return jnp.where(is_face, 0, point), turned, remaining, count + 1
+        return jnp.where(is_face, 0, point), reflected, remaining, count + 1
 
     start = (x, heading, jnp.abs(time), jnp.zeros((), jnp.int32))
     end, velocity, remaining, _ = lax.while_loop(unfinished, fly, start)
-    moved = _retract(end)
-    velocity = sphere.with_speed(_project(moved, velocity), sphere.norm(heading))
+    end_point = _retract(end)
+    velocity = sphere.with_speed(_project(end_point, velocity), sphere.norm(heading))
     is_cut = remaining > 0
     velocity = jnp.where(is_cut, -heading, velocity)
-    return jnp.where(is_cut, x, moved), jnp.where(time < 0, -velocity, velocity)
+    return jnp.where(is_cut, x, end_point), jnp.where(time < 0, -velocity, velocity)
 
 
 def _point(key: jax.Array, like: jax.Array) -> jax.Array:

@@ -52,9 +52,9 @@ def flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array
     t = jnp.asarray(t, x.dtype)
     speed = norm(v)
     angle = speed * t
-    moved = retract(x * jnp.cos(angle) + v * (t * _sinc(angle)))
-    turned = v * jnp.cos(angle) - x * (speed * jnp.sin(angle))
-    return moved, with_speed(project(moved, turned), speed)
+    end = retract(x * jnp.cos(angle) + v * (t * _sinc(angle)))
+    velocity = v * jnp.cos(angle) - x * (speed * jnp.sin(angle))
+    return end, with_speed(project(end, velocity), speed)
 
 
 def _sinc(z: jax.Array) -> jax.Array:

@@ -29,7 +29,8 @@ def stiefel() -> Manifold:
     `distance` finds the geodesic by shooting. One shorter than pi is the shortest (Zimmermann and
     Stoye 2025); if none is found, the distance is NaN.
 
-    Raises: ValueError: When used: an array does not contain matrices with n >= p.
+    Raises:
+        ValueError: When used: an array does not contain matrices with n >= p.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -55,8 +56,8 @@ def stiefel() -> Manifold:
 
 @full_precision
 def _project(x: jax.Array, v: jax.Array) -> jax.Array:
-    turned = x.mT @ v
-    return v - x @ ((turned + turned.mT) / 2)
+    product = x.mT @ v
+    return v - x @ ((product + product.mT) / 2)
 
 
 @full_precision
@@ -70,12 +71,12 @@ def _flow(x: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Arra
     a = (a - a.mT) / 2
     eye = jnp.broadcast_to(jnp.eye(p, dtype=x.dtype), a.shape)
     block = jnp.block([[a, -(unit.mT @ unit)], [eye, a]])
-    back = _exponential(-length * a)
-    turned = jnp.concatenate([x, unit], axis=-1) @ _exponential(length * block)
-    moved = _orthonormal(turned[..., :p] @ back)
-    unit = _project(moved, turned[..., p:] @ back)
+    rotation = _exponential(-length * a)
+    transported = jnp.concatenate([x, unit], axis=-1) @ _exponential(length * block)
+    end = _orthonormal(transported[..., :p] @ rotation)
+    unit = _project(end, transported[..., p:] @ rotation)
     length = _norm(unit)
-    return moved, unit * jnp.where(length == 0, 1, speed / jnp.where(length == 0, 1, length))
+    return end, unit * jnp.where(length == 0, 1, speed / jnp.where(length == 0, 1, length))
 
 
 @full_precision

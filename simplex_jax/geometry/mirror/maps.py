@@ -48,7 +48,8 @@ def of_methods(shape: Any) -> MirrorMap:
 def start(mirror: MirrorMap, position: Position) -> tuple[Position, PyTree]:
     """Return a position as points inside the set, leaves [..., n], and their dual variables.
 
-    Raises: ValueError: A leaf is a scalar, or h is not finite and strictly convex there.
+    Raises:
+        ValueError: A leaf is a scalar, or h is not finite and strictly convex there.
     """
     leaves, structure = jax.tree.flatten_with_path(position)
     points, duals = [], []
