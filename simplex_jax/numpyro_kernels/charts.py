@@ -53,8 +53,8 @@ _CHARTS: dict[Build, str] = {
 _UNFIT: dict[Build, str] = {
     **dict.fromkeys(
         (gmc.build, mamla.build, mapla.build),
-        "it takes a log density of points of a manifold, a mirror map or a metric; barker takes "
-        "that of real numbers",
+        "it takes a log density of points of a manifold, a mirror map or a metric; for one of "
+        "real numbers use barker",
     ),
     cir.build: "it is for one gamma law: SCIR moves gamma sites",
     gbm.build: "it is for one lognormal law",
@@ -64,8 +64,8 @@ _UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {
     mld.build: (
         "form",
         "dual",
-        "in the dual form, which takes gradients by the dual variable: model gradients are taken "
-        "with respect to the sites. Leave out form='dual'",
+        "in the dual form, which takes gradients in the dual variable: model gradients are with "
+        "respect to the sites. Leave out form='dual'",
     )
 }
 # Arguments that the model supplies.
@@ -143,10 +143,10 @@ def check(group: Group, layout: Layout) -> None:
         return
     kinds = ", ".join(f"{name!r} ({layout.kinds[name]})" for name in unfit)
     advice = {
-        COUNTS: "it moves simplex sites; give the others a kernel of their own, {None: "
+        COUNTS: "it moves simplex sites; give the others their own kernel, {None: "
         "functools.partial(sgld.build, step_size=...)}",
         SPHERES: "it moves unit vectors, on the sphere that it is given by default; give the "
-        "others a kernel of their own, {None: functools.partial(sgld.build, step_size=...)}",
+        "others their own kernel, {None: functools.partial(sgld.build, step_size=...)}",
         **dict.fromkeys(
             _REAL,
             "numpyro has no map from the real numbers to unit vectors; use "
@@ -175,8 +175,8 @@ def check_support(group: Group, target: Target, values: Values) -> None:
     if dependent:
         raise ValueError(
             f"the support of {sites.listed(dependent)} depends on sites that another kernel moves: "
-            "give these to one kernel such as sgld, or write the site as a function of one with a "
-            "constant support, for example x = low + (high - low) * u with u ~ Uniform(0, 1)"
+            "give them all to one kernel such as sgld, or write the site as a function of one with "
+            "a constant support, for example x = low + (high - low) * u with u ~ Uniform(0, 1)"
         )
 
 
@@ -184,7 +184,7 @@ def check_noise(group: Group, *, noisy: bool) -> None:
     """Raise a ValueError if an exact kernel gets minibatches or other noise."""
     if noisy and group.chart == DENSITY:
         raise ValueError(
-            f"kernel {_name(group.build)} needs the exact log density, and that of this model "
+            f"kernel {_name(group.build)} needs the exact log density, but that of this model "
             "changes from step to step: give its plates all their rows, or use "
             "functools.partial(sgbd.build, step_size=...), which takes minibatches"
         )

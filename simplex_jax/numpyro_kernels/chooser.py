@@ -58,7 +58,7 @@ class Recommendation(NamedTuple):
     def __str__(self) -> str:
         """Return a table of the candidates, and the choice with its reason."""
         width = max(len(candidate.name) for candidate in self.candidates)
-        lines = [f"{'effective samples a second':{width}}  slowest   median"]
+        lines = [f"{'effective samples per second':{width}}  slowest   median"]
         for name, _, slowest, median, note in self.candidates:
             lines.append(f"{name:{width}}  {slowest:7.3g}  {median:7.3g}  {note}".rstrip())
         return "\n".join([*lines, f"{self.choice}: {self.reason}"])
@@ -181,7 +181,7 @@ def _judged(
         slowest, median = sizes.min(initial=np.inf), np.median(sizes)
         note = f"{stuck} of the numbers never moved" if stuck else ""
         if not stuck and slowest < _FEW:
-            note = f"the slowest number has {slowest:.0f} effective samples only: sample longer"
+            note = f"the slowest number has only {slowest:.0f} effective samples: sample longer"
         rates = slowest / chain.seconds, float(median) / chain.seconds
         candidates.append(Candidate(name, kernel, *rates, note))
     best, *others = sorted(
@@ -196,7 +196,7 @@ def _reason(best: Candidate, others: Sequence[Candidate], chains: Mapping[str, C
     if others:
         second = others[0]
         ratio = best.slowest / second.slowest if second.slowest > 0 else np.inf
-        reasons = [f"{ratio:.2g} times the effective samples a second of {second.name}"]
+        reasons = [f"{ratio:.2g} times the effective samples per second of {second.name}"]
         if ratio < _CLEAR:
             reasons.append("a pilot of this length cannot tell them apart")
     if best.note:
@@ -206,6 +206,6 @@ def _reason(best: Candidate, others: Sequence[Candidate], chains: Mapping[str, C
         if distance > _APART:
             reasons.append(
                 f"means differ by up to {distance:.0f} standard errors from those of {other.name}: "
-                "one of them has not arrived or does not mix, so compare several chains of both"
+                "one of them has not converged or does not mix, so compare several chains of both"
             )
     return "; ".join(reasons)

@@ -53,8 +53,8 @@ def doubts(raised: Mapping[str, jax.Array]) -> list[str]:
     """Return a reason for doubt for each site with too many raised numbers."""
     return [
         f"probabilities of {name!r} underflow, and are raised to the smallest normal number before "
-        "another kernel learns their concentration from them: write LogDirichlet, of "
-        "simplex_jax.numpyro_distributions, for dist.Dirichlet"
+        "another kernel learns their concentration from them: replace dist.Dirichlet by "
+        "LogDirichlet from simplex_jax.numpyro_distributions"
         for name, share in raised.items()
         if share > _MOST
     ]

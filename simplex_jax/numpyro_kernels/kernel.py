@@ -119,7 +119,7 @@ class ModelKernel(MCMCKernel):
             warnings.warn(
                 f"samples will not have the deterministic sites {sites.listed(left_out)}, which "
                 "change with the minibatch of a step, with sites that are summed out, or with "
-                "numbers that the model draws itself: compute them of the samples",
+                "numbers that the model draws itself: compute them from the samples",
                 stacklevel=2,
             )
             names = tuple(name for name in layout.deterministic if name not in left_out)

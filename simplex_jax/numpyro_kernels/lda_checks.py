@@ -48,7 +48,7 @@ def check_sites(trace: Trace, own: Names) -> None:
     for name, law in zip(own, (TopicCounts, WordCounts), strict=True):
         if name not in latent:
             raise ValueError(
-                f"LDAGibbs needs the latent site {name!r}, and the model shows it "
+                f"LDAGibbs needs the latent site {name!r}, but the model has "
                 f"{sites.listed(latent)}: give both of its sites to its block, Gibbs([("
                 f"LDAGibbs(...), {sites.listed(own)}), ...])"
             )
@@ -59,7 +59,7 @@ def check_sites(trace: Trace, own: Names) -> None:
             )
         if site["scale"] is not None or density.masked(site["fn"]):
             raise ValueError(
-                f"site {name!r} is scaled or masked, which labels cannot be drawn for; move "
+                f"site {name!r} is scaled or masked, so labels cannot be drawn for it; move "
                 "handlers.scale and handlers.mask to other sites"
             )
     others = [
@@ -71,7 +71,7 @@ def check_sites(trace: Trace, own: Names) -> None:
         raise ValueError(
             f"LDAGibbs draws {sites.listed(own)}, not {sites.listed(others)}: with numpyro 0.22 "
             f"use Gibbs([(LDAGibbs(...), {sites.listed(own)}), (NUTS(model), None)]), or SCIR "
-            "where NUTS stands"
+            "in place of NUTS"
         )
 
 
@@ -142,5 +142,5 @@ def check_others(traced: Callable[[Values, jax.Array], Trace], own: Names, z: Va
         if does:
             raise ValueError(
                 f"{part} depends on numbers that the model draws itself, such as a site that is "
-                "summed out: give that site to a block of its own"
+                "summed out: give that site its own block"
             )

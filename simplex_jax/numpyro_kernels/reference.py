@@ -110,7 +110,7 @@ class GammaReference(Reparam):
                 f"{name!r} is " + (reason if obs is not None else type(sites.base(fn)).__name__)
             )
         if self.rate is not None and kind in _SIMPLEX:
-            raise ValueError(f"a reference on the simplex has no rate, and that of {name!r} does")
+            raise ValueError(f"a reference on the simplex has no rate, but that of {name!r} does")
         z = _scores(name, fn)
         shape = self._full("shape", self.shape, name, z)
         r, log_slope = self._moved(z, shape)
@@ -178,7 +178,7 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
     masked = density.masked(fn) or (density.masked(site["fn"]) and not off)
     if site["scale"] is not None or masked:
         raise ValueError(
-            f"the prior of site {name!r} is scaled or masked, and its normal scores would be "
+            f"the prior of site {name!r} is scaled or masked, so its normal scores would be "
             "another model; move handlers.scale and handlers.mask to the observed sites"
         )
     return z

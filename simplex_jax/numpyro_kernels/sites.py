@@ -268,7 +268,7 @@ def _summed(name: str, plate: str) -> str:
     # A minibatch is not an unbiased estimate of its log density, log sum exp(scale * log p).
     return (
         f"site {name!r} is enumerated, and the plate {plate!r} shows a minibatch: numpyro scales "
-        "its rows within the sum over the site, which is another law. Write the likelihood with "
+        "its rows within the sum over the site, which gives another law. Write the likelihood with "
         "the site summed out, for example as dist.MixtureSameFamily, or give the plate all its rows"
     )
 
@@ -277,7 +277,7 @@ def _discrete(name: str) -> str:
     return (
         f"site {name!r} is discrete. Mark it infer={{'enumerate': 'parallel'}} to sum over its "
         "values (this needs funsor), write the likelihood with the site summed out (for example "
-        "as dist.MixtureSameFamily), or sample it by another block: "
+        "as dist.MixtureSameFamily), or sample it in another block: "
         f"Gibbs([(DiscreteGibbs(model), [{name!r}]), (kernel, None)]) of numpyro 0.22"
     )
 
