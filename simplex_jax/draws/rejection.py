@@ -56,8 +56,8 @@ def sample(
     rest. Short arrays, as under a vmap over many rows, do all rounds in place.
 
     The loops are bounded: a variate still rejected after `ROUNDS` is NaN, and so is every variate
-    whose proposals are never accepted. An exact fallback without rejection would add half or more
-    to the compile time of a draw, and would never run.
+    whose proposals are never accepted. An exact fallback without rejection would take half or more
+    of the compile time of a draw, and would never run.
 
     `propose(key, row, columns [m], parameter [m])` returns values [m], negative where rejected,
     from these columns of the random words of this row and the next; rounds use rows from 2 on. Each

@@ -224,7 +224,7 @@ def dependent(
     names: Sequence[str],
     part: Callable[[dist.Distribution], PyTree],
 ) -> list[str]:
-    """Return which of some sites have a law with a part that depends on other kernels' sites.
+    """Return the sites whose law has a part that depends on sites of other kernels.
 
     `values` are constrained values of all sites that this kernel sees.
     """

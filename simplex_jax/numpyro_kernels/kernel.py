@@ -109,7 +109,7 @@ class ModelKernel(MCMCKernel):
             self._layout = layout
             return sites.start(self._init_strategy, drawn, params, layout, key_start)
 
-        # One program, which skips prior draws of which only the shape is needed.
+        # One program, which skips prior draws if only their shape is needed.
         values = jax.jit(inspect_and_start)(key_trace, key_start, init_params)
         layout = self._inspected
         recursive = density.recursive(self._target(model_args, kwargs, key_batch), values)

@@ -118,9 +118,9 @@ class WordCounts(dist.Distribution):
     def logs(self) -> jax.Array:
         """Return the logarithms of the topics, [K, V], minus infinity for underflowing ones.
 
-        `SCIR` shows probabilities that underflow as the smallest normal number. At such a
-        probability no label is ever drawn; with a mass of 0, rounded sums cannot draw one either,
-        after which the density would be off by as much as the probability was raised.
+        `SCIR` shows probabilities that underflow as the smallest normal number. No label is ever
+        drawn at such a probability. With a mass of 0, rounded sums cannot draw one either, and the
+        density cannot be off by the amount that the probability was raised.
         """
         if self.logarithms:
             return self.topics

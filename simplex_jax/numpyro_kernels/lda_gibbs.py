@@ -70,8 +70,8 @@ class LDAGibbs(MCMCKernel):
         corpus: A `Corpus`, or a table of counts [D, V], dense or sparse, documents in rows.
         documents: Name of the site with the law `TopicCounts`.
         words: Name of the site with the law `WordCounts`.
-        sweeps: Sweeps over all tokens per step, at least 1. engine: "native" or "xla"; by default
-        whichever works here.
+        sweeps: Sweeps over all tokens per step, at least 1.
+        engine: "native" or "xla"; by default whichever works here.
 
     Raises:
         ValueError: An argument is out of range. When it runs: the model lacks a site, its law is

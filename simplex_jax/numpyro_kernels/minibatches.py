@@ -9,8 +9,8 @@ e^{-h})^2\, \mathrm{Var}[\hat a - \hat b x] / b^2`: :math:`\rho \tanh(h / 2)` ti
 
 Later steps reduce both in the same proportion, so standard deviations are :math:`\sqrt{1 + \rho
 \tanh(h / 2)}` times too large: the inflation (Baker et al. 2018, Corollary 3.2, for estimates of
-any kind). For similar rows, n of N without replacement, :math:`\rho = (N / n) (N - n) / (N - 1)`;
-for other rows it is larger, and for counts outweighed by a prior smaller. It is measured by
+any kind). For similar rows, n of N without replacement, :math:`\rho = (N / n) (N - n) / (N - 1)`.
+It is larger for other rows, and smaller for counts that a prior outweighs. It is measured by
 comparing successive minibatches at the same x, as a mean over the numbers of the site, weighted by
 b v.
 

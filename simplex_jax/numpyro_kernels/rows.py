@@ -10,7 +10,8 @@ For example, let a site a [rows, 3] be in a plate of dimension -1, and `log(a).s
 The proof follows the axis of the rows through its program:
 
     a                              axis 0, by the plate
-    b = log a axis 0: elementwise c = reduce_sum[axes=(1,)] b axis 0: another axis is summed over
+    b = log a                      axis 0: elementwise
+    c = reduce_sum[axes=(1,)] b    axis 0: another axis is summed over
 
 and c [rows] has the axis of the plate, so that the rows are independent. `sum(axis=0)` mixes rows.
 """

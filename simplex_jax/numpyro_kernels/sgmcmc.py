@@ -76,7 +76,7 @@ class SGMCMC(ModelKernel):
         ValueError: A kernel lacks an option, or needs an argument that no model supplies. When it
             runs: a kernel cannot move its sites, a site is local to a minibatch or discrete, or its
             support depends on the sites of another kernel; the message says what to do instead.
-            RuntimeError: When it runs: no start with a finite log density and gradient was found.
+        RuntimeError: When it runs: no start with a finite log density and gradient was found.
 
     Example: the mean of a thousand numbers, ten at a time.
 

@@ -23,8 +23,7 @@ struct Lanes {
 #endif
   }
 
-  // Drops excess lanes of the block's last vector, and fills up the last vector of places with
-  // valid lanes.
+  // Drops excess lanes of the block's last vector, and pads the last vector of places with a lane.
   inline void end(int64_t count) {
     while (number > 0 && places[number - 1] >= count) --number;
     std::fill(places + number, places + number + WIDTH, number > 0 ? places[number - 1] : 0u);
