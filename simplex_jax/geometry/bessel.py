@@ -26,7 +26,7 @@ _NODES, _WEIGHTS = (
 _NO_DERIVATIVE = "there is no derivative in the order; apply jax.lax.stop_gradient to it"
 
 
-def _of_argument(value: _Function, slope: _Function) -> _Function:
+def _with_slope(value: _Function, slope: _Function) -> _Function:
     """Return a function of (order, x) whose derivative in x is ``slope``."""
 
     def rule(primals, tangents):
@@ -133,16 +133,16 @@ def _ratio_slope(order: jax.Array, x: jax.Array) -> jax.Array:
     return debye.expand(order, x).slope
 
 
-_ratio = _of_argument(lambda order, x: debye.expand(order, x).ratio, _ratio_slope)
-_complement = _of_argument(
+_ratio = _with_slope(lambda order, x: debye.expand(order, x).ratio, _ratio_slope)
+_complement = _with_slope(
     lambda order, x: debye.expand(order, x).complement, lambda order, x: -_ratio_slope(order, x)
 )
-_iv = _of_argument(_log_iv, _slope_of_log_iv)
-_series = _of_argument(lambda order, x: _series_parts(order, x)[1], _ratio)
-_scaled_series = _of_argument(lambda order, x: _series_parts(order, x)[0], _complement)
+_iv = _with_slope(_log_iv, _slope_of_log_iv)
+_series = _with_slope(lambda order, x: _series_parts(order, x)[1], _ratio)
+_scaled_series = _with_slope(lambda order, x: _series_parts(order, x)[0], _complement)
 
 
-def _of_two(which: int, slope: _Function) -> Callable[..., jax.Array]:
+def _difference_with_slope(which: int, slope: _Function) -> Callable[..., jax.Array]:
     """Return one of the differences; its derivatives are the slopes of the two terms."""
 
     @jax.custom_jvp
@@ -163,8 +163,8 @@ def _of_two(which: int, slope: _Function) -> Callable[..., jax.Array]:
     return function
 
 
-_difference_of_series = _of_two(1, _ratio)
-_difference_of_scaled = _of_two(0, _complement)
+_difference_of_series = _difference_with_slope(1, _ratio)
+_difference_of_scaled = _difference_with_slope(0, _complement)
 
 
 @partial(jax.jit, static_argnums=0)

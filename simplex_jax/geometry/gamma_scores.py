@@ -69,11 +69,11 @@ def log_ratio(z: jax.Array, shape: jax.Array) -> jax.Array:
     """
     leading = z / jnp.sqrt(shape)
     log_p, log_q = log_ndtr(z), log_ndtr(-z)
-    expanded = _expanded(z, jnp.maximum(shape, _MIDDLE))
-    tail, is_tail = _by_tails(log_p, log_q, shape)
+    expanded = _temme(z, jnp.maximum(shape, _MIDDLE))
+    tail, is_tail = _tail_guess(log_p, log_q, shape)
     guess = jnp.where(is_tail | (shape < _MIDDLE), tail, expanded)
     is_exact = (shape >= _LARGE) & (jnp.abs(leading) < _REACH)
-    return jnp.where(is_exact, expanded, _stepped(guess, z, log_p, log_q, shape))
+    return jnp.where(is_exact, expanded, _halley_step(guess, z, log_p, log_q, shape))
 
 
 @log_ratio.defjvp
@@ -165,7 +165,7 @@ def interpolated(z: jax.Array, cells: jax.Array, column: jax.Array) -> tuple[jax
     return r, jnp.log(slope / _CELL)
 
 
-def _expanded(z: jax.Array, s: jax.Array) -> jax.Array:
+def _temme(z: jax.Array, s: jax.Array) -> jax.Array:
     leading = z / jnp.sqrt(s)
     place = jnp.clip(leading / _REACH, -1, 1)
     first, second, third = (_polynomial(c, place) for c in (_FIRST, _SECOND, _THIRD))
@@ -181,7 +181,7 @@ def _expanded(z: jax.Array, s: jax.Array) -> jax.Array:
     return r
 
 
-def _by_tails(log_p: jax.Array, log_q: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _tail_guess(log_p: jax.Array, log_q: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return a guess of r for small shapes, and whether it is far in the lower tail of others."""
     log_s, log_gamma = jnp.log(s), _log_gamma_of_next(s)
     # The first terms of the series of P.
@@ -198,7 +198,7 @@ def _by_tails(log_p: jax.Array, log_q: jax.Array, s: jax.Array) -> tuple[jax.Arr
     return jnp.where(is_high, high, low) - log_s, low < math.log(0.01)
 
 
-def _stepped(
+def _halley_step(
     r: jax.Array, z: jax.Array, log_p: jax.Array, log_q: jax.Array, s: jax.Array
 ) -> jax.Array:
     """Improve a guess by a Halley step.

@@ -56,12 +56,12 @@ class Parameterisation(NamedTuple):
     fisher: Metric  # the Fisher metric
 
 
-def _raised(log_w: jax.Array) -> jax.Array:
+def _floored(log_w: jax.Array) -> jax.Array:
     return jnp.maximum(log_w, -0.45 * jnp.log(jnp.finfo(log_w.dtype).max))
 
 
 def _reciprocal(log_w: jax.Array) -> jax.Array:
-    return jnp.exp(-_raised(log_w))
+    return jnp.exp(-_floored(log_w))
 
 
 def _minus_reciprocal(log_w: jax.Array) -> jax.Array:
@@ -69,7 +69,7 @@ def _minus_reciprocal(log_w: jax.Array) -> jax.Array:
 
 
 def _root(log_w: jax.Array) -> jax.Array:
-    return jnp.exp(_raised(log_w) / 2)
+    return jnp.exp(_floored(log_w) / 2)
 
 
 def _sum(x: jax.Array) -> jax.Array:
@@ -112,7 +112,7 @@ def _square_times_weights(log_w: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def _sum_of_logs(log_w: jax.Array) -> jax.Array:
-    return _raised(log_w).sum(axis=-1)
+    return _floored(log_w).sum(axis=-1)
 
 
 def _minus_sum_of_logs(log_w: jax.Array) -> jax.Array:
@@ -127,14 +127,14 @@ _RECIPROCALS = Metric(_times_root, _square_over_weights, _minus_sum_of_logs)  # 
 # Reduced mean: G = diag(1 / omega) + 1 1^T / omega_K, G^-1 = diag(omega) - omega omega^T.
 
 
-def _closed(v: jax.Array) -> jax.Array:
+def _with_zero_sum(v: jax.Array) -> jax.Array:
     """Replace the last entry so that the sum is 0."""
     return v.at[..., -1].set(-v[..., :-1].sum(axis=-1))
 
 
 def _rm_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
     slope = (alpha + counts - 1) * _reciprocal(log_w)
-    return _closed(slope - slope[..., -1:])
+    return _with_zero_sum(slope - slope[..., -1:])
 
 
 def _rm_natural_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
@@ -150,9 +150,9 @@ def _rm_noise(log_w: jax.Array, xi: jax.Array) -> jax.Array:
     return root * (xi - root * _sum(root * xi))
 
 
-def _closed_noise(log_w: jax.Array, xi: jax.Array) -> jax.Array:
+def _zero_sum_noise(log_w: jax.Array, xi: jax.Array) -> jax.Array:
     del log_w
-    return _closed(xi)
+    return _with_zero_sum(xi)
 
 
 def _square_of_first(log_w: jax.Array, v: jax.Array) -> jax.Array:
@@ -165,7 +165,7 @@ REDUCED_MEAN = Parameterisation(
     gradient=_rm_gradient,
     natural_gradient=_rm_natural_gradient,
     correction=_rm_correction,
-    euclidean=Metric(_closed_noise, _square_of_first, _zero),
+    euclidean=Metric(_zero_sum_noise, _square_of_first, _zero),
     fisher=Metric(_rm_noise, _square_over_weights, _minus_sum_of_logs),
 )
 
@@ -176,13 +176,13 @@ REDUCED_MEAN = Parameterisation(
 # the last entry is the constant that tangent vectors leave open.
 
 
-def _opened(v: jax.Array) -> jax.Array:
+def _with_zero_last(v: jax.Array) -> jax.Array:
     """Replace the last entry by 0."""
     return v.at[..., -1].set(0)
 
 
 def _rn_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
-    return _opened(_pull(log_w, alpha + counts))
+    return _with_zero_last(_pull(log_w, alpha + counts))
 
 
 def _rn_natural_gradient(log_w: jax.Array, alpha: jax.Array, counts: jax.Array) -> jax.Array:
@@ -193,9 +193,9 @@ def _rn_square(log_w: jax.Array, v: jax.Array) -> jax.Array:
     return _square_times_weights(log_w, v - _sum(_root(log_w) ** 2 * v))
 
 
-def _opened_noise(log_w: jax.Array, xi: jax.Array) -> jax.Array:
+def _zero_last_noise(log_w: jax.Array, xi: jax.Array) -> jax.Array:
     del log_w
-    return _opened(xi)
+    return _with_zero_last(xi)
 
 
 def _square_of_differences(log_w: jax.Array, v: jax.Array) -> jax.Array:
@@ -208,7 +208,7 @@ REDUCED_NATURAL = Parameterisation(
     gradient=_rn_gradient,
     natural_gradient=_rn_natural_gradient,
     correction=_minus_reciprocal,
-    euclidean=Metric(_opened_noise, _square_of_differences, _zero),
+    euclidean=Metric(_zero_last_noise, _square_of_differences, _zero),
     fisher=Metric(_over_root, _rn_square, _sum_of_logs),
 )
 

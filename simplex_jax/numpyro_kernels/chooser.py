@@ -138,7 +138,7 @@ def recommend(
     chains = {
         name: pilots.sample(
             kernel,
-            partial(_watched, layout.kinds),
+            partial(_numbers, layout.kinds),
             args=model_args,
             kwargs=kwargs,
             key=key_pilot,
@@ -152,7 +152,7 @@ def recommend(
     return _judged(kernels, chains)
 
 
-def _watched(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
+def _numbers(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
     """Return up to 200 numbers of each site, [n, d]."""
     columns = []
     for name, kind in kinds.items():

@@ -237,7 +237,7 @@ def _tanh(means: Values, step: Step) -> Judged:
     }
 
 
-def _held(means: Values, step: Step) -> Judged:
+def _thermostat(means: Values, step: Step) -> Judged:
     """Return the inflations of a thermostat with friction c."""
     frictions, estimate = step.tree("friction"), step.tree("noise_estimate")
     h = step.h
@@ -262,13 +262,15 @@ def _signs(means: Values, step: Step) -> Judged:
         u, w = (unit * (scales[name] * v).mean() for v in (mean, estimate[name]))
         longest = (
             step.h
-            * jnp.where(_weaker(u * _SCALES, w * _SCALES) <= minibatches.MOST**2, _SCALES, 0).max()
+            * jnp.where(
+                _drift_loss(u * _SCALES, w * _SCALES) <= minibatches.MOST**2, _SCALES, 0
+            ).max()
         )
-        results[name] = jnp.sqrt(_weaker(u, w)), longest
+        results[name] = jnp.sqrt(_drift_loss(u, w)), longest
     return results
 
 
-def _weaker(u: jax.Array, w: jax.Array) -> jax.Array:
+def _drift_loss(u: jax.Array, w: jax.Array) -> jax.Array:
     """Return the factor by which drift is weaker if z^2 V, z^2 W are u, w times a chi-square."""
     square = _NODES**2
     denominator = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
@@ -302,9 +304,9 @@ RULES: dict[Callable, Rule] = {
     mld.update: Rule(_dual_variance, _linear(_half)),
     sgbd.update: Rule(_variance, _signs),
     sghmc.update: Rule(_variance, _linear(_momentum, less="noise_estimate")),
-    sgnht.update: Rule(_variance, _held),
+    sgnht.update: Rule(_variance, _thermostat),
     sggmc.update: Rule(_tangent_variance, _linear(_per_friction, less="noise_estimate")),
-    gsgnht.update: Rule(_tangent_variance, _held),
+    gsgnht.update: Rule(_tangent_variance, _thermostat),
     scir.update: Rule(ratio, _tanh),
     reflected_cir.update: Rule(ratio, _linear(_half)),
     sgrhmc.update: Rule(ratio, _linear(_per_friction)),

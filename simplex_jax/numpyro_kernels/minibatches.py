@@ -66,7 +66,7 @@ def longest(ratio: jax.Array, most: float = _AIM, largest: float = _LONGEST) -> 
 
 def first(name: str, kind: str, y: Values, total: Total, evaluate: Evaluate, ratio: float) -> Noise:
     """Return the noise before the first step, for the expected ratio."""
-    law = _seen(name, kind, y, total, evaluate)[0]
+    law = _minibatch_law(name, kind, y, total, evaluate)[0]
     one = jnp.ones((), law.raw.dtype)
     return Noise(law.raw, law.rate, ratio * one, one)
 
@@ -75,7 +75,7 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
     """Move a site with the gradient of a minibatch."""
     name = site.name
     y, old = state.z[name], state.tuning[name]
-    law, parameters, total = _seen(name, site.kind, state.z, old.total, evaluate)
+    law, parameters, total = _minibatch_law(name, site.kind, state.z, old.total, evaluate)
     step = _step(site, state).astype(y.dtype)
     if site.kind == sites.GAMMA:
         new = gamma_moves.transition(keys[0], y, parameters, law, step)
@@ -92,7 +92,7 @@ def drift(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> Stat
         0.0,
         new,
     )
-    noise = _looked_at(site, state, law, step)
+    noise = _updated_noise(site, state, law, step)
     if site.step_size is None:
         next_step = jnp.where(state.i < state.num_warmup, longest(noise.ratio), step)
     else:
@@ -113,7 +113,7 @@ def _step(site: Site, state: State) -> jax.Array:
     return jnp.where(state.i < state.num_warmup, approaching, learned)
 
 
-def _seen(
+def _minibatch_law(
     name: str, kind: str, y: Values, total: Total, evaluate: Evaluate
 ) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
     """Return the law of a site as estimated from a minibatch, its prior, and its counts' total.
@@ -123,11 +123,11 @@ def _seen(
     if kind == sites.GAMMA:
         law, here = tuning.gamma_law(name, y, evaluate)
         return law, here.parameters[name], jnp.zeros(())
-    return _seen_on_simplex(name, y[name], total, evaluate(y))
+    return _minibatch_law_on_simplex(name, y[name], total, evaluate(y))
 
 
 @partial(jax.jit, static_argnames="name")
-def _seen_on_simplex(
+def _minibatch_law_on_simplex(
     name: str, y: jax.Array, total: Total, here: Density
 ) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
     sums = total.of(here.counts[name])
@@ -136,7 +136,7 @@ def _seen_on_simplex(
     return law, here.parameters[name], sums
 
 
-def _looked_at(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
+def _updated_noise(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
     """Return the noise, updated with this minibatch at the current value of the site.
 
     The previous minibatch was seen at other values of the other sites, so noise is overestimated

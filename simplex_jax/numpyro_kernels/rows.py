@@ -52,7 +52,7 @@ def independent(target: Target, native: Values, name: str) -> Rows:
 def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
     """Return whether a program of terms of a site keeps the rows of a plate apart."""
     try:
-        axes = _followed(program.jaxpr, [rows.axis(dim)])
+        axes = _output_axes(program.jaxpr, [rows.axis(dim)])
     except _Mixed:
         return False
     outputs = [variable.aval.shape for variable in program.jaxpr.outvars]
@@ -66,7 +66,7 @@ def _separates(program: ClosedJaxpr, rows: Rows, dim: int, size: int) -> bool:
 _Axis = int | None
 
 
-def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
+def _output_axes(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
     """Return the axes of the rows in the results of a program, given those in its arguments."""
     axis_by_variable = dict(zip(program.invars, axes, strict=True))
 
@@ -80,7 +80,7 @@ def _followed(program: Jaxpr, axes: Sequence[_Axis]) -> list[_Axis]:
         name = equation.primitive.name
         if name in _CALLS:
             inner = next(equation.params[key] for key in _PROGRAMS if key in equation.params)
-            outputs = _followed(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, inputs)
+            outputs = _output_axes(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, inputs)
         else:
             rule = _elementwise if name in _ELEMENTWISE else _RULES.get(name)
             if rule is None:
@@ -130,7 +130,7 @@ def _reduced(equation: Any, inputs: Sequence[_Axis]) -> int:
     return _axis_after_removal(_row_axis(inputs), equation.params["axes"])
 
 
-def _apart_from(key: str) -> Callable[[Any, Sequence[_Axis]], int]:
+def _other_axes(key: str) -> Callable[[Any, Sequence[_Axis]], int]:
     """Return the rule for operations along one or more axes, which must not include the rows."""
 
     def rule(equation: Any, inputs: Sequence[_Axis]) -> int:
@@ -211,10 +211,10 @@ def _shape(equation: Any) -> tuple[int, ...]:
 _RULES: dict[str, Callable[[Any, Sequence[_Axis]], int]] = {
     **{f"reduce_{name}": _reduced for name in ("sum", "max", "min", "prod", "and", "or")},
     **dict.fromkeys(("argmax", "argmin"), _reduced),
-    **{f"cum{name}": _apart_from("axis") for name in ("sum", "prod", "max", "min", "logsumexp")},
-    "split": _apart_from("axis"),
-    **dict.fromkeys(("concatenate", "sort"), _apart_from("dimension")),
-    "rev": _apart_from("dimensions"),
+    **{f"cum{name}": _other_axes("axis") for name in ("sum", "prod", "max", "min", "logsumexp")},
+    "split": _other_axes("axis"),
+    **dict.fromkeys(("concatenate", "sort"), _other_axes("dimension")),
+    "rev": _other_axes("dimensions"),
     "broadcast_in_dim": _broadcast,
     "reshape": _reshaped,
     "transpose": _transposed,
