@@ -23,7 +23,7 @@ _REMAINDER = (
 
 # Up to this shape `small` is tried first. Its acceptance rate is Gamma(a + 1) exp(-a / e): 0.96 at
 # 0.05 and 0.83 at 0.25. It makes native code faster up to 0.3 with vectors of 16 lanes, up to 0.4
-# with 8, and beyond with 4; at 0.05 the time falls to 0.5 to 0.65.
+# with 8, and beyond with 4; at 0.05 it takes 0.5 to 0.65 of the time.
 _MOST_SMALL = 0.25
 _INVERSE_E = math.exp(-1)
 
@@ -78,8 +78,9 @@ def small(
     """Return log Gamma(a, 1) draws, whether each is accepted, and ratios for the others.
 
     This is GS of Ahrens and Dieter (1974) in log space, from standard exponentials E and words of a
-    uniform U. With r = E / a and y = 1/e - r, the proposal is log x = y if y <= 0, and otherwise x
-    = -log r, which is above 1. The density of log x is a exp(-a/e) times x^a below 1 and x exp(a y
+    uniform U. With r = E / a and y = 1/e - r, the proposal is log x = y if y <= 0; otherwise
+    x = -log r, which is above 1. The density of log x is a exp(-a/e) times x^a below 1 and x exp(a
+    y
     - x) above. The target density is x^a exp(-x) / Gamma(a), so the proposal is accepted if U <
     exp(-x) below 1 and if U < x^(a - 1) exp(-a y) above. (GS has log(1 + a/e) in place of a/e: one
     more logarithm, for an acceptance rate that is higher by a fraction a^2/15.)

@@ -1,8 +1,8 @@
 """Modified Bessel functions I_nu of real order in logs, their ratio, and differences of the logs.
 
 All are exact to rounding for orders from 0 to 1e5 and arguments from 0 to 1e8, in float32 and
-float64, and differentiable in the argument. The derivative in the order is not implemented: asking
-for it is an error, not a made-up number.
+float64, and differentiable in the argument. There is no derivative in the order: asking for it is
+an error, because any number would be made up.
 """
 
 from collections.abc import Callable
