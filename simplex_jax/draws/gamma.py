@@ -79,11 +79,10 @@ def small(
 
     This is GS of Ahrens and Dieter (1974) in log space, from standard exponentials E and words of a
     uniform U. With r = E / a and y = 1/e - r, the proposal is log x = y if y <= 0; otherwise
-    x = -log r, which is above 1. The density of log x is a exp(-a/e) times x^a below 1 and x exp(a
-    y
-    - x) above. The target density is x^a exp(-x) / Gamma(a), so the proposal is accepted if U <
-    exp(-x) below 1 and if U < x^(a - 1) exp(-a y) above. (GS has log(1 + a/e) in place of a/e: one
-    more logarithm, for an acceptance rate that is higher by a fraction a^2/15.)
+    x = -log r, which is above 1. The density of log x is a exp(-a/e) times x^a below 1 and
+    x exp(a y - x) above. The target density is x^a exp(-x) / Gamma(a), so the proposal is accepted
+    if U < exp(-x) below 1 and if U < x^(a - 1) exp(-a y) above. (GS has log(1 + a/e) in place of
+    a/e: one more logarithm, for an acceptance rate that is higher by a fraction a^2/15.)
 
     The distribution is right in float32 at every a. x > 1 means E < a/e, and E is exact to 2^-33
     near 0: at a = 1e-6 these are 1,600 values of E, with total probability 4e-7. The only

@@ -273,8 +273,8 @@ def _signs(means: Values, step: Step) -> Judged:
 def _drift_loss(u: jax.Array, w: jax.Array) -> jax.Array:
     """Return the factor by which drift is weaker if z^2 V, z^2 W are u, w times a chi-square."""
     square = _NODES**2
-    squared_scale = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
-    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(squared_scale, 1e-6))).sum(axis=-1) / _SUM)
+    total = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
+    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(total, 1e-6))).sum(axis=-1) / _SUM)
 
 
 _SUM = (_WEIGHTS * _NODES**2).sum()
