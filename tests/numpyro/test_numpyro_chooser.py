@@ -33,7 +33,7 @@ def test_the_most_effective_samples_a_second_win() -> None:
     rates = [candidate.slowest for candidate in found.candidates]
     # 4,000 / 19, 4,000 / 3, and a tenth of that.
     np.testing.assert_allclose(rates, [211, 1333, 133], rtol=0.3)
-    assert "times the effective samples a second of slow" in found.reason
+    assert "times the effective samples per second of slow" in found.reason
     lines = str(found).splitlines()
     assert len(lines) == 5
     assert lines[-1] == f"fast: {found.reason}"
@@ -42,9 +42,9 @@ def test_the_most_effective_samples_a_second_win() -> None:
 def test_what_a_pilot_cannot_tell_is_said() -> None:
     assert "cannot tell" in judged(one=chain(0.5), other=chain(0.52)).reason
     assert "cannot tell" not in judged(one=chain(0.5), other=chain(0.9)).reason
-    assert "effective samples only" in judged(one=chain(0.95, steps=200)).reason
+    assert "effective samples: sample longer" in judged(one=chain(0.95, steps=200)).reason
     shifted = chain(0.5)._replace(watched=chain(0.5).watched + 1)
-    assert "one of them has not arrived" in judged(one=chain(0.2), other=shifted).reason
+    assert "one of them has not converged" in judged(one=chain(0.2), other=shifted).reason
 
 
 def test_numbers_that_never_move_count() -> None:

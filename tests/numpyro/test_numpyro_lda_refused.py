@@ -57,15 +57,15 @@ def summed_out():
 REFUSED = {
     "no site": (
         changed(n=lambda a: jnp.array([[2, 1], [1, 1]])),
-        r"LDAGibbs needs the latent site 'n', and the model shows it \['m'\]: give both of its "
+        r"LDAGibbs needs the latent site 'n', but the model has \['m'\]: give both of its "
         r"sites to its block, Gibbs\(\[\(LDAGibbs\(\.\.\.\), \['n', 'm'\]\), \.\.\.\]\)",
     ),
     "law": (
         changed(m=lambda n, phi: numpyro.sample("m", dist.Multinomial(n.sum(axis=0), phi))),
         "site 'm' must have the law WordCounts; it has MultinomialProbs",
     ),
-    "scaled": (changed(n=scaled), "site 'n' is scaled or masked, which labels cannot be drawn for"),
-    "masked": (changed(n=masked), "site 'n' is scaled or masked, which labels cannot be drawn for"),
+    "scaled": (changed(n=scaled), "site 'n' is scaled or masked, so labels cannot be drawn for"),
+    "masked": (changed(n=masked), "site 'n' is scaled or masked, so labels cannot be drawn for"),
     "other sites": (
         changed(more=normal("x")),
         r"LDAGibbs draws \['n', 'm'\], not \['x'\]: with numpyro 0.22 use Gibbs",
